@@ -21,7 +21,11 @@ std::vector<TensorIndex> tensorsOf(const std::vector<Value> &values) {
 
 const TensorInfo &Value::info() const { return composer_->graph().info(tensor_); }
 
-int64_t Value::dim(int axis) const { return shape().at(static_cast<size_t>(axis < 0 ? axis + rank() : axis)); }
+int64_t Value::dim(int axis) const {
+  const int at = axis < 0 ? axis + rank() : axis;
+  composer_->node().require(at >= 0 && at < rank(), "expected a tensor with a dimension {}: got {}", axis, info());
+  return shape()[static_cast<size_t>(at)];
+}
 
 Value Value::op(std::string_view type, const std::vector<Value> &others, Attributes attributes) const {
   return ops(type, 1, others, std::move(attributes)).front();
@@ -123,6 +127,13 @@ Value Composer::constant(const TensorData &value) {
 
 Value Composer::ints(const std::vector<int64_t> &values) {
   return constant(TensorData::of<int64_t>({static_cast<int64_t>(values.size())}, values));
+}
+
+Value Composer::countUp(int64_t n) {
+  node_.importer().takeFromBudget(TensorInfo(DataType::INT64, {n}).nbytes(), "The numbers below " + std::to_string(n));
+  std::vector<int64_t> numbers(static_cast<size_t>(n));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return ints(numbers);
 }
 
 Value Composer::scalar(DataType type, double value) {

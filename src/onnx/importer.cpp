@@ -140,8 +140,11 @@ TensorIndex Importer::capture(TensorIndex outer, const std::string &name, Scope 
 
 TensorId Importer::freshId(const Graph &graph, const std::string &base) const {
   auto taken = [&](const TensorId &id) { return graph.contains(id) || (graph.isMain() && reserved_.count(id)); };
-  TensorId id = base;
-  for (int64_t n = 1; taken(id); ++n) id = base + "/" + std::to_string(n);
+  if (!taken(base)) return base;
+  int64_t &number = lastNumbers_[graph.id + '\n' + base];
+  TensorId id;
+  do id = base + "/" + std::to_string(++number);
+  while (taken(id));
   return id;
 }
 

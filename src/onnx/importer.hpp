@@ -159,6 +159,8 @@ class Importer {
   Ir &ir_;
   std::map<TensorIndex, Bound> bounds_;       // of the main graph
   std::unordered_set<std::string> reserved_;  // names the model uses
+  mutable std::unordered_map<std::string, int64_t>
+      lastNumbers_;  // graph and base of fresh ids -> the last one's number
   std::map<std::string, const onnx_proto::FunctionProto *> functions_;
   int depth_ = 0, functionDepth_ = 0;
   bool folds_ = true;  // the node that is imported

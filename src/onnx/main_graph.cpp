@@ -224,8 +224,14 @@ void NodeContext::boundOutput(int output, const Bound &bound) {
 }
 
 void Importer::markOutputs(const onnx_proto::GraphProto &graph, Scope &scope) {
+  std::set<TensorId> made;
   const auto markIdentity = [&](TensorIndex t, const TensorId &id) {
-    addOp(*scope.graph, "Identity", {t}, {id}, {}, Op::Settings(*scope.graph, id));
+    if (made.insert(id).second) {  // one name may be there several times
+      check(!scope.graph->contains(id),
+            "Model '{}': a tensor is called '{}', which is the name of a part of a graph output. Rename it",
+            model_.name, id);
+      addOp(*scope.graph, "Identity", {t}, {id}, {}, Op::Settings(*scope.graph, id));
+    }
     scope.graph->markOutput(scope.graph->find(id));
   };
   for (const auto &output : graph.output()) {
@@ -251,12 +257,15 @@ std::map<std::string, OutputTensors> outputTensors(const Model &model, const Bui
   Importer importer(model.content(), options, ir);
   importer.importMainGraph();
   const Graph &graph = ir.getMainGraph();
+  const std::set<TensorIndex> marked(graph.outputs().begin(), graph.outputs().end());
   std::map<std::string, OutputTensors> outputs;
   for (const auto &output : model.content().proto->graph().output()) {
-    OutputTensors &of = outputs[output.name()];
     const std::string &name = output.name();
+    const auto [entry, isNew] = outputs.try_emplace(name);
+    if (!isNew) continue;
+    OutputTensors &of = entry->second;
     const TensorIndex whole = graph.find(name);
-    if (whole.valid() && std::ranges::count(graph.outputs(), whole) != 0) {
+    if (whole.valid() && marked.contains(whole)) {
       of.ids.push_back(name);
       if (const Bound *bound = importer.findBound(graph, whole)) of.length = lengthId(name), of.axis = bound->axis;
     } else {

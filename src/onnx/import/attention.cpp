@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include <popart/error.hpp>
 
@@ -14,12 +13,6 @@ namespace {
 using Ints = std::vector<int64_t>;
 constexpr int kMask = 3, kPastKey = 4, kPastValue = 5, kLengths = 6;
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
-
-Ints countUp(int64_t n) {
-  Ints numbers(static_cast<size_t>(n));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return numbers;
-}
 
 // Everything is (batch, heads, length, size). Where query heads share a head of keys and values, they are rows of one
 // product with it, so that no head is copied.
@@ -123,7 +116,7 @@ class AttentionNode {
 
   // How far key j lies behind query i: (queries, keys), or (batch, 1, queries, keys) where it depends on lengths.
   Value distance() {
-    const Value i = to_.ints(countUp(queries_)).reshape({queries_, 1}), j = to_.ints(countUp(keys_));
+    const Value i = to_.countUp(queries_).reshape({queries_, 1}), j = to_.countUp(keys_);
     if (!n_.hasIn(kLengths)) return i - j + static_cast<double>(before_);
     const Value lengths = to_.input(kLengths).cast(DataType::INT64).reshape({batch_, 1, 1, 1});
     return i - j + (lengths - static_cast<double>(queries_));
@@ -156,7 +149,7 @@ class AttentionNode {
     }
     if (n_.hasIn(kLengths)) {
       const Value lengths = to_.input(kLengths).cast(DataType::INT64).reshape({batch_, 1, 1, 1});
-      join(biasWhere(to_.ints(countUp(keys_)).op("Less", {lengths}), type));
+      join(biasWhere(to_.countUp(keys_).op("Less", {lengths}), type));
     }
     return bias;
   }

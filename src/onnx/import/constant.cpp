@@ -1,6 +1,8 @@
 // Operators whose result is known when the graph is built.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include <popart/error.hpp>
 #include <popart/half.hpp>
@@ -67,7 +69,12 @@ TensorData rangeOf(NodeContext &n, T start, T limit, T delta) {
   const double count =
       rangeLength(n, static_cast<double>(start), static_cast<double>(limit), static_cast<double>(delta));
   std::vector<T> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(start + static_cast<T>(i) * delta);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if constexpr (std::is_integral_v<T>)  // steps may be longer than half of all numbers: they wrap on the way
+      values[i] = static_cast<T>(static_cast<uint64_t>(start) + i * static_cast<uint64_t>(delta));
+    else
+      values[i] = static_cast<T>(start + static_cast<T>(i) * delta);
+  }
   return TensorData::of<T>({static_cast<int64_t>(values.size())}, values);
 }
 
@@ -82,7 +89,8 @@ TensorData halfRange(NodeContext &n) {
 
 void importRange(NodeContext &n) {
   for (int i : {0, 1, 2})
-    n.require(n.constant(i).info().nelms() == 1, "input {} must be one number: got {}", i, n.constant(i).info());
+    n.require(n.constant(i).info().nelms() == 1 && n.info(i).dataType() == n.info(0).dataType(),
+              "input {} must be one number of the type of input 0, {}: got {}", i, n.info(0), n.info(i));
   const double bytes = rangeLength(n, n.constantNumber(0), n.constantNumber(1), n.constantNumber(2)) *
                        getDataTypeInfo(n.info(0).dataType()).nbytes;
   if (bytes > static_cast<double>(n.importer().budget().leftBytes()))
@@ -121,8 +129,8 @@ void importEyeLike(NodeContext &n) {
   n.importer().takeFromBudget(info.nbytes(), "EyeLike of " + in.str());
   TensorData eye(info);
   auto *out = static_cast<float *>(eye.mutableData());
-  for (int64_t r = 0; r < rows; ++r)
-    if (k > -rows - 1 && k < columns && r + k >= 0 && r + k < columns) out[r * columns + r + k] = 1.0f;
+  if (k > -rows && k < columns)
+    for (int64_t r = std::max<int64_t>(0, -k); r < std::min(rows, columns - k); ++r) out[r * columns + r + k] = 1.0f;
   const int64_t to = n.attr<int64_t>("dtype", toOnnxDataType(in.dataType()));
   if (to == toOnnxDataType(DataType::FLOAT)) return n.resultValue(0, eye);
   n.result(0, "Cast", {n.literal(eye)}, {{"to", to}});
@@ -139,7 +147,7 @@ void importTrilu(NodeContext &n) {
   n.importer().takeFromBudget(info.nbytes(), "Trilu of " + in.str());
   TensorData keep(info);
   auto *out = static_cast<bool *>(keep.mutableData());
-  for (int64_t r = 0; r < rows; ++r)
+  for (int64_t r = 0; columns > 0 && r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c) out[r * columns + c] = upper ? c - r >= k : c - r <= k;
   n.result(0, "Where", {n.literal(keep), n.in(0), n.literalLike(n.in(0), 0.0)});
 }

@@ -1,6 +1,4 @@
 // Det of ai.onnx: elimination with row pivots, a column an iteration; the product of the pivots.
-#include <numeric>
-
 #include <popart/error.hpp>
 
 #include "onnx/compose.hpp"
@@ -24,9 +22,7 @@ void importDet(NodeContext &n) {
   const Value rest = loop.carry(x.reshape({count, size, size}));
   const Value product = loop.carry(x.number(1).expand({count, 1}));
   Composer &body = loop.body();
-  Ints numbers(static_cast<size_t>(size));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const Value rows = body.ints(numbers), step = loop.iteration();
+  const Value rows = body.countUp(size), step = loop.iteration();
   const auto chosen = [&](const Value &row) { return rows.op("Equal", {row}).cast(x.type()); };
   const Value own = chosen(step), column = matmul(rest, own.reshape({size, 1})).reshape({count, size});
   const Value open = rows.op("GreaterOrEqual", {step});

@@ -1,6 +1,7 @@
 // Einsum: any equation, written as products of two operands at a time, the cheapest pair first. Labels are letters;
 // dimensions of an ellipsis are numbered from the last one and broadcast.
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <map>
 #include <set>
@@ -31,7 +32,7 @@ class EinsumNode {
   void import() {
     const size_t arrow = equation_.find("->");
     const std::string inputs = equation_.substr(0, arrow);
-    std::vector<Operand> operands;
+    std::deque<Operand> operands;
     for (size_t begin = 0; begin <= inputs.size();) {
       const size_t end = std::min(inputs.find(',', begin), inputs.size());
       const auto i = static_cast<int>(operands.size());
@@ -48,15 +49,7 @@ class EinsumNode {
       n_.require(sizes_.count(label), "attribute equation '{}': the output has a label of no input", equation_);
     for (Operand &o : operands) o = expanded(o);
     const std::set<int> wanted(out.begin(), out.end());
-    while (operands.size() > 1) {
-      const auto [i, k] = cheapestPair(operands);
-      std::set<int> kept = wanted;
-      for (size_t o = 0; o < operands.size(); ++o)
-        if (o != i && o != k) kept.insert(operands[o].labels.begin(), operands[o].labels.end());
-      operands[i] = product(operands[i], operands[k], kept);
-      operands.erase(operands.begin() + static_cast<long>(k));
-    }
-    to_.result(0, inOrder(summed(operands[0], wanted), out).cast(type_));
+    to_.result(0, inOrder(summed(productOf(std::move(operands), wanted), wanted), out).cast(type_));
   }
 
  private:
@@ -73,12 +66,34 @@ class EinsumNode {
     }
   }
 
-  // The two operands whose product has the fewest multiplications.
-  std::pair<size_t, size_t> cheapestPair(const std::vector<Operand> &operands) const {
-    std::pair<size_t, size_t> best;
+  Operand productOf(std::deque<Operand> operands, const std::set<int> &wanted) const {
+    std::map<int, int64_t> readers;  // of a label: the result and operands
+    for (int label : wanted) ++readers[label];
+    const auto count = [&](const Operand &o, int64_t change) {
+      for (int label : o.labels) readers[label] += change;
+    };
+    for (const Operand &o : operands) count(o, 1);
+    while (operands.size() > 1) {
+      const auto [i, k] = cheapestPair(operands);
+      count(operands[i], -1), count(operands[k], -1);
+      std::set<int> kept;
+      for (const auto &[label, others] : readers)
+        if (others > 0) kept.insert(label);
+      operands[i] = product(operands[i], operands[k], kept);
+      count(operands[i], 1);
+      operands.erase(operands.begin() + static_cast<long>(k));
+    }
+    return operands.front();
+  }
+
+  // The two operands whose product has the fewest multiplications, of the first ones where there are many.
+  std::pair<size_t, size_t> cheapestPair(const std::deque<Operand> &operands) const {
+    std::pair<size_t, size_t> best{0, 1};
     double least = std::numeric_limits<double>::infinity();
-    for (size_t i = 0; i < operands.size(); ++i)
-      for (size_t k = i + 1; k < operands.size(); ++k) {
+    constexpr size_t kMostCompared = 16;
+    const size_t compared = std::min(operands.size(), kMostCompared);
+    for (size_t i = 0; i < compared; ++i)
+      for (size_t k = i + 1; k < compared; ++k) {
         std::set<int> labels(operands[i].labels.begin(), operands[i].labels.end());
         labels.insert(operands[k].labels.begin(), operands[k].labels.end());
         double cost = 1;

@@ -127,12 +127,13 @@ class Walk {
   Value isMember(const Value &x, const Value &node) {
     int64_t longest = 1;
     for (const Doubles &set : forest_.sets) longest = std::max(longest, static_cast<int64_t>(set.size()));
+    to_.node().importer().takeFromBudget(TensorInfo(DataType::DOUBLE, {forest_.size(), longest}).nbytes(),
+                                         "sets of a forest");
     Doubles padded;
     for (Doubles set : forest_.sets) {
       set.resize(longest, std::numeric_limits<double>::quiet_NaN());
       padded.insert(padded.end(), set.begin(), set.end());
     }
-    to_.node().importer().takeFromBudget(static_cast<int64_t>(padded.size() * sizeof(double)), "sets of a forest");
     const Value set = numbers(padded, {forest_.size(), longest}).at(node);
     const Value same = x.reshape({x.dim(0), x.dim(1), 1}).op("Equal", {set}).cast(DataType::INT32);
     return same.op("ReduceMax", {}, {{"axes", Ints{2}}, {"keepdims", int64_t{0}}}).cast(DataType::BOOL);
@@ -189,7 +190,7 @@ int64_t bounded(const NodeContext &n, const char *what, int64_t value, int64_t l
 
 void reserveWeights(const NodeContext &n, Forest &forest, int64_t targets) {
   n.require(targets > 0 && targets <= (int64_t{1} << 32), "attribute n_targets must be positive: got {}", targets);
-  n.importer().takeFromBudget(forest.size() * targets * static_cast<int64_t>(sizeof(double)), "weights of a forest");
+  n.importer().takeFromBudget(TensorInfo(DataType::DOUBLE, {forest.size(), targets}).nbytes(), "weights of a forest");
   forest.targets = targets;
   forest.weight.assign(forest.size() * targets, forest.none());
 }

@@ -14,7 +14,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 constexpr double kPi = std::numbers::pi;
-constexpr int64_t kShort = 64;  // up to here a product is as good as factors
+constexpr int64_t kShort = 64;                  // up to here a product is as good as factors
+constexpr int64_t kLongest = int64_t{1} << 40;  // beyond all memory; its factors are found at once
 
 // The real and imaginary parts of rows; a signal without the latter is real.
 struct Complex {
@@ -54,7 +55,8 @@ class Transform {
  private:
   // e^(± 2 pi i j k / n) of all j < rows, k < columns.
   Complex turns(int64_t n, int64_t rows, int64_t columns) {
-    to_.node().importer().takeFromBudget(rows * columns * 16, "The factors of a Fourier transform");
+    to_.node().importer().takeFromBudget(TensorInfo(DataType::COMPLEX128, {rows, columns}).nbytes(),
+                                         "The factors of a Fourier transform");
     std::vector<double> real, imaginary;
     for (int64_t j = 0; j < rows; ++j)
       for (int64_t k = 0; k < columns; ++k) {
@@ -147,7 +149,8 @@ void importDft(NodeContext &n) {
   Request r{axis, x.shape()[axis], n.attr<int64_t>("inverse", 0) != 0, n.attr<int64_t>("onesided", 0) != 0};
   if (r.inverse && r.oneSided) r.length = 2 * (r.length - 1);
   if (n.hasIn(1)) r.length = n.constantInt(1);
-  n.require(r.length > 0, "dft_length must be greater than 0: got {}", r.length);
+  n.require(r.length > 0 && r.length <= kLongest, "dft_length must be greater than 0 and at most {}: got {}", kLongest,
+            r.length);
   n.require(!r.oneSided || r.inverse || x.dim(-1) == 1, "onesided takes a real signal: got {}", x.info());
   to.result(0, transformed(to, x, r));
 }
@@ -161,7 +164,7 @@ void importStft(NodeContext &n) {
             n.hasIn(2) ? n.info(2) : x.info());
   const int64_t step = n.constantInt(1);
   const int64_t length = n.hasIn(3) ? n.constantInt(3) : window.valid() ? window.dim(0) : x.dim(1);
-  n.require(step > 0 && length > 0 && length <= x.dim(1),
+  n.require(step > 0 && length > 0 && length <= std::min(x.dim(1), kLongest),
             "frame_step and the length of frames must be greater than 0, the latter at most that of the signal: got "
             "{} and {} for {}",
             step, length, x.info());
@@ -170,6 +173,7 @@ void importStft(NodeContext &n) {
   const bool oneSided = n.attr<int64_t>("onesided", 1) != 0;
   n.require(!oneSided || x.dim(-1) == 1, "onesided takes a real signal: got {}. Set it to 0", x.info());
   const int64_t frames = (x.dim(1) - length) / step + 1;
+  n.importer().takeFromBudget(TensorInfo(DataType::INT64, {frames, length}).nbytes(), "The places of STFT's frames");
   Ints places;
   for (int64_t f = 0; f < frames; ++f)
     for (int64_t i = 0; i < length; ++i) places.push_back(f * step + i);
@@ -184,7 +188,7 @@ void importWindow(NodeContext &n, const std::function<double(double)> &value) {
   n.require(size >= 0, "size must not be negative: got {}", size);
   const int64_t whole = n.attr<int64_t>("periodic", 1) != 0 ? size : size - 1;
   const TensorInfo info(fromOnnxDataType(static_cast<int>(n.attr<int64_t>("output_datatype", 1))), {size});
-  n.importer().takeFromBudget(info.nbytes(), "A window of " + info.str());
+  n.importer().takeFromBudget(TensorInfo(DataType::DOUBLE, {size}).nbytes(), "A window of " + info.str());
   std::vector<double> values;
   for (int64_t i = 0; i < size; ++i)
     values.push_back(whole == 0 ? 1 : value(2 * kPi * static_cast<double>(i) / static_cast<double>(whole)));
@@ -208,18 +212,19 @@ void importMelWeightMatrix(NodeContext &n) {
   const int64_t bins = n.constantInt(0), length = n.constantInt(1), rate = n.constantInt(2), spectrum = length / 2 + 1;
   n.require(bins > 0 && length > 0 && rate > 0,
             "num_mel_bins, dft_length and sample_rate must be greater than 0: got {}, {} and {}", bins, length, rate);
+  const TensorInfo info(fromOnnxDataType(static_cast<int>(n.attr<int64_t>("output_datatype", 1))), {spectrum, bins});
+  n.importer().takeFromBudget(TensorInfo(DataType::DOUBLE, info.shape()).nbytes(),
+                              "A mel weight matrix of " + info.str());
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double low = mel(n.constantNumber(3)), step = (mel(n.constantNumber(4)) - low) / static_cast<double>(bins + 2);
   Ints edges;
   for (int64_t i = 0; i < bins + 2; ++i) {
     const double hertz = 700 * (std::pow(10, (static_cast<double>(i) * step + low) / 2595) - 1);
-    edges.push_back(
-        static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))));
-    n.require(edges.back() >= 0 && edges.back() <= spectrum,
-              "the edges must lie between 0 and half the sample rate: bin {} got {} of {}", i, edges.back(), spectrum);
+    const double edge = std::floor((static_cast<double>(length) + 1) * hertz / static_cast<double>(rate));
+    n.require(edge >= 0 && edge <= static_cast<double>(spectrum),
+              "the edges must lie between 0 and half the sample rate: bin {} got {} of {}", i, edge, spectrum);
+    edges.push_back(static_cast<int64_t>(edge));
   }
-  const TensorInfo info(fromOnnxDataType(static_cast<int>(n.attr<int64_t>("output_datatype", 1))), {spectrum, bins});
-  n.importer().takeFromBudget(info.nbytes(), "A mel weight matrix of " + info.str());
   std::vector<double> values(static_cast<size_t>(info.nelms()), 0);
   for (int64_t i = 0; i < bins; ++i) {
     const int64_t left = edges[i], centre = edges[i + 1], right = edges[i + 2];

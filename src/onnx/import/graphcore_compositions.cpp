@@ -54,9 +54,9 @@ void importSplineBasis(NodeContext &n) {
               "kernel_size and is_open_spline must have one number per dimension: got "
               "{} for pseudo {}",
               n.info(i), pseudo.info());
+  n.require(dims <= 8, "pseudo must have at most 8 dimensions: got {}", pseudo.info());
   int64_t columns = 1;
   for (int64_t d = 0; d < dims; ++d) columns *= degree + 1;
-  n.require(dims <= 8, "pseudo must have at most 8 dimensions: got {}", pseudo.info());
   const Value sizes = to.input(1).cast(DataType::INT32);
   const Value open = to.input(2).cast(DataType::INT32);
   const Value scaled = pseudo * (sizes - open * static_cast<double>(degree)).cast(pseudo.type());
@@ -116,11 +116,9 @@ void importSequenceSlice(NodeContext &n) {
   const int64_t rows = destination.dim(0), sequences = n.info(2).shape()[0];
   const auto list = [&](int input) { return to.input(input).cast(DataType::INT64); };
   const Value length = list(2), from = list(3), at = list(4);
-  Ints numbers(static_cast<size_t>(std::max(rows, sequences)));
-  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i);
-  const Value row = to.ints(Ints(numbers.begin(), numbers.begin() + rows)).reshape({rows, 1});
+  const Value row = to.countUp(rows).reshape({rows, 1});
   const Value covered = row.op("GreaterOrEqual", {at}).op("And", {row.op("Less", {at + length})});
-  const Value number = to.ints(Ints(numbers.begin(), numbers.begin() + sequences));
+  const Value number = to.countUp(sequences);
   const Value last = where(covered, number, number.number(-1))
                          .op("ReduceMax", {}, {{"axes", Ints{1}}, {"keepdims", int64_t{0}}});  // of each row; -1: none
   const Value any = last.op("GreaterOrEqual", {last.number(0)});
@@ -143,8 +141,9 @@ Value dilated(Value x, const Ints &factors) {
     apart.insert(apart.begin() + axis + 1, 1);
     Ints pads(2 * apart.size(), 0);
     pads[apart.size() + static_cast<size_t>(axis) + 1] = factor - 1;
+    x = x.reshape(apart).op("Pad", {}, {{"pads", pads}});  // refuses factors that are too large
     joined[axis] = size * factor;
-    x = x.reshape(apart).op("Pad", {}, {{"pads", pads}}).reshape(joined).slice(axis, 0, (size - 1) * factor + 1);
+    x = x.reshape(joined).slice(axis, 0, (size - 1) * factor + 1);
   }
   return x;
 }

@@ -12,6 +12,7 @@ namespace popart::onnx {
 namespace {
 
 using Ints = std::vector<int64_t>;
+constexpr int64_t kMostColumns = int64_t{1} << 40;
 
 // Where each element of x stands in the ascending list `keys`, or -1.
 Value placeIn(Composer &to, const Value &x, const Ints &keys) {
@@ -39,8 +40,11 @@ class NgramCounts {
     n.require(n.hasAttr("pool_int64s"), "attribute pool_int64s is missing");
     n.require(!coordinates_.empty() && std::ranges::min(coordinates_) >= 0,
               "attribute ngram_indexes must hold positions from 0 on, one for each n-gram: got {}", coordinates_);
+    n.require(std::ranges::max(coordinates_) < kMostColumns,
+              "attribute ngram_indexes must hold positions smaller than {}: got {}", kMostColumns,
+              std::ranges::max(coordinates_));
     width_ = std::ranges::max(coordinates_) + 1;
-    n.importer().takeFromBudget(width_ * static_cast<int64_t>(sizeof(float)), "TfIdfVectorizer");
+    n.importer().takeFromBudget(TensorInfo(DataType::DOUBLE, {width_}).nbytes(), "TfIdfVectorizer");
     words_ = pool_;
     std::ranges::sort(words_);
     words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
@@ -78,9 +82,13 @@ class NgramCounts {
     const auto level = static_cast<size_t>(size - 1);
     const auto all = static_cast<int64_t>(pool_.size());
     const int64_t first = starts_[level], end = level + 1 < starts_.size() ? starts_[level + 1] : all;
-    n_.require(first >= 0 && first <= end && end <= all && (end - first) % size == 0,
-               "attribute ngram_counts: got {}, expected ascending starts of whole n-grams in {} words", starts_, all);
+    n_.require(
+        first >= 0 && first <= end && end <= all && (end - first) % size == 0,
+        "attribute ngram_counts: got {} to {} for n-grams of {} words, expected ascending starts of whole n-grams "
+        "in {} words",
+        first, end, size, all);
     const int64_t count = (end - first) / size;
+    if (count == 0) return {};
     n_.require(grams_ + count <= static_cast<int64_t>(coordinates_.size()),
                "attribute ngram_indexes must have a position for each n-gram: got {}",
                static_cast<int64_t>(coordinates_.size()));
@@ -99,7 +107,7 @@ class NgramCounts {
       for (int64_t g = 0; g < count; ++g) at[g] = std::ranges::lower_bound(different, edges[g]) - different.begin();
       tree.edges.push_back(std::move(different));
     }
-    if (count > 0) tree.coordinates.resize(tree.edges.back().size());
+    tree.coordinates.resize(tree.edges.back().size());
     for (int64_t g = count; g-- > 0;) tree.coordinates[at[g]] = coordinates_[grams_ + g];
     grams_ += count;
     return tree;
@@ -107,7 +115,8 @@ class NgramCounts {
 
   // The coordinates of the n-grams at every start and with every skip; `width_` for what the pool does not have.
   void findAll(const Tree &tree, int64_t size, int64_t length, std::vector<Value> &found) {
-    const int64_t skips = size == 1 ? 0 : n_.attr<int64_t>("max_skip_count", 0);
+    const int64_t given = n_.attr<int64_t>("max_skip_count", 0), skips = size == 1 ? 0 : given;
+    n_.require(given >= 0, "attribute max_skip_count: got {}, expected 0 or more", given);
     for (int64_t skip = 0; skip <= skips; ++skip) {
       const int64_t starts = length - (size - 1) * (skip + 1);
       if (starts <= 0) break;

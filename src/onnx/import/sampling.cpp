@@ -11,6 +11,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 enum class Padding { Zeros, Border, Reflection };
+constexpr int64_t kLargest = int64_t{1} << 31;  // of strides, pads, dilations and kernels: sums of products fit 64 bits
 
 // The factor of the tap `k` (of -1, 0, 1, 2) in cubic interpolation at `t` behind tap 0 (Keys, with a = -0.75).
 Value cubicFactor(const Value &t, int k) {
@@ -42,9 +43,8 @@ class Sampler {
     Shape offsets(column_.size(), 1);
     offsets[0] = samples;
     column_.push_back(1);
-    Ints first;
-    for (int64_t i = 0; i < samples; ++i) first.push_back(i * (rows_ / samples));
-    const Value row = image.composer().ints(first).reshape(offsets);
+    const int64_t pixels = rows_ / std::max<int64_t>(samples, 1);
+    const Value row = (image.composer().countUp(samples) * static_cast<double>(pixels)).reshape(offsets);
     return total(image.transpose(order).reshape({rows_, image.dim(1)}), {{}, {}, {}}, row, 0);
   }
 
@@ -81,6 +81,7 @@ class Sampler {
 
   // The sum over the taps of the dimensions from `d` on; `chosen`: the product of those before.
   Value total(const Value &pixels, const Tap &chosen, const Value &row, size_t d) const {
+    pixels.composer().node().importer().countNode();  // their number is a power of the dimensions
     if (d == sizes_.size()) {
       const bool masked = chosen.inside.valid();
       const Value at = masked ? where(chosen.inside, row, row.number(static_cast<double>(rows_))) : row;
@@ -159,13 +160,10 @@ void importAffineGrid(NodeContext &n) {
   n.require(spatial == 2 || spatial == 3, "size must be (N, C, H, W) or (N, C, D, H, W): got {}", size);
   n.require(theta.shape() == Shape{size[0], spatial, spatial + 1}, "theta: got {}, expected shape {}", theta.info(),
             Shape{size[0], spatial, spatial + 1});
-  int64_t places = 1;
-  for (size_t d = 2; d < size.size(); ++d) {
-    n.require(size[d] >= 0, "size must not be negative: got {}", size);
-    places *= size[d];
-  }
+  const int64_t places = elementCount(Shape(size.begin() + 2, size.end()));
   const bool corners = n.attr<int64_t>("align_corners", 0) != 0;
-  n.importer().takeFromBudget(places * (spatial + 1) * 8, "The positions of AffineGrid");
+  n.importer().takeFromBudget(TensorInfo(DataType::DOUBLE, {places, spatial + 1}).nbytes(),
+                              "The positions of AffineGrid");
   std::vector<double> positions;
   positions.reserve(static_cast<size_t>(places * (spatial + 1)));
   for (int64_t p = 0; p < places; ++p) {
@@ -198,11 +196,12 @@ class DeformConvNode {
     const auto group = n_.attr<int64_t>("group", 1), parts = n_.attr<int64_t>("offset_group", 1);
     const int64_t taps = weight.dim(2) * weight.dim(3), channels = x.dim(1);
     height_ = size(x, weight, 0), width_ = size(x, weight, 1);
-    n_.require(group > 0 && parts > 0 && channels == weight.dim(1) * group && weight.dim(0) % group == 0 &&
-                   channels % parts == 0,
+    n_.require(group > 0 && parts > 0 && channels % group == 0 && channels / group == weight.dim(1) &&
+                   weight.dim(0) % group == 0 && channels % parts == 0,
                "channels do not fit {} groups and {} offset groups: got {} and {}", group, parts, x.info(),
                weight.info());
     samples_ = x.dim(0) * parts;
+    n_.require(taps < kLargest, "W: got {}, expected less than {} taps", weight.info(), kLargest);
     requireShape(offset, {x.dim(0), parts * taps * 2, height_, width_}, "offset");
     const Value apart = offset.reshape({samples_, taps, 2, height_, width_});
     std::vector<Value> positions;
@@ -232,9 +231,10 @@ class DeformConvNode {
 
   int64_t parameter(const char *name, size_t length, size_t i, int64_t fallback) const {
     const Ints given = n_.attr<Ints>(name, Ints(length, fallback));
-    n_.require(given.size() == length && std::ranges::all_of(given, [&](int64_t v) { return v >= fallback; }),
-               "attribute {}: got {}, expected {} numbers of {} or more", name, given, static_cast<int64_t>(length),
-               fallback);
+    n_.require(
+        given.size() == length && std::ranges::all_of(given, [&](int64_t v) { return v >= fallback && v < kLargest; }),
+        "attribute {}: got {}, expected {} numbers of {} or more, less than {}", name, given,
+        static_cast<int64_t>(length), fallback, kLargest);
     return given[i];
   }
 
@@ -243,6 +243,7 @@ class DeformConvNode {
     n_.require(n_.attr<Ints>("kernel_shape", kernel) == kernel,
                "attribute kernel_shape contradicts W: got {}, expected {}", n_.attr<Ints>("kernel_shape", kernel),
                kernel);
+    n_.require(kernel[d] < kLargest, "W: got {}, expected a kernel smaller than {}", weight.info(), kLargest);
     const int64_t room = x.dim(2 + d) + parameter("pads", 4, d, 0) + parameter("pads", 4, 2 + d, 0) -
                          parameter("dilations", 2, d, 1) * (kernel[d] - 1) - 1;
     n_.require(room >= 0 && x.dim(2 + d) > 0, "the window is larger than the padded image: got {} for {}",
@@ -252,17 +253,17 @@ class DeformConvNode {
 
   // Where the taps lie without offsets, in dimension d: (taps, height, width).
   Value base(const Value &weight, int d) {
-    n_.importer().takeFromBudget(weight.dim(2) * weight.dim(3) * height_ * width_ * 8, "The positions of DeformConv");
+    const Shape shape = {weight.dim(2) * weight.dim(3), height_, width_};
+    n_.importer().takeFromBudget(TensorInfo(DataType::DOUBLE, shape).nbytes(), "The positions of DeformConv");
+    const int64_t stride = parameter("strides", 2, d, 1), pad = parameter("pads", 4, d, 0),
+                  dilation = parameter("dilations", 2, d, 1);
     std::vector<double> places;
     for (int64_t i = 0; i < weight.dim(2); ++i)
       for (int64_t j = 0; j < weight.dim(3); ++j)
         for (int64_t y = 0; y < height_; ++y)
           for (int64_t x = 0; x < width_; ++x)
-            places.push_back(static_cast<double>((d == 0 ? y : x) * parameter("strides", 2, d, 1) -
-                                                 parameter("pads", 4, d, 0) +
-                                                 (d == 0 ? i : j) * parameter("dilations", 2, d, 1)));
-    const TensorInfo info(to_.input(2).type(), {weight.dim(2) * weight.dim(3), height_, width_});
-    return to_.constant(TensorData::fromDoubles(info, places));
+            places.push_back(static_cast<double>((d == 0 ? y : x) * stride - pad + (d == 0 ? i : j) * dilation));
+    return to_.constant(TensorData::fromDoubles(TensorInfo(to_.input(2).type(), shape), places));
   }
 
   NodeContext &n_;
@@ -283,12 +284,16 @@ void importMaxUnpool(NodeContext &n) {
   n.require(spatial >= 1 && kernel.size() == length && strides.size() == length && pads.size() == 2 * length,
             "kernel_shape, strides and pads do not fit {}: got {}, {} and {}", x.info(), kernel, strides, pads);
   n.require(places.shape() == x.shape(), "X and I must have one shape: got {} and {}", x.info(), places.info());
+  for (const Ints *list : {&kernel, &strides, &pads})
+    n.require(std::ranges::all_of(*list, [](int64_t v) { return v >= 0 && v < kLargest; }),
+              "kernel_shape, strides and pads must be 0 or more and less than {}: got {}", kLargest, *list);
   Shape shape(x.shape().begin(), x.shape().begin() + 2);
-  for (int64_t d = 0; d < spatial; ++d)
+  for (int64_t d = 0; d < spatial; ++d) {
+    n.require(x.shape()[d + 2] < kLargest, "X: got {}, expected dimensions smaller than {}", x.info(), kLargest);
     shape.push_back((x.shape()[d + 2] - 1) * strides[d] - pads[d] - pads[spatial + d] + kernel[d]);
-  int64_t all = 1;
-  for (int64_t s : shape) all *= s;
-  n.require(all >= 0, "the result has a negative size: got {}", shape);
+    n.require(shape.back() >= 0, "the result has a negative size: got {}", shape);
+  }
+  const int64_t all = elementCount(shape);
   const Value flat = to.zeros(x.type(), {all})
                          .op("ScatterElements", {places.reshape({x.info().nelms()}), x.reshape({x.info().nelms()})},
                              {{"axis", int64_t{0}}});

@@ -63,6 +63,7 @@ void importSplit(NodeContext &n) {
     const int64_t chunk = n.hasAttr("num_outputs") ? (size + parts - 1) / parts : size / parts;
     n.require(n.hasAttr("num_outputs") || size % parts == 0, "dimension of size {} does not split into {} equal parts",
               size, parts);
+    n.importer().takeFromBudget(TensorInfo(DataType::INT64, {parts}).nbytes(), "A split into so many parts");
     split.assign(parts, chunk);
     split.back() = size - chunk * (parts - 1);
     n.require(split.back() >= 0, "cannot split dimension of size {} into {} parts", size, parts);

@@ -91,9 +91,14 @@ void importConvTranspose(NodeContext &n) {
     std::vector<int64_t> extra = n.attr("output_padding", std::vector<int64_t>(spatial, 0));
     n.require((!fixedOutput || out.size() == spatial) && extra.size() == spatial,
               "output_shape and output_padding need one number per spatial dimension");
+    constexpr int64_t kLargest = int64_t{1} << 31;  // sums of products of two of them fit 64 bits
+    for (const auto *list : {&out, &extra})
+      n.require(std::ranges::all_of(*list, [](int64_t v) { return v >= 0 && v < kLargest; }),
+                "output_shape and output_padding must be 0 or more and less than {}: got {}", kLargest, *list);
     std::vector<int64_t> totals;
     for (size_t i = 0; i < spatial; ++i) {
       const int64_t in = n.info(0).shape()[i + 2];
+      n.require(in < kLargest, "the input's dimensions must be smaller than {}: got {}", kLargest, n.info(0));
       const int64_t wanted = fixedOutput ? out[i] : in * w.strides[i];
       const int64_t total = w.strides[i] * (in - 1) + extra[i] + (w.kernel[i] - 1) * w.dilations[i] + 1 - wanted;
       extra[i] += std::max<int64_t>(0, -total);

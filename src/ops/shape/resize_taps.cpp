@@ -78,7 +78,9 @@ void addKernelRow(AxisTaps &taps, const ResizeAxis &a, double x, double stretch,
   for (size_t i = begin; normalise && total != 0 && i < taps.weight.size(); ++i) taps.weight[i] /= total;
 }
 
-void checkScale(double scale) { check(scale > 0 && std::isfinite(scale), "a scale is not positive: got {}", scale); }
+void checkScale(double scale) {
+  check(scale > 0 && std::isfinite(scale), "a scale is not positive or not finite: got {}", scale);
+}
 
 AxisTaps axisTaps(const ResizeAxis &axis, const Attributes &attributes) {
   const auto mode = attributes.getAttribute<std::string>("mode");
@@ -115,6 +117,11 @@ AxisTaps transposedTaps(const AxisTaps &taps, int64_t in) {
   AxisTaps result;
   result.count = 1;
   for (const auto &row : rows) result.count = std::max(result.count, static_cast<int64_t>(row.size()));
+  constexpr int64_t kMostTaps = int64_t{1} << 28;  // rows are as long as the longest one
+  check(result.count <= kMostTaps / std::max<int64_t>(in, 1),
+        "the gradient of a Resize needs too many taps: one element of {} is read {} times. Resize in two steps, or to "
+        "fewer elements",
+        in, result.count);
   for (const auto &row : rows)
     for (int64_t k = 0; k < result.count; ++k) {
       const bool used = k < static_cast<int64_t>(row.size());
@@ -150,7 +157,11 @@ std::vector<ResizeAxis> resizeAxes(const Attributes &attributes, const Shape &sh
   for (size_t i = 0; i < axes.size(); ++i) {
     ResizeAxis &a = result[axes[i]];
     check(a.in > 0, "an axis without elements cannot be resized: got input {}", shape);
-    if (!roi.empty()) a.roiStart = roi[i], a.roiEnd = roi[i + axes.size()];
+    if (!roi.empty()) {
+      a.roiStart = roi[i], a.roiEnd = roi[i + axes.size()];
+      check(std::isfinite(a.roiStart) && std::isfinite(a.roiEnd), "roi must hold finite numbers: got {} and {}",
+            a.roiStart, a.roiEnd);
+    }
     if (sizes.empty()) {
       checkScale(scales[i]);
       a.scale = scales[i];
