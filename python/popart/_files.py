@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import BinaryIO
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the body ends, whole and on the disk.
 
-    Until then it is called ``<path>.partial``; after an error it is removed, and what was there stays.
+    Until then it has a name of its own beside it, ``<path>.<random>.partial``, so that writers of one path do not meet:
+    the last one to end stays. After an error it is removed, and what was there stays.
 
     Args:
         path: the file.
@@ -20,12 +22,13 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         OSError: it cannot be written.
     """
     path = Path(path)
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
     try:
-        with partial.open("wb") as file:
+        with partial.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    finally:
+    except BaseException:
         partial.unlink(missing_ok=True)
+        raise
