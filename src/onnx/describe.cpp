@@ -23,14 +23,17 @@ Json shapeJson(const onnx_proto::TypeProto::Tensor &type) {
   return shape;
 }
 
+// Sequences have the type and shape of their tensors, and optional values those of what they hold.
 Json valueJson(const onnx_proto::ValueInfoProto &value) {
-  Json type = nullptr, shape = nullptr;
-  if (value.type().has_tensor_type()) {
-    const auto &tensor = value.type().tensor_type();
-    if (tensor.elem_type() != 0) type = toText(fromOnnxDataType(tensor.elem_type()));
-    shape = shapeJson(tensor);
-  }
-  return {{"name", value.name()}, {"type", type}, {"shape", shape}};
+  const bool optional = value.type().has_optional_type();
+  const auto &held = optional ? value.type().optional_type().elem_type() : value.type();
+  const bool sequence = held.has_sequence_type();
+  const auto &tensor = (sequence ? held.sequence_type().elem_type() : held).tensor_type();
+  Json described = {{"name", value.name()}, {"type", nullptr}, {"shape", shapeJson(tensor)}};
+  if (tensor.elem_type() != 0) described["type"] = toText(fromOnnxDataType(tensor.elem_type()));
+  if (sequence) described["sequence"] = true;
+  if (optional) described["optional"] = true;
+  return described;
 }
 
 void countNodes(const onnx_proto::GraphProto &graph, std::map<std::string, int64_t> &counts) {
@@ -44,16 +47,24 @@ void countNodes(const onnx_proto::GraphProto &graph, std::map<std::string, int64
   }
 }
 
+int64_t bytesOf(const onnx_proto::TensorProto &tensor) {
+  if (tensor.data_type() != onnx_proto::TensorProto::STRING) return tensorInfo(tensor, tensor.name()).nbytes();
+  int64_t bytes = 0;
+  for (const std::string &text : tensor.string_data()) bytes += static_cast<int64_t>(text.size());
+  return bytes;
+}
+
 Json parametersJson(const Model &model, const onnx_proto::GraphProto &graph) {
-  int64_t elements = 0, bytes = 0, tensors = 0;
+  int64_t elements = 0, bytes = 0;
   for (const auto &initializer : graph.initializer()) {
-    int64_t count = 1;
-    for (const int64_t size : initializer.dims()) count *= size;
-    ++tensors;
-    elements += count;
-    bytes += TensorInfo(fromOnnxDataType(initializer.data_type()), {count}).nbytes();
+    const int64_t count = elementCount(Shape(initializer.dims().begin(), initializer.dims().end()));
+    check(!__builtin_add_overflow(elements, count, &elements) &&
+              !__builtin_add_overflow(bytes, bytesOf(initializer), &bytes),
+          "Model '{}': its initializers are larger than any memory, up to '{}'. The file is damaged",
+          model.content().name, initializer.name());
   }
-  return {{"tensors", tensors}, {"elements", elements}, {"bytes", bytes}, {"file", model.memory().bytes}};
+  return {
+      {"tensors", graph.initializer_size()}, {"elements", elements}, {"bytes", bytes}, {"file", model.memory().bytes}};
 }
 
 // The nodes of the main graph one by one, as a builder takes them.

@@ -286,6 +286,15 @@ void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope
   for (const auto &input : graph.input()) {
     if (scope.tensors.count(input.name())) continue;
     try {
+      if (isSequence(input)) {
+        check(options_.inputShapeInfo.contains(elementId(input.name(), 0)) ||
+                  options_.inputShapeInfo.contains(input.name()),
+              "Graph input '{}': is a sequence: the number of its tensors is not known. Give each of them with "
+              "InputShapeInfo: '{}', '{}' and so on",
+              input.name(), elementId(input.name(), 0), elementId(input.name(), 1));
+        addSequenceInput(input, scope);
+        continue;
+      }
       scope.tensors[input.name()] =
           scope.graph->addStream(input.name(), inputInfo(input, options_.inputShapeInfo, symbols));
     } catch (const internal_error &) {

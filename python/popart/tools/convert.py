@@ -7,7 +7,6 @@ cast for it and its results cast back.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -77,21 +76,29 @@ def folded(model: Any, onnx: Any, most_bytes: int) -> int:
         [tensor for tensor in model.graph.initializer if tensor.name in needed],
     )  # fmt: skip
     part = onnx.helper.make_model(graph, opset_imports=model.opset_import, functions=model.functions)
-    values = ReferenceEvaluator(part).run(None, {})
+    try:
+        values = ReferenceEvaluator(part).run(None, {})
+    except Exception as problem:  # the evaluator's operators raise what NumPy and they themselves do
+        raise files.UsageError(f"--fold: onnx does not compute the constants: {problem}") from None
     del model.graph.node[:]
     model.graph.node.extend(rest)
     model.graph.initializer.extend(
         onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in zip(outputs, values, strict=True)
     )
-    for name in {tensor.name for tensor in model.graph.initializer} - read:
-        model.graph.initializer.remove(next(t for t in model.graph.initializer if t.name == name))
+    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
     return len(chosen)
 
 
 def value_bytes(model: Any, onnx: Any) -> dict[str, int]:
     """Bytes of the values whose shapes ONNX's inference knows."""
     sizes = {}
-    for value in onnx.shape_inference.infer_shapes(model, data_prop=True).graph.value_info:
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception as problem:  # classes of onnx's C++ part
+        raise files.UsageError(f"--fold: onnx does not infer the shapes: {problem}") from None
+    for value in inferred.graph.value_info:
         tensor = value.type.tensor_type
         if not tensor.HasField("shape") or any(not d.HasField("dim_value") for d in tensor.shape.dim):
             continue
@@ -130,6 +137,7 @@ class Reduction:
         self.type_text = f"tensor({kind})"
         self.keep_io = keep_io
         self.casts = 0
+        self.cast_names: set[str] = set()  # of the graph at work
         self.opsets = {entry.domain or "": entry.version for entry in model.opset_import}
         if model.functions:
             raise files.UsageError("models with functions of their own keep their types. Inline them first")
@@ -144,6 +152,7 @@ class Reduction:
         """One graph, with those inside it. ``outer``: 16-bit names of the graphs around."""
         reduced = set(outer)
         nodes: list[Any] = []
+        names_around, self.cast_names = self.cast_names, set()
         weights = {tensor.name for tensor in graph.initializer}
         for tensor in graph.initializer:
             if tensor.data_type == FLOAT:
@@ -163,31 +172,30 @@ class Reduction:
         floats = self.float_names(graph, top)
         for node in graph.node:
             self.node(node, nodes, reduced, floats)
-        for value in graph.output:
-            if value.type.tensor_type.elem_type == FLOAT and value.name in reduced:
-                if top and self.keep_io:
-                    self.give_back(value.name, nodes, reduced)
-                else:
-                    value.type.tensor_type.elem_type = self.kind
+        outputs = [v for v in graph.output if v.type.tensor_type.elem_type == FLOAT and v.name in reduced]
+        if top and self.keep_io:
+            self.give_back([value.name for value in outputs], nodes)
+        else:
+            for value in outputs:
+                value.type.tensor_type.elem_type = self.kind
         del graph.node[:]
         graph.node.extend(nodes)
+        self.cast_names = names_around
 
     def float_names(self, graph: Any, top: bool) -> set[str]:
         """Float32 inputs that stay so."""
         return {v.name for v in graph.input if top and self.keep_io and v.type.tensor_type.elem_type == FLOAT}
 
-    def give_back(self, name: str, nodes: list[Any], reduced: set[str]) -> None:
-        """The output ``name`` is cast to float32 behind what makes it."""
-        inner = f"{name}/reduced"
+    def give_back(self, outputs: list[str], nodes: list[Any]) -> None:
+        """The outputs are cast to float32 behind what makes them."""
+        inner = {name: f"{name}/reduced" for name in outputs}
         for node in nodes:
             for names in (node.input, node.output):
-                for i, other in enumerate(names):
-                    if other == name:
-                        names[i] = inner
-        nodes.append(self.onnx.helper.make_node("Cast", [inner], [name], to=FLOAT))
-        self.casts += 1
-        reduced.discard(name)
-        reduced.add(inner)
+                for i, name in enumerate(names):
+                    names[i] = inner.get(name, name)
+        for name, made in inner.items():
+            nodes.append(self.onnx.helper.make_node("Cast", [made], [name], to=FLOAT))
+            self.casts += 1
 
     def node(self, node: Any, nodes: list[Any], reduced: set[str], floats: set[str]) -> None:
         """Append ``node``, with casts where its operator does not take the 16-bit type."""
@@ -218,7 +226,8 @@ class Reduction:
     def cast(self, name: str, to: int, nodes: list[Any]) -> str:
         """``name`` in the other type, by a node that is there once."""
         made = f"{name}/{'float32' if to == FLOAT else 'reduced'}"
-        if not any(made in other.output for other in nodes):
+        if made not in self.cast_names:
+            self.cast_names.add(made)
             nodes.append(self.onnx.helper.make_node("Cast", [name], [made], to=to))
             self.casts += 1
         return made
@@ -302,8 +311,10 @@ def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
     """Write the model; whole or not at all."""
     target = parsed.output
     target.parent.mkdir(parents=True, exist_ok=True)
-    if parsed.external and Path(parsed.external).name != parsed.external:
-        raise files.UsageError(f"--external: got '{parsed.external}', expected a file name without folders")
+    if parsed.external and (Path(parsed.external).name != parsed.external or parsed.external in ("..", target.name)):
+        raise files.UsageError(
+            f"--external: got '{parsed.external}', expected a file name without folders, not that of the model"
+        )
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".convert-") as folder:
         part = Path(folder) / target.name
         external = {}
@@ -344,7 +355,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
     facts = files.describe(parsed.output)
     result["opsets"] = facts["opsets"]
     if parsed.json:
-        print(json.dumps(result))
+        print(files.json_text(result))
     else:
         notes = [
             f"{result[key]:,} {text}" for key, text in (("folded", "nodes folded"), ("casts", "casts")) if key in result

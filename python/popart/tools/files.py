@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import sys
+import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,18 @@ from typing import Any
 import numpy as np
 import popart_core
 
+from popart._files import replacing
 from popart.session import _numpy_dtype
+
+LARGEST = 2**48  # elements of a tensor
 
 
 class UsageError(Exception):
     """What the user can mend on the command line or in a file; the command ends with status 2."""
+
+
+# What NumPy and onnx raise for files that are no arrays, or damaged ones.
+NOT_ARRAYS = (ValueError, EOFError, TypeError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 def parser(program: str, description: str) -> argparse.ArgumentParser:
@@ -26,14 +36,18 @@ def parser(program: str, description: str) -> argparse.ArgumentParser:
         program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("model", type=Path, help="ONNX file")
-    made.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    made.add_argument("--json", action="store_true", help="print a JSON object; numbers that are not finite are null")
     return made
 
 
 def add_shape_arguments(made: argparse.ArgumentParser) -> None:
     """``--shape`` and ``--dim``."""
     made.add_argument(
-        "--shape", action="append", default=[], metavar="INPUT=D,D", help="shape of an input, for example x=1,3,64,64"
+        "--shape",
+        action="append",
+        default=[],
+        metavar="INPUT=D,D",
+        help="shape of an input, for example x=1,3,64,64; of the tensors of a sequence: s/0=2,3 s/1=4,3",
     )
     made.add_argument(
         "--dim",
@@ -50,15 +64,35 @@ def run_command(
     """The status of ``main``; errors that people can mend are one line on stderr, with status 2."""
     try:
         return main(arguments)
+    except BrokenPipeError:
+        return 1
     except (UsageError, popart_core.popart_exception, OSError) as problem:
         print(f"{program}: {problem}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        return 1
+    except MemoryError as problem:
+        print(f"{program}: there is not enough memory: {problem}", file=sys.stderr)
+        return 2
+
+
+def json_text(value: Any) -> str:
+    """JSON, with null for numbers that are not finite: JSON has no text for them."""
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def require_file(path: Path) -> None:
     """Raise `UsageError` unless there is such a file."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the name of file {str(path)!r} is no UTF-8. Rename it") from None
     if not path.is_file():
         raise UsageError(f"there is no file '{path}'. Give an ONNX file")
 
@@ -80,8 +114,8 @@ def whole_numbers(text: str, option: str) -> list[int]:
         numbers = [int(part) for part in text.split(",")] if text else []
     except ValueError:
         numbers = [-1]
-    if any(number < 0 for number in numbers):
-        raise UsageError(f"{option}: got '{text}', expected whole numbers of 0 or more with commas between them")
+    if any(number < 0 or number > LARGEST for number in numbers):
+        raise UsageError(f"{option}: got '{text}', expected whole numbers of 0 to 2^48 with commas between them")
     return numbers
 
 
@@ -90,7 +124,10 @@ def shape_infos(shapes: dict[str, tuple[str, list[int]]]) -> popart_core.InputSh
     infos = popart_core.InputShapeInfo()
     for name, (dtype, shape) in shapes.items():
         upper = {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper())
-        infos.add(name, popart_core._TensorInfoCore(getattr(popart_core.DataType, upper), shape))
+        kind = getattr(popart_core.DataType, upper, None)
+        if kind is None or dtype in ("string", "undefined"):
+            raise UsageError(f"input '{name}' holds {dtype}: the command takes numbers and booleans")
+        infos.add(name, popart_core._TensorInfoCore(kind, shape))
     return infos
 
 
@@ -99,29 +136,38 @@ def describe(model: Path, shapes: dict[str, tuple[str, list[int]]] | None = None
     return json.loads(popart_core._describeModel(str(model), shape_infos(shapes or {})))
 
 
+def tensors_of_outputs(model: Path, infos: popart_core.InputShapeInfo) -> list[str]:
+    """Names of the tensors that the outputs are: several for a sequence, none for what is absent."""
+    outputs = popart_core._output_tensors(str(model), infos)
+    return list(dict.fromkeys(name for parts, _, _ in outputs.values() for name in parts))
+
+
 def input_shapes(
     inputs: list[dict[str, Any]], shape_texts: Sequence[str], dim_texts: Sequence[str]
 ) -> tuple[dict[str, tuple[str, list[int]]], list[str]]:
     """What random inputs need.
 
     Returns:
-        Type and shape of every input, and a note on each open dimension that nothing says.
+        Type and shape of every input, and a note on each open dimension that nothing says. The tensors of a sequence
+        are "name/0", "name/1", …, as many as ``--shape`` names; an optional input is there when ``--shape`` names it.
 
     Raises:
         UsageError: Names that the model does not have, and inputs without a rank.
     """
     shapes = {name: whole_numbers(text, "--shape") for name, text in pairs(shape_texts, "--shape").items()}
     dims = {name: whole_numbers(text, "--dim") for name, text in pairs(dim_texts, "--dim").items()}
+    inputs, absent = _tensors_of(inputs, shapes)
     names = [entry["name"] for entry in inputs]
     symbols = {d for entry in inputs for d in entry["shape"] or [] if isinstance(d, str)}
-    for option, given, known in (("--shape", shapes, names), ("--dim", dims, sorted(symbols - {"?"}))):
+    for option, given, known in (("--shape", shapes, names + absent), ("--dim", dims, sorted(symbols - {"?"}))):
         for name in given:
             if name not in known:
                 raise UsageError(f"{option}: the model has no '{name}'. It has {', '.join(known) or 'none'}")
     for name, size in dims.items():
         if len(size) != 1:
             raise UsageError(f"--dim: '{name}' is one dimension: got {size}, expected one number")
-    found, notes = {}, []
+    found = {}
+    notes = [f"input '{name}' is left out; say its shape with --shape {name}=..." for name in absent]
     for entry in inputs:
         name = entry["name"]
         shape = shapes.get(name, entry["shape"])
@@ -144,6 +190,25 @@ def input_shapes(
     return found, list(dict.fromkeys(notes))
 
 
+def _tensors_of(inputs: list[dict[str, Any]], shapes: dict[str, list[int]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The tensors that stand for ``inputs``, and the names of what is left out."""
+    tensors, absent = [], []
+    for entry in inputs:
+        name = entry["name"]
+        if entry.get("sequence"):
+            parts = [f"{name}/0"]
+            while parts[-1] in shapes:
+                tensors.append({**entry, "name": parts[-1], "sequence": False})
+                parts.append(f"{name}/{len(parts)}")
+            if len(parts) == 1:
+                absent.append(parts[0])
+        elif entry.get("optional") and name not in shapes:
+            absent.append(name)
+        else:
+            tensors.append(entry)
+    return tensors, absent
+
+
 def read_array(path: Path) -> np.ndarray:
     """Read a .npy or .pb (TensorProto) file.
 
@@ -157,9 +222,15 @@ def read_array(path: Path) -> np.ndarray:
     try:
         if path.suffix == ".pb":
             onnx = import_onnx()
-            return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
-        return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, TypeError) as problem:
+            tensor = onnx.TensorProto.FromString(path.read_bytes())
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                raise UsageError(f"'{path}' holds no array: its values are in another file")
+            return np.asarray(onnx.numpy_helper.to_array(tensor))
+        array = np.load(path, allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise UsageError(f"'{path}' holds several arrays: give it without a name")
+        return array
+    except NOT_ARRAYS as problem:
         raise UsageError(f"'{path}' holds no array: {problem}") from None
     except Exception as problem:  # protobuf's own classes differ by version
         if type(problem).__name__ != "DecodeError":
@@ -174,17 +245,19 @@ def write_arrays(target: Path, arrays: dict[str, np.ndarray]) -> list[Path]:
         The files.
     """
     if target.suffix == ".npz":
-        part = target.with_name(target.name + ".part")
-        with part.open("wb") as file:
+        with replacing(target) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        part.replace(target)
         return [target]
     target.mkdir(parents=True, exist_ok=True)
-    files = []
+    files: dict[Path, None] = {}
     for name, array in arrays.items():
-        files.append(target / ("".join(c if c.isalnum() or c in "-_." else "_" for c in name) + ".npy"))
-        np.save(files[-1], array)
-    return files
+        stem = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+        while target / f"{stem}.npy" in files:  # another name with other signs that files do not take
+            stem += "_"
+        files[target / f"{stem}.npy"] = None
+        with replacing(target / f"{stem}.npy") as file:
+            np.save(file, array)
+    return list(files)
 
 
 def random_arrays(shapes: dict[str, tuple[str, list[int]]], seed: int, integers: tuple[int, int]) -> dict[str, Any]:
@@ -192,6 +265,8 @@ def random_arrays(shapes: dict[str, tuple[str, list[int]]], seed: int, integers:
     generator = np.random.default_rng(seed)
     arrays = {}
     for name, (dtype, shape) in shapes.items():
+        if math.prod(shape) > LARGEST:
+            raise UsageError(f"input '{name}': more than 2^48 elements: got shape {shape}")
         kind = _numpy_dtype(dtype)
         if kind.kind in "iu":
             arrays[name] = generator.integers(*integers, size=shape).astype(kind)
@@ -232,4 +307,5 @@ def table(rows: Sequence[Sequence[Any]], titles: Sequence[str]) -> str:
 def shape_text(entry: dict[str, Any]) -> str:
     """``float32 [batch, 3]``."""
     shape = "any shape" if entry["shape"] is None else "[" + ", ".join(str(d) for d in entry["shape"]) + "]"
-    return f"{entry['type'] or 'any type'} {shape}"
+    kind = f"{entry['type'] or 'any type'} {shape}"
+    return ("optional " if entry.get("optional") else "") + ("sequence of " if entry.get("sequence") else "") + kind

@@ -20,6 +20,9 @@ operations, memory, kernels, operators on the reference backend, nodes that are 
 Status: 0 when the model would run, 1 when something in it is refused, 2 when it cannot be read."""
 
 
+MOST_TIMES = 1e100  # loops in loops multiply: sums of what they do stay finite
+
+
 def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
     parser = files.parser("popart-inspect", DESCRIPTION)
@@ -30,12 +33,12 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def kernel_steps(steps: list[dict[str, Any]], times: int = 1) -> Iterator[dict[str, Any]]:
+def kernel_steps(steps: list[dict[str, Any]], times: float = 1) -> Iterator[dict[str, Any]]:
     """The steps that compute, with how often they run; a loop of unknown length counts once."""
     for step in steps:
         if "flops" in step:
             yield {**step, "times": times}
-        inner = times * max(step.get("tripCount", 1), 1)
+        inner = min(times * max(step.get("tripCount", 1), 1), MOST_TIMES)
         for child in step["children"]:
             yield from kernel_steps(child["children"] if child["type"] == "Sequence" else [child], inner)
 
@@ -59,7 +62,7 @@ def program_of(parsed: argparse.Namespace, facts: dict[str, Any], shapes: dict[s
     if parsed.threads is not None:
         options.engineOptions["num_threads"] = str(parsed.threads)
     infos = files.shape_infos(shapes)
-    outputs = [entry["name"] for entry in facts["outputs"]]
+    outputs = files.tensors_of_outputs(parsed.model, infos)
     session = InferenceSession(
         str(parsed.model), DataFlow(1, outputs), DeviceManager().createCpuDevice(), infos, userOptions=options,
         name="popart-inspect",
@@ -143,7 +146,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
         except popart_core.popart_exception as problem:
             facts["refused"] = [{"node": facts["graph"], "operator": "model", "reason": str(problem)}]
     if parsed.json:
-        print(json.dumps(facts))
+        print(files.json_text(facts))
     else:
         parts = [file_text(facts), *notes, *refused_text(facts)]
         if "program" in facts:

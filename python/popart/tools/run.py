@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -12,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from popart_core import DataFlow, DeviceManager, PyStepIO, SessionOptions
+import popart_core
+from popart_core import DataFlow, DeviceManager, InputShapeInfo, PyStepIO, SessionOptions
 from tqdm import tqdm
 
 from popart.session import InferenceSession
+from popart.tensorinfo import TensorInfo
 from popart.tools import files
 
 DESCRIPTION = """Run an ONNX model once or many times.
@@ -56,8 +57,8 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parsed
 
 
-def given_arrays(texts: Sequence[str], names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Arrays of the files that ``--input`` names."""
+def given_arrays(texts: Sequence[str], names: Sequence[str], sequences: Sequence[str]) -> dict[str, np.ndarray]:
+    """Arrays of the files that ``--input`` names: of ``names``, and of the tensors of ``sequences``."""
     arrays: dict[str, np.ndarray] = {}
     for text in texts:
         name, equals, file = text.partition("=")
@@ -66,7 +67,7 @@ def given_arrays(texts: Sequence[str], names: Sequence[str]) -> dict[str, np.nda
             try:
                 with np.load(text, allow_pickle=False) as archive:
                     arrays.update({key: archive[key] for key in archive.files})
-            except (ValueError, OSError) as problem:
+            except (*files.NOT_ARRAYS, OSError, AttributeError) as problem:  # the last one: an array, no archive
                 raise files.UsageError(f"'{text}' holds no arrays: {problem}") from None
         elif equals:
             arrays[name] = files.read_array(Path(file))
@@ -75,21 +76,23 @@ def given_arrays(texts: Sequence[str], names: Sequence[str]) -> dict[str, np.nda
         else:
             raise files.UsageError(f"--input {text}: the model has {len(names)} inputs. Say which: NAME={text}")
     for name in arrays:
-        if name not in names:
+        if name not in names and name.rpartition("/")[0] not in sequences:
             raise files.UsageError(f"--input: the model has no input '{name}'. It has {', '.join(names) or 'none'}")
     return arrays
 
 
 def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any]) -> dict[str, np.ndarray]:
-    """An array for each input; says which sizes were chosen."""
-    inputs = facts["inputs"]
-    given = given_arrays(parsed.input, [entry["name"] for entry in inputs])
+    """An array for each input, and for each tensor of a sequence; says which sizes were chosen."""
+    inputs = [entry for entry in facts["inputs"] if not entry.get("sequence")]
+    sequences = [entry for entry in facts["inputs"] if entry.get("sequence")]
+    given = given_arrays(parsed.input, [e["name"] for e in inputs], [e["name"] for e in sequences])
     symbols = {
         str(d): str(size)
         for entry in inputs if entry["name"] in given and entry["shape"] is not None
         for d, size in zip(entry["shape"], given[entry["name"]].shape, strict=False) if isinstance(d, str) and d != "?"
     }  # fmt: skip
     others = [entry for entry in inputs if entry["name"] not in given]
+    others += [entry for entry in sequences if f"{entry['name']}/0" not in given]
     asked = {**symbols, **files.pairs(parsed.dim, "--dim")}
     known = {d for entry in others for d in entry["shape"] or []}
     dims = [f"{name}={size}" for name, size in asked.items() if name in known or name not in symbols]
@@ -100,17 +103,34 @@ def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any]) -> dict[str, np.
     if len(bounds) != 2 or bounds[0] >= bounds[1]:
         raise files.UsageError(f"--integers: got '{parsed.integers}', expected LOW,HIGH with LOW below HIGH")
     random = files.random_arrays(shapes, parsed.seed, (bounds[0], bounds[1]))
-    return {entry["name"]: given.get(entry["name"], random.get(entry["name"])) for entry in inputs}
+    order = [entry["name"] for entry in facts["inputs"]]
+    arrays = {**random, **given}
+    names = sorted(arrays, key=lambda name: order.index(name if name in order else name.rpartition("/")[0]))
+    return {name: arrays[name] for name in names}
 
 
-def session_for(parsed: argparse.Namespace, outputs: list[str], feeds: dict[str, np.ndarray]) -> InferenceSession:
+def infos_of(feeds: dict[str, np.ndarray]) -> InputShapeInfo:
+    """Types and shapes of arrays."""
+    infos = InputShapeInfo()
+    for name, array in feeds.items():
+        infos.add(name, TensorInfo(array.dtype.names[0] if array.dtype.names else array.dtype.name, array.shape))
+    return infos
+
+
+def session_for(
+    parsed: argparse.Namespace, facts: dict[str, Any], outputs: list[str], feeds: dict[str, np.ndarray]
+) -> InferenceSession:
     """A session ready to run for the shapes of ``feeds``."""
+    whole = {entry["name"] for entry in facts["inputs"] if not entry.get("sequence") and not entry.get("optional")}
+    infos = infos_of({name: array for name, array in feeds.items() if name not in whole})
     options = SessionOptions()
     options.engineOptions["max_shape_programs"] = "1"
     if parsed.threads is not None:
         options.engineOptions["num_threads"] = str(parsed.threads)
     device = DeviceManager().createCpuDevice()
-    session = InferenceSession(str(parsed.model), DataFlow(1, outputs), device, userOptions=options, name="popart-run")
+    session = InferenceSession(
+        str(parsed.model), DataFlow(1, outputs), device, infos, userOptions=options, name="popart-run"
+    )
     session.prepareDevice()
     session.setInputShapes(feeds)
     return session
@@ -146,7 +166,12 @@ def spread_of(seconds: list[float]) -> dict[str, Any]:
     }
 
 
-def compared(parsed: argparse.Namespace, feeds: dict[str, np.ndarray], results: dict[str, np.ndarray]) -> list[Any]:
+def compared(
+    parsed: argparse.Namespace,
+    facts: dict[str, Any],
+    feeds: dict[str, np.ndarray],
+    results: dict[str, np.ndarray],
+) -> list[Any]:
     """How far each output is from ONNX Runtime's."""
     try:
         import onnxruntime
@@ -154,26 +179,44 @@ def compared(parsed: argparse.Namespace, feeds: dict[str, np.ndarray], results: 
         raise files.UsageError("--check needs the package onnxruntime. Install it: pip install onnxruntime") from None
     try:
         oracle = onnxruntime.InferenceSession(str(parsed.model), providers=["CPUExecutionProvider"])
-        expected = oracle.run(None, feeds)
+        expected = oracle.run(None, named_feeds(facts, feeds))
     except Exception as problem:  # its exceptions share no class
         raise files.UsageError(f"ONNX Runtime does not run the model: {problem}") from None
     rows = []
-    for output, theirs in zip(oracle.get_outputs(), expected, strict=True):
-        ours = results[output.name].astype(np.float64).reshape(np.shape(theirs))
-        theirs = np.asarray(theirs).astype(np.float64)
-        close = np.isclose(ours, theirs, rtol=parsed.rtol, atol=parsed.atol, equal_nan=True)
-        finite = np.isfinite(ours) & np.isfinite(theirs)
-        difference = np.abs(ours - theirs)[finite]
-        rows.append(
-            {
-                "output": output.name,
-                "equal": bool(close.all()),
-                "differing": int((~close).sum()),
-                "elements": int(close.size),
-                "largestDifference": float(difference.max(initial=0.0)),
-            }
-        )
+    for output, value in zip(oracle.get_outputs(), expected, strict=True):
+        parts = {f"{output.name}/{i}": part for i, part in enumerate(value)} if isinstance(value, list) else None
+        for name, theirs in ({output.name: value} if parts is None else parts).items():
+            rows.append({"output": name, **difference(results.get(name), np.asarray(theirs), parsed)})
     return rows
+
+
+def named_feeds(facts: dict[str, Any], feeds: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The arrays of sequences as lists."""
+    sequences = {entry["name"]: [] for entry in facts["inputs"] if entry.get("sequence")}
+    named: dict[str, Any] = dict(sequences)
+    for name, array in feeds.items():
+        if name.rpartition("/")[0] not in sequences:
+            named[name] = array
+    for name, arrays in sequences.items():
+        while f"{name}/{len(arrays)}" in feeds:
+            arrays.append(feeds[f"{name}/{len(arrays)}"])
+    return named
+
+
+def difference(ours: np.ndarray | None, theirs: np.ndarray, parsed: argparse.Namespace) -> dict[str, Any]:
+    """How far one array is from another; one of another size differs in all elements."""
+    if ours is None or ours.size != theirs.size or theirs.dtype.kind not in "fiubcV":
+        return {"equal": False, "differing": theirs.size, "elements": theirs.size, "largestDifference": 0.0}
+    wide = np.complex128 if "c" in (ours.dtype.kind, theirs.dtype.kind) else np.float64
+    ours, theirs = ours.astype(wide).reshape(theirs.shape), theirs.astype(wide)
+    close = np.isclose(ours, theirs, rtol=parsed.rtol, atol=parsed.atol, equal_nan=True)
+    finite = np.isfinite(ours) & np.isfinite(theirs)
+    return {
+        "equal": bool(close.all()),
+        "differing": int((~close).sum()),
+        "elements": int(close.size),
+        "largestDifference": float(np.abs(ours[finite] - theirs[finite]).max(initial=0.0)),
+    }
 
 
 def text_of(result: dict[str, Any]) -> str:
@@ -200,23 +243,30 @@ def command(arguments: Sequence[str] | None = None) -> int:
     files.require_file(parsed.model)
     facts = files.describe(parsed.model)
     feeds = feeds_of(parsed, facts)
-    names = [entry["name"] for entry in facts["outputs"]]
+    outputs = popart_core._output_tensors(str(parsed.model), infos_of(feeds))
+    names = [name for parts, length, _ in outputs.values() for name in (*parts, length) if name]
     start = time.perf_counter()
-    session = session_for(parsed, list(dict.fromkeys(names + parsed.anchor)), feeds)
+    session = session_for(parsed, facts, list(dict.fromkeys(names + parsed.anchor)), feeds)
     result: dict[str, Any] = {"model": str(parsed.model), "compileMs": (time.perf_counter() - start) * 1e3}
     result["inputs"] = [{"name": n, "type": str(a.dtype), "shape": list(a.shape)} for n, a in feeds.items()]
     results = session.initAnchorArrays()
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
     step = PyStepIO(contiguous, results)
     session.run(step)
-    result["outputs"] = [outcome(name, array) for name, array in results.items()]
+    shown = {
+        name: array for name, array in results.items() if name not in {length for _, length, _ in outputs.values()}
+    }
+    for name, (_, length, axis) in outputs.items():
+        if length:  # a size that depends on data: what lies behind it has no meaning
+            shown[name] = shown[name][(slice(None),) * axis + (slice(int(results[length])),)]
+    result["outputs"] = [outcome(name, array) for name, array in shown.items()]
     if parsed.runs is not None or parsed.seconds is not None:
         result["times"] = spread_of(times_of(lambda: session.run(step), parsed))
     if parsed.check:
-        result["check"] = compared(parsed, feeds, results)
+        result["check"] = compared(parsed, facts, feeds, shown)
     if parsed.output:
-        result["written"] = [str(file) for file in files.write_arrays(parsed.output, results)]
-    print(json.dumps(result) if parsed.json else text_of(result))
+        result["written"] = [str(file) for file in files.write_arrays(parsed.output, shown)]
+    print(files.json_text(result) if parsed.json else text_of(result))
     return 0 if all(row["equal"] for row in result.get("check", [])) else 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -313,3 +314,168 @@ def test_convert_moves_values_out_and_in(model, tmp_path):
         np.testing.assert_array_equal(expected(path, x), expected(large, x))
         assert facts("run", path, "--check")["check"][0]["equal"]
     assert "without folders" in run("convert", large, outside, "--external", "../x.bin", expect=2).stderr
+
+
+# ---- sequences, optional values and numbers that are not finite
+
+
+@pytest.fixture
+def sequences(tmp_path) -> Path:
+    """The last tensor of a sequence, doubled, and the sequence the other way round."""
+    value, node = helper.make_tensor_value_info, helper.make_node
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2, "n"]))
+    nodes = [
+        node("Constant", [], ["last"], value_int=-1),
+        node("SequenceAt", ["s", "last"], ["a"]),
+        node("Add", ["a", "a"], ["y"]),
+        node("SequenceEmpty", [], ["none"], dtype=1),
+        node("SequenceInsert", ["none", "y"], ["one"]),
+        node("SequenceInsert", ["one", "a"], ["t"]),
+    ]
+    return small(
+        tmp_path / "sequences.onnx", nodes, [helper.make_value_info("s", kind)],
+        [value("y", TensorProto.FLOAT, [2, "n"]), helper.make_value_info("t", kind)],
+    )  # fmt: skip
+
+
+def test_inspect_shows_sequences(sequences):
+    found = facts("inspect", sequences, expect=1)
+    assert found["inputs"] == [{"name": "s", "type": "float32", "shape": [2, "n"], "sequence": True}]
+    assert [row["node"] for row in found["refused"]] == ["s"] and "InputShapeInfo" in found["refused"][0]["reason"]
+    text = run("inspect", sequences, expect=1).stdout
+    assert "input s: sequence of float32 [2, n]" in text and "--shape s/0=" in text
+    found = facts("inspect", sequences, "--shape", "s/0=2,3", "--shape", "s/1=2,5")
+    assert found["shapes"] == {"s/0": [2, 3], "s/1": [2, 5]} and found["program"]["flops"] >= 10
+    assert "has no 's/2'" in run("inspect", sequences, "--shape", "s/2=2,3", expect=2).stderr
+
+
+def test_run_takes_and_gives_sequences(sequences, tmp_path):
+    arrays = [np.random.default_rng(i).normal(size=(2, 3 + i)).astype(np.float32) for i in range(2)]
+    given = []
+    for i, array in enumerate(arrays):
+        np.save(tmp_path / f"{i}.npy", array)
+        given += ["--input", f"s/{i}={tmp_path / f'{i}.npy'}"]
+    found = facts("run", sequences, *given, "--output", tmp_path / "out.npz", "--check")
+    written = np.load(tmp_path / "out.npz")
+    np.testing.assert_array_equal(written["y"], 2 * arrays[1])
+    np.testing.assert_array_equal(written["t/1"], arrays[1])
+    assert {row["output"]: row["equal"] for row in found["check"]} == {"y": True, "t/0": True, "t/1": True}
+    found = facts("run", sequences, "--shape", "s/0=2,3", "--runs", "2")
+    assert [entry["shape"] for entry in found["inputs"]] == [[2, 3]]
+    assert "no input 'q/0'" in run("run", sequences, "--input", f"q/0={tmp_path / '0.npy'}", expect=2).stderr
+
+
+def test_sizes_that_depend_on_data_are_cut(tmp_path):
+    value = helper.make_tensor_value_info
+    path = small(
+        tmp_path / "nonzero.onnx", [helper.make_node("NonZero", ["x"], ["y"])],
+        [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.INT64, [1, "n"])],
+    )  # fmt: skip
+    np.save(tmp_path / "x.npy", np.array([0, 1, 0, 2], np.float32))
+    found = facts("run", path, "--input", f"x={tmp_path / 'x.npy'}", "--check", "--output", tmp_path / "out.npz")
+    assert [entry["shape"] for entry in found["outputs"]] == [[1, 2]] and found["check"][0]["equal"]
+    assert np.load(tmp_path / "out.npz")["y"].tolist() == [[1, 3]]
+
+
+def test_json_of_results_that_are_not_finite(tmp_path):
+    value = helper.make_tensor_value_info
+    path = small(
+        tmp_path / "log.onnx", [helper.make_node("Log", ["x"], ["y"])],
+        [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, [2])],
+    )  # fmt: skip
+    np.save(tmp_path / "x.npy", np.array([-1, 0], np.float32))
+    text = run("run", path, "--input", f"x={tmp_path / 'x.npy'}", "--json").stdout
+
+    def no_json(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    (output,) = json.loads(text, parse_constant=no_json)["outputs"]
+    assert output["mean"] is None and output["smallest"] is None
+
+
+ENDLESS = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }"
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (lambda path: np.savez(path, a=np.ones(2)), "several arrays"),
+        (lambda path: path.write_bytes(b"PK\x03\x04 no archive"), "holds no array"),
+        (lambda path: path.write_bytes(b"\x93NUMPY\x01\x00v\x00" + ENDLESS.ljust(117) + b"\n"), "holds no array"),
+    ],
+)
+def test_run_names_damaged_arrays(model, tmp_path, content, part):
+    path = tmp_path / "x.npy"
+    content(path)
+    if (tmp_path / "x.npy.npz").exists():
+        (tmp_path / "x.npy.npz").rename(path)
+    assert part in run("run", model, "--input", f"x={path}", expect=2).stderr
+
+
+@pytest.mark.parametrize("shape", ["99999999999999999999,3,4,4", "1000000000,3,1000000000,4", "100000000,3,1000,4"])
+def test_run_names_shapes_beyond_all_memory(model, shape):
+    """Where no dimension of the model is in the way."""
+    assert run("run", model, "--shape", f"x={shape}", expect=2).stderr.count("\n") <= 2
+
+
+@pytest.mark.parametrize("name", [b"\xff.onnx", b"folder"])
+@pytest.mark.parametrize("tool", ["run", "inspect", "convert"])
+def test_names_that_are_no_files(tmp_path, tool, name):
+    (tmp_path / "folder").mkdir()
+    path = os.fsencode(tmp_path) + b"/" + name
+    if not path.endswith(b"folder"):
+        Path(os.fsdecode(path)).write_bytes(b"")
+    more = [tmp_path / "out.onnx"] if tool == "convert" else []
+    assert "onnx" in run(tool, os.fsdecode(path), *more, expect=2).stderr.lower()
+
+
+def test_outputs_whose_names_meet_have_files_of_their_own(tmp_path):
+    value = helper.make_tensor_value_info
+    names = ["a/b", "a_b", "a:b"]
+    nodes = [helper.make_node(kind, ["x"], [name]) for kind, name in zip(["Neg", "Abs", "Exp"], names, strict=True)]
+    path = small(
+        tmp_path / "names.onnx", nodes,
+        [value("x", TensorProto.FLOAT, [2])], [value(n, TensorProto.FLOAT, [2]) for n in names],
+    )  # fmt: skip
+    found = facts("run", path, "--output", tmp_path / "out")
+    assert len(set(found["written"])) == 3
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["a_b.npy", "a_b_.npy", "a_b__.npy"]
+
+
+def test_convert_keeps_model_and_values_apart(model, tmp_path):
+    for name in ("m.onnx", "..", "."):
+        assert "--external" in run("convert", model, tmp_path / "m.onnx", "--external", name, expect=2).stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_convert_names_constants_that_onnx_does_not_compute(tmp_path):
+    nodes = [
+        helper.make_node("Reshape", ["w", "shape"], ["r"]),
+        helper.make_node("Add", ["x", "r"], ["y"]),
+    ]
+    value = helper.make_tensor_value_info
+    weights = [numpy_helper.from_array(np.ones(4, np.float32), "w"), numpy_helper.from_array(np.array([3]), "shape")]
+    path = small(
+        tmp_path / "m.onnx", nodes, [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, None)], weights
+    )
+    assert "--fold" in run("convert", path, tmp_path / "out.onnx", "--fold", expect=2).stderr
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_convert_casts_in_each_branch(tmp_path):
+    """An operand that takes no 16-bit type is cast once in every graph that reads it."""
+    value, node = helper.make_tensor_value_info, helper.make_node
+    branches = [
+        helper.make_graph(
+            [*[node("Resize", ["x", "", "x"], [name + i]) for i in "12"], node("Sum", [name + "1", name + "2"], [name])],
+            name, [], [value(name, TensorProto.FLOAT, None)],
+        )
+        for name in ("a", "b")
+    ]  # fmt: skip
+    path = small(
+        tmp_path / "m.onnx", [node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])],
+        [value("x", TensorProto.FLOAT, [1]), value("c", TensorProto.BOOL, [])], [value("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    run("convert", path, tmp_path / "out.onnx", "--float16")
+    for attribute in onnx.load(tmp_path / "out.onnx").graph.node[0].attribute:
+        assert sum(n.op_type == "Cast" and n.output[0] == "x/float32" for n in attribute.g.node) == 1
