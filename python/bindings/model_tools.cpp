@@ -1,4 +1,6 @@
 // GraphTransformer, NumericsReport, the tensors of a model's outputs and expressions over text.
+#include <mutex>
+
 #include <popart/graphtransformer.hpp>
 #include <popart/numerics.hpp>
 
@@ -18,6 +20,21 @@ std::string modelText(nb::handle model) {
                                           : fromPython<std::string>(model, "model: the name of a file, or bytes");
 }
 
+// While a GraphTransformer works other Python threads run; they wait here when they use one as well.
+class OneTransformer {
+ public:
+  OneTransformer() : lock_(mutex()) {}
+
+ private:
+  static std::mutex &mutex() {
+    static std::mutex instance;
+    return instance;
+  }
+  ReleaseGil release_;  // before the lock is waited for
+  std::lock_guard<std::mutex> lock_;
+};
+using WithoutGil = nb::call_guard<OneTransformer>;
+
 }  // namespace
 
 void bindModelTools(nb::module_ &m) {
@@ -32,8 +49,10 @@ void bindModelTools(nb::module_ &m) {
   m.def(
       "_output_tensors",
       [](nb::handle model, const InputShapeInfo &shapes) {
+        const std::string text = modelText(model);
+        ReleaseGil release;
         std::map<std::string, std::tuple<std::vector<TensorId>, TensorId, int64_t>> result;
-        for (auto &[name, of] : outputTensors(modelText(model), shapes)) result[name] = {of.ids, of.length, of.axis};
+        for (auto &[name, of] : outputTensors(text, shapes)) result[name] = {of.ids, of.length, of.axis};
         return result;
       },
       nb::arg("model"), nb::arg("inputShapeInfo"),
@@ -48,6 +67,7 @@ void bindModelTools(nb::module_ &m) {
       [](const std::string &pattern, const std::vector<nb::bytes> &texts) {
         std::vector<std::string> all;
         for (const nb::bytes &text : texts) all.emplace_back(text.c_str(), text.size());
+        ReleaseGil release;
         return fullMatches(pattern, all);
       },
       nb::arg("pattern"), nb::arg("texts"),
@@ -59,7 +79,12 @@ void bindModelTools(nb::module_ &m) {
       m, "GraphTransformer",
       "Changes an ONNX model as a whole. Models with subgraphs are refused by the conversions of types.")
       .def(
-          "__init__", [](GraphTransformer *self, nb::handle model) { new (self) GraphTransformer(modelText(model)); },
+          "__init__",
+          [](GraphTransformer *self, nb::handle model) {
+            const std::string text = modelText(model);
+            ReleaseGil release;
+            new (self) GraphTransformer(text);
+          },
           nb::arg("modelProtoOrFilename"),
           "Load a model; it is checked.\n"
           "\n"
@@ -68,36 +93,40 @@ void bindModelTools(nb::module_ &m) {
       .def(
           "getModelProto",
           [](const GraphTransformer &t) {
-            const std::string proto = t.getModelProto();
+            const std::string proto = [&] {
+              const OneTransformer withoutGil;
+              return t.getModelProto();
+            }();
             return nb::bytes(proto.data(), proto.size());
           },
           "The changed model, as bytes.")
-      .def("convertFloatsToHalfs", &GraphTransformer::convertFloatsToHalfs,
+      .def("convertFloatsToHalfs", &GraphTransformer::convertFloatsToHalfs, WithoutGil(),
            "Make FLOAT values and types FLOAT16: initializers, constants, inputs, outputs.")
-      .def("convertUINT8ToINT32", &GraphTransformer::convertUINT8ToINT32,
+      .def("convertUINT8ToINT32", &GraphTransformer::convertUINT8ToINT32, WithoutGil(),
            "Make UINT8 values and types INT32: initializers, constants, inputs, outputs.")
-      .def("convertUINT16ToINT32", &GraphTransformer::convertUINT16ToINT32,
+      .def("convertUINT16ToINT32", &GraphTransformer::convertUINT16ToINT32, WithoutGil(),
            "Make UINT16 values and types INT32: initializers, constants, inputs, outputs.")
-      .def("convertINT8ToINT32", &GraphTransformer::convertINT8ToINT32,
+      .def("convertINT8ToINT32", &GraphTransformer::convertINT8ToINT32, WithoutGil(),
            "Make INT8 values and types INT32: initializers, constants, inputs, outputs.")
-      .def("convertINT16ToINT32", &GraphTransformer::convertINT16ToINT32,
+      .def("convertINT16ToINT32", &GraphTransformer::convertINT16ToINT32, WithoutGil(),
            "Make INT16 values and types INT32: initializers, constants, inputs, outputs.")
-      .def("convertINT64ToINT32", &GraphTransformer::convertINT64ToINT32, nb::arg("clip") = false,
+      .def("convertINT64ToINT32", &GraphTransformer::convertINT64ToINT32, WithoutGil(), nb::arg("clip") = false,
            "Make INT64 values and types INT32.\n"
            "\n"
            "Args:\n"
            "    clip: Values out of range become the nearest INT32 instead of an error.")
-      .def("convertDoublesToFloats", &GraphTransformer::convertDoublesToFloats,
+      .def("convertDoublesToFloats", &GraphTransformer::convertDoublesToFloats, WithoutGil(),
            "Make DOUBLE values and types FLOAT: initializers, constants, inputs, outputs.")
-      .def("convertDoublesToHalfs", &GraphTransformer::convertDoublesToHalfs,
+      .def("convertDoublesToHalfs", &GraphTransformer::convertDoublesToHalfs, WithoutGil(),
            "Make DOUBLE values and types FLOAT16: initializers, constants, inputs, outputs.")
-      .def("convertBFloats16ToFloat32", &GraphTransformer::convertBFloats16ToFloat32,
+      .def("convertBFloats16ToFloat32", &GraphTransformer::convertBFloats16ToFloat32, WithoutGil(),
            "Make BFLOAT16 values and types FLOAT: initializers, constants, inputs, outputs.")
-      .def("removeUnusedInputs", &GraphTransformer::removeUnusedInputs,
+      .def("removeUnusedInputs", &GraphTransformer::removeUnusedInputs, WithoutGil(),
            "Drop graph inputs that no node of the main graph reads, and their initializers.")
-      .def("prepareNodesForTraining", &GraphTransformer::prepareNodesForTraining,
+      .def("prepareNodesForTraining", &GraphTransformer::prepareNodesForTraining, WithoutGil(),
            "Give BatchNormalization nodes the five outputs of training.")
-      .def("convertInitializersToConstants", &GraphTransformer::convertInitializersToConstants, nb::arg("ids"),
+      .def("convertInitializersToConstants", &GraphTransformer::convertInitializersToConstants, WithoutGil(),
+           nb::arg("ids"),
            "Make initializers Constant nodes at the front of the graph.\n"
            "\n"
            "Args:\n"
@@ -106,9 +135,9 @@ void bindModelTools(nb::module_ &m) {
            "Raises:\n"
            "    popart_exception: A name that is no initializer.")
       .def("convertAllFixedPointInitializersToConstants",
-           &GraphTransformer::convertAllFixedPointInitializersToConstants,
+           &GraphTransformer::convertAllFixedPointInitializersToConstants, WithoutGil(),
            "Make all initializers of integer types Constant nodes.")
-      .def("saveInitializersExternally", &GraphTransformer::saveInitializersExternally, nb::arg("ids"),
+      .def("saveInitializersExternally", &GraphTransformer::saveInitializersExternally, WithoutGil(), nb::arg("ids"),
            nb::arg("filename"),
            "Move the values of initializers to a raw file.\n"
            "\n"
@@ -119,7 +148,9 @@ void bindModelTools(nb::module_ &m) {
       .def(
           "__init__",
           [](NumericsReport *self, nb::handle a0, nb::handle a1, nb::handle b0, nb::handle b1) {
-            new (self) NumericsReport(modelText(a0), modelText(a1), modelText(b0), modelText(b1));
+            const std::string texts[] = {modelText(a0), modelText(a1), modelText(b0), modelText(b1)};
+            ReleaseGil release;
+            new (self) NumericsReport(texts[0], texts[1], texts[2], texts[3]);
           },
           nb::arg("A0"), nb::arg("A1"), nb::arg("B0"), nb::arg("B1"),
           "Compare two runs.\n"

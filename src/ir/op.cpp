@@ -212,7 +212,9 @@ Cost costOf(const Op &op) {
       if (op.hasOutput(o)) add(op.outInfo(o), cost.bytesWritten);
   }
   if (op.def().costRule()) op.def().costRule()(op, cost);
-  return cost;
+  // Loops in loops of a damaged model multiply without end; sums and products of what is left stay finite.
+  constexpr double kMost = 1e200;
+  return {std::min(cost.flops, kMost), std::min(cost.bytesRead, kMost), std::min(cost.bytesWritten, kMost)};
 }
 
 Cost costOf(const Graph &graph) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include <popart/error.hpp>
@@ -65,8 +66,7 @@ void convertInfos(google::protobuf::RepeatedPtrField<onnx_proto::ValueInfoProto>
 
 template <class Field, class Condition>
 void removeIf(Field &field, Condition condition) {
-  for (int i = field.size(); i-- > 0;)
-    if (condition(field.Get(i))) field.DeleteSubrange(i, 1);
+  field.erase(std::remove_if(field.begin(), field.end(), condition), field.end());
 }
 
 std::string unusedName(std::set<std::string> &names, const std::string &wanted) {
@@ -136,11 +136,13 @@ void ModelEditor::prepareNodesForTraining() {
 
 void ModelEditor::convertInitializersToConstants(const std::vector<TensorId> &ids) {
   auto &graph = *proto_->mutable_graph();
+  std::map<std::string, const onnx_proto::TensorProto *> tensors;
+  for (const auto &tensor : graph.initializer()) tensors.emplace(tensor.name(), &tensor);
+  std::set<std::string> moved;
   google::protobuf::RepeatedPtrField<onnx_proto::NodeProto> nodes;
   for (const TensorId &id : ids) {
-    const auto &tensors = graph.initializer();
-    const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto &t) { return t.name() == id; });
-    if (found == tensors.end())
+    const auto found = tensors.find(id);
+    if (found == tensors.end() || !moved.insert(id).second)
       throw error("GraphTransformer: '{}' is no initializer of the model. Nearest names: {}", id,
                   nearest(id, Model(source_).initializerIds()));
     auto &node = *nodes.Add();
@@ -149,10 +151,11 @@ void ModelEditor::convertInitializersToConstants(const std::vector<TensorId> &id
     auto &value = *node.add_attribute();
     value.set_name("value");
     value.set_type(onnx_proto::AttributeProto::TENSOR);
-    setPayload(*value.mutable_t(), tensorData(*found, id, source_->files, nullptr));
-    removeIf(*graph.mutable_initializer(), [&](const auto &t) { return t.name() == id; });
-    removeIf(*graph.mutable_input(), [&](const auto &input) { return input.name() == id; });
+    setPayload(*value.mutable_t(), tensorData(*found->second, id, source_->files, nullptr));
   }
+  const auto isMoved = [&](const auto &item) { return moved.contains(item.name()); };
+  removeIf(*graph.mutable_initializer(), isMoved);
+  removeIf(*graph.mutable_input(), isMoved);
   for (auto &node : *graph.mutable_node()) nodes.Add(std::move(node));
   graph.mutable_node()->Swap(&nodes);
 }

@@ -208,7 +208,8 @@ OpDefs fusedOps() {
   rows.push_back(
       OpDef("popart", "CollectiveUpdate", {1})
           .cost([](const Op &op, Cost &c) {
-            c.flops = bodyFlops(op) + static_cast<double>(op.inInfo(0).nelms() * (op.attrInt("group_size") - 1));
+            c.flops = bodyFlops(op) +
+                      static_cast<double>(op.inInfo(0).nelms()) * (static_cast<double>(op.attrInt("group_size")) - 1);
           })
           .input("gradient", kNumeric)
           .input("operands", kAllTypes, "", Arity::Variadic)

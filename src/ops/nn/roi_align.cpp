@@ -42,9 +42,8 @@ OpDef &addRoiAlignAttributes(OpDef &row) {
 
 // Four elements for each sample.
 void sampleCost(const Op &op, Cost &c) {
-  const int64_t ratio = std::max<int64_t>(op.attrInt("sampling_ratio"), 1);
-  c.flops = 8 * static_cast<double>(ratio * ratio) *
-            static_cast<double>(std::max(op.inInfo(0).nelms(), op.outInfo(0).nelms()));
+  const auto ratio = static_cast<double>(std::max<int64_t>(op.attrInt("sampling_ratio"), 1));
+  c.flops = 8 * ratio * ratio * static_cast<double>(std::max(op.inInfo(0).nelms(), op.outInfo(0).nelms()));
 }
 
 }  // namespace

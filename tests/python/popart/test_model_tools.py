@@ -1,7 +1,11 @@
 """GraphTransformer, NumericsReport, lists of operators, weights in files of their own."""
 
+import threading
+import time
+
 import numpy as np
 import popart
+import popart_core
 import pytest
 
 import onnx
@@ -254,3 +258,105 @@ def test_unknown_attributes_keep_shapes():
         popart.InferenceSession(
             builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
         )
+
+
+def large_model(elements):
+    weights = [numpy_helper.from_array(np.linspace(0, 1, elements, dtype=np.float32), f"w{i}") for i in range(2)]
+    nodes = [helper.make_node("Add", ["w0", "w1"], ["y"])]
+    outputs = [info("y", TensorProto.FLOAT, [elements])]
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(
+        helper.make_graph(nodes, "large", [], outputs, weights), opset_imports=opsets, ir_version=8
+    ).SerializeToString()
+
+
+def transformed(model):
+    transformer = popart.GraphTransformer(model)
+    transformer.convertFloatsToHalfs()
+    transformer.convertInitializersToConstants(["w0", "w1"])
+    return transformer.getModelProto()
+
+
+def long_model(nodes):
+    chain = [helper.make_node("Neg", [f"x{i}"], [f"x{i + 1}"]) for i in range(nodes)]
+    inputs, outputs = [info("x0", TensorProto.FLOAT, [2])], [info(f"x{nodes}", TensorProto.FLOAT, [2])]
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(
+        helper.make_graph(chain, "long", inputs, outputs), opset_imports=opsets, ir_version=8
+    ).SerializeToString()
+
+
+LONG_WORK = {
+    "transform": (large_model, 4_000_000, transformed),
+    "compare": (large_model, 4_000_000, lambda model: popart.NumericsReport(model, model, model, model)),
+    "describe": (long_model, 20_000, lambda model: popart_core._describeModel(model, popart.InputShapeInfo())),
+    "outputs": (long_model, 20_000, lambda model: popart_core._output_tensors(model, popart.InputShapeInfo())),
+    "match": (lambda count: [b"ab" * 20_000] * count, 1000, lambda t: popart_core._full_matches("(a|b|ab)*c", t)),
+}
+
+
+@pytest.mark.parametrize("work", LONG_WORK)
+def test_other_threads_run_during_long_work(work):
+    """No pause of a thread beside it is as long as the work; the best of three times counts, on a busy machine."""
+    make, size, call = LONG_WORK[work]
+    given = make(size)
+
+    def longest_pause():
+        ticks, done = [], threading.Event()
+
+        def tick():
+            while not done.is_set():
+                ticks.append(time.perf_counter())
+                time.sleep(0.0005)
+
+        beside = threading.Thread(target=tick)
+        beside.start()
+        start = time.perf_counter()
+        call(given)
+        end = time.perf_counter()
+        done.set()
+        beside.join()
+        assert end - start > 0.02, "too short to show anything"
+        return max(np.diff([start, *(t for t in ticks if start < t < end), end])) / (end - start)
+
+    assert min(longest_pause() for _ in range(3)) < 0.5
+
+
+def test_transformers_in_several_threads():
+    """One object that several threads change: each change happens whole."""
+    transformer = popart.GraphTransformer(large_model(100_000))
+    names = ["convertFloatsToHalfs", "removeUnusedInputs", "prepareNodesForTraining", "getModelProto"]
+    threads = [threading.Thread(target=getattr(transformer, name)) for name in names * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    changed = onnx.load_from_string(transformer.getModelProto()).graph.initializer
+    assert {tensor.data_type for tensor in changed} == {TensorProto.FLOAT16}
+
+
+def test_edits_of_many_initializers_take_time_by_their_number():
+    def seconds(count):
+        weights = [numpy_helper.from_array(np.array([i]), f"w{i}") for i in range(count)]
+        nodes = [helper.make_node("Sum", [w.name for w in weights], ["y"])]
+        inputs = [info(w.name, TensorProto.INT64, [1]) for w in weights]
+        graph = helper.make_graph(nodes, "many", inputs, [info("y", TensorProto.INT64, [1])], weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        transformer = popart.GraphTransformer(model.SerializeToString())
+        start = time.process_time()
+        transformer.convertAllFixedPointInitializersToConstants()
+        elapsed = time.process_time() - start
+        assert not onnx.load_from_string(transformer.getModelProto()).graph.initializer
+        return elapsed
+
+    seconds(100)
+    assert seconds(32_000) < 24 * max(seconds(4_000), 0.005)
+
+
+@pytest.mark.parametrize("dims", [[2**47], [2**31, 2**31], [-1]])
+def test_sizes_of_damaged_initializers_are_no_numbers(dims):
+    weights = [TensorProto(name=f"w{i}", dims=dims, data_type=TensorProto.DOUBLE) for i in range(1 << 13)]
+    graph = helper.make_graph([], "damaged", [], [], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    with pytest.raises(popart.popart_exception, match=r"w\d+|damaged"):
+        popart_core._describeModel(model, popart.InputShapeInfo())
