@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from processes import WorkerFailed
 
 
@@ -25,13 +26,16 @@ def geometric_mean(ratios: list[float]) -> float | None:
     return statistics.geometric_mean(ratios) if ratios else None
 
 
-def largest_difference(result: list[float], expected: list[float]) -> float:
+def largest_difference(result: Sequence[float] | np.ndarray, expected: Sequence[float] | np.ndarray) -> float:
     """Largest difference, relative to the largest expected magnitude; infinite when sizes differ or a value is NaN."""
-    if len(result) != len(expected):
+    ours, theirs = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (result, expected))
+    if ours.size != theirs.size or np.isnan(ours).any() or np.isnan(theirs).any():
         return float("inf")
-    scale = max(map(abs, expected)) or 1.0
-    worst = max(abs(a - b) for a, b in zip(result, expected, strict=True)) / scale
-    return worst if all(a == a for a in result) else float("inf")
+    finite = np.isfinite(theirs)
+    if not np.array_equal(ours[~finite], theirs[~finite]):
+        return float("inf")
+    scale = np.abs(theirs[finite]).max(initial=0.0) or 1.0
+    return float(np.abs(ours[finite] - theirs[finite]).max(initial=0.0) / scale)
 
 
 def attempt(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:

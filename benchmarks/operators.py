@@ -139,7 +139,7 @@ def compared(row: Row, size: str, training: bool, seconds: float, warm_up: float
     """The times of one row in one size, or why an implementation has none."""
     calls: dict[str, Callable[[], np.ndarray]] = {}
     entry: dict[str, Any] = {"results": {}}
-    expected: list[float] = []
+    expected: np.ndarray | None = None
     for name, make in MAKERS.items():
         if training and name == "onnxruntime":
             continue
@@ -147,13 +147,13 @@ def compared(row: Row, size: str, training: bool, seconds: float, warm_up: float
             operator = Operator(row, size, training)
             model, feeds = exported(operator)
             call = make(operator, model, feeds)
-            results = [float(call()) for _ in range(STEPS)] if training else call().reshape(-1)[:4096].tolist()
+            results = np.array([float(call()) for _ in range(STEPS)] if training else call(), dtype=np.float64)
         except Exception as problem:  # of three libraries
             entry["results"][name] = {
                 "error": f"{type(problem).__name__}: {str(problem).strip().splitlines()[:1]}"[:300]
             }
             continue
-        expected = expected or results
+        expected = results if expected is None else expected
         difference = largest_difference(results, expected)
         if difference > TOLERANCE:
             entry["results"][name] = {"error": f"wrong result: differs by {difference:.2g}"}
