@@ -21,6 +21,7 @@ class RemoteBuffer:
 
     Raises:
         RuntimeError: there is no current graph.
+        TypeError: `tensor_dtype` is no popxl dtype.
         ValueError: `entries` is below 1.
     """
 
@@ -53,9 +54,11 @@ class RemoteBuffer:
             entries: number of slots, 1 or more.
 
         Raises:
+            TypeError: `tensor_dtype` is no popxl dtype.
             ValueError: `entries` is below 1.
         """
-        self._tensor_dtype, self._tensor_shape = tensor_dtype, tuple(tensor_shape)
+        self._tensor_dtype = dtype._require(tensor_dtype, f"Remote buffer {self._id}")
+        self._tensor_shape = tuple(tensor_shape)
         self.entries = entries
 
     @property

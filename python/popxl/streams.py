@@ -4,11 +4,14 @@ A stream is a tensor of the main graph; equality and hash are those of the tenso
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from popxl.context import get_main_graph
 from popxl.dtypes import dtype
 from popxl.tensor import Tensor, TensorSpec
+
+if TYPE_CHECKING:
+    from popxl.ir import Ir
 
 
 class Stream:
@@ -27,6 +30,10 @@ class Stream:
         self._hash = hash(self._stream_tensor)
         graph.ir._streams[self._stream_tensor.id] = self
         return self
+
+    @property
+    def _ir(self) -> "Ir":
+        return self._stream_tensor.ir
 
     @property
     def dtype(self) -> dtype:

@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from popxl import dtypes
 from popxl.context import _set, get_current_graph, ipu
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
+from popxl.graph import Graph
 from popxl.ops.elementwise import _ONNX_NUMBER
 from popxl.ops.utils import check_in_graph, emit, emit_one
 from popxl.remote_buffer import RemoteBuffer
@@ -15,6 +18,20 @@ from popxl.tensor import Tensor, constant
 
 _INIT_TYPES = {"undef": 0, "zero": 1}
 _FLOAT_FORMATS = {"auto": 0, "fixed": 1, "scientific": 2, "none": 3}
+
+
+def _require(function: str, name: str, value: Any, kind: type) -> None:
+    """Check an argument that belongs to a program.
+
+    Raises:
+        TypeError: it is of another class.
+        ValueError: it is of another Ir than the current graph.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{function}: {name}: got {value!r}, expected a popxl.{kind.__name__}.")
+    its, current = value._ir, get_current_graph().ir
+    if its != current:
+        raise ValueError(f"{function}: {name}: got {value!r} of {its!r}, expected one of {current!r}.")
 
 
 def init(
@@ -57,7 +74,12 @@ def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor
 
     Returns:
         Tensor of the stream's shape and dtype.
+
+    Raises:
+        TypeError: `h2d_stream` is no stream from the host.
+        ValueError: it belongs to another Ir.
     """
+    _require("host_load", "h2d_stream", h2d_stream, HostToDeviceStream)
     name = name or h2d_stream.tensor_id
     target = init(h2d_stream.shape, h2d_stream.dtype, f"{name}_init", "undef")
     return emit_one("HostLoad", {"t": target}, f"{name}_hostload", {"stream": h2d_stream.tensor_id})
@@ -71,8 +93,10 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
         t: the tensor.
 
     Raises:
-        ValueError: shape or dtype differ from the stream.
+        TypeError: `d2h_stream` is no stream to the host.
+        ValueError: shape or dtype differ from the stream, or it belongs to another Ir.
     """
+    _require("host_store", "d2h_stream", d2h_stream, DeviceToHostStream)
     check_in_graph(get_current_graph(), t=t)
     if t.dtype != d2h_stream.dtype:
         raise ValueError(f"host_store: dtypes differ: got {t.dtype}, expected {d2h_stream.dtype} ({d2h_stream}).")
@@ -193,9 +217,12 @@ def entry_tensor(remote_buffer: RemoteBuffer, offset: int | Tensor, function: st
     """Return the entry of a remote buffer as a tensor.
 
     Raises:
-        ValueError: the buffer has no such entry, or the tensor is not one element of uint32 or int32.
+        TypeError: `remote_buffer` is no remote buffer, or the offset is neither integer nor tensor.
+        ValueError: the buffer has no such entry or belongs to another Ir, or the tensor is not one element of uint32 or
+            int32.
     """
-    if isinstance(offset, int):
+    _require(function, "remote_buffer", remote_buffer, RemoteBuffer)
+    if isinstance(offset, (int, np.integer)):
         remote_buffer._require_entry(offset)
         return constant(offset, dtypes.uint32, "offset")
     check_in_graph(get_current_graph(), offset=offset)
@@ -218,8 +245,9 @@ def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | N
         Tensor of the buffer's shape and dtype, with its meta shape (ai.graphcore RemoteLoad-1).
 
     Raises:
-        ValueError: the buffer has no such entry, or the offset tensor has another type or size. An offset tensor whose
-            value is out of range ends the run with popart_runtime_error.
+        TypeError: `remote_buffer` is no remote buffer, or the offset is neither integer nor tensor.
+        ValueError: the buffer has no such entry or belongs to another Ir, or the offset tensor has another type or
+            size. An offset tensor whose value is out of range ends the run with popart_runtime_error.
     """
     offset = entry_tensor(remote_buffer, offset, "remote_load")
     name = name or f"id_{remote_buffer.remote_buffer_id}_offset_{offset.name}"
@@ -242,6 +270,7 @@ def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
         The tensor, as it is afterwards (ai.graphcore RemoteLoadInplace-1).
 
     Raises:
+        TypeError: as `remote_load`.
         ValueError: as `remote_load`, and when shape or dtype differ from the buffer's.
     """
     check_in_graph(get_current_graph(), t=t)
@@ -261,6 +290,7 @@ def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
         t: the tensor, of the buffer's shape and dtype.
 
     Raises:
+        TypeError: as `remote_load`.
         ValueError: as `remote_load_`.
     """
     offset = entry_tensor(remote_buffer, offset, "remote_store")
@@ -270,7 +300,7 @@ def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
     emit("RemoteStore", {"t": t, "offset": offset}, [], attributes, same_placement=False)
 
 
-def remote_code_load(graph: Any, destination: str) -> None:
+def remote_code_load(graph: Graph, destination: str) -> None:
     """Load the code of a graph ahead of its call: nothing to do on devices with one memory, but the op is printed.
 
     Args:
@@ -278,15 +308,15 @@ def remote_code_load(graph: Any, destination: str) -> None:
         destination: ``"executable"``.
 
     Raises:
-        TypeError: `graph` is no graph.
+        TypeError: `graph` is no graph, or `destination` no text.
         ValueError: the graph is the current one, or belongs to another Ir.
         NotImplementedError: another destination than ``"executable"``.
     """
-    current = get_current_graph()
-    if graph == current:
-        raise ValueError("remote_code_load: the graph to load must not be the current graph.")
-    if graph.ir != current.ir:
-        raise ValueError(f"remote_code_load: graph: got {graph!r} of {graph.ir!r}, expected one of {current.ir!r}.")
+    _require("remote_code_load", "graph", graph, Graph)
+    if graph == get_current_graph():
+        raise ValueError(f"remote_code_load: graph: got {graph!r}, the current graph, expected another one.")
+    if not isinstance(destination, str):
+        raise TypeError(f"remote_code_load: destination: got {destination!r}, expected 'executable'.")
     if destination != "executable":
         raise NotImplementedError(f"remote_code_load: destination: got {destination!r}, expected 'executable'.")
     emit("RemoteCodeLoad", {}, [], {"graph": graph.id, "destination": destination})
