@@ -37,8 +37,23 @@ inline OpIndex indexOf(const Op &op) { return op.index(); }
 inline TensorIndex indexOf(const Tensor &tensor) { return tensor.index(); }
 inline Op &atIndex(const Graph &graph, OpIndex o) { return graph.op(o); }
 inline Tensor &atIndex(const Graph &graph, TensorIndex t) { return graph.tensor(t); }
-inline std::string labelOf(const Op &op) { return "op " + op.str(); }
-inline std::string labelOf(const Tensor &tensor) { return "tensor '" + tensor.id + "'"; }
+
+// How an op or tensor is called after its end.
+template <class T>
+struct Label;
+template <>
+struct Label<Op> {
+  explicit Label(const Op &op) : type(op.opid.type), id(op.id) {}
+  std::string str() const { return "op " + type + "." + std::to_string(id); }
+  OpType type;
+  OpId id;
+};
+template <>
+struct Label<Tensor> {
+  explicit Label(const Tensor &tensor) : id(tensor.id) {}
+  std::string str() const { return "tensor '" + id + "'"; }
+  TensorId id;
+};
 
 // Of an op or a tensor: a slot of a graph, which is never used again.
 template <class T>
@@ -48,7 +63,8 @@ class NodeHandle {
   bool isOf(const T &node) const { return graph_->isOf(node.getGraph()) && indexOf(node) == index_; }
   T &get() const {
     Graph &graph = graph_->get();
-    check(graph.alive(index_), "{} was erased from {}: it cannot be used any more", label_, graph.getGraphString());
+    if (!graph.alive(index_))
+      throw error("{} was erased from {}: it cannot be used any more", label_.str(), graph.getGraphString());
     return atIndex(graph, index_);
   }
 
@@ -56,7 +72,7 @@ class NodeHandle {
   nb::object graphObject_;
   const GraphHandle *graph_;
   decltype(indexOf(std::declval<const T &>())) index_;
-  std::string label_;
+  Label<T> label_;
 };
 
 // What a Python object of class Graph, Op or Tensor contains.
@@ -92,12 +108,18 @@ nb::object objectOf(T &value) {
   return made;
 }
 
+// What a Python object of class T stands for. Throws popart::error for what was erased.
+template <class T>
+T &valueOf(nb::handle object) {
+  return nb::cast<Handle<T> &>(object).place.get();
+}
+
 template <class T>
 NodeHandle<T>::NodeHandle(T &node)
     : graphObject_(objectOf(node.getGraph())),
       graph_(&nb::inst_ptr<Handle<Graph>>(graphObject_)->place),
       index_(indexOf(node)),
-      label_(labelOf(node)) {}
+      label_(node) {}
 
 // nb::class_ for these: members are functions and methods of T.
 template <class T>
@@ -124,6 +146,13 @@ class HandleClass : public nb::class_<Handle<T>> {
 // ---- ops.cpp, for graphs
 Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs,
              const std::vector<TensorId> &outputs, const nb::dict &attributes, const nb::dict &settings);
+// Adds an op to tensors of the graph (None: absent) and returns its number and its results. `names`: of the results;
+// `scope`: name scopes of op and results; executionContext: number of the enumeration.
+nb::tuple emitOp(Graph &graph, const std::string &type, const nb::list &inputs, const std::vector<std::string> &names,
+                 const nb::dict &attributes, const std::string &label, const std::string &scope,
+                 std::optional<VGraphId> ipu, bool ioTiles, int executionContext, std::optional<PipelineStage> stage);
+// Ids for the new tensors of one op, which has none of them yet.
+std::vector<TensorId> uniqueIds(Graph &graph, const std::vector<std::string> &names, const std::string &scope);
 Op *findOp(const Graph &graph, OpId id);  // null when there is none
 void bindOp(nb::module_ &m);
 

@@ -93,6 +93,16 @@ Op::Settings makeSettings(Graph &graph, const nb::dict &given) {
   return settings;
 }
 
+std::string scoped(const std::string &scope, const std::string &name) {
+  return scope.empty() ? name : scope + "/" + name;
+}
+
+const OpDef &rowOf(const std::string &type, const std::string &name) {
+  const OpDef *def = findOpDef(type);
+  check(def != nullptr, "{} '{}': this operator is not supported yet", type, name);
+  return *def;
+}
+
 void refuseChangedConstants(const Graph &graph, const OpDef &def, const std::vector<TensorIndex> &inputs) {
   for (const AliasDef &alias : def.aliasRules()) {
     if (!alias.modifies || alias.input < 0 || alias.input >= static_cast<int>(inputs.size())) continue;
@@ -101,6 +111,13 @@ void refuseChangedConstants(const Graph &graph, const OpDef &def, const std::vec
           "{}: the tensor '{}' is a constant, which no operator can change. Use a variable", def.type(),
           t.valid() ? graph.tensor(t).id : TensorId());
   }
+}
+
+Op *createOp(Graph &graph, const std::string &type, const std::vector<TensorIndex> &inputs,
+             const std::vector<TensorId> &outputs, const nb::dict &attributes, Op::Settings settings) {
+  const OpDef &def = rowOf(type, settings.name);
+  refuseChangedConstants(graph, def, inputs);
+  return graph.addConnectedOp(def, inputs, outputs, makeAttributes(def, attributes), std::move(settings));
 }
 
 // ---- edits
@@ -235,12 +252,47 @@ std::vector<Tensor *> connected(const Op &op, const std::vector<TensorIndex> &te
 
 Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs,
              const std::vector<TensorId> &outputs, const nb::dict &attributes, const nb::dict &settings) {
-  const OpDef *def = findOpDef(type);
-  check(def != nullptr, "{} '{}': this operator is not supported yet", type, nb::cast<std::string>(settings["name"]));
+  rowOf(type, nb::cast<std::string>(settings["name"]));  // first: tensors of an operator that is none do not matter
   std::vector<TensorIndex> indices;
   for (const auto &id : inputs) indices.push_back(id ? graph.getTensor(*id)->index() : TensorIndex{});
-  refuseChangedConstants(graph, *def, indices);
-  return graph.addConnectedOp(*def, indices, outputs, makeAttributes(*def, attributes), makeSettings(graph, settings));
+  return createOp(graph, type, indices, outputs, attributes, makeSettings(graph, settings));
+}
+
+std::vector<TensorId> uniqueIds(Graph &graph, const std::vector<std::string> &names, const std::string &scope) {
+  std::vector<TensorId> ids;
+  ids.reserve(names.size());
+  for (const std::string &name : names) {
+    const TensorId first = graph.uniqueId(graph.addScope(scoped(scope, name.empty() ? "t" : name)));
+    TensorId candidate = first;
+    while (std::find(ids.begin(), ids.end(), candidate) != ids.end())
+      candidate = first + "__t" + std::to_string(graph.getIr().getAndIncrTensorCounter());
+    ids.push_back(std::move(candidate));
+  }
+  return ids;
+}
+
+nb::tuple emitOp(Graph &graph, const std::string &type, const nb::list &inputs, const std::vector<std::string> &names,
+                 const nb::dict &attributes, const std::string &label, const std::string &scope,
+                 std::optional<VGraphId> ipu, bool ioTiles, int executionContext, std::optional<PipelineStage> stage) {
+  const std::vector<TensorId> outputs = uniqueIds(graph, names, scope);
+  Op::Settings settings(graph, scoped(scope, label));
+  settings.scope = scope;
+  settings.vgraphId = ipu;
+  settings.tileSet = ioTiles ? TileSet::IO : TileSet::Compute;
+  settings.executionContext = static_cast<ExecutionContext>(executionContext);
+  if (stage && *stage >= 0) settings.pipelineStage = stage;
+  std::vector<TensorIndex> indices;
+  indices.reserve(inputs.size());
+  for (nb::handle input : inputs) {
+    const Tensor *tensor = input.is_none() ? nullptr : &valueOf<Tensor>(input);
+    check(!tensor || &tensor->getGraph() == &graph, "{} '{}': the tensor '{}' is of another graph", type, settings.name,
+          tensor ? tensor->id : TensorId());
+    indices.push_back(tensor ? tensor->index() : TensorIndex{});
+  }
+  const Op &op = *createOp(graph, type, indices, outputs, attributes, std::move(settings));
+  nb::list results;
+  for (TensorIndex t : op.outputs()) results.append(objectOf(graph.tensor(t)));
+  return nb::make_tuple(op.id, results);
 }
 
 Op *findOp(const Graph &graph, OpId id) {

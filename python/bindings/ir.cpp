@@ -7,6 +7,7 @@
 #include "api/ir_session.hpp"
 #include "autodiff/autodiff.hpp"
 #include "graph_handles.hpp"
+#include "ir/placement.hpp"
 #include "transforms/decompose_sums.hpp"
 
 using namespace nb::literals;
@@ -44,6 +45,20 @@ TensorInfo makeInfo(int type, const Shape &shape, const Shape &metaShape = {}) {
 }
 
 // ---- tensors
+nb::tuple placementToPython(const Tensor &tensor, const std::set<GraphId> &movedInto) {
+  const TensorPlacement placement = placementOf(tensor, movedInto);
+  const nb::object tiles = placement.tiles ? nb::object(nb::str(*placement.tiles == TileSet::IO ? "io" : "compute"))
+                                           : nb::object(nb::none());
+  return nb::make_tuple(placement.ipu, tiles);
+}
+
+bool areTogetherInPython(const nb::list &given, const std::set<GraphId> &movedInto) {
+  std::vector<const Tensor *> tensors;
+  tensors.reserve(given.size());
+  for (nb::handle tensor : given) tensors.push_back(&valueOf<Tensor>(tensor));
+  return areTogether(tensors, movedInto);
+}
+
 void bindTensor(nb::module_ &m) {
   HandleClass<Tensor>(m, "Tensor", nb::is_weak_referenceable(), "A typed edge of a graph.")
       .property("id", [](const Tensor &t) { return t.id; })
@@ -65,6 +80,7 @@ void bindTensor(nb::module_ &m) {
           "firstConsumer",
           [](const Tensor &t) { return t.uses().empty() ? nullptr : &t.getGraph().op(t.uses().front().op); },
           nb::rv_policy::reference_internal)
+      .def("placement", &placementToPython, "moved_into"_a, "IPU and tile set, None for what nothing determines.")
       .def("isGraphInput", &Tensor::isGraphInput)
       .def("isGraphOutput", &Tensor::isGraphOutput)
       .property_rw(
@@ -99,6 +115,7 @@ int64_t indexIn(const std::vector<TensorIndex> &list, const Tensor &t) {
 
 void bindGraphTensors(HandleClass<Graph> &graph) {
   graph.def("uniqueId", [](Graph &g, const std::string &name) { return g.uniqueId(g.addScope(name)); })
+      .def("uniqueIds", &uniqueIds, "names"_a, "scope"_a, "Of the new tensors of one op.")
       .def("addScope", &Graph::addScope)
       .def("contains", &Graph::contains)
       .def("getTensor", &Graph::getTensor, nb::rv_policy::reference_internal)
@@ -182,6 +199,13 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
           nb::rv_policy::reference_internal);
 }
 
+void runAfter(Graph &graph, OpId id, const std::vector<OpId> &earlier) {
+  const Op *later = findOp(graph, id);
+  check(later, "graph '{}': no such op: got {}", graph.id, id);
+  for (const OpId other : earlier)
+    if (const Op *op = findOp(graph, other); op && op != later) graph.addConstraint(op->index(), later->index());
+}
+
 void bindGraph(nb::module_ &m) {
   HandleClass<Graph> graph(m, "Graph", nb::is_weak_referenceable(), "Owns ops and tensors.");
   graph.property("id", [](const Graph &g) { return g.id; })
@@ -189,6 +213,9 @@ void bindGraph(nb::module_ &m) {
       .def("getIrId", [](const Graph &g) { return g.getIr().getId(); })
       .def("createOp", &createOp, nb::rv_policy::reference_internal, "type"_a, "inputs"_a, "outputs"_a, "attributes"_a,
            "settings"_a, "Adds an op of the catalog; input None: absent optional input. Throws popart_exception.")
+      .def("emitOp", &emitOp, "type"_a, "inputs"_a, "names"_a, "attributes"_a, "label"_a, "scope"_a, "ipu"_a.none(),
+           "io_tiles"_a, "execution_context"_a, "pipeline_stage"_a.none(),
+           "Adds an op of the catalog to tensors; returns its number and its results. Throws popart_exception.")
       .def("appendCallOutput",
            [](Graph &g, OpId op, const TensorId &id) {
              Op *o = findOp(g, op);
@@ -214,6 +241,7 @@ void bindGraph(nb::module_ &m) {
              check(a && b, "graph '{}': no such ops: got {} and {}", g.id, before, after);
              g.addConstraint(a->index(), b->index());
            })
+      .def("runAfter", &runAfter, "op"_a, "earlier"_a, "An op runs after others of the graph; those gone are skipped.")
       .def("printSchedule",
            [](const Graph &g, const nb::dict &given) {
              std::map<TensorId, std::string> names;
@@ -406,6 +434,8 @@ void bindIr(nb::module_ &module) {
   bindAutodiff(m);
   bindSession(m);
   bindGraphEdits(m);
+  m.def("areTogether", &areTogetherInPython, "tensors"_a, "moved_into"_a,
+        "Whether tensors whose placement is known are on one IPU and tile set.");
   m.def(
       "hasOperator", [](const std::string &type) { return findOpDef(type) != nullptr; },
       "Whether the catalog has a row of this type.");

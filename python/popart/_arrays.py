@@ -11,6 +11,8 @@ def as_array(value: Any) -> np.ndarray:
     Returns:
         The same memory, except for lists, ``__array__`` that copies, and memory of other devices.
     """
+    if type(value) is np.ndarray:
+        return value
     if hasattr(type(value), "__dlpack__"):
         if getattr(value, "requires_grad", False):
             value = value.detach()  # PyTorch lends no memory of tensors that need a gradient

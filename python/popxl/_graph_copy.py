@@ -24,7 +24,7 @@ class GraphCopy:
     def __init__(self, source: Graph, name: str) -> None:
         self.source = source
         self.graph = source.ir.create_empty_graph(name)
-        self.graph._has_moved_ops = True
+        self.graph.ir._graphs_of_moved_ops.add(self.graph.id)
         self.inputs: dict[Tensor, Tensor] = {}
         self.outputs: list[Tensor] = []
         self._inside: dict[Tensor, Tensor] = {}

@@ -108,6 +108,10 @@ class Context:
         self._irs.pop()
 
     # ---- settings of new ops
+    @property
+    def _scope(self) -> str:
+        return "/".join(self.name_scopes)
+
     def _scoped(self, name: str | None) -> str:
         return "/".join([*self.name_scopes, name or "t"]) if self.name_scopes else name or "t"
 
@@ -115,7 +119,7 @@ class Context:
         """Return the settings of an op created now under the label `name`."""
         return {
             "name": self._scoped(name),
-            "scope": "/".join(self.name_scopes),
+            "scope": self._scope,
             "ipu": self.ipu_id,
             "io_tiles": self.io_tile_set == "io",
             "execution_context": self.execution_context,
@@ -124,33 +128,31 @@ class Context:
 
     def _op_created(self, op: Any) -> None:
         """Apply order constraints to a new op, then call the hooks of its graph."""
-        self._op_created_in(graph_of(op.getGraph()), op)
+        self._op_created_in(graph_of(op.getGraph()), op.id)
 
-    def _op_created_in(self, graph: "Graph", op: Any) -> None:
-        """As `_op_created` for an op of a known graph."""
+    def _op_created_in(self, graph: "Graph", op_id: int) -> None:
+        """As `_op_created` for the op of a number in a known graph."""
         if self.in_sequence is not None:
-            self._add_in_sequence_topocons(graph, op)
+            self._add_in_sequence_topocons(graph, op_id)
         if graph._op_created_hooks:
-            graph._call_hooks(op)
+            graph._call_hooks(graph._pb_graph.getOp(op_id))
 
-    def _add_in_sequence_topocons(self, graph: "Graph", op: Any) -> None:
-        key = (graph._ir_id, graph.id, self.execution_context)
+    def _add_in_sequence_topocons(self, graph: "Graph", op_id: int) -> None:
+        key = (graph._ir_id, graph._id, self.execution_context)
         if self.in_sequence == "pass":
             self._history.pop(key, None)
             return
         if self.in_sequence not in (True, False):
             raise ValueError(f"Unknown in_sequence mode: got {self.in_sequence!r}, expected True, False or 'pass'.")
         history = self._history[key]
-        op_id = op.id
         if self.in_sequence is True:
             history.order_group(graph)
             before = history.follow(op_id)
         else:
             before = history.join(op_id)
             self._group_graphs[key] = graph
-        for earlier in before:
-            if earlier != op_id and graph._pb_graph.hasOp(earlier):
-                graph._constrain(earlier, op_id)
+        if before:
+            graph._run_after(op_id, before)
 
     def _order_groups(self) -> None:
         for key, graph in self._group_graphs.items():

@@ -101,6 +101,10 @@ class dtype:
         raise ValueError(f"There is no popxl dtype for {type_value!r}.")
 
     @classmethod
+    def _of_array(cls, array: np.ndarray) -> "dtype":
+        return _NP_TO_POPXL.get(array.dtype) or cls.as_dtype(array.dtype)
+
+    @classmethod
     def _require(cls, value: Any, what: str) -> "dtype":
         """Return `value`.
 

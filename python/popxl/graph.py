@@ -32,12 +32,11 @@ class Graph:
     def _make(cls, ir: "Ir", pb_graph: Any) -> "Graph":
         self = object.__new__(cls)
         self._ir_reference, self._ir_id = weakref.ref(ir), ir.id  # the Ir holds its graphs, not they the Ir
-        self._pb_graph = pb_graph
+        self._pb_graph, self._id = pb_graph, pb_graph.id
         self._by_ref_inputs = set()
         self._op_created_hooks: dict[int, Callable[[Any], Any]] = {}
         self._next_hook = 1
         self._erased_ops: set[int] = set()
-        self._has_moved_ops = False  # ops that were another graph's
         self._exchange_of: dict[int, int] = {}  # op → the MultiExchange that it is a part of
         self._held_constraints: list[tuple[int, int]] | None = None  # of an open `popxl.transforms.merge_exchange`
         return self
@@ -120,7 +119,8 @@ class Graph:
         return self.ir._tensor(self, self._pb_graph.getTensor(tensor_id))
 
     def _wrap(self, ids: list[str]) -> tuple[Tensor, ...]:
-        return tuple(self.get_tensor(i) for i in ids)
+        known, own = self.ir._tensors, self._id
+        return tuple(known[own, i] if (own, i) in known else self.get_tensor(i) for i in ids)
 
     def __contains__(self, value: object) -> bool:
         if not isinstance(value, Tensor):
@@ -187,6 +187,14 @@ class Graph:
         self.ir._check_open("its ops")
         return self._pb_graph.createOp(op_type, inputs, outputs, attributes, settings)
 
+    def _run_after(self, op_id: int, earlier: list[int]) -> None:
+        """State that an op runs after others; those that are gone are skipped."""
+        if self._held_constraints is None:
+            self._pb_graph.runAfter(op_id, earlier)
+            return
+        present = [i for i in earlier if i != op_id and self._pb_graph.hasOp(i)]
+        self._held_constraints += [(i, op_id) for i in present]
+
     def _constrain(self, before: int, after: int) -> None:
         """State that one op runs before another."""
         if self._held_constraints is not None:
@@ -206,25 +214,18 @@ class Graph:
 
     def _create_tensor_ids(self, names: Iterable[str]) -> list[str]:
         """Return unique ids for the new tensors of one op; a repeated name gets a number."""
-        names = list(names)
-        if len(names) == 1:
-            return [self._create_tensor_id(names[0])]
-        ids: list[str] = []
-        for name in names:
-            candidate = first = self._create_tensor_id(name)
-            while candidate in ids:
-                candidate = f"{first}__t{self.ir._pb_ir.getAndIncrTensorCounter()}"
-            ids.append(candidate)
-        return ids
+        self.ir._check_open("its tensors")
+        return self._pb_graph.uniqueIds(list(names), get_current_context()._scope)
 
     def _add_input(
         self, shape: tuple[int, ...], dtype: dtype, name: str | None, by_ref: bool, meta_shape: tuple[int, ...]
     ) -> Tensor:
-        core = dtypes.dtype._require(dtype, f"Graph input '{name}'")._core
-        tensor = self._pb_graph.addInput(
-            self._create_tensor_id(name), core, list(shape), list(meta_shape or ()), by_ref
-        )
-        wrapped = self.ir._tensor(self, tensor)
+        if not isinstance(dtype, dtypes.dtype):
+            dtypes.dtype._require(dtype, f"Graph input '{name}'")
+        ir = self.ir
+        ir._check_open("its tensors")
+        tensor_id = self._pb_graph.uniqueId(get_current_context()._scoped(name))
+        wrapped = ir._made(self, self._pb_graph.addInput(tensor_id, dtype._core, shape, meta_shape, by_ref))
         if by_ref:
             self._by_ref_inputs.add(wrapped)
         return wrapped

@@ -36,6 +36,7 @@ class Ir:
 
     def __init__(self, replication: int | Literal["popdist"] = 1) -> None:
         self._pb_ir = _core.Ir()
+        self._options: SessionOptions = _session_options.get_session_options(self._pb_ir)
         self._graphs: dict[str, Graph] = {}
         self._tensors: dict[tuple[str, str], Tensor] = {}
         self._variable_data: dict[str, np.ndarray] = {}  # host values: one entry per replica group
@@ -46,6 +47,7 @@ class Ir:
         self._streams: dict[str, Any] = {}
         self._remote_buffers: dict[int, RemoteBuffer] = {}
         self._num_host_transfers = 1
+        self._graphs_of_moved_ops: set[str] = set()  # ids of graphs that transforms made of another graph's ops
         self._whole_groupings: dict[int, ReplicaGrouping] = {}  # of all replicas, by their number
         self._is_prepared = False
         PROGRAMS[self._pb_ir.getId()] = self
@@ -74,7 +76,7 @@ class Ir:
         return graph
 
     def _tensor(self, graph: Graph, pb_tensor: Any, is_variable: bool = False) -> Tensor:
-        key = (graph.id, pb_tensor.id)
+        key = (graph._id, pb_tensor.id)
         tensor = self._tensors.get(key)
         if tensor is None:
             kind = pb_tensor.tensorType()
@@ -83,11 +85,13 @@ class Ir:
             tensor = self._tensors[key] = Tensor._make(cls, graph, pb_tensor)
         return tensor
 
-    # ---- facts
-    @property
-    def _options(self) -> SessionOptions:
-        return _session_options.get_session_options(self._pb_ir)
+    def _made(self, graph: Graph, pb_tensor: Any) -> Tensor:
+        """Wrap a new tensor that is neither variable nor constant."""
+        made = Tensor._make(self._tensor_classes[0], graph, pb_tensor)
+        self._tensors[graph._id, made._id] = made
+        return made
 
+    # ---- facts
     @property
     def id(self) -> int:
         """Number of the Ir, unique in the process."""

@@ -101,6 +101,7 @@ class TensorSpec(_MappingBase):
 class Tensor:
     """A value in a graph. Made by ops, `variable`, `constant` and `graph_input`; has no constructor."""
 
+    _row: Row | None = None  # of variables in remote memory
     __array_ufunc__ = None  # NumPy arrays on the left of an operator defer to the reflected method
     __iter__ = None
     __contains__ = None
@@ -116,7 +117,6 @@ class Tensor:
         self._graph = graph
         self._pb_tensor = pb_tensor
         self._id = pb_tensor.id
-        self._hash = hash((self._id, graph._ir_id))
         return self
 
     @classmethod
@@ -211,35 +211,7 @@ class Tensor:
 
     def _placement(self) -> tuple[int | None, Literal["compute", "io"] | None]:
         """IPU and tile set, None for what nothing determines."""
-        op, is_result = self._placing_op()
-        if op is None:
-            return None, None
-        ipu, on_io_tiles = op.getVirtualGraphId(), op.isIoTiles()
-        if not is_result:
-            kind = op.opType()
-            if kind == "IpuCopy" and ipu is not None:
-                ipu = op.attributes().get("source", ipu)
-            on_io_tiles = on_io_tiles != (kind == "IoTileCopy")
-        return ipu, "io" if on_io_tiles else "compute"
-
-    def _placing_op(self) -> tuple[Any, bool]:
-        """Return the producer, else the first consumer, and whether it is the producer.
-
-        Of calls that stand for ops which a transform has moved it is the op inside.
-        """
-        pb, found, is_result = self._pb_tensor, None, False
-        while pb is not None:
-            is_result = pb.hasProducer()
-            op = pb.getProducer() if is_result else pb.firstConsumer()
-            if op is None:
-                break
-            found, kind = op, op.opType()
-            if kind not in ("Loop", "Call"):
-                break
-            called = op.getCalledGraphs()[0]
-            looks = kind == "Loop" or self.ir._graph(called)._has_moved_ops
-            pb = _inside(op, called, pb, is_result) if looks else None
-        return found, is_result
+        return self._pb_tensor.placement(self.ir._graphs_of_moved_ops)
 
     def strides(self, shape: Iterable[int] | None = None) -> tuple[int, ...]:
         """Return byte strides of `shape` (default: the tensor's) in C order."""
@@ -314,7 +286,7 @@ class Tensor:
         return self.shape[0]
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self._id)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -416,7 +388,6 @@ class Variable(Tensor):
     replica_grouping: ReplicaGrouping
     retrieval_mode: str
     _holding: Holding
-    _row: Row | None = None  # of variables in remote memory
 
     @property
     def location_info(self) -> TensorLocation:
@@ -464,20 +435,16 @@ class Constant(Tensor):
         return operators.ipu_copy(self, dst, src)
 
 
-def _inside(op: Any, called: Any, outside: Any, is_result: bool) -> Any:
-    """Return the tensor of the graph of a call or loop that stands for a tensor at it."""
-    at = op.getOutputIndexMap() if is_result else op.getInputIndexMap()
-    index = next(i for i, tensor_id in at.items() if tensor_id == outside.id)
-    if not is_result:
-        return called.getInputTensor(index)
-    return called.getOutputTensor(index + len(called.getOutputIds()) - op.outputCount())
-
-
 _TUPLE_OF_A_CALL = "got a tuple or list of tensors. A call gives a tuple: take one of it, as `y, = graph.call(x)` does."
 
 
 def _holds_tensors(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value)
+
+
+def is_in_graph(graph: "Graph", tensor: Any) -> bool:
+    """Whether ops of `graph` can read an argument: a tensor of it that is no remote variable."""
+    return isinstance(tensor, Tensor) and tensor._graph is graph and tensor._row is None
 
 
 def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
@@ -488,6 +455,8 @@ def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
         ValueError: a tensor belongs to another graph, or is a remote variable.
     """
     for name, tensor in tensors.items():
+        if is_in_graph(graph, tensor):
+            continue
         if not isinstance(tensor, Tensor):
             found = _TUPLE_OF_A_CALL if _holds_tensors(tensor) else f"got {type(tensor).__name__}."
             raise TypeError(f"Argument `{name}` must be a popxl.Tensor: {found}")
@@ -496,8 +465,7 @@ def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
                 f"Tensor {tensor} (argument `{name}`) is not in the current graph {graph!r}, but in {tensor._graph!r}. "
                 "Pass it as an input of the graph."
             )
-        if isinstance(tensor, Variable) and tensor._row is not None:
-            raise ValueError(f"Tensor {tensor} (argument `{name}`) is a remote variable. Load it with ops.remote_load.")
+        raise ValueError(f"Tensor {tensor} (argument `{name}`) is a remote variable. Load it with ops.remote_load.")
 
 
 def constant(

@@ -76,10 +76,10 @@ def to_numpy(
         target = downcast_np_dtypes.get(array.dtype, array.dtype)
     else:
         target = array.dtype
-    if array.dtype.names is None or array.dtype != target:
-        array = array.astype(target, copy=False)
-    result = np.ascontiguousarray(array).reshape(array.shape)
-    return result.copy() if copy and (result is x or result.base is not None) else result
+    result = array if array.dtype == target else array.astype(target)
+    if not result.flags.c_contiguous:
+        result = np.ascontiguousarray(result)
+    return result.copy() if copy and result is array else result
 
 
 def host_array(x: Any) -> np.ndarray:

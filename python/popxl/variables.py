@@ -82,11 +82,15 @@ def own_array(
     Zeros are memory that was never written, as the first state of optimizers: it takes none until it is.
     """
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
-    if isinstance(array, np.memmap) or (isinstance(data, np.ndarray) and not np.may_share_memory(array, data)):
+    if isinstance(array, np.memmap):
         return array
-    content = bytes_view(array)
-    is_zero = not content[:_FIRST_BYTES].any() and not content.any()
-    return np.zeros(array.shape, array.dtype) if is_zero else np.array(array, order="C", copy=True).reshape(array.shape)
+    if array is not data and isinstance(data, np.ndarray) and not np.may_share_memory(array, data):
+        return array
+    if array.nbytes > _FIRST_BYTES:
+        content = bytes_view(array)
+        if not content[:_FIRST_BYTES].any() and not content.any():
+            return np.zeros(array.shape, array.dtype)
+    return array.copy()
 
 
 class Holding:
@@ -252,7 +256,7 @@ def make_variable(
                 f"variable '{name or 't'}': the memory map (np.memmap) of {array.filename} is copied: replicas are "
                 f"grouped irregularly, {grouping!r}"
             )
-    core, add = dtypes.dtype.as_dtype(array.dtype)._core, graph._pb_graph
+    core, add = dtypes.dtype._of_array(array)._core, graph._pb_graph
     tensor_id = graph._create_tensor_id(name)
     meta = list(shape) if holding.is_sharded else []
     if row is not None:
@@ -262,7 +266,7 @@ def make_variable(
         pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
     else:
         first = host if groups == 1 else np.ascontiguousarray(host[0]).reshape(shape)
-        pb_tensor = add.addVariable(tensor_id, core, list(shape), bytes_view(first), [])
+        pb_tensor = add.addVariable(tensor_id, core, shape, first)
         on_device = grouping.const_rg
         if on_device.num_groups > 1 or mode == "all_replicas":
             pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
@@ -271,8 +275,8 @@ def make_variable(
     result.retrieval_mode = mode
     result._holding = holding
     result._row = row
-    ir._variable_data[result.id] = host
-    ir._variables[result.id] = result
+    ir._variable_data[result._id] = host
+    ir._variables[result._id] = result
     return result
 
 

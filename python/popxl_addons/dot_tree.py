@@ -229,7 +229,9 @@ class DotTree(Generic[L]):
             *path, last = str(key).split(".")
             node = result
             for element in path:
-                node = node._map.setdefault(_check_element(element), cls())
+                if element not in node._map:
+                    node._map[_check_element(element)] = cls()
+                node = node._map[element]
                 if not isinstance(node, cls):
                     raise AttributeError(f"Key {key!r} lies below the leaf {element!r}.")
             node.insert(last, value)

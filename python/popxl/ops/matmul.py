@@ -1,7 +1,6 @@
 """Matrix products."""
 
 from popxl import dtypes
-from popxl._session_options import get_session_options
 from popxl.context import get_current_graph
 from popxl.dtypes import dtype
 from popxl.ops._float8 import FLOAT8, check_log2_scale, check_scaled
@@ -36,10 +35,9 @@ def matmul(
     check_memory_proportion(available_memory_proportion)
     if partials_type not in (None, dtypes.float16, dtypes.float32):
         raise ValueError(f"partials_type: got {partials_type}, expected float16 or float32.")
-    option = get_session_options(get_current_graph().ir._pb_ir).partialsTypeMatMuls
-    if option.lower() not in ("", "half", "float"):
+    option = get_current_graph().ir._options.partialsTypeMatMuls
+    if option and option.lower() not in ("half", "float"):
         raise ValueError(f"SessionOptions.partialsTypeMatMuls: got {option!r}, expected '', 'half' or 'float'.")
-    check_in_graph(get_current_graph(), lhs=lhs, rhs=rhs)
     attributes = {} if output_type is None else {"output_type": _ONNX_NUMBER[output_type.name]}
     return emit_one("MatMul", {"lhs": lhs, "rhs": rhs}, "matmul_out", attributes)
 

@@ -8,7 +8,7 @@ from popart_core import _ir, popart_exception
 from popxl._operators import operators
 from popxl.context import get_current_context
 from popxl.dtypes import dtype
-from popxl.tensor import Tensor, check_in_graph
+from popxl.tensor import Tensor, check_in_graph, is_in_graph
 
 
 def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
@@ -18,6 +18,9 @@ def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
         ValueError: they are not.
     """
     if len(tensors) < 2:
+        return
+    ir = next(iter(tensors.values())).ir
+    if _ir.areTogether([t._pb_tensor for t in tensors.values()], ir._graphs_of_moved_ops):
         return
     placements = [t._placement() for t in tensors.values()]
     for what, known in zip(("IPUs", "tile sets"), zip(*placements, strict=True), strict=True):
@@ -122,25 +125,34 @@ def emit(
     """
     ctx = get_current_context()
     graph = ctx.graph
-    given = inputs
-    if optional:
-        given = {name: t for name, t in inputs.items() if t is not None or name not in optional}
-    check_in_graph(graph, **given)
-    if same_placement:
-        check_tensor_ipu_and_tile_set(**given)
-    names = [outputs] if isinstance(outputs, str) else outputs
+    ir, read = graph.ir, []
+    for name, t in inputs.items():
+        if t is None and name in optional:
+            continue
+        if not is_in_graph(graph, t):
+            check_in_graph(graph, **{name: t})
+        read.append(t._pb_tensor)
+    if same_placement and len(read) > 1 and not _ir.areTogether(read, ir._graphs_of_moved_ops):
+        check_tensor_ipu_and_tile_set(**{name: t for name, t in inputs.items() if t is not None})
+    if len(read) < len(inputs):
+        read = [None if t is None else t._pb_tensor for t in inputs.values()]
     if function and not has_operator(op_type):
         raise unsupported(function, f"There is no operator {op_type}.")
-    op = graph._create_op(
+    ir._check_open("its tensors" if outputs else "its ops")
+    op_id, results = graph._pb_graph.emitOp(
         op_type,
-        [None if t is None else t.id for t in inputs.values()],
-        graph._create_tensor_ids(names),
+        read,
+        [outputs] if isinstance(outputs, str) else list(outputs),
         {k: v for k, v in attributes.items() if v is not None} if attributes else {},
-        ctx._get_op_settings(label or op_type.lower()),
+        label or op_type.lower(),
+        ctx._scope,
+        ctx.ipu_id,
+        ctx.io_tile_set == "io",
+        ctx.execution_context,
+        ctx.pipeline_stage,
     )
-    ctx._op_created_in(graph, op)
-    ir = graph.ir
-    return [ir._tensor(graph, op.outTensor(i)) for i in range(len(names))]
+    ctx._op_created_in(graph, op_id)
+    return [ir._made(graph, result) for result in results]
 
 
 def emit_one(

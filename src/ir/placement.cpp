@@ -1,0 +1,73 @@
+// Placement of tensors: followed into the graphs of loops and of moved ops, one level per step.
+#include "ir/placement.hpp"
+
+#include <algorithm>
+
+namespace popart {
+namespace {
+
+// The op that decides, and whether it makes the tensor; null where there is none.
+struct PlacingOp {
+  const Op *op = nullptr;
+  bool makesIt = false;
+};
+
+const Op *makerOrReader(const Tensor &tensor) {
+  if (tensor.hasProducer()) return tensor.getProducer();
+  return tensor.uses().empty() ? nullptr : &tensor.getGraph().op(tensor.uses().front().op);
+}
+
+// The tensor of the graph of a call or loop that stands for a tensor at it; null where there is none.
+const Tensor *inside(const Op &op, const Graph &called, const Tensor &outside) {
+  const bool isResult = outside.hasProducer();
+  const auto &operands = isResult ? op.outputs() : op.inputs();
+  const auto &its = isResult ? called.outputs() : called.inputs();
+  auto i = static_cast<size_t>(std::find(operands.begin(), operands.end(), outside.index()) - operands.begin());
+  if (isResult) i += its.size() - operands.size();  // a loop does not return its condition
+  return i < its.size() ? &called.tensor(its[i]) : nullptr;
+}
+
+PlacingOp placingOp(const Tensor &tensor, const std::set<GraphId> &movedInto) {
+  PlacingOp found;
+  for (const Tensor *t = &tensor; t;) {
+    const Op *op = makerOrReader(*t);
+    found.makesIt = t->hasProducer();
+    if (!op) break;
+    found.op = op;
+    if (!op->is(Role::Loop) && !op->is(Role::Call)) break;
+    const Graph &called = *op->getCalledGraphs().front();
+    t = op->is(Role::Loop) || movedInto.count(called.id) ? inside(*op, called, *t) : nullptr;
+  }
+  return found;
+}
+
+// Notes a value; whether it is the one known so far.
+template <class T>
+bool agrees(std::optional<T> &known, const std::optional<T> &value) {
+  if (!known) known = value;
+  return !value || known == value;
+}
+
+}  // namespace
+
+TensorPlacement placementOf(const Tensor &tensor, const std::set<GraphId> &movedInto) {
+  const auto [op, makesIt] = placingOp(tensor, movedInto);
+  if (!op) return {};
+  TensorPlacement result{op->settings.vgraphId, op->settings.tileSet == TileSet::IO ? TileSet::IO : TileSet::Compute};
+  if (makesIt) return result;
+  // What a copy reads is not where the copy is.
+  static const OpDef &tileCopy = opDef("IoTileCopy");
+  if (result.ipu) result.ipu = op->attributes().getAttribute<int64_t>("source", *result.ipu);
+  if (&op->def() == &tileCopy) result.tiles = result.tiles == TileSet::IO ? TileSet::Compute : TileSet::IO;
+  return result;
+}
+
+bool areTogether(const std::vector<const Tensor *> &tensors, const std::set<GraphId> &movedInto) {
+  TensorPlacement known;
+  return std::all_of(tensors.begin(), tensors.end(), [&](const Tensor *t) {
+    const TensorPlacement its = placementOf(*t, movedInto);
+    return agrees(known.ipu, its.ipu) && agrees(known.tiles, its.tiles);
+  });
+}
+
+}  // namespace popart
