@@ -283,6 +283,8 @@ void importRegularAs(NodeContext &node, const OpDef &def);
 bool followsPopart(const NodeContext &node);
 // Operators that draw random numbers: the session's seed is one more input.
 void importRandom(NodeContext &node);
+// That seed: the session's, or one of the node alone where it has an attribute `seed`, which is taken from it.
+TensorIndex randomSeed(NodeContext &node);
 
 struct ImportRule {
   const char *domain;

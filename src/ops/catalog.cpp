@@ -46,6 +46,7 @@ constexpr Family kFamilies[] = {
     ops::poolOps,
     ops::integerProductOps,
     ops::roiAlignOps,
+    ops::roiPoolOps,
     ops::batchNormOps,
     ops::normOps,
     ops::addonsOps,

@@ -45,6 +45,7 @@ OpDefs convOps();            // Conv, ConvTranspose
 OpDefs poolOps();            // MaxPool, AveragePool, LpPool, Global…Pool
 OpDefs integerProductOps();  // IntegerMatMul
 OpDefs roiAlignOps();        // RoiAlign
+OpDefs roiPoolOps();         // MaxRoiPool
 OpDefs batchNormOps();       // BatchNormalization
 OpDefs normOps();            // GroupNormalization, LayerNormalization, LRN, …
 OpDefs addonsOps();          // RotaryPosEmbed, GroupQuantizeDecompress, Fp8Scale, …

@@ -21,6 +21,8 @@ ALLOWED: dict[tuple[str, str], str] = {
         "",
     ): "a few hundred boxes of the last maps of a detection network; no network of the benchmarks has it",
     ("RoiAlignGrad", ""): "as RoiAlign",
+    ("MaxRoiPool", ""): "as RoiAlign, in networks that are older still",
+    ("MaxRoiPoolGrad", ""): "as RoiAlign",
     ("Bucketize", ""): "a search by element; no network of the benchmarks has it",
     ("Ctc", ""): "alignments of short label sequences, beside the network that gives the probabilities",
     ("CtcGrad", ""): "as Ctc",

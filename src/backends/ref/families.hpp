@@ -16,6 +16,7 @@ std::span<const Entry> convKernels();
 std::span<const Entry> poolKernels();
 std::span<const Entry> resizeKernels();
 std::span<const Entry> roiAlignKernels();
+std::span<const Entry> roiPoolKernels();
 std::span<const Entry> normKernels();
 std::span<const Entry> lossKernels();
 std::span<const Entry> ctcKernels();

@@ -17,9 +17,9 @@ using executable::KernelRequest;
 using executable::OperandDesc;
 
 constexpr std::span<const Entry> (*kFamilies[])() = {
-    unaryKernels,  mathKernels,    reduceKernels,    orderKernels,    shapeKernels,  indexKernels, scatterKernels,
-    nnKernels,     convKernels,    poolKernels,      roiAlignKernels, normKernels,   lossKernels,  optimKernels,
-    randomKernels, controlKernels, smallTypeKernels, ctcKernels,      resizeKernels,
+    unaryKernels,  mathKernels,    reduceKernels,    orderKernels,    shapeKernels,  indexKernels,   scatterKernels,
+    nnKernels,     convKernels,    poolKernels,      roiAlignKernels, normKernels,   lossKernels,    optimKernels,
+    randomKernels, controlKernels, smallTypeKernels, ctcKernels,      resizeKernels, roiPoolKernels,
 };
 
 RefFn findKernel(std::string_view type) {

@@ -1,9 +1,11 @@
 // Softmax family, dropout, random operators and losses.
 #include <bit>
+#include <limits>
+#include <numeric>
 
 #include <popart/error.hpp>
 
-#include "onnx/importer.hpp"
+#include "onnx/compose.hpp"
 #include "ops/random/seed.hpp"
 
 namespace popart::onnx {
@@ -43,6 +45,8 @@ TensorData seedOfAttribute(const NodeContext &n, const AttributeValue &seed) {
   return TensorData::of<uint32_t>({2}, words);
 }
 
+}  // namespace
+
 // A UINT32[2] variable of the main graph: one of all random ops, made at first need, or one of the node alone when it
 // has an attribute seed. The pipeline gives every random op its own seed from it, another one in each run.
 TensorIndex randomSeed(NodeContext &n) {
@@ -60,6 +64,8 @@ TensorIndex randomSeed(NodeContext &n) {
   scope->tensors[id] = main.find(id);
   return n.importer().resolve(id, n.scope());
 }
+
+namespace {
 
 // Dropout. Until opset 11 the session decides whether it drops (inference: the op stays as an identity); later the
 // model does.
@@ -97,6 +103,40 @@ void importRandom(NodeContext &n) {
 
 namespace {
 
+// Each draw u in [0, 1) is class i with cumulated[i-1] <= u < cumulated[i]: one search in the cumulated probabilities
+// of all samples, those of sample n shifted by n. Logits that are no finite numbers have probability 0, as in ONNX
+// Runtime; without any other the last class is drawn.
+void importMultinomial(NodeContext &n) {
+  Composer to(n);
+  const Value logits = to.input(0).cast(DataType::DOUBLE);
+  const auto type = n.attr<int64_t>("dtype", toOnnxDataType(DataType::INT32)),
+             draws = n.attr<int64_t>("sample_size", 1);
+  n.require(logits.rank() == 2 && logits.dim(1) > 0 && isFloatingPoint(to.input(0).type()),
+            "the input must be (samples, classes) of a float type, with a class: got {}", to.input(0).info());
+  n.require(type == toOnnxDataType(DataType::INT32) || type == toOnnxDataType(DataType::INT64),
+            "attribute dtype: got {}, expected 6 (int32) or 7 (int64)", type);
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  n.require(draws >= 1 && draws <= kMost, "attribute sample_size: got {}, expected 1 to {}", draws, kMost);
+  const int64_t samples = logits.dim(0), classes = logits.dim(1);
+  n.require(logits.info().nelms() <= kMost, "the input has too many elements: got {}, at most {}", logits.info(),
+            kMost);
+  const Value drawn(to, n.emit("RandomUniform", {randomSeed(n)}, {{"shape", Shape{samples, draws}}}));
+  const Value finite = (logits - logits).op("Equal", {logits.number(0)});
+  const Value low = where(finite, logits, logits.number(std::numeric_limits<double>::lowest()));
+  const Value top = low.op("ReduceMax", {}, {{"axes", Shape{1}}, {"keepdims", int64_t{1}}});
+  const Value weights = where(finite, (low - top).op("Exp"), logits.number(0));
+  const Value cumulated = weights.op("CumSum", {}, {{"axis", int64_t{1}}});
+  std::vector<int64_t> numbers(static_cast<size_t>(samples));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Value sample = to.ints(numbers).reshape({samples, 1}), shift = sample.cast(DataType::DOUBLE);
+  const Value bounds = (cumulated / cumulated.slice(1, classes - 1, classes) + shift).reshape({samples * classes});
+  const Value place = (drawn.cast(DataType::DOUBLE) + shift).op("Bucketize", {bounds}, {{"right", int64_t{1}}});
+  const Value at = place.cast(DataType::INT64) - sample * static_cast<double>(classes);
+  to.result(0, at.op("Max", {at.number(0)})
+                   .op("Min", {at.number(static_cast<double>(classes - 1))})
+                   .cast(fromOnnxDataType(static_cast<int32_t>(type))));
+}
+
 // ai.graphcore losses: the reduction may be PopART's ReductionType number.
 void importLoss(NodeContext &n) {
   static const char *const kReductions[] = {"Sum", "Mean", "NoReduction"};
@@ -117,6 +157,7 @@ std::vector<ImportRule> nnRules() {
   rules.push_back({"ai.onnx", "RoiAlign", importRoiAlign});
   for (const char *type : {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"})
     rules.push_back({"ai.onnx", type, importRandom});
+  rules.push_back({"ai.onnx", "Multinomial", importMultinomial});
   for (const char *type : {"Nll", "L1", "IdentityLoss", "Ctc"}) rules.push_back({"ai.graphcore", type, importLoss});
   return rules;
 }

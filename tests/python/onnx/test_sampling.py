@@ -1,4 +1,4 @@
-"""GridSample and AffineGrid against PyTorch, with gradients."""
+"""GridSample, AffineGrid and their relatives against PyTorch, MaxRoiPool against ONNX Runtime; gradients."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import popart
 import pytest
 import torch
 
-from tests.python.onnx.single_node import Node, check_gradients, gradients, output_weights, values
+from tests.python.onnx.single_node import Node, check_gradients, gradients, output_weights, runtime_values, values
 
 RNG = np.random.default_rng(4)
 MODES = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}
@@ -149,4 +149,17 @@ def test_unpooling(size):
     expected = np.zeros(x.size, np.float32)
     expected[flat.ravel()] = y.numpy().ravel()
     np.testing.assert_array_equal(values(node)[0], expected.reshape(size))
+    check_gradients(node, [0])
+
+
+@pytest.mark.parametrize("bins", [(1, 1), (3, 2), (7, 7)])
+@pytest.mark.parametrize("opset", [6, 21, 22])
+def test_regions_pooled(bins, opset):
+    x = RNG.standard_normal((2, 3, 11, 13)).astype(np.float32)
+    corners = RNG.uniform(-3, 16, (20, 4)).astype(np.float32)
+    corners[5:, 2:] += np.abs(corners[5:, :2])
+    rois = np.concatenate([RNG.integers(0, 2, (20, 1)).astype(np.float32), corners], 1)
+    node = Node("MaxRoiPool", [x, rois], {"pooled_shape": bins, "spatial_scale": 0.75}, opset=opset)
+    expected = Node("MaxRoiPool", node.inputs, node.attributes, opset=min(opset, 21))  # ONNX Runtime has no version 22
+    np.testing.assert_array_equal(values(node)[0], runtime_values(expected)[0])
     check_gradients(node, [0])

@@ -14,6 +14,7 @@ RANDOM = {
     "RandomUniformLike": ({}, ["x"]),
     "RandomNormalLike": ({}, ["x"]),
     "Bernoulli": ({}, ["p"]),
+    "Multinomial": ({"sample_size": 64}, ["p"]),
     "Dropout": ({}, ["x", "ratio", "training"]),
 }
 
@@ -32,7 +33,7 @@ def session_of(nodes, outputs):
         "ratio": np.float32(0.25),
         "training": np.array(True),
     }
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    infos = [onnx.ValueInfoProto(name=name) for name in outputs]
     initializers = [onnx.numpy_helper.from_array(v, k) for k, v in constants.items()]
     graph = helper.make_graph(nodes, "g", [], infos, initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)

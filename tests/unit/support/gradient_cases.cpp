@@ -52,6 +52,7 @@ void addConvolutions(std::vector<GradientCase> &cases) {
           {"RoiAlign",
            {floats({2, 3, 5, 4}), floats({6, 4}), indices({6})},
            {{"output_height", int64_t{2}}, {"output_width", int64_t{3}}}},
+          {"MaxRoiPool", {floats({2, 3, 5, 4}), floats({6, 5})}, {{"pooled_shape", Ints{2, 3}}}},
           {"GlobalMaxPool", {floats({2, 3, 4, 5})}, {}},
           {"GlobalAveragePool", {floats({2, 3, 4, 5})}, {}},
           {"GlobalLpPool", {floats({2, 3, 4})}, {}},
