@@ -71,6 +71,8 @@ class AttentionMatcher {
   void backward(const Op &op) {
     if (inside_.insert(op.index()).second) m_.backwardOps.push_back(op.index());
   }
+  // Long chains are no attention; each call of what follows values begins with an op more.
+  bool isTooLong() const { return inside_.size() > 2 * kMostVisits; }
   const Op *producer(TensorIndex t) const { return t.valid() ? graph_.tensor(t).getProducerUnsafe() : nullptr; }
   bool isStep(const Op &op) const {
     return isElementwise(op) && op.outputCount() == 1 && op.outShape(0) == graph_.info(m_.scores).shape() &&
@@ -106,7 +108,9 @@ class AttentionMatcher {
     o.tensor = t;
     o.perm.resize(static_cast<size_t>(graph_.info(t).rank()));
     std::iota(o.perm.begin(), o.perm.end(), 0);
-    while (const Op *op = producer(o.tensor)) {
+    for (int visits = 0; visits < kMostVisits; ++visits) {
+      const Op *op = producer(o.tensor);
+      if (!op) break;
       if (isTransposeOfKnownAxes(*op)) {
         o.perm = read(o.perm, *op);
         o.tensor = op->inputs()[0];
@@ -118,7 +122,9 @@ class AttentionMatcher {
       m_.spare.push_back(op->index());
     }
     o.origin = o.tensor, o.originPerm = o.perm;
-    while (const Op *op = producer(o.origin)) {
+    for (int visits = 0; visits < kMostVisits; ++visits) {
+      const Op *op = producer(o.origin);
+      if (!op) break;
       const bool widens = isRounding(*op) && isHalf(op->inInfo(0).dataType());
       if (!widens && !isTransposeOfKnownAxes(*op)) break;
       if (!widens) o.originPerm = read(o.originPerm, *op);
@@ -147,6 +153,7 @@ class AttentionMatcher {
 
   // All readers of the probabilities: the product with v, the softmax gradient, the product that gives dv.
   bool followProbabilities(TensorIndex t, bool isTurned) {
+    if (isTooLong()) return false;
     for (const Use &use : graph_.tensor(t).uses()) {
       const Op &op = graph_.op(use.op);
       if (isFloatProduct(op)) {
@@ -174,7 +181,7 @@ class AttentionMatcher {
     AttentionMatch::Gradient &g = m_.gradient.emplace();
     g.scores = softmaxGradient_->outputs()[0];
     const Op *op = producer(softmaxGradient_->inputs()[0]);
-    while (op && (isRounding(*op) || isViewOfRows(*op))) backward(*op), op = producer(op->inputs()[0]);
+    while (op && !isTooLong() && (isRounding(*op) || isViewOfRows(*op))) backward(*op), op = producer(op->inputs()[0]);
     if (!op || !isFloatProduct(*op) || op->outShape(0) != product_->outShape(0)) return false;
     backward(*op);
     g.ofProbabilities = op;
@@ -194,6 +201,7 @@ class AttentionMatcher {
   // All readers of the gradient of the scores: steps, and then the products that give dq and dk. `step`: the result of
   // the last step before `t`.
   bool followScoreGradient(TensorIndex t, TensorIndex step) {
+    if (isTooLong()) return false;
     AttentionMatch::Gradient &g = *m_.gradient;
     for (const Use &use : graph_.tensor(t).uses()) {
       const Op &op = graph_.op(use.op);
@@ -222,7 +230,6 @@ class AttentionMatcher {
       } else {
         return false;
       }
-      if (inside_.size() > 2 * kMostVisits) return false;
     }
     return true;
   }

@@ -25,8 +25,8 @@ std::optional<Line> constant(const Graph &graph, TensorIndex t) {
 
 }  // namespace
 
-CountedLoop::CountedLoop(const Op &loop)
-    : loop_(loop), body_(*loop.getCalledGraphs().front()), trips_(ops::iterationCount(loop)) {
+CountedLoop::CountedLoop(const Op &loop, int mostMakers)
+    : loop_(loop), body_(*loop.getCalledGraphs().front()), trips_(ops::iterationCount(loop)), mostMakers_(mostMakers) {
   for (const Passed &c : passedBy(loop)) carried_.emplace(c.inner, c);
 }
 
@@ -41,13 +41,43 @@ bool CountedLoop::isInvariant(TensorIndex t) const {
 }
 
 std::optional<Line> CountedLoop::line(TensorIndex t) {
+  struct Visit {
+    TensorIndex t;
+    bool operandsAreKnown;
+  };
+  std::vector<Visit> open{{t, false}};
+  while (!open.empty()) {
+    const Visit now = open.back();
+    open.pop_back();
+    if (now.operandsAreKnown) {
+      std::optional<Line> found = derive(now.t);
+      if (found && !holds(body_.info(now.t), *found)) found.reset();
+      lines_[now.t] = found;
+    } else if (lines_.try_emplace(now.t).second && isScalar(now.t)) {
+      open.push_back({now.t, true});
+      for (TensorIndex operand : scalarsBehind(now.t)) open.push_back({operand, false});
+    }
+  }
+  return lines_.at(t);
+}
+
+bool CountedLoop::isScalar(TensorIndex t) const {
   const TensorInfo &info = body_.info(t);
-  if (!(typeBit(info.dataType()) & kInts) || info.nelms() != 1) return std::nullopt;
-  const auto [it, fresh] = lines_.try_emplace(t);  // a value on the way to itself has none
-  if (!fresh) return it->second;
-  std::optional<Line> found = derive(t);
-  if (found && !holds(info, *found)) found.reset();
-  return lines_[t] = found;
+  return (typeBit(info.dataType()) & kInts) != 0 && info.nelms() == 1;
+}
+
+std::vector<TensorIndex> CountedLoop::scalarsBehind(TensorIndex t) const {
+  const Op *op = t == body_.inputs()[0] || carried_.contains(t) ? nullptr : body_.tensor(t).getProducerUnsafe();
+  if (!op) return {};
+  if (op->has(Trait::View) || op->has(Trait::Conversion) || op->is(Role::Neg)) return {op->inputs()[0]};
+  if (op->is(Role::Gather)) return {op->inputs()[1]};
+  if (op->is(Role::Sub) || op->is(Role::Add) || op->is(Role::Mul)) return {op->inputs()[0], op->inputs()[1]};
+  return {};
+}
+
+std::optional<Line> CountedLoop::known(TensorIndex t) const {
+  const auto it = lines_.find(t);
+  return it == lines_.end() ? std::nullopt : it->second;
 }
 
 bool CountedLoop::staysInside(const Line &l, int64_t rows, int64_t size) const {
@@ -74,15 +104,15 @@ std::optional<Line> CountedLoop::derive(TensorIndex t) {
   if (const auto it = carried_.find(t); it != carried_.end()) return ofCarried(it->second);
   const Op *op = body_.tensor(t).getProducerUnsafe();
   if (!op) return constant(body_, t);
-  if (op->has(Trait::View) || op->has(Trait::Conversion)) return line(op->inputs()[0]);
+  if (op->has(Trait::View) || op->has(Trait::Conversion)) return known(op->inputs()[0]);
   if (op->is(Role::Neg)) {
-    const auto x = line(op->inputs()[0]);
+    const auto x = known(op->inputs()[0]);
     return x ? plus({}, *x, -1) : std::nullopt;
   }
   if (op->is(Role::Gather)) return ofStacked(*op);
   const bool isDifference = op->is(Role::Sub);
   if (!isDifference && !op->is(Role::Add) && !op->is(Role::Mul)) return std::nullopt;
-  const auto a = line(op->inputs()[0]), b = line(op->inputs()[1]);
+  const auto a = known(op->inputs()[0]), b = known(op->inputs()[1]);
   if (!a || !b) return std::nullopt;
   if (!op->is(Role::Mul)) return plus(*a, *b, isDifference ? -1 : 1);
   if (!a->isConstant() && !b->isConstant()) return std::nullopt;
@@ -103,13 +133,13 @@ std::optional<Line> CountedLoop::ofCarried(const Passed &c) {
 
 // A row of what another loop stacked.
 std::optional<Line> CountedLoop::ofStacked(const Op &gather) {
-  const auto position = line(gather.inputs()[1]);
+  const auto position = known(gather.inputs()[1]);
   const auto stack = carried_.find(gather.inputs()[0]);
   if (!position || stack == carried_.end() || !isInvariant(stack->first)) return std::nullopt;
   const Graph &around = loop_.getGraph();
   const Op *maker = around.tensor(stack->second.outer).getProducerUnsafe();
-  if (!maker || !maker->is(Role::Loop)) return std::nullopt;
-  CountedLoop other(*maker);
+  if (!maker || !maker->is(Role::Loop) || mostMakers_ == 0) return std::nullopt;
+  CountedLoop other(*maker, mostMakers_ - 1);
   const auto &results = maker->outputs();
   const auto output = std::find(results.begin(), results.end(), stack->second.outer) - results.begin();
   if (output < ops::carriedCount(*maker) || !other.isCounted() || !staysInside(*position, 1, other.trips_))

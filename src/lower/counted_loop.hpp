@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "lower/program_tensors.hpp"
 
@@ -18,7 +19,8 @@ struct Line {
 // A loop of a flat program that runs a known number of times. A snapshot: changes of the loop's operands are not seen.
 class CountedLoop {
  public:
-  explicit CountedLoop(const Op &loop);
+  // `mostMakers`: loops that are followed behind each other, from a stack to the loop that made it.
+  explicit CountedLoop(const Op &loop, int mostMakers = 4);
   bool isCounted() const { return trips_ > 0; }
   int64_t trips() const { return trips_; }
   Graph &body() const { return body_; }
@@ -38,6 +40,10 @@ class CountedLoop {
  private:
   std::optional<int64_t> at(const Line &l, int64_t iteration) const;
   bool holds(const TensorInfo &info, const Line &l) const;
+  bool isScalar(TensorIndex t) const;
+  // What the line of `t` is derived from.
+  std::vector<TensorIndex> scalarsBehind(TensorIndex t) const;
+  std::optional<Line> known(TensorIndex t) const;  // found before
   std::optional<Line> derive(TensorIndex t);
   std::optional<Line> ofCarried(const Passed &c);
   std::optional<Line> ofStacked(const Op &gather);
@@ -45,6 +51,7 @@ class CountedLoop {
   const Op &loop_;
   Graph &body_;
   const int64_t trips_;
+  const int mostMakers_;
   std::map<TensorIndex, Passed> carried_;
   std::map<TensorIndex, std::optional<Line>> lines_;
 };

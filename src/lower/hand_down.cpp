@@ -3,23 +3,24 @@
 #include "lower/hand_down.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "ops/control/loops.hpp"
 
 namespace popart::lower {
 namespace {
 
-// Puts output `at` and those behind it one place further.
-void shiftOutputs(Graph &graph, Op &op, int at) {
+// Puts output `at` and those behind it `places` further.
+void shiftOutputs(Graph &graph, Op &op, int at, int places) {
   const std::vector<TensorIndex> outputs = op.outputs();
   for (int o = op.outputCount() - 1; o >= at; --o) {
     if (!outputs[static_cast<size_t>(o)].valid()) continue;
     graph.disconnectOutput(op.index(), o);
-    graph.connectOutput(op.index(), o + 1, outputs[static_cast<size_t>(o)]);
+    graph.connectOutput(op.index(), o + places, outputs[static_cast<size_t>(o)]);
   }
 }
 
-// The same of inputs.
+// Puts input `at` and those behind it one place further.
 void shiftInputs(Graph &graph, Op &op, int at) {
   const std::vector<TensorIndex> inputs = op.inputs();
   for (int i = op.inputCount() - 1; i >= at; --i) {
@@ -28,63 +29,70 @@ void shiftInputs(Graph &graph, Op &op, int at) {
   }
 }
 
-void addCarried(Op &loop, Graph &body, TensorIndex t, TensorIndex inner) {
-  Graph &graph = loop.getGraph();
-  const int carried = ops::carriedCount(loop);
-  shiftOutputs(graph, loop, carried);
-  graph.connectInput(loop.index(), static_cast<InIndex>(body.inputs().size()) - 1, t);
-  std::vector<TensorIndex> outputs = body.outputs();
-  outputs.insert(outputs.begin() + 1 + carried, inner);
-  body.setOutputs(std::move(outputs));
-  loop.mutableAttributes().set("carried", int64_t{carried} + 1);
+TensorIndex innerInput(Graph &graph, Graph &callee, TensorIndex t) {
+  return callee.addInput(callee.freeId(callee.addScope(graph.tensor(t).id)), graph.info(t));
 }
 
 }  // namespace
 
-TensorIndex handDown(Op &caller, Graph &callee, TensorIndex t) {
-  Graph &graph = caller.getGraph();
-  const TensorIndex inner = callee.addInput(callee.freeId(callee.addScope(graph.tensor(t).id)), graph.info(t));
-  if (caller.is(Role::Loop)) {
-    addCarried(caller, callee, t, inner);
-  } else {
-    // the inputs of the then branch stand before those of the other one
-    int position = static_cast<int>(callee.inputs().size());
-    if (caller.attributes().getAttribute<GraphRef>("else_branch").id == callee.id)
-      position = caller.inputCount();
-    else
-      shiftInputs(graph, caller, position);
-    graph.connectInput(caller.index(), position, t);
+std::vector<TensorIndex> handDown(Op &loop, Graph &body, const std::vector<TensorIndex> &values) {
+  Graph &graph = loop.getGraph();
+  const int carried = ops::carriedCount(loop), count = static_cast<int>(values.size());
+  shiftOutputs(graph, loop, carried, count);
+  std::vector<TensorIndex> inner;
+  for (TensorIndex t : values) {
+    inner.push_back(innerInput(graph, body, t));
+    graph.connectInput(loop.index(), static_cast<InIndex>(body.inputs().size()) - 1, t);
   }
+  std::vector<TensorIndex> outputs = body.outputs();
+  outputs.insert(outputs.begin() + 1 + carried, inner.begin(), inner.end());
+  body.setOutputs(std::move(outputs));
+  loop.mutableAttributes().set("carried", int64_t{carried} + count);
+  loop.setup();
+  return inner;
+}
+
+TensorIndex handDown(Op &caller, Graph &callee, TensorIndex t) {
+  if (caller.is(Role::Loop)) return handDown(caller, callee, std::vector<TensorIndex>{t}).front();
+  Graph &graph = caller.getGraph();
+  const TensorIndex inner = innerInput(graph, callee, t);
+  // the inputs of the then branch stand before those of the other one
+  int position = static_cast<int>(callee.inputs().size());
+  if (caller.attributes().getAttribute<GraphRef>("else_branch").id == callee.id)
+    position = caller.inputCount();
+  else
+    shiftInputs(graph, caller, position);
+  graph.connectInput(caller.index(), position, t);
   caller.setup();
   return inner;
 }
 
-Op &dropCarried(Op &loop, Graph &body, TensorIndex inner) {
+Op &dropCarried(Op &loop, Graph &body, const std::vector<TensorIndex> &inner) {
   Graph &graph = loop.getGraph();
-  std::vector<TensorIndex> inputs = body.inputs(), outputs = body.outputs();
-  const auto at = static_cast<size_t>(std::find(inputs.begin(), inputs.end(), inner) - inputs.begin());
-  inputs.erase(inputs.begin() + static_cast<int64_t>(at));
-  outputs.erase(outputs.begin() + static_cast<int64_t>(at) - 1);
-  body.setInputs(std::move(inputs));
-  body.setOutputs(std::move(outputs));
-  body.eraseTensor(inner);
-
-  std::vector<TensorIndex> given = loop.inputs(), results = loop.outputs();
-  given.erase(given.begin() + static_cast<int64_t>(at));
-  TensorIndex dropped;
-  if (at - 2 < results.size()) {
-    dropped = results[at - 2];
-    results.erase(results.begin() + static_cast<int64_t>(at) - 2);
+  const std::set<TensorIndex> gone(inner.begin(), inner.end());
+  const std::vector<TensorIndex> &inputs = body.inputs(), &outputs = body.outputs();
+  // The places of body inputs are those of the loop's; outputs lack the iteration, results the condition as well.
+  std::vector<TensorIndex> innerKept, outerKept, outputsKept, resultsKept, dropped;
+  for (size_t i = 0; i < std::max(inputs.size(), outputs.size() + 1); ++i) {
+    const bool keeps = i >= inputs.size() || !gone.contains(inputs[i]);
+    if (i < inputs.size() && keeps) innerKept.push_back(inputs[i]);
+    if (i < loop.inputs().size() && keeps) outerKept.push_back(loop.inputs()[i]);
+    if (i >= 1 && i - 1 < outputs.size() && keeps) outputsKept.push_back(outputs[i - 1]);
+    if (i >= 2 && i - 2 < loop.outputs().size()) (keeps ? resultsKept : dropped).push_back(loop.outputs()[i - 2]);
   }
+  body.setInputs(std::move(innerKept));
+  body.setOutputs(std::move(outputsKept));
+  for (TensorIndex t : gone) body.eraseTensor(t);
   Attributes attributes = loop.attributes();
-  attributes.set("carried", int64_t{ops::carriedCount(loop)} - 1);
+  attributes.set("carried", int64_t{ops::carriedCount(loop)} - static_cast<int64_t>(gone.size()));
   Op &fresh = *graph.addOp(loop.def(), std::move(attributes), loop.settings);
   for (int o = loop.outputCount(); o-- > 0;) graph.disconnectOutput(loop.index(), o);
-  if (dropped.valid()) graph.eraseTensor(dropped);
-  for (size_t i = 0; i < given.size(); ++i)
-    if (given[i].valid()) graph.connectInput(fresh.index(), static_cast<int>(i), given[i]);
-  for (size_t o = 0; o < results.size(); ++o)
-    if (results[o].valid()) graph.connectOutput(fresh.index(), static_cast<int>(o), results[o]);
+  for (TensorIndex t : dropped)
+    if (t.valid()) graph.eraseTensor(t);
+  for (size_t i = 0; i < outerKept.size(); ++i)
+    if (outerKept[i].valid()) graph.connectInput(fresh.index(), static_cast<int>(i), outerKept[i]);
+  for (size_t o = 0; o < resultsKept.size(); ++o)
+    if (resultsKept[o].valid()) graph.connectOutput(fresh.index(), static_cast<int>(o), resultsKept[o]);
   graph.moveConstraints(loop.index(), fresh.index());
   graph.eraseOp(loop.index());
   fresh.setup();

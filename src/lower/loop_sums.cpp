@@ -2,6 +2,8 @@
 #include "lower/loop_sums.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "ir/values.hpp"
 #include "lower/counted_loop.hpp"
@@ -84,26 +86,73 @@ struct CarriedProduct {
   TensorIndex b() const { return product->inputs()[1]; }
 };
 
+// A sum that becomes a product behind the loop.
+struct Move {
+  Passed carried;
+  CarriedProduct product;
+  Stack a;
+  std::optional<Stack> b;
+  size_t rows = 0;  // where there is no b: which of the new stacks
+};
+
+// Rows of b in the order of the stack of a, which the loop is made to write.
+struct NewStack {
+  CarriedProduct of;
+  Line line;
+  TensorIndex whole;
+};
+
 class LoopProducts {
  public:
-  explicit LoopProducts(Op &loop) : loop_(&loop), graph_(loop.getGraph()), body_(*loop.getCalledGraphs().front()) {}
+  explicit LoopProducts(Op &loop) : loop_(loop), graph_(loop.getGraph()), body_(*loop.getCalledGraphs().front()) {}
 
-  // The product behind the loop for one sum; false: there is none left.
-  bool moveOne() {
-    CountedLoop counted(*loop_);
-    if (!counted.isCounted()) return false;
-    for (const Passed &carried : passedBy(*loop_)) {
+  void moveAll() {
+    CountedLoop counted(loop_);
+    if (!counted.isCounted()) return;
+    passed_ = passedBy(loop_);
+    noteOutputs();
+    std::vector<Move> moves;
+    std::vector<NewStack> stacks;
+    std::map<std::pair<TensorIndex, Shape>, size_t> places;  // of b without views and with its shape, in stacks
+    for (const Passed &carried : passed_) {
       const auto found = productOf(carried);
       if (!found) continue;
       const auto a = stackOf(counted, found->a());
       if (!a) continue;
       const auto b = stackOf(counted, found->b());
-      if (b ? b->line == a->line : mayStack(*found)) return move(carried, *found, *a, b), true;
+      if (b ? b->line != a->line : !mayStack(*found)) continue;
+      moves.push_back({carried, *found, *a, b});
+      if (b) continue;
+      const auto [place, isNew] =
+          places.try_emplace({throughViews(found->b()), body_.info(found->b()).shape()}, stacks.size());
+      if (isNew || stacks[place->second].line != a->line)
+        place->second = stacks.size(), stacks.push_back({*found, a->line, {}});
+      moves.back().rows = place->second;
     }
-    return false;
+    if (moves.empty()) return;
+    write(stacks);
+    for (const Move &m : moves) multiply(m, m.b ? m.b->whole : stacks[m.rows].whole);
+    drop(moves);
   }
 
  private:
+  void noteOutputs() {
+    const auto carried = static_cast<size_t>(ops::carriedCount(loop_));
+    for (size_t o = 0; o < body_.outputs().size(); ++o) {
+      const TensorIndex t = body_.outputs()[o];
+      ++timesOutput_[t];
+      if (o > carried && loop_.hasOutput(static_cast<int>(o) - 1))
+        written_.emplace(throughViews(t), loop_.outputs()[o - 1]);
+    }
+    for (const Passed &c : passed_) {
+      const Op *add = body_.tensor(c.next).getProducerUnsafe();
+      if (add && add->is(Role::DynamicAdd) && add->inputs()[0] == c.inner && c.result.valid() &&
+          readsOnce(body_, c.inner) && isZeros(c.outer) && add->attrInts("axes") == std::vector<int64_t>{0} &&
+          add->attrInts("sizes") == std::vector<int64_t>{1})
+        added_.emplace(throughViews(add->inputs()[2]), &c);
+    }
+  }
+
   std::optional<CarriedProduct> productOf(const Passed &carried) const {
     Op *add = soleProducerOfOutput(carried.next);
     if (!add || !readsOnce(body_, carried.inner) || add->inShape(0) != add->inShape(1)) return std::nullopt;
@@ -120,8 +169,7 @@ class LoopProducts {
   Op *soleProducerOfOutput(TensorIndex t) const {
     const Tensor &tensor = body_.tensor(t);
     Op *op = tensor.getProducerUnsafe();
-    const auto carries = std::count(body_.outputs().begin(), body_.outputs().end(), t);
-    return op && op->is(Role::Add) && tensor.uses().empty() && carries == 1 ? op : nullptr;
+    return op && op->is(Role::Add) && tensor.uses().empty() && timesOutput_.at(t) == 1 ? op : nullptr;
   }
 
   // Whether each row of a stack is taken once, forwards or backwards.
@@ -159,24 +207,17 @@ class LoopProducts {
 
   // zeros, to which every iteration adds the value in one place.
   std::optional<Stack> addedToStack(CountedLoop &counted, TensorIndex t) const {
-    for (const Passed &carried : passedBy(*loop_)) {
-      const Op *add = body_.tensor(carried.next).getProducerUnsafe();
-      if (!add || !add->is(Role::DynamicAdd) || add->inputs()[0] != carried.inner || !carried.result.valid() ||
-          !readsOnce(body_, carried.inner) || throughViews(add->inputs()[2]) != t || !isZeros(carried.outer) ||
-          add->attrInts("axes") != std::vector<int64_t>{0} || add->attrInts("sizes") != std::vector<int64_t>{1})
-        continue;
-      const auto line = counted.line(add->inputs()[1]);
+    for (auto [it, end] = added_.equal_range(t); it != end; ++it) {
+      const Passed &carried = *it->second;
+      const auto line = counted.line(body_.tensor(carried.next).getProducer()->inputs()[1]);
       if (line && takesAll(counted, *line, carried.outer)) return Stack{carried.result, *line};
     }
     return std::nullopt;
   }
 
   std::optional<Stack> writtenToStack(TensorIndex t) const {
-    const auto carried = static_cast<size_t>(ops::carriedCount(*loop_));
-    for (size_t o = carried; o + 1 < body_.outputs().size(); ++o)
-      if (throughViews(body_.outputs()[o + 1]) == t && loop_->hasOutput(static_cast<int>(o)))
-        return Stack{loop_->outputs()[o], {0, 1}};
-    return std::nullopt;
+    const auto found = written_.find(t);
+    return found == written_.end() ? std::nullopt : std::optional(Stack{found->second, {0, 1}});
   }
 
   bool isZeros(TensorIndex t) const {
@@ -190,59 +231,76 @@ class LoopProducts {
     return body_.info(p.b()).shape()[1] <= kMostColumns * body_.info(p.a()).shape()[1];
   }
 
-  // Rows of b in the order of the stack of a.
-  TensorIndex stack(const CarriedProduct &p, const Line &line, int64_t trips) {
-    const TensorInfo &row = body_.info(p.b());
-    const TensorId id = graph_.freeId(graph_.tensor(loop_->outputs()[0]).id + "/rows");
-    if (line.step > 0) {
-      body_.markOutput(p.b());
-      const TensorIndex whole = graph_.createOutput(loop_->index(), static_cast<int>(body_.outputs().size()) - 2, id);
-      loop_->setup();
-      return whole;
+  // Those that begin at the last row are carried and written row by row; the others are stacked by the loop.
+  void write(std::vector<NewStack> &stacks) {
+    const TensorId id = graph_.tensor(loop_.outputs()[0]).id + "/rows";
+    std::vector<TensorIndex> fresh;
+    for (const NewStack &s : stacks) {
+      if (s.line.step > 0) continue;
+      const TensorInfo &row = body_.info(s.of.b());
+      Shape shape = row.shape();
+      shape.insert(shape.begin(), ops::iterationCount(loop_));
+      fresh.push_back(
+          OpEmitter(graph_, loop_)
+              .emit("Init", {},
+                    {{"shape", shape}, {"dtype", int64_t{toOnnxDataType(row.dataType())}}, {"init_type", int64_t{0}}}));
     }
-    Shape shape = row.shape();
-    shape.insert(shape.begin(), trips);
-    const TensorIndex fresh =
-        OpEmitter(graph_, *loop_)
-            .emit("Init", {},
-                  {{"shape", shape}, {"dtype", int64_t{toOnnxDataType(row.dataType())}}, {"init_type", int64_t{0}}});
-    const TensorIndex inner = handDown(*loop_, body_, fresh);
-    const Op &read = *body_.tensor(throughViews(p.a())).getProducer();
-    const TensorIndex written = OpEmitter(body_, *p.product)
-                                    .emit("DynamicUpdate", {inner, read.inputs()[1], p.b()},
-                                          {{"axes", std::vector<int64_t>{0}}, {"sizes", std::vector<int64_t>{1}}});
+    int carried = ops::carriedCount(loop_);
+    const std::vector<TensorIndex> inner = fresh.empty() ? fresh : handDown(loop_, body_, fresh);
     std::vector<TensorIndex> outputs = body_.outputs();
-    const int carried = ops::carriedCount(*loop_);
-    outputs[static_cast<size_t>(carried)] = written;
+    size_t next = 0;
+    for (NewStack &s : stacks) {
+      if (s.line.step > 0) continue;
+      const Op &read = *body_.tensor(throughViews(s.of.a())).getProducer();
+      outputs[static_cast<size_t>(carried) + 1] =
+          OpEmitter(body_, *s.of.product)
+              .emit("DynamicUpdate", {inner[next++], read.inputs()[1], s.of.b()},
+                    {{"axes", std::vector<int64_t>{0}}, {"sizes", std::vector<int64_t>{1}}});
+      s.whole = graph_.createOutput(loop_.index(), carried++, graph_.freeId(id));
+    }
+    for (NewStack &s : stacks) {
+      if (s.line.step < 0) continue;
+      outputs.push_back(s.of.b());
+      s.whole = graph_.createOutput(loop_.index(), static_cast<int>(outputs.size()) - 2, graph_.freeId(id));
+    }
+    if (stacks.empty()) return;
     body_.setOutputs(std::move(outputs));
-    const TensorIndex whole = graph_.createOutput(loop_->index(), carried - 1, id);
-    loop_->setup();
-    return whole;
+    loop_.setup();
   }
 
-  void move(const Passed &carried, const CarriedProduct &p, const Stack &a, std::optional<Stack> b) {
-    const int64_t trips = ops::iterationCount(*loop_), rows = trips * body_.info(p.a()).shape()[0];
-    const Shape left = {rows, body_.info(p.a()).shape()[1]}, right = {rows, body_.info(p.b()).shape()[1]};
-    if (!b) b = Stack{stack(p, a.line, trips), a.line};
-    OpEmitter behind(graph_, *loop_);
-    auto flat = [&](TensorIndex whole, const Shape &shape) {
-      return behind.emit("Reshape", {whole}, {{"shape", shape}, {"allowzero", int64_t{1}}});
+  void multiply(const Move &m, TensorIndex rowsOfB) {
+    const CarriedProduct &p = m.product;
+    const int64_t rows = ops::iterationCount(loop_) * body_.info(p.a()).shape()[0];
+    OpEmitter behind(graph_, loop_);
+    auto flat = [&](TensorIndex whole, TensorIndex row) {
+      return behind.emit("Reshape", {whole},
+                         {{"shape", Shape{rows, body_.info(row).shape()[1]}}, {"allowzero", int64_t{1}}});
     };
-    const TensorIndex turned = behind.emit("Transpose", {flat(a.whole, left)}, {{"perm", std::vector<int64_t>{1, 0}}});
-    TensorIndex sum = behind.emit("MatMul", {turned, flat(b->whole, right)});
-    if (!isZeros(carried.outer)) sum = behind.emit("Add", {carried.outer, sum});
-    if (carried.result.valid()) graph_.replaceTensor(carried.result, sum);
-    std::vector<TensorIndex> outputs = body_.outputs();
-    *std::find(outputs.begin(), outputs.end(), carried.next) = p.sum;
-    body_.setOutputs(std::move(outputs));
-    body_.eraseOpAndOutputs(p.add->index());
-    body_.eraseOpAndOutputs(p.product->index());
-    body_.eraseOpAndOutputs(p.transpose->index());
-    loop_ = &dropCarried(*loop_, body_, p.sum);
+    const TensorIndex turned =
+        behind.emit("Transpose", {flat(m.a.whole, p.a())}, {{"perm", std::vector<int64_t>{1, 0}}});
+    TensorIndex sum = behind.emit("MatMul", {turned, flat(rowsOfB, p.b())});
+    if (!isZeros(m.carried.outer)) sum = behind.emit("Add", {m.carried.outer, sum});
+    if (m.carried.result.valid()) graph_.replaceTensor(m.carried.result, sum);
   }
 
-  Op *loop_;  // made anew where a sum goes
+  void drop(const std::vector<Move> &moves) {
+    std::map<TensorIndex, TensorIndex> sums;  // as the body gives them -> as it gets them
+    std::vector<TensorIndex> inner, outputs = body_.outputs();
+    for (const Move &m : moves) sums[m.carried.next] = m.product.sum, inner.push_back(m.product.sum);
+    for (TensorIndex &t : outputs)
+      if (const auto sum = sums.find(t); sum != sums.end()) t = sum->second;
+    body_.setOutputs(std::move(outputs));
+    for (const Move &m : moves)
+      for (const Op *op : {m.product.add, m.product.product, m.product.transpose}) body_.eraseOpAndOutputs(op->index());
+    dropCarried(loop_, body_, inner);
+  }
+
+  Op &loop_;
   Graph &graph_, &body_;
+  std::vector<Passed> passed_;
+  std::map<TensorIndex, int> timesOutput_;            // of the body
+  std::map<TensorIndex, TensorIndex> written_;        // value without views -> what the loop stacks of it
+  std::multimap<TensorIndex, const Passed *> added_;  // value without views -> the stack it is added to
 };
 
 }  // namespace
@@ -253,9 +311,7 @@ void addRowsInLoops(Ir &flat) {
 }
 
 void multiplyAfterLoops(Ir &flat) {
-  for (Op *loop : loopsOf(flat))
-    for (LoopProducts products(*loop); products.moveOne();) {
-    }
+  for (Op *loop : loopsOf(flat)) LoopProducts(*loop).moveAll();
 }
 
 }  // namespace popart::lower

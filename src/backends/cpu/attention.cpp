@@ -2,6 +2,7 @@
 // constant masks leave out.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include <popart/graph.hpp>
@@ -134,8 +135,11 @@ std::optional<Problem> plan(const KernelRequest &request, size_t firstExtra, std
   Problem p;
   p.shape = {q.rows, k.columns, q.columns, v.columns, {1, 1, 1, 1}};
   for (size_t i = 0; i < batch.size(); ++i) p.shape.batch[kMaxBatchRank - batch.size() + i] = batch[i];
-  if (elementCount(batch) * q.rows * q.columns * k.columns * v.columns == 0)
-    return reason = "an operand is empty", std::nullopt;
+  for (size_t i = 0; i < 3; ++i)
+    if (request.inputs[i].info.nelms() == 0) return reason = "an operand is empty", std::nullopt;
+  const AttentionPlan rows(p.shape, {});
+  if (rows.batches() >= std::numeric_limits<int>::max() / (rows.rowTiles + 1))
+    return reason = "it has more tasks than are counted", std::nullopt;
   p.strides.scale = op.attrFloat("scale");
   p.strides.q = stackOf(q, batch), p.strides.k = stackOf(k, batch), p.strides.v = stackOf(v, batch);
   p.ranges = neededKeys(request, firstExtra, p.shape);

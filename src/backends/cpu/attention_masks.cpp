@@ -127,7 +127,7 @@ class MaskRows {
     int64_t begin = 0, end = keys_;
     while (begin < end && masked(begin)) ++begin;
     while (begin < end && masked(end - 1)) --end;
-    return {static_cast<int32_t>(begin), static_cast<int32_t>(end)};
+    return {begin, end};
   }
 
   const Mask &mask_;
@@ -167,7 +167,7 @@ std::vector<KeyRange> neededKeys(const KernelRequest &request, size_t firstExtra
   const bool repeats = std::ranges::all_of(rows, [&](const MaskRows &r) { return r.repeats(shape.queries); });
   const int64_t batches =
       repeats ? 1 : std::accumulate(shape.batch.begin(), shape.batch.end(), int64_t{1}, std::multiplies<>());
-  const auto all = static_cast<int32_t>(shape.keys);
+  const int64_t all = shape.keys;
   std::vector<KeyRange> needed(static_cast<size_t>(shape.queries), KeyRange{all, 0});
   for (int64_t row = 0; row < batches * shape.queries; ++row) {
     KeyRange own{0, all};

@@ -51,9 +51,8 @@ int64_t AttentionPlan::batches() const { return shape.batch[0] * shape.batch[1] 
 int64_t AttentionPlan::keyBlocks() const { return ceilDiv(shape.keys, keyBlock_); }
 
 KeyRange AttentionPlan::panels(int64_t firstRow, int64_t endRow, int64_t block) const {
-  const auto width = static_cast<int32_t>(microKernels().panelWidth);
-  const auto first = static_cast<int32_t>(block * keyBlock_);
-  KeyRange keys{first, static_cast<int32_t>(std::min(first + keyBlock_, shape.keys))};
+  const int64_t width = microKernels().panelWidth, first = block * keyBlock_;
+  KeyRange keys{first, std::min(first + keyBlock_, shape.keys)};
   if (!ranges_.empty()) {
     KeyRange needed{keys.end, keys.begin};
     for (int64_t r = firstRow; r < endRow; ++r) {
@@ -63,14 +62,14 @@ KeyRange AttentionPlan::panels(int64_t firstRow, int64_t endRow, int64_t block) 
     keys = {std::max(keys.begin, needed.begin), std::min(keys.end, needed.end)};
   }
   if (keys.begin >= keys.end) return {0, 0};
-  return {(keys.begin - first) / width, static_cast<int32_t>(ceilDiv(keys.end - first, width))};
+  return {(keys.begin - first) / width, ceilDiv(keys.end - first, width)};
 }
 
 double AttentionPlan::work(int64_t firstRow, int64_t endRow) const {
-  if (ranges_.empty()) return static_cast<double>((endRow - firstRow) * shape.keys);
+  if (ranges_.empty()) return static_cast<double>(endRow - firstRow) * static_cast<double>(shape.keys);
   double sum = 0;
   for (int64_t r = firstRow; r < endRow; ++r)
-    sum += ranges_[static_cast<size_t>(r)].end - ranges_[static_cast<size_t>(r)].begin;
+    sum += static_cast<double>(ranges_[static_cast<size_t>(r)].end - ranges_[static_cast<size_t>(r)].begin);
   return sum;
 }
 

@@ -28,7 +28,7 @@ struct MatrixStack {
 
 // Keys outside of [begin, end) have no part in the softmax of a query, whatever its scores.
 struct KeyRange {
-  int32_t begin = 0, end = 0;
+  int64_t begin = 0, end = 0;
 };
 
 // Element-wise work on pieces of rows of scores. `row` counts the queries of all batches, `key` is the first key.
