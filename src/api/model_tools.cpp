@@ -54,8 +54,8 @@ namespace numerics {
 namespace {
 
 // Values of one initializer in the four models.
-std::vector<double> valuesOf(const onnx::Model &model, const TensorId &id, const TensorInfo &expected) {
-  const TensorData data = onnx::initializerData(model, id);
+std::vector<double> valuesOf(const onnx::Initializers &model, const TensorId &id, const TensorInfo &expected) {
+  const TensorData data = model.value(id);
   check(data.info() == expected, "NumericsReport '{}': the models differ: got {} and {}", id, data.info(), expected);
   return data.asDoubles();
 }
@@ -64,13 +64,14 @@ std::vector<double> valuesOf(const onnx::Model &model, const TensorId &id, const
 
 NumericsReport::NumericsReport(const std::string &A0, const std::string &A1, const std::string &B0,
                                const std::string &B1) {
-  std::vector<onnx::Model> models;
-  for (const std::string *source : {&A0, &A1, &B0, &B1}) models.push_back(onnx::Model::fromProtoOrFile(*source));
-  for (const TensorId &id : models[0].initializerIds()) {
-    const TensorInfo info = onnx::initializerData(models[0], id).info();
+  const onnx::Model first = onnx::Model::fromProtoOrFile(A0);
+  std::vector<onnx::Initializers> models{onnx::Initializers(first)};
+  for (const std::string *source : {&A1, &B0, &B1}) models.emplace_back(onnx::Model::fromProtoOrFile(*source));
+  for (const TensorId &id : first.initializerIds()) {
+    const TensorInfo info = models[0].value(id).info();
     if (!isFloatingPoint(info.dataType())) continue;
     std::vector<std::vector<double>> values;
-    for (const onnx::Model &model : models) values.push_back(valuesOf(model, id, info));
+    for (const onnx::Initializers &model : models) values.push_back(valuesOf(model, id, info));
     Norms &norms = norms_[id];
     for (size_t i = 0; i < values[0].size(); ++i) {
       const double dA = values[1][i] - values[0][i], dB = values[3][i] - values[2][i];

@@ -16,7 +16,8 @@ void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bo
         impl_->name);
   const onnx::Model other = onnx::Model::fromProtoOrFile(modelProtoOrFilename);
   std::map<TensorId, TensorData> values;
-  for (const TensorId &id : other.initializerIds()) values[id] = onnx::initializerData(other, id);
+  const onnx::Initializers initializers(other);
+  for (const TensorId &id : other.initializerIds()) values[id] = initializers.value(id);
   // Initializers that are constants of the program have no weight: integers, numbers of exported programs.
   std::set<TensorId> own;
   if (impl_->model)

@@ -207,12 +207,16 @@ Model moveExternalData(const Model &model, const std::string &from, const std::s
   return Model(std::move(content));
 }
 
-TensorData initializerData(const Model &model, const TensorId &id) {
-  const auto &content = model.content();
-  for (const auto &tensor : content.proto->graph().initializer())
-    if (tensor.name() == id) return tensorData(tensor, id, content);
-  throw error("Model '{}': has no initializer '{}'. Nearest names: {}", content.name, id,
-              nearest(id, model.initializerIds()));
+Initializers::Initializers(const Model &model) : model_(model) {
+  for (const auto &tensor : model.content().proto->graph().initializer()) tensors_.emplace(tensor.name(), &tensor);
+}
+
+TensorData Initializers::value(const TensorId &id) const {
+  const auto found = tensors_.find(id);
+  if (found == tensors_.end())
+    throw error("Model '{}': has no initializer '{}'. Nearest names: {}", model_.content().name, id,
+                nearest(id, model_.initializerIds()));
+  return tensorData(*found->second, id, model_.content());
 }
 
 }  // namespace popart::onnx

@@ -28,7 +28,16 @@ void writeModel(const std::string &path, const Model &original, const std::map<T
 // exists, `from` does not, no initializer lies in it.
 Model moveExternalData(const Model &model, const std::string &from, const std::string &to);
 
-// The value of an initializer. Throws popart::error with the nearest names when there is none.
-TensorData initializerData(const Model &model, const TensorId &id);
+// The initializers of a model by name.
+class Initializers {
+ public:
+  explicit Initializers(const Model &model);
+  // Throws popart::error with the nearest names when there is none.
+  TensorData value(const TensorId &id) const;
+
+ private:
+  Model model_;
+  std::map<TensorId, const onnx_proto::TensorProto *> tensors_;
+};
 
 }  // namespace popart::onnx

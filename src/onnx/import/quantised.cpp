@@ -76,6 +76,7 @@ class Granularity {
     n.require(axis_ >= -rank && axis_ < rank, "attribute axis: got {} for {}", axis_, x.info());
     if (axis_ < 0) axis_ += rank;
     const int64_t size = x.shape()[axis_];
+    block_ = std::min(block_, std::max<int64_t>(size, 1));  // a block may be longer than the axis
     Shape expected = {size};
     if (block_ > 0) {
       expected = x.shape();
@@ -192,8 +193,10 @@ int64_t mostTerms(const IntegerOperand &a, const IntegerOperand &b) {
 // INT32: the sum of part(begin, end) of [0, length) in pieces of at most `most`.
 Value summedParts(int64_t length, int64_t most, const std::function<Value(int64_t, int64_t)> &part) {
   Value sum = part(0, std::min(length, most)).cast(DataType::INT32);
-  for (int64_t begin = most; begin < length; begin += most)
+  for (int64_t begin = most; begin < length; begin += most) {
+    sum.composer().node().importer().countNode();
     sum = sum + part(begin, std::min(length, begin + most)).cast(DataType::INT32);
+  }
   return sum;
 }
 
@@ -246,8 +249,8 @@ Value integerConvolution(const NodeContext &n, const Value &x, const Value &w, c
   }
   IntegerOperand data = operandOf(n, x, zeroX), weight = operandOf(n, w, perChannel);
   const auto groups = n.attr<int64_t>("group", 1);
-  n.require(groups > 0 && x.dim(1) == groups * w.dim(1), "channels of x and w do not fit {} groups: got {} and {}",
-            groups, x.info(), w.info());
+  n.require(groups > 0 && x.dim(1) % groups == 0 && x.dim(1) / groups == w.dim(1),
+            "channels of x and w do not fit {} groups: got {} and {}", groups, x.info(), w.info());
   int64_t taps = 1;
   for (int d = 2; d < w.rank(); ++d) taps *= w.dim(d);
   int64_t most = mostTerms(data, weight) / std::max<int64_t>(taps, 1);

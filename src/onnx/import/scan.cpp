@@ -30,7 +30,7 @@ class ScanNode {
  public:
   explicit ScanNode(NodeContext &n) : n_(n), to_(n), first_(n.opset() < 9 ? 1 : 0) {
     scanned_ = n.attr<int64_t>("num_scan_inputs", 0);
-    n.require(scanned_ >= 1 && first_ + scanned_ <= n.inputCount(),
+    n.require(scanned_ >= 1 && scanned_ <= n.inputCount() - first_,
               "attribute num_scan_inputs: got {} for {} inputs, expected 1 or more", scanned_, n.inputCount());
     states_ = n.inputCount() - first_ - scanned_;
     results_ = n.graphAttribute("body").output_size() - states_;
@@ -101,12 +101,14 @@ class ScanNode {
     const Value &sequence = inputs[states_];
     n_.require(sequence.rank() >= 2, "scan inputs must be (batch, steps, …): got {}", sequence.info());
     const int64_t samples = sequence.dim(0), steps = sequence.dim(1);
+    n_.importer().takeFromBudget(TensorInfo(DataType::INT64, {samples}).nbytes(), "The samples of Scan");
     Ints lengths(static_cast<size_t>(samples), steps);
     if (n_.hasIn(0)) lengths = n_.constantInts(0);
     n_.require(static_cast<int64_t>(lengths.size()) == samples && samples > 0,
                "sequence_lens must have a length for each of {} samples: got {}", samples, lengths);
     std::vector<std::vector<Value>> parts(static_cast<size_t>(states_ + results_));
     for (int64_t b = 0; b < samples; ++b) {
+      n_.importer().countNode();
       n_.require(lengths[b] >= 0 && lengths[b] <= steps, "sequence_lens: got {}, expected 0 to {}", lengths, steps);
       std::vector<Value> own;
       for (const Value &x : inputs) {

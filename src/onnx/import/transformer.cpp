@@ -75,11 +75,7 @@ void importTensorScatter(NodeContext &n) {
     shape[d] = rows[d];
     return list.reshape(shape);
   };
-  const auto countUp = [&](int64_t d) {
-    Ints numbers(static_cast<size_t>(rows[d]));
-    std::iota(numbers.begin(), numbers.end(), 0);
-    return along(d, to.ints(numbers));
-  };
+  const auto countUp = [&](int64_t d) { return along(d, to.countUp(rows[d])); };
   Value place = countUp(axis);
   if (n.hasIn(2)) {
     n.require(n.info(2).shape() == Shape{rows[0]}, "write_indices must have one number per sample: got {}", n.info(2));

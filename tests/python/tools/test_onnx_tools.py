@@ -479,3 +479,24 @@ def test_convert_casts_in_each_branch(tmp_path):
     run("convert", path, tmp_path / "out.onnx", "--float16")
     for attribute in onnx.load(tmp_path / "out.onnx").graph.node[0].attribute:
         assert sum(n.op_type == "Cast" and n.output[0] == "x/float32" for n in attribute.g.node) == 1
+
+
+def test_inspect_counts_loops_in_loops_without_end(tmp_path):
+    """Twenty loops inside each other, each of 2^62 iterations: the counts stay finite."""
+    value = helper.make_tensor_value_info
+    inner = [helper.make_node("Neg", ["v0"], ["n0"])]
+    for depth in range(20):
+        body = helper.make_graph(
+            [helper.make_node("Identity", [f"c{depth}"], [f"d{depth}"]), *inner], f"body{depth}",
+            [value(f"i{depth}", TensorProto.INT64, []), value(f"c{depth}", TensorProto.BOOL, []),
+             value(f"v{depth}", TensorProto.FLOAT, [2])],
+            [value(f"d{depth}", TensorProto.BOOL, []), value(f"n{depth}", TensorProto.FLOAT, [2])],
+        )  # fmt: skip
+        inner = [helper.make_node("Loop", ["trips", "", f"v{depth + 1}"], [f"n{depth + 1}"], body=body)]
+    path = small(
+        tmp_path / "loops.onnx", inner, [value("v20", TensorProto.FLOAT, [2])],
+        [value("n20", TensorProto.FLOAT, [2])], [numpy_helper.from_array(np.array(2**62), "trips")],
+    )  # fmt: skip
+    program = facts("inspect", path, "--steps")["program"]
+    assert 2.0**200 < program["flops"] < float("inf")
+    assert all(row["predictedMs"] is not None for row in program["kernels"])

@@ -116,15 +116,15 @@ TEST(ModelBuilder, external_initializers_read_back_and_values_can_be_replaced) {
       messageOf([&] { b.saveInitializersExternally({w}, (folder / "w.bin").string()); }).find("externally already"),
       std::string::npos);
   const Model model = Model::parse(b.getModelProto());
-  EXPECT_EQ(initializerData(model, w), TensorData::of<float>({2}, values));
+  EXPECT_EQ(Initializers(model).value(w), TensorData::of<float>({2}, values));
   const std::vector<float> updated = {3.0f, 4.0f};
   const TensorData state = TensorData::scalar(0.5f);
   const std::string path = (folder / "m.onnx").string();
   std::map<TensorId, DataPlace> places;
   writeModel(path, model, {{w, TensorData::of<float>({2}, updated)}, {"Accl___w", state}}, places);
   const Model changed = Model::load(path);
-  EXPECT_EQ(initializerData(changed, w), TensorData::of<float>({2}, updated));
-  EXPECT_EQ(initializerData(changed, "Accl___w"), state);
+  EXPECT_EQ(Initializers(changed).value(w), TensorData::of<float>({2}, updated));
+  EXPECT_EQ(Initializers(changed).value("Accl___w"), state);
   EXPECT_EQ(changed.inputIds(), std::vector<TensorId>{x});
   EXPECT_NE(messageOf([&] {
               writeModel(path, model, {{w, zeros({3})}}, places);

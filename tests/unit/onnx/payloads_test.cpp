@@ -92,7 +92,7 @@ TEST(Payloads, large_raw_data_leave_the_message_and_nothing_else_does) {
 TEST(Payloads, models_hold_the_values_and_are_written_whole) {
   const Model read = Model::parse(model().SerializeAsString());
   EXPECT_EQ(read.content().payloads.size(), 2u);
-  EXPECT_EQ(initializerData(read, "b"), TensorData::of<float>({kElements}, values(7)));
+  EXPECT_EQ(Initializers(read).value("b"), TensorData::of<float>({kElements}, values(7)));
   EXPECT_EQ(wholeMessage(read.content()).SerializeAsString(), model().SerializeAsString());
   EXPECT_GT(read.memory().bytes, 2 * kElements * static_cast<int64_t>(sizeof(float)));
   const auto builder = ModelBuilder::fromModel(model().SerializeAsString());
