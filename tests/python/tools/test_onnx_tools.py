@@ -467,7 +467,10 @@ def test_convert_casts_in_each_branch(tmp_path):
     value, node = helper.make_tensor_value_info, helper.make_node
     branches = [
         helper.make_graph(
-            [*[node("Resize", ["x", "", "x"], [name + i]) for i in "12"], node("Sum", [name + "1", name + "2"], [name])],
+            [
+                *(node("Resize", ["x", "", "x"], [f"{name}{i}"]) for i in (1, 2)),
+                node("Sum", [f"{name}1", f"{name}2"], [name]),
+            ],
             name, [], [value(name, TensorProto.FLOAT, None)],
         )
         for name in ("a", "b")
