@@ -13,6 +13,7 @@
 #include "executable/cost.hpp"
 #include "fitting/remedies.hpp"
 #include "lower/stochastic_rounding.hpp"
+#include "ops/control/loops.hpp"
 #include "pipeline/options.hpp"
 #include "pipeline/prepare.hpp"
 #include "session/lane_rule.hpp"
@@ -47,6 +48,24 @@ class SliceStreams : public runtime::StreamSource {
   int64_t slices_ = 1;
   std::vector<int64_t> inputCursor_, outputCursor_;
 };
+
+// Throws popart::error for what may stand in a graph that is built, and not in a program.
+void refuseUnfinished(const Ir &ir) {
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Op *op : graph->ops()) {
+      ops::requireCalledInputs(*op);
+      // compat: an accumulation that adds nothing (popxl.ops.var_updates.accumulate_)
+      if (!op->hasAttr("accumulation_type") || op->attrString("accumulation_type") != "DampenedAdd") continue;
+      const Tensor *f = op->hasInput(2) ? &graph->tensor(op->inputs()[2]) : nullptr;
+      const bool isKnown = f && f->tensorType() == TensorType::Const && f->hasTensorData();
+      const bool isZero = isKnown ? f->tensorData().asDoubles().at(0) == 0
+                                  : !f && op->hasAttr("factor") && op->attrFloat("factor") == 0;
+      check(!isZero,
+            "{}: the factor is 0, so that nothing is accumulated: got f = 0, expected another number. Leave "
+            "the op out, or use accumulator_scale_",
+            op->debugName());
+    }
+}
 
 }  // namespace
 
@@ -102,6 +121,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   compiling.roundStochastically = options.roundStochastically;
   compiling.checkLog2Scales = options.checkLog2Scales;
   compiling.cacheFolder = options.cacheFolder;
+  refuseUnfinished(ir);
   pipeline::logOperations(ir);
   impl_->program.compile(ir, compiling);
   const int64_t limit = session::memoryLimitBytes(given.engineOptions);

@@ -228,7 +228,7 @@ const GradInfo &Differentiator::differentiate(Graph &forward, const Request &req
       throw error(
           "Autodiff '{}': a required gradient cannot be had: tensor '{}' ({}) has no differentiable path to a provided "
           "gradient. Leave it out of grads_required.",
-          forward.id, request.required[i], forward.info(walk.targets[i]));
+          forward.id, request.required[i], forward.getTensor(request.required[i])->info);
     }
     gradient.markOutput(gradients[i]);
     info.expectedOutputs.push_back({request.required[i], ConnectionType::FwdGrad});

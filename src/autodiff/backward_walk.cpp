@@ -10,21 +10,28 @@
 #include <popart/ir.hpp>
 
 #include "autodiff/loop_gradient.hpp"
+#include "ir/decomposed.hpp"
 #include "ir/print_hints.hpp"
+#include "ops/control/loops.hpp"
 
 namespace popart::autodiff {
 namespace {
 
 class Walker {
  public:
-  explicit Walker(const BackwardWalk &walk) : walk_(walk), fwd_(walk.forward), grad_(walk.gradient) {}
+  explicit Walker(const BackwardWalk &walk)
+      : walk_(walk), fwd_(walk.forward), grad_(walk.gradient), starts_(walk.starts), targets_(walk.targets) {}
 
   std::vector<TensorIndex> run() {
-    const std::vector<Op *> schedule = fwd_.getOpSchedule();
-    const size_t firstNew = grad_.opSlots();
+    std::vector<Op *> schedule = fwd_.getOpSchedule();
     markActive(schedule);
+    while (expandGradientOps(schedule)) {
+      schedule = fwd_.getOpSchedule();
+      markActive(schedule);
+    }
+    const size_t firstNew = grad_.opSlots();
     markFirstConsumers(schedule);
-    for (auto [forward, given] : walk_.starts) {
+    for (auto [forward, given] : starts_) {
       slot(forward).parts.push_back(given);
       slot(forward).startParts++;
       named_.insert(given.value);
@@ -37,7 +44,7 @@ class Walker {
         if (in.valid() && slot(in).firstConsumer == i) finish(in, inheritSettings(*schedule[i], grad_));
     }
     std::vector<TensorIndex> result;
-    for (TensorIndex target : walk_.targets) {
+    for (TensorIndex target : targets_) {
       finish(target, Op::Settings(grad_));
       result.push_back(slot(target).sum);
     }
@@ -64,7 +71,7 @@ class Walker {
   bool carriesGradient(TensorIndex t) const {
     const DataType type = fwd_.info(t).dataType();
     if (isFloatingPoint(type) || !isInteger(type)) return isFloatingPoint(type);
-    return std::ranges::any_of(walk_.starts,
+    return std::ranges::any_of(starts_,
                                [&](const auto &start) { return isInteger(fwd_.info(start.first).dataType()); });
   }
 
@@ -74,7 +81,7 @@ class Walker {
   }
 
   void markActive(const std::vector<Op *> &schedule) {
-    for (TensorIndex t : walk_.targets) slot(t).active = carriesGradient(t);
+    for (TensorIndex t : targets_) slot(t).active = carriesGradient(t);
     for (Op *op : schedule) {
       if (op->def().cutsGradient()) continue;
       const bool reached = std::any_of(op->inputs().begin(), op->inputs().end(),
@@ -83,6 +90,30 @@ class Walker {
       for (TensorIndex t : op->outputs())
         if (t.valid() && carriesGradient(t)) slot(t).active = true;
     }
+  }
+
+  // Gradient ops without a rule of their own are differentiated as what they consist of. Returns whether there was one.
+  bool expandGradientOps(const std::vector<Op *> &schedule) {
+    bool any = false;
+    for (Op *op : schedule) {
+      const OpDef &def = op->def();
+      if (!op->has(Trait::Gradient) || def.hasVjp() || def.cutsGradient() || !def.hasDecomposition()) continue;
+      if (std::ranges::none_of(op->inputs(), [&](TensorIndex t) { return t.valid() && slot(t).active; })) continue;
+      any = true;
+      const size_t firstNew = fwd_.tensorSlots();
+      const std::vector<TensorIndex> before = op->outputs();
+      std::vector<TensorId> ids;
+      for (TensorIndex t : before) ids.push_back(t.valid() ? fwd_.tensor(t).id : TensorId());
+      const std::vector<TensorIndex> after = replaceByDecomposition(fwd_, *op);
+      for (size_t o = 0; o < before.size(); ++o) {
+        if (!before[o].valid()) continue;
+        for (auto &start : starts_)
+          if (start.first == before[o]) start.first = after[o];
+        std::ranges::replace(targets_, before[o], after[o]);
+        if (after[o].value >= firstNew) fwd_.renameTensor(after[o], ids[o]);
+      }
+    }
+    return any;
   }
 
   void markFirstConsumers(const std::vector<Op *> &schedule) {
@@ -128,6 +159,7 @@ class Walker {
       wantsAny |= wanted.back();
     }
     if (!wantsAny) return;
+    ops::requireCalledInputs(op);
     if (op.is(Role::Call))
       differentiateCall(op, gradOuts, wanted);
     else if (op.is(Role::Loop))
@@ -223,8 +255,9 @@ class Walker {
     for (int i : results)
       outputIds.push_back(
           grad_.uniqueId(grad_.addScope("Gradient___" + std::to_string(op.id) + "_" + std::to_string(i))));
-    Op *made =
-        grad_.addConnectedOp(opDef("If"), inputs, outputIds, std::move(branches), inheritSettings(op, grad_, "grad"));
+    Op::Settings settings = inheritSettings(op, grad_, "grad");
+    settings.hints[kGradientCallHint] = "1";
+    Op *made = grad_.addConnectedOp(opDef("If"), inputs, outputIds, std::move(branches), settings);
     for (size_t r = 0; r < results.size(); ++r) {
       named_.insert(made->outputs()[r].value);
       contribute(op, results[r], made->outputs()[r]);
@@ -333,6 +366,8 @@ class Walker {
 
   const BackwardWalk &walk_;
   Graph &fwd_, &grad_;
+  std::vector<std::pair<TensorIndex, TensorIndex>> starts_;  // as the walk's, of what is there after expansion
+  std::vector<TensorIndex> targets_;
   std::vector<Slot> slots_;
   std::unordered_set<uint32_t> named_;     // tensors of the gradient graph that have their final id
   std::unordered_set<uint32_t> finished_;  // whole gradients among them

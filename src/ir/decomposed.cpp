@@ -17,4 +17,14 @@ std::vector<TensorIndex> decomposed(Graph &graph, const Op &op) {
   return builder.results();
 }
 
+std::vector<TensorIndex> replaceByDecomposition(Graph &graph, Op &op) {
+  const std::vector<TensorIndex> results = decomposed(graph, op);
+  for (int o = 0; o < op.outputCount(); ++o)
+    if (op.hasOutput(o)) graph.replaceTensor(op.outputs()[o], results[o]);
+  graph.moveConstraints(op.index(),
+                        graph.tensor(results[0]).hasProducer() ? graph.tensor(results[0]).producerIndex() : op.index());
+  graph.eraseOpAndOutputs(op.index());
+  return results;
+}
+
 }  // namespace popart

@@ -10,4 +10,7 @@ namespace popart {
 // every connected output. Throws internal_error for a rule that gives others.
 std::vector<TensorIndex> decomposed(Graph &graph, const Op &op);
 
+// The same, and the new ops take the place of `op`, also in program order. `op` and its outputs are erased.
+std::vector<TensorIndex> replaceByDecomposition(Graph &graph, Op &op);
+
 }  // namespace popart

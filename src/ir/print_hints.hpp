@@ -9,7 +9,8 @@ namespace popart {
 
 // Number of the MultiExchange that an op is a part of: its parts run next to one another and are printed as one op.
 inline constexpr char kExchangeHint[] = "exchange";
-// A call that differentiation made in a gradient graph: it is printed without the graph that it calls.
+// A Call or If that differentiation made in a gradient graph: a call is printed without the graph that it calls, an If
+// as IfGrad.
 inline constexpr char kGradientCallHint[] = "gradient_call";
 
 // The number; empty: the op is a part of none.

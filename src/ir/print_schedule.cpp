@@ -59,8 +59,10 @@ class SchedulePrinter {
   // An op, or the ops of one exchange.
   std::string line(const std::vector<Op *> &ops) {
     const Op &op = *ops.front();
-    std::string text = "    " + (ops.size() > 1 ? "MultiExchange." + exchangeOf(op) : op.str());
-    if ((op.is(Role::Call) && !op.settings.hints.contains(kGradientCallHint)) || op.is(Role::Loop))
+    const bool isGradient = op.settings.hints.contains(kGradientCallHint);
+    const std::string single = op.is(Role::If) && isGradient ? "IfGrad." + std::to_string(op.id) : op.str();
+    std::string text = "    " + (ops.size() > 1 ? "MultiExchange." + exchangeOf(op) : single);
+    if ((op.is(Role::Call) && !isGradient) || op.is(Role::Loop))
       for (const Graph *callee : op.getCalledGraphs()) text += "(" + callee->id + ")";
     std::vector<TensorIndex> read, made;
     for (const Op *part : ops) {

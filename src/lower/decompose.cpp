@@ -14,16 +14,6 @@
 namespace popart::lower {
 namespace {
 
-// Replaces op by what its row's decomposition builds. The new ops keep the op's place in program order.
-void expand(Graph &graph, Op &op) {
-  const std::vector<TensorIndex> results = decomposed(graph, op);
-  for (int o = 0; o < op.outputCount(); ++o)
-    if (op.hasOutput(o)) graph.replaceTensor(op.outputs()[o], results[o]);
-  graph.moveConstraints(op.index(),
-                        graph.tensor(results[0]).hasProducer() ? graph.tensor(results[0]).producerIndex() : op.index());
-  graph.eraseOpAndOutputs(op.index());
-}
-
 void replaceByInput(Graph &graph, Op &op, TensorIndex input) {
   graph.replaceTensor(op.outputs()[0], input);
   graph.eraseOpAndOutputs(op.index());
@@ -153,7 +143,7 @@ void decompose(Ir &flat, const executable::Backend &backend) {
       const size_t before = graph->opSlots();
       for (Op *op : work) {
         std::string reason;
-        if (op->def().hasDecomposition() && !backend.supports(*op, reason)) expand(*graph, *op);
+        if (op->def().hasDecomposition() && !backend.supports(*op, reason)) replaceByDecomposition(*graph, *op);
       }
       for (size_t o = before; o < graph->opSlots(); ++o)
         if (graph->alive(OpIndex{static_cast<uint32_t>(o)}))

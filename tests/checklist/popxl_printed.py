@@ -175,6 +175,11 @@ def branches(ir):
     return [line.strip().split("(")[0] for line in schedule(ir.main_graph)[2:-1]]
 
 
+def gradient_of_branches(ir):
+    graph = ir.create_graph(lambda x: ops.conditional(popxl.constant(True), f(ir), f(ir), [x], [x])[0], spec(2))
+    return [line.strip().split(".")[0] for line in schedule(popxl.transforms.autodiff(graph).graph)[2:-1]]
+
+
 def grad_schedule(ir):
     graph = ir.create_graph(lambda x: ops.call(ir.create_graph(STEP, spec(4)), x)[0], spec(4))
     lines = schedule(popxl.transforms.autodiff(graph).graph)
@@ -307,6 +312,7 @@ FORMS = [
     Printed("5", "empty graph", lambda ir: schedule(ir.main_graph), ["Graph : ", "  () -> () {", "    ", "  }"]),
     Printed("5", "conditional", branches, ["If.102 "]),
     Printed("5", "calls of gradient graphs", grad_schedule, [True]),
+    Printed("5", "gradient of a conditional", gradient_of_branches, ["IfGrad", "Sum"]),
     Printed("5", "merged exchanges", exchange, [
         "    Init.100 () -> (%1 [(2,) float32])",
         "    Init.102 () -> (%2 [(3,) float32])",

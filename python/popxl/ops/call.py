@@ -317,7 +317,7 @@ def call_with_info(
         graph: graph to call.
         *inputs: as in `call`.
         inputs_dict: as in `call`.
-        check_inputs: refuse missing inputs.
+        check_inputs: refuse missing inputs; without it they may be connected until a session is made.
 
     Returns:
         The call site.

@@ -59,7 +59,7 @@ def repeat_with_info(
         repeat_count: number of iterations.
         *inputs: values of the inputs, by position.
         inputs_dict: graph input → value.
-        check_inputs: check shapes and element types of the inputs.
+        check_inputs: refuse missing inputs; without it they may be connected until a session is made.
 
     Returns:
         The call site; its called graph is a wrapper around the body.
@@ -276,7 +276,7 @@ def conditional_with_info(
         else_inputs: values of inputs of the false case, by position.
         then_inputs_dict: graph input → value, true case.
         else_inputs_dict: graph input → value, false case.
-        check_inputs: check shapes and element types of the inputs.
+        check_inputs: refuse missing inputs; without it they may be connected until a session is made.
 
     Returns:
         The call site.

@@ -26,19 +26,24 @@ void requireSameInfo(InferContext &c, const TensorInfo &given, const TensorInfo 
             "{} {} differs from the subgraph's tensor: got {}, expected {}", what, i, given, expected);
 }
 
-void requireInputs(InferContext &c, const Graph &graph, int first, size_t count) {
-  c.require(graph.inputs().size() == count, "wrong number of inputs for {}: got {}, expected {}",
-            graph.getGraphString(), count, graph.inputs().size());
-  for (size_t i = 0; i < count; ++i) {
-    c.require(c.hasIn(first + static_cast<int>(i)), "input {} of {} is not connected", i, graph.getGraphString());
-    requireSameInfo(c, c.in(first + static_cast<int>(i)), graph.info(graph.inputs()[i]), "input",
-                    static_cast<int64_t>(i));
+void requireAtMost(InferContext &c, size_t inputs) {
+  c.require(static_cast<size_t>(c.inputCount()) <= inputs, "too many inputs: got {}, expected at most {}",
+            c.inputCount(), inputs);
+}
+
+// Inputs `first`… of the op are those of `graph` from `formal` on. One that is not connected may be later on.
+void requireInputs(InferContext &c, const Graph &graph, int first, size_t formal = 0) {
+  for (size_t i = formal; i < graph.inputs().size(); ++i) {
+    const int input = first + static_cast<int>(i - formal);
+    if (c.hasIn(input))
+      requireSameInfo(c, c.in(input), graph.info(graph.inputs()[i]), "input", static_cast<int64_t>(i - formal));
   }
 }
 
 void inferCall(InferContext &c) {
   const Graph &callee = c.graph("callee");
-  requireInputs(c, callee, 0, static_cast<size_t>(c.inputCount()));
+  requireAtMost(c, callee.inputs().size());
+  requireInputs(c, callee, 0);
   c.require(static_cast<size_t>(c.outputCount()) <= callee.outputs().size(),
             "wrong number of outputs: got {}, expected {}", c.outputCount(), callee.outputs().size());
   for (int i = 0; i < c.outputCount(); ++i) c.out(i, callee.info(callee.outputs()[i]));
@@ -52,10 +57,9 @@ void inferLoop(InferContext &c) {
   const Graph &body = c.graph("body");
   requireScalar(c, 0, "the trip count");
   requireScalar(c, 1, "the condition");
-  const int given = std::max(c.inputCount() - 2, 0);
   const int bodyInputs = static_cast<int>(body.inputs().size()) - 2;
-  c.require(bodyInputs == given, "wrong number of inputs after trip count and condition: got {}, expected {}", given,
-            bodyInputs);
+  c.require(bodyInputs >= 0, "the body must take iteration and condition: it has {} inputs", bodyInputs + 2);
+  requireAtMost(c, body.inputs().size());
   c.require(!body.outputs().empty(), "the body must give the condition as its first output: it has no outputs");
   const int bodyOutputs = static_cast<int>(body.outputs().size()) - 1;
   int carried = std::min(bodyOutputs, bodyInputs);
@@ -71,7 +75,7 @@ void inferLoop(InferContext &c) {
         counter >= 0 && counter < carried && c.in(static_cast<int>(counter) + 2) == TensorInfo(DataType::INT64, {}),
         "counter must be a carried value, an INT64 scalar: got {} of {}", counter, carried);
   }
-  for (int i = 0; i < given; ++i) requireSameInfo(c, c.in(i + 2), body.info(body.inputs()[i + 2]), "loop input", i);
+  requireInputs(c, body, 2, 2);
   for (int i = 0; i < bodyOutputs; ++i) {
     const TensorInfo &info = body.info(body.outputs()[i + 1]);
     if (i < carried) {
@@ -89,13 +93,10 @@ void inferLoop(InferContext &c) {
 void inferIf(InferContext &c) {
   const Graph &yes = c.graph("then_branch"), &no = c.graph("else_branch");
   requireScalar(c, 0, "the condition");
-  const size_t thenInputs = yes.inputs().size(), elseInputs = no.inputs().size();
-  c.require(
-      static_cast<size_t>(c.inputCount()) == 1 + thenInputs + elseInputs,
-      "wrong number of inputs: got {}, expected the condition and {} for the then branch and {} for the else branch",
-      c.inputCount(), thenInputs, elseInputs);
-  requireInputs(c, yes, 1, thenInputs);
-  requireInputs(c, no, 1 + static_cast<int>(thenInputs), elseInputs);
+  const size_t thenInputs = yes.inputs().size();
+  requireAtMost(c, 1 + thenInputs + no.inputs().size());
+  requireInputs(c, yes, 1);
+  requireInputs(c, no, 1 + static_cast<int>(thenInputs));
   c.require(yes.outputs().size() == no.outputs().size(),
             "the branches differ in their number of outputs: got {} and {}", yes.outputs().size(), no.outputs().size());
   for (size_t i = 0; i < yes.outputs().size(); ++i) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include <popart/error.hpp>
+#include <popart/ir.hpp>
+
 namespace popart::ops {
 
 int carriedCount(const Op &loop) {
@@ -40,6 +43,33 @@ int64_t iterationCount(const Op &loop) {
 
 int loopCounter(const Op &loop) {
   return loop.hasAttr("trip_count") && loop.hasAttr("counter") ? static_cast<int>(loop.attrInt("counter")) : -1;
+}
+
+namespace {
+
+// Inputs `first`… of the op are those of `called` from `formal` on.
+void requireInputsOf(const Op &op, const Graph &called, int first, size_t formal) {
+  for (size_t i = formal; i < called.inputs().size(); ++i) {
+    const int input = first + static_cast<int>(i - formal);
+    check(op.hasInput(input),
+          "{}: input {} is not connected: '{}' of {} has no value. Give it where the graph is called, or connect a "
+          "tensor to the op",
+          op.debugName(), input, called.tensor(called.inputs()[i]).id, called.getGraphString());
+  }
+}
+
+}  // namespace
+
+void requireCalledInputs(const Op &op) {
+  const auto graph = [&](const char *attribute) -> const Graph & {
+    return op.getGraph().getIr().getGraph(op.attributes().getAttribute<GraphRef>(attribute).id);
+  };
+  if (op.is(Role::Call)) requireInputsOf(op, graph("callee"), 0, 0);
+  if (op.is(Role::Loop)) requireInputsOf(op, graph("body"), 2, 2);
+  if (!op.is(Role::If)) return;
+  const Graph &yes = graph("then_branch");
+  requireInputsOf(op, yes, 1, 0);
+  requireInputsOf(op, graph("else_branch"), 1 + static_cast<int>(yes.inputs().size()), 0);
 }
 
 }  // namespace popart::ops

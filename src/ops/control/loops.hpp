@@ -1,4 +1,4 @@
-// Facts of Loop ops that several rooms need. See control.cpp for the layout of inputs and outputs.
+// Facts of Call, Loop and If that several rooms need. See control.cpp for the layout of inputs and outputs.
 #pragma once
 #include <popart/graph.hpp>
 
@@ -19,5 +19,9 @@ int64_t iterationCount(const Op &loop);
 
 // The carried value that counts the iterations of a loop that may end before its trip count; -1 when it has none.
 int loopCounter(const Op &loop);
+
+// Throws popart::error when an input of a graph that `op` runs is not connected (PopXL leaves them open with
+// check_inputs=False). Nothing happens for ops that run no graph.
+void requireCalledInputs(const Op &op);
 
 }  // namespace popart::ops

@@ -73,6 +73,11 @@ OpDef gatherGradientRow(const char *type) {
         inferGradientOf(c, "Gather", {forwardInfo(c), c.in(1)});
       })
       .traits(Trait::Gradient)
+      .vjp([](VjpBuilder &b) {
+        Attributes attributes = b.attrs();
+        attributes.erase("fwd_shape");
+        b.grad(0, b.emit("Gather", {b.gradOut(0), b.in(1)}, attributes));
+      })
       .notOnnx()
       .doc("Gradient of Gather: sums each slice into the position it was read from.");
 }
@@ -196,6 +201,10 @@ void addGatherND(OpDefs &rows) {
                        inferGradientOf(c, "GatherND", {forwardInfo(c), c.in(1)});
                      })
                      .traits(Trait::Gradient)
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("GatherND", {b.gradOut(0), b.in(1)},
+                                        {{"batch_dims", b.attrs().getAttribute<int64_t>("batch_dims")}}));
+                     })
                      .notOnnx()
                      .doc("Gradient of GatherND: sums each slice into the position it was read from."));
 }

@@ -84,11 +84,17 @@ OpDef convGradientRow(const char *type, const char *other) {
       .input(other, kFloats, "T")
       .output("grad")
       .attrRequired("fwd_shape", AttributeType::Ints);
-  convAttributes(row)
-      .traits(Trait::Gradient | Trait::Spatial)
-      .noGrad("second derivatives of convolutions are not built")
-      .notOnnx();
+  convAttributes(row).traits(Trait::Gradient | Trait::Spatial).notOnnx();
   return row;
+}
+
+// The convolution of x and w as far as its gradient `g` goes, which may be the beginning of it.
+TensorIndex convolutionLike(VjpBuilder &b, TensorIndex x, TensorIndex w, const Shape &g) {
+  const TensorIndex y = b.emit("Conv", {x, w}, convolutionAttributes(b));
+  if (b.info(y).shape() == g) return y;
+  std::vector<int64_t> axes(g.size());
+  for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
+  return b.emit("Slice", {y}, {{"starts", std::vector<int64_t>(g.size(), 0)}, {"ends", g}, {"axes", axes}});
 }
 
 void addConv(OpDefs &rows) {
@@ -118,6 +124,12 @@ void addConv(OpDefs &rows) {
                        requireConvGradient(c, forwardInfo(c), c.in(1));
                        c.out(0, forwardInfo(c));
                      })
+                     .vjp([](VjpBuilder &b) {
+                       const TensorIndex h = b.gradOut(0);  // of x
+                       if (b.wants(0)) b.grad(0, convolutionLike(b, h, b.in(1), b.inInfo(0).shape()));
+                       if (b.wants(1))
+                         b.grad(1, b.emit("ConvWeightsGrad", {b.in(0), h}, gradientAttributes(b, b.inInfo(1).shape())));
+                     })
                      .layouts(dataGradientLayouts)
                      .pieces(samplePieces<1>)
                      .doc("Gradient of Conv with respect to its data, of shape fwd_shape."));
@@ -127,6 +139,12 @@ void addConv(OpDefs &rows) {
                      .infer([](InferContext &c) {
                        requireConvGradient(c, c.in(1), forwardInfo(c));
                        c.out(0, forwardInfo(c));
+                     })
+                     .vjp([](VjpBuilder &b) {
+                       const TensorIndex h = b.gradOut(0);  // of w
+                       if (b.wants(0)) b.grad(0, convolutionLike(b, b.in(1), h, b.inInfo(0).shape()));
+                       if (b.wants(1))
+                         b.grad(1, b.emit("ConvDataGrad", {b.in(0), h}, gradientAttributes(b, b.inInfo(1).shape())));
                      })
                      .layouts(weightGradientLayouts)
                      .doc("Gradient of Conv with respect to its weights, of shape fwd_shape."));
@@ -214,12 +232,7 @@ void decomposeConvTranspose(DecomposeBuilder &b) {
 
 // The convolution of the gradient; output padding of a stride or more makes it longer than the data was.
 TensorIndex transposedDataGradient(VjpBuilder &b) {
-  const Shape &data = b.inInfo(0).shape();
-  TensorIndex g = b.emit("Conv", {b.gradOut(0), b.in(1)}, convolutionAttributes(b));
-  if (b.info(g).shape() == data) return g;
-  std::vector<int64_t> axes(data.size());
-  for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
-  return b.emit("Slice", {g}, {{"starts", std::vector<int64_t>(data.size(), 0)}, {"ends", data}, {"axes", axes}});
+  return convolutionLike(b, b.gradOut(0), b.in(1), b.inInfo(0).shape());
 }
 
 // The weights' gradient of the convolution that runs the other way, from the data to the gradient.

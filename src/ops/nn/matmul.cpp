@@ -128,7 +128,6 @@ OpDef matmulGradientRow(const char *type, const char *other, DecomposeFn decompo
       .attrRequired("fwd_shape", AttributeType::Ints)
       .traits(Trait::Gradient)
       .decompose(std::move(decompose))
-      .noGrad("second derivatives of MatMul are not built")
       .notOnnx()
       .doc("Gradient of MatMul with respect to one operand, of shape fwd_shape.");
 }

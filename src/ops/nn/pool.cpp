@@ -117,6 +117,7 @@ void addAveragePool(OpDefs &rows) {
                      .attr("count_include_pad", int64_t{0})
                      .attrRequired("fwd_shape", AttributeType::Ints)
                      .infer([](InferContext &c) { inferGradientOf(c, "AveragePool", {forwardInfo(c)}); })
+                     .vjp([](VjpBuilder &b) { b.grad(0, b.emit("AveragePool", {b.gradOut(0)}, averageAttributes(b))); })
                      .doc("The gradient spread over the elements each mean counted."));
 }
 

@@ -4,6 +4,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/expression.hpp"
 #include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 
@@ -74,9 +75,30 @@ OpDef softmaxGradientRow(const char *type, const char *text) {
       .traits(Trait::Gradient)
       .pieces(otherAxisPieces)
       .cost(perElement(4))
-      .noGrad("second derivatives of softmax are not built")
       .notOnnx()
       .doc(text);
+}
+
+// The sum over the softmax's axis, or over all dimensions of its row.
+Expression rowSum(VjpBuilder &b, Expression x) {
+  const int64_t rank = b.outInfo(0).rank(), axis = b.op().attrInt("axis");
+  std::vector<int64_t> axes{axis};
+  while (b.op().hasAttr("flatten") && axes.back() + 1 < rank) axes.push_back(axes.back() + 1);
+  return x.apply("ReduceSum", {{"axes", axes}, {"keepdims", int64_t{1}}});
+}
+
+// h: the gradient of dx.
+void softmaxGradientVjp(VjpBuilder &b) {
+  const Expression g(b, b.in(0)), y(b, b.in(1)), h(b, b.gradOut(0));
+  const Expression sum = rowSum(b, h * y);
+  if (b.wants(0)) b.grad(0, y * (h - sum));
+  if (b.wants(1)) b.grad(1, h * (g - rowSum(b, g * y)) - g * sum);
+}
+
+void logSoftmaxGradientVjp(VjpBuilder &b) {
+  const Expression h(b, b.gradOut(0)), p = exp(Expression(b, b.in(1)));
+  if (b.wants(0)) b.grad(0, h - rowSum(b, h * p));
+  if (b.wants(1)) b.grad(1, -(h * p * rowSum(b, Expression(b, b.in(0)))));
 }
 
 VjpFn axisVjp(const char *gradType) {
@@ -97,8 +119,9 @@ OpDefs softmaxOps() {
       flattening(softmaxGradientRow("SoftmaxGrad", "dx = y (g - sum(g y)) along the axis."), [](InferContext &c) {
         requireSameShape(c);
         inferSoftmax(c);
-      }));
-  rows.push_back(softmaxGradientRow("LogSoftmaxGrad", "dx = g - exp(y) sum(g) along the axis."));
+      }).vjp(softmaxGradientVjp));
+  rows.push_back(
+      softmaxGradientRow("LogSoftmaxGrad", "dx = g - exp(y) sum(g) along the axis.").vjp(logSoftmaxGradientVjp));
   return rows;
 }
 

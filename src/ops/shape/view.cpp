@@ -172,7 +172,11 @@ OpDefs viewOps() {
           .inplace("IdentityInplace", 10)
           .vjp([](VjpBuilder &b) { b.grad(0, b.emit("IdentityGrad", {b.gradOut(0)})); })
           .doc("The input."),
-      viewRow("ai.graphcore", "IdentityGrad", {1}).traits(Trait::Gradient).notOnnx().doc("Gradient of Identity."),
+      viewRow("ai.graphcore", "IdentityGrad", {1})
+          .traits(Trait::Gradient)
+          .vjp([](VjpBuilder &b) { b.grad(0, b.emit("Identity", {b.gradOut(0)})); })
+          .notOnnx()
+          .doc("Gradient of Identity."),
       viewRow("ai.graphcore", "Detach", {1})
           .inplace("DetachInplace", 10)
           .traits(Trait::NeverFolded)

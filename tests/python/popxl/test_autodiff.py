@@ -132,3 +132,23 @@ def test_one_tensor_as_two_outputs():
     x = torch.tensor(X, requires_grad=True)
     (3 * torch.nn.functional.gelu(x, approximate="tanh")).backward(torch.tensor(X))
     np.testing.assert_allclose(got, x.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_gradients():
+    """The square of a gradient, differentiated again: gradient ops without a rule are taken apart."""
+
+    def penalty(x, w):
+        graph = popxl.gir().create_graph(lambda x, w: ops.tanh(ops.softmax(x @ w, 1)), x, w)
+        info = autodiff(graph)
+        call = ops.call_with_info(graph, x, w)
+        gradient, _ = ops.call(info.graph, popxl.constant(DY), inputs_dict=info.inputs_dict(call))
+        return gradient * gradient
+
+    ones = np.ones_like(X)
+    got = gradients(popxl.Ir(), penalty, [X, W], ones, before=True)
+    x, w = torch.tensor(X, requires_grad=True), torch.tensor(W, requires_grad=True)
+    y = torch.tanh(torch.softmax(x @ w, 1))
+    (dx,) = torch.autograd.grad(y, x, torch.tensor(DY), create_graph=True)
+    (dx * dx).sum().backward()
+    np.testing.assert_allclose(got[0], x.grad.numpy(), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(got[1], w.grad.numpy(), rtol=1e-3, atol=1e-5)

@@ -323,3 +323,38 @@ def test_batch_norm_needs_spatial_dimensions():
         c = popxl.variable(np.ones(4, np.float32))
         with pytest.raises(popart_core.popart_exception, match="rank 3"):
             ops.batch_norm_inference(popxl.variable(np.ones((2, 4), np.float32)), c, c, c, c)
+
+
+def accumulated(f, update="accumulate_", in_graph=False):
+    """A variable of twos after the update with ones."""
+    ir = popxl.Ir()
+    with ir.main_graph:
+        t, x = popxl.variable(np.full(3, 2, np.float32)), popxl.variable(np.ones(3, np.float32))
+        factor = f() if callable(f) else f
+        function = getattr(ops.var_updates, update)
+        if in_graph:
+
+            def fn(a: popxl.TensorByRef, b: popxl.Tensor):
+                function(a, b, factor)
+
+            ops.call(ir.create_graph(fn, t, x), t, x)
+        else:
+            function(t, x, factor)
+    with popxl.Session(ir, "cpu") as session:
+        session.run({s: np.float32(0) for s in session.expected_inputs()})
+    return session.get_tensor_data(t)
+
+
+@pytest.mark.parametrize(("f", "in_graph"), [(0.0, False), (-0.0, True), (lambda: popxl.constant(0.0), False)])
+def test_an_accumulation_of_nothing_is_refused_when_it_is_compiled(f, in_graph):
+    with pytest.raises(popart_core.popart_exception, match=r"Accumulate.*the factor is 0.*got f = 0"):
+        accumulated(f, in_graph=in_graph)
+
+
+def test_factors_that_are_not_known_or_not_zero_accumulate():
+    def given():
+        return ops.host_load(popxl.h2d_stream((), popxl.float32))
+
+    np.testing.assert_array_equal(accumulated(given), np.full(3, 2, np.float32))
+    np.testing.assert_array_equal(accumulated(0.5), np.full(3, 2.5, np.float32))
+    np.testing.assert_array_equal(accumulated(0.0, "accumulate_square_"), np.full(3, 2, np.float32))

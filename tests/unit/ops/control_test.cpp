@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "evaluate_op.hpp"
+#include "ops/control/loops.hpp"
 
 namespace popart::testing {
 namespace {
@@ -33,8 +34,30 @@ TEST(Control, call_takes_its_outputs_from_the_callee) {
   Op *call = add(main, "Call", {x, n}, 2, {{"callee", GraphRef{"g"}}});
   EXPECT_EQ(call->outInfo(0), kCount);
   EXPECT_EQ(call->outInfo(1), kInfo);
-  EXPECT_THROW(add(main, "Call", {x}, 1, {{"callee", GraphRef{"g"}}}), error);
+  EXPECT_THROW(add(main, "Call", {x, n, n}, 1, {{"callee", GraphRef{"g"}}}), error);
   EXPECT_THROW(add(main, "Call", {n, x}, 1, {{"callee", GraphRef{"g"}}}), error);
+}
+
+TEST(Control, an_input_may_be_connected_later_and_is_asked_for) {
+  Ir ir;
+  passThrough(ir, "g", {kInfo, kCount}, {1, 0});
+  passThrough(ir, "body", {kCount, kFlag, kInfo, kCount}, {1, 2});
+  Graph &main = ir.getMainGraph();
+  TensorIndex x = main.addInput("x", kInfo), n = main.addInput("n", kCount), flag = main.addInput("flag", kFlag);
+  const Attributes loop{{"body", GraphRef{"body"}}, {"trip_count", int64_t{5}}, {"carried", int64_t{1}}};
+  passThrough(ir, "swapped", {kCount, kInfo}, {0, 1});
+  const Attributes branches{{"then_branch", GraphRef{"g"}}, {"else_branch", GraphRef{"swapped"}}};
+  const std::vector<Op *> ops = {add(main, "Call", {{}, n}, 2, {{"callee", GraphRef{"g"}}}),
+                                 add(main, "Loop", {{}, {}, x}, 1, loop),
+                                 add(main, "If", {flag, x, n, n}, 2, branches)};
+  const int missing[] = {0, 3, 4};
+  for (size_t i = 0; i < ops.size(); ++i) {
+    EXPECT_THROW(ops::requireCalledInputs(*ops[i]), error);
+    EXPECT_THROW(verify(ir), error);
+    main.connectInput(ops[i]->index(), missing[i], i == 1 ? n : x);
+    EXPECT_NO_THROW(ops::requireCalledInputs(*ops[i]));
+  }
+  EXPECT_NO_THROW(verify(ir));
 }
 
 TEST(Control, loop_gives_carried_values_and_stacked_scans) {
