@@ -90,7 +90,8 @@ void bindExceptions(nb::module_ &m) {
   nb::object poplarRuntime = makeClass(m, "poplar_runtime_error", poplar);
   nb::object application =
       nb::exception<executable::application_error>(m, "poplar_application_runtime_error", poplarRuntime);
-  application.attr("__doc__") = "A log2 scale of FLOAT8 values that is out of range.";
+  application.attr("__doc__") =
+      "A log2 scale of FLOAT8 values that is out of range, or a program that stops itself (abort).";
   nb::object system = makeClass(m, "poplar_system_runtime_error", poplarRuntime);
   makeClass(m, "poplar_recoverable_runtime_error", system);
   makeClass(m, "poplar_unrecoverable_runtime_error", system);

@@ -48,6 +48,9 @@ std::string describe(const ValueFailure &f) {
     case FailureKind::Log2Scale:
       return ": the log2 scale is out of range: got " + toText(f.value) + ", expected " + toText(f.low) + " to " +
              toText(f.high) + ". Change it, or turn throwIfLog2ScaleTensorNotInRange off";
+    case FailureKind::Abort:
+      return f.operand < 0 ? ": the program stops here, as it was built to"
+                           : std::string(": the program stops here: its condition holds. Look at what makes it");
   }
   return "";
 }
@@ -91,7 +94,8 @@ std::string RunContext::message(const std::string &step) const {
 
 void RunContext::raise(const std::string &step) const {
   const std::string text = message(step);
-  if (state_ == State::Value && first_.kind == FailureKind::Log2Scale) throw application_error("{}", text);
+  const bool byDevice = first_.kind == FailureKind::Log2Scale || first_.kind == FailureKind::Abort;
+  if (state_ == State::Value && byDevice) throw application_error("{}", text);
   throw runtime_error("{}", text);
 }
 

@@ -24,6 +24,7 @@ enum class FailureKind : uint8_t {
   NotANumber,        // in a result whose operands had none
   Infinity,          // the same
   Log2Scale,         // of FLOAT8 values: expected low to high
+  Abort,             // the program stops itself: the value of its condition
 };
 
 // What a device itself refuses in the midst of a run; poplar_application_runtime_error in Python.

@@ -1,5 +1,5 @@
-// Reference kernels of Init, PrintTensor and of what watches values. Undefined content is zero as well: runs repeat to
-// the bit.
+// Reference kernels of Init, PrintTensor, Abort and of what watches values. Undefined content is zero as well: runs
+// repeat to the bit.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -153,9 +153,17 @@ void floatingPointCheck(const Context &c) {
   }
 }
 
+// NaN is not zero.
+void abortProgram(const Context &c) {
+  const bool conditional = !c.in.empty() && c.in[0].connected();
+  if (conditional && load(c.in[0], 0) == 0.0) return;
+  c.run.report({.kind = executable::FailureKind::Abort, .operand = conditional ? 0 : -1});
+}
+
 constexpr Entry kControlKernels[] = {
     {"Init", init},
     {"PrintTensor", printTensor},
+    {"Abort", abortProgram},
     {"FirstNonFinite", firstNonFinite},
     {"FloatingPointCheck", floatingPointCheck},
 };

@@ -161,11 +161,12 @@ void addPrintAndAbort(OpDefs &rows) {
                      .input("condition", kAllTypes, "", Arity::Optional)
                      .infer([](InferContext &c) {
                        if (c.hasIn(0))
-                         c.require(c.in(0).nelms() == 1, "the condition must be a scalar: got shape {}", c.shape(0));
+                         c.require(c.in(0).rank() == 0 || c.shape(0) == Shape{1},
+                                   "the condition must be a scalar: got {}, expected shape [] or [1]", c.in(0));
                      })
                      .traits(Trait::SideEffect)
                      .stopsGrad()
-                     .doc("Stops the program, always or when the condition is not zero."));
+                     .doc("Ends the run with application_error: always, or where the condition is not zero."));
 }
 
 }  // namespace
