@@ -77,6 +77,12 @@ class AiGraphcoreOpset1Base : public Opset {
   // Runs the graph of a subgraph builder of the same builder.
   std::vector<TensorId> call(const std::vector<TensorId> &args, unsigned num_outputs, const Builder &callee,
                              const DebugContext &debugContext = {});
+  // Sequences of several lengths that lie packed in tensors of `args` (data, offsets and lengths for each, then those
+  // of the results), padded to `maxSequenceLengths`, `callbackBatchSize` of them at a time through the graph
+  // of `callback`; its results packed again into `resultSize` rows.
+  TensorId packedDataBlock(const std::vector<TensorId> &args, const std::vector<int64_t> &maxSequenceLengths,
+                           int64_t resultSize, int64_t callbackBatchSize, const Builder &callback,
+                           const DebugContext &debugContext = {});
   // A tensor made on the device.
   TensorId init(const std::vector<int64_t> &shape, int64_t data_type, int64_t init_type, int64_t batch_axis = -1,
                 const DebugContext &debugContext = {});

@@ -271,6 +271,47 @@ class AiGraphcoreOpset1(Opset):
         """
         return self._add("Call", list(args), num_outputs, [("callee", "graph", callee._core)], debugName)
 
+    def packedDataBlock(
+        self,
+        args: list[str],
+        maxSequenceLengths: list[int],
+        resultSize: int,
+        callbackBatchSize: int,
+        callback: Any,
+        debugName: str = "",
+    ) -> str:
+        """Run a subgraph over sequences of several lengths that lie packed in tensors, a batch of them at a time.
+
+        Sequence i of a packed tensor is the rows ``data[offsets[i] : offsets[i] + lengths[i]]``. The subgraph gets a
+        tensor ``(callbackBatchSize, maxSequenceLength, *row)`` for each packed tensor, zeros behind the ends of
+        sequences, and zeros for what lacks in the last batch; it gives ``(callbackBatchSize, length, *row)``. The first
+        rows of result i go to the rows of the result that its offset and length name, other rows are zero. Where
+        results overlap, the later one stays. No gradient passes.
+
+        Args:
+            args: Ids of data, offsets and lengths for each packed tensor, then of offsets and lengths of the results.
+                Offsets and lengths: UINT32 or INT32, one number for each sequence.
+            maxSequenceLengths: For each packed tensor the longest sequence it may have.
+            resultSize: Rows of the result.
+            callbackBatchSize: Sequences that the subgraph gets at a time.
+            callback: Builder of the subgraph, from `Builder.createSubgraphBuilder`.
+            debugName: Name of the node.
+
+        Returns:
+            Id of the result, ``(resultSize, *row)``.
+
+        Raises:
+            popart_exception: When the session is made: sizes that are not positive, lists of different lengths, a
+                subgraph with other inputs or outputs. In a run: a sequence that is too long or lies outside.
+        """
+        numbers = {"resultSize": resultSize, "callbackBatchSize": callbackBatchSize}
+        attributes = [
+            _typed_attribute("maxSequenceLengths", maxSequenceLengths, "ints"),
+            *(_typed_attribute(key, value, "int") for key, value in numbers.items()),
+            ("callback", "graph", callback._core),
+        ]
+        return self._add("PackedDataBlock", list(args), 1, attributes, debug_name_of(debugName))[0]
+
     def init(self, shape: list[int], data_type: Any, init_type: Any, *rest: Any, debugContext: Any = "") -> str:
         """Make a tensor: ``init(shape, data_type, init_type[, batch_axis], debugContext="")``."""
         batch_axis = rest[0] if rest and isinstance(rest[0], int) else -1

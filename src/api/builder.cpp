@@ -113,6 +113,19 @@ std::vector<TensorId> AiGraphcoreOpset1Base::call(const std::vector<TensorId> &a
   return addNode("Call", args, num_outputs, {{"callee", &callee}}, debugContext);
 }
 
+TensorId AiGraphcoreOpset1Base::packedDataBlock(const std::vector<TensorId> &args,
+                                                const std::vector<int64_t> &maxSequenceLengths, int64_t resultSize,
+                                                int64_t callbackBatchSize, const Builder &callback,
+                                                const DebugContext &debugContext) {
+  return addNode("PackedDataBlock", args, 1,
+                 {{"maxSequenceLengths", maxSequenceLengths},
+                  {"resultSize", resultSize},
+                  {"callbackBatchSize", callbackBatchSize},
+                  {"callback", &callback}},
+                 debugContext)
+      .front();
+}
+
 TensorId AiGraphcoreOpset1Base::init(const std::vector<int64_t> &shape, int64_t data_type, int64_t init_type,
                                      int64_t batch_axis, const DebugContext &debugContext) {
   const int64_t number = toOnnxDataType(static_cast<DataType>(data_type));

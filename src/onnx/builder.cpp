@@ -51,6 +51,7 @@ ModelBuilder::ModelBuilder(EvaluateOp evaluate) : state_(std::make_unique<State>
   s.options.replicas = 0;
   s.importer = std::make_unique<Importer>(*s.content, s.options, s.ir);
   s.scope.graph = &s.ir.getMainGraph();
+  s.scope.source = s.graph;
 }
 
 ModelBuilder::ModelBuilder(ModelBuilder &parent) : parent_(&parent), state_(std::make_unique<State>()) {
@@ -60,6 +61,7 @@ ModelBuilder::ModelBuilder(ModelBuilder &parent) : parent_(&parent), state_(std:
   s.graph->set_name(generatedGraphName());
   Ir &ir = root().state_->ir;
   s.scope.graph = &ir.createGraph(ir.createUniqueSubgraphId("builder"));
+  s.scope.source = s.graph;
   s.scope.outer = &parent.state_->scope;
   nameScopes_ = parent.nameScopes_;
 }
@@ -95,6 +97,7 @@ void ModelBuilder::registerModelTensors() {
   }
   for (const auto &input : source.input()) define(input.name());
   s.importer->importAvailable(source, s.scope);
+  s.scope.source = s.graph;
   for (int i = 0; i < source.node_size(); ++i)
     for (const auto &output : source.node(i).output()) {
       if (output.empty()) continue;

@@ -165,6 +165,7 @@ void ModelBuilder::inferLastNode() {
   State &s = *state_;
   const auto &node = s.graph->node(s.graph->node_size() - 1);
   s.scope.opsets = root().state_->opsets;
+  s.scope.producers.reset();  // there is a node more
   const std::string refusal = root().state_->importer->tryImportNode(node, s.scope);
   if (!refusal.empty() && !inferAsTruthValues() && !inferWithoutChecks()) {
     // Other nodes are refused where the program is built: only there is it known what is supported.

@@ -212,6 +212,7 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
 }
 
 void Importer::importNodes(const onnx_proto::GraphProto &graph, Scope &scope) {
+  scope.source = &graph;
   std::set<std::string> outside;
   for (const Scope *s = scope.outer; s; s = s->outer) {
     for (const auto &entry : s->tensors) outside.insert(entry.first);
@@ -411,6 +412,17 @@ Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::strin
       for (TensorIndex element : *outputs[i].sequence) graph.markOutput(element);
   }
   if (meanings) *meanings = outputs;
+  return graph;
+}
+
+Graph &Importer::importPart(const std::vector<const onnx_proto::NodeProto *> &nodes,
+                            const std::vector<std::string> &names, const std::vector<TensorInfo> &infos,
+                            const std::string &name, Scope &scope) {
+  const DepthGuard guard(depth_, "Part '" + name + "'");
+  Graph &graph = ir_.createGraph(ir_.createUniqueSubgraphId(name));
+  scope.graph = &graph;
+  for (size_t i = 0; i < names.size(); ++i) define(names[i], graph.addInput(graph.addScope(names[i]), infos[i]), scope);
+  for (const onnx_proto::NodeProto *node : nodes) importNode(*node, scope);
   return graph;
 }
 

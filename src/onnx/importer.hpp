@@ -3,6 +3,7 @@
 // depends on constants and shapes only has been folded, so shape-like inputs have values.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -45,6 +46,9 @@ struct Bound {
   int64_t axis = 0;
 };
 
+// Names of tensors -> numbers of the nodes that make them.
+using NodeNumbers = std::unordered_map<std::string, int>;
+
 // Where names of one GraphProto or FunctionProto are looked up.
 struct Scope {
   Graph *graph = nullptr;
@@ -53,6 +57,8 @@ struct Scope {
   std::map<std::string, int64_t> opsets;
   const NodeAttributes *functionAttributes = nullptr;  // of the call of this function
   const onnx_proto::FunctionProto *function = nullptr;
+  const onnx_proto::GraphProto *source = nullptr;        // the graph whose nodes are imported; null: the function's
+  std::shared_ptr<const NodeNumbers> producers;          // of those nodes; made when first asked for
   std::unordered_map<std::string, TensorIndex> tensors;  // ONNX name -> tensor
   std::unordered_map<std::string, Sequence> sequences;   // ONNX name -> its tensors
   std::unordered_map<std::string, TensorId> wantedIds;   // ONNX name -> id it must get (outputs of inlined graphs)
@@ -88,6 +94,10 @@ class Importer {
   // every output must be a tensor.
   Graph &importBody(const onnx_proto::GraphProto &body, const std::string &name,
                     const std::vector<TensorInfo> &inputInfos, Scope &scope, std::vector<Meaning> *meanings = nullptr);
+  // The nodes `nodes` of a graph, in this order, as a subgraph of its own. Tensors `names` have `infos` and are its
+  // first inputs; the rest is as in importBody. No output is marked.
+  Graph &importPart(const std::vector<const onnx_proto::NodeProto *> &nodes, const std::vector<std::string> &names,
+                    const std::vector<TensorInfo> &infos, const std::string &name, Scope &scope);
   // The nodes of `body` in the graph of `outer`; outputs get `outputIds` where not empty. Returns the outputs.
   std::vector<Meaning> inlineGraph(const onnx_proto::GraphProto &body, Scope &outer, const std::string &prefix,
                                    const std::vector<TensorId> &outputIds, const std::vector<Meaning> &inputs = {});
@@ -318,6 +328,8 @@ std::vector<ImportRule> selectionRules();
 std::vector<ImportRule> fourierRules();
 std::vector<ImportRule> quantisedRules();
 std::vector<ImportRule> scanRules();
+std::vector<ImportRule> packedDataRules();
+std::vector<ImportRule> gradientRules();
 std::vector<ImportRule> previewTrainingRules();
 std::vector<ImportRule> machineLearningRules();
 std::vector<ImportRule> determinantRules();

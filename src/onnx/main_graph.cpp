@@ -280,6 +280,7 @@ void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
 }
 
 void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope) {
+  scope.source = &graph;
   addInitializers(graph, scope);
   SymbolTable symbols;
   bindSymbols(graph, options_.inputShapeInfo, symbols);

@@ -160,7 +160,9 @@ TensorId NodeContext::unusedId(std::string_view type, int output) const {
 }
 
 void NodeContext::results(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {
-  require(outputCount() > 0, "has no outputs. Name at least one");
+  const auto isRequired = [](const OutputDef &output) { return output.arity == Arity::Required; };
+  require(outputCount() > 0 || std::ranges::none_of(opDef(type).outputs(), isRequired),
+          "has no outputs. Name at least one");
   std::vector<TensorId> ids;
   for (int i = 0; i < outputCount(); ++i) ids.push_back(hasOut(i) ? outputId(i) : unusedId(type, i));
   importer_.addOp(graph(), type, inputs, ids, std::move(attributes), settings_);
@@ -221,6 +223,8 @@ const std::map<std::pair<std::string, std::string>, ImportRule> &importRules() {
                               previewTrainingRules(),
                               machineLearningRules(),
                               scanRules(),
+                              packedDataRules(),
+                              gradientRules(),
                               determinantRules()})
       for (const ImportRule &rule : rules) table[{rule.domain, rule.type}] = rule;
     return table;

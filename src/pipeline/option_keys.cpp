@@ -174,8 +174,8 @@ constexpr PatternNote kPatterns[] = {
     {"LambSerialisedWeight", kNothing, "Lamb updates a weight whole, also that of a serialised product."},
     {"UpsampleToResize, LSTMOp", "subsumed by the importer",
      "Upsample is read as Resize, LSTM as a loop over its steps."},
-    {"PackedDataBlock, ScanToLoop, ZerosLikeOpPattern", kNothing,
-     "The operators they rewrite are refused as not supported yet."},
+    {"PackedDataBlock, ScanToLoop", "subsumed by the importer", "Both operators are read as loops."},
+    {"ZerosLikeOpPattern", kNothing, "The operator it rewrites is refused as not supported yet."},
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "ops": ("ir",),
     "schedule": ("ir",),
     "memory": ("schedule", "executable"),
-    "onnx": ("ops", "schedule"),
+    "onnx": ("autodiff",),
     "autodiff": ("ops", "schedule"),
     "patterns": ("ops", "schedule"),
     "transforms": ("ops", "schedule"),
