@@ -459,6 +459,36 @@ def _map_values(n: HostNode, x: Values) -> Values:
     return [np.array([[x[0].get(key, 0) for key in keys]], dtype=kind)]
 
 
+_CASTS = {"TO_FLOAT": np.dtype(np.float32), "TO_INT64": np.dtype(np.int64), "TO_STRING": np.dtype(object)}
+
+
+def _cast_map(n: HostNode, x: Values) -> Values:
+    """CastMap: the values of a map by ascending key; SPARSE: at their keys, zeros between them."""
+    if not isinstance(x[0], Mapping) or not all(isinstance(key, int | np.integer) for key in x[0]):
+        raise n.fail(f"the input must be a map with integers as keys: got {type(x[0]).__name__}")
+    dtype, form = _CASTS.get(n.get("cast_to", "TO_FLOAT")), n.get("map_form", "DENSE")
+    if dtype is None or form not in ("DENSE", "SPARSE"):
+        raise n.fail(
+            f"cast_to and map_form: got '{n.get('cast_to', 'TO_FLOAT')}' and '{form}', expected TO_FLOAT, TO_INT64 or "
+            "TO_STRING and DENSE or SPARSE"
+        )
+    row = {int(key): value for key, value in sorted(x[0].items())}
+    if form == "SPARSE":
+        length = n.get("max_map", 1)
+        if length < 1 or min(row, default=0) < 0:
+            raise n.fail(f"max_map and keys: got {length} and {min(row, default=0)}, expected 1 or more and 0 or more")
+        n.check_size(length)
+        text = any(isinstance(value, str) for value in row.values())
+        row = {key: row.get(key, "0" if text else 0.0) for key in range(length)}
+    try:
+        cast = [_written(np.float32(v)) if dtype.kind == "O" and not isinstance(v, str) else v for v in row.values()]
+        result = np.empty((1, len(cast)), dtype=dtype)
+        result[0, :] = [v if dtype.kind == "O" else _number(v, dtype) for v in cast]
+    except (ValueError, OverflowError) as bad:
+        raise n.fail(f"not all values are numbers of type {dtype}: {bad}") from None
+    return [result]
+
+
 Function = Callable[[HostNode, Values], Values]
 
 # Operators that are the host's whatever they are given.
@@ -466,6 +496,7 @@ ALWAYS: dict[tuple[str, str], Function] = {
     ("", "ImageDecoder"): _decode_image,
     ("ai.onnx.ml", "ZipMap"): _zip_map,
     ("ai.onnx.ml", "DictVectorizer"): _map_values,
+    ("ai.onnx.ml", "CastMap"): _cast_map,
     ("ai.onnx.ml", "CategoryMapper"): _map_categories,
 }
 

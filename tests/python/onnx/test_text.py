@@ -199,6 +199,70 @@ def test_maps():
     assert [list(row.values()) for row in rows] == p.tolist()
 
 
+def map_model(value: int, **attributes: object) -> onnx.ModelProto:
+    """A CastMap of a map from integers to `value`."""
+    proto = node_model("CastMap", [("x", TensorProto.FLOAT, [])], domain="ai.onnx.ml", **attributes)
+    kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(value, []))
+    proto.graph.input[0].type.CopyFrom(kind)
+    return proto
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"map_form": "DENSE"}, *({"map_form": "SPARSE", "max_map": n} for n in (4, 9, 12))]
+)
+@pytest.mark.parametrize("to", ["TO_FLOAT", "TO_INT64"])
+def test_numbers_of_maps(form, to):
+    """Beside ONNX Runtime."""
+    given = {5: 1.5, 2: -2.75, 9: 1e10}
+    proto = map_model(TensorProto.FLOAT, cast_to=to, **form)
+    (got,) = run(proto, given)
+    kind = TensorProto.FLOAT if to == "TO_FLOAT" else TensorProto.INT64
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y0", kind, None))
+    (expected,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": given})
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_text_of_maps():
+    """Text as Cast gives it, and numbers of text."""
+    (got,) = run(map_model(TensorProto.FLOAT, cast_to="TO_STRING"), {3: 0.5, 1: float("nan")})
+    assert got.tolist() == [["NaN", "0.5"]]
+    words = {4: "1.5", 0: "-2"}
+    assert run(map_model(TensorProto.STRING), words)[0].tolist() == [[-2.0, 1.5]]
+    sparse = {"map_form": "SPARSE", "max_map": 3}
+    assert run(map_model(TensorProto.STRING, cast_to="TO_INT64", **sparse), {2: "7"})[0].tolist() == [[0, 0, 7]]
+    assert run(map_model(TensorProto.STRING, cast_to="TO_STRING", **sparse), {1: "a"})[0].tolist() == [["0", "a", "0"]]
+
+
+def test_a_map_into_a_program():
+    proto = map_model(TensorProto.FLOAT, map_form="SPARSE", max_map=3)
+    proto.graph.node.append(helper.make_node("Neg", ["y0"], ["z"]))
+    proto.graph.output[0].CopyFrom(onnx.ValueInfoProto(name="z"))
+    prepared = popart.backend.prepare(proto)
+    assert prepared.run([{1: 2.0}])[0].tolist() == [[0, -2, 0]]
+    assert prepared.run([{0: 1.0, 2: 3.0}])[0].tolist() == [[-1, 0, -3]]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "given", "message"),
+    [
+        ({"cast_to": "TO_BOOL"}, {1: 2.0}, "cast_to and map_form: got 'TO_BOOL'"),
+        ({"map_form": "THIN"}, {1: 2.0}, "'THIN', expected"),
+        ({"map_form": "SPARSE", "max_map": 0}, {1: 2.0}, "max_map and keys: got 0 and 1"),
+        ({"map_form": "SPARSE", "max_map": 3}, {-1: 2.0}, "max_map and keys: got 3 and -1"),
+        ({"map_form": "SPARSE", "max_map": 1 << 50}, {1: 2.0}, "too large for the host"),
+        ({"cast_to": "TO_INT64"}, {1: float("inf")}, "not all values are numbers of type int64"),
+        ({"cast_to": "TO_INT64"}, {1: 1e30}, "not all values are numbers of type int64"),
+        ({}, {1: "a"}, "not all values are numbers of type float32"),
+        ({}, {"a": 1.0}, "a map with integers as keys"),
+        ({}, np.zeros(2), "a map with integers as keys: got ndarray"),
+    ],
+)
+def test_maps_that_are_refused(attributes, given, message):
+    with pytest.raises(popart.popart_exception, match=message):
+        run(map_model(TensorProto.FLOAT, **attributes), given)
+
+
 @pytest.mark.parametrize("pixel_format", ["RGB", "BGR", "Grayscale"])
 def test_image_into_a_program(pixel_format):
     pixels = np.random.default_rng(3).integers(0, 256, (5, 7, 3), dtype=np.uint8)
