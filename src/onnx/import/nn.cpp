@@ -1,7 +1,6 @@
 // Softmax family, dropout, random operators and losses.
 #include <bit>
 #include <limits>
-#include <numeric>
 
 #include <popart/error.hpp>
 
@@ -126,9 +125,7 @@ void importMultinomial(NodeContext &n) {
   const Value top = low.op("ReduceMax", {}, {{"axes", Shape{1}}, {"keepdims", int64_t{1}}});
   const Value weights = where(finite, (low - top).op("Exp"), logits.number(0));
   const Value cumulated = weights.op("CumSum", {}, {{"axis", int64_t{1}}});
-  std::vector<int64_t> numbers(static_cast<size_t>(samples));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const Value sample = to.ints(numbers).reshape({samples, 1}), shift = sample.cast(DataType::DOUBLE);
+  const Value sample = to.countUp(samples).reshape({samples, 1}), shift = sample.cast(DataType::DOUBLE);
   const Value bounds = (cumulated / cumulated.slice(1, classes - 1, classes) + shift).reshape({samples * classes});
   const Value place = (drawn.cast(DataType::DOUBLE) + shift).op("Bucketize", {bounds}, {{"right", int64_t{1}}});
   const Value at = place.cast(DataType::INT64) - sample * static_cast<double>(classes);

@@ -2,7 +2,6 @@
 // subgraph a batch at a time, and its results are packed again.
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include <popart/error.hpp>
 
@@ -103,16 +102,8 @@ class PackedDataBlock {
     return values.reshape({batches_, batch_});
   }
 
-  // 0, 1, … in one dimension.
-  Value numbers(Composer &in, int64_t count) const {
-    n_.importer().takeFromBudget(count * static_cast<int64_t>(sizeof(int64_t)), "positions in padded sequences");
-    Ints values(static_cast<size_t>(count));
-    std::iota(values.begin(), values.end(), 0);
-    return in.ints(values);
-  }
-
   // Lengths as they are; a run that has one of more than `most` ends.
-  Value checkedLengths(int input, int64_t most) { return numbers(to_, most + 1).gather(list(input), 0); }
+  Value checkedLengths(int input, int64_t most) { return to_.countUp(most + 1).gather(list(input), 0); }
 
   // In the body of the loop: the sequences of its batch, zeros behind them.
   Value unpacked(LoopWriter &loop, int part) {
@@ -123,7 +114,7 @@ class PackedDataBlock {
     if (rows == 0) data = to_.zeros(data.type(), joined({1}, rowShape(data)));  // all sequences are empty
     const Value source = loop.bring(data);
     const auto ofBatch = [&](const Value &all) { return all.gather(loop.iteration(), 0).reshape({batch_, 1}); };
-    const Value position = numbers(loop.body(), length);
+    const Value position = loop.body().countUp(length);
     const Value isInside = position.op("Less", {ofBatch(lengths)});
     const Value taken = source.gather(where(isInside, position + ofBatch(offsets), position.number(0)), 0);
     return where(overRows(isInside, rowShape(data)), taken, taken.number(0));
@@ -135,7 +126,7 @@ class PackedDataBlock {
     const Shape row(stacked.shape().begin() + 3, stacked.shape().end());
     const Value offsets = list(3 * parts_).reshape({all, 1});
     const Value lengths = checkedLengths(3 * parts_ + 1, length).reshape({all, 1});
-    const Value position = numbers(to_, length);
+    const Value position = to_.countUp(length);
     const Value place = where(position.op("Less", {lengths}), position + offsets + 1.0, position.number(0));
     const Value rows = to_.zeros(stacked.type(), joined({rows_ + 1}, row));
     const Value written =
