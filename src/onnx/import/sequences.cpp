@@ -12,12 +12,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Ints countUp(int64_t n) {
-  Ints numbers(static_cast<size_t>(n));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return numbers;
-}
-
 // Rows are gathered: step t of a sequence of length l is step l - 1 - t, as long as t < l.
 void importReverseSequence(NodeContext &n) {
   Composer to(n);
@@ -32,8 +26,8 @@ void importReverseSequence(NodeContext &n) {
     shape[axis] = x.shape()[axis];
     return list.reshape(shape);
   };
-  const Value step = along(time, to.ints(countUp(x.shape()[time])));
-  const Value sample = along(batch, to.ints(countUp(x.shape()[batch])));
+  const Value step = along(time, to.countUp(x.shape()[time]));
+  const Value sample = along(batch, to.countUp(x.shape()[batch]));
   const Value length = along(batch, to.input(1).cast(DataType::INT64));
   const Value from = where(step.op("Less", {length}), length - 1.0 - step, step);
   const auto width = static_cast<double>(x.dim(1));
@@ -65,7 +59,9 @@ void importCenterCropPad(NodeContext &n) {
   Composer to(n);
   Value x = to.input(0);
   const int64_t rank = x.rank();
-  const Ints axes = n.attr<Ints>("axes", countUp(rank)), sizes = n.constantInts(1);
+  Ints all(static_cast<size_t>(rank));
+  std::iota(all.begin(), all.end(), 0);
+  const Ints axes = n.attr<Ints>("axes", all), sizes = n.constantInts(1);
   n.require(axes.size() == sizes.size(), "shape must have a number for each of {} axes: got {}",
             static_cast<int64_t>(axes.size()), sizes);
   Ints pads(static_cast<size_t>(2 * rank), 0);
@@ -94,18 +90,24 @@ class Col2ImNode {
     n.require(dilations_.size() == spatial_ && strides_.size() == spatial_ && pads_.size() == 2 * spatial_,
               "dilations, strides and pads do not fit {} spatial dimensions: got {}, {} and {}",
               static_cast<int64_t>(spatial_), dilations_, strides_, pads_);
+    constexpr int64_t kMost = int64_t{1} << 31;  // sums of products of two of them fit 64 bits
+    for (const Ints *list : {&image_, &block_, &dilations_, &pads_, &strides_})
+      n.require(std::ranges::all_of(*list, [](int64_t v) { return v >= 0 && v < kMost; }),
+                "sizes, dilations, strides and pads must not be negative and less than {}: got {}", kMost, *list);
     for (size_t d = 0; d < spatial_; ++d) {
-      n.require(block_[d] > 0 && dilations_[d] > 0 && strides_[d] > 0 && pads_[d] >= 0 && pads_[spatial_ + d] >= 0,
-                "block_shape, dilations and strides must be greater than 0, pads not negative: got {}, {}, {} and {}",
-                block_, dilations_, strides_, pads_);
+      n.require(block_[d] > 0 && dilations_[d] > 0 && strides_[d] > 0,
+                "block_shape, dilations and strides must be greater than 0: got {}, {} and {}", block_, dilations_,
+                strides_);
       padded_.push_back(image_[d] + pads_[d] + pads_[spatial_ + d]);
-      counts_.push_back((padded_[d] - dilations_[d] * (block_[d] - 1) - 1) / strides_[d] + 1);
+      const int64_t room = padded_[d] - dilations_[d] * (block_[d] - 1) - 1;
+      n.require(room >= 0, "a block is larger than the padded image: got {} of {} in {}", block_, dilations_, padded_);
+      counts_.push_back(room / strides_[d] + 1);
     }
   }
 
   void import() {
     const Value x = to_.input(0);
-    const int64_t inBlock = product(block_), blocks = product(counts_), places = product(padded_);
+    const int64_t inBlock = elementCount(block_), blocks = elementCount(counts_), places = elementCount(padded_);
     n_.require(x.rank() == 3 && x.dim(1) % inBlock == 0 && x.dim(2) == blocks,
                "input must be (N, C times {}, {}): got {}", inBlock, blocks, x.info());
     const int64_t channels = x.dim(1) / inBlock, rows = x.dim(0) * channels;
@@ -120,13 +122,9 @@ class Col2ImNode {
   }
 
  private:
-  static int64_t product(const Ints &sizes) {
-    return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-  }
-
   // Where in the padded image element `e` of block `b` lies, for all e, then b.
   Ints positions(int64_t inBlock, int64_t blocks) const {
-    n_.importer().takeFromBudget(inBlock * blocks * 8, "The positions of Col2Im");
+    n_.importer().takeFromBudget(TensorInfo(DataType::INT64, {inBlock, blocks}).nbytes(), "The positions of Col2Im");
     Ints all;
     for (int64_t e = 0; e < inBlock; ++e)
       for (int64_t b = 0; b < blocks; ++b) {

@@ -137,6 +137,23 @@ REFUSED = {
             membership_values=helper.make_tensor(
                 "v", TensorProto.FLOAT, [SETS + 400000], [float("nan")] * (SETS - 1) + [0.0] * 400000 + [float("nan")]),
         ), {"x": [2, 1]}, {}, "sets of a forest"),
+    "columns of blocks far apart": (
+        node("Col2Im", ["x", "i", "b"], dilations=[2**62, 1]), {"x": [1, 4, 4]},
+        {"i": np.array([3, 3]), "b": np.array([2, 2])}, "dilations"),
+    "columns of blocks larger than the image": (
+        node("Col2Im", ["x", "i", "b"]), {"x": [1, 36, 1]}, {"i": np.array([3, 3]), "b": np.array([6, 6])}, "larger than"),
+    "sequences of endless length": (
+        node("ReverseSequence", ["x", "n"]), {"x": [HUGE, 1], "n": ([1], INT64)}, {}, "memory"),
+    "a scan of endless samples": (
+        node("Scan", ["", "s"], num_scan_inputs=1, body=helper.make_graph(
+            [], "body", [helper.make_tensor_value_info("r", 1, [1])], [helper.make_tensor_value_info("r", 1, [1])])),
+        {"s": [HUGE, 1, 1]}, {}, "memory", 8),
+    "a scan of more inputs than are counted": (
+        node("Scan", ["", "s"], num_scan_inputs=2**63 - 1, body=helper.make_graph([], "body", [], [])),
+        {"s": [2, 1, 1]}, {}, "num_scan_inputs", 8),
+    "an integer convolution of endless channels": (
+        node("ConvInteger", ["x", "w"]), {"x": ([1, HUGE, 1, 1], TensorProto.UINT8),
+        "w": ([1, HUGE, 1, 1], TensorProto.UINT8)}, {}, "too many nodes"),
     "a region that is no number": (*resize(roi=np.array([np.nan, 1], np.float32)), "roi"),
     "a region without end": (*resize(roi=np.array([0, np.inf], np.float32)), "roi"),
     "a scale that is no number": (*resize(scales=np.array([np.nan], np.float32)), "scale"),
@@ -146,8 +163,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_no_node_can_be_is_refused(name):
-    damaged, inputs, constants, part = REFUSED[name]
-    model = model_of(damaged, inputs, constants, [output for output in damaged.output if output])
+    damaged, inputs, constants, part, *opset = REFUSED[name]
+    model = model_of(damaged, inputs, constants, [output for output in damaged.output if output], *opset)
     if not model.graph.output:  # the session wants a result
         model.graph.node.append(helper.make_node("Neg", list(inputs)[:1], ["result"]))
         model.graph.output.add(name="result")
