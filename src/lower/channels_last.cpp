@@ -206,7 +206,7 @@ class ChannelsLastAssigner {
     const TensorIndex t = op.inputs()[static_cast<size_t>(input)];
     Graph &graph = op.getGraph();
     if (!takesPart(graph, t) || layoutOf(graph.tensor(t)) == layout) return;
-    graph.replaceUse({op.index(), input}, reordered(graph.tensor(t), layout, op));
+    graph.replaceUse({op.index(), input}, reordered(graph.tensor(t), layout, &op));
   }
 
   // A value enters a loop, and each iteration, in one layout.
@@ -229,18 +229,20 @@ class ChannelsLastAssigner {
       const Layout *layout = it == carried.end() ? nullptr : it->second;
       Tensor &t = graph.tensor(outputs[i]);
       if (layoutOf(t) == layout) continue;
-      const Op *near = t.hasProducer() ? t.getProducer() : t.consumerOps().front();
-      outputs[i] = reordered(t, layout, *near);
+      const std::vector<Op *> readers = t.consumerOps();
+      const Op *near = t.hasProducer() ? t.getProducer() : readers.empty() ? nullptr : readers.front();
+      outputs[i] = reordered(t, layout, near);
     }
     graph.setOutputs(outputs);
   }
 
-  TensorIndex reordered(Tensor &t, const Layout *layout, const Op &reader) {
+  // `near`: an op beside which the copy is made; null for a value that no op makes or reads.
+  TensorIndex reordered(Tensor &t, const Layout *layout, const Op *near) {
     TensorIndex &copy = copies_[{&t, layout}];
     if (copy.valid()) return copy;
     Graph &graph = t.getGraph();
-    Op::Settings settings = inheritSettings(reader, graph, "reorder");
-    if (settings.sequence < 0) settings.sequence = reader.index().value;
+    Op::Settings settings = near ? inheritSettings(*near, graph, "reorder") : Op::Settings(graph, "reorder");
+    if (near && settings.sequence < 0) settings.sequence = near->index().value;
     Op *op = graph.addConnectedOp(opDef("Reorder"), {t.index()},
                                   {graph.freeId(t.id + "/" + executable::layoutName(layout))}, {}, settings);
     copy = op->outputs()[0];

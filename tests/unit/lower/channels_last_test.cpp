@@ -203,5 +203,25 @@ TEST(ChannelsLast, programs_without_spatial_ops_stay_plain) {
   EXPECT_EQ(count(r, "reorder"), 0);
 }
 
+// A body gives back what it is given, once as it carries it and once stacked, and no op of it makes or reads the value.
+TEST(ChannelsLast, values_that_a_body_passes_on_untouched) {
+  expectSame("main {\n  stream %in : float32[2, 8, 6, 6]\n" + stored("const", "w", {8, 8, 3, 3}, 3) +
+             R"(  %x = HostLoad() {stream = "in"}
+  %c = Conv(%x, %w) {pads = [1, 1, 1, 1]}
+  %y, %stack = Loop(_, _, %c) {body = @body, carried = 1, trip_count = 2}
+  %z = Conv(%y, %w) {pads = [1, 1, 1, 1]}
+  HostStore(%z) {stream = "z"}
+  HostStore(%stack) {stream = "stack"}
+}
+
+graph @body {
+  input %body/i : int64[]
+  input %body/cond : bool[]
+  input %body/v : float32[2, 8, 6, 6]
+  return %body/cond, %body/v, %body/v
+}
+)");
+}
+
 }  // namespace
 }  // namespace popart
