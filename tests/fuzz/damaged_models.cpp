@@ -11,10 +11,12 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include <popart/devicemanager.hpp>
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
+#include <popart/opdef.hpp>
 #include <popart/session.hpp>
 #include <popart/sgd.hpp>
 #include <popart/stepio.hpp>
@@ -24,7 +26,10 @@
 #include "guard.hpp"
 #include "models.hpp"
 #include "mutate.hpp"
+#include "onnx/importer.hpp"
+#include "onnx/operator_table.hpp"
 #include "onnx/reader.hpp"
+#include "onnx_proto/onnx.pb.h"
 #include "work.hpp"
 
 namespace popart::fuzz {
@@ -37,7 +42,7 @@ struct Outcome {
   enum Stage { Reader, Importer, Session, Compiler, TooLarge, Run, Done, kStages };
   Stage refusedBy = Done;
   bool training = false;
-  std::string finding;
+  std::string finding, refusal;
 };
 constexpr const char *kStageNames[] = {"reader", "importer", "session", "compiler", "(large)", "run", "done"};
 
@@ -179,6 +184,7 @@ Outcome outcomeOf(const std::string &bytes, uint64_t seed, const std::string &wh
     outcome.finding = std::string(kStageNames[stage]) + ": internal_error: " + e.what();
   } catch (const error &e) {
     outcome.refusedBy = stage;
+    outcome.refusal = e.what();
     if (std::string_view(e.what()).empty()) outcome.finding = "a refusal without a reason";
   } catch (const std::exception &e) {
     outcome.finding = std::string(kStageNames[stage]) + ": std::exception: " + e.what();
@@ -222,6 +228,37 @@ class Table {
   int64_t trained_ = 0;
 };
 
+using Operators = std::set<std::pair<std::string, std::string>>;  // domain and type
+
+void addOperators(const onnx_proto::GraphProto &graph, Operators &to) {
+  for (const auto &node : graph.node()) {
+    to.emplace(node.domain().empty() ? "ai.onnx" : node.domain(), node.op_type());
+    for (const auto &attribute : node.attribute())
+      if (attribute.has_g()) addOperators(attribute.g(), to);
+  }
+}
+
+// Operators of ONNX and those with rules of their own that the importer knows and no model has.
+int64_t missingOperators(const std::vector<SmallModel> &models) {
+  Operators drawn, known;
+  for (const SmallModel &model : models) {
+    onnx_proto::ModelProto message;
+    check(message.ParseFromString(model.bytes), "model '{}' cannot be read", model.name);
+    addOperators(message.graph(), drawn);
+  }
+  for (const auto &[name, rule] : onnx::importRules()) known.insert(name);
+  const int64_t newest = onnx::newestOnnxOpset();
+  for (const auto &op : onnx::onnxOperators(newest))
+    if (findOnnxOp("ai.onnx", op.type, static_cast<OpVersion>(newest))) known.emplace("ai.onnx", op.type);
+  int64_t findings = 0;
+  for (const auto &[domain, type] : known) {
+    if (drawn.contains({domain, type})) continue;
+    ++findings;
+    std::cout << "FINDING: no model has operator " << domain << "." << type << std::endl;
+  }
+  return findings;
+}
+
 int64_t undamagedModels(const std::vector<SmallModel> &models) {
   int64_t findings = 0;
   for (const SmallModel &model : models) {
@@ -229,7 +266,7 @@ int64_t undamagedModels(const std::vector<SmallModel> &models) {
     if (outcome.finding.empty() && outcome.refusedBy == Outcome::Done) continue;
     ++findings;
     std::cout << "FINDING: undamaged model " << model.name << " stopped at " << kStageNames[outcome.refusedBy] << ": "
-              << outcome.finding << std::endl;
+              << outcome.finding << outcome.refusal << std::endl;
   }
   return findings;
 }
@@ -239,7 +276,7 @@ int64_t undamagedModels(const std::vector<SmallModel> &models) {
 int64_t damagedModels(const Settings &settings) {
   const std::vector<SmallModel> models = smallModels();
   const ModelFolder folder;
-  int64_t findings = undamagedModels(models);
+  int64_t findings = missingOperators(models) + undamagedModels(models);
   const auto start = std::chrono::steady_clock::now();
   Table table;
   for (int64_t i = settings.first; i < settings.first + settings.runs; ++i) {

@@ -8,6 +8,7 @@
 #include "backends/ref/ref.hpp"
 #include "onnx/builder.hpp"
 #include "onnx_proto/onnx.pb.h"
+#include "operator_models.hpp"
 
 namespace popart::fuzz {
 namespace {
@@ -397,20 +398,23 @@ std::string externalFileContent() {
 }
 
 std::vector<SmallModel> smallModels() {
-  return {{"image", imageModel()},
-          {"index", indexModel()},
-          {"shape", shapeModel()},
-          {"control", controlModel()},
-          {"elementwise", elementwiseModel()},
-          {"logic", logicModel()},
-          {"reduce", reduceModel()},
-          {"norm", normModel()},
-          {"move", moveModel()},
-          {"loss", lossModel()},
-          {"types", typesModel()},
-          {"small types", smallTypesModel()},
-          {"nested", nestedModel()},
-          {"external", externalModel()}};
+  std::vector<SmallModel> models = operatorModels();
+  const std::vector<SmallModel> families = {{"image", imageModel()},
+                                            {"index", indexModel()},
+                                            {"shape", shapeModel()},
+                                            {"control", controlModel()},
+                                            {"elementwise", elementwiseModel()},
+                                            {"logic", logicModel()},
+                                            {"reduce", reduceModel()},
+                                            {"norm", normModel()},
+                                            {"move", moveModel()},
+                                            {"loss", lossModel()},
+                                            {"types", typesModel()},
+                                            {"small types", smallTypesModel()},
+                                            {"nested", nestedModel()},
+                                            {"external", externalModel()}};
+  models.insert(models.end(), families.begin(), families.end());
+  return models;
 }
 
 }  // namespace popart::fuzz
