@@ -141,7 +141,8 @@ REFUSED = {
         node("Col2Im", ["x", "i", "b"], dilations=[2**62, 1]), {"x": [1, 4, 4]},
         {"i": np.array([3, 3]), "b": np.array([2, 2])}, "dilations"),
     "columns of blocks larger than the image": (
-        node("Col2Im", ["x", "i", "b"]), {"x": [1, 36, 1]}, {"i": np.array([3, 3]), "b": np.array([6, 6])}, "larger than"),
+        node("Col2Im", ["x", "i", "b"]), {"x": [1, 36, 1]}, {"i": np.array([3, 3]), "b": np.array([6, 6])},
+        "larger than"),
     "sequences of endless length": (
         node("ReverseSequence", ["x", "n"]), {"x": [HUGE, 1], "n": ([1], INT64)}, {}, "memory"),
     "a scan of endless samples": (
