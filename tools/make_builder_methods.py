@@ -21,6 +21,7 @@ INTS = "const std::vector<int64_t> &"
 REQUIRED_INTS = set(
     ["kernel_shape", "pooled_shape", "pads", "shape", "ends", "starts", "axes", "sizes", "dimensions", "strides"]
 ) | {
+    "maxSequenceLengths",
     "ngram_counts",
     "ngram_indexes",
 }

@@ -13,6 +13,10 @@ from make_builder_methods import REQUIRED_INTS, REQUIRED_STRINGS, SUBGRAPHS
 from popart import opset_methods, opsets
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.cases.fallbacks import ALLOWED  # noqa: E402
+
 MADE = "<!-- Made by ./dev docs from {source}; edit there. -->\n"
 
 OPTIONS = """# Session options
@@ -75,6 +79,19 @@ variables of their own ([testing.md](testing.md)).
 |---|---|---|
 """
 
+ON_REF = """# Operators on the reference backend
+
+The CPU backend has a kernel of its own for every operator that networks spend time in. What it leaves to the reference
+backend, plain loops on one thread that define what an operator means, is in this table with the reason; a test fails
+for any other operator. `popart-inspect` and the log, at level INFO, name the operators of a program that run there.
+
+Where a row has a case, the operator runs on the reference in that case only: it is what the backend says when it is
+asked for a kernel.
+
+| Operator | Case | Why that is good enough |
+|---|---|---|
+"""
+
 
 def sentence(text: str) -> str:
     """A remark as a sentence: capital letter, full stop."""
@@ -113,6 +130,14 @@ def environment_page() -> str:
     return page
 
 
+def on_ref_page() -> str:
+    """docs/operators-on-ref.md."""
+    page = MADE.format(source="tests/cases/fallbacks.py") + ON_REF
+    for (name, case), why in sorted(ALLOWED.items()):
+        page += row(f"`{name}`", case or "every", sentence(why))
+    return page
+
+
 STUB = """# Made by ./dev docs from opset_methods.py.
 from collections.abc import Sequence
 from enum import Enum
@@ -142,7 +167,7 @@ def parameter_type(name: str, default: object) -> str:
         return "_Ids"
     if name in ("debugContext", "debugName"):
         return "_Debug"
-    if name in SUBGRAPHS | {"callee"}:
+    if name in SUBGRAPHS | {"callee", "callback"}:
         return "Builder"
     if name == "value":
         return "np.ndarray | Sequence[Any] | float | int | str"
@@ -195,6 +220,7 @@ def opset_stubs() -> str:
 PAGES = {
     "docs/options.md": options_page,
     "docs/environment.md": environment_page,
+    "docs/operators-on-ref.md": on_ref_page,
     "python/popart/opsets.pyi": opset_stubs,
 }
 

@@ -24,6 +24,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("MaxRoiPool", ""): "as RoiAlign, in networks that are older still",
     ("MaxRoiPoolGrad", ""): "as RoiAlign",
     ("Bucketize", ""): "a search by element; no network of the benchmarks has it",
+    ("Abort", ""): "one element, and what would follow is not run",
     ("Ctc", ""): "alignments of short label sequences, beside the network that gives the probabilities",
     ("CtcGrad", ""): "as Ctc",
     ("CtcBeamSearchDecoder", ""): "a search with a map of prefixes: inference only, once for each sample",
