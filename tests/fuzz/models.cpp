@@ -332,6 +332,66 @@ AttributeProto *graphAttribute(onnx_proto::NodeProto *node, const std::string &n
   return attribute;
 }
 
+// Two packed tensors through a subgraph, and a program that may stop itself.
+std::string packedModel() {
+  Chain c;
+  const TensorId x = c.input({7, 3}), rows = c.cast(x, DataType::INT32);
+  ModelBuilder &callback = c.b.createSubgraphBuilder();
+  const TensorId left = callback.addInputTensor(TensorInfo(DataType::FLOAT, {2, 4, 3}));
+  const TensorId right = callback.addInputTensor(TensorInfo(DataType::INT32, {2, 3, 3}));
+  const BuilderAttributes to = {{"to", int64_t{toOnnxDataType(DataType::FLOAT)}}};
+  const TensorId shorter = callback.addNode("ai.onnx", c.opset, "Cast", {right}, 1, to).front();
+  const BuilderAttributes axis = {{"axis", int64_t{1}}};
+  callback.addOutputTensor(callback.addNode("ai.onnx", c.opset, "Concat", {left, shorter}, 1, axis).front());
+  const auto list = [&](const Ints &values) { return c.cast(c.constant(values), DataType::UINT32); };
+  const std::vector<TensorId> args = {
+      x, list({0, 4, 5}), list({4, 1, 2}), rows, list({1, 0, 4}), list({3, 0, 1}), list({0, 5, 2}), list({3, 2, 3})};
+  const BuilderAttributes attributes = {{"maxSequenceLengths", Ints{4, 3}},
+                                        {"resultSize", int64_t{9}},
+                                        {"callbackBatchSize", int64_t{2}},
+                                        {"callback", &callback}};
+  const TensorId y = c.addOwn("PackedDataBlock", args, attributes);
+  c.b.addNode("ai.graphcore", 1, "Abort", {c.cast(c.add("IsNaN", {c.add("ReduceMax", {y})}), DataType::INT32)}, 0);
+  return c.model(y);
+}
+
+// A function of x and w, its derivative, and the derivative of that by one of them.
+std::string gradientModel() {
+  ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(17);
+  auto *preview = model.add_opset_import();
+  preview->set_domain("ai.onnx.preview.training");
+  preview->set_version(1);
+  GraphProto *graph = model.mutable_graph();
+  describe(graph->add_input(), "x", 1, {2, 3});
+  describe(graph->add_input(), "w", 1, {3, 2});
+  addNode(graph, "MatMul", {"x", "w"}, {"p"});
+  addNode(graph, "Softmax", {"p"}, {"s"});
+  addNode(graph, "Mul", {"s", "p"}, {"y"});
+  const auto derive = [&](const char *of, const std::vector<std::string> &by, const std::vector<std::string> &given,
+                          const std::vector<std::string> &results) {
+    auto *node = addNode(graph, "Gradient", {"x", "w"}, results);
+    node->set_domain("ai.onnx.preview.training");
+    const std::pair<const char *, std::vector<std::string>> lists[] = {{"xs", by}, {"zs", given}};
+    for (const auto &[name, values] : lists) {
+      auto *list = node->add_attribute();
+      list->set_name(name);
+      list->set_type(AttributeProto::STRINGS);
+      for (const std::string &value : values) list->add_strings(value);
+    }
+    auto *y = node->add_attribute();
+    y->set_name("y");
+    y->set_type(AttributeProto::STRING);
+    y->set_s(of);
+  };
+  derive("y", {"x", "w"}, {}, {"dx", "dw"});
+  addNode(graph, "Sin", {"dx"}, {"z"});
+  derive("z", {"x"}, {"w"}, {"d2x"});
+  for (const char *name : {"y", "dw", "d2x"}) graph->add_output()->set_name(name);
+  return model.SerializeAsString();
+}
+
 // Branches within branches; the innermost reads a tensor of the outermost graph.
 std::string nestedModel() {
   ModelProto model;
@@ -411,6 +471,8 @@ std::vector<SmallModel> smallModels() {
                                             {"loss", lossModel()},
                                             {"types", typesModel()},
                                             {"small types", smallTypesModel()},
+                                            {"packed", packedModel()},
+                                            {"gradient", gradientModel()},
                                             {"nested", nestedModel()},
                                             {"external", externalModel()}};
   models.insert(models.end(), families.begin(), families.end());
