@@ -173,3 +173,58 @@ def test_weights_stay_usable(accumulation):
     np.testing.assert_array_equal(stopped[0], whole[0])
     np.testing.assert_array_equal(stopped[2], whole[0])
     np.testing.assert_array_equal(stopped[3], whole[1])
+
+
+def transformed(**options):
+    """Session options, with plain values for members and a number of replicas."""
+    result = popart.SessionOptions()
+    for name, value in options.items():
+        setattr(result, name, value)
+    return result
+
+
+TRANSFORMS = {
+    "replicas": (transformed(enableReplicatedGraphs=True, replicatedGraphCount=2), 1, 2),
+    "batches": (transformed(enableExplicitMainLoops=True, useHostCopyOps=True), 3, 3),
+    "recomputation": (transformed(autoRecomputation=popart.RecomputationType.RecomputeAll), 1, 1),
+    "pipeline": (
+        transformed(
+            enablePipelining=True,
+            virtualGraphMode=popart.VirtualGraphMode.Manual,
+            enableGradientAccumulation=True,
+            accumulationFactor=4,
+        ),
+        1,
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_in_training_that_is_transformed(name):
+    """`batches` in a step, `conditions` of them with a condition of their own; the last one stops the program."""
+    options, batches, conditions = TRANSFORMS[name]
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", list(X.shape), "x")
+    condition = builder.addInputTensor("INT32", [1], "condition")
+    weights = [builder.addInitializedInputTensor(np.ones((3, 3), np.float32)) for _ in range(2)]
+    with builder.virtualGraph(0):
+        hidden = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, weights[0]])])
+        builder.aiGraphcore.abort([condition])
+    with builder.virtualGraph(1):
+        loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([hidden, weights[1]])], 0.1)
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
+    optimizer = popart.SGD({"defaultLearningRate": (0.1, False)})
+    session = ready(training_session(builder.getModelProto(), loss, optimizer, options, batches=batches, device=device))
+    arrays = session.initAnchorArrays()
+
+    def run(last):
+        stops = np.zeros((conditions, 1), np.int32)
+        stops[-1] = last
+        session.run(popart.PyStepIO({x: np.stack([X] * conditions), condition: stops}, arrays))
+
+    for _ in range(2):
+        run(0)
+        with pytest.raises(popart.poplar_runtime_error, match="the program stops here"):
+            run(1)
+    run(0)
