@@ -2,8 +2,10 @@
 
 import numpy as np
 import popart
+import popart.backend
 import pytest
 
+import onnx
 from tests.python.popart.training_runs import inference_session, ready, training_session
 
 UNSIGNED = np.uint32
@@ -256,3 +258,21 @@ def test_the_callback_has_an_input_for_each_packed_tensor_and_one_output():
 
     with pytest.raises(popart.popart_exception, match="wrong number of inputs: got 1, expected 2"):
         damaged(body=more)
+
+
+def test_the_node_in_the_model():
+    """Attributes by the names of the arguments, the callback as a graph; the model runs wherever it is read."""
+    rng = np.random.default_rng(3)
+    given = Sequences(rng, 5, 4)
+    arrays, rows = [*given.arrays, given.offsets, given.lengths], len(given.data)
+    builder, _, result = block(arrays, [4], rows, 2, lambda b, x: b.aiOnnx.exp([x]))
+    builder.addOutputTensor(result)
+    model = onnx.load_model_from_string(builder.getModelProto())
+    (node,) = (n for n in model.graph.node if n.op_type == "PackedDataBlock")
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    assert (node.domain, node.name, list(node.output)) == ("ai.graphcore", "packed", [result])
+    assert attributes["maxSequenceLengths"] == [4]
+    assert (attributes["resultSize"], attributes["callbackBatchSize"]) == (rows, 2)
+    assert [n.op_type for n in attributes["callback"].node] == ["Exp"]
+    (got,) = popart.backend.prepare(model).run(arrays)
+    np.testing.assert_allclose(got, expected([given], given.offsets, given.lengths, rows, 2, np.exp), rtol=1e-5)

@@ -46,6 +46,34 @@ TEST(Builder, models_of_typed_methods_run) {
   EXPECT_EQ(result, (std::vector<float>{-1.0f, -1.0f}));
 }
 
+TEST(Builder, packed_sequences_run_through_a_subgraph) {
+  auto builder = Builder::create();
+  const TensorId data = builder->addInputTensor("FLOAT", {5}, "data");
+  const auto list = [&](const char *name) { return builder->addInputTensor("UINT32", {3}, name); };
+  const TensorId from = list("from"), to = list("to"), lengths = list("lengths");
+  Builder &callback = builder->createSubgraphBuilder();
+  const TensorId padded = callback.addInputTensor("FLOAT", {2, 3});
+  callback.addOutputTensor(callback.aiOnnxOpset10().neg({padded}));
+  const TensorId out =
+      builder->aiGraphcoreOpset1().packedDataBlock({data, from, lengths, to, lengths}, {3}, 7, 2, callback);
+  builder->addOutputTensor(out);
+  EXPECT_EQ(builder->getTensorShape(out), (Shape{7}));
+  auto session =
+      InferenceSession::createFromOnnxModel(builder->getModelProto(), DataFlow(1, {{out, AnchorReturnType("All")}}),
+                                            DeviceManager::createDeviceManager().createCpuDevice());
+  session->prepareDevice();
+  std::vector<float> values = {1, 2, 3, 4, 5}, result(7);
+  std::vector<uint32_t> begins = {3, 0, 2}, counts = {2, 2, 1}, places = {0, 4, 6};
+  const TensorInfo three(DataType::UINT32, {3});
+  NDArrayWrapper<float> in(values.data(), TensorInfo(DataType::FLOAT, {5})),
+      got(result.data(), TensorInfo(DataType::FLOAT, {7}));
+  NDArrayWrapper<uint32_t> fromWrapper(begins.data(), three), countWrapper(counts.data(), three),
+      toWrapper(places.data(), three);
+  StepIO io({{data, in}, {from, fromWrapper}, {lengths, countWrapper}, {to, toWrapper}}, {{out, got}});
+  session->run(io);
+  EXPECT_EQ(result, (std::vector<float>{-4, -5, 0, 0, -1, -2, -3}));
+}
+
 TEST(Builder, settings_of_weights_reach_the_program_and_stay_in_the_model) {
   const VariableSettings settings(CommGroup(CommGroupType::Consecutive, 2), VariableRetrievalMode::AllReplicas);
   const VariableSettings strided(2, 4, VariableRetrievalMode::AllReduceReplicas);
