@@ -238,7 +238,7 @@ HUGE = 2**31 - 1
         ({"body": lambda b, x: b.aiOnnx.reducesum([x], axes=[0], keepdims=1)}, "the callback must give"),
         ({"body": lambda b, x: b.aiOnnx.reducesum([x], keepdims=0)}, "the callback must give"),
     ],
-    ids=lambda v: str(v) if isinstance(v, dict) else None,
+    ids=lambda v: "-".join(v) if isinstance(v, dict) else None,
 )
 def test_refusals(changes, match):
     with pytest.raises(popart.popart_exception, match=match):
