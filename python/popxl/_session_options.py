@@ -70,8 +70,9 @@ def local_replicas(options: SessionOptions) -> int:
 
 def global_replicas(options: SessionOptions) -> int:
     """Replicas of all processes."""
-    distributed = options.enableDistributedReplicatedGraphs
-    return options.globalReplicationFactor if distributed else local_replicas(options)
+    if options.enableDistributedReplicatedGraphs:
+        return options.globalReplicationFactor
+    return options.replicatedGraphCount if options.enableReplicatedGraphs else 1
 
 
 def set_replicas(options: SessionOptions, count: int) -> None:

@@ -85,6 +85,16 @@ class Context:
         return self._graphs[-1]
 
     @property
+    def current(self) -> "tuple[Graph, Ir]":
+        """Innermost graph and its Ir. Raises RuntimeError when there is none."""
+        return (self._graphs[-1], self._irs[-1]) if self._graphs else (self.graph, self.graph.ir)
+
+    @property
+    def ir(self) -> "Ir":
+        """Ir of the innermost graph. Raises RuntimeError when there is none."""
+        return self._irs[-1] if self._irs else self.graph.ir
+
+    @property
     def main_graph(self) -> "Graph":
         """Main graph of the outermost graph's Ir.
 
@@ -113,7 +123,7 @@ class Context:
         return "/".join(self.name_scopes)
 
     def _scoped(self, name: str | None) -> str:
-        return "/".join([*self.name_scopes, name or "t"]) if self.name_scopes else name or "t"
+        return f"{'/'.join(self.name_scopes)}/{name or 't'}" if self.name_scopes else name or "t"
 
     def _get_op_settings(self, name: str) -> dict[str, Any]:
         """Return the settings of an op created now under the label `name`."""
@@ -138,15 +148,16 @@ class Context:
             graph._call_hooks(graph._pb_graph.getOp(op_id))
 
     def _add_in_sequence_topocons(self, graph: "Graph", op_id: int) -> None:
-        key = (graph._ir_id, graph._id, self.execution_context)
-        if self.in_sequence == "pass":
+        key, mode = (graph._ir_id, graph._id, self.execution_context), self.in_sequence
+        if mode is not True and mode not in (True, False):
+            if mode != "pass":
+                raise ValueError(f"Unknown in_sequence mode: got {mode!r}, expected True, False or 'pass'.")
             self._history.pop(key, None)
             return
-        if self.in_sequence not in (True, False):
-            raise ValueError(f"Unknown in_sequence mode: got {self.in_sequence!r}, expected True, False or 'pass'.")
         history = self._history[key]
-        if self.in_sequence is True:
-            history.order_group(graph)
+        if mode:
+            if history.group:
+                history.order_group(graph)
             before = history.follow(op_id)
         else:
             before = history.join(op_id)

@@ -101,10 +101,6 @@ class dtype:
         raise ValueError(f"There is no popxl dtype for {type_value!r}.")
 
     @classmethod
-    def _of_array(cls, array: np.ndarray) -> "dtype":
-        return _NP_TO_POPXL.get(array.dtype) or cls.as_dtype(array.dtype)
-
-    @classmethod
     def _require(cls, value: Any, what: str) -> "dtype":
         """Return `value`.
 
@@ -189,6 +185,15 @@ def _make(name: str, core: int, np_type: Any, *, kind: str, signed: builtins.boo
     if py_type is not None:
         _PY_TO_POPXL[py_type] = d
     return d
+
+
+def of_array(array: np.ndarray) -> dtype:
+    """Return the element type of an array.
+
+    Raises:
+        ValueError: popxl has none.
+    """
+    return _NP_TO_POPXL.get(array.dtype) or dtype.as_dtype(array.dtype)
 
 
 @functools.cache

@@ -33,6 +33,7 @@ class Graph:
         self = object.__new__(cls)
         self._ir_reference, self._ir_id = weakref.ref(ir), ir.id  # the Ir holds its graphs, not they the Ir
         self._pb_graph, self._id = pb_graph, pb_graph.id
+        self._tensors: dict[str, Tensor] = {}  # by id, those that the program has seen
         self._by_ref_inputs = set()
         self._op_created_hooks: dict[int, Callable[[Any], Any]] = {}
         self._next_hook = 1
@@ -119,8 +120,8 @@ class Graph:
         return self.ir._tensor(self, self._pb_graph.getTensor(tensor_id))
 
     def _wrap(self, ids: list[str]) -> tuple[Tensor, ...]:
-        known, own = self.ir._tensors, self._id
-        return tuple(known[own, i] if (own, i) in known else self.get_tensor(i) for i in ids)
+        known = self._tensors
+        return tuple(known[i] if i in known else self.get_tensor(i) for i in ids)
 
     def __contains__(self, value: object) -> bool:
         if not isinstance(value, Tensor):
@@ -225,7 +226,8 @@ class Graph:
         ir = self.ir
         ir._check_open("its tensors")
         tensor_id = self._pb_graph.uniqueId(get_current_context()._scoped(name))
-        wrapped = ir._made(self, self._pb_graph.addInput(tensor_id, dtype._core, shape, meta_shape, by_ref))
+        pb_tensor = self._pb_graph.addInput(tensor_id, dtype._core_value, shape, meta_shape, by_ref)
+        wrapped = Tensor._make(ir._tensor_classes[0], self, pb_tensor)
         if by_ref:
             self._by_ref_inputs.add(wrapped)
         return wrapped

@@ -38,7 +38,6 @@ class Ir:
         self._pb_ir = _core.Ir()
         self._options: SessionOptions = _session_options.get_session_options(self._pb_ir)
         self._graphs: dict[str, Graph] = {}
-        self._tensors: dict[tuple[str, str], Tensor] = {}
         self._variable_data: dict[str, np.ndarray] = {}  # host values: one entry per replica group
         self._replica_data: dict[str, np.ndarray] = {}  # of all replicas, of variables that return them all
         self._variables: dict[str, Variable] = {}
@@ -75,20 +74,18 @@ class Ir:
             graph = self._graphs[pb_graph.id] = self._graph_class._make(self, pb_graph)
         return graph
 
-    def _tensor(self, graph: Graph, pb_tensor: Any, is_variable: bool = False) -> Tensor:
-        key = (graph._id, pb_tensor.id)
-        tensor = self._tensors.get(key)
+    def _tensor(self, graph: Graph, pb_tensor: Any) -> Tensor:
+        tensor = graph._tensors.get(pb_tensor.id)
         if tensor is None:
             kind = pb_tensor.tensorType()
             plain, variable, constant = self._tensor_classes
-            cls = variable if kind == _VARIABLE or is_variable else constant if kind == _CONSTANT else plain
-            tensor = self._tensors[key] = Tensor._make(cls, graph, pb_tensor)
+            cls = variable if kind == _VARIABLE else constant if kind == _CONSTANT else plain
+            tensor = Tensor._make(cls, graph, pb_tensor)
         return tensor
 
-    def _made(self, graph: Graph, pb_tensor: Any) -> Tensor:
-        """Wrap a new tensor that is neither variable nor constant."""
-        made = Tensor._make(self._tensor_classes[0], graph, pb_tensor)
-        self._tensors[graph._id, made._id] = made
+    def _variable(self, graph: Graph, pb_tensor: Any) -> Variable:
+        """Wrap a new variable."""
+        made = self._variables[pb_tensor.id] = Tensor._make(self._tensor_classes[1], graph, pb_tensor)
         return made
 
     # ---- facts
@@ -164,7 +161,7 @@ class Ir:
         """
         if stride != 1 or group_size is not None:
             return ReplicaGrouping._regular(self, stride, group_size)
-        replicas = self.replication_factor
+        replicas = _session_options.global_replicas(self._options)
         if replicas not in self._whole_groupings:
             self._whole_groupings[replicas] = ReplicaGrouping._regular(self, 1, None)
         return self._whole_groupings[replicas]

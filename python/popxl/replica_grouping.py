@@ -43,6 +43,7 @@ class ReplicaGrouping:
         self._assignment = assignment
         self._stride = stride
         self._group_size = group_size
+        self._num_groups = len(assignment) // group_size
         return self
 
     @classmethod
@@ -88,8 +89,10 @@ class ReplicaGrouping:
         Raises:
             ValueError: stride and group size leave a group incomplete.
         """
-        replicas, span = len(self._assignment), (self._stride or 1) * self._group_size
-        if self._stride is not None and replicas % span:
+        if self._stride is None:
+            return
+        replicas, span = len(self._assignment), self._stride * self._group_size
+        if replicas % span:
             raise ValueError(
                 f"{self}: stride times group size must divide the replication factor {replicas}: got {span}."
             )
@@ -113,7 +116,7 @@ class ReplicaGrouping:
     @property
     def num_groups(self) -> int:
         """Number of groups."""
-        return len(self._assignment) // self._group_size
+        return self._num_groups
 
     @property
     def assignment(self) -> list[int]:

@@ -5,6 +5,7 @@ A wrapper belongs to one tensor of one graph for life; equality is identity of (
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as _MappingBase
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 import numpy as np
@@ -13,7 +14,7 @@ from popart_core import TensorLocation, TensorStorage
 from popxl import dtypes
 from popxl._operators import operators
 from popxl._programs import tensor_of
-from popxl.context import get_current_context, get_current_graph, get_main_graph
+from popxl.context import _CURRENT_CONTEXT, get_current_context, get_current_graph, get_main_graph
 from popxl.dtypes import dtype
 from popxl.errors import UndefinedValue
 from popxl.remote_variables import (
@@ -117,6 +118,7 @@ class Tensor:
         self._graph = graph
         self._pb_tensor = pb_tensor
         self._id = pb_tensor.id
+        graph._tensors[self._id] = self
         return self
 
     @classmethod
@@ -143,7 +145,7 @@ class Tensor:
     @property
     def dtype(self) -> dtype:
         """Element type."""
-        return dtypes.dtype._from_core(self._pb_tensor.dataType())
+        return dtypes._CORE_TO_POPXL[self._pb_tensor.dataType()]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -387,7 +389,10 @@ class Variable(Tensor):
 
     replica_grouping: ReplicaGrouping
     retrieval_mode: str
-    _holding: Holding
+
+    @cached_property
+    def _holding(self) -> Holding:
+        return Holding(self.replica_grouping, self.shape)
 
     @property
     def location_info(self) -> TensorLocation:
@@ -442,11 +447,6 @@ def _holds_tensors(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value)
 
 
-def is_in_graph(graph: "Graph", tensor: Any) -> bool:
-    """Whether ops of `graph` can read an argument: a tensor of it that is no remote variable."""
-    return isinstance(tensor, Tensor) and tensor._graph is graph and tensor._row is None
-
-
 def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
     """Check that every argument is a tensor of `graph`.
 
@@ -455,7 +455,7 @@ def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
         ValueError: a tensor belongs to another graph, or is a remote variable.
     """
     for name, tensor in tensors.items():
-        if is_in_graph(graph, tensor):
+        if isinstance(tensor, Tensor) and tensor._graph is graph and tensor._row is None:
             continue
         if not isinstance(tensor, Tensor):
             found = _TUPLE_OF_A_CALL if _holds_tensors(tensor) else f"got {type(tensor).__name__}."
@@ -524,7 +524,7 @@ def graph_input(
     Raises:
         RuntimeError: there is no current graph.
     """
-    return get_current_graph()._add_input(tuple(shape), dtype, name, by_ref, tuple(meta_shape or ()))
+    return _CURRENT_CONTEXT.graph._add_input(tuple(shape), dtype, name, by_ref, tuple(meta_shape or ()))
 
 
 def graph_output(t: Tensor) -> None:

@@ -25,6 +25,9 @@ downcast_np_dtypes: dict[np.dtype, np.dtype] = {
 }
 
 
+_FLOAT8 = (dtypes.float8_143._core_value, dtypes.float8_152._core_value)
+
+
 def _is_torch(value: Any) -> bool:
     """Whether `value` is a torch tensor; torch is not imported for the test."""
     torch = sys.modules.get("torch")
@@ -57,19 +60,22 @@ def to_numpy(
         TypeError: the data are no numbers.
         ValueError: a memory map would need a conversion, or nested sequences have unequal lengths.
     """
-    if dtype is not None:
+    if dtype is not None and not isinstance(dtype, dtypes.dtype):
         dtypes.dtype._require(dtype, "Host data")
-    is_fp8 = dtype in (dtypes.float8_143, dtypes.float8_152)
+    is_fp8 = dtype is not None and dtype._core_value in _FLOAT8
     if not is_fp8 and (log2_scale is not None or nan_on_overflow is not None):
         raise RuntimeError("log2_scale and nan_on_overflow apply to float8 types only: "
                            f"got dtype {dtype}. Remove them or set dtype to a float8 type.")  # fmt: skip
-    if _is_torch(x):
-        x = x.detach().cpu().numpy()
-    if isinstance(x, np.memmap):
-        return _check_memmap(x, dtype, downcast)
-    if is_fp8:
-        return _to_fp8(x, dtype, log2_scale, nan_on_overflow)
-    array = host_array(x)
+    if not is_fp8 and type(x) is np.ndarray and x.dtype in dtypes._NP_TO_POPXL:
+        array = x
+    else:
+        if _is_torch(x):
+            x = x.detach().cpu().numpy()
+        if isinstance(x, np.memmap):
+            return _check_memmap(x, dtype, downcast)
+        if is_fp8:
+            return _to_fp8(x, dtype, log2_scale, nan_on_overflow)
+        array = host_array(x)
     if dtype is not None:
         target = dtype.as_numpy()
     elif downcast:

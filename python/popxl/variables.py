@@ -8,7 +8,7 @@ import numpy as np
 from popart_core import getLogger, popart_exception
 
 from popxl import dtypes
-from popxl.context import get_current_graph
+from popxl.context import _CURRENT_CONTEXT
 from popxl.dtypes import dtype
 from popxl.replica_grouping import _members
 from popxl.utils import to_numpy
@@ -31,8 +31,8 @@ def main_graph() -> "Graph":
         RuntimeError: there is no current graph.
         ValueError: it is not the main graph.
     """
-    graph = get_current_graph()
-    if graph.id != "":
+    graph = _CURRENT_CONTEXT.graph
+    if graph._id != "":
         raise ValueError(
             "Variables can only be made with the main graph current. Make it there and pass it as a graph input."
         )
@@ -82,9 +82,9 @@ def own_array(
     Zeros are memory that was never written, as the first state of optimizers: it takes none until it is.
     """
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
-    if isinstance(array, np.memmap):
-        return array
     if array is not data and isinstance(data, np.ndarray) and not np.may_share_memory(array, data):
+        return array
+    if isinstance(array, np.memmap):
         return array
     if array.nbytes > _FIRST_BYTES:
         content = bytes_view(array)
@@ -240,14 +240,14 @@ def make_variable(
     ir, mode = graph.ir, retrieval_mode or "one_per_group"
     grouping = replica_grouping or ir.replica_grouping()
     grouping._require_whole_groups()
-    groups = grouping.num_groups
+    groups = grouping._num_groups
     if groups > 1 and (array.ndim == 0 or array.shape[0] != groups):
         raise popart_exception(
             f"variable '{name or 't'}': wrong leading dimension: got shape {array.shape}, expected one value for "
             f"each of {groups} replica groups. Stack the values of the groups along the first dimension."
         )
     shape = array.shape if groups == 1 else array.shape[1:]
-    holding = Holding(grouping, shape, shard_over)
+    holding = None if shard_over is None else Holding(grouping, shape, shard_over)
     host = array
     if isinstance(array, np.memmap):
         ir._read_only_memmap |= array.mode == "r"
@@ -256,27 +256,29 @@ def make_variable(
                 f"variable '{name or 't'}': the memory map (np.memmap) of {array.filename} is copied: replicas are "
                 f"grouped irregularly, {grouping!r}"
             )
-    core, add = dtypes.dtype._of_array(array)._core, graph._pb_graph
-    tensor_id = graph._create_tensor_id(name)
-    meta = list(shape) if holding.is_sharded else []
+    core, add = dtypes.of_array(array)._core_value, graph._pb_graph
+    ir._check_open("its tensors")
+    tensor_id = add.uniqueId(_CURRENT_CONTEXT._scoped(name))
+    part, meta = (shape, ()) if holding is None else (holding.part_shape, shape)
     if row is not None:
-        pb_tensor = add.addHostTensor(tensor_id, core, list(holding.part_shape), meta)
-    elif holding.is_sharded:
-        pb_tensor = add.addVariable(tensor_id, core, list(holding.part_shape), bytes_view(holding.split(host)[0]), meta)
+        pb_tensor = add.addHostTensor(tensor_id, core, part, meta)
+    elif holding is not None:
+        pb_tensor = add.addVariable(tensor_id, core, part, bytes_view(holding.split(host)[0]), meta)
         pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
     else:
         first = host if groups == 1 else np.ascontiguousarray(host[0]).reshape(shape)
         pb_tensor = add.addVariable(tensor_id, core, shape, first)
-        on_device = grouping.const_rg
-        if on_device.num_groups > 1 or mode == "all_replicas":
+        if groups > 1 or mode == "all_replicas":
+            on_device = grouping.const_rg
             pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
-    result = ir._tensor(graph, pb_tensor, is_variable=True)
+    result = ir._variable(graph, pb_tensor)
     result.replica_grouping = grouping
     result.retrieval_mode = mode
-    result._holding = holding
-    result._row = row
-    ir._variable_data[result._id] = host
-    ir._variables[result._id] = result
+    if holding is not None:
+        result._holding = holding
+    if row is not None:
+        result._row = row
+    ir._variable_data[tensor_id] = host
     return result
 
 

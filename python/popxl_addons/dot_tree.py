@@ -5,7 +5,7 @@ leaves, as the published tutorials print it; ``repr`` one leaf per line (docs/de
 """
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, Union
 
 from popxl_addons.utils import OrderedDict
@@ -21,12 +21,17 @@ def sanitise(name: str) -> str:
     return f"_{name}" if name[:1].isdigit() else name
 
 
-def _check_element(key: Key) -> str:
+def check_element(key: Key) -> str:
+    """Return an element of a path as text.
+
+    Raises:
+        ValueError: it is not an identifier or a number.
+    """
     if isinstance(key, int):
         if key < 0:
             raise ValueError(f"Numerical key cannot be negative: got {key}.")
         return str(key)
-    if not (key.isdecimal() or key.isidentifier()):
+    if not (key.isidentifier() or key.isdecimal()):
         raise ValueError(f"Key {key!r} is not a valid python identifier.")
     return key
 
@@ -39,9 +44,10 @@ class DotTree(Generic[L]):
     """
 
     def __init__(self, **kwargs: Union[L, "DotTree[L]"]) -> None:
-        object.__setattr__(self, "_map", {})
-        for key, value in kwargs.items():
-            self.insert(key, value)
+        self._map: dict[str, Any] = {}
+        if kwargs:
+            for key, value in kwargs.items():
+                self.insert(key, value)
 
     # ---- changing
     def insert(self, key: Key, value: Union[L, "DotTree[L]"], overwrite: bool = False) -> None:
@@ -55,8 +61,11 @@ class DotTree(Generic[L]):
         Raises:
             ValueError: the name exists, or is not an identifier or a number.
         """
-        head, dot, rest = (key, "", "") if isinstance(key, int) else key.partition(".")
-        head, entries = _check_element(head), self._map
+        if isinstance(key, str) and "." in key:
+            head, dot, rest = key.partition(".")
+        else:
+            head, dot, rest = key, "", ""
+        head, entries = check_element(head), self._map
         if head in entries and not overwrite:
             raise ValueError(f"Key {head!r} already exists. Pass overwrite=True to replace it.")
         if not dot:
@@ -93,11 +102,6 @@ class DotTree(Generic[L]):
         if not isinstance(node, type(self)) or last not in node._map:
             raise KeyError(f"Key does not exist: {key!r}. Available: {self.keys_flat()}.")
         return node._map.pop(last)
-
-    def _keep(self, names: Container[str]) -> None:
-        """Remove the entries of the top level that have other names."""
-        for key in [key for key in self._map if key not in names]:
-            del self._map[key]
 
     def _clear(self) -> None:
         for key, value in list(self._map.items()):
@@ -185,8 +189,9 @@ class DotTree(Generic[L]):
     def copy(self: Tree) -> Tree:
         """Return a copy of the tree with the same leaves."""
         result = type(self)()
+        entries = result._map
         for key, value in self._map.items():
-            result._map[key] = value.copy() if isinstance(value, DotTree) else value
+            entries[key] = value.copy() if isinstance(value, DotTree) else value
         return result
 
     def filter_keys(self: Tree, keys: Iterable[Key]) -> Tree:
@@ -230,7 +235,7 @@ class DotTree(Generic[L]):
             node = result
             for element in path:
                 if element not in node._map:
-                    node._map[_check_element(element)] = cls()
+                    node._map[check_element(element)] = cls()
                 node = node._map[element]
                 if not isinstance(node, cls):
                     raise AttributeError(f"Key {key!r} lies below the leaf {element!r}.")

@@ -6,13 +6,14 @@ attribute's name. `build_grad` states the gradient by hand (handwritten_gradient
 """
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
 import popxl
 from popxl.transforms import GradGraphInfo
 
+from popxl_addons.dot_tree import Key, check_element
 from popxl_addons.graph import BoundGraph, GraphWithNamedArgs
 from popxl_addons.graph_cache import GraphCache
 from popxl_addons.graph_common import GradInfos
@@ -33,6 +34,22 @@ from popxl_addons.variable_factory import (
 _INLINING = ("error", "warning", "none")
 
 
+class _MadeByInit:
+    """An attribute that `Module.__init__` makes."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        kind = (owner or type(obj)).__name__
+        raise AttributeError(
+            f"{kind!r} object has no attribute {self._name!r}. Its __init__ has to call super().__init__() before it "
+            "assigns modules.",
+            name=self._name,
+            obj=obj,
+        )
+
+
 class Module(popxl.Module, metaclass=NameScopeMeta):
     """Base class of layers and models.
 
@@ -50,9 +67,8 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         ValueError: unknown grad_inlining_error, or caching together with `build_grad`.
     """
 
-    _variable_factories: NamedVariableFactories
-    _named_inputs: NamedTensors
-    _attached: "dict[str, Module]"
+    _attached = _MadeByInit()  # name → module
+    _entries = _MadeByInit()  # name → attached module, or factory and graph input, or a tree of both each
     _name_scope: str | None = None
     _graph_cache: GraphCache | None = None
     _building = 0
@@ -63,12 +79,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         if cache and self.implements_grad_graph:
             raise ValueError("You cannot use graph caching if you have implemented `build_grad`.")
         # A model has many modules: nothing is made before it is used, and nothing looks for modules among these values.
-        self.__dict__.update(
-            _variable_factories=NamedVariableFactories(),
-            _named_inputs=NamedTensors(),
-            _attached={},
-            grad_inlining_error=grad_inlining_error,
-        )
+        self.__dict__.update(_attached={}, _entries={}, grad_inlining_error=grad_inlining_error)
         if cache:
             self._graph_cache = GraphCache()
 
@@ -117,11 +128,12 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
     @property
     def implements_grad_graph(self) -> bool:
         """Whether the class has a handwritten gradient."""
-        return overrides(type(self), Module, "build_grad")
+        return type(self).build_grad is not Module.build_grad
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Make the ops of `build` in the current graph."""
-        if self.implements_grad_graph and not self._building and self.grad_inlining_error != "none":
+        by_hand = type(self).build_grad is not Module.build_grad
+        if by_hand and not self._building and self.grad_inlining_error != "none":
             message = (
                 f"{type(self).__name__} is called inline although `build_grad` has been implemented: the handwritten "
                 "gradient would not be used. Call it through create_graph."
@@ -140,17 +152,38 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             self._attach(key, value)
         super().__setattr__(key, value)
 
-    def __getattr__(self, name: str) -> Any:
-        message = f"{type(self).__name__!r} object has no attribute {name!r}."
-        if "_attached" not in self.__dict__:
-            message += " Its __init__ has to call super().__init__() before it assigns modules."
-        raise AttributeError(message, name=name, obj=self)
-
     def _attach(self, key: str, module: "Module") -> None:
-        self._variable_factories.insert(key, module._variable_factories)
-        self._named_inputs.insert(key, module._named_inputs)
-        self._attached[key] = module
+        head, _ = self._new_key(key, False)
+        self._entries[head] = self._attached[head] = module
         module.set_name_scope(key)
+
+    def _new_key(self, name: Key, overwrite: bool) -> tuple[str, str]:
+        """Return the first element of a name and what follows it.
+
+        Raises:
+            ValueError: the element is not an identifier or a number, or exists and `overwrite` is not set.
+        """
+        head, rest = name, ""
+        if isinstance(name, str) and "." in name:
+            head, _, rest = name.partition(".")
+        head = check_element(head)
+        if head in self._entries and not overwrite:
+            raise ValueError(f"Key {head!r} already exists. Pass overwrite=True to replace it.")
+        return head, rest
+
+    def _trees(self) -> tuple[NamedVariableFactories, NamedTensors]:
+        """Return new trees of the factories and of their graph inputs."""
+        factories, inputs = NamedVariableFactories(), NamedTensors()
+        for key in self._entries:
+            factories._map[key], inputs._map[key] = self._trees_or_leaves(key)
+        return factories, inputs
+
+    def _trees_or_leaves(self, key: str) -> tuple[Any, Any]:
+        entry = self._entries[key]
+        if isinstance(entry, Module):
+            return entry._trees()
+        factory, tensor = entry
+        return (factory.copy(), tensor.copy()) if isinstance(factory, NamedVariableFactories) else entry
 
     # ---- building graphs
     def create_graph(self, *args: Any, **kwargs: Any) -> tuple[NamedVariableFactories, GraphWithNamedArgs]:
@@ -180,10 +213,10 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             self._reset()
 
     def _built(self, graph: popxl.Graph) -> tuple[NamedVariableFactories, GraphWithNamedArgs]:
-        inputs = self._named_inputs.copy()
+        factories, inputs = self._trees()
         aux = self.aux._take() if "aux" in self.__dict__ else None
-        made = GraphWithNamedArgs(graph, inputs, None, self, aux, self._all_grad_infos())
-        return self._variable_factories.copy(), made
+        made = GraphWithNamedArgs(graph, inputs, None, self, aux, self._all_grad_infos({}))
+        return factories, made
 
     def _cached_graph(
         self, cache: GraphCache, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -197,12 +230,13 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         factories, inputs = self._cached[graph]
         return factories.copy(), GraphWithNamedArgs(graph, inputs.copy(), from_module=self)
 
-    def _all_grad_infos(self) -> dict[popxl.Graph, GradGraphInfo]:
-        below: dict[popxl.Graph, GradGraphInfo] = {}
+    def _all_grad_infos(self, found: dict[popxl.Graph, GradGraphInfo]) -> dict[popxl.Graph, GradGraphInfo]:
+        """Add the gradient infos of attached modules and then its own to `found`, and return that."""
         for module in self._attached.values():
-            below.update(module._all_grad_infos())
-        below.update(self.__dict__.get("called_graphs_grad_info", {}))
-        return below
+            module._all_grad_infos(found)
+        if "called_graphs_grad_info" in self.__dict__:
+            found.update(self.called_graphs_grad_info)
+        return found
 
     def _reset(self) -> None:
         """Forget what a build has added, here and in attached modules; the containers of these stay attached."""
@@ -210,8 +244,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             self.aux._take()
         if "called_graphs_grad_info" in self.__dict__:
             self.called_graphs_grad_info.clear()
-        for tree in (self._variable_factories, self._named_inputs):
-            tree._keep(self._attached)
+        self._entries = dict(self._attached)
         for module in self._attached.values():
             module._reset()
 
@@ -342,10 +375,11 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         """
         if isinstance(name, int) and name < 0:
             raise ValueError(f"name: must be positive: got {name}.")
-        self._variable_factories.insert(name, variable_f.copy(), overwrite)
-        inputs = NamedTensors.from_dict({key: f.create_input() for key, f in variable_f.to_dict().items()})
-        self._named_inputs.insert(name, inputs, overwrite)
-        return inputs
+
+        def create_inputs() -> NamedTensors:
+            return NamedTensors.from_dict({key: f.create_input() for key, f in variable_f.to_dict().items()})
+
+        return self._add(name, variable_f.copy(), create_inputs, overwrite)
 
     def add_variable_factory(self, variable_f: VariableFactory, name: str | None = None) -> popxl.Tensor:
         """Add one factory as an input; key `name` or the factory's own.
@@ -360,9 +394,22 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return self._register(name or variable_f.name, variable_f, False)
 
     def _register(self, name: str, factory: VariableFactory, overwrite: bool) -> popxl.Tensor:
-        self._variable_factories.insert(name, factory, overwrite)  # first: a name that is refused makes no input
-        tensor = factory.create_input()
-        self._named_inputs.insert(name, tensor, overwrite)
+        return self._add(name, factory, factory.create_input, overwrite)
+
+    def _add(self, name: Key, factory: Any, create_input: Callable[[], Any], overwrite: bool) -> Any:
+        """Add a factory, or a tree of them, and what `create_input` returns; a name that is refused makes no input."""
+        head, rest = self._new_key(name, overwrite)
+        if not rest:
+            tensor = create_input()
+            self._entries[head] = (factory, tensor)
+            return tensor
+        factories, inputs = self._trees_or_leaves(head) if head in self._entries else (None, None)
+        if not isinstance(factories, NamedVariableFactories):
+            factories, inputs = NamedVariableFactories(), NamedTensors()
+        factories.insert(rest, factory, overwrite)
+        tensor = create_input()
+        inputs.insert(rest, tensor, overwrite)
+        self._entries[head] = (factories, inputs)
         return tensor
 
     # ---- lists

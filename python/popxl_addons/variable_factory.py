@@ -6,7 +6,7 @@ A random initialiser is called once as a check and that result is thrown away, s
 variable. One that has a method `skip`, as those of our layers, need not make what is thrown away.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,10 +30,14 @@ DataIter = Callable[[], HostTensor] | Iterable[HostTensor]
 
 
 class _Peekable:
-    """Iterator whose next item can be looked at."""
+    """Iterator whose next item can be looked at.
 
-    def __init__(self, items: Iterable[HostTensor]) -> None:
-        self._items = iter(items)
+    Args:
+        take: gives the next item.
+    """
+
+    def __init__(self, take: Callable[[], HostTensor]) -> None:
+        self._take = take
         self._seen: list = []
 
     def peek(self) -> HostTensor:
@@ -43,19 +47,14 @@ class _Peekable:
             StopIteration: there is none.
         """
         if not self._seen:
-            self._seen.append(next(self._items))
+            self._seen = [self._take()]
         return self._seen[0]
 
     def __iter__(self) -> "_Peekable":
         return self
 
     def __next__(self) -> HostTensor:
-        return self._seen.pop() if self._seen else next(self._items)
-
-
-def _endless(fn: Callable[[], HostTensor]) -> Iterator[HostTensor]:
-    while True:
-        yield fn()
+        return self._seen.pop() if self._seen else self._take()
 
 
 def _as_iterator(data_iter: DataIter) -> _Peekable:
@@ -64,10 +63,10 @@ def _as_iterator(data_iter: DataIter) -> _Peekable:
             getattr(data_iter, "skip", data_iter)()
         except Exception as e:
             raise ValueError("Passed callable via `data_iter` throws error.") from e
-        return _Peekable(_endless(data_iter))
+        return _Peekable(data_iter)
     if not hasattr(data_iter, "__iter__"):
         raise ValueError(f"`data_iter` must be an iterable or callable: got {type(data_iter).__name__}.")
-    return _Peekable(data_iter)
+    return _Peekable(iter(data_iter).__next__)
 
 
 def _wait_for_instances() -> None:
@@ -133,7 +132,7 @@ class VariableFactory:
             The graph input.
         """
         name = self.name if prefix is None else f"{prefix}.{self.name}"
-        return popxl.graph_input(self.shape, self.dtype, name, by_ref=self.by_ref, meta_shape=self.meta_shape)
+        return popxl.gcg()._add_input(self.shape, self.dtype, name, self.by_ref, self.meta_shape or ())
 
     def next_data(self, empty: bool = False) -> np.ndarray:
         """Return the value of the next instance; one per group, stacked, when there are several groups.
@@ -142,8 +141,8 @@ class VariableFactory:
             empty: uninitialised arrays instead of data.
         """
         groups = self.replica_grouping.num_groups
-        shape = self.shape if self.meta_shape is None else self.meta_shape
         if empty:
+            shape = self.shape if self.meta_shape is None else self.meta_shape
             return np.empty(shape if groups == 1 else (groups, *shape), self.dtype.as_numpy())
         if groups == 1:
             return next(self.data_iter)
@@ -195,7 +194,9 @@ class VariableFactory:
 
     def _next_values(self, name: str, empty: bool, memmap_dir: str | None, read_only_if_exists: bool) -> np.ndarray:
         """Values of the next variable, kept in a file where a folder is given."""
-        return self.next_memmap(memmap_dir, name, empty, read_only_if_exists) if memmap_dir else self.next_data(empty)
+        if memmap_dir:
+            return self.next_memmap(memmap_dir, name, empty, read_only_if_exists)
+        return self.next_data(empty)
 
     def create_tensor(
         self,
@@ -217,7 +218,7 @@ class VariableFactory:
         """
         name = name or self.name
         data = self._next_values(name, empty, memmap_dir, read_only_if_exists)
-        return popxl.variable(data, self.dtype, name, replica_grouping=self.replica_grouping)
+        return popxl.variable(data, self.dtype, name, True, self.replica_grouping)
 
     def create_remote_tensor(
         self,

@@ -7,12 +7,12 @@ from popart_core import popart_exception
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.dtypes import dtype
-from popxl.ops.utils import cast_if_needed, check_in_graph, check_tensor_ipu_and_tile_set, emit_one
+from popxl.ops.utils import add_op, cast_if_needed, check_in_graph, check_tensor_ipu_and_tile_set, emit_one
 from popxl.tensor import Tensor, TensorLike, constant
 
 
 def _unary(op_type: str, t: Tensor, output: str) -> Tensor:
-    return emit_one(op_type, {"t": t}, output)
+    return add_op(op_type, {"t": t}, [output])[0]
 
 
 def _check_operands(**tensors: Tensor) -> None:
@@ -22,7 +22,7 @@ def _check_operands(**tensors: Tensor) -> None:
 
 
 def _binary(op_type: str, lhs: Tensor, rhs: Tensor, output: str) -> Tensor:
-    return emit_one(op_type, {"lhs": lhs, "rhs": rhs}, output)
+    return add_op(op_type, {"lhs": lhs, "rhs": rhs}, [output])[0]
 
 
 def abs(t: Tensor) -> Tensor:

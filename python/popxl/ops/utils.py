@@ -6,9 +6,9 @@ from typing import Any
 from popart_core import _ir, popart_exception
 
 from popxl._operators import operators
-from popxl.context import get_current_context
+from popxl.context import _CURRENT_CONTEXT
 from popxl.dtypes import dtype
-from popxl.tensor import Tensor, check_in_graph, is_in_graph
+from popxl.tensor import Tensor, check_in_graph
 
 
 def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
@@ -123,13 +123,27 @@ def emit(
         TypeError, ValueError: from the argument checks.
         popart_exception: shapes or types do not fit, or the operator is not supported.
     """
-    ctx = get_current_context()
-    graph = ctx.graph
-    ir, read = graph.ir, []
+    names = [outputs] if isinstance(outputs, str) else list(outputs)
+    return add_op(op_type, inputs, names, attributes, label, same_placement, function, optional)
+
+
+def add_op(
+    op_type: str,
+    inputs: Mapping[str, Tensor | None],
+    names: list[str],
+    attributes: Mapping[str, Any] | None = None,
+    label: str = "",
+    same_placement: bool = True,
+    function: str = "",
+    optional: Collection[str] = (),
+) -> list[Tensor]:
+    """As `emit`, with the names of the outputs in a list."""
+    ctx, read = _CURRENT_CONTEXT, []
+    graph, ir = ctx.current
     for name, t in inputs.items():
         if t is None and name in optional:
             continue
-        if not is_in_graph(graph, t):
+        if not (isinstance(t, Tensor) and t._graph is graph and t._row is None):
             check_in_graph(graph, **{name: t})
         read.append(t._pb_tensor)
     if same_placement and len(read) > 1 and not _ir.areTogether(read, ir._graphs_of_moved_ops):
@@ -138,21 +152,26 @@ def emit(
         read = [None if t is None else t._pb_tensor for t in inputs.values()]
     if function and not has_operator(op_type):
         raise unsupported(function, f"There is no operator {op_type}.")
-    ir._check_open("its tensors" if outputs else "its ops")
+    if ir._is_prepared:
+        ir._check_open("its tensors" if names else "its ops")
     op_id, results = graph._pb_graph.emitOp(
         op_type,
         read,
-        [outputs] if isinstance(outputs, str) else list(outputs),
+        names,
         {k: v for k, v in attributes.items() if v is not None} if attributes else {},
         label or op_type.lower(),
-        ctx._scope,
+        "/".join(ctx.name_scopes),
         ctx.ipu_id,
         ctx.io_tile_set == "io",
         ctx.execution_context,
         ctx.pipeline_stage,
     )
-    ctx._op_created_in(graph, op_id)
-    return [ir._made(graph, result) for result in results]
+    if ctx.in_sequence is not None:
+        ctx._add_in_sequence_topocons(graph, op_id)
+    if graph._op_created_hooks:
+        graph._call_hooks(graph._pb_graph.getOp(op_id))
+    make, plain = Tensor._make, ir._tensor_classes[0]
+    return [make(plain, graph, result) for result in results]
 
 
 def emit_one(
@@ -167,16 +186,7 @@ def emit_one(
     optional: Collection[str] = (),
 ) -> Tensor:
     """Add an op with one output (`emit`) and return it."""
-    return emit(
-        op_type,
-        inputs,
-        output,
-        attributes,
-        label=label,
-        same_placement=same_placement,
-        function=function,
-        optional=optional,
-    )[0]
+    return add_op(op_type, inputs, [output], attributes, label, same_placement, function, optional)[0]
 
 
 def has_operator(op_type: str) -> bool:
