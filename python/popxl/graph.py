@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class Graph:
     """A graph made by `Ir.create_graph`, `Ir.create_empty_graph` or `Ir.main_graph`; has no constructor."""
 
+    _checks_placement = True  # its ops refuse tensors of different IPUs or tile sets
+
     def __init__(self) -> None:
         raise TypeError(
             "Cannot create popxl.Graph directly; use Ir.main_graph, Ir.create_graph or Ir.create_empty_graph."

@@ -16,7 +16,7 @@ class RemoteBufferHandle:
         remote_buffer_id: id, None takes the next free one.
         tensor_shape: shape of the tensor in each slot, may be set later, once.
         tensor_dtype: element type, may be set later, once.
-        repeats: number of slots.
+        repeats: number of slots; 1 leaves those of a buffer that exists as they are.
 
     Raises:
         ValueError: a shape or dtype that differs from the one set before, or repeats below 1.
@@ -55,7 +55,8 @@ class RemoteBufferHandle:
             self.tensor_shape = tensor_shape
         if tensor_dtype is not None:
             self.tensor_dtype = tensor_dtype
-        self.repeats = repeats
+        if repeats != 1:
+            self.repeats = repeats
 
     @classmethod
     def _for_tensor(cls, t: Tensor, handle: "RemoteBufferHandle | None") -> "RemoteBufferHandle":

@@ -1,6 +1,6 @@
 """Tensors of the older interface."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,9 @@ class Tensor(_tensor.Tensor):
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
         return _tensor.Tensor.__eq__(self, other)

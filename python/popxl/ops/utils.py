@@ -19,8 +19,11 @@ def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
     """
     if len(tensors) < 2:
         return
-    ir = next(iter(tensors.values())).ir
-    if _ir.areTogether([t._pb_tensor for t in tensors.values()], ir._graphs_of_moved_ops):
+    graph = next(iter(tensors.values()))._graph
+    ir = graph.ir
+    if not graph._checks_placement or _ir.areTogether(
+        [t._pb_tensor for t in tensors.values()], ir._graphs_of_moved_ops
+    ):
         return
     placements = [t._placement() for t in tensors.values()]
     for what, known in zip(("IPUs", "tile sets"), zip(*placements, strict=True), strict=True):
@@ -146,7 +149,8 @@ def add_op(
         if not (isinstance(t, Tensor) and t._graph is graph and t._row is None):
             check_in_graph(graph, **{name: t})
         read.append(t._pb_tensor)
-    if same_placement and len(read) > 1 and not _ir.areTogether(read, ir._graphs_of_moved_ops):
+    together = not same_placement or len(read) < 2 or not graph._checks_placement
+    if not together and not _ir.areTogether(read, ir._graphs_of_moved_ops):
         check_tensor_ipu_and_tile_set(**{name: t for name, t in inputs.items() if t is not None})
     if len(read) < len(inputs):
         read = [None if t is None else t._pb_tensor for t in inputs.values()]

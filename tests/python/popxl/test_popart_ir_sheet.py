@@ -167,6 +167,56 @@ def test_loops_carry_every_input(ir):
         ops.repeat(ir.create_graph(lambda a: a, v), 1, v)
 
 
+@pytest.mark.parametrize("by_mapping", [True, False])
+def test_what_a_loop_changes_in_place(ir, by_mapping):
+    v = var()
+    graph = ir.create_empty_graph("body")
+    with graph, pir.in_sequence():
+        a = pir.subgraph_input(v.shape, v.dtype, "a")
+        pir.subgraph_output(ops.var_updates.accumulate_(a, pir.constant(np.ones_like(X))))
+    with pir.in_sequence():
+        result = ops.repeat(graph, 3, subgraph_in_to_parent_in={a: v}) if by_mapping else ops.repeat(graph, 3, v)
+        got, after = run(ir, result, v)
+    np.testing.assert_array_equal(got, X + 3)
+    np.testing.assert_array_equal(after, X + 3 if by_mapping else X)
+
+
+def test_what_a_loop_reads_by_mapping_stays(ir):
+    v = var()
+    graph = ir.create_graph(lambda a: a * 2, v)
+    with pir.in_sequence():
+        got, after = run(ir, ops.repeat(graph, 3, subgraph_in_to_parent_in={graph.get_input_tensors()[0]: v}), v)
+    np.testing.assert_array_equal(got, 8 * X)
+    np.testing.assert_array_equal(after, X)
+
+
+def test_iteration(ir):
+    for got, row in zip(run(ir, *var()), X, strict=True):
+        np.testing.assert_array_equal(got, row)
+
+
+def test_tensors_of_two_ipus(ir):
+    with pir.virtual_graph(0):
+        a = var() + 1
+    with pir.virtual_graph(1):
+        b = var(name="w") + 2
+        result = a + b
+    (got,) = run(ir, result)
+    np.testing.assert_array_equal(got, 2 * X + 3)
+
+
+def test_members_of_enumerations_are_asked_for(ir):
+    v, labels = var(), pir.constant(np.array([1, 2, 0], np.int32))
+    with pytest.raises(TypeError, match="reducing"):
+        ops.matmul(v, v, serialise_mode="reducing")
+    with pytest.raises(popart.popart_exception, match="serialise_factor 0"):
+        ops.matmul(v, v.T, serialise_mode=ops.SerialiseMode.ReducingDim, serialise_factor=0)
+    with pytest.raises(TypeError, match="ReductionType"):
+        ops.nll_loss_with_softmax_grad(v, labels, 1, "mean")
+    with pytest.raises(TypeError, match="CollectiveOperator"):
+        ops.collectives.replicated_all_reduce(v, "add")
+
+
 def test_gradients(ir):
     v = var()
     graph = ir.create_graph(lambda x: x * x, v)
@@ -207,6 +257,7 @@ def test_remote_buffer_handles(monkeypatch):
     first, second = RemoteBufferHandle(), RemoteBufferHandle(tensor_shape=(2,), tensor_dtype=pir.float32, repeats=3)
     assert (first.remote_buffer_id, second.remote_buffer_id) == (1, 2) and RemoteBufferHandle(1) is first
     assert first.tensor_shape is None and second.tensor_shape == (2,) and second.repeats == 3
+    assert RemoteBufferHandle(2).repeats == 3
     first.tensor_shape = (4,)
     with pytest.raises(ValueError, match="shape"):
         first.tensor_shape = (5,)

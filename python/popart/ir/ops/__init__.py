@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Any
 
 import popxl.ops as _ops
+from popart_core import ReductionType, popart_exception
 from popxl.context import get_ir
 from popxl.ops import (
     add,
@@ -148,17 +149,18 @@ def matmul(
         partials_type: dtype of partial sums.
 
     Raises:
+        TypeError: `serialise_mode` is no SerialiseMode.
         popart_exception: the factor does not divide the dimension.
     """
+    if not isinstance(serialise_mode, SerialiseMode):
+        raise TypeError(f"matmul: serialise_mode: got {serialise_mode!r}, expected a member of SerialiseMode.")
     if serialise_mode is not SerialiseMode.NoSerialisation:
         sizes = {
             SerialiseMode.ReducingDim: lhs.shape[-1],
             SerialiseMode.InputChannels: lhs.shape[-2],
             SerialiseMode.OutputChannels: rhs.shape[-1],
         }
-        if sizes[serialise_mode] % serialise_factor:
-            from popart_core import popart_exception
-
+        if serialise_factor < 1 or sizes[serialise_mode] % serialise_factor:
             raise popart_exception(
                 f"matmul: serialise_factor {serialise_factor} does not divide the dimension of size "
                 f"{sizes[serialise_mode]} ({serialise_mode.name})."
@@ -170,7 +172,7 @@ def nll_loss_with_softmax_grad(
     probs: Tensor,
     labels: Tensor,
     loss_grad: float | Tensor = 1,
-    reduction: Any = None,
+    reduction: ReductionType = ReductionType.Mean,
     ignore_index: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the loss and the gradient of the softmax's input.
@@ -179,11 +181,17 @@ def nll_loss_with_softmax_grad(
         probs: output of a softmax, shape (…, C).
         labels: integers of shape (…).
         loss_grad: factor of the gradient.
-        reduction: `popart.ReductionType`, default Mean.
+        reduction: `popart.ReductionType`.
         ignore_index: label whose rows do not count.
+
+    Raises:
+        TypeError: `reduction` is no ReductionType.
     """
-    name = "Mean" if reduction is None else getattr(reduction, "name", str(reduction))
-    text = {"Mean": "mean", "Sum": "sum", "NoReduction": "none"}[name]
+    if not isinstance(reduction, ReductionType):
+        raise TypeError(
+            f"nll_loss_with_softmax_grad: reduction: got {reduction!r}, expected a member of popart.ReductionType."
+        )
+    text = {"Mean": "mean", "Sum": "sum", "NoReduction": "none"}[reduction.name]
     return _ops.nll_loss_with_softmax_grad(probs, labels, loss_grad, ignore_index, text)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from popxl.ops.call import CallSiteInfo
+from popxl.ops.call import CallSiteInfo, changed_inputs
 from popxl.ops.call import call_with_info as _call_with_info
 from popxl.ops.control import repeat_with_info as _repeat_with_info
 
@@ -197,7 +197,8 @@ def repeat(
         repeat_subgraph: body with as many inputs as outputs.
         repeat_trip_count: number of iterations, above 1.
         *inputs: initial values.
-        subgraph_in_to_parent_in: graph input → initial value, for the others; these are changed in place.
+        subgraph_in_to_parent_in: graph input → initial value, for the others; what the body changes in place is
+            changed for the caller.
 
     Returns:
         The outputs after the last iteration: one tensor, or a tuple.
@@ -214,4 +215,15 @@ def repeat(
         )
     _checked(repeat_subgraph, inputs, subgraph_in_to_parent_in, True)
     site = _repeat_with_info(repeat_subgraph, repeat_trip_count, *inputs, inputs_dict=subgraph_in_to_parent_in)
+    _mark_modified(site, repeat_subgraph, subgraph_in_to_parent_in or {})
     return _result(site.outputs)
+
+
+def _mark_modified(site: CallSiteInfo, body: Graph, given: Mapping[Tensor, Tensor]) -> None:
+    """State that a loop changes those of the given inputs that its body changes in place."""
+    changed = changed_inputs(body)
+    (call,) = site.called_graph._pb_graph.getOps()
+    for index, graph_input in enumerate(body.inputs):
+        if index in changed and graph_input in given:
+            call.addModified(index)
+            site._op.addModified(site.called_graph._pb_graph.inputIndex(call.inTensor(index)))

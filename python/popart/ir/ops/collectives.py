@@ -28,6 +28,12 @@ _NAMES = {
 }  # fmt: skip
 
 
+def _name(op: CollectiveOperator) -> str:
+    if not isinstance(op, CollectiveOperator):
+        raise TypeError(f"Collectives: op: got {op!r}, expected a member of CollectiveOperator.")
+    return _NAMES[op.name]
+
+
 def _group(t: Tensor, group: CommGroup | None) -> Any:
     ir = t.ir
     if group is None or group.type == CommGroupType.All:
@@ -41,14 +47,14 @@ def replicated_all_reduce(
     t: Tensor, op: CollectiveOperator = CollectiveOperator.Add, group: CommGroup | None = None
 ) -> Tensor:
     """Reduce over the replicas of each group; every replica gets the result."""
-    return _collectives.replicated_all_reduce(t, _NAMES[op.name], _group(t, group))
+    return _collectives.replicated_all_reduce(t, _name(op), _group(t, group))
 
 
 def replicated_all_reduce_(
     t: Tensor, op: CollectiveOperator = CollectiveOperator.Add, group: CommGroup | None = None
 ) -> Tensor:
     """As `replicated_all_reduce`, replacing t."""
-    return _collectives.replicated_all_reduce_(t, _NAMES[op.name], _group(t, group))
+    return _collectives.replicated_all_reduce_(t, _name(op), _group(t, group))
 
 
 def replicated_reduce_scatter(
@@ -59,7 +65,7 @@ def replicated_reduce_scatter(
 ) -> Tensor:
     """Reduce the flattened tensor; member i of a group gets chunk i."""
     return _collectives.replicated_reduce_scatter(
-        t, _NAMES[op.name], _group(t, group), configure_output_for_replicated_tensor_sharding
+        t, _name(op), _group(t, group), configure_output_for_replicated_tensor_sharding
     )
 
 
