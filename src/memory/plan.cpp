@@ -238,6 +238,7 @@ class Planner {
       const int row = storages_.find(s.row);
       if (storages_.place(row) != Place::Arena || storages_.bytes(row) != s.rowBytes || !fitsRows(s.rowBytes)) continue;
       if (storages_.firstDefinition(row) <= s.start || storages_.lastUse(row) > s.end) continue;
+      if (storages_.bytes(s.stack) < s.rowBytes) continue;  // a loop that never runs
       storages_.makeScanRow(row, s.stack);
       plan_.rows[s.loop].push_back(row);
     }
