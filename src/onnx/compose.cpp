@@ -130,7 +130,12 @@ Value Composer::ints(const std::vector<int64_t> &values) {
 }
 
 Value Composer::countUp(int64_t n) {
-  node_.importer().takeFromBudget(TensorInfo(DataType::INT64, {n}).nbytes(), "The numbers below " + std::to_string(n));
+  if (!node_.importer().budget().take(TensorInfo(DataType::INT64, {n}).nbytes()))
+    return emit("Range", {}, 1,
+                {{"start", TensorData::scalar<int64_t>(0)},
+                 {"limit", TensorData::scalar<int64_t>(n)},
+                 {"delta", TensorData::scalar<int64_t>(1)}})
+        .front();
   std::vector<int64_t> numbers(static_cast<size_t>(n));
   std::iota(numbers.begin(), numbers.end(), 0);
   return ints(numbers);

@@ -84,7 +84,7 @@ class Composer {
                           Attributes attributes);
   Value constant(const TensorData &value);
   Value ints(const std::vector<int64_t> &values);  // INT64, one dimension
-  Value countUp(int64_t n);  // 0 to n - 1; throws popart::error when the budget does not hold them
+  Value countUp(int64_t n);                        // 0 to n - 1, made in the run where they are many
   Value scalar(DataType type, double value);
   Value zeros(DataType type, const Shape &shape);
   void result(int output, const Value &value) { node_.resultTensor(output, value.tensor()); }

@@ -306,10 +306,10 @@ void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, c
 void detachFromFolder(onnx_proto::ModelProto &model, const ExternalFiles &files) {
   if (isCurrentFolder(files.folder())) return;
   for (auto *tensor : externalTensors(model)) {
-    const DataPlace place = placeOf(*tensor, files);
-    if (fs::path(place.location).is_absolute()) continue;
-    allowExternalFile(place.path);
-    setLocation(*tensor, place.path);
+    if (fs::path(externalEntry(*tensor, tensor->name()).location).is_absolute()) continue;
+    const std::string path = placeOf(*tensor, files).path;
+    allowExternalFile(path);
+    setLocation(*tensor, path);
   }
 }
 

@@ -44,7 +44,7 @@ class NgramCounts {
               "attribute ngram_indexes must hold positions smaller than {}: got {}", kMostColumns,
               std::ranges::max(coordinates_));
     width_ = std::ranges::max(coordinates_) + 1;
-    n.importer().takeFromBudget(TensorInfo(DataType::DOUBLE, {width_}).nbytes(), "TfIdfVectorizer");
+    n.importer().takeFromBudget(TensorInfo(DataType::FLOAT, {width_}).nbytes(), "TfIdfVectorizer");
     words_ = pool_;
     std::ranges::sort(words_);
     words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
