@@ -92,28 +92,45 @@ class Walker {
     }
   }
 
-  // Gradient ops without a rule of their own are differentiated as what they consist of. Returns whether there was one.
+  // Gradient ops without a rule of their own that lie on the way are differentiated as what they consist of. Returns
+  // whether there was one.
   bool expandGradientOps(const std::vector<Op *> &schedule) {
-    bool any = false;
-    for (Op *op : schedule) {
+    const auto isOpen = [&](const Op *op) {
       const OpDef &def = op->def();
-      if (!op->has(Trait::Gradient) || def.hasVjp() || def.cutsGradient() || !def.hasDecomposition()) continue;
-      if (std::ranges::none_of(op->inputs(), [&](TensorIndex t) { return t.valid() && slot(t).active; })) continue;
+      return op->has(Trait::Gradient) && !def.hasVjp() && !def.cutsGradient() && def.hasDecomposition() &&
+             std::ranges::any_of(op->inputs(), [&](TensorIndex t) { return t.valid() && slot(t).active; });
+    };
+    if (std::ranges::none_of(schedule, isOpen)) return false;
+    std::vector<bool> needed(fwd_.tensorSlots());
+    for (const auto &start : starts_) needed[start.first.value] = true;
+    bool any = false;
+    for (size_t i = schedule.size(); i-- > 0;) {
+      Op &op = *schedule[i];
+      const auto isNeeded = [&](TensorIndex t) { return t.valid() && needed[t.value]; };
+      if (op.def().cutsGradient() || std::ranges::none_of(op.outputs(), isNeeded)) continue;
+      for (TensorIndex t : op.inputs())
+        if (t.valid()) needed[t.value] = true;
+      if (!isOpen(&op)) continue;
       any = true;
-      const size_t firstNew = fwd_.tensorSlots();
-      const std::vector<TensorIndex> before = op->outputs();
-      std::vector<TensorId> ids;
-      for (TensorIndex t : before) ids.push_back(t.valid() ? fwd_.tensor(t).id : TensorId());
-      const std::vector<TensorIndex> after = replaceByDecomposition(fwd_, *op);
-      for (size_t o = 0; o < before.size(); ++o) {
-        if (!before[o].valid()) continue;
-        for (auto &start : starts_)
-          if (start.first == before[o]) start.first = after[o];
-        std::ranges::replace(targets_, before[o], after[o]);
-        if (after[o].value >= firstNew) fwd_.renameTensor(after[o], ids[o]);
-      }
+      expand(op);
     }
     return any;
+  }
+
+  // What `op` consists of takes its place, and gives tensors of the ids that its results had.
+  void expand(Op &op) {
+    const size_t firstNew = fwd_.tensorSlots();
+    const std::vector<TensorIndex> before = op.outputs();
+    std::vector<TensorId> ids;
+    for (TensorIndex t : before) ids.push_back(t.valid() ? fwd_.tensor(t).id : TensorId());
+    const std::vector<TensorIndex> after = replaceByDecomposition(fwd_, op);
+    for (size_t o = 0; o < before.size(); ++o) {
+      if (!before[o].valid()) continue;
+      for (auto &start : starts_)
+        if (start.first == before[o]) start.first = after[o];
+      std::ranges::replace(targets_, before[o], after[o]);
+      if (after[o].value >= firstNew) fwd_.renameTensor(after[o], ids[o]);
+    }
   }
 
   void markFirstConsumers(const std::vector<Op *> &schedule) {

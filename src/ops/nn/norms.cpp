@@ -57,7 +57,6 @@ OpDef normGradientRow(const std::string &forward, int inputs) {
       .infer([forward, inputs](InferContext &c) { inferNormGrad(c, forward, inputs); })
       .traits(Trait::Gradient)
       .cost(perElement(12))
-      .noGrad("second derivatives of normalisations are not built")
       .notOnnx();
   return row;
 }
@@ -84,6 +83,23 @@ void emitNormGrad(VjpBuilder &b, const char *type, int outputs, Attributes attri
   // The row sums the bias gradient to the shape of scale.
   if (b.wants(2) && b.inInfo(2).shape() != b.inInfo(1).shape())
     b.grad(2, emitReduceSumTo(b, b.gradOut(0), b.inInfo(2).shape()));
+}
+
+// For gradients of gradients; backends have kernels.
+void decomposeLayerNormGrad(DecomposeBuilder &b) {
+  const Expression g(b, b.in(0)), x(b, b.in(1)), scale(b, emitCast(b, b.in(2), b.inInfo(1).dataType())), h = g * scale;
+  const int64_t rank = b.inInfo(1).rank();
+  std::vector<int64_t> axes;
+  for (int64_t d = axisOf(b.attrs(), rank); d < rank; ++d) axes.push_back(d);
+  const auto mean = [&](Expression e) { return e.apply("ReduceMean", {{"axes", axes}, {"keepdims", int64_t{1}}}); };
+  const Expression centred = x - mean(x);
+  const Expression r = 1.0 / sqrt(mean(centred * centred) + static_cast<double>(b.op().attrFloat("epsilon")));
+  const Expression xhat = centred * r;
+  b.result(0, r * (h - mean(h) - xhat * mean(h * xhat)));
+  const TensorIndex sums[] = {g * xhat, g};  // of scale and bias
+  for (int i = 1; i <= 2; ++i)
+    if (b.hasOut(i))
+      b.result(i, emitCast(b, emitReduceSumTo(b, sums[i - 1], b.inInfo(2).shape()), b.inInfo(2).dataType()));
 }
 
 // How a forward op groups its channels.
@@ -117,6 +133,7 @@ void addGroupNorm(OpDefs &rows) {
                      .attrOptional("strided_groups", AttributeType::Int)
                      .traits(Trait::Spatial)
                      .layouts(sameChannels<2>)
+                     .noGrad("second derivatives of normalisations of channels are not built")
                      .doc("Gradients of GroupNormalization; statistics are computed when not given."));
   rows.push_back(
       OpDef("ai.onnx", "InstanceNormalization", {1, 6, 22})
@@ -213,6 +230,7 @@ void addLayerNorm(OpDefs &rows) {
   OpDef gradient = normGradientRow("LayerNormalization", 3);
   rows.push_back(addStatistics(gradient)
                      .attr("axis", int64_t{-1})
+                     .decompose(decomposeLayerNormGrad)
                      .doc("Gradients of LayerNormalization; statistics are computed when not given."));
   rows.push_back(OpDef("ai.onnx", "RMSNormalization", {23})
                      .input("X", kFloats)

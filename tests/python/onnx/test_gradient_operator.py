@@ -248,6 +248,11 @@ ROWS = {
     "AveragePool with its pads": ((1, 2, 6), second([
         node("AveragePool", ["x"], ["a"], kernel_shape=[3], pads=[1, 1], count_include_pad=1),
         node("Exp", ["a"], ["r"])])),
+    "LayerNormalization": ((2, 3, 4), second([node("LayerNormalization", ["x", "w", "b"], ["r"], axis=1)],
+                                             {"w": normal(3, 4), "b": normal(3, 4)})),
+    "LayerNormalization with one scale": ((3, 5), second([node("LayerNormalization", ["x", "w"], ["r"])],
+                                                         {"w": normal(5)})),
+    "RMSNormalization": ((3, 5), second([node("RMSNormalization", ["x", "w"], ["r"])], {"w": normal(5)}, opset=23)),
     "LSTM": ((3, 2, 2), second([node("LSTM", ["x", "w", "u"], ["r"], hidden_size=3)],
                                {"w": normal(1, 12, 2), "u": normal(1, 12, 3)})),
     "Einsum": ((3, 4), second([node("Einsum", ["x", "x"], ["r"], equation="ij,kj->ik")])),
