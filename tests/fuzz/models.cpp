@@ -351,7 +351,8 @@ std::string packedModel() {
                                         {"callbackBatchSize", int64_t{2}},
                                         {"callback", &callback}};
   const TensorId y = c.addOwn("PackedDataBlock", args, attributes);
-  c.b.addNode("ai.graphcore", 1, "Abort", {c.cast(c.add("IsNaN", {c.add("ReduceMax", {y})}), DataType::INT32)}, 0);
+  const TensorId most = c.add("ReduceMax", {y}, {{"keepdims", int64_t{0}}});
+  c.b.addNode("ai.graphcore", 1, "Abort", {c.cast(c.add("IsNaN", {most}), DataType::INT32)}, 0);
   return c.model(y);
 }
 
