@@ -16,6 +16,7 @@ from popxl_addons.named_tensors import NamedTensors
 from popxl_addons.utils import WeightsDict
 
 _DEVIATION, _CUT = 0.02, 2.0
+_BELOW = float(ndtr(-_CUT))
 _PIECE = 1 << 14  # elements that stay in a core's cache
 _SHARE = 1 << 18  # elements of a thread at a time
 
@@ -34,11 +35,11 @@ class _Normal:
     def __call__(self) -> np.ndarray:
         result = np.empty(self._shape)
         flat = result.reshape(-1)
-        shares = [flat[start : start + _SHARE] for start in range(0, flat.size, _SHARE)]
-        if len(shares) == 1:
-            self._draw(shares[0])
-            self._shape_normally(shares[0])
+        if flat.size <= _SHARE:
+            self._draw(flat)
+            self._shape_normally(flat)
             return result
+        shares = [flat[start : start + _SHARE] for start in range(0, flat.size, _SHARE)]
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
             done = []
             for share in shares:
@@ -58,11 +59,10 @@ class _Normal:
     @staticmethod
     def _shape_normally(share: np.ndarray) -> None:
         """Numbers from 0 to 1 → the normal numbers with as much probability below them."""
-        below = ndtr(-_CUT)
         for start in range(0, share.size, _PIECE):
             piece = share[start : start + _PIECE]
-            piece *= 1 - 2 * below
-            piece += below
+            piece *= 1 - 2 * _BELOW
+            piece += _BELOW
             ndtri(piece, out=piece)
             piece *= _DEVIATION
 
