@@ -46,7 +46,8 @@ def to_numpy(
 
     Args:
         x: scalar, nested sequence, NumPy array, memory map, torch tensor or anything with DLPack, of any shape.
-        dtype: type of the result; None keeps the type of arrays and infers the type of other data.
+        dtype: type of the result; None keeps the type of arrays, in the machine's order of bytes, and infers that of
+            other data.
         downcast: with `dtype` None, narrow 64-bit types to 32 bits.
         copy: always make a new array.
         log2_scale: fp8 targets only: multiply by 2^log2_scale before rounding.
@@ -78,10 +79,10 @@ def to_numpy(
         array = host_array(x)
     if dtype is not None:
         target = dtype.as_numpy()
-    elif downcast:
-        target = downcast_np_dtypes.get(array.dtype, array.dtype)
     else:
-        target = array.dtype
+        target = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+        if downcast:
+            target = downcast_np_dtypes.get(target, target)
     result = array if array.dtype == target else array.astype(target)
     if not result.flags.c_contiguous:
         result = np.ascontiguousarray(result)

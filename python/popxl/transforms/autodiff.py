@@ -74,6 +74,18 @@ class ExpectedConnection:
         return f"({self._connection_type}, {self._fwd_tensor})"
 
 
+def _require_call(name: str, call: Any, graph: Graph) -> None:
+    """Check that an argument is the call site of a graph.
+
+    Raises:
+        TypeError: it is a call of another graph, or none.
+    """
+    called = getattr(call, "called_graph", None)
+    if not isinstance(called, Graph) or called != graph:
+        found = f"{call!r}, no call site" if called is None else f"a call of {called!r}"
+        raise TypeError(f"{name}: got {found}, expected a call of {graph!r}.")
+
+
 class GradGraphInfo:
     """A gradient graph and how it connects to calls of its forward graph."""
 
@@ -148,8 +160,7 @@ class GradGraphInfo:
         Raises:
             TypeError: a call of another graph.
         """
-        if fwd_call_info.called_graph != self._forward:
-            raise TypeError(f"The call is of {fwd_call_info.called_graph!r}, expected {self._forward!r}.")
+        _require_call("fwd_call_info", fwd_call_info, self._forward)
         return {
             graph_input: fwd_call_info.graph_to_parent(c.fwd_tensor)
             for graph_input, c in zip(self._graph.inputs, self._expected_inputs)
@@ -168,8 +179,7 @@ class GradGraphInfo:
         Raises:
             TypeError: a call of another graph.
         """
-        if grad_call_info.called_graph != self._graph:
-            raise TypeError(f"The call is of {grad_call_info.called_graph!r}, expected {self._graph!r}.")
+        _require_call("grad_call_info", grad_call_info, self._graph)
         return {c.fwd_tensor: grad_call_info.parent_output(i) for i, c in enumerate(self._expected_outputs)}
 
     def fwd_parent_ins_to_grad_parent_outs(
@@ -184,8 +194,7 @@ class GradGraphInfo:
         Raises:
             TypeError: calls of other graphs.
         """
-        if fwd_call_info.called_graph != self._forward:
-            raise TypeError(f"The call is of {fwd_call_info.called_graph!r}, expected {self._forward!r}.")
+        _require_call("fwd_call_info", fwd_call_info, self._forward)
         grads = self.fwd_graph_ins_to_grad_parent_outs(grad_call_info)
         return {fwd_call_info.graph_to_parent(t): grad for t, grad in grads.items()}
 

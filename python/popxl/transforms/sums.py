@@ -13,8 +13,11 @@ def decompose_sum(graph: Graph) -> Graph:
         The same graph.
 
     Raises:
+        TypeError: `graph` is no graph.
         RuntimeError: a Session exists for the Ir.
     """
+    if not isinstance(graph, Graph):
+        raise TypeError(f"decompose_sum: graph: got {graph!r}, expected a popxl.Graph.")
     graph.ir._check_open("its ops")
     graph._pb_graph.decomposeSums()
     return graph

@@ -39,6 +39,20 @@ def types(graph):
 # ---- autodiff
 
 
+def test_arguments_of_another_kind(ir):
+    graph = ir.create_graph(lambda x: x * x, var())
+    info, site = autodiff(graph), ops.conditional_with_info(popxl.constant(True), *[graph] * 2, *[[var(name="b")]] * 2)
+    for wrong in (3, None, graph, site):
+        with pytest.raises(TypeError, match="fwd_call_info"):
+            info.inputs_dict(wrong)
+        with pytest.raises(TypeError, match="grad_call_info"):
+            info.fwd_graph_ins_to_grad_parent_outs(wrong)
+        with pytest.raises(TypeError, match="fwd_call_info"):
+            info.fwd_parent_ins_to_grad_parent_outs(wrong, wrong)
+    with pytest.raises(TypeError, match="decompose_sum"):
+        popxl.transforms.decompose_sum(3)
+
+
 def test_the_typical_flow(ir):
     x, w = var(np.ones((3, 5)), "x"), var(np.full((5, 2), 2), "w")
     graph = ir.create_graph(lambda x, w: ops.relu(x @ w), x, w)

@@ -139,6 +139,25 @@ def test_host_data_is_narrowed():
         to_numpy(1.0, log2_scale=1)
 
 
+@pytest.mark.parametrize(("kind", "dtype"), [("f4", "float32"), ("f8", "float32"), ("i8", "int32"), ("i2", "int16")])
+def test_host_data_of_the_other_order_of_bytes(kind, dtype):
+    value = np.arange(6, dtype=np.dtype(kind)).reshape(2, 3)
+    for order in "<>":
+        with popxl.Ir().main_graph:
+            made = popxl.variable(value.astype(order + kind))
+        assert made.dtype is getattr(popxl, dtype) and made.shape == (2, 3)
+        np.testing.assert_array_equal(to_numpy(value.astype(order + kind)), value)
+
+
+def test_order_in_numpys_words():
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence(np.True_):
+        first = ops.add(popxl.constant(1.0), popxl.constant(1.0))
+        ops.mul(first, first)
+        ops.sub(first, first)
+    assert ir._pb_ir.print().count("order #") == 2
+
+
 def test_tables():
     text = table_to_string([("a", "bb"), (1, 2)])
     assert text.splitlines() == ["a | bb", "-------", "1 | 2 "]
