@@ -47,6 +47,7 @@ constexpr Family kFamilies[] = {
     ops::integerProductOps,
     ops::roiAlignOps,
     ops::roiPoolOps,
+    ops::selectionOps,
     ops::batchNormOps,
     ops::normOps,
     ops::addonsOps,

@@ -33,9 +33,10 @@ OpDefs expandOps();     // Expand, Tile, Pad
 OpDefs constantOps();   // Constant, ConstantOfShape, Range, Shape, Size
 OpDefs resizeOps();     // Resize
 // ---- index
-OpDefs gatherOps();   // Gather, GatherElements, GatherND, OneHot
-OpDefs scatterOps();  // Scatter, ScatterElements, ScatterND, ScatterReduce
-OpDefs dynamicOps();  // DynamicSlice, DynamicUpdate, …
+OpDefs gatherOps();     // Gather, GatherElements, GatherND, OneHot
+OpDefs scatterOps();    // Scatter, ScatterElements, ScatterND, ScatterReduce
+OpDefs selectionOps();  // Unique, NonMaxSuppression
+OpDefs dynamicOps();    // DynamicSlice, DynamicUpdate, …
 
 // ---- nn
 OpDefs matMulOps();          // MatMul

@@ -33,7 +33,7 @@ class CpuBackend final : public executable::Backend {
                        nonFiniteKernels(),   histogramKernels(),
                        smallTypeKernels(),   collectiveUpdateKernels(),
                        resizeKernels(),      integerProductKernels(),
-                       attentionKernels()})
+                       attentionKernels(),   selectionKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

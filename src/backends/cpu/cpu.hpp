@@ -35,6 +35,7 @@ std::span<const Entry> orderKernels();
 std::span<const Entry> randomKernels();
 std::span<const Entry> smallTypeKernels();
 std::span<const Entry> scatterKernels();
+std::span<const Entry> selectionKernels();
 std::span<const Entry> dynamicKernels();
 std::span<const Entry> classLossKernels();
 std::span<const Entry> padKernels();          // after moveKernels: takes what they refuse

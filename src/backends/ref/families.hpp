@@ -10,7 +10,8 @@ std::span<const Entry> reduceKernels();
 std::span<const Entry> orderKernels();  // reduce_order.cpp: ArgMax, TopK, Sort, ReduceMedian, CumSum
 std::span<const Entry> shapeKernels();
 std::span<const Entry> indexKernels();
-std::span<const Entry> scatterKernels();  // index_scatter.cpp
+std::span<const Entry> scatterKernels();    // index_scatter.cpp
+std::span<const Entry> selectionKernels();  // Unique, NonMaxSuppression
 std::span<const Entry> nnKernels();
 std::span<const Entry> convKernels();
 std::span<const Entry> poolKernels();

@@ -17,9 +17,10 @@ using executable::KernelRequest;
 using executable::OperandDesc;
 
 constexpr std::span<const Entry> (*kFamilies[])() = {
-    unaryKernels,  mathKernels,    reduceKernels,    orderKernels,    shapeKernels,  indexKernels,   scatterKernels,
-    nnKernels,     convKernels,    poolKernels,      roiAlignKernels, normKernels,   lossKernels,    optimKernels,
-    randomKernels, controlKernels, smallTypeKernels, ctcKernels,      resizeKernels, roiPoolKernels,
+    unaryKernels,  mathKernels,    reduceKernels,    orderKernels,    shapeKernels,  indexKernels,     scatterKernels,
+    nnKernels,     convKernels,    poolKernels,      roiAlignKernels, normKernels,   lossKernels,      optimKernels,
+    randomKernels, controlKernels, smallTypeKernels, ctcKernels,      resizeKernels, selectionKernels,
+    roiPoolKernels,
 };
 
 RefFn findKernel(std::string_view type) {

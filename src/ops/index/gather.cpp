@@ -178,6 +178,20 @@ void inferGatherND(InferContext &c) {
   c.out(0, c.type(0), to);
 }
 
+// Batches, positions, or what lies behind the coordinates.
+bool coordinatePieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  const int batch = static_cast<int>(op.attrInt("batch_dims")), positions = op.inRank(1) - 1;
+  const int behind = batch + static_cast<int>(op.inShape(1).back());
+  if (axis < batch) {
+    pieces.in[0] = pieces.in[1] = pieces.out[0] = axis;
+    return true;
+  }
+  if (cut == 1 ? axis == positions : axis < behind) return false;
+  pieces.in[static_cast<size_t>(cut)] = axis;
+  pieces.out[0] = cut == 1 ? axis : positions + axis - behind;
+  return true;
+}
+
 void addGatherND(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "GatherND", {11, 12, 13})
                      .input("data", kStoredTypes)
@@ -185,6 +199,7 @@ void addGatherND(OpDefs &rows) {
                      .output("output")
                      .attr("batch_dims", int64_t{0})
                      .infer(inferGatherND)
+                     .pieces(coordinatePieces)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("GatherNDGrad", {b.gradOut(0), b.in(1)},
                                         {{"batch_dims", b.attrs().getAttribute<int64_t>("batch_dims")},

@@ -40,6 +40,13 @@ OpDef &addRoiAlignAttributes(OpDef &row) {
       .attr("coordinate_transformation_mode", std::string("output_half_pixel"));
 }
 
+// Boxes, with the image of each.
+bool boxPieces(const Op &, InIndex cut, int axis, Pieces &pieces) {
+  if (cut == 0 || axis != 0) return false;
+  pieces.in[1] = pieces.in[2] = pieces.out[0] = 0;
+  return true;
+}
+
 // Four elements for each sample.
 void sampleCost(const Op &op, Cost &c) {
   const auto ratio = static_cast<double>(std::max<int64_t>(op.attrInt("sampling_ratio"), 1));
@@ -53,6 +60,7 @@ OpDefs roiAlignOps() {
   forward.input("X", kFloats).input("rois", kFloats).input("batch_indices", kIndices).output("Y");
   addRoiAlignAttributes(forward)
       .infer(inferRoiAlign)
+      .pieces(boxPieces)
       .cost(sampleCost)
       .vjp([](VjpBuilder &b) {
         Attributes attributes = b.attrs();
