@@ -48,17 +48,25 @@ void bindModelTools(nb::module_ &m) {
       nb::arg("model"), nb::arg("shapes"), "What a model holds and which of its nodes are refused, as JSON.");
   m.def(
       "_output_tensors",
-      [](nb::handle model, const InputShapeInfo &shapes) {
+      [](nb::handle model, const InputShapeInfo &shapes, bool constantWeights) {
+        using Lengths = std::vector<std::pair<TensorId, int64_t>>;
+        const auto weights = constantWeights ? onnx::WeightRole::Constant : onnx::WeightRole::Variable;
+        std::map<std::string, std::vector<std::pair<TensorId, Lengths>>> result;
         const std::string text = modelText(model);
         ReleaseGil release;
-        std::map<std::string, std::tuple<std::vector<TensorId>, TensorId, int64_t>> result;
-        for (auto &[name, of] : outputTensors(text, shapes)) result[name] = {of.ids, of.length, of.axis};
+        for (auto &[name, of] : outputTensors(text, shapes, weights)) {
+          auto &parts = result[name];
+          for (size_t i = 0; i < of.ids.size(); ++i) {
+            parts.emplace_back(of.ids[i], Lengths());
+            for (const auto &[id, axis] : of.lengths[i]) parts.back().second.emplace_back(id, axis);
+          }
+        }
         return result;
       },
-      nb::arg("model"), nb::arg("inputShapeInfo"),
-      "The tensors to anchor for each graph output: names (several for a sequence, none for what is absent), and for "
-      "a\n"
-      "size that depends on data the name of the tensor that holds it, or an empty one, and its dimension.\n"
+      nb::arg("model"), nb::arg("inputShapeInfo"), nb::arg("constantWeights"),
+      "The tensors to anchor for each graph output (several for a sequence, none for what is absent): the name, and "
+      "for\n"
+      "each size that depends on data the name of the tensor that holds it and its dimension.\n"
       "\n"
       "Raises:\n"
       "    popart_exception: The model is refused.");

@@ -29,7 +29,8 @@ from popart.session import InferenceSession
 from popart.tensorinfo import TensorInfo
 
 Array = np.ndarray
-_Output = tuple[list[str], str, int]  # names of its tensors; of a size that depends on data, the tensor and dimension
+# The tensors of an output: name, and the tensor and dimension of each size that depends on data.
+_Output = list[tuple[str, list[tuple[str, int]]]]
 
 
 class BackendRep(onnx.backend.base.BackendRep):
@@ -106,15 +107,14 @@ class BackendRep(onnx.backend.base.BackendRep):
             self._session.run(PyStepIO({name: arrays[name] for name in self._streams}, tensors))
             tensors = {name: _as_onnx(array) for name, array in tensors.items()}
         results: dict[str, Any] = {}
-        for name, (parts, length, axis) in self._results.items():
-            if length:
-                results[name] = tensors[name][(slice(None),) * axis + (slice(int(tensors[length])),)]
-            elif parts == [name]:
-                results[name] = tensors[name]
+        for name, parts in self._results.items():
+            found = [_cut(tensors[part], {axis: int(tensors[length]) for length, axis in of}) for part, of in parts]
+            if [part for part, _ in parts] == [name]:
+                results[name] = found[0]
             else:
                 sequence = _held(declared[name]).HasField("sequence_type")
                 absent = not parts and declared[name].HasField("optional_type") and not sequence
-                results[name] = None if absent else [tensors[part] for part in parts]
+                results[name] = None if absent else found
         return results
 
     def _named(self, inputs: Any) -> dict[str, Any]:
@@ -185,10 +185,16 @@ class BackendRep(onnx.backend.base.BackendRep):
                 shapes.add(value.name, TensorInfo("BOOL", []))  # a sequence that is there
         for name in streams if self._outlook else set(streams) - self._open_names():
             shapes.add(name, TensorInfo(arrays[name].dtype.name, arrays[name].shape))
-        results: dict[str, _Output] = {value.name: ([value.name], "", 0) for value in model.graph.output}
+        results: dict[str, _Output] = {value.name: [(value.name, [])] for value in model.graph.output}
         if self._outlook:
-            results = popart_core._output_tensors(model.SerializeToString(), shapes)
-        wanted = [name for parts, length, _ in results.values() for name in (*parts, length) if name]
+            constant = self._options.constantWeights
+            results = popart_core._output_tensors(model.SerializeToString(), shapes, constant)
+        wanted = [
+            tensor
+            for parts in results.values()
+            for name, lengths in parts
+            for tensor in (name, *(length for length, _ in lengths))
+        ]
         session = self._session_of(model, wanted, shapes) if wanted else None
         if session is not None:
             session.setInputShapes({name: arrays[name] for name in streams})
@@ -209,7 +215,7 @@ class BackendRep(onnx.backend.base.BackendRep):
 
 
 # Operators whose results may have sizes that depend on data of the run.
-_SIZES_FROM_DATA = {"Loop", "NonZero", "Compress"}
+_SIZES_FROM_DATA = {"Loop", "NonZero", "Compress", "Unique", "NonMaxSuppression"}
 
 
 def _needs_outlook(model: onnx.ModelProto) -> bool:
@@ -249,6 +255,11 @@ def _flat(name: str, value: Any, kind: onnx.TypeProto) -> dict[str, Array]:
             "an array of numbers, or a list of arrays for a sequence"
         )
     return {name: np.asarray(value, order="C")}
+
+
+def _cut(array: Array, sizes: Mapping[int, int]) -> Array:
+    """The array without what lies behind `sizes`, by dimension."""
+    return array[tuple(slice(sizes.get(i)) for i in range(array.ndim))] if sizes else array
 
 
 def _as_onnx(array: Array) -> Array:

@@ -9,9 +9,10 @@
 
 namespace popart {
 
-// The tensors to anchor for each graph output. `inputShapeInfo` as for sessions. Throws popart::error for a model that
-// is refused.
+// The tensors to anchor for each graph output. `inputShapeInfo` as for sessions; `weights` as the session has them.
+// Throws popart::error for a model that is refused.
 std::map<std::string, onnx::OutputTensors> outputTensors(const std::string &modelProtoOrFilename,
-                                                         const InputShapeInfo &inputShapeInfo);
+                                                         const InputShapeInfo &inputShapeInfo,
+                                                         onnx::WeightRole weights);
 
 }  // namespace popart

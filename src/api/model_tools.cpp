@@ -43,8 +43,10 @@ void GraphTransformer::saveInitializersExternally(const std::vector<TensorId> &i
 }
 
 std::map<std::string, onnx::OutputTensors> outputTensors(const std::string &modelProtoOrFilename,
-                                                         const InputShapeInfo &inputShapeInfo) {
+                                                         const InputShapeInfo &inputShapeInfo,
+                                                         onnx::WeightRole weights) {
   onnx::BuildOptions options;
+  options.weights = weights;
   options.inputShapeInfo = inputShapeInfo.getInfos();
   options.evaluate = ref::evaluate;
   return onnx::outputTensors(onnx::Model::fromProtoOrFile(modelProtoOrFilename), options);

@@ -97,6 +97,7 @@ Value matmul(const Value &a, const Value &b) { return a.op("MatMul", {b}); }
 Value where(const Value &condition, const Value &yes, const Value &no) { return condition.op("Where", {yes, no}); }
 
 Value concat(const std::vector<Value> &parts, int64_t axis) {
+  check(!parts.empty(), "there is nothing to join: expected at least one tensor");
   if (parts.size() == 1) return parts.front();
   return parts.front().op("Concat", {parts.begin() + 1, parts.end()}, {{"axis", axis}});
 }

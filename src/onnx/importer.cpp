@@ -129,7 +129,7 @@ TensorIndex Importer::resolve(const std::string &name, Scope &scope) {
 
 TensorIndex Importer::capture(TensorIndex outer, const std::string &name, Scope &scope) {
   const Tensor &tensor = scope.outer->graph->tensor(outer);
-  requireKnownSize(*scope.outer->graph, outer, name);
+  requireKnownSize(*scope.outer->graph, outer, name, "a subgraph");
   const TensorId id = freshId(*scope.graph, scope.graph->addScope(name));
   if (tensor.tensorType() == TensorType::Const && tensor.hasTensorData())
     return scope.graph->addConstant(id, tensor.tensorData());
@@ -152,6 +152,12 @@ TensorId Importer::freshId(const Graph &graph, const std::string &base) const {
 
 void Importer::addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
                      const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings) {
+  if (sizes_.concerns(graph, inputs)) return sizes_.addOp(type, inputs, ids, std::move(attributes), settings);
+  addPlainOp(graph, type, inputs, ids, std::move(attributes), settings);
+}
+
+void Importer::addPlainOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
+                          const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings) {
   const OpDef *def = findOpDef(type);
   if (!def) throw error("{} '{}': the operator is not supported yet", type, settings.name);
   if (options_.unknownAttributes == UnknownAttributes::Drop && !def->createRule()) {
@@ -182,6 +188,15 @@ std::string withNode(const onnx_proto::NodeProto &node, const std::string &messa
 
 }  // namespace
 
+bool Importer::readsBounded(const onnx_proto::NodeProto &node, const Scope &scope) const {
+  return std::ranges::any_of(node.input(), [&](const std::string &name) {
+    for (const Scope *s = &scope; s; s = s->outer)
+      if (const auto found = s->tensors.find(name); found != s->tensors.end())
+        return found->second.valid() && !sizes_.boundsOf(*s->graph, found->second).empty();
+    return false;
+  });
+}
+
 void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
   countNode();
   const Restore<bool> folds(folds_);
@@ -206,6 +221,10 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
   } catch (const unknown_value_error &e) {
     throw unknown_value_error("{}", withNode(proto, e.what()));
   } catch (const error &e) {
+    if (readsBounded(proto, scope))
+      throw unknown_value(
+          "{} A size that it reads depends on data of the run: it must be known when the graph is built",
+          withNode(proto, e.what()));
     if (withNode(proto, e.what()) == e.what()) throw;
     throw error("{}", withNode(proto, e.what()));
   }

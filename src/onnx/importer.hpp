@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,6 +14,7 @@
 #include <popart/error.hpp>
 
 #include "base/unknown_value.hpp"
+#include "onnx/bounded_sizes.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx/operator_table.hpp"
 #include "onnx/reader.hpp"
@@ -37,13 +39,6 @@ struct Meaning {
   Meaning(Sequence elements) : sequence(std::move(elements)) {}
   TensorIndex tensor;  // invalid for a sequence and for nothing
   std::optional<Sequence> sequence;
-};
-
-// A tensor whose size along one axis depends on data of the run: it has room for the most there can be, and the first
-// `count` of it are values, zeros follow.
-struct Bound {
-  TensorIndex count;  // INT64, one element
-  int64_t axis = 0;
 };
 
 // Names of tensors -> numbers of the nodes that make them.
@@ -115,18 +110,24 @@ class Importer {
   Meaning meaningOf(const std::string &name, Scope &scope);
   // `name` stands for `meaning` in `scope` from now on.
   static void define(const std::string &name, Meaning meaning, Scope &scope);
-  // For tensors of the main graph; operators refuse them, graph outputs come with their count.
-  void bound(const Graph &graph, TensorIndex t, const Bound &bound);
-  const Bound *findBound(const Graph &graph, TensorIndex t) const;
-  // Throws popart::error for a tensor that has a bound.
-  void requireKnownSize(const Graph &graph, TensorIndex t, const std::string &name) const;
+  // Sizes that depend on data of the run, in the main graph; graph outputs come with their lengths.
+  BoundedSizes &sizes() { return sizes_; }
+  const BoundedSizes &sizes() const { return sizes_; }
+  // Throws unknown_value for a tensor that has such a size; `what` cannot read it.
+  void requireKnownSize(const Graph &graph, TensorIndex t, const std::string &name, const std::string &what) const;
+  // Of a graph output, or an element of one, whose sizes depend on data: the tensors that hold them, by dimension.
+  const std::vector<OutputLength> &lengthsOf(const TensorId &output) const;
   // The sequence of that name, its tensors captured where it lies in an outer graph; null for other names.
   const Sequence *findSequence(const std::string &name, Scope &scope);
   // An id that no tensor of the model or graph has, starting from `base`.
   TensorId freshId(const Graph &graph, const std::string &base) const;
-  // Adds the op and folds it when its inputs are constant; outputs keep their ids either way.
+  // Adds the op and folds it when its inputs are constant; outputs keep their ids either way. Sizes that depend on data
+  // are handed on to its outputs, or unknown_value is thrown.
   void addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
              const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings);
+  // The same for an op of which the caller says what sizes its outputs have.
+  void addPlainOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
+                  const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings);
   TensorData readTensor(const onnx_proto::TensorProto &tensor, const std::string &name) const;
   TensorData readSparseTensor(const onnx_proto::SparseTensorProto &tensor, const std::string &name) const;
   NodeAttributes readAttributes(const onnx_proto::NodeProto &node, const Scope &scope) const;
@@ -157,8 +158,12 @@ class Importer {
   static void countReaders(const onnx_proto::GraphProto &graph, Scope &scope);
   static void countReaders(const onnx_proto::FunctionProto &function, Scope &scope);
   bool readsShared(const onnx_proto::NodeProto &node, const Scope &scope) const;
+  // Whether a size of an input depends on data of the run.
+  bool readsBounded(const onnx_proto::NodeProto &node, const Scope &scope) const;
   void addSequenceInput(const onnx_proto::ValueInfoProto &input, Scope &scope);
   void markOutputs(const onnx_proto::GraphProto &graph, Scope &scope);
+  void markOutput(Graph &graph, TensorIndex t, const TensorId &id);
+  void makeOutput(Graph &graph, TensorIndex t, const TensorId &id);  // the tensor, and those of its lengths
   bool isDifferentiated(const Graph &graph, const std::vector<TensorIndex> &tensors) const;
   int64_t givenBytes() const;
   AttributeValue readAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where) const;
@@ -167,8 +172,10 @@ class Importer {
   const ModelContent &model_;
   const BuildOptions &options_;
   Ir &ir_;
-  std::map<TensorIndex, Bound> bounds_;       // of the main graph
-  std::unordered_set<std::string> reserved_;  // names the model uses
+  BoundedSizes sizes_{*this};
+  std::map<TensorId, std::vector<OutputLength>> lengths_;  // of graph outputs
+  std::set<TensorId> marked_;                              // graph outputs and their parts that are made
+  std::unordered_set<std::string> reserved_;               // names the model uses
   mutable std::unordered_map<std::string, int64_t>
       lastNumbers_;  // graph and base of fresh ids -> the last one's number
   std::map<std::string, const onnx_proto::FunctionProto *> functions_;
@@ -230,7 +237,8 @@ class NodeContext {
   int outputCount() const { return static_cast<int>(outputNames_.size()); }
   bool hasOut(int i) const { return i < outputCount() && !outputNames_[i].empty(); }
   const std::vector<std::string> &outputNames() const { return outputNames_; }
-  TensorId outputId(int i) const;  // the id the tensor of output i has to get
+  const std::string &firstOutput() const;  // its name; throws popart::error for a node without outputs
+  TensorId outputId(int i) const;          // the id the tensor of output i has to get
 
   // An intermediate value.
   TensorIndex emit(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
@@ -240,11 +248,17 @@ class NodeContext {
   // The op that makes all outputs of the node / output i of it.
   void results(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
   void result(int output, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
-  void resultValue(int output, const TensorData &value);   // a constant
-  void resultTensor(int output, TensorIndex t);            // a tensor that exists: Identity
-  void bind(int output, TensorIndex t);                    // output i is the tensor t itself
-  void bindSequence(int output, Sequence elements);        // of one element type
-  void boundOutput(int output, const Bound &bound);        // output i, which has its tensor
+  void resultValue(int output, const TensorData &value);  // a constant
+  void resultTensor(int output, TensorIndex t);           // a tensor that exists: Identity
+  void bind(int output, TensorIndex t);                   // output i is the tensor t itself
+  void bindSequence(int output, Sequence elements);       // of one element type
+  void boundOutput(int output, const Bounds &bounds);     // output i, which has its tensor
+  // The sizes of the dimensions of input i.
+  Sizes shapeOf(int i) const { return importer_.sizes().shapeOf(graph(), in(i)); }
+  // The numbers of input i, each known or a size of the run; throws popart::error for others.
+  Sizes sizesIn(int i) const;
+  void resultSizes(int output, const Sizes &sizes, int rank);  // INT64, of no dimensions or one
+  PlainOps plainOps() const;
   void resultMeaning(int output, const Meaning &meaning);  // a tensor that exists, a sequence, or nothing
 
   TensorId unusedId(std::string_view type, int output) const;

@@ -157,8 +157,8 @@ bool fitsType(DataType declared, DataType got) {
 }
 
 // What a graph output is declared to be: what is left open (no type, no shape, a symbol) says nothing.
-// Nor does dimension `open` matter, whose size depends on data of the run.
-void checkDeclaredOutput(const onnx_proto::ValueInfoProto &output, const TensorInfo &info, int64_t open,
+// Nor do dimensions matter whose sizes depend on data of the run.
+void checkDeclaredOutput(const onnx_proto::ValueInfoProto &output, const TensorInfo &info, const Bounds &open,
                          const std::string &model) {
   if (!output.has_type() || !output.type().has_tensor_type()) return;
   const auto &type = output.type().tensor_type();
@@ -174,7 +174,8 @@ void checkDeclaredOutput(const onnx_proto::ValueInfoProto &output, const TensorI
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const auto &dim = type.shape().dim(i);
     dims.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value()) : "?");
-    fits = fits && (i == open || !dim.has_dim_value() || dim.dim_value() == info.dim(i));
+    const bool isOpen = std::ranges::find(open, i, &Bound::axis) != open.end();
+    fits = fits && (isOpen || !dim.has_dim_value() || dim.dim_value() == info.dim(i));
   }
   check(fits,
         "Model '{}': graph output '{}' has another shape than the model declares: got {}, expected {}. Mend the "
@@ -196,51 +197,67 @@ void Importer::importMainGraph() {
   markOutputs(graph, scope);
 }
 
-TensorId lengthId(const std::string &name) { return name + "/length"; }
+TensorId lengthId(const std::string &name, size_t i) {
+  return name + "/length" + (i == 0 ? "" : "/" + std::to_string(i));
+}
 
-void Importer::bound(const Graph &graph, TensorIndex t, const Bound &bound) {
-  if (!graph.isMain())
+void Importer::requireKnownSize(const Graph &graph, TensorIndex t, const std::string &name,
+                                const std::string &what) const {
+  if (!sizes_.boundsOf(graph, t).empty())
     throw unknown_value(
-        "the size of '{}' must be known when the graph is built, as a subgraph makes it: it depends on data of the run",
-        graph.tensor(t).id);
-  bounds_[t] = bound;
+        "the size of '{}' depends on data of the run: it must be known when the graph is built, as {} cannot read "
+        "it otherwise. Make what decides it a constant or an initializer",
+        name, what);
 }
 
-const Bound *Importer::findBound(const Graph &graph, TensorIndex t) const {
-  const auto found = graph.isMain() ? bounds_.find(t) : bounds_.end();
-  return found == bounds_.end() ? nullptr : &found->second;
+const std::vector<OutputLength> &Importer::lengthsOf(const TensorId &output) const {
+  static const std::vector<OutputLength> kNone;
+  const auto found = lengths_.find(output);
+  return found == lengths_.end() ? kNone : found->second;
 }
 
-void Importer::requireKnownSize(const Graph &graph, TensorIndex t, const std::string &name) const {
-  if (findBound(graph, t))
-    throw unknown_value(
-        "the size of '{}' depends on data of the run: it must be known when the graph is built, except for outputs of "
-        "the model. Make what decides it a constant or an initializer",
-        name);
+// With zeros behind its values, so that the same values give the same bytes, and with their number. One name may be
+// there several times.
+void Importer::markOutput(Graph &graph, TensorIndex t, const TensorId &id) {
+  if (marked_.insert(id).second) makeOutput(graph, t, id);
+  graph.markOutput(graph.find(id));
+  for (const OutputLength &length : lengthsOf(id)) graph.markOutput(graph.find(length.id));
 }
 
-void NodeContext::boundOutput(int output, const Bound &bound) {
-  if (hasOut(output)) importer_.bound(graph(), scope_.tensors.at(outputNames_[output]), bound);
+void Importer::makeOutput(Graph &graph, TensorIndex t, const TensorId &id) {
+  const Bounds bounds = sizes_.boundsOf(graph, t);
+  const Op::Settings settings(graph, id);
+  const auto name = [&](TensorIndex part, const TensorId &partId) {
+    check(!graph.contains(partId),
+          "Model '{}': a tensor is called '{}', which is the name of a part of a graph output. Rename it", model_.name,
+          partId);
+    addPlainOp(graph, "Identity", {part}, {partId}, {}, settings);
+  };
+  if (!bounds.empty()) {
+    const PlainOps to(*this, id, settings);
+    if (graph.tensor(t).id == id) graph.renameTensor(t, freshId(graph, id + "/padded"));
+    const DataType type = graph.info(t).dataType();
+    t = BoundedSizes::masked(to, t, bounds, to.number(type, 0));
+  }
+  if (graph.tensor(t).id != id) name(t, id);
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    const TensorId length = lengthId(id, i);
+    name(BoundedSizes::length(PlainOps(*this, id, settings), bounds[i]), length);
+    lengths_[id].push_back({length, bounds[i].axis});
+  }
 }
 
 void Importer::markOutputs(const onnx_proto::GraphProto &graph, Scope &scope) {
-  std::set<TensorId> made;
-  const auto markIdentity = [&](TensorIndex t, const TensorId &id) {
-    if (made.insert(id).second) {  // one name may be there several times
-      check(!scope.graph->contains(id),
-            "Model '{}': a tensor is called '{}', which is the name of a part of a graph output. Rename it",
-            model_.name, id);
-      addOp(*scope.graph, "Identity", {t}, {id}, {}, Op::Settings(*scope.graph, id));
-    }
-    scope.graph->markOutput(scope.graph->find(id));
-  };
   for (const auto &output : graph.output()) {
     const Meaning meaning = meaningOf(output.name(), scope);
     if (meaning.tensor.valid()) {
-      const Bound *bound = findBound(*scope.graph, meaning.tensor);
-      checkDeclaredOutput(output, scope.graph->info(meaning.tensor), bound ? bound->axis : -1, model_.name);
-      scope.graph->markOutput(meaning.tensor);
-      if (bound) markIdentity(bound->count, lengthId(output.name()));
+      checkDeclaredOutput(output, scope.graph->info(meaning.tensor), sizes_.boundsOf(*scope.graph, meaning.tensor),
+                          model_.name);
+      const bool isBounded = !sizes_.boundsOf(*scope.graph, meaning.tensor).empty();
+      if (isBounded)
+        markOutput(*scope.graph, meaning.tensor, output.name());
+      else
+        scope.graph->markOutput(meaning.tensor);
     }
     check(
         !meaning.sequence || !output.type().has_tensor_type(),
@@ -248,7 +265,7 @@ void Importer::markOutputs(const onnx_proto::GraphProto &graph, Scope &scope) {
         "sequence, or join its tensors with ConcatFromSequence",
         model_.name, output.name(), meaning.sequence ? static_cast<int64_t>(meaning.sequence->size()) : 0);
     const Sequence none, &elements = meaning.sequence ? *meaning.sequence : none;
-    for (size_t i = 0; i < elements.size(); ++i) markIdentity(elements[i], elementId(output.name(), i));
+    for (size_t i = 0; i < elements.size(); ++i) markOutput(*scope.graph, elements[i], elementId(output.name(), i));
   }
 }
 
@@ -267,10 +284,10 @@ std::map<std::string, OutputTensors> outputTensors(const Model &model, const Bui
     const TensorIndex whole = graph.find(name);
     if (whole.valid() && marked.contains(whole)) {
       of.ids.push_back(name);
-      if (const Bound *bound = importer.findBound(graph, whole)) of.length = lengthId(name), of.axis = bound->axis;
     } else {
       while (graph.contains(elementId(name, of.ids.size()))) of.ids.push_back(elementId(name, of.ids.size()));
     }
+    for (const TensorId &id : of.ids) of.lengths.push_back(importer.lengthsOf(id));
   }
   return outputs;
 }

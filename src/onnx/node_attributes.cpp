@@ -87,6 +87,7 @@ NodeAttributes Importer::readAttributes(const onnx_proto::NodeProto &node, const
   NodeAttributes result;
   const std::string where = nodeText(node);
   for (const auto &a : node.attribute()) {
+    if (node.op_type() == "Optional" && a.has_tp()) continue;  // the type of what is not there
     if (a.ref_attr_name().empty()) {
       putAttribute(a, where, result);
       continue;

@@ -24,13 +24,14 @@ NodeContext::NodeContext(Importer &importer, Scope &scope, const onnx_proto::Nod
   auto version = scope.opsets.find(domain_);
   opset_ = version == scope.opsets.end() ? 1 : version->second;
   const auto rule = importRules().find({domain_, type_});
-  const bool takesSequences =
-      importer.isFunction(*this) || (rule != importRules().end() && rule->second.takesSequences);
+  const bool isFunction = importer.isFunction(*this), hasRule = !isFunction && rule != importRules().end();
+  const bool takesSequences = isFunction || (hasRule && rule->second.takesSequences);
+  const bool takesBounds = !hasRule || ruleTakesBounds(domain_, type_);
   for (const auto &name : node.input()) {
     const Sequence *sequence = takesSequences && !name.empty() ? importer.findSequence(name, scope) : nullptr;
     if (sequence) sequences_[static_cast<int>(inputs_.size())] = sequence;
     inputs_.push_back(name.empty() || sequence ? TensorIndex{} : importer.resolve(name, scope));
-    importer.requireKnownSize(*scope.graph, inputs_.back(), name);
+    if (!takesBounds) importer.requireKnownSize(*scope.graph, inputs_.back(), name, "the operator");
     inputNames_.push_back(name);
   }
   outputNames_.assign(node.output().begin(), node.output().end());
@@ -56,7 +57,8 @@ int64_t NodeContext::axisOf(int64_t axis, int64_t rank) const {
 
 bool NodeContext::isConstant(TensorIndex t) const {
   const Tensor &tensor = graph().tensor(t);
-  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData();
+  return tensor.tensorType() == TensorType::Const && tensor.hasTensorData() &&
+         importer_.sizes().boundsOf(graph(), t).empty();
 }
 
 // The tensor of the outermost graph that a body input stands for; the tensor itself where it is no capture.
@@ -79,7 +81,8 @@ const TensorData *NodeContext::knownValue(int i) const {
   importer_.foldWhatLeadsTo(tensor.getGraph(), tensor.index());
   // An initializer that steers a shape gets no gradient, so its value stays what the model says.
   const bool known = tensor.tensorType() == TensorType::Const || tensor.tensorType() == TensorType::Variable;
-  return known && tensor.hasTensorData() ? &tensor.tensorData() : nullptr;
+  const bool isOpen = !importer_.sizes().boundsOf(tensor.getGraph(), tensor.index()).empty();
+  return known && tensor.hasTensorData() && !isOpen ? &tensor.tensorData() : nullptr;
 }
 
 const TensorData &NodeContext::constant(int i) const {
@@ -107,6 +110,11 @@ double NodeContext::constantNumber(int i) const {
   const TensorData &data = constant(i);
   require(data.info().nelms() == 1, "input {} must hold one value: got {}", i, data.info());
   return data.asDoubles().front();
+}
+
+const std::string &NodeContext::firstOutput() const {
+  require(!outputNames_.empty(), "has no outputs. Name at least one");
+  return outputNames_.front();
 }
 
 TensorId NodeContext::outputId(int i) const {
@@ -153,6 +161,7 @@ TensorIndex NodeContext::literalLike(TensorIndex t, double value) {
 
 // Kernels write every required output, so one that the node leaves out gets a tensor nobody reads.
 TensorId NodeContext::unusedId(std::string_view type, int output) const {
+  (void)firstOutput();  // there is one
   const auto &rows = opDef(type).outputs();
   if (output < static_cast<int>(rows.size()) && rows[output].arity == Arity::Optional) return {};
   return importer_.freshId(graph(),
@@ -191,6 +200,35 @@ void NodeContext::resultTensor(int output, TensorIndex t) {
 void NodeContext::bind(int output, TensorIndex t) {
   require(output < outputCount(), "output {} is missing. Name it", output);
   if (hasOut(output)) scope_.tensors[outputNames_[output]] = t;
+}
+
+void NodeContext::boundOutput(int output, const Bounds &bounds) {
+  if (hasOut(output)) importer_.sizes().setBounds(graph(), scope_.tensors.at(outputNames_[output]), bounds);
+}
+
+Sizes NodeContext::sizesIn(int i) const {
+  const Sizes *found = importer_.sizes().sizesIn(graph(), in(i));
+  if (found) return *found;
+  Sizes known;
+  for (const int64_t value : constantInts(i)) known.push_back({value});
+  return known;
+}
+
+void NodeContext::resultSizes(int output, const Sizes &sizes, int rank) {
+  if (output < outputCount() && !hasOut(output)) return;
+  const TensorId id = outputId(output);
+  importer_.sizes().writeSizes(graph(), id, sizes, rank, settings_);
+  bind(output, graph().find(id));
+}
+
+PlainOps NodeContext::plainOps() const {
+  if (!graph().isMain())
+    throw unknown_value(
+        "{}: has a size that depends on data of the run, and is in a subgraph: its input must be known when the graph "
+        "is built",
+        text_);
+  const std::string base = outputNames_.empty() ? type_ : outputNames_.front();
+  return PlainOps(importer_, scope_.prefix + base, settings_);
 }
 
 // ---- rules --------------------------------------------------------------------------------------

@@ -101,15 +101,19 @@ struct BuildOptions {
 void buildGraph(const Model &model, const BuildOptions &options, Ir &ir);
 
 // The tensors that a graph output has in the program.
+struct OutputLength {
+  TensorId id;       // of the tensor that holds a size that depends on data of the run
+  int64_t axis = 0;  // the dimension of that size
+};
 struct OutputTensors {
   std::vector<TensorId> ids;  // its own for a tensor, one for each element of a sequence, none for what is absent
-  TensorId length;            // of a size that depends on data of the run: the tensor that holds it; else empty
-  int64_t axis = 0;           // the dimension of that size
+  std::vector<std::vector<OutputLength>> lengths;  // of each of them
 };
 // Of each graph output. Builds the graph to find out. Throws popart::error.
 std::map<std::string, OutputTensors> outputTensors(const Model &model, const BuildOptions &options);
-// The tensor that holds the size of a graph output that depends on data of the run: "name/length".
-TensorId lengthId(const std::string &name);
+// The tensor that holds the size of a graph output that depends on data of the run: "name/length", of further such
+// dimensions "name/length/1", ….
+TensorId lengthId(const std::string &name, size_t i = 0);
 
 // The tensor of element `i` of a graph input or output that is a sequence: "name/0", "name/1", ….
 TensorId elementId(const std::string &name, size_t i);

@@ -136,10 +136,16 @@ def describe(model: Path, shapes: dict[str, tuple[str, list[int]]] | None = None
     return json.loads(popart_core._describeModel(str(model), shape_infos(shapes or {})))
 
 
-def tensors_of_outputs(model: Path, infos: popart_core.InputShapeInfo) -> list[str]:
-    """Names of the tensors that the outputs are: several for a sequence, none for what is absent."""
-    outputs = popart_core._output_tensors(str(model), infos)
-    return list(dict.fromkeys(name for parts, _, _ in outputs.values() for name in parts))
+def tensors_of_outputs(
+    model: Path, infos: popart_core.InputShapeInfo, options: popart_core.SessionOptions
+) -> dict[str, dict[str, int]]:
+    """The tensors that the outputs are, several for a sequence, none for what is absent.
+
+    Returns:
+        By name: of each size that depends on data the name of the tensor that holds it, and its dimension.
+    """
+    outputs = popart_core._output_tensors(str(model), infos, options.constantWeights)
+    return {name: dict(lengths) for parts in outputs.values() for name, lengths in parts}
 
 
 def input_shapes(

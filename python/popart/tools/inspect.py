@@ -62,7 +62,7 @@ def program_of(parsed: argparse.Namespace, facts: dict[str, Any], shapes: dict[s
     if parsed.threads is not None:
         options.engineOptions["num_threads"] = str(parsed.threads)
     infos = files.shape_infos(shapes)
-    outputs = files.tensors_of_outputs(parsed.model, infos)
+    outputs = list(files.tensors_of_outputs(parsed.model, infos, options))
     session = InferenceSession(
         str(parsed.model), DataFlow(1, outputs), DeviceManager().createCpuDevice(), infos, userOptions=options,
         name="popart-inspect",

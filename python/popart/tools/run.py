@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import popart_core
 from popart_core import DataFlow, DeviceManager, InputShapeInfo, PyStepIO, SessionOptions
 from tqdm import tqdm
 
@@ -243,8 +242,8 @@ def command(arguments: Sequence[str] | None = None) -> int:
     files.require_file(parsed.model)
     facts = files.describe(parsed.model)
     feeds = feeds_of(parsed, facts)
-    outputs = popart_core._output_tensors(str(parsed.model), infos_of(feeds))
-    names = [name for parts, length, _ in outputs.values() for name in (*parts, length) if name]
+    outputs = files.tensors_of_outputs(parsed.model, infos_of(feeds), SessionOptions())
+    names = [tensor for name, lengths in outputs.items() for tensor in (name, *lengths)]
     start = time.perf_counter()
     session = session_for(parsed, facts, list(dict.fromkeys(names + parsed.anchor)), feeds)
     result: dict[str, Any] = {"model": str(parsed.model), "compileMs": (time.perf_counter() - start) * 1e3}
@@ -253,11 +252,10 @@ def command(arguments: Sequence[str] | None = None) -> int:
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
     step = PyStepIO(contiguous, results)
     session.run(step)
-    shown = {
-        name: array for name, array in results.items() if name not in {length for _, length, _ in outputs.values()}
-    }
-    for name, (_, length, axis) in outputs.items():
-        if length:  # a size that depends on data: what lies behind it has no meaning
+    all_lengths = {length for lengths in outputs.values() for length in lengths}
+    shown = {name: array for name, array in results.items() if name not in all_lengths}
+    for name, lengths in outputs.items():  # sizes that depend on data: what lies behind them has no meaning
+        for length, axis in lengths.items():
             shown[name] = shown[name][(slice(None),) * axis + (slice(int(results[length])),)]
     result["outputs"] = [outcome(name, array) for name, array in shown.items()]
     if parsed.runs is not None or parsed.seconds is not None:

@@ -187,9 +187,9 @@ void importAttention(NodeContext &n) { AttentionNode(n).import(); }
 // The graph attribute `name`, which changes one value and keeps its shape and type.
 Value modified(NodeContext &n, const char *name, const Value &x) {
   if (!n.nodeAttributes().graphs.count(name)) return x;
-  const std::vector<Meaning> results = n.importer().inlineGraph(
-      n.graphAttribute(name), n.scope(), n.scope().prefix + n.outputNames().front() + "/" + name + "/", {},
-      {Meaning(x.tensor())});
+  const std::vector<Meaning> results =
+      n.importer().inlineGraph(n.graphAttribute(name), n.scope(), n.scope().prefix + n.firstOutput() + "/" + name + "/",
+                               {}, {Meaning(x.tensor())});
   n.require(results.size() == 1 && results[0].tensor.valid(),
             "attribute {} must be a graph with one output, a tensor: got {} outputs", name,
             static_cast<int64_t>(results.size()));

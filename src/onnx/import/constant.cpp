@@ -38,25 +38,35 @@ TensorData filled(const TensorInfo &info, const TensorData &element) {
 void importConstantOfShape(NodeContext &n) {
   const TensorData value = n.attr<TensorData>("value", TensorData::scalar(0.0f));
   n.require(value.info().nelms() == 1, "attribute value must hold one element: got {}", value.info());
-  const std::vector<int64_t> shape = n.constantInts(0);
+  const Sizes sizes = n.sizesIn(0);
+  const std::vector<int64_t> shape = mostOf(sizes);
   const TensorInfo info(value.info().dataType(), shape);
   const TensorData scalar = value.reshaped({});
-  if (n.importer().budget().take(info.nbytes())) return n.resultValue(0, filled(info, scalar));
-  n.result(0, "ConstantOfShape", {}, {{"shape", shape}, {"value", scalar}});
+  if (n.importer().budget().take(info.nbytes()))
+    n.resultValue(0, filled(info, scalar));
+  else
+    n.result(0, "ConstantOfShape", {}, {{"shape", shape}, {"value", scalar}});
+  n.boundOutput(0, boundsIn(sizes));
 }
 
 void importShape(NodeContext &n) {
-  const Shape &shape = n.info(0).shape();
-  const auto rank = static_cast<int64_t>(shape.size());
+  const Sizes sizes = n.shapeOf(0);
+  const auto rank = static_cast<int64_t>(sizes.size());
   auto clamp = [&](int64_t v) { return std::max<int64_t>(0, std::min(v < 0 ? v + rank : v, rank)); };
   const int64_t start = clamp(n.attr<int64_t>("start", 0));
   const int64_t end = clamp(n.attr<int64_t>("end", rank));
-  std::vector<int64_t> dims;
-  for (int64_t i = start; i < end; ++i) dims.push_back(shape[i]);
-  n.resultValue(0, TensorData::of<int64_t>({static_cast<int64_t>(dims.size())}, dims));
+  n.resultSizes(0, start < end ? Sizes(sizes.begin() + start, sizes.begin() + end) : Sizes(), 1);
 }
 
-void importSize(NodeContext &n) { n.resultValue(0, TensorData::scalar<int64_t>(n.info(0).nelms())); }
+void importSize(NodeContext &n) {
+  const Sizes sizes = n.shapeOf(0);
+  n.require(std::ranges::count_if(sizes, [](const Size &s) { return !s.isKnown(); }) <= 1,
+            "has several dimensions whose sizes depend on data of the run: got {}, expected one at most", n.info(0));
+  Size all{n.info(0).nelms()};
+  for (const Size &size : sizes)
+    if (!size.isKnown()) all = {all.most, size.count, all.most / (size.most / size.per)};
+  n.resultSizes(0, {all}, 0);
+}
 
 // Elements of a range, as a floating number that does not overflow.
 double rangeLength(NodeContext &n, double start, double limit, double delta) {
@@ -87,7 +97,25 @@ TensorData halfRange(NodeContext &n) {
   return TensorData::of<T>(exact.info().shape(), values);
 }
 
+// Up to a size that depends on data: from a known number in known steps.
+void importOpenRange(NodeContext &n, const Size &limit) {
+  const int64_t start = n.constantInt(0), delta = n.constantInt(2);
+  n.require(delta > 0, "delta must be greater than 0 where the limit depends on data of the run: got {}", delta);
+  const int64_t most = std::max<int64_t>(0, (limit.most - start + delta - 1) / delta);
+  n.importer().takeFromBudget(most * getDataTypeInfo(n.info(0).dataType()).nbytes, "Range");
+  std::vector<double> values(static_cast<size_t>(most));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(start + static_cast<int64_t>(i) * delta);
+  const PlainOps to = n.plainOps();
+  const TensorIndex rest = to.op("Sub", {BoundedSizes::length(to, {limit.count, 0, limit.per}), to.integer(start)});
+  const TensorIndex places = to.op("Max", {to.op("Add", {rest, to.integer(delta - 1)}), to.integer(0)});
+  n.resultValue(0, TensorData::fromDoubles(TensorInfo(n.info(0).dataType(), {most}), values));
+  const bool isCount = start == 0 && delta == 1;
+  n.boundOutput(0, {isCount ? Bound{limit.count, 0, limit.per} : Bound{to.op("Div", {places, to.integer(delta)})}});
+}
+
 void importRange(NodeContext &n) {
+  if (const Sizes *limit = n.importer().sizes().sizesIn(n.graph(), n.in(1)))
+    if (limit->size() == 1 && !limit->front().isKnown()) return importOpenRange(n, limit->front());
   for (int i : {0, 1, 2})
     n.require(n.constant(i).info().nelms() == 1 && n.info(i).dataType() == n.info(0).dataType(),
               "input {} must be one number of the type of input 0, {}: got {}", i, n.info(0), n.info(i));

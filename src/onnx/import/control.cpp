@@ -55,8 +55,7 @@ void branchResults(NodeContext &n, const std::vector<Meaning> &results, const st
     if (results[i].tensor.valid()) ids.push_back(named ? n.outputId(output) : n.unusedId("If", output));
     for (size_t e = 0; results[i].sequence && e < results[i].sequence->size(); ++e)
       ids.push_back(n.importer().freshId(
-          n.graph(),
-          n.graph().addScope(n.scope().prefix + elementId(n.outputNames().front() + "/branch", ids.size()))));
+          n.graph(), n.graph().addScope(n.scope().prefix + elementId(n.firstOutput() + "/branch", ids.size()))));
   }
   n.importer().addOp(n.graph(), "If", inputs, ids, attributes, n.settings());
   size_t next = 0;

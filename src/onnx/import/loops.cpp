@@ -2,7 +2,6 @@
 // has to be known when the graph is built: lengths of sequences, sizes and positions that follow from its number.
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include <popart/error.hpp>
 
@@ -18,9 +17,7 @@ constexpr int64_t kMostStacked = int64_t{1} << 20;
 // Iterations of a loop that is written out.
 constexpr int64_t kMostWritten = int64_t{1} << 12;
 
-std::string nameOf(const NodeContext &n) {
-  return n.settings().name.empty() ? n.outputNames().front() : n.settings().name;
-}
+std::string nameOf(const NodeContext &n) { return n.settings().name.empty() ? n.firstOutput() : n.settings().name; }
 
 bool carriesTensors(const NodeContext &n) {
   for (int i = 2; i < n.namedInputs(); ++i)
@@ -31,7 +28,7 @@ bool carriesTensors(const NodeContext &n) {
 // The body once for each iteration. Trip count and condition must be known, states may be sequences, absent, or change
 // their shape.
 void writeOut(NodeContext &n) {
-  const int states = n.namedInputs() - 2;
+  const int states = std::max(0, n.namedInputs() - 2);
   const int64_t trips = n.hasIn(0) ? n.constantInt(0) : std::numeric_limits<int64_t>::max();
   bool runs = !n.hasIn(1) || n.constantNumber(1) != 0;
   const onnx_proto::GraphProto &body = n.graphAttribute("body");
@@ -101,13 +98,9 @@ void addCounter(NodeContext &n, Graph &body, int64_t carried) {
 }
 
 // The rows of a stack that were written, and zeros in the others.
-Value written(const Value &stack, const Value &count) {
-  std::vector<int64_t> rows(static_cast<size_t>(stack.dim(0)));
-  std::iota(rows.begin(), rows.end(), 0);
-  Shape shape(static_cast<size_t>(stack.rank()), 1);
-  shape[0] = stack.dim(0);
-  const Value isWritten = stack.composer().ints(rows).op("Less", {count}).reshape(shape);
-  return where(isWritten, stack, stack.number(0));
+TensorIndex written(NodeContext &n, const Value &stack, const Bound &bound) {
+  const PlainOps to = n.plainOps();
+  return BoundedSizes::masked(to, stack.tensor(), {bound}, to.number(stack.type(), 0));
 }
 
 // The ops of a loop that may end before its trip count: its stacks have as many rows as it allows.
@@ -125,8 +118,9 @@ void boundedResults(NodeContext &n, std::vector<TensorIndex> inputs, Attributes 
     if (i < carried) {
       to.result(i, results[static_cast<size_t>(i)]);
     } else {
-      to.result(i, written(results[static_cast<size_t>(i) + 1], count));
-      n.boundOutput(i, {count.tensor(), 0});
+      const Bound bound{count.tensor(), 0};
+      n.resultTensor(i, written(n, results[static_cast<size_t>(i) + 1], bound));
+      n.boundOutput(i, {bound});
     }
   }
 }

@@ -30,7 +30,7 @@ void importBatchNormalization(NodeContext &n) {
     logging::ir::warn(
         "BatchNormalization '{}' has the form of inference in a training session: it uses the stored statistics and "
         "does not update them. Give it five outputs, for example with GraphTransformer.prepareNodesForTraining",
-        n.settings().name.empty() ? n.outputNames().front() : n.settings().name);
+        n.settings().name.empty() ? n.firstOutput() : n.settings().name);
   if (!trains) return n.result(0, "BatchNormalization", inputs, attributes);
   // Outputs Y, running mean, running variance[, saved mean, saved inverse standard deviation]; all made, whatever is
   // named.

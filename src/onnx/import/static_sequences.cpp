@@ -192,7 +192,7 @@ void importSequenceMap(NodeContext &n) {
                 lengthOf(n.sequence(i)));
       inputs.emplace_back(n.sequence(i)[static_cast<size_t>(e)]);
     }
-    const std::string prefix = n.scope().prefix + n.outputNames().front() + "/" + std::to_string(e) + "/";
+    const std::string prefix = n.scope().prefix + n.firstOutput() + "/" + std::to_string(e) + "/";
     const std::vector<Meaning> outputs =
         n.importer().inlineGraph(n.graphAttribute("body"), n.scope(), prefix, {}, inputs);
     n.require(outputs.size() == results.size(), "the body must return a tensor for each output: got {}, expected {}",

@@ -1,7 +1,6 @@
 """Compress, NonZero, Unique and NonMaxSuppression of known values, and sizes that depend on data of the run."""
 
 import numpy as np
-import onnx.parser
 import popart
 import popart.backend
 import pytest
@@ -86,14 +85,6 @@ def test_boxes_that_do_not_overlap_better_ones(centred, most, share, least):
     np.testing.assert_array_equal(values(node)[0], runtime_values(node, TensorProto.INT64)[0])
 
 
-def test_boxes_of_the_run_are_refused():
-    """popart.backend makes them constants; a session has one program for all runs."""
-    node = Node("NonMaxSuppression", [normal(1, 4, 4), normal(1, 1, 4), np.array([2])], opset=11, constant=[2])
-    flow, device = popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice()
-    with pytest.raises(popart.popart_exception, match="must be known when the graph is built"):
-        popart.InferenceSession(fnModel=node.model(False).SerializeToString(), dataFlow=flow, deviceInfo=device)
-
-
 def test_more_boxes_than_a_build_may_compare_are_refused():
     count = 100_000
     inputs = [np.zeros((1, count, 4), np.float32), np.zeros((1, 1, count), np.float32), np.array([2**62])]
@@ -140,12 +131,20 @@ def test_compress_with_a_condition_of_the_run(axis, left):
         np.testing.assert_array_equal(got, np.compress(condition, x, axis))
 
 
-def test_what_reads_a_size_of_the_run_is_refused_by_a_session():
-    """popart.backend builds a program for the values of the call."""
-    proto = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 18]> agraph (float[4] x) => (int64[1, n] y) { p = NonZero(x) y = Neg(p) }'
-    )
-    x = np.array([0, 1, 0, 2], np.float32)
-    np.testing.assert_array_equal(popart.backend.prepare(proto).run([x])[0], [[-1, -3]])
-    with pytest.raises(popart.popart_exception, match="the size of 'p' depends on data of the run"):
-        session_outputs(proto, ["y"], x=x)
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("order", [0, 1])
+def test_different_rows_of_a_value_of_the_run(axis, order):
+    """One program for all values, here with several and with one different row."""
+    attributes = {"sorted": order, **({} if axis is None else {"axis": axis})}
+    node = Node("Unique", [np.zeros((6, 3, 2), np.float32)], attributes, "yijc", opset=11)
+    prepared = popart.backend.prepare(node.model(False))
+    for high in (2, 1, 4):
+        x = RNG.integers(0, high, (6, 3, 2)).astype(np.float32)
+        y, first, inverse, counts = np.unique(x, True, True, True, axis)
+        rank = np.arange(len(first)) if order else np.argsort(first)
+        expected = [np.take(y, rank, axis or 0), first[rank], np.argsort(rank)[inverse.reshape(-1)], counts[rank]]
+        got = prepared.run([x])
+        assert not prepared._constants
+        for a, b in zip(got, expected, strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
