@@ -6,6 +6,7 @@ One program runs for all values: what a model decides by data is never made a co
 from __future__ import annotations
 
 import numpy as np
+import onnx.numpy_helper
 import onnx.parser
 import onnxruntime
 import popart
@@ -13,6 +14,7 @@ import popart.backend
 import pytest
 
 import onnx
+from tests.python.popart.training_runs import ready, training_session
 
 RNG = np.random.default_rng(57)
 Array = np.ndarray
@@ -353,3 +355,47 @@ def test_a_choice_among_too_many_elements_is_refused():
     flow, device = popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice()
     with pytest.raises(popart.popart_exception, match=r"NonZero.*among too many elements: got 68719476736"):
         popart.InferenceSession(fnModel=model(text).SerializeToString(), dataFlow=flow, deviceInfo=device)
+
+
+def test_gradients_go_to_the_rows_that_were_chosen():
+    """Those of sum(w * log(x[keep])): what lies behind the count gives none, and no infinity either."""
+    x = np.abs(normal(6, 3)) + np.float32(0.5)
+    x[1] = 0  # never chosen
+    weights = normal(3)
+    text = """agraph (bool[6] keep) => (float loss) {
+      r = Compress<axis = 0>(x, keep) l = Log(r) p = Mul(l, w) loss = ReduceSum<keepdims = 0>(p) }"""
+    proto = model(text, 11)
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for a, n in ((x, "x"), (weights, "w")))
+    optimizer = popart.SGD({"defaultLearningRate": (0.0, False)})
+    anchors = ["loss", "Gradient___x", "Gradient___w"]
+    session = ready(training_session(proto.SerializeToString(), "loss", optimizer, anchors=anchors))
+    for mask in SOME[:2]:
+        keep = np.array(mask)
+        arrays = session.initAnchorArrays()
+        session.run(popart.PyStepIO({"keep": keep}, arrays))
+        np.testing.assert_allclose(arrays["loss"], (np.log(x[keep]) * weights).sum(), rtol=1e-5)
+        np.testing.assert_allclose(arrays["Gradient___w"], np.log(x[keep]).sum(0), rtol=1e-4, atol=1e-6)
+        expected = np.zeros_like(x)
+        expected[keep] = weights / x[keep]
+        np.testing.assert_allclose(arrays["Gradient___x"], expected, rtol=1e-5)
+
+
+ROOM_FOR_ONE = {
+    "unsqueeze": ("a = Constant<value = int64[1] {0}>() y = Unsqueeze(r, a)", "float[1, n, 3] y"),
+    "unsqueeze_behind": (
+        "a = Constant<value = int64[1] {1}>() u = Unsqueeze(r, a) y = Transpose(u)",
+        "float[3, 1, n] y",
+    ),
+    "squeeze": ("a = Constant<value = int64[1] {1}>() u = Unsqueeze(r, a) y = Squeeze(u, a)", "float[n, 3] y"),
+    "broadcast": ("y = Add(r, x)", "float[n, 3] y"),
+    "joined": ("y = Concat<axis = 0>(r, x, r)", "float[n, 3] y"),
+    "identity": ("t = Transpose(r) y = Identity(t)", "float[3, n] y"),
+    "sum": ("y = ReduceSum<keepdims = 0>(r)", "float y"),
+}
+
+
+@pytest.mark.parametrize(("body", "outputs"), ROOM_FOR_ONE.values(), ids=ROOM_FOR_ONE)
+def test_a_dimension_with_room_for_one(body, outputs):
+    """It is no dimension of 1: there may be nothing."""
+    text = f"agraph (float[1, 3] x, bool[1] keep) => ({outputs}) {{ r = Compress<axis = 0>(x, keep) {body} }}"
+    check(text, *({"x": normal(1, 3), "keep": np.array([keep])} for keep in (True, False)))
