@@ -68,7 +68,50 @@ def _is_text_type(value: onnx.ValueInfoProto) -> bool:
     return value.type.tensor_type.elem_type == onnx.TensorProto.STRING
 
 
+# Operators that give labels, which may be text, and the attribute that holds labels that are numbers.
+_CLASSIFIERS = {
+    "LinearClassifier": "classlabels_ints",
+    "SVMClassifier": "classlabels_ints",
+    "TreeEnsembleClassifier": "classlabels_int64s",
+}
+
+
 def _on_numbers(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """A node on text as one on numbers, and one of the host that looks text up; others alone, as they are."""
+    if node.domain == "ai.onnx.ml" and node.op_type in _CLASSIFIERS:
+        return _classes_as_numbers(node)
+    return _words_as_numbers(node)
+
+
+def _classes_as_numbers(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """A classifier whose labels are text: the program gives the numbers of the classes, the host their labels."""
+    labels = next((list(a.strings) for a in node.attribute if a.name == "classlabels_strings"), [])
+    if not labels:
+        return [node]
+    ints = _CLASSIFIERS[node.op_type]
+    if any(a.name == ints and a.ints for a in node.attribute):
+        raise HostNode.of(node).fail(f"labels must be text or numbers: got both, classlabels_strings and {ints}")
+    numbers = list(range(len(labels)))
+    program = onnx.NodeProto()
+    program.CopyFrom(node)
+    del program.attribute[:]
+    program.attribute.extend(a for a in node.attribute if a.name not in ("classlabels_strings", ints))
+    program.attribute.append(onnx.helper.make_attribute(ints, numbers))
+    if not node.output or not node.output[0]:
+        return [program]
+    program.output[0] = node.output[0] + "/class"
+    look_up = onnx.helper.make_node(
+        "LabelEncoder",
+        [program.output[0]],
+        [node.output[0]],
+        domain="ai.onnx.ml",
+        keys_int64s=numbers,
+        values_strings=labels,
+    )
+    return [program, look_up]
+
+
+def _words_as_numbers(node: onnx.NodeProto) -> list[onnx.NodeProto]:
     """A TfIdfVectorizer on text as one on the numbers of its words: the host looks words up, the program counts."""
     pool = next((list(a.strings) for a in node.attribute if a.name == "pool_strings"), None)
     if node.op_type != "TfIdfVectorizer" or pool is None:

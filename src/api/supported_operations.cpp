@@ -39,9 +39,8 @@ void forEachIdentifier(F &&f) {
 template <class F>
 void forEachRule(F &&f) {
   for (const auto &[name, rule] : onnx::importRules()) {
-    std::vector<OpVersion> versions = {1};
-    if (name.first == "ai.onnx") versions = onnx::onnxVersions(name.second);
-    for (OpVersion version : versions) f(OperatorIdentifier(name.first, name.second, version), rule);
+    for (OpVersion version : name.first == "ai.onnx" ? onnx::onnxVersions(name.second) : rule.versions)
+      f(OperatorIdentifier(name.first, name.second, version), rule);
   }
 }
 

@@ -102,6 +102,12 @@ Value concat(const std::vector<Value> &parts, int64_t axis) {
   return parts.front().op("Concat", {parts.begin() + 1, parts.end()}, {{"axis", axis}});
 }
 
+Value placeIn(const Value &x, const Value &keys) {
+  const Value at = x.op("Bucketize", {keys}).cast(DataType::INT64);
+  const Value inside = at.op("Min", {at.number(static_cast<double>(keys.dim(0) - 1))});
+  return where(keys.gather(inside, 0).op("Equal", {x}), inside, at.number(-1));
+}
+
 // ---- composers ----------------------------------------------------------------------------------
 
 std::vector<Value> Composer::emit(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs,
@@ -200,9 +206,10 @@ std::vector<Value> LoopWriter::write(const onnx_proto::GraphProto &graph, const 
   return values;
 }
 
-std::vector<Value> LoopWriter::run(const std::vector<Value> &next, const std::vector<Value> &scans) {
+std::vector<Value> LoopWriter::run(const std::vector<Value> &next, const std::vector<Value> &scans,
+                                   const Value &goesOn) {
   Graph &graph = body_.graph();
-  graph.markOutput(condition_);
+  graph.markOutput(goesOn.valid() ? goesOn.tensor() : condition_);
   for (const auto *list : {&next, &scans})
     for (const Value &v : *list) graph.markOutput(v.tensor());
   const int outputs = static_cast<int>(next.size() + scans.size());

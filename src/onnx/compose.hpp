@@ -67,6 +67,9 @@ Value tanh(const Value &x);
 Value matmul(const Value &a, const Value &b);
 Value where(const Value &condition, const Value &yes, const Value &no);
 Value concat(const std::vector<Value> &parts, int64_t axis);
+// Where each element of x stands in `keys` (K > 0, ascending, none twice, of x's type): INT64 like x, -1 where it does
+// not.
+Value placeIn(const Value &x, const Value &keys);
 
 // Writes one node. Values belong to the composer that made them.
 class Composer {
@@ -107,7 +110,8 @@ class LoopWriter {
   // The nodes of a graph attribute in the body; gives its outputs.
   std::vector<Value> write(const onnx_proto::GraphProto &graph, const std::vector<Value> &inputs);
   // `next`: the states after an iteration; `scans`: what is stacked over all of them. Gives last states, then stacks.
-  std::vector<Value> run(const std::vector<Value> &next, const std::vector<Value> &scans);
+  // `goesOn`, a BOOL of the body: whether another iteration follows (then there are no stacks, and no gradient).
+  std::vector<Value> run(const std::vector<Value> &next, const std::vector<Value> &scans, const Value &goesOn = {});
 
  private:
   TensorIndex addInput(const TensorInfo &info, const std::string &name);

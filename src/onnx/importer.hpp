@@ -316,6 +316,7 @@ struct ImportRule {
   ImportFn import;
   OperatorNames names = {};  // of operators that stand neither in ai.onnx's table nor in the catalog
   bool takesSequences = false;
+  std::vector<OpVersion> versions = {1};  // of operators that do not stand in ai.onnx's table
 };
 // All rules, by domain and type.
 const std::map<std::pair<std::string, std::string>, ImportRule> &importRules();
@@ -346,6 +347,7 @@ std::vector<ImportRule> packedDataRules();
 std::vector<ImportRule> gradientRules();
 std::vector<ImportRule> previewTrainingRules();
 std::vector<ImportRule> machineLearningRules();
+std::vector<ImportRule> supportVectorRules();
 std::vector<ImportRule> determinantRules();
 std::vector<ImportRule> graphcoreCompositionRules();
 

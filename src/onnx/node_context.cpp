@@ -260,6 +260,7 @@ const std::map<std::pair<std::string, std::string>, ImportRule> &importRules() {
                               quantisedRules(),
                               previewTrainingRules(),
                               machineLearningRules(),
+                              supportVectorRules(),
                               scanRules(),
                               packedDataRules(),
                               gradientRules(),

@@ -36,7 +36,8 @@ int64_t indexOf(const NodeContext &n, const char *attribute, const Names &names,
 struct Forest {
   Ints mode, feature, yes, no, missing, roots;  // missing: 1 where NaN takes the branch `yes`
   Doubles split, weight;                        // weight: a row of `targets` for each node
-  std::vector<Doubles> sets;                    // for BRANCH_MEMBER; empty when there is none
+  Ints setOf;                                   // number of the set of a node with BRANCH_MEMBER; 0: none
+  std::vector<Doubles> sets;                    // the sets from number 1 on
   int64_t targets = 1, aggregate = 1;
 
   int64_t size() const { return static_cast<int64_t>(mode.size()); }
@@ -116,25 +117,26 @@ class Walk {
   // Whether x takes the branch `yes`, of the modes from `mode` on; those that no node has are left out.
   Value comparison(int64_t mode, const Value &x, const Value &split, const Value &node) {
     while (mode < kMember && std::find(forest_.mode.begin(), forest_.mode.end(), mode) == forest_.mode.end()) ++mode;
-    if (mode == kMember) return forest_.sets.empty() ? x.op("Equal", {split}) : isMember(x, node);
+    if (mode == kMember) return forest_.setOf.empty() ? x.op("Equal", {split}) : isMember(x, node);
     constexpr std::array<const char *, 5> kTypes = {"LessOrEqual", "Less", "GreaterOrEqual", "Greater", "Equal"};
     const Value here = mode == 5 ? x.op("Equal", {split}).op("Not") : x.op(kTypes[mode], {split});
-    const bool last = forest_.sets.empty() && std::none_of(forest_.mode.begin(), forest_.mode.end(),
-                                                           [&](int64_t m) { return m > mode && m < kMember; });
+    const bool last = forest_.setOf.empty() && std::none_of(forest_.mode.begin(), forest_.mode.end(),
+                                                            [&](int64_t m) { return m > mode && m < kMember; });
     return last ? here : where(is(forest_.mode, mode, node), here, comparison(mode + 1, x, split, node));
   }
 
   Value isMember(const Value &x, const Value &node) {
-    int64_t longest = 1;
-    for (const Doubles &set : forest_.sets) longest = std::max(longest, static_cast<int64_t>(set.size()));
-    to_.node().importer().takeFromBudget(TensorInfo(DataType::DOUBLE, {forest_.size(), longest}).nbytes(),
+    const auto rows = static_cast<int64_t>(forest_.sets.size()) + 1;
+    size_t longest = 1;
+    for (const Doubles &set : forest_.sets) longest = std::max(longest, set.size());
+    to_.node().importer().takeFromBudget(TensorInfo(DataType::DOUBLE, {rows, static_cast<int64_t>(longest)}).nbytes(),
                                          "sets of a forest");
-    Doubles padded;
-    for (Doubles set : forest_.sets) {
-      set.resize(longest, std::numeric_limits<double>::quiet_NaN());
+    Doubles padded(longest, std::numeric_limits<double>::quiet_NaN());
+    for (const Doubles &set : forest_.sets) {
       padded.insert(padded.end(), set.begin(), set.end());
+      padded.resize(padded.size() + longest - set.size(), std::numeric_limits<double>::quiet_NaN());
     }
-    const Value set = numbers(padded, {forest_.size(), longest}).at(node);
+    const Value set = numbers(padded, {rows, static_cast<int64_t>(longest)}).at(ints(forest_.setOf).at(node));
     const Value same = x.reshape({x.dim(0), x.dim(1), 1}).op("Equal", {set}).cast(DataType::INT32);
     return same.op("ReduceMax", {}, {{"axes", Ints{2}}, {"keepdims", int64_t{0}}}).cast(DataType::BOOL);
   }
@@ -157,11 +159,18 @@ void check(const NodeContext &n, const Forest &forest, int64_t features) {
   n.require(!forest.roots.empty(), "a forest needs a tree");
 }
 
-Value evaluated(Composer &to, const Forest &forest, const Value &x) {
+Value tableOf(Composer &to, const Forest &forest, DataType type, const Doubles &weight) {
+  return to.constant(TensorData::fromDoubles(TensorInfo(type, {forest.size(), forest.targets}), weight));
+}
+
+// Where every (sample, tree) ends.
+Value endsOf(Composer &to, const Forest &forest, const Value &x) {
   check(to.node(), forest, x.dim(1));
-  const Value weights =
-      to.constant(TensorData::fromDoubles(TensorInfo(x.type(), {forest.size(), forest.targets}), forest.weight));
-  const Value ends = Walk(to, forest, x).run(), all = weights.gather(ends, 0);
+  return Walk(to, forest, x).run();
+}
+
+Value evaluated(Composer &to, const Forest &forest, const Value &x) {
+  const Value ends = endsOf(to, forest, x), all = tableOf(to, forest, x.type(), forest.weight).gather(ends, 0);
   if (forest.aggregate < 2) {
     const Value sum = all.sum({1}, false);
     return forest.aggregate == 1 ? sum : sum / static_cast<double>(forest.roots.size());
@@ -189,68 +198,178 @@ int64_t bounded(const NodeContext &n, const char *what, int64_t value, int64_t l
 }
 
 void reserveWeights(const NodeContext &n, Forest &forest, int64_t targets) {
-  n.require(targets > 0 && targets <= (int64_t{1} << 32), "attribute n_targets must be positive: got {}", targets);
+  n.require(targets > 0 && targets <= (int64_t{1} << 31), "attribute n_targets: got {}, expected 1 to 2^31", targets);
   n.importer().takeFromBudget(TensorInfo(DataType::DOUBLE, {forest.size(), targets}).nbytes(), "weights of a forest");
   forest.targets = targets;
   forest.weight.assign(forest.size() * targets, forest.none());
 }
 
-Forest regressor(const NodeContext &n) {
-  const Ints trees = n.attr<Ints>("nodes_treeids", {}), ids = n.attr<Ints>("nodes_nodeids", {});
-  const Ints yes = n.attr<Ints>("nodes_truenodeids", {}), no = n.attr<Ints>("nodes_falsenodeids", {});
-  const Strings modes = n.attr<Strings>("nodes_modes", {});
+// What a leaf adds to a target or class.
+struct LeafWeights {
+  Ints nodes, targets;  // places of the leaves in the forest
+  Doubles weights;
+};
+
+// The lists nodes_*: nodes named by tree and number.
+class TreesByNumber {
+ public:
+  explicit TreesByNumber(const NodeContext &n) : n_(n), trees_(n.attr<Ints>("nodes_treeids", {})) {
+    const Ints ids = n.attr<Ints>("nodes_nodeids", {}), yes = n.attr<Ints>("nodes_truenodeids", {});
+    const Ints no = n.attr<Ints>("nodes_falsenodeids", {});
+    const Strings modes = n.attr<Strings>("nodes_modes", {});
+    const auto count = static_cast<int64_t>(trees_.size());
+    forest.resize(count);
+    forest.feature = n.attr<Ints>("nodes_featureids", {});
+    forest.split = numbersOf(n, "nodes_values");
+    forest.missing = n.attr<Ints>("nodes_missing_value_tracks_true", Ints(count, 0));
+    for (const size_t size : {ids.size(), yes.size(), no.size(), modes.size(), forest.feature.size(),
+                              forest.split.size(), forest.missing.size()})
+      n.require(static_cast<int64_t>(size) == count, "lists of nodes must be as long as nodes_treeids, {}: got {}",
+                count, static_cast<int64_t>(size));
+    for (int64_t i = 0; i < count; ++i)
+      n.require(index_.emplace(std::pair(trees_[i], ids[i]), i).second, "node {} of tree {} is there twice", ids[i],
+                trees_[i]);
+    branch(modes, yes, no);
+    findRoots(ids);
+  }
+
+  // The lists `of`_treeids, `of`_nodeids, `of`_ids and `of`_weights ("target", "class").
+  LeafWeights leaves(const std::string &of) const {
+    const Ints owners = n_.attr<Ints>(of + "_treeids", {}), nodes = n_.attr<Ints>(of + "_nodeids", {});
+    LeafWeights leaves{{}, n_.attr<Ints>(of + "_ids", {}), numbersOf(n_, of + "_weights")};
+    n_.require(nodes.size() == owners.size() && leaves.targets.size() == owners.size() &&
+                   leaves.weights.size() == owners.size(),
+               "lists {}_* must be as long as each other: got {} trees", of, static_cast<int64_t>(owners.size()));
+    for (size_t i = 0; i < owners.size(); ++i) leaves.nodes.push_back(find(owners[i], nodes[i]));
+    return leaves;
+  }
+
   Forest forest;
-  forest.aggregate = indexOf(n, "aggregate_function", kAggregates, n.attr<std::string>("aggregate_function", "SUM"));
-  const auto count = static_cast<int64_t>(trees.size());
-  forest.resize(count);
-  forest.feature = n.attr<Ints>("nodes_featureids", {});
-  forest.split = numbersOf(n, "nodes_values");
-  forest.missing = n.attr<Ints>("nodes_missing_value_tracks_true", Ints(count, 0));
-  for (const size_t size : {ids.size(), yes.size(), no.size(), modes.size(), forest.feature.size(), forest.split.size(),
-                            forest.missing.size()})
-    n.require(static_cast<int64_t>(size) == count, "lists of nodes must be as long as nodes_treeids, {}: got {}", count,
-              static_cast<int64_t>(size));
-  std::map<std::pair<int64_t, int64_t>, int64_t> index;
-  for (int64_t i = 0; i < count; ++i) {
-    n.require(index.emplace(std::pair(trees[i], ids[i]), i).second, "node {} of tree {} is there twice", ids[i],
-              trees[i]);
-  }
-  const auto find = [&](int64_t tree, int64_t id) {
-    const auto found = index.find({tree, id});
-    n.require(found != index.end(), "tree {} has no node {}", tree, id);
+
+ private:
+  int64_t find(int64_t tree, int64_t id) const {
+    const auto found = index_.find({tree, id});
+    n_.require(found != index_.end(), "tree {} has no node {}", tree, id);
     return found->second;
-  };
-  std::vector<bool> isChild(trees.size());
-  for (int64_t i = 0; i < count; ++i) {
-    forest.mode[i] = indexOf(n, "nodes_modes", kModes, modes[i]);
-    n.require(forest.mode[i] != kMember, "attribute nodes_modes: 'BRANCH_MEMBER' belongs to TreeEnsemble");
-    if (forest.mode[i] == kLeaf) {
-      forest.feature[i] = 0;
-      continue;
+  }
+
+  void branch(const Strings &modes, const Ints &yes, const Ints &no) {
+    for (int64_t i = 0; i < forest.size(); ++i) {
+      forest.mode[i] = indexOf(n_, "nodes_modes", kModes, modes[i]);
+      n_.require(forest.mode[i] != kMember, "attribute nodes_modes: 'BRANCH_MEMBER' belongs to TreeEnsemble");
+      if (forest.mode[i] == kLeaf) {
+        forest.feature[i] = 0;
+        continue;
+      }
+      forest.yes[i] = find(trees_[i], yes[i]);
+      forest.no[i] = find(trees_[i], no[i]);
     }
-    forest.yes[i] = find(trees[i], yes[i]);
-    forest.no[i] = find(trees[i], no[i]);
-    isChild[forest.yes[i]] = isChild[forest.no[i]] = true;
   }
-  std::set<int64_t> withRoot;
-  for (int64_t i = 0; i < count; ++i) {
-    if (isChild[i]) continue;
-    n.require(withRoot.insert(trees[i]).second, "tree {} has two nodes that no branch leads to, {} is the second",
-              trees[i], ids[i]);
-    forest.roots.push_back(i);
+
+  void findRoots(const Ints &ids) {
+    std::vector<bool> isChild(trees_.size());
+    for (int64_t i = 0; i < forest.size(); ++i)
+      if (forest.mode[i] != kLeaf) isChild[forest.yes[i]] = isChild[forest.no[i]] = true;
+    std::set<int64_t> withRoot;
+    for (int64_t i = 0; i < forest.size(); ++i) {
+      if (isChild[i]) continue;
+      n_.require(withRoot.insert(trees_[i]).second, "tree {} has two nodes that no branch leads to, {} is the second",
+                 trees_[i], ids[i]);
+      forest.roots.push_back(i);
+    }
+    for (const int64_t tree : trees_)
+      n_.require(withRoot.contains(tree), "tree {} has no root: branches lead to all nodes", tree);
   }
-  for (const int64_t tree : trees)
-    n.require(withRoot.contains(tree), "tree {} has no root: branches lead to all nodes", tree);
-  reserveWeights(n, forest, n.attr<int64_t>("n_targets", 1));
-  const Ints owners = n.attr<Ints>("target_treeids", {}), nodes = n.attr<Ints>("target_nodeids", {});
-  const Ints targets = n.attr<Ints>("target_ids", {});
-  const Doubles weights = numbersOf(n, "target_weights");
-  n.require(nodes.size() == owners.size() && targets.size() == owners.size() && weights.size() == owners.size(),
-            "lists of targets must be as long as each other: got {} trees", static_cast<int64_t>(owners.size()));
-  for (size_t i = 0; i < owners.size(); ++i)
-    forest.addWeight(find(owners[i], nodes[i]), bounded(n, "target_ids", targets[i], forest.targets), weights[i]);
-  return forest;
+
+  const NodeContext &n_;
+  Ints trees_;
+  std::map<std::pair<int64_t, int64_t>, int64_t> index_;
+};
+
+Forest regressor(const NodeContext &n) {
+  TreesByNumber trees(n);
+  trees.forest.aggregate =
+      indexOf(n, "aggregate_function", kAggregates, n.attr<std::string>("aggregate_function", "SUM"));
+  reserveWeights(n, trees.forest, n.attr<int64_t>("n_targets", 1));
+  const LeafWeights leaves = trees.leaves("target");
+  for (size_t i = 0; i < leaves.nodes.size(); ++i)
+    trees.forest.addWeight(leaves.nodes[i], bounded(n, "target_ids", leaves.targets[i], trees.forest.targets),
+                           leaves.weights[i]);
+  return std::move(trees.forest);
 }
+
+// Trees that vote for classes.
+class ForestOfClasses {
+ public:
+  explicit ForestOfClasses(NodeContext &n)
+      : n_(n),
+        to_(n),
+        labels_(classLabels(n, "classlabels_int64s")),
+        transform_(n.attr<std::string>("post_transform", "NONE")),
+        base_(numbersOf(n, "base_values")) {}
+
+  void import() {
+    TreesByNumber trees(n_);
+    LeafWeights leaves = trees.leaves("class");
+    const auto classes = static_cast<int64_t>(labels_.size());
+    n_.require(classes > 0, "needs labels: attribute classlabels_int64s or classlabels_strings");
+    for (const int64_t id : leaves.targets) bounded(n_, "class_ids", id, classes);
+    n_.require(!leaves.targets.empty(), "needs weights of classes: class_ids is empty");
+    const auto isFirst = [&](int64_t id) { return id == leaves.targets[0]; };
+    const bool single = classes == 2 && base_.size() <= 1 && std::ranges::all_of(leaves.targets, isFirst);
+    n_.require(single || base_.empty() || static_cast<int64_t>(base_.size()) == classes,
+               "attribute base_values: got {} numbers, expected none or one for each of {} classes",
+               static_cast<int64_t>(base_.size()), classes);
+    positive_ = std::ranges::all_of(leaves.weights, [](double weight) { return weight >= 0; });
+    const int64_t named = leaves.targets[0];
+    if (single) std::ranges::fill(leaves.targets, 0);
+    Forest &forest = trees.forest;
+    reserveWeights(n_, forest, single ? 1 : classes);
+    for (size_t i = 0; i < leaves.nodes.size(); ++i)
+      forest.addWeight(leaves.nodes[i], leaves.targets[i], leaves.weights[i]);
+    const Value x = featureRows(to_, 0, true), ends = endsOf(to_, forest, x);
+    Value scores = tableOf(to_, forest, x.type(), forest.weight).gather(ends, 0).sum({1}, false);
+    if (!base_.empty())
+      scores = scores +
+               to_.constant(TensorData::fromDoubles(TensorInfo(x.type(), {static_cast<int64_t>(base_.size())}), base_));
+    single ? giveTwo(scores, named) : giveAll(forest, leaves, ends, scores);
+  }
+
+ private:
+  // Scores (N, 1) of the only class that leaves name: it is the second one's, beyond a half, or beyond 0 where weights
+  // are negative too. Where leaves name the first class alone its counterpart stands beside it, else 0.
+  void giveTwo(const Value &scores, int64_t named) {
+    const Value isSecond = scores.op("Greater", {scores.number(positive_ ? 0.5 : 0)});
+    giveLabels(to_, isSecond.cast(DataType::INT64).reshape({scores.dim(0)}), labels_);
+    if (!n_.hasOut(1)) return;
+    const Value given = scores.cast(DataType::FLOAT);
+    to_.result(1, named == 0
+                      ? bothClasses(n_, given, transform_, positive_ ? Counterpart::Rest : Counterpart::Opposite)
+                      : classScores(n_, concat({to_.zeros(DataType::FLOAT, given.shape()), given}, 1), transform_));
+  }
+
+  void giveAll(const Forest &forest, const LeafWeights &leaves, const Value &ends, const Value &scores) {
+    Value eligible = scores;
+    // A class that no leaf of a sample names is not its top class.
+    if (!positive_ && base_.empty()) {
+      Doubles isNamed(forest.weight.size(), 0);
+      for (size_t i = 0; i < leaves.nodes.size(); ++i)
+        isNamed[static_cast<size_t>(leaves.nodes[i] * forest.targets + leaves.targets[i])] = 1;
+      const Value named = tableOf(to_, forest, scores.type(), isNamed).gather(ends, 0).sum({1}, false);
+      eligible = where(named.op("Greater", {named.number(0)}), scores,
+                       scores.number(-std::numeric_limits<double>::infinity()));
+    }
+    giveLabels(to_, topClass(eligible), labels_);
+    if (n_.hasOut(1)) to_.result(1, classScores(n_, scores.cast(DataType::FLOAT), transform_));
+  }
+
+  NodeContext &n_;
+  Composer to_;
+  Ints labels_;
+  std::string transform_;
+  Doubles base_;
+  bool positive_ = true;  // whether no weight is negative
+};
 
 Forest ensemble(const NodeContext &n) {
   const Doubles splits = tensorAttribute(n, "nodes_splits").asDoubles();
@@ -289,12 +408,14 @@ Forest ensemble(const NodeContext &n) {
   }
   if (std::find(modes.begin(), modes.end(), kMember) != modes.end()) {
     const Doubles values = tensorAttribute(n, "membership_values").asDoubles();
-    forest.sets.resize(count + leaves);
+    forest.setOf.resize(count + leaves, 0);
     auto at = values.begin();  // the sets, in the order of the nodes, each with a NaN behind it
     for (int64_t i = 0; i < count; ++i) {
       if (modes[i] != kMember) continue;
       n.require(at != values.end(), "attribute membership_values ends before the set of node {}", i);
-      for (; at != values.end() && !std::isnan(*at); ++at) forest.sets[i].push_back(*at);
+      Doubles &set = forest.sets.emplace_back();
+      forest.setOf[i] = static_cast<int64_t>(forest.sets.size());
+      for (; at != values.end() && !std::isnan(*at); ++at) set.push_back(*at);
       if (at != values.end()) ++at;
     }
   }
@@ -318,12 +439,15 @@ void importTreeEnsembleRegressor(NodeContext &n) {
   to.result(0, postTransformed(n, y.cast(DataType::FLOAT), n.attr<std::string>("post_transform", "NONE")));
 }
 
+void importTreeEnsembleClassifier(NodeContext &n) { ForestOfClasses(n).import(); }
+
 void importTreeEnsemble(NodeContext &n) {
   Composer to(n);
   constexpr std::array<const char *, 5> kTransforms = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
   const int64_t transform =
       bounded(n, "post_transform", n.attr<int64_t>("post_transform", 0), int64_t{kTransforms.size()});
-  to.result(0, postTransformed(n, evaluated(to, ensemble(n), featureRows(to, 0, true)), kTransforms[transform]));
+  const Value y = evaluated(to, ensemble(n), featureRows(to, 0, true));
+  to.result(0, postTransformed(n, y, kTransforms[transform]).cast(n.info(0).dataType()));
 }
 
 }  // namespace popart::onnx

@@ -108,39 +108,75 @@ void importImputer(NodeContext &n) {
   to.result(0, where(old, perFeature(to, x, attribute, values), x));
 }
 
-// Where each element stands in `keys` (the last of equal ones), or -1.
-Value placeOf(Composer &to, const Value &x, const Value &keys) {
-  Ints numbers(static_cast<size_t>(keys.dim(0)));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const Value one = asColumn(x);
-  Value same = one.op("Equal", {keys});
-  if (isFloatingPoint(x.type())) same = same.op("Or", {one.op("IsNaN").op("And", {keys.op("IsNaN")})});
-  const Value place = to.ints(numbers);
-  return where(same, place, place.number(-1)).op("ReduceMax", {}, {{"axes", Ints{x.rank()}}, {"keepdims", int64_t{0}}});
+// The list attribute of a dictionary: floats, integers or a tensor.
+TensorData dictionaryList(const NodeContext &n, const char *floats, const char *ints, const char *tensor) {
+  TensorData list;
+  if (n.hasAttr(floats)) {
+    const Floats given = n.attr<Floats>(floats, {});
+    list = TensorData::of<float>({static_cast<int64_t>(given.size())}, given);
+  } else if (n.hasAttr(ints)) {
+    const Ints given = n.attr<Ints>(ints, {});
+    list = TensorData::of<int64_t>({static_cast<int64_t>(given.size())}, given);
+  } else {
+    n.require(n.hasAttr(tensor), "needs attribute {}, {} or {}: text is the host's, run the model with popart.backend",
+              floats, ints, tensor);
+    list = n.attr<TensorData>(tensor, {});
+  }
+  n.require(list.info().rank() == 1 && list.info().nelms() > 0, "attribute {}: got {}, expected a list", tensor,
+            list.info());
+  return list;
 }
 
-// The numbers of a list attribute of floats or integers as a constant; absent: none.
-Value numbersOf(Composer &to, const char *floats, const char *ints, const char *tensor) {
+// Where the keys stand in their list, ascending; of equal ones the last, and none that is NaN.
+template <class T>
+Ints ascending(const std::vector<T> &keys) {
+  Ints order;
+  for (size_t i = 0; i < keys.size(); ++i)
+    if (keys[i] == keys[i]) order.push_back(static_cast<int64_t>(i));
+  std::ranges::stable_sort(order, {}, [&](int64_t i) { return keys[i]; });
+  Ints kept;
+  for (size_t i = 0; i < order.size(); ++i)
+    if (i + 1 == order.size() || keys[order[i]] != keys[order[i + 1]]) kept.push_back(order[i]);
+  return kept;
+}
+
+// What an element that is no key stands for.
+Value defaultOf(Composer &to, DataType type) {
   const NodeContext &n = to.node();
-  if (n.hasAttr(floats)) return list(to, DataType::FLOAT, n.attr<Floats>(floats, {}));
-  if (n.hasAttr(ints)) return to.ints(n.attr<Ints>(ints, {}));
-  if (n.hasAttr(tensor)) return to.constant(n.attr<TensorData>(tensor, TensorData::scalar<float>(0)));
-  n.fail("needs attribute {}, {} or {}: strings are not supported", floats, ints, tensor);
+  if (n.hasAttr("default_tensor")) {
+    const auto given = n.attr<TensorData>("default_tensor", {});
+    n.require(given.info().nelms() == 1 && given.info().dataType() == type,
+              "attribute default_tensor: got {}, expected one value of type {}", given.info(), type);
+    return to.constant(given).reshape({1});
+  }
+  return isFloatingPoint(type) ? list(to, type, {n.attr("default_float", -0.0f)})
+                               : to.ints({n.attr<int64_t>("default_int64", -1)}).cast(type);
 }
 
+// A search in the keys, whose values follow in a table: those of the keys ascending, that of NaN, the default.
 void importLabelEncoder(NodeContext &n) {
   Composer to(n);
-  const Value x = to.input(0), keys = numbersOf(to, "keys_floats", "keys_int64s", "keys_tensor");
-  const Value values = numbersOf(to, "values_floats", "values_int64s", "values_tensor");
-  n.require(keys.rank() == 1 && values.shape() == keys.shape() && keys.dim(0) > 0 && keys.type() == x.type(),
+  const Value x = to.input(0);
+  const TensorData keys = dictionaryList(n, "keys_floats", "keys_int64s", "keys_tensor");
+  const TensorData values = dictionaryList(n, "values_floats", "values_int64s", "values_tensor");
+  n.require(values.info().shape() == keys.info().shape() && keys.info().dataType() == x.type(),
             "keys of the type of X, and as many values: got {}, {} and {}", keys.info(), values.info(), x.info());
-  Value other =
-      values.number(isFloatingPoint(values.type()) ? n.attr("default_float", -0.0f)
-                                                   : static_cast<double>(n.attr<int64_t>("default_int64", -1)));
-  if (n.hasAttr("default_tensor"))
-    other = to.constant(n.attr<TensorData>("default_tensor", TensorData::scalar<float>(0))).reshape({});
-  const Value place = placeOf(to, x, keys), found = place.op("GreaterOrEqual", {place.number(0)});
-  to.result(0, where(found, values.gather(where(found, place, place.number(0)), 0), other));
+  const bool floats = isFloatingPoint(x.type());
+  Ints order = floats ? ascending(keys.asDoubles()) : ascending(keys.asInts());
+  const auto count = static_cast<int64_t>(order.size());
+  const Value place = count == 0 ? to.ints({-1}).reshape({}).expand(x.shape())
+                                 : placeIn(x, to.constant(keys).gather(to.ints(order), 0));
+  int64_t missing = -1;
+  if (floats)
+    for (int64_t i = 0; const double key : keys.asDoubles()) {
+      if (std::isnan(key)) missing = i;
+      ++i;
+    }
+  if (missing >= 0) order.push_back(missing);
+  const Value all = to.constant(values), table = concat({all.gather(to.ints(order), 0), defaultOf(to, all.type())}, 0);
+  Value row = where(place.op("Less", {place.number(0)}), place.number(static_cast<double>(order.size())), place);
+  if (missing >= 0) row = where(x.op("IsNaN"), row.number(static_cast<double>(count)), row);
+  to.result(0, table.gather(row, 0));
 }
 
 void importOneHotEncoder(NodeContext &n) {
@@ -152,23 +188,47 @@ void importOneHotEncoder(NodeContext &n) {
 }
 
 // X (N, C) times a row of coefficients for each result, and an intercept.
-Value linear(Composer &to, int64_t results) {
+Value linear(Composer &to, const Value &x, int64_t results) {
   const NodeContext &n = to.node();
-  const Value x = featureRows(to, 0);
   const Floats coefficients = n.attr<Floats>("coefficients", {}), intercepts = n.attr<Floats>("intercepts", {});
-  n.require(results > 0 && static_cast<int64_t>(coefficients.size()) == results * x.dim(1),
-            "coefficients must be {} times the features of X: got {} for {}", results,
-            static_cast<int64_t>(coefficients.size()), x.info());
+  const auto count = static_cast<int64_t>(coefficients.size());
+  n.require(results > 0 && results <= count && count == results * x.dim(1),
+            "attribute coefficients must be {} times the features of X: got {} for {}", results, count, x.info());
   Value y = matmul(x, list(to, DataType::FLOAT, coefficients).reshape({results, x.dim(1)}).transpose({1, 0}));
   n.require(intercepts.empty() || static_cast<int64_t>(intercepts.size()) == results,
-            "intercepts: got {} numbers, expected {}", static_cast<int64_t>(intercepts.size()), results);
+            "attribute intercepts: got {} numbers, expected {}", static_cast<int64_t>(intercepts.size()), results);
   return intercepts.empty() ? y : y + list(to, DataType::FLOAT, intercepts);
 }
 
 void importLinearRegressor(NodeContext &n) {
   Composer to(n);
-  to.result(
-      0, postTransformed(n, linear(to, n.attr<int64_t>("targets", 1)), n.attr<std::string>("post_transform", "NONE")));
+  const Value y = linear(to, featureRows(to, 0), n.attr<int64_t>("targets", 1));
+  to.result(0, postTransformed(n, y, n.attr<std::string>("post_transform", "NONE")));
+}
+
+// A single score is that of the second of two classes, which are 0 and 1 without labels.
+void importLinearClassifier(NodeContext &n) {
+  Composer to(n);
+  const Value x = featureRows(to, 0);
+  const Ints labels = classLabels(n, "classlabels_ints");
+  const auto transform = n.attr<std::string>("post_transform", "NONE");
+  const auto intercepts = static_cast<int64_t>(n.attr<Floats>("intercepts", {}).size());
+  const auto coefficients = static_cast<int64_t>(n.attr<Floats>("coefficients", {}).size());
+  const Value scores = linear(to, x, intercepts > 0 ? intercepts : coefficients / x.dim(1));
+  const auto count = static_cast<int64_t>(labels.size());
+  const bool single = scores.dim(1) == 1;
+  n.require(single ? count == 0 || count == 2 : count >= scores.dim(1),
+            "labels (classlabels_ints or classlabels_strings): got {} for {} scores, expected one for each, or two "
+            "or none for a single score",
+            count, scores.dim(1));
+  if (single)
+    giveLabels(to, scores.op("Greater", {scores.number(0)}).cast(DataType::INT64).reshape({scores.dim(0)}),
+               labels.empty() ? Ints{0, 1} : labels);
+  else
+    giveLabels(to, topClass(scores), labels);
+  if (!n.hasOut(1)) return;
+  to.result(1, single && count == 2 ? bothClasses(n, scores, transform, Counterpart::Rest)
+                                    : classScores(n, scores, transform));
 }
 
 }  // namespace
@@ -181,13 +241,6 @@ Value featureRows(Composer &to, int i, bool keepDoubles) {
   return x;
 }
 
-Value postTransformed(const NodeContext &n, const Value &y, const std::string &transform) {
-  if (transform == "NONE") return y;
-  if (transform == "LOGISTIC") return sigmoid(y);
-  if (transform == "SOFTMAX") return y.op("Softmax", {}, {{"axis", int64_t{y.rank() - 1}}});
-  n.fail("attribute post_transform: got '{}', expected NONE, LOGISTIC or SOFTMAX", transform);
-}
-
 std::vector<ImportRule> machineLearningRules() {
   constexpr const char *kDomain = "ai.onnx.ml";
   return {
@@ -198,14 +251,28 @@ std::vector<ImportRule> machineLearningRules() {
         "aggregate_function base_values base_values_as_tensor n_targets nodes_falsenodeids nodes_featureids "
         "nodes_hitrates nodes_hitrates_as_tensor nodes_missing_value_tracks_true nodes_modes nodes_nodeids "
         "nodes_treeids nodes_truenodeids nodes_values nodes_values_as_tensor post_transform target_ids target_nodeids "
-        "target_treeids target_weights target_weights_as_tensor"}},
+        "target_treeids target_weights target_weights_as_tensor"},
+       false,
+       {1, 3}},
+      {kDomain,
+       "TreeEnsembleClassifier",
+       importTreeEnsembleClassifier,
+       {"X", "Y Z",
+        "base_values base_values_as_tensor class_ids class_nodeids class_treeids class_weights class_weights_as_tensor "
+        "classlabels_int64s classlabels_strings nodes_falsenodeids nodes_featureids nodes_hitrates "
+        "nodes_hitrates_as_tensor nodes_missing_value_tracks_true nodes_modes nodes_nodeids nodes_treeids "
+        "nodes_truenodeids nodes_values nodes_values_as_tensor post_transform"},
+       false,
+       {1, 3}},
       {kDomain,
        "TreeEnsemble",
        importTreeEnsemble,
        {"X", "Y",
         "aggregate_function leaf_targetids leaf_weights membership_values n_targets nodes_falseleafs "
         "nodes_falsenodeids nodes_featureids nodes_hitrates nodes_missing_value_tracks_true nodes_modes nodes_splits "
-        "nodes_trueleafs nodes_truenodeids post_transform tree_roots"}},
+        "nodes_trueleafs nodes_truenodeids post_transform tree_roots"},
+       false,
+       {5}},
       {kDomain, "ArrayFeatureExtractor", importArrayFeatureExtractor, {"X Y", "Z", ""}},
       {kDomain, "Binarizer", importBinarizer, {"X", "Y", "threshold"}},
       {kDomain, "Scaler", importScaler, {"X", "Y", "offset scale"}},
@@ -220,12 +287,15 @@ std::vector<ImportRule> machineLearningRules() {
        importLabelEncoder,
        {"X", "Y",
         "default_float default_int64 default_tensor keys_floats keys_int64s keys_tensor values_floats values_int64s "
-        "values_tensor"}},
+        "values_tensor"},
+       false,
+       {2, 4}},
       {kDomain, "OneHotEncoder", importOneHotEncoder, {"X", "Y", "cats_int64s zeros"}},
+      {kDomain, "LinearRegressor", importLinearRegressor, {"X", "Y", "coefficients intercepts post_transform targets"}},
       {kDomain,
-       "LinearRegressor",
-       importLinearRegressor,
-       {"X", "Y", "coefficients intercepts post_transform targets"}}};
+       "LinearClassifier",
+       importLinearClassifier,
+       {"X", "Y Z", "classlabels_ints classlabels_strings coefficients intercepts multi_class post_transform"}}};
 }
 
 }  // namespace popart::onnx

@@ -14,14 +14,6 @@ namespace {
 using Ints = std::vector<int64_t>;
 constexpr int64_t kMostColumns = int64_t{1} << 40;
 
-// Where each element of x stands in the ascending list `keys`, or -1.
-Value placeIn(Composer &to, const Value &x, const Ints &keys) {
-  const Value list = to.ints(keys);
-  const Value last = x.number(static_cast<double>(keys.size() - 1));
-  const Value at = x.op("Bucketize", {list}).cast(DataType::INT64).op("Min", {last});
-  return where(list.gather(at, 0).op("Equal", {x}), at, x.number(-1));
-}
-
 // The n-grams of one length as a tree whose levels are lists: an edge is its node before, times the number of words,
 // and its word.
 struct Tree {
@@ -60,7 +52,7 @@ class NgramCounts {
                longest, static_cast<int64_t>(starts_.size()));
     std::vector<Value> found;
     if (!words_.empty() && rows * length > 0) {
-      ids_ = placeIn(to_, x.reshape({rows, length}).cast(DataType::INT64), words_);
+      ids_ = placeIn(x.reshape({rows, length}).cast(DataType::INT64), to_.ints(words_));
       for (int64_t size = 1; size <= longest; ++size) {
         const Tree tree = treeOf(size);
         if (size >= shortest && !tree.coordinates.empty()) findAll(tree, size, length, found);
@@ -129,7 +121,7 @@ class NgramCounts {
           const Value lost = node.op("Less", {node.number(0)}).op("Or", {id.op("Less", {id.number(0)})});
           edge = where(lost, id.number(-1), node * static_cast<double>(words_.size()) + id);
         }
-        node = placeIn(to_, edge, tree.edges[k]);
+        node = placeIn(edge, to_.ints(tree.edges[k]));
       }
       Ints coordinates = tree.coordinates;
       coordinates.push_back(width_);

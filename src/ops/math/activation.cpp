@@ -65,7 +65,7 @@ void addRectifiers(OpDefs &rows) {
                       return select(x > 0.0, g * gamma, g * (gamma * attribute(a, "alpha")) * exp(x));
                     });
   addDifferentiable(rows,
-                    unaryRow("ai.onnx", "Celu", {12}, kFloats)
+                    unaryRow("ai.onnx", "Celu", {12, 28}, kFloats)
                         .attr("alpha", 1.0f)
                         .doc("max(0, x) + min(0, alpha (e^(x / alpha) - 1))."),
                     Reads::Input,

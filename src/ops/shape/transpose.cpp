@@ -162,7 +162,7 @@ OpDefs transposeOps() {
                    .decompose([](DecomposeBuilder &b) { b.result(0, b.emit("Transpose", {b.in(0)}, b.attrs())); })
                    .doc("Gradient of Transpose: the inverse permutation.");
   return {transpose, grad,
-          blockRow("DepthToSpace", {1, 11, 13}, depthToSpace, checkDepth)
+          blockRow("DepthToSpace", {1, 11, 13, 28}, depthToSpace, checkDepth)
               .attr("mode", std::string("DCR"))
               .onnx("ai.graphcore", "DepthToSpace", {1})
               .doc("Moves channels into blocks of space."),

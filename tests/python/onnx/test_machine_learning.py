@@ -1,5 +1,7 @@
 """Operators of ai.onnx.ml over numbers, beside ONNX Runtime."""
 
+import time
+
 import numpy as np
 import onnxruntime
 import popart
@@ -85,6 +87,56 @@ def test_labels():
     assert check("LabelEncoder", [x], to_ints, version=4, result=INT64).tolist() == [[20, 30], [10, -7]]
     to_floats = {"keys_int64s": [4, 2], "values_floats": [0.5, 0.25], "default_float": 9.0}
     assert check("LabelEncoder", [np.array([2, 4, 5])], to_floats, version=2).tolist() == [0.25, 0.5, 9.0]
+
+
+def test_large_dictionaries_are_searched():
+    """Keys in any order, the last of equal ones, between and beyond keys; the time does not grow with the product."""
+    keys = RNG.permutation(40_000) * 3 - 50_000
+    keys[7] = keys[30_000]
+    x = RNG.integers(-60_000, 80_000, (500, 400))
+    x[0, :50] = keys[:50]
+    attributes = {"keys_int64s": keys.tolist(), "values_int64s": list(range(keys.size)), "default_int64": 2**60 + 1}
+    start = time.monotonic()
+    (got,) = popart.backend.prepare(model("LabelEncoder", [x], attributes, 2, INT64)).run([x])
+    assert time.monotonic() - start < 20
+    table = dict(zip(keys.tolist(), range(keys.size), strict=True))
+    np.testing.assert_array_equal(got.ravel(), [table.get(v, 2**60 + 1) for v in x.ravel().tolist()])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dictionaries_of_numbers_that_are_none(dtype):
+    """Infinities and NaN as keys, zeros of both signs as one."""
+    keys = np.array([np.inf, np.nan, 0.0, -np.inf, 1.5], dtype)
+    kind = helper.np_dtype_to_tensor_dtype(keys.dtype)
+    attributes = {
+        "keys_tensor": helper.make_tensor("k", kind, [5], keys),
+        "values_tensor": helper.make_tensor("v", INT64, [5], [1, 2, 3, 4, 5]),
+        "default_tensor": helper.make_tensor("d", INT64, [1], [9]),
+    }
+    x = np.array([-0.0, 1.5, np.nan, -np.inf, np.inf, 1.25, 3e38], dtype)
+    (got,) = popart.backend.prepare(model("LabelEncoder", [x], attributes, 4, INT64)).run([x])
+    assert got.tolist() == [3, 5, 2, 4, 1, 9, 9]
+    only = {"keys_tensor": helper.make_tensor("k", kind, [1], keys[1:2])}
+    only |= {"values_tensor": helper.make_tensor("v", INT64, [1], [2]), "default_tensor": attributes["default_tensor"]}
+    (got,) = popart.backend.prepare(model("LabelEncoder", [x], only, 4, INT64)).run([x])
+    assert got.tolist() == [9, 9, 2, 9, 9, 9, 9]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"values_int64s": [1]}, "and as many values"),
+        ({"keys_int64s": None, "keys_floats": [1.0, 2.0]}, "keys of the type of X"),
+        ({"default_tensor": helper.make_tensor("d", INT64, [2], [1, 2])}, "expected one value"),
+        ({"keys_int64s": None}, "needs attribute keys_floats, keys_int64s or keys_tensor"),
+    ],
+)
+def test_damaged_dictionaries_are_refused(changed, said):
+    attributes = {"keys_int64s": [1, 2], "values_int64s": [3, 4]} | changed
+    attributes = {name: value for name, value in attributes.items() if value is not None}
+    x = np.array([1, 2])
+    with pytest.raises(popart.popart_exception, match=said):
+        popart.backend.prepare(model("LabelEncoder", [x], attributes, 4, INT64)).run([x])
 
 
 def test_one_hot():
@@ -202,7 +254,7 @@ REFUSED = [
     ({"nodes_values": [1.0]}, "lists of nodes must be as long as nodes_treeids, 3: got 1"),
     ({"target_ids": [0, 5]}, "target_ids: got 5, expected 0 to 0"),
     ({"n_targets": 2**31}, "weights of a forest"),
-    ({"post_transform": "PROBIT"}, "got 'PROBIT', expected NONE, LOGISTIC or SOFTMAX"),
+    ({"post_transform": "RELU"}, "got 'RELU', expected NONE, LOGISTIC, SOFTMAX, SOFTMAX_ZERO or PROBIT"),
 ]
 
 
