@@ -164,8 +164,8 @@ TensorId NodeContext::unusedId(std::string_view type, int output) const {
   (void)firstOutput();  // there is one
   const auto &rows = opDef(type).outputs();
   if (output < static_cast<int>(rows.size()) && rows[output].arity == Arity::Optional) return {};
-  return importer_.freshId(graph(),
-                           graph().addScope(scope_.prefix + outputNames_.back()) + "/unused" + std::to_string(output));
+  const std::string &base = outputNames_.empty() ? type_ : outputNames_.back();
+  return importer_.freshId(graph(), graph().addScope(scope_.prefix + base) + "/unused" + std::to_string(output));
 }
 
 void NodeContext::results(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) {

@@ -2,8 +2,10 @@
 
 import numpy as np
 import popart
+import popart.backend
 import pytest
 
+import onnx
 from tests.python.popart.training_runs import inference_session, ready, training_session
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -131,6 +133,28 @@ def test_in_a_branch():
         builder.aiOnnx.logical_if([positive], 1, else_branch=branches[1], then_branch=branches[0])
 
     check(Program(build), [1], [-1])
+
+
+def test_in_a_branch_without_results():
+    """The node has no outputs, as nothing reads what its branches give."""
+    branch = {}
+    for name, nodes in {"then_branch": ["Abort"], "else_branch": []}.items():
+        made = [onnx.helper.make_node(type, [], [], domain="ai.graphcore") for type in nodes]
+        made.append(onnx.helper.make_node("Neg", ["x"], [name]))
+        branch[name] = onnx.helper.make_graph(made, name, [], [onnx.ValueInfoProto(name=name)])
+    nodes = [onnx.helper.make_node("If", ["c"], [], **branch), onnx.helper.make_node("Neg", ["x"], ["y"])]
+    inputs = [
+        onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []),
+        onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2]),
+    ]
+    graph = onnx.helper.make_graph(nodes, "stops", inputs, [onnx.ValueInfoProto(name="y")])
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.graphcore", 1)]
+    rep = popart.backend.prepare(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8))
+    x = np.array([1, -2], np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(rep.run([np.array(False), x])[0], -x)
+        with pytest.raises(popart.poplar_runtime_error, match="the program stops here"):
+            rep.run([np.array(True), x])
 
 
 def test_in_the_loop_over_batches():
