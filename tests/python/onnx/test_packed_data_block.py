@@ -132,6 +132,13 @@ def test_several_packed_tensors_of_different_types_and_rows(dtypes, seed):
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("columns", [3, 64, 300])
+def test_without_sequences_the_result_is_zero(columns):
+    given = Sequences(np.random.default_rng(0), 0, 8, (columns,))
+    got, _ = run([*given.arrays, given.offsets, given.lengths], [8], 6, 2, lambda b, x: b.aiOnnx.exp([x]))
+    np.testing.assert_array_equal(got, np.zeros((6, columns), np.float32))
+
+
 def test_results_that_overlap_keep_the_later_one():
     rng = np.random.default_rng(1)
     given = Sequences(rng, 4, 4)
