@@ -236,7 +236,6 @@ class Planner {
   void writeScansInPlace() {
     for (const Scan &s : scans_) {
       const int row = storages_.find(s.row);
-      if (storages_.bytes(storages_.find(s.stack)) == 0) continue;  // of a loop without iterations
       if (storages_.place(row) != Place::Arena || storages_.bytes(row) != s.rowBytes || !fitsRows(s.rowBytes)) continue;
       if (storages_.firstDefinition(row) <= s.start || storages_.lastUse(row) > s.end) continue;
       if (storages_.bytes(s.stack) < s.rowBytes) continue;  // a loop that never runs

@@ -19,8 +19,7 @@ using executable::OperandDesc;
 constexpr std::span<const Entry> (*kFamilies[])() = {
     unaryKernels,  mathKernels,    reduceKernels,    orderKernels,    shapeKernels,  indexKernels,     scatterKernels,
     nnKernels,     convKernels,    poolKernels,      roiAlignKernels, normKernels,   lossKernels,      optimKernels,
-    randomKernels, controlKernels, smallTypeKernels, ctcKernels,      resizeKernels, selectionKernels,
-    roiPoolKernels,
+    randomKernels, controlKernels, smallTypeKernels, ctcKernels,      resizeKernels, selectionKernels, roiPoolKernels,
 };
 
 RefFn findKernel(std::string_view type) {
