@@ -167,10 +167,12 @@ def class_text(table: ModuleType, domain: str, opset: int, methods: dict[str, ob
         for method, row in methods.items()
         if row.first_opset <= opset <= row.last_opset
     ]
+    # One form of it is written by hand.
+    using = f"  using {base}::replicatedallreduce;\n" if domain == "ai.graphcore" else ""
     header = (
         f"// Operators of {domain} {opset}.\nclass {name} : public {base} {{\n public:\n"
         f'  explicit {name}(Builder &builder) : {base}(builder, "{domain}", {opset}) {{}}\n'
-        f"{''.join(d for d, _ in texts)}}};\n"
+        f"{using}{''.join(d for d, _ in texts)}}};\n"
     )
     return header, "".join(d.replace("@::", f"{name}::") for _, d in texts)
 

@@ -8,20 +8,34 @@ namespace popart {
 // Hyper-parameters and state types of Adam and its relatives; UNDEFINED stands for the weight's type.
 class Adam : public Optimizer {
  public:
-  // Throws popart::error: lr < 0, constant lr = 0, wd < 0, beta < 0, eps <= 0, loss scaling 0.
+  // Throws popart::error: lr < 0, constant lr = 0, wd < 0, beta < 0, eps <= 0, loss scaling 0. The debug context names
+  // nothing here.
   Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
        OptimizerValue eps, OptimizerValue lossScaling, OptimizerValue maxWeightNorm, AdamMode mode,
        WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
-       const std::vector<ClipNormSettings> &clip = {}, bool scaledOptimizerState = false);
+       const std::vector<ClipNormSettings> &clip = {}, bool scaledOptimizerState = false, const DebugContext & = {});
   Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
        OptimizerValue eps, OptimizerValue lossScaling, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
        DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {},
-       bool scaledOptimizerState = false);
+       bool scaledOptimizerState = false, const DebugContext & = {});
+  // The same two with WeightDecayMode::Decay.
+  Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
+       OptimizerValue eps, OptimizerValue lossScaling, OptimizerValue maxWeightNorm, AdamMode mode, DataType accumType,
+       DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {},
+       bool scaledOptimizerState = false, const DebugContext & = {})
+      : Adam(learningRate, weightDecay, beta1, beta2, eps, lossScaling, maxWeightNorm, mode, WeightDecayMode::Decay,
+             accumType, accl1Type, accl2Type, clip, scaledOptimizerState) {}
+  Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
+       OptimizerValue eps, OptimizerValue lossScaling, AdamMode mode, DataType accumType, DataType accl1Type,
+       DataType accl2Type, const std::vector<ClipNormSettings> &clip = {}, bool scaledOptimizerState = false,
+       const DebugContext & = {})
+      : Adam(learningRate, weightDecay, beta1, beta2, eps, lossScaling, mode, WeightDecayMode::Decay, accumType,
+             accl1Type, accl2Type, clip, scaledOptimizerState) {}
   // Keys: defaultLearningRate, defaultWeightDecay, defaultBeta1, defaultBeta2, defaultEps, lossScaling,
   // defaultMaxWeightNorm (maxWeightNorm: deprecated spelling).
   Adam(const std::map<std::string, std::pair<float, bool>> &values, AdamMode mode, WeightDecayMode decayMode,
        DataType accumType, DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {},
-       bool scaledOptimizerState = false);
+       bool scaledOptimizerState = false, const DebugContext & = {});
   // compat: ends up with scaledOptimizerState on, as upstream.
   static Adam fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdamMode mode,
                              WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type);

@@ -8,15 +8,15 @@ namespace popart {
 class Adaptive : public Optimizer {
  public:
   // Throws popart::error: lr < 0, constant lr = 0, wd < 0, alpha < 0, momentum < 0, eps <= 0, loss scaling 0, TF
-  // variant with a mode other than RMSProp and CenteredRMSProp.
+  // variant with a mode other than RMSProp and CenteredRMSProp. The debug context names nothing here.
   Adaptive(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue alpha, OptimizerValue momentum,
            OptimizerValue eps, OptimizerValue lossScaling, AdaptiveMode mode, WeightDecayMode decayMode,
            DataType accumType, DataType accl1Type, DataType accl2Type, DataType accl3Type,
-           bool rmspropTFVariant = false);
+           bool rmspropTFVariant = false, const DebugContext & = {});
   // Keys: defaultLearningRate, defaultWeightDecay, defaultAlpha, defaultMomentum, defaultEps, lossScaling.
   Adaptive(const std::map<std::string, std::pair<float, bool>> &values, AdaptiveMode mode, WeightDecayMode decayMode,
            DataType accumType, DataType accl1Type, DataType accl2Type, DataType accl3Type,
-           bool rmspropTFVariant = false);
+           bool rmspropTFVariant = false, const DebugContext & = {});
   static Adaptive fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdaptiveMode mode,
                                  WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
                                  DataType accl3Type);

@@ -146,3 +146,8 @@ class DeviceManager {
 };
 
 }  // namespace popart
+
+template <>
+struct std::hash<popart::DeviceInfo> {
+  std::size_t operator()(const popart::DeviceInfo &device) const { return device.hash(); }
+};

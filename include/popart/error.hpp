@@ -41,6 +41,9 @@ std::string toText(const T &v) { return v.str(); }
 // Replaces each "{}" by the next argument. Throws popart::error when the counts differ.
 std::string formatText(std::string_view format, std::initializer_list<std::string> args);
 
+// A number by which a program tells its own errors apart; 0 where it gives none.
+enum class ErrorUid : uint64_t {};
+
 // The user can fix it. Base of all exceptions of this library.
 class error : public std::runtime_error {
  public:
@@ -48,10 +51,15 @@ class error : public std::runtime_error {
   template <class... Args>
   explicit error(std::string_view format, const Args &...args)
       : error(Text{}, sizeof...(Args) == 0 ? std::string(format) : formatText(format, {toText(args)...})) {}
+  template <class... Args>
+  error(ErrorUid uid, std::string_view format, const Args &...args) : error(format, args...) {
+    uid_ = uid;
+  }
   ~error() override = default;
 
   // The message (PopART keeps a stack trace here; ours has none).
   const std::string &stackreport() const { return stackReport_; }
+  ErrorUid uid() const { return uid_; }
 
  protected:
   struct Text {};
@@ -59,6 +67,7 @@ class error : public std::runtime_error {
 
  private:
   std::string stackReport_;
+  ErrorUid uid_{};
 };
 
 // A bug of ours: a rule of the IR or of a pass is broken.
@@ -66,6 +75,9 @@ class internal_error : public error {
  public:
   template <class... Args>
   explicit internal_error(std::string_view format, const Args &...args) : error(format, args...) {}  // as error's
+  template <class... Args>
+  internal_error(ErrorUid uid, std::string_view format, const Args &...args)
+      : error(uid, format, args...) {}  // likewise
 };
 
 // Device or data at run time: something to do at another moment, or with other arrays.
@@ -73,6 +85,9 @@ class runtime_error : public error {
  public:
   template <class... Args>
   explicit runtime_error(std::string_view format, const Args &...args) : error(format, args...) {}  // as error's
+  template <class... Args>
+  runtime_error(ErrorUid uid, std::string_view format, const Args &...args)
+      : error(uid, format, args...) {}  // likewise
 };
 
 // The program does not fit the memory limit; thrown by prepareDevice. The message names the largest tensors

@@ -9,10 +9,47 @@
 
 #include <popart/op.hpp>
 #include <popart/tensor.hpp>
+#include <popart/tensors.hpp>
 
 namespace popart {
 
 class Ir;
+
+// compat: the order of a graph is always the one that runs, so that both give the same.
+enum class RequireOptimalSchedule { No = 0, Yes };
+// For an op, those that shall come before it.
+using OpsBeforeKey = std::map<Op *, std::vector<Op *>>;
+
+// compat: an op as getOps() lists it, used as the pointer that owns it.
+class OpPointer {
+ public:
+  explicit OpPointer(Op *op) : op_(op) {}
+  Op *get() const { return op_; }
+  Op *operator->() const { return op_; }
+  Op &operator*() const { return *op_; }
+
+ private:
+  Op *op_;
+};
+
+// The order constraints of a graph that data does not give. Throw popart::error for an op of another graph.
+class TopoCons {
+ public:
+  explicit TopoCons(Graph &graph) : graph_(graph) {}
+  TopoCons(const TopoCons &) = delete;
+  TopoCons &operator=(const TopoCons &) = delete;
+  // Nothing happens when it was stated before. `tied` is accepted: neighbours in order of execution are the planner's
+  // choice. Throws popart::error also for the same op twice.
+  void insert(Op *before, Op *after, bool tied = false) const;
+  bool contains(const Op *before, const Op *after) const;
+  std::vector<Op *> getBefores(const Op *after) const;  // in creation order
+  std::vector<Op *> getAfters(const Op *before) const;
+  void remove(const Op *op) const;                     // every constraint of the op
+  const TopoCons *operator->() const { return this; }  // compat: programs that hold it as a pointer
+
+ private:
+  Graph &graph_;
+};
 
 // A graph of an Ir. Functions that take an index expect one of this graph that is alive (alive()).
 class Graph {
@@ -22,8 +59,9 @@ class Graph {
   Graph(const Graph &) = delete;
   Graph &operator=(const Graph &) = delete;
 
-  const GraphId id;  // "" for the main graph
-  Ir &getIr() const { return ir_; }
+  const GraphId id;                // "" for the main graph
+  const TopoCons topoCons{*this};  // the same constraints as below
+  Ir &getIr() const { return *ir_; }
   const std::string &str() const { return id; }
   std::string getGraphString() const { return id.empty() ? "the main graph" : "subgraph '" + id + "'"; }
   bool isMain() const { return id.empty(); }
@@ -53,6 +91,7 @@ class Graph {
   const TensorInfo &info(TensorIndex t) const { return tensors_[t.value]->info; }
   std::vector<Tensor *> tensors() const;  // creation order
   std::vector<Tensor *> tensorsOfType(TensorType type) const;
+  Tensors getTensors() const { return Tensors({this}); }
   void renameTensor(TensorIndex t, const TensorId &newId);
   // First free id among `id`, `id__t<K>` with K from the Ir's counter (popxl naming rule).
   TensorId uniqueId(const TensorId &id);
@@ -68,10 +107,18 @@ class Graph {
   // Adds, connects inputs (invalid index: absent), creates outputs named by `outputIds` and infers their infos.
   Op *addConnectedOp(const OpDef &def, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &outputIds,
                      Attributes attributes, Op::Settings settings);
-  // PopART spelling: constructs a user op class in this graph.
+  // Constructs an op of class T in this graph: a user's class, or Op itself for an operator of the library.
   template <class T, class... Args>
   T *createOp(Args &&...args) {
     return static_cast<T *>(addOp(std::make_unique<T>(std::forward<Args>(args)...)));
+  }
+  // The same, with inputs and new outputs by tensor id, and set up. Throws popart::error when the graph has no such
+  // input, has such an output or the op refuses them; the graph is then as before.
+  template <class T, class... Args>
+  T *createConnectedOp(const std::map<InIndex, TensorId> &in, const std::map<OutIndex, TensorId> &out, Args &&...args) {
+    T *op = createOp<T>(std::forward<Args>(args)...);
+    connect(*op, in, out);
+    return op;
   }
   void connectInput(OpIndex op, InIndex i, TensorIndex t);
   void disconnectInput(OpIndex op, InIndex i);
@@ -90,25 +137,32 @@ class Graph {
   Op &op(OpIndex o) const { return *ops_[o.value]; }
   bool alive(OpIndex o) const { return o.value < ops_.size() && ops_[o.value]; }
   bool alive(TensorIndex t) const { return t.value < tensors_.size() && tensors_[t.value]; }
-  std::vector<Op *> ops() const;  // creation order
+  std::vector<Op *> ops() const;             // creation order
+  std::map<OpId, OpPointer> getOps() const;  // by number
   size_t opCount() const { return opCount_; }
   size_t tensorSlots() const { return tensors_.size(); }  // index values are below this
   size_t opSlots() const { return ops_.size(); }
-  std::vector<Op *> getOpSchedule()
-      const;  // schedule/: topological, constraints honoured; throws popart::error for a cycle
+  // schedule/: topological, constraints honoured, those of `before` too; throws popart::error for a cycle, and where
+  // `before` has an op of another graph.
+  std::vector<Op *> getOpSchedule() const;
+  std::vector<Op *> getOpSchedule(const OpsBeforeKey &before, RequireOptimalSchedule required) const;
   std::vector<Graph *> getCalledGraphs() const;
 
   // ---- extra order constraints: `before` runs before `after`
   void addConstraint(OpIndex before, OpIndex after);
   const std::vector<std::pair<OpIndex, OpIndex>> &constraints() const { return constraints_; }
+  void removeConstraints(OpIndex op);  // all that the op is in
   void moveConstraints(OpIndex from, OpIndex to);
 
   // Changes with every edit; analyses computed for one revision are valid only for it.
   uint64_t revision() const { return revision_; }
 
  private:
+  void connect(Op &op, const std::map<InIndex, TensorId> &in, const std::map<OutIndex, TensorId> &out);
+  void setupOrErase(Op &op);  // an op that was just made; what setup() throws leaves the graph without it
   void removeUse(TensorIndex t, OpIndex op, InIndex i);
-  Ir &ir_;
+  friend class Ir;
+  Ir *ir_;  // never null
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<std::unique_ptr<Tensor>> tensors_;
   std::unordered_map<TensorId, TensorIndex> byId_;

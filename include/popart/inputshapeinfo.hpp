@@ -1,5 +1,6 @@
 // InputShapeInfo: types and shapes of graph inputs that a model leaves open.
 #pragma once
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -34,3 +35,8 @@ class InputShapeInfo {
 };
 
 }  // namespace popart
+
+template <>
+struct std::hash<popart::InputShapeInfo> {
+  std::size_t operator()(const popart::InputShapeInfo &shapes) const;
+};

@@ -1,6 +1,7 @@
-// Ir: a program: the graphs, the counters that name things, the host streams. It knows no options, optimizers or
-// passes.
+// Ir: a program: the graphs and the counters that name things. It knows no optimizers or passes: prepare() and what it
+// tells about the model, options and data flow it was made from are src/api's (decision 0055).
 #pragma once
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,9 +11,48 @@
 
 namespace popart {
 
+class DataFlow;
+class DeviceInfo;
+class InputShapeInfo;
+class Optimizer;
+class Patterns;
+class SessionOptions;
+namespace onnx {
+class ModelProto;  // popart/io.hpp
+}
+
+// All that a program is prepared from. It keeps references: what it is made of must outlive it.
+struct IrBundle {
+  // Without optimizer the loss is empty: inference.
+  IrBundle(const onnx::ModelProto &model, const InputShapeInfo &shapes, const DataFlow &flow, const TensorId &lossId,
+           const Optimizer *opt, DeviceInfo &device, const SessionOptions &options, const Patterns &switches,
+           const std::string &name = "ir")
+      : modelProto(model),
+        inputShapeInfo(shapes),
+        dataFlow(flow),
+        loss(lossId),
+        optimizer(opt),
+        deviceInfo(device),
+        userOptions(options),
+        patterns(switches),
+        sessionName(name) {}
+  const onnx::ModelProto &modelProto;
+  const InputShapeInfo &inputShapeInfo;
+  const DataFlow &dataFlow;
+  TensorId loss;
+  const Optimizer *optimizer;
+  DeviceInfo &deviceInfo;
+  const SessionOptions &userOptions;
+  const Patterns &patterns;
+  std::string sessionName;  // in messages and the log
+};
+
 // Owns its graphs; there is always a main graph. Not thread-safe.
 class Ir {
  public:
+  enum class SerialiseFormat { JSON };  // of serialise()
+  struct Origin;                        // what a program was made from: src/api/ir_origin.hpp
+
   Ir();  // an empty main graph
   ~Ir();
   Ir(const Ir &) = delete;
@@ -33,11 +73,40 @@ class Ir {
   int64_t getAndIncrSubgraphCounter() { return nextSubgraph_++; }
   uint64_t getId() const { return irId_; }
 
-  std::vector<Op *> opsOfType(std::string_view type) const;  // of all graphs, main graph first, creation order
+  std::vector<Op *> opsOfType(std::string_view type) const;           // of all graphs, main graph first, creation order
+  std::vector<Op *> opsOfType(const OperatorIdentifier &opid) const;  // those whose Op::opid equals it
+  // The ops of each graph as Graph::getOpSchedule orders them, graph after graph. Throws popart::error as that does.
+  std::vector<Op *> getOpSchedule(const OpsBeforeKey &before, RequireOptimalSchedule required) const;
+  Tensors getTensors() const;  // of all graphs; those that have the same id: the main graph's, then the first one's
+  std::vector<TensorId> getTensorIds(TensorType type) const { return getTensors().getIds(type); }
+  // serialiseJson of the graphs as they are, unlike Session::serializeIr; the order in each graph is that of creation
+  // without `useScheduler`.
+  void serialise(SerialiseFormat format, std::ostream &out, bool useScheduler = true) const;
+
+  // ---- programs of models. Makes this Ir, which must be new, the program that a session of the bundle runs: backward
+  // pass, updates, host transfers and loops over batches included. Graph objects asked for before are gone. Throws
+  // popart::error as the sessions' createFromOnnxModel, for a loss without optimizer or the other way round, and when
+  // the Ir has graphs or ops already; the Ir is then as before.
+  void prepare(const IrBundle &bundle);
+  bool isPrepared() const { return origin_ != nullptr; }  // by prepare, or by a session that was made from a model
+  // As given, options with what environment variables add; of a program that was not prepared: the defaults.
+  const SessionOptions &getSessionOptions() const;
+  const DataFlow &getDataFlow() const;
+  // Prepared with an optimizer. Nothing tells of a program that was not prepared: false.
+  bool isTraining() const;
+  bool canTrain() const { return isTraining(); }
+  bool canInfer() const { return true; }
+  bool tensorExistsInInitialisers(const TensorId &id) const;  // of the model; false where there is none
+  // The anchors whose values the program still sends to the host, sorted.
+  std::vector<TensorId> getAllRemainingAnchors() const;
+
   // A deep copy: same ids, constants and variables share their bytes (copy-on-write).
   std::unique_ptr<Ir> clone() const;
 
  private:
+  friend struct SessionCreation;
+  void takeGraphs(Ir &from);              // in place of its own; `from` can only be destroyed then
+  std::shared_ptr<const Origin> origin_;  // null: not prepared from a model
   std::map<GraphId, std::unique_ptr<Graph>> graphs_;
   OpId nextOpId_ = 100;
   int64_t nextTensor_ = 0;
@@ -62,6 +131,18 @@ uint64_t hash(const Ir &ir);  // structure, attributes, constants; not variable 
 // Popxl's print_schedule body (docs/compat/printing-and-naming.md): names gives dotted names of graph inputs.
 std::string printSchedule(const Graph &graph, const std::map<TensorId, std::string> &names = {});
 // docs/compat/serialised-ir.md. `root`: name of the model's graph; the key "maingraph" stands for generated ones.
-std::string serialiseJson(const Ir &ir, const std::string &root = "");
+// Ops in the order of creation unless `inOrder`, which throws popart::error for a cycle.
+std::string serialiseJson(const Ir &ir, const std::string &root = "", bool inOrder = true);
 
 }  // namespace popart
+
+template <>
+struct std::hash<popart::Ir> {
+  std::size_t operator()(const popart::Ir &ir) const { return popart::hash(ir); }
+};
+// Of the model, shapes, data flow, loss, device, options, patterns and optimizer, whose values that are not constant
+// count by that alone.
+template <>
+struct std::hash<popart::IrBundle> {
+  std::size_t operator()(const popart::IrBundle &bundle) const;
+};

@@ -10,6 +10,7 @@
 
 #include <popart/ids.hpp>
 #include <popart/opdef.hpp>
+#include <popart/region.hpp>
 #include <popart/tensor.hpp>
 #include <popart/tensorlocation.hpp>
 
@@ -72,9 +73,11 @@ class Op {
 
   // Completes and checks the attributes (OpDef::completeAttributes); takes a number from the Ir.
   Op(const OpDef &def, Attributes attributes, const Settings &settings);
-  Op(const OperatorIdentifier &opid,
-     const Settings &settings);  // user ops; the row must be registered or is made from opid
-  Op(const Op &) = default;      // copies everything but the edges are re-made by Graph
+  // By identifier: the library's operator of that name, otherwise a user's, whose row is registered or is made here.
+  // Attributes of a library's operator are completed and checked; its version may be any of those it has.
+  Op(const OperatorIdentifier &opid, const Settings &settings) : Op(opid, {}, settings) {}
+  Op(const OperatorIdentifier &opid, Attributes attributes, const Settings &settings);
+  Op(const Op &) = default;  // copies everything but the edges are re-made by Graph
   virtual ~Op();
 
   OpId id = -1;             // printed "Type.id"; taken from the Ir's counter on construction
@@ -148,6 +151,12 @@ class Op {
   virtual std::unique_ptr<Op> getInplaceVariant(const OperatorIdentifier &) const;
   virtual bool modifiesInput(InIndex i) const;                // input i's memory gets new contents
   virtual bool aliasesInput(InIndex in, OutIndex out) const;  // output shares input's memory
+  // The same as user classes of PopART state it; those above ask these too. By default a user's op does neither.
+  virtual view::Regions modifies(InIndex) const { return {}; }
+  virtual view::Regions aliases(InIndex, OutIndex) const { return {}; }
+  // compat: how parts of an input and an output that share memory belong together; here they are shared as a whole.
+  virtual view::RegMap fwdRegMap(InIndex in, OutIndex out) const;
+  virtual view::RegMap bwdRegMap(InIndex in, OutIndex out) const;
   virtual std::set<InIndex> optionalInputs() const;
   virtual bool canBeReplacedByIdentity() const { return false; }
   virtual bool hasSideEffect() const { return def_->has(Trait::SideEffect); }

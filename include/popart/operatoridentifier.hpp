@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include <popart/names.hpp>
 
@@ -46,6 +47,14 @@ struct OperatorIdentifier {
 // compat: PopART's name.
 using AiOnnxOperatorIdentifierV1 = OperatorIdentifier;
 
+// The identifier of an operator of the library as a constant: Onnx::Operators::Add_7.
+struct OperatorName {
+  std::string_view domain, type;  // as in OperatorIdentifier
+  OpVersion version = 1;          // ONNX since-version
+  operator OperatorIdentifier() const { return {OpDomain(domain), OpType(type), version}; }
+  std::string str() const { return OperatorIdentifier(*this).str(); }
+};
+
 }  // namespace popart
 
 template <>
@@ -54,3 +63,9 @@ struct std::hash<popart::OperatorIdentifier> {
     return std::hash<std::string>()(id.type) * 31 + std::hash<std::string>()(id.domain) * 7 + id.version;
   }
 };
+
+// The names of all of them (decision 0055): the build makes that header from the catalog, once the library is there;
+// the library itself does not see it.
+#if __has_include(<popart/operators.gen.hpp>)
+#include <popart/operators.gen.hpp>
+#endif

@@ -83,6 +83,14 @@ class AiGraphcoreOpset1Base : public Opset {
   TensorId packedDataBlock(const std::vector<TensorId> &args, const std::vector<int64_t> &maxSequenceLengths,
                            int64_t resultSize, int64_t callbackBatchSize, const Builder &callback,
                            const DebugContext &debugContext = {});
+  // ctcloss with both outputs: the loss, and the gradient of the log probabilities.
+  std::vector<TensorId> _ctcloss(const std::vector<TensorId> &args, ReductionType reduction = ReductionType::Mean,
+                                 unsigned blank = 0, const std::string &outDataType = "UNDEFINED",
+                                 bool zeroInfinity = false, const DebugContext &debugContext = {});
+  // Deprecated form: the sum over a group as [CommGroupType, replicas]. Throws popart::error for another number of
+  // values.
+  TensorId replicatedallreduce(const std::vector<TensorId> &args, const std::optional<std::vector<int64_t>> &commGroup,
+                               const DebugContext &debugContext = {});
   // A tensor made on the device.
   TensorId init(const std::vector<int64_t> &shape, int64_t data_type, int64_t init_type, int64_t batch_axis = -1,
                 const DebugContext &debugContext = {});

@@ -9,6 +9,7 @@
 
 #include <popart/clipnormsettings.hpp>
 #include <popart/datatype.hpp>
+#include <popart/debugcontext.hpp>
 #include <popart/names.hpp>
 #include <popart/optimizervalue.hpp>
 #include <popart/optimizervaluemap.hpp>
@@ -93,3 +94,9 @@ class Optimizer {
 };
 
 }  // namespace popart
+
+// By what it points to; values that are not constant count by that alone. 0 for null.
+template <>
+struct std::hash<popart::Optimizer *> {
+  std::size_t operator()(const popart::Optimizer *optimizer) const { return optimizer ? optimizer->hash() : 0; }
+};

@@ -124,6 +124,7 @@ class Session {
   void saveExecutableToFile(const std::string &filename);
   void saveExecutableToStream(std::ostream &out);
   void compileAndExport(const std::string &filename);  // prepareDevice(false), saveExecutable
+  void compileAndExport(std::ostream &out);            // the same with saveExecutableToStream
   // Takes the program, so that prepareDevice runs no pass, and the values of the variables, which weightsFromHost
   // brings to the device. Throws popart::error when the file is no such file, is damaged, is for another instruction
   // set, or holds another program.
@@ -170,6 +171,7 @@ class Session {
   const DataFlow &getDataFlow() const;   // these two: as given at creation
   const SessionOptions &getSessionOptions() const;
   std::shared_ptr<DeviceInfo> getDeviceInfo() const;           // never null
+  DeviceInfo &getDevice() const { return *getDeviceInfo(); }   // the same
   void setDeviceInfo(std::shared_ptr<DeviceInfo> deviceInfo);  // unloads; popart::error for null
   void setEngineIsLoaded(bool isLoaded);                       // false unloads; true changes nothing
   void broadcastWeights(int rootRank = 0);  // one process: nothing to do; runtime_error for another rank than 0

@@ -9,21 +9,21 @@ namespace popart {
 class SGD : public Optimizer {
  public:
   // Throws popart::error: lr < 0, constant lr = 0, wd < 0, momentum < 0, dampening < 0, velocity scaling <= 0, loss
-  // scaling 0, Nesterov with dampening.
+  // scaling 0, Nesterov with dampening. The debug context names nothing here.
   SGD(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue momentum, OptimizerValue dampening,
       OptimizerValue velocityScaling, OptimizerValue lossScaling, const std::vector<ClipNormSettings> &clip = {},
       SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined,
-      DataType accumType = DataType::UNDEFINED, DataType accl1Type = DataType::UNDEFINED);
+      DataType accumType = DataType::UNDEFINED, DataType accl1Type = DataType::UNDEFINED, const DebugContext & = {});
   SGD(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue momentum, OptimizerValue dampening,
       OptimizerValue velocityScaling, OptimizerValue lossScaling, OptimizerValue nesterov,
       const std::vector<ClipNormSettings> &clip = {},
       SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined,
-      DataType accumType = DataType::UNDEFINED, DataType accl1Type = DataType::UNDEFINED);
+      DataType accumType = DataType::UNDEFINED, DataType accl1Type = DataType::UNDEFINED, const DebugContext & = {});
   // Keys: defaultLearningRate, defaultWeightDecay, defaultMomentum, defaultDampening, defaultVelocityScaling, nesterov,
   // lossScaling.
   SGD(const std::map<std::string, std::pair<float, bool>> &values, const std::vector<ClipNormSettings> &clip = {},
       SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined,
-      DataType accumType = DataType::UNDEFINED, DataType accl1Type = DataType::UNDEFINED);
+      DataType accumType = DataType::UNDEFINED, DataType accl1Type = DataType::UNDEFINED, const DebugContext & = {});
   SGD() : SGD(std::map<std::string, std::pair<float, bool>>{}) {}
   static SGD fromDefaultMap(const std::map<std::string, OptimizerValue> &values);
 

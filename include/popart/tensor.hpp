@@ -11,6 +11,7 @@ namespace popart {
 
 class Graph;
 class Op;
+class Tensor;
 
 // Roles. ActGrad: produced by an op or input of a subgraph; Stream: filled by the host each
 // batch.
@@ -23,11 +24,28 @@ struct Use {
   bool operator==(const Use &) const = default;
 };
 
+// The ops that read a tensor.
+class Consumers {
+ public:
+  explicit Consumers(const Tensor &tensor) : tensor_(tensor) {}
+  std::vector<Op *> getOps() const;  // each op once
+  int getTotal() const;              // inputs that are the tensor
+  int n(const Op *op) const;         // those of one op
+
+ private:
+  const Tensor &tensor_;
+};
+
 // Owned by its graph.
 class Tensor {
  public:
-  TensorId id;      // changed by Graph::renameTensor only
-  TensorInfo info;  // unset until the producer is set up
+  Tensor() = default;
+  Tensor(const Tensor &) = delete;
+  Tensor &operator=(const Tensor &) = delete;
+
+  TensorId id;                       // changed by Graph::renameTensor only
+  TensorInfo info;                   // unset until the producer is set up
+  const Consumers consumers{*this};  // the ops that read it
 
   TensorIndex index() const { return index_; }
   Graph &getGraph() const { return *graph_; }

@@ -35,6 +35,8 @@ class TensorData {
   static TensorData fromDoubles(const TensorInfo &info, std::span<const double> values);
 
   bool empty() const { return data_ == nullptr; }
+  // compat: programs that hold Tensor::tensorData() as a pointer.
+  const TensorData *operator->() const { return this; }
   const TensorInfo &info() const { return info_; }
   const void *data() const { return data_; }
   void *mutableData();  // private to this object from now on; writing it changes no copy

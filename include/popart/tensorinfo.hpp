@@ -1,6 +1,7 @@
 // TensorInfo: element type and shape of a tensor (all dimensions known), and NumPy broadcasting rules.
 #pragma once
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 
 #include <popart/datatype.hpp>
@@ -37,7 +38,8 @@ class TensorInfo {
   const std::string data_type_lcase() const { return getDataTypeInfo(type_).lcase; }
   const DataTypeInfo &getDataTypeInfo() const { return popart::getDataTypeInfo(type_); }
   bool isSet() const { return type_ != DataType::UNDEFINED; }
-  std::string str() const;  // "float32[2, 3]"
+  std::string str() const;               // "float32[2, 3]"
+  void append(std::ostream &out) const;  // writes str()
 
   bool operator==(const TensorInfo &o) const {
     return type_ == o.type_ && shape_ == o.shape_ && metaShape_ == o.metaShape_;
@@ -63,6 +65,12 @@ TensorInfo npOut(const TensorInfo &a, const TensorInfo &b, bool checkDataType = 
 bool npBroadcastable(const Shape &a, const Shape &b);
 // Axes of `out` over which a gradient of shape `out` is summed to reach shape `in`.
 std::vector<int64_t> npReductionAxis(const Shape &in, const Shape &out);
+
+// Without the axes given, which must be of size 1, or all such where none is; with axes of size 1 that the result has
+// where they say. Negative ones count from the end. Throw popart::error for one that is out of range, given twice or
+// not of size 1.
+Shape squeeze(const Shape &shape, const std::vector<int64_t> &axes);
+Shape unsqueeze(const Shape &shape, const std::vector<int64_t> &axes);
 
 // axis in [-rank, rank) -> [0, rank); throws popart::error naming `what` otherwise.
 int64_t normalizeAxis(int64_t axis, int64_t rank, const std::string &what);

@@ -126,6 +126,30 @@ TensorId AiGraphcoreOpset1Base::packedDataBlock(const std::vector<TensorId> &arg
       .front();
 }
 
+std::vector<TensorId> AiGraphcoreOpset1Base::_ctcloss(const std::vector<TensorId> &args, ReductionType reduction,
+                                                      unsigned blank, const std::string &outDataType, bool zeroInfinity,
+                                                      const DebugContext &debugContext) {
+  return addNode("Ctc", args, 2,
+                 {{"reduction", static_cast<int64_t>(reduction)},
+                  {"blank", int64_t{blank}},
+                  {"outDataType", outDataType},
+                  {"zeroInfinity", int64_t{zeroInfinity}}},
+                 debugContext);
+}
+
+TensorId AiGraphcoreOpset1Base::replicatedallreduce(const std::vector<TensorId> &args,
+                                                    const std::optional<std::vector<int64_t>> &commGroup,
+                                                    const DebugContext &debugContext) {
+  NodeAttributes attributes;
+  if (commGroup) {
+    check(commGroup->size() == 2, "replicatedallreduce: commGroup: got {}, expected [type, number of replicas]",
+          *commGroup);
+    put(attributes, "commGroup",
+        CommGroup(static_cast<CommGroupType>(commGroup->front()), static_cast<unsigned>(commGroup->back())));
+  }
+  return addNode("ReplicatedAllReduce", args, 1, attributes, debugContext).front();
+}
+
 TensorId AiGraphcoreOpset1Base::init(const std::vector<int64_t> &shape, int64_t data_type, int64_t init_type,
                                      int64_t batch_axis, const DebugContext &debugContext) {
   const int64_t number = toOnnxDataType(static_cast<DataType>(data_type));

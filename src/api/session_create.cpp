@@ -6,12 +6,14 @@
 
 #include <popart/error.hpp>
 #include <popart/graph.hpp>
+#include <popart/io.hpp>
 #include <popart/ir.hpp>
 #include <popart/logging.hpp>
 #include <popart/tensornames.hpp>
 
 #include "api/host_ahead.hpp"
 #include "api/open_shapes.hpp"
+#include "api/session_creation.hpp"
 #include "api/session_impl.hpp"
 #include "backends/ref/ref.hpp"
 #include "base/nearest.hpp"
@@ -74,18 +76,16 @@ pipeline::LossSpec toLossSpec(const LossObject &loss, const TensorNames &names) 
   return spec;
 }
 
-// Its own of everything: programs for other input shapes are made of it later.
-struct Creation {
-  DataFlow dataFlow;
-  std::shared_ptr<DeviceInfo> device;
-  InputShapeInfo inputShapeInfo;
-  SessionOptions options;
-  Patterns patterns;
-  std::string name;
-  std::shared_ptr<const Optimizer> optimizer;  // null: inference
-  TensorId loss;
-  std::vector<LossObject> losses;
-};
+// The versions that the model's operator sets mean; the catalog's rows state the newest ones.
+void stateVersions(const Ir &ir, const std::map<std::string, int64_t> &opsets) {
+  for (const Graph *graph : ir.getAllGraphs())
+    for (Op *op : graph->ops()) {
+      const auto opset = opsets.find(op->opid.domain);
+      if (opset == opsets.end() || op->isUserOp()) continue;
+      for (const OpVersion since : op->def().versions())
+        if (since <= opset->second) op->opid.version = since;
+    }
+}
 
 // Anchors, losses and inputs of losses that no tensor is called by but that mean the model's result.
 TensorNames namesOfTheResult(const Creation &c, const onnx::Model &model, const Graph &main) {
@@ -150,7 +150,8 @@ struct SessionCreation : Session {
           c.name);
   }
 
-  static ImplPtr build(const onnx::Model &model, const Creation &c) {
+  // `made`: the program, where Ir::prepare has made it of the same.
+  static ImplPtr build(const onnx::Model &model, const Creation &c, std::shared_ptr<Ir> made = nullptr) {
     const auto start = std::chrono::steady_clock::now();
     const bool training = c.optimizer != nullptr;
     auto impl = std::make_unique<Session::Impl>(c.name);
@@ -169,7 +170,7 @@ struct SessionCreation : Session {
     const std::map<TensorId, InputSettings> inputSettings = impl->model->inputSettings();
     for (const auto &[id, settings] : inputSettings)
       if (settings.replicatedStreamMode() == ReplicatedStreamMode::Broadcast) impl->broadcastInputs.insert(id);
-    prepare(*impl, c);
+    prepare(*impl, c, std::move(made));
     impl->initialiseHostWeights();
     impl->fillSizes();
     impl->ahead = aheadRules({c.options, c.dataFlow, inputSettings}, session::hostStreams(impl->ir()));
@@ -186,6 +187,7 @@ struct SessionCreation : Session {
     check(ir != nullptr, "Session '{}': the Ir is a null pointer. Pass an Ir", name);
     if (!device)
       throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", name);
+    if (ir->isPrepared()) return fromPrepared(std::move(ir), std::move(device), name, mode, batchesPerStep);
     auto impl = std::make_unique<Session::Impl>(name);
     impl->mode = mode;
     impl->dataFlow = DataFlow(batchesPerStep);
@@ -199,7 +201,31 @@ struct SessionCreation : Session {
     return impl;
   }
 
+  static void prepareIr(Ir &ir, const onnx::Model &model, const Creation &c) {
+    checkRequest(c);
+    checkNames(model, c.inputShapeInfo);
+    const std::shared_ptr<Ir> made = build(model, c)->prepared.ir;
+    ir.takeGraphs(*made);
+    ir.origin_ = made->origin_;
+  }
+
  private:
+  // The program as it is now, whatever was changed in it since it was prepared.
+  static ImplPtr fromPrepared(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> device, const std::string &name,
+                              Session::Impl::Mode mode, int batchesPerStep) {
+    const bool training = mode == Session::Impl::Mode::Training;
+    check(ir->isTraining() == training, "Session '{}': the Ir was prepared for {}: expected one for {}", name,
+          ir->isTraining() ? "training" : "inference", training ? "training" : "inference");
+    const int batches = ir->getDataFlow().batchesPerStep();
+    check(batchesPerStep == 1 || batchesPerStep == batches,
+          "Session '{}': batches per step: got {}, but the Ir was prepared for {}", name, batchesPerStep, batches);
+    const std::shared_ptr<const Ir::Origin> origin = ir->origin_;
+    Creation c = origin->request;
+    c.device = std::move(device);
+    c.name = name;
+    return build(origin->model, c, std::move(ir));
+  }
+
   // Initializers may have reserved names: saved models hold optimizer state under them.
   static void checkNames(const onnx::Model &model, const InputShapeInfo &inputShapeInfo) {
     for (const TensorId &id : model.inputIds()) checkNoReservedPrefix(id, "graph input");
@@ -253,6 +279,7 @@ struct SessionCreation : Session {
       auto ir = std::make_unique<Ir>();
       onnx::buildGraph(model, with, *ir);
       for (const LossObject &loss : losses) addLossInputs(ir->getMainGraph(), loss, build.inputShapeInfo);
+      stateVersions(*ir, model.opsets());
       return ir;
     };
     std::unique_ptr<Ir> ir = impl.makeIr({});
@@ -276,18 +303,29 @@ struct SessionCreation : Session {
     return {settings, std::move(ir)};
   }
 
-  static void prepare(Session::Impl &impl, const Creation &c) {
+  static void prepare(Session::Impl &impl, const Creation &c, std::shared_ptr<Ir> made) {
     pipeline::PrepareRequest request = requestFor(impl, c);
     if (c.optimizer) {
       impl.optimizer = c.optimizer->clone();
       impl.optimizer->setFactors(request.options.factors);
       request.updates = impl.optimizer->updateRules(request.options.factors);
     }
+    if (made) {
+      impl.prepared = made->origin_->facts;
+      impl.prepared.ir = std::move(made);
+      return;
+    }
     impl.prepareRequest = [settings = pipeline::PrepareSettings(request),
                            makeIr = impl.makeIr](const std::set<TensorId> &variables) {
       return pipeline::PrepareRequest{settings, makeIr(variables)};
     };
     impl.prepared = pipeline::prepare(std::move(request));
+    stateVersions(*impl.prepared.ir, impl.model->opsets());
+    pipeline::Prepared facts = impl.prepared;
+    facts.ir = nullptr;
+    Creation asked = c;
+    asked.device = nullptr;
+    impl.prepared.ir->origin_ = std::make_shared<Ir::Origin>(*impl.model, std::move(asked), std::move(facts));
   }
 
   // The micro-batches of a step come one behind the other, as there is no update between them.
@@ -317,6 +355,28 @@ struct SessionCreation : Session {
     std::memcpy(seed.mutableData(), impl.seed.data(), sizeof(impl.seed));
   }
 };
+
+void Ir::prepare(const IrBundle &bundle) {
+  check(!origin_ && graphs_.size() == 1 && getMainGraph().tensorSlots() == 0 && getMainGraph().opSlots() == 0,
+        "Ir::prepare '{}': the Ir is a program already: got {} graphs, the main graph has {} operations. Prepare a new "
+        "Ir",
+        bundle.sessionName, graphs_.size(), getMainGraph().opCount());
+  check((bundle.optimizer != nullptr) == !bundle.loss.empty(),
+        "Ir::prepare '{}': {}. Give both for training, none for inference", bundle.sessionName,
+        bundle.optimizer ? "there is an optimizer but no loss" : "there is a loss but no optimizer");
+  // The device is asked for its size alone.
+  const std::shared_ptr<DeviceInfo> device(std::shared_ptr<void>(), &bundle.deviceInfo);
+  SessionCreation::prepareIr(*this, onnx::Model(bundle.modelProto.content()),
+                             {bundle.dataFlow,
+                              device,
+                              bundle.inputShapeInfo,
+                              pipeline::withEnvironment(bundle.userOptions),
+                              bundle.patterns,
+                              bundle.sessionName,
+                              bundle.optimizer ? bundle.optimizer->clone() : nullptr,
+                              bundle.loss,
+                              {}});
+}
 
 InferenceSession::InferenceSession(InferenceSession &&) noexcept = default;
 InferenceSession::~InferenceSession() = default;

@@ -73,6 +73,11 @@ void Session::compileAndExport(const std::string &filename) {
   saveExecutable(filename);
 }
 
+void Session::compileAndExport(std::ostream &out) {
+  prepareDevice(false);
+  saveExecutableToStream(out);
+}
+
 void Session::loadExecutableFromFile(const std::string &filename) {
   impl_->use(session::ProgramFile::open(filename, "loadExecutable '" + filename + "'"), "loadExecutable");
 }

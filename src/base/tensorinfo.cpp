@@ -1,7 +1,9 @@
 // Shapes: sizes with overflow checks, broadcasting, strides.
 #include <popart/tensorinfo.hpp>
 
+#include <algorithm>
 #include <charconv>
+#include <ostream>
 
 #include <popart/error.hpp>
 
@@ -118,6 +120,42 @@ int64_t normalizeAxis(int64_t axis, int64_t rank, const std::string &what) {
   check(axis >= -rank && axis < rank, "{}: axis is out of range: got {}, expected a value in [{}, {}] for rank {}",
         what, axis, -rank, rank - 1, rank);
   return axis < 0 ? axis + rank : axis;
+}
+
+void TensorInfo::append(std::ostream &out) const { out << str(); }
+
+namespace {
+
+// Which of `rank` axes are named.
+std::vector<bool> namedAxes(const std::vector<int64_t> &axes, size_t rank, const char *what) {
+  std::vector<bool> named(rank, false);
+  for (int64_t axis : axes) {
+    const auto i = static_cast<size_t>(normalizeAxis(axis, static_cast<int64_t>(rank), what));
+    check(!named[i], "{}: axes: got {}, which names axis {} twice", what, axes, i);
+    named[i] = true;
+  }
+  return named;
+}
+
+}  // namespace
+
+Shape squeeze(const Shape &shape, const std::vector<int64_t> &axes) {
+  const std::vector<bool> named = namedAxes(axes, shape.size(), "squeeze");
+  Shape result;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    check(!named[i] || shape[i] == 1, "squeeze: axis {} of shape {} has more than one element: expected size 1", i,
+          shape);
+    if (axes.empty() ? shape[i] != 1 : !named[i]) result.push_back(shape[i]);
+  }
+  return result;
+}
+
+Shape unsqueeze(const Shape &shape, const std::vector<int64_t> &axes) {
+  const std::vector<bool> named = namedAxes(axes, shape.size() + axes.size(), "unsqueeze");
+  Shape result;
+  auto next = shape.begin();
+  for (const bool fresh : named) result.push_back(fresh ? 1 : *next++);
+  return result;
 }
 
 }  // namespace popart

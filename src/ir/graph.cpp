@@ -12,7 +12,7 @@
 
 namespace popart {
 
-Graph::Graph(Ir &ir, GraphId graphId) : id(std::move(graphId)), ir_(ir) {}
+Graph::Graph(Ir &ir, GraphId graphId) : id(std::move(graphId)), ir_(&ir) {}
 Graph::~Graph() = default;
 
 std::string Graph::removeScope(const TensorId &tensorId) const {
@@ -106,7 +106,7 @@ void Graph::renameTensor(TensorIndex t, const TensorId &newId) {
 
 TensorId Graph::uniqueId(const TensorId &wanted) {
   TensorId candidate = wanted;
-  while (byId_.count(candidate)) candidate = wanted + "__t" + std::to_string(ir_.getAndIncrTensorCounter());
+  while (byId_.count(candidate)) candidate = wanted + "__t" + std::to_string(ir_->getAndIncrTensorCounter());
   return candidate;
 }
 TensorId Graph::freeId(const TensorId &wanted) {
@@ -156,17 +156,28 @@ Op *Graph::addConnectedOp(const OpDef &def, const std::vector<TensorIndex> &inpu
     if (inputs[i].valid()) connectInput(op->index_, static_cast<InIndex>(i), inputs[i]);
   for (size_t i = 0; i < outputIds.size(); ++i)
     if (!outputIds[i].empty()) createOutput(op->index_, static_cast<OutIndex>(i), outputIds[i]);
+  setupOrErase(*op);
+  return op;
+}
+
+void Graph::setupOrErase(Op &op) {
   try {
-    op->setup();
-  } catch (...) {  // leave the graph as it was
-    const std::vector<TensorIndex> made = op->outputs_;
-    const OpIndex index = op->index_;
-    eraseOp(index);
-    for (TensorIndex t : made)
-      if (t.valid()) eraseTensor(t);
+    op.setup();
+  } catch (...) {
+    eraseOpAndOutputs(op.index_);
     throw;
   }
-  return op;
+}
+
+void Graph::connect(Op &op, const std::map<InIndex, TensorId> &in, const std::map<OutIndex, TensorId> &out) {
+  try {
+    for (const auto &[i, tensorId] : in) connectInput(op.index_, i, getTensor(tensorId)->index());
+    for (const auto &[i, tensorId] : out) createOutput(op.index_, i, tensorId);
+  } catch (...) {
+    eraseOpAndOutputs(op.index_);
+    throw;
+  }
+  setupOrErase(op);
 }
 
 void Graph::connectInput(OpIndex o, InIndex i, TensorIndex t) {
@@ -242,7 +253,7 @@ void Graph::eraseOp(OpIndex o) {
     if (node.inputs_[i].valid()) removeUse(node.inputs_[i], o, i);
   for (TensorIndex t : node.outputs_)
     if (t.valid()) tensor(t).producer_ = {};
-  std::erase_if(constraints_, [o](const auto &c) { return c.first == o || c.second == o; });
+  removeConstraints(o);
   ops_[o.value].reset();
   --opCount_;
   ++revision_;
@@ -277,6 +288,14 @@ std::vector<Op *> Graph::ops() const {
   return result;
 }
 
+std::map<OpId, OpPointer> Graph::getOps() const {
+  std::map<OpId, OpPointer> result;
+  for (Op *op : ops())
+    if (!result.emplace(op->id, OpPointer(op)).second)
+      throw internal_error("{}: two ops have the number {}", getGraphString(), op->id);
+  return result;
+}
+
 std::vector<Graph *> Graph::getCalledGraphs() const {
   std::vector<Graph *> result;
   std::set<Graph *> seen;
@@ -289,6 +308,11 @@ std::vector<Graph *> Graph::getCalledGraphs() const {
 }
 
 void Graph::addConstraint(OpIndex before, OpIndex after) { constraints_.emplace_back(before, after), ++revision_; }
+
+void Graph::removeConstraints(OpIndex o) {
+  std::erase_if(constraints_, [o](const auto &c) { return c.first == o || c.second == o; });
+  ++revision_;
+}
 
 void Graph::moveConstraints(OpIndex from, OpIndex to) {
   for (auto &[before, after] : constraints_) {

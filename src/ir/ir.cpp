@@ -2,6 +2,7 @@
 #include <popart/ir.hpp>
 
 #include <atomic>
+#include <ostream>
 
 namespace popart {
 namespace {
@@ -75,8 +76,34 @@ std::vector<Op *> Ir::opsOfType(std::string_view type) const {
   return result;
 }
 
+std::vector<Op *> Ir::opsOfType(const OperatorIdentifier &opid) const {
+  std::vector<Op *> result;
+  for (Graph *g : getAllGraphs())
+    for (Op *op : g->ops())
+      if (op->opid == opid) result.push_back(op);
+  return result;
+}
+
+Tensors Ir::getTensors() const {
+  const std::vector<Graph *> graphs = getAllGraphs();
+  return Tensors({graphs.begin(), graphs.end()});
+}
+
+void Ir::serialise(SerialiseFormat, std::ostream &out, bool useScheduler) const {
+  out << serialiseJson(*this, "", useScheduler);
+}
+
+void Ir::takeGraphs(Ir &from) {
+  graphs_ = std::move(from.graphs_);
+  for (const auto &entry : graphs_) entry.second->ir_ = this;
+  nextOpId_ = from.nextOpId_;
+  nextTensor_ = from.nextTensor_;
+  nextSubgraph_ = from.nextSubgraph_;
+}
+
 std::unique_ptr<Ir> Ir::clone() const {
   auto copy = std::make_unique<Ir>();
+  copy->origin_ = origin_;
   for (Graph *g : getAllGraphs()) {
     Graph &to = g->isMain() ? copy->getMainGraph() : copy->createGraph(g->id);
     std::vector<TensorIndex> tensors;

@@ -64,12 +64,12 @@ Json exchangeToJson(std::span<Op *const> parts) {
 
 }  // namespace
 
-std::string serialiseJson(const Ir &ir, const std::string &root) {
+std::string serialiseJson(const Ir &ir, const std::string &root, bool inOrder) {
   const std::string mainKey = root.empty() || root.starts_with("BuilderGraph_") ? "maingraph" : root;
   Json graphs = Json::object();
   for (const Graph *g : ir.getAllGraphs()) {
     Json ops = Json::array();
-    const std::vector<Op *> order = g->getOpSchedule();
+    const std::vector<Op *> order = inOrder ? g->getOpSchedule() : g->ops();
     for (size_t first = 0; first < order.size();) {
       const size_t last = endOfExchange(order, first);
       ops.push_back(last - first > 1 ? exchangeToJson(std::span(order).subspan(first, last - first))

@@ -2,6 +2,7 @@
 #include <popart/op.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <typeinfo>
 
 #include <popart/graph.hpp>
@@ -59,6 +60,14 @@ void checkOutputs(const Op &op) {
   }
 }
 
+// The library's row; null for an operator of users.
+const OpDef *findOwnDef(const OperatorIdentifier &opid) {
+  if (findOpDef(opid.str())) return nullptr;
+  if (const OpDef *def = findOnnxOp(opid.domain, opid.type, opid.version)) return def;
+  const OpDef *def = findOpDef(opid.type);
+  return def && def->domain() == opid.domain ? def : nullptr;
+}
+
 }  // namespace
 
 Op::Op(const OpDef &def, Attributes attributes, const Settings &s) : opid(def.id()), settings(s), def_(&def) {
@@ -66,8 +75,12 @@ Op::Op(const OpDef &def, Attributes attributes, const Settings &s) : opid(def.id
   id = getIr().getAndIncrOpsCounter();
 }
 
-Op::Op(const OperatorIdentifier &identifier, const Settings &s)
-    : opid(identifier), settings(s), def_(&userOpDef(identifier)), userOp_(true) {
+Op::Op(const OperatorIdentifier &identifier, Attributes attributes, const Settings &s)
+    : opid(identifier), settings(s), def_(findOwnDef(identifier)) {
+  userOp_ = def_ == nullptr;
+  if (userOp_) def_ = &userOpDef(identifier);
+  attributes_ = userOp_ ? std::move(attributes) : def_->completeAttributes(std::move(attributes), s.name);
+  if (!userOp_) opid.type = def_->type(), opid.domain = def_->domain();
   id = getIr().getAndIncrOpsCounter();
 }
 
@@ -153,12 +166,22 @@ bool Op::modifiesInput(InIndex i) const {
   if (has(Trait::Call) && hasAttr("modified"))
     for (int64_t m : attrInts("modified"))
       if (m == i) return true;
-  return false;
+  return std::ranges::any_of(modifies(i), std::not_fn(&view::Region::isEmpty));
 }
 bool Op::aliasesInput(InIndex in, OutIndex out) const {
   for (const auto &a : def_->aliasRules())
     if ((a.input == in || a.input == AliasDef::kEveryInput) && a.output == out) return true;
-  return false;
+  return std::ranges::any_of(aliases(in, out), std::not_fn(&view::Region::isEmpty));
+}
+view::RegMap Op::fwdRegMap(InIndex in, OutIndex out) const {
+  const view::Region whole = view::Region::getFull(outShape(out)), none = view::Region::getEmpty(outRank(out));
+  const bool shared = aliasesInput(in, out);
+  return [=](const view::Region &part) -> view::Regions { return {shared && !part.isEmpty() ? whole : none}; };
+}
+view::RegMap Op::bwdRegMap(InIndex in, OutIndex out) const {
+  const view::Region whole = view::Region::getFull(inShape(in)), none = view::Region::getEmpty(inRank(in));
+  const bool shared = aliasesInput(in, out);
+  return [=](const view::Region &part) -> view::Regions { return {shared && !part.isEmpty() ? whole : none}; };
 }
 std::set<InIndex> Op::optionalInputs() const {
   std::set<InIndex> result;

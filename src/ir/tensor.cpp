@@ -23,6 +23,13 @@ std::vector<Op *> Tensor::consumerOps() const {
   return ops;
 }
 
+std::vector<Op *> Consumers::getOps() const { return tensor_.consumerOps(); }
+int Consumers::getTotal() const { return static_cast<int>(tensor_.uses().size()); }
+int Consumers::n(const Op *op) const {
+  if (&op->getGraph() != &tensor_.getGraph()) return 0;
+  return static_cast<int>(std::ranges::count(tensor_.uses(), op->index(), &Use::op));
+}
+
 bool Tensor::isGraphInput() const {
   return std::find(graph_->inputs().begin(), graph_->inputs().end(), index_) != graph_->inputs().end();
 }

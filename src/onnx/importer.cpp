@@ -211,7 +211,6 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
     takePlacement(attributes.values, settings, nodeText(proto));
     NodeContext node(*this, scope, proto, std::move(attributes), std::move(settings));
     if (importFunction(node)) return;
-    node.require(node.outputCount() > 0, "has no outputs. Name at least one");  // rules name what they make after them
     if (ImportFn rule = findImportRule(node.domain(), node.type())) return rule(node);
     importRegular(node);
   } catch (const internal_error &) {

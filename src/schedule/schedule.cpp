@@ -146,7 +146,7 @@ struct Ordering {
   std::vector<int> result;
 };
 
-Ordering orderingOf(const Graph &graph) {
+Ordering orderingOf(const Graph &graph, const OpsBeforeKey &earlier = {}) {
   Ordering found{graph.ops(), {}, {}};
   const std::vector<Op *> &ops = found.ops;
   Edges &edges = found.edges;
@@ -162,6 +162,8 @@ Ordering orderingOf(const Graph &graph) {
         edges.emplace_back(nodeOf[graph.tensor(t).producerIndex().value], static_cast<int>(i));
   for (const auto &[before, after] : graph.constraints())
     if (graph.alive(before) && graph.alive(after)) edges.emplace_back(nodeOf[before.value], nodeOf[after.value]);
+  for (const auto &[after, befores] : earlier)
+    for (const Op *before : befores) edges.emplace_back(nodeOf[before->index().value], nodeOf[after->index().value]);
 
   found.result = order(static_cast<int>(ops.size()), edges, keys);
   if (found.result.size() == ops.size()) {
@@ -183,8 +185,10 @@ std::vector<std::pair<OpIndex, OpIndex>> orderEdges(const Graph &graph) {
   return result;
 }
 
-std::vector<OpIndex> orderOps(const Graph &graph) {
-  const auto [ops, edges, result] = orderingOf(graph);
+namespace {
+
+std::vector<Op *> orderedOps(const Graph &graph, const OpsBeforeKey &earlier) {
+  const auto [ops, edges, result] = orderingOf(graph, earlier);
   if (result.size() != ops.size()) {
     std::vector<char> done(ops.size(), 0);
     for (int n : result) done[n] = 1;
@@ -194,9 +198,17 @@ std::vector<OpIndex> orderOps(const Graph &graph) {
     throw error("{}: the ops cannot be ordered: data and ordering constraints form a cycle through {}",
                 graph.getGraphString(), stuck);
   }
-  std::vector<OpIndex> order;
+  std::vector<Op *> order;
   order.reserve(result.size());
-  for (int n : result) order.push_back(ops[n]->index());
+  for (int n : result) order.push_back(ops[n]);
+  return order;
+}
+
+}  // namespace
+
+std::vector<OpIndex> orderOps(const Graph &graph) {
+  std::vector<OpIndex> order;
+  for (const Op *op : orderedOps(graph, {})) order.push_back(op->index());
   return order;
 }
 
@@ -204,9 +216,24 @@ std::vector<OpIndex> orderOps(const Graph &graph) {
 
 namespace popart {
 
-std::vector<Op *> Graph::getOpSchedule() const {
+std::vector<Op *> Graph::getOpSchedule() const { return schedule::orderedOps(*this, {}); }
+
+std::vector<Op *> Graph::getOpSchedule(const OpsBeforeKey &before, RequireOptimalSchedule) const {
+  for (const auto &[after, befores] : before)
+    for (const Op *op : befores)
+      check(&op->getGraph() == this && &after->getGraph() == this,
+            "getOpSchedule of {}: {} is to run before {}: got ops of {} and {}, expected ops of this graph",
+            getGraphString(), op->debugName(), after->debugName(), op->getGraph().getGraphString(),
+            after->getGraph().getGraphString());
+  return schedule::orderedOps(*this, before);
+}
+
+std::vector<Op *> Ir::getOpSchedule(const OpsBeforeKey &before, RequireOptimalSchedule required) const {
+  std::map<const Graph *, OpsBeforeKey> ofGraph;
+  for (const auto &[after, befores] : before) ofGraph[&after->getGraph()].emplace(after, befores);
   std::vector<Op *> result;
-  for (OpIndex o : schedule::orderOps(*this)) result.push_back(&op(o));
+  for (const Graph *graph : getAllGraphs())
+    for (Op *op : graph->getOpSchedule(ofGraph[graph], required)) result.push_back(op);
   return result;
 }
 

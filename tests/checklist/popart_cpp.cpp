@@ -11,6 +11,7 @@
 #include <popart/datatype.hpp>
 #include <popart/debugcontext.hpp>
 #include <popart/devicemanager.hpp>
+#include <popart/domainopset.hpp>
 #include <popart/error.hpp>
 #include <popart/graph.hpp>
 #include <popart/graphtransformer.hpp>
@@ -54,6 +55,15 @@ namespace {
 
 void expect(bool ok, const char *what) {
   if (!ok) std::cout << "wrong: " << what << "\n";
+}
+
+template <class Call>
+void refuses(Call &&call, const char *what) {
+  try {
+    call();
+    expect(false, what);
+  } catch (const error &) {
+  }
 }
 
 struct Aliases {  // section 1
@@ -186,6 +196,11 @@ void otherDefaults() {  // section 2
   (void)g1.slice({q}, {2}, {0}, {0});
   (void)g1.replicatedallreduce({q});
   (void)g1.depthtospace({b3->addInputTensor("FLOAT", {1, 4, 2, 2})}, 2);
+  (void)g1.replicatedallreduce({q}, std::vector<int64_t>{1, 2}, "group");
+  refuses([&] { (void)g1.replicatedallreduce({q}, std::vector<int64_t>{1}); }, "a group without size");
+  const TensorId l1 = b3->addInputTensor("UINT32", {4, 2}), lengths = b3->addInputTensor("UINT32", {4});
+  const TensorId logs = b3->addInputTensor("FLOAT", {5, 4, 3});
+  expect(g1._ctcloss({logs, l1, lengths, lengths}, ReductionType::Sum).size() == 2, "outputs of _ctcloss");
   (void)o10.topk({q, b3->addInputTensor("INT64", {1})});
   (void)o10.softmax({q}, 1);
   (void)o10.batchnormalization({q, q, q, q, q}, 1);
@@ -321,6 +336,9 @@ void sessions(const Network &net, const std::string &path) {  // sections 3 and 
   (void)t->serializeIr(IrSerializationFormat::JSON);
   (void)t->getIr();
   t->broadcastWeights(0);
+  std::ostringstream executable;
+  t->compileAndExport(executable);
+  expect(!executable.str().empty() && &t->getDevice() == dev.get(), "an executable in memory");
   t->setDeviceInfo(dev);
   StepIOCallback cb(
       [&](TensorId, bool) {
@@ -334,18 +352,13 @@ void sessions(const Network &net, const std::string &path) {  // sections 3 and 
   s->run(cb);
 }
 
-template <class Call>
-void refuses(Call &&call, const char *what) {
-  try {
-    call();
-    expect(false, what);
-  } catch (const error &) {
-  }
-}
-
 void errorsAndLogs() {  // section 7
   expect(std::string(error("a {} b {}", 1, "x").what()) == "a 1 b x", "text of an error");
   refuses([] { throw error("{} {}", 1); }, "a wrong format");
+  expect(error(ErrorUid(7), "a {}", 1).uid() == ErrorUid(7) &&
+             std::string(error(ErrorUid(7), "a {}", 1).what()) == "a 1" && error("a").uid() == ErrorUid(0) &&
+             runtime_error(ErrorUid(2), "a").uid() == ErrorUid(2),
+         "numbers of errors");
   expect(getErrorSource(runtime_error("x")) == ErrorSource::popart &&
              getErrorSource(internal_error("x")) == ErrorSource::popart_internal,
          "sources");
@@ -386,6 +399,14 @@ void optimizers(const SessionOptions &opts) {  // section 6
   a3.insertSpecific("w", {{"learningRate", {0.2f, true}}});
   Adam ad2({{"defaultLearningRate", {0.1f, true}}}, AdamMode::Adam, WeightDecayMode::Decay, DataType::FLOAT,
            DataType::FLOAT, DataType::FLOAT);
+  SGD named(v1, v1, v1, v1, v1, v1, {}, SGDAccumulatorAndMomentum::Combined, DataType::UNDEFINED, DataType::UNDEFINED,
+            "sgd");
+  const Adam short1(v1, v1, v1, v1, v1, v1, AdamMode::AdaMax, DataType::FLOAT, DataType::FLOAT, DataType::FLOAT);
+  const Adam short2(v1, v1, v1, v1, v1, v1, v1, AdamMode::Lamb, DataType::FLOAT, DataType::FLOAT, DataType::FLOAT, {},
+                    false, "adam");
+  expect(short1.getWeightDecayMode() == WeightDecayMode::Decay && short1.getMode() == AdamMode::AdaMax &&
+             short2.isLamb() && short2.maxWeightNorms().getDefault().val() == 0.1f,
+         "forms of Adam");
   Adaptive ap({{"defaultLearningRate", {0.1f, true}}}, AdaptiveMode::RMSProp, WeightDecayMode::Decay, DataType::FLOAT,
               DataType::FLOAT, DataType::FLOAT, DataType::FLOAT);
   const Optimizer &ob = a1;
@@ -435,6 +456,15 @@ void otherValues(const SessionOptions &opts, const std::string &model) {  // sec
   pt.enablePattern("PostNRepl", true);
   (void)Patterns::getAllPreAliasPatternNames();
   (void)Patterns::isMandatory("MatMulOp");
+  std::set<std::string> switches;
+#define POPART_SWITCH_OF(NAME) \
+  if (pt.enable##NAME(true).is##NAME##Enabled() && pt.isPatternEnabled(#NAME)) switches.insert(#NAME);
+  POPART_PATTERNS(POPART_SWITCH_OF)
+#undef POPART_SWITCH_OF
+  const std::vector<std::string> patterns = Patterns::getAllPreAliasPatternNames();
+  expect(switches == std::set<std::string>(patterns.begin(), patterns.end()), "a switch for every pattern");
+  pt.enablePostNRepl(false);
+  expect(!pt.isPostNReplEnabled() && !pt.isPatternEnabled("PostNRepl"), "a pattern that is off");
   pt.enableInPlace(true);
   pt.enableUpdateInplacePrioritiesForIpu(true);
   pt.enableRuntimeAsserts(false);
@@ -463,6 +493,14 @@ void otherValues(const SessionOptions &opts, const std::string &model) {  // sec
   (void)npReductionAxis(Shape{1, 2}, Shape{3, 2});
   (void)getCompatibleDataType(DataType::INT64);
   (void)dataTypeFromString("FLOAT");
+  std::ostringstream text;
+  ti.append(text);
+  expect(text.str() == ti.str(), "text of an info");
+  expect(squeeze({1, 3, 1}, {}) == Shape{3} && squeeze({1, 3, 1}, {-1}) == Shape{1, 3} &&
+             unsqueeze({3}, {0, -1}) == Shape{1, 3, 1} && unsqueeze({}, {0}) == Shape{1},
+         "axes of size 1");
+  refuses([] { (void)squeeze({1, 3}, {1}); }, "an axis of size 3");
+  refuses([] { (void)unsqueeze({3}, {1, -2}); }, "an axis twice");
   InputSettings is;
   is.setTileSet(TileSet::IO);
   is.setExchangeStrategy(ExchangeStrategy::JustInTime);

@@ -66,11 +66,14 @@ PUBLIC_HEADERS: dict[str, tuple[str, ...]] = {
         "ir",
         "op",
         "opdef",
+        "operators.gen",
         "operatoridentifier",
         "opmanager",
         "opserialiser",
+        "region",
         "shapeinference",
         "tensor",
+        "tensors",
     ),
     "ops": ("op/collectiveoperator", "op/init", "op/loss", "op/scatterreduce", "op/tensorremap"),
     "onnx": ("inputsettings",),
@@ -164,12 +167,12 @@ def check_file(name: str, text: str) -> list[str]:
 
 
 def check_public_headers(root: Path) -> list[str]:
-    """Headers that the table PUBLIC_HEADERS names and that are not there."""
+    """Headers that the table PUBLIC_HEADERS names and that are not there, those that the build makes left out."""
     named = [header for headers in PUBLIC_HEADERS.values() for header in headers]
     return [
         f"include/popart/{header}.hpp: PUBLIC_HEADERS of layers.py names it. Take it out or add the header."
         for header in named
-        if not (root / "include/popart" / f"{header}.hpp").is_file()
+        if not header.endswith(".gen") and not (root / "include/popart" / f"{header}.hpp").is_file()
     ]
 
 

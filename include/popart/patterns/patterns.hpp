@@ -13,6 +13,21 @@ class Op;
 class Tensor;
 struct OperatorIdentifier;
 
+// Every pattern of the library, by name.
+// clang-format off
+#define POPART_PATTERNS(X) \
+  X(AbsGradOp) X(AllReduceToIdentity) X(Atan2Arg0GradOp) X(Atan2Arg1GradOp) X(ConvDataGrad) \
+  X(ConvFlipWeightsDoubleFlip) X(ConvFlipWeightsGradOp) X(ConvTranspose) X(CosGradOp) X(CoshOp) \
+  X(DecomposeBinaryConstScalar) X(DivArg0GradOp) X(DivArg1GradOp) X(ExpGradOp) X(ExpandCast) X(Expm1GradOp) \
+  X(FmodArg0GradOp) X(InitAccumulate) X(LSTMOp) X(LambSerialisedWeight) X(Log1pGradOp) X(LogGradOp) X(LoopScanOut) \
+  X(MatMulLhsGradOp) X(MatMulOp) X(MatMulRhsGradOp) X(MulArgGradOp) X(NegativeOneScale) \
+  X(NlllWithSoftmaxGradDirect) X(OpToIdentity) X(PackedDataBlock) X(PadSum) X(PostNRepl) X(PowArg0GradOp) \
+  X(PowArg1GradOp) X(PreUniRepl) X(RandomNormalLikeOpPattern) X(RandomUniformLikeOpPattern) X(ReciprocalGradOp) \
+  X(RemoveUnnecessaryLossGradCast) X(ScanToLoop) X(SinGradOp) X(Slice2SliceSubsample) X(SoftmaxGradDirect) \
+  X(SplitGather) X(SplitGradOpToConcat) X(SplitOp) X(SqrtGradOp) X(SubtractArg1GradOp) X(SumToAdd) X(TiedGather) \
+  X(TiedGatherAccumulate) X(TransposeToIdentityOrReshapePattern) X(UpsampleToResize) X(ZerosLikeOpPattern)
+// clang-format on
+
 // NoPatterns: none; Minimal: the mandatory ones; Default: those on by default; All: every one. Minimal turns
 // in-place sharing off too.
 enum class PatternsLevel { NoPatterns = 0, Minimal, Default, All };
@@ -31,6 +46,12 @@ class Patterns {
   // Throws popart::error for an unknown name and, with runtime asserts on, for turning a mandatory pattern off.
   Patterns &enablePattern(const std::string &name, bool on);
   static bool isMandatory(const std::string &name);
+// isPreUniReplEnabled(), enablePreUniRepl(on), … : the two above with the pattern in their names.
+#define POPART_PATTERN_SWITCH(NAME)                                  \
+  bool is##NAME##Enabled() const { return isPatternEnabled(#NAME); } \
+  Patterns &enable##NAME(bool on) { return enablePattern(#NAME, on); }
+  POPART_PATTERNS(POPART_PATTERN_SWITCH)
+#undef POPART_PATTERN_SWITCH
   static std::vector<std::string> getAllPreAliasPatternNames();
 
   // Whether operators become in-place variants. compat: the planner shares memory of the others by the same rule;

@@ -17,7 +17,7 @@ const std::vector<std::string> kAdamSpecificKeys = {"learningRate", "weightDecay
 Adam::Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
            OptimizerValue eps, OptimizerValue lossScaling, OptimizerValue maxWeightNorm, AdamMode mode,
            WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
-           const std::vector<ClipNormSettings> &clip, bool scaledOptimizerState)
+           const std::vector<ClipNormSettings> &clip, bool scaledOptimizerState, const DebugContext &)
     : Optimizer(lossScaling, clip),
       lrs_(learningRate),
       wds_(weightDecay),
@@ -40,13 +40,14 @@ Adam::Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerVal
 
 Adam::Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
            OptimizerValue eps, OptimizerValue lossScaling, AdamMode mode, WeightDecayMode decayMode, DataType accumType,
-           DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip, bool scaledOptimizerState)
+           DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip, bool scaledOptimizerState,
+           const DebugContext &)
     : Adam(learningRate, weightDecay, beta1, beta2, eps, lossScaling, getUnsetMaxWeightNorm(), mode, decayMode,
            accumType, accl1Type, accl2Type, clip, scaledOptimizerState) {}
 
 Adam::Adam(const std::map<std::string, std::pair<float, bool>> &pairs, AdamMode mode, WeightDecayMode decayMode,
            DataType accumType, DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip,
-           bool scaledOptimizerState)
+           bool scaledOptimizerState, const DebugContext &)
     : Adam(take(asValues(pairs), "defaultLearningRate", getUnsetLearningRate()),
            take(asValues(pairs), "defaultWeightDecay", getUnsetWeightDecay()),
            take(asValues(pairs), "defaultBeta1", getUnsetBeta1()),

@@ -15,7 +15,7 @@ const std::vector<std::string> kAdaptiveSpecificKeys = {"learningRate", "weightD
 Adaptive::Adaptive(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue alpha,
                    OptimizerValue momentum, OptimizerValue eps, OptimizerValue lossScaling, AdaptiveMode mode,
                    WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
-                   DataType accl3Type, bool rmspropTFVariant)
+                   DataType accl3Type, bool rmspropTFVariant, const DebugContext &)
     : Optimizer(lossScaling, {}),
       lrs_(learningRate),
       wds_(weightDecay),
@@ -40,7 +40,7 @@ Adaptive::Adaptive(OptimizerValue learningRate, OptimizerValue weightDecay, Opti
 
 Adaptive::Adaptive(const std::map<std::string, std::pair<float, bool>> &pairs, AdaptiveMode mode,
                    WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
-                   DataType accl3Type, bool rmspropTFVariant)
+                   DataType accl3Type, bool rmspropTFVariant, const DebugContext &)
     : Adaptive(take(asValues(pairs), "defaultLearningRate", getUnsetLearningRate()),
                take(asValues(pairs), "defaultWeightDecay", getUnsetWeightDecay()),
                take(asValues(pairs), "defaultAlpha", getUnsetAlpha()),

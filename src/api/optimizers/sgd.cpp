@@ -22,7 +22,7 @@ const std::vector<std::string> kSgdSpecificKeys = {"learningRate", "weightDecay"
 SGD::SGD(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue momentum, OptimizerValue dampening,
          OptimizerValue velocityScaling, OptimizerValue lossScaling, OptimizerValue nesterov,
          const std::vector<ClipNormSettings> &clip, SGDAccumulatorAndMomentum sgdAccMm, DataType accumType,
-         DataType accl1Type)
+         DataType accl1Type, const DebugContext &)
     : Optimizer(lossScaling, clip),
       lrs_(learningRate),
       wds_(weightDecay),
@@ -38,12 +38,12 @@ SGD::SGD(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue
 
 SGD::SGD(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue momentum, OptimizerValue dampening,
          OptimizerValue velocityScaling, OptimizerValue lossScaling, const std::vector<ClipNormSettings> &clip,
-         SGDAccumulatorAndMomentum sgdAccMm, DataType accumType, DataType accl1Type)
+         SGDAccumulatorAndMomentum sgdAccMm, DataType accumType, DataType accl1Type, const DebugContext &)
     : SGD(learningRate, weightDecay, momentum, dampening, velocityScaling, lossScaling, getUnsetNesterov(), clip,
           sgdAccMm, accumType, accl1Type) {}
 
 SGD::SGD(const std::map<std::string, std::pair<float, bool>> &pairs, const std::vector<ClipNormSettings> &clip,
-         SGDAccumulatorAndMomentum sgdAccMm, DataType accumType, DataType accl1Type)
+         SGDAccumulatorAndMomentum sgdAccMm, DataType accumType, DataType accl1Type, const DebugContext &)
     : SGD(take(asValues(pairs), "defaultLearningRate", getUnsetLearningRate()),
           take(asValues(pairs), "defaultWeightDecay", getUnsetWeightDecay()),
           take(asValues(pairs), "defaultMomentum", getUnsetMomentum()),

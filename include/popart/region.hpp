@@ -1,0 +1,39 @@
+// Region: a box of elements of a tensor, in which user operators state what they change and share. Operators here
+// change or share a tensor as a whole: an empty list is nothing, any other all of it.
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include <popart/names.hpp>
+
+namespace popart::view {
+
+// First index of each dimension, and the index behind the last one.
+class Region {
+ public:
+  Region(Shape lower, Shape upper) : lower_(std::move(lower)), upper_(std::move(upper)) {}
+  static Region getFull(const Shape &shape) { return {Shape(shape.size(), 0), shape}; }
+  // No elements; of a scalar there is no part.
+  static Region getEmpty(int64_t rank) {
+    const Shape zeros(static_cast<size_t>(std::max<int64_t>(rank, 1)), 0);
+    return {zeros, zeros};
+  }
+  const Shape &getLower() const { return lower_; }
+  const Shape &getUpper() const { return upper_; }
+  int64_t rank() const { return static_cast<int64_t>(lower_.size()); }
+  bool isEmpty() const {
+    for (size_t i = 0; i < lower_.size(); ++i)
+      if (upper_[i] <= lower_[i]) return true;
+    return false;
+  }
+  bool operator==(const Region &) const = default;
+
+ private:
+  Shape lower_, upper_;
+};
+
+using Regions = std::vector<Region>;                    // of one tensor
+using RegMap = std::function<Regions(const Region &)>;  // a part of one operand -> those of another
+
+}  // namespace popart::view
