@@ -87,9 +87,13 @@ def names():
 
 
 def test_operators_have_the_versions_of_their_operator_sets(names):
+    of_onnx = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
     for opset in range(6, 12):
+        assert len(of_onnx & set(names[f"AiOnnx::OpSet{opset}"])) > 80
         for name, (domain, op_type, version) in names[f"AiOnnx::OpSet{opset}"].items():
             assert (domain, op_type) == ("ai.onnx", name)
+            if name not in of_onnx:
+                continue  # BitwiseXnor: PopART has it in the domain of ONNX
             schema = onnx.defs.get_schema(name, opset)
             assert schema.deprecated or version == schema.since_version, (name, opset)
 
