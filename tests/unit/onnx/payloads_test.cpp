@@ -38,8 +38,8 @@ TensorProto *addRaw(GraphProto &graph, const std::string &name, const std::vecto
 }
 
 // y = a + small + b, where a and b are large.
-ModelProto model() {
-  ModelProto m;
+onnx_proto::ModelProto model() {
+  onnx_proto::ModelProto m;
   m.set_ir_version(8);
   m.add_opset_import()->set_version(17);
   GraphProto &graph = *m.mutable_graph();
@@ -75,9 +75,9 @@ TEST(Payloads, large_raw_data_leave_the_message_and_nothing_else_does) {
   ASSERT_EQ(stripped.raw.size(), 2u);
   EXPECT_EQ(stripped.raw[0].first, 0);
   EXPECT_EQ(stripped.raw[1].first, 2);
-  ModelProto expected = model();
+  onnx_proto::ModelProto expected = model();
   for (int i : {0, 2}) expected.mutable_graph()->mutable_initializer(i)->clear_raw_data();
-  ModelProto parsed;
+  onnx_proto::ModelProto parsed;
   ASSERT_TRUE(parsed.ParseFromString(stripped.message));
   EXPECT_EQ(parsed.SerializeAsString(), expected.SerializeAsString());
   const std::vector<Payload> payloads = copyPayloads(stripped.raw);
@@ -96,19 +96,19 @@ TEST(Payloads, models_hold_the_values_and_are_written_whole) {
   EXPECT_EQ(wholeMessage(read.content()).SerializeAsString(), model().SerializeAsString());
   EXPECT_GT(read.memory().bytes, 2 * kElements * static_cast<int64_t>(sizeof(float)));
   const auto builder = ModelBuilder::fromModel(model().SerializeAsString());
-  ModelProto built;
+  onnx_proto::ModelProto built;
   ASSERT_TRUE(built.ParseFromString(builder->getModelProto()));
   EXPECT_EQ(built.graph().initializer(0).raw_data(), model().graph().initializer(0).raw_data());
 }
 
 TEST(Payloads, refusals_are_those_of_small_values) {
-  ModelProto longer = model();
+  onnx_proto::ModelProto longer = model();
   longer.mutable_graph()->mutable_initializer(0)->set_dims(0, kElements - 1);
   EXPECT_NE(outcome(longer.SerializeAsString()).find("'a': raw data does not match"), std::string::npos);
-  ModelProto twice = model();
+  onnx_proto::ModelProto twice = model();
   twice.mutable_graph()->mutable_initializer(2)->add_float_data(1);
   EXPECT_NE(outcome(twice.SerializeAsString()).find("'b': holds its values twice"), std::string::npos);
-  ModelProto segmented = model();
+  onnx_proto::ModelProto segmented = model();
   segmented.mutable_graph()->mutable_initializer(0)->mutable_segment()->set_begin(0);
   EXPECT_NE(outcome(segmented.SerializeAsString()).find("segmented"), std::string::npos);
 }
@@ -118,7 +118,7 @@ TEST(Payloads, unusual_messages_are_left_to_the_parser) {
   EXPECT_TRUE(stripPayloads(bytes + bytes).raw.empty());  // two main graphs, which protobuf merges
   EXPECT_TRUE(stripPayloads(bytes.substr(0, bytes.size() - 1)).raw.empty());
   EXPECT_TRUE(stripPayloads(bytes + '\x0b').raw.empty());  // a group
-  ModelProto small = model();
+  onnx_proto::ModelProto small = model();
   for (int i : {0, 2}) small.mutable_graph()->mutable_initializer(i)->clear_raw_data();
   EXPECT_TRUE(stripPayloads(small.SerializeAsString()).raw.empty());
 }
@@ -139,7 +139,7 @@ TEST(Payloads, damaged_models_are_read_as_the_parser_reads_them) {
       damaged[at] = static_cast<char>(damaged[at] ^ flipped);
       const StrippedModel stripped = stripPayloads(damaged);
       if (stripped.raw.empty()) continue;
-      ModelProto expected, parsed;
+      onnx_proto::ModelProto expected, parsed;
       const bool isModel = expected.ParseFromString(damaged);
       ASSERT_EQ(parsed.ParseFromString(stripped.message), isModel) << at;
       ++walked;

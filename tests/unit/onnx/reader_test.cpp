@@ -16,8 +16,8 @@ namespace {
 
 using namespace onnx_proto;
 
-ModelProto emptyModel(int opset = 17) {
-  ModelProto m;
+onnx_proto::ModelProto emptyModel(int opset = 17) {
+  onnx_proto::ModelProto m;
   m.set_ir_version(8);
   m.add_opset_import()->set_version(opset);
   m.mutable_graph()->set_name("g");
@@ -55,7 +55,7 @@ BuildOptions options() {
   return o;
 }
 
-std::string refusal(const ModelProto &m, const BuildOptions &o = options()) {
+std::string refusal(const onnx_proto::ModelProto &m, const BuildOptions &o = options()) {
   try {
     Ir ir;
     buildGraph(Model::parse(m.SerializeAsString()), o, ir);
@@ -69,8 +69,8 @@ std::string refusal(const ModelProto &m, const BuildOptions &o = options()) {
 
 #define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-ModelProto reluModel() {
-  ModelProto m = emptyModel();
+onnx_proto::ModelProto reluModel() {
+  onnx_proto::ModelProto m = emptyModel();
   setType(m.mutable_graph()->add_input(), "x", {2, 3});
   addNode(m.mutable_graph(), "Relu", {"x"}, {"y"});
   m.mutable_graph()->add_output()->set_name("y");
@@ -87,7 +87,7 @@ TEST(Reader, inputs_are_streams_and_outputs_are_marked) {
 }
 
 TEST(Reader, shape_chains_fold_so_that_reshape_knows_its_shape) {
-  ModelProto m = emptyModel();
+  onnx_proto::ModelProto m = emptyModel();
   auto *g = m.mutable_graph();
   setType(g->add_input(), "x", {2, 3, 4});
   addInts(g, "zero", {0});
@@ -105,7 +105,7 @@ TEST(Reader, shape_chains_fold_so_that_reshape_knows_its_shape) {
 }
 
 TEST(Reader, float_initializers_are_variables_unless_weights_are_constant) {
-  ModelProto m = reluModel();
+  onnx_proto::ModelProto m = reluModel();
   auto *t = m.mutable_graph()->add_initializer();
   t->set_name("w");
   t->set_data_type(TensorProto::FLOAT);
@@ -121,7 +121,7 @@ TEST(Reader, float_initializers_are_variables_unless_weights_are_constant) {
 }
 
 TEST(Reader, symbolic_dimensions_need_shape_info_and_share_it) {
-  ModelProto m = emptyModel();
+  onnx_proto::ModelProto m = emptyModel();
   auto *g = m.mutable_graph();
   for (const char *name : {"x", "z"}) {
     setType(g->add_input(), name, {});
@@ -140,7 +140,7 @@ TEST(Reader, symbolic_dimensions_need_shape_info_and_share_it) {
 }
 
 TEST(Reader, functions_are_inlined_and_recursion_is_refused) {
-  ModelProto m = emptyModel();
+  onnx_proto::ModelProto m = emptyModel();
   auto *f = m.add_functions();
   f->set_domain("custom");
   f->set_name("Twice");
@@ -165,7 +165,7 @@ TEST(Reader, functions_are_inlined_and_recursion_is_refused) {
 }
 
 TEST(Reader, constant_conditions_choose_their_branch) {
-  ModelProto m = reluModel();
+  onnx_proto::ModelProto m = reluModel();
   auto *g = m.mutable_graph();
   auto *c = g->add_initializer();
   c->set_name("c");
@@ -186,29 +186,29 @@ TEST(Reader, constant_conditions_choose_their_branch) {
 }
 
 TEST(Reader, structural_nonsense_is_refused_by_name) {
-  ModelProto undefined = reluModel();
+  onnx_proto::ModelProto undefined = reluModel();
   undefined.mutable_graph()->mutable_node(0)->set_input(0, "nowhere");
   EXPECT_CONTAINS(refusal(undefined), "'nowhere' that nothing defines");
-  ModelProto twice = reluModel();
+  onnx_proto::ModelProto twice = reluModel();
   addNode(twice.mutable_graph(), "Neg", {"x"}, {"y"});
   EXPECT_CONTAINS(refusal(twice), "defined twice");
-  ModelProto cycle = reluModel();
+  onnx_proto::ModelProto cycle = reluModel();
   cycle.mutable_graph()->mutable_node(0)->set_input(0, "z");
   addNode(cycle.mutable_graph(), "Neg", {"y"}, {"z"});
   EXPECT_CONTAINS(refusal(cycle), "cycle");
-  ModelProto unknown = reluModel();
+  onnx_proto::ModelProto unknown = reluModel();
   unknown.mutable_graph()->mutable_node(0)->set_op_type("Relo");
   EXPECT_CONTAINS(refusal(unknown), "Relu");
-  ModelProto old = reluModel();
+  onnx_proto::ModelProto old = reluModel();
   old.mutable_opset_import(0)->set_version(5);
   EXPECT_CONTAINS(refusal(old), "too old");
-  ModelProto future = reluModel();
+  onnx_proto::ModelProto future = reluModel();
   future.mutable_opset_import(0)->set_version(999);
   EXPECT_CONTAINS(refusal(future), "newer than this library");
 }
 
 TEST(Reader, gaps_in_lists_and_outputs_beyond_the_operator_are_refused) {
-  ModelProto m = emptyModel();
+  onnx_proto::ModelProto m = emptyModel();
   setType(m.mutable_graph()->add_input(), "x", {1, 1, 4});
   NodeProto *node = addNode(m.mutable_graph(), "Sum", {"x", "", "x"}, {"y"});
   m.mutable_graph()->add_output()->set_name("y");
@@ -223,7 +223,7 @@ TEST(Reader, gaps_in_lists_and_outputs_beyond_the_operator_are_refused) {
 TEST(Reader, tensors_that_do_not_match_their_dimensions_are_refused) {
   for (const std::vector<int64_t> &dims :
        std::vector<std::vector<int64_t>>{{-1}, {int64_t{1} << 62, 4}, {int64_t{1} << 40}, {3}}) {
-    ModelProto m = reluModel();
+    onnx_proto::ModelProto m = reluModel();
     auto *t = m.mutable_graph()->add_initializer();
     t->set_name("w");
     t->set_data_type(TensorProto::FLOAT);
@@ -242,7 +242,7 @@ TEST(Reader, external_data_stays_in_the_folder) {
   std::ofstream(root / "model" / "short.bin") << std::string(4, 'x');
   fs::create_symlink(root / "secret.bin", root / "model" / "link.bin");
   auto load = [&](const std::string &location) {
-    ModelProto m = reluModel();
+    onnx_proto::ModelProto m = reluModel();
     auto *t = m.mutable_graph()->add_initializer();
     t->set_name("w");
     t->set_data_type(TensorProto::FLOAT);
