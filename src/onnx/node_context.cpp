@@ -161,7 +161,6 @@ TensorIndex NodeContext::literalLike(TensorIndex t, double value) {
 
 // Kernels write every required output, so one that the node leaves out gets a tensor nobody reads.
 TensorId NodeContext::unusedId(std::string_view type, int output) const {
-  (void)firstOutput();  // there is one
   const auto &rows = opDef(type).outputs();
   if (output < static_cast<int>(rows.size()) && rows[output].arity == Arity::Optional) return {};
   const std::string &base = outputNames_.empty() ? type_ : outputNames_.back();

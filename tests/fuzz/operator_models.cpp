@@ -216,6 +216,9 @@ std::string samplingModel() {
           {"keep_aspect_ratio_policy", std::string("not_larger")}});
   d.keep("RoiAlign", {x, d.constant(floats({1, 4}, {0, 0, 3, 3})), d.ints({0})},
          {{"output_height", int64_t{2}}, {"sampling_ratio", int64_t{2}}});
+  d.keep("MaxRoiPool", {x, d.constant(floats({1, 5}, {0, 0, 0, 3, 3}))},
+         {{"pooled_shape", Ints{2, 3}}, {"spatial_scale", 0.5f}});
+  d.keep("Multinomial", {d.input({2, 3})}, {{"sample_size", int64_t{3}}, {"seed", 2.0f}});
   d.keep("Col2Im", {d.input({1, 8, 4}), d.ints({3, 3}), d.ints({2, 2})}, {});
   d.keep("CenterCropPad", {x, d.ints({6, 3})}, {{"axes", Ints{2, 3}}});
   return d.serialised();
@@ -383,6 +386,55 @@ std::string learningModel() {
   return d.serialised();
 }
 
+std::string classifierModel() {
+  Draft d;
+  const std::string x = d.input({2, 3});
+  const auto keep = [&](const char *type, const Attributes &attributes, int outputs) {
+    d.keepOf(kLearning, type, {x}, attributes, outputs);
+  };
+  keep("LinearClassifier",
+       {{"coefficients", Floats{1, 2, 3, 4, 5, 6}},
+        {"intercepts", Floats{1, 2}},
+        {"classlabels_ints", Ints{4, 7}},
+        {"post_transform", std::string("SOFTMAX")}},
+       2);
+  keep("SVMClassifier",
+       {{"kernel_type", std::string("RBF")},
+        {"kernel_params", Floats{0.5f, 0, 3}},
+        {"vectors_per_class", Ints{1, 1}},
+        {"support_vectors", Floats{1, 2, 3, 4, 5, 6}},
+        {"coefficients", Floats{1, -1}},
+        {"rho", Floats{0.1f}},
+        {"prob_a", Floats{1}},
+        {"prob_b", Floats{0}},
+        {"classlabels_ints", Ints{0, 1}}},
+       2);
+  keep("SVMRegressor",
+       {{"kernel_type", std::string("POLY")},
+        {"kernel_params", Floats{0.5f, 1, 2}},
+        {"n_supports", int64_t{2}},
+        {"support_vectors", Floats{1, 2, 3, 4, 5, 6}},
+        {"coefficients", Floats{1, -1}},
+        {"rho", Floats{0.2f}}},
+       1);
+  keep("TreeEnsembleClassifier",
+       {{"nodes_treeids", Ints{0, 0, 0}},
+        {"nodes_nodeids", Ints{0, 1, 2}},
+        {"nodes_featureids", Ints{1, 0, 0}},
+        {"nodes_values", Floats{0.5f, 0, 0}},
+        {"nodes_modes", Names{"BRANCH_LEQ", "LEAF", "LEAF"}},
+        {"nodes_truenodeids", Ints{1, 0, 0}},
+        {"nodes_falsenodeids", Ints{2, 0, 0}},
+        {"class_treeids", Ints{0, 0}},
+        {"class_nodeids", Ints{1, 2}},
+        {"class_ids", Ints{0, 1}},
+        {"class_weights", Floats{1, 2}},
+        {"classlabels_int64s", Ints{3, 5}},
+        {"post_transform", std::string("LOGISTIC")}},
+       2);
+  return d.serialised();
+}
+
 std::string graphcoreModel() {
   Draft d;
   const auto keep = [&](const char *type, const Names &inputs, const Attributes &attributes, int outputs = 1) {
@@ -467,10 +519,11 @@ std::string oldResizeModel() {
 }  // namespace
 
 std::vector<SmallModel> operatorModels() {
-  return {{"attention", attentionModel()}, {"signal", signalModel()},       {"sampling", samplingModel()},
-          {"recurrent", recurrentModel()}, {"quantised", quantisedModel()}, {"normals", normalsModel()},
-          {"sequences", sequencesModel()}, {"selection", selectionModel()}, {"learning", learningModel()},
-          {"graphcore", graphcoreModel()}, {"older", olderModel()},         {"old resize", oldResizeModel()}};
+  return {{"attention", attentionModel()},    {"signal", signalModel()},       {"sampling", samplingModel()},
+          {"recurrent", recurrentModel()},    {"quantised", quantisedModel()}, {"normals", normalsModel()},
+          {"sequences", sequencesModel()},    {"selection", selectionModel()}, {"learning", learningModel()},
+          {"classifiers", classifierModel()}, {"graphcore", graphcoreModel()}, {"older", olderModel()},
+          {"old resize", oldResizeModel()}};
 }
 
 }  // namespace popart::fuzz

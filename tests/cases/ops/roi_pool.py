@@ -63,7 +63,7 @@ CASES = [
     case((4, 2), 0.5, "scaled"),
     case((1, 1), 2.0, "larger"),
     case((7, 8), 1.0, "more_bins_than_elements"),
-    Case("MaxRoiPool", [IMAGE, OTHER_IMAGE], BINS, fails="an index is out of range"),
+    Case("MaxRoiPool", [IMAGE, OTHER_IMAGE], BINS, fails="an index is out of range", name="another_image"),
     Case("MaxRoiPool", [IMAGE, BOXES * np.float32("nan")], BINS, fails="an index is out of range"),
     Case("MaxRoiPool", [floats(3, 6, 5), BOXES], BINS, refuses="dimensions (N, C, H, W)"),
     Case("MaxRoiPool", [IMAGE, BOXES[:, :4]], BINS, refuses="shape (n, 5)"),

@@ -81,7 +81,7 @@ REFUSED = {
     "attention with a past of one dimension": (
         node("Attention", ["q", "k", "v", "", "past", "past"]), LINES | {"past": [2]}, {}, "dimension"),
     "flexible attention without results": (
-        node("FlexAttention", list("qkv"), "ai.onnx.preview", outputs=("",)), LINES, {}, "has no outputs"),
+        node("FlexAttention", list("qkv"), "ai.onnx.preview", outputs=("",)), LINES, {}, "output 0 is missing"),
     "a range whose types differ": (
         node("Range", ["a", "b", "c"]), {}, {"a": np.int32(0), "b": np.int64(-(2**32) + 2**31 - 1), "c": np.int32(1)},
         "type of input 0"),

@@ -15,7 +15,6 @@ OLDEST_OPSET = 6  # of ai.onnx that is read
 # (domain, operator, version) -> why it is not listed as read.
 REASONS = {
     ("ai.onnx", "Upsample", 1): "experimental, so in no table of versions; it is read (test_upsample_of_opset_6)",
-    ("ai.onnx.preview.training", "Gradient", 1): "training sessions differentiate; no operator inside of a model does",
 }
 
 
