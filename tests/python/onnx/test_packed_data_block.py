@@ -228,7 +228,6 @@ HUGE = 2**31 - 1
         ({"longest": [0]}, "maxSequenceLengths: got .0., expected 1 to"),
         ({"longest": [-3]}, "maxSequenceLengths"),
         ({"longest": [2**40]}, "maxSequenceLengths"),
-        ({"longest": [HUGE]}, "does not fit the machine's memory|too large"),
         ({"rows": 0}, "resultSize: got 0, expected 1 to"),
         ({"rows": -1}, "resultSize"),
         ({"rows": 2**62}, "resultSize"),
