@@ -8,6 +8,7 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/axis.hpp"
+#include "backends/cpu/comparable.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
@@ -18,17 +19,6 @@ namespace {
 
 using executable::KernelArgs;
 using executable::KernelRequest;
-
-template <class T>
-using Comparable = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
-
-template <class T>
-bool isLess(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (b != b) return a == a;
-  }
-  return a < b;
-}
 
 // Index results are INT64 or INT32.
 void setIndex(void *data, DataType type, int64_t i, int64_t value) {

@@ -1,11 +1,11 @@
 // Operators that choose by value. Unique sorts the numbers of the rows; NonMaxSuppression has a task for each batch and
 // class. Both orders are total (value, then place), so that any algorithm gives the same result.
 #include <algorithm>
-#include <type_traits>
 
 #include <popart/op.hpp>
 
 #include "backends/cpu/axis.hpp"
+#include "backends/cpu/comparable.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
@@ -18,16 +18,10 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-template <class T>
-using Ordered = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
-
-// -1, 0 or 1; NaN is equal to NaN and greater than all numbers.
+// -1, 0 or 1.
 template <class T>
 int order(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (a != a || b != b) return static_cast<int>(a != a) - static_cast<int>(b != b);
-  }
-  return static_cast<int>(b < a) - static_cast<int>(a < b);
+  return static_cast<int>(isLess(b, a)) - static_cast<int>(isLess(a, b));
 }
 
 // ---- Unique -------------------------------------------------------------------------------------
@@ -62,12 +56,12 @@ class UniqueKernel final : public executable::HostKernel {
 
  private:
   struct Item {
-    Ordered<T> value;  // the row's first element
+    Comparable<T> value;  // the row's first element
     int64_t row;
   };
 
-  Ordered<T> leading(const T *x, int64_t row) const {
-    return sizes_.outer * sizes_.inner == 0 ? Ordered<T>{} : static_cast<Ordered<T>>(x[row * sizes_.inner]);
+  Comparable<T> leading(const T *x, int64_t row) const {
+    return sizes_.outer * sizes_.inner == 0 ? Comparable<T>{} : static_cast<Comparable<T>>(x[row * sizes_.inner]);
   }
 
   int compare(const T *x, const Item &a, const Item &b) const {
@@ -75,7 +69,7 @@ class UniqueKernel final : public executable::HostKernel {
     for (int64_t o = 0; o < sizes_.outer; ++o)
       for (int64_t k = o == 0 ? 1 : 0; k < sizes_.inner; ++k) {
         const auto at = [&](int64_t row) {
-          return static_cast<Ordered<T>>(x[(o * sizes_.length + row) * sizes_.inner + k]);
+          return static_cast<Comparable<T>>(x[(o * sizes_.length + row) * sizes_.inner + k]);
         };
         if (const int by = order(at(a.row), at(b.row)); by != 0) return by;
       }
@@ -161,7 +155,7 @@ class NonMaxSuppressionKernel final : public executable::HostKernel {
 
  private:
   struct Item {
-    Ordered<T> score;
+    Comparable<T> score;
     int64_t box;
   };
 
@@ -172,7 +166,7 @@ class NonMaxSuppressionKernel final : public executable::HostKernel {
     const double least = hasLeast ? numberAt(args.in[4], form_.leastType) : 0;
     int64_t count = 0;
     for (int64_t i = 0; i < form_.boxes; ++i) {
-      const auto score = static_cast<Ordered<T>>(scores[i]);
+      const auto score = static_cast<Comparable<T>>(scores[i]);
       const bool counts = hasLeast ? static_cast<double>(score) > least : score == score;
       if (counts) items[count++] = {score, i};
     }
