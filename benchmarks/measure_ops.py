@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from figures import attempt, geometric_mean
-from processes import ask_once, progress
+from figures import geometric_mean
+from processes import Worker, WorkerFailed, progress
 
 COLUMNS = ("ours", "onnxruntime", "torch_eager")
 LOW = 0.7  # a ratio below it is named again at the end
@@ -20,12 +20,33 @@ def chosen_rows(words: list[str]) -> list[dict[str, Any]]:
     return [{"name": row.name, "kinds": ["forward", *(["training"] if row.trains else [])]} for row in rows]
 
 
-def entry_of(name: str, size: str, kind: str, args: argparse.Namespace) -> dict[str, Any]:
+class OperatorWorker:
+    """The process that measures operators; a new one follows where it failed."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def ask(self, budget: float, *request: Any) -> dict[str, Any]:
+        """The answer to one request, or the text of its failure."""
+        self._worker = self._worker or Worker("operators")
+        try:
+            self._worker.send(request)
+            return self._worker.receive(budget)
+        except WorkerFailed as error:
+            self.close()
+            return {"error": str(error)}
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker:
+            self._worker.close()
+        self._worker = None
+
+
+def entry_of(worker: OperatorWorker, name: str, size: str, kind: str, args: argparse.Namespace) -> dict[str, Any]:
     """One line: the times, and the ratio of the better peer's median to ours."""
     progress(f"{name}: {size}, {kind}")
-    answer = attempt(
-        ask_once, args.budget, "operator", name, size, kind, str(args.turn / 4), str(args.warm_up / 4), str(args.rounds)
-    )
+    answer = worker.ask(args.budget, name, size, kind, args.turn / 4, args.warm_up / 4, args.rounds)
     results = answer.get("results", {"ours": {"error": answer.get("error", "no result")}})
     medians = [r["median_ms"] for peer, r in results.items() if peer != "ours" and "median_ms" in r]
     mine = results.get("ours", {}).get("median_ms")
@@ -62,11 +83,15 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
 
     print(f"{'median ms':<46}" + "".join(f"{column:>14}" for column in (*COLUMNS, "ratio")), flush=True)
     entries = []
-    for row in chosen_rows(args.ops):
-        for size in args.sizes or SIZES:
-            for kind in row["kinds"]:
-                entries.append(entry_of(row["name"], size, kind, args))
-                print_entry(entries[-1])
+    worker = OperatorWorker()
+    try:
+        for row in chosen_rows(args.ops):
+            for size in args.sizes or SIZES:
+                for kind in row["kinds"]:
+                    entries.append(entry_of(worker, row["name"], size, kind, args))
+                    print_entry(entries[-1])
+    finally:
+        worker.close()
     summarise(entries)
     if not args.ops:
         missing = sorted(types_of_cases() - {name for row in ROWS for name in row.types})

@@ -6,9 +6,11 @@ logits with classes last, over which the loss is the mean cross entropy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import second_set
 import torch
@@ -320,12 +322,24 @@ def torch_optimizer(rule: Optimizer, network: nn.Module, fused: bool = False) ->
     return torch.optim.AdamW(parameters, lr=rule.lr, weight_decay=rule.weight_decay, fused=fused)
 
 
+def _convolution_gradient_flops(
+    result: Any, x: Any, weight: Any, _bias: Any, _stride: Any, _padding: Any, _dilation: Any, transposed: bool,
+    _output_padding: Any, _groups: int, wanted: Any, **_: Any,
+) -> int:  # fmt: skip
+    """As many for each gradient of the input and the weights as the convolution itself has (shapes of its operands).
+
+    PyTorch's own count takes the weights of groups for dense ones.
+    """
+    return 2 * math.prod(x if transposed else result) * math.prod(weight[1:]) * (bool(wanted[0]) + bool(wanted[1]))
+
+
 def flops_of(benchmark: Benchmark) -> int:
     """Floating-point operations of matrix products and convolutions in one measured call."""
     from torch.utils.flop_counter import FlopCounterMode
 
     network, inputs, labels = instantiate(benchmark)
-    with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(benchmark.training):
+    rules = {torch.ops.aten.convolution_backward: _convolution_gradient_flops}
+    with FlopCounterMode(display=False, custom_mapping=rules) as counter, torch.set_grad_enabled(benchmark.training):
         result = network(inputs)
         if benchmark.training:
             loss_of(result, labels).backward()

@@ -169,7 +169,7 @@ def compared(row: Row, size: str, training: bool, seconds: float, warm_up: float
     return entry
 
 
-def operator_times(name: str, size: str, kind: str, seconds: str, warm_up: str, rounds: str) -> dict[str, Any]:
-    """The task of the worker."""
+def operator_times(name: str, size: str, kind: str, seconds: float, warm_up: float, rounds: int) -> dict[str, Any]:
+    """The answer of the worker to one request."""
     row = next(row for row in ROWS if row.name == name)
-    return compared(row, size, kind == "training", float(seconds), float(warm_up), int(rounds))
+    return compared(row, size, kind == "training", seconds, warm_up, rounds)

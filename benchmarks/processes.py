@@ -80,7 +80,7 @@ class Worker:
         last = self._errors.decode(errors="replace").strip().splitlines() or [""]
         return f"ended with exit code {code}: {last[-1][:300]}"
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Any) -> None:
         """Send one request."""
         assert self._process.stdin
         try:

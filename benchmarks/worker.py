@@ -3,7 +3,8 @@
 ``worker.py IMPLEMENTATION NAME`` builds, answers ``{"build_s", "result"}`` and then, for each request
 ``{"seconds": S, "warm_up": W}``, runs for about W seconds, then for about S seconds, and answers the ``{"times_ms"}``
 of the latter. ``worker.py transform ROW NETWORK FOLDER``
-does so for both forms of a row of `transforms`, in one process. The other tasks (`TASKS`) answer once and end. A
+does so for both forms of a row of `transforms`, in one process; ``worker.py operators`` answers each request with the
+times of one operator. The other tasks (`TASKS`) answer once and end. A
 failure is answered as ``{"error"}``. Libraries that print do so to stderr, because stdout belongs to the protocol.
 """
 
@@ -295,13 +296,6 @@ def thread_use(folder: str, *threads: str) -> dict[str, Any]:
     return {"reports": reports}
 
 
-def operator(*arguments: str) -> dict[str, Any]:
-    """Times of one operator in all implementations (`operators`)."""
-    import operators
-
-    return operators.operator_times(*arguments)
-
-
 def work(name: str) -> dict[str, Any]:
     """What one call computes and moves at least."""
     import networks
@@ -338,13 +332,36 @@ def serve_transform(row: str, network: str, folder: str, stream: TextIO) -> None
         answer(stream, times)
 
 
+def serve_operators(stream: TextIO) -> None:
+    """Times of one operator in all implementations (`operators`) for each request, the arguments of `operator_times`.
+
+    The libraries are imported once. What fails is answered as an error, and the next request is served.
+    """
+    import gc
+
+    import operators
+
+    for line in sys.stdin:
+        try:
+            message = operators.operator_times(*json.loads(line))
+        except Exception as error:
+            message = failure(error)
+        answer(stream, message)
+        gc.collect()  # sessions with large arrays
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """The answer that says what failed."""
+    text = str(error).strip().splitlines() or [""]
+    return {"error": f"{type(error).__name__}: {text[0][:300]}"}
+
+
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "compile_time": compile_time,
     "export": export,
     "inline_compile_time": inline_compile_time,
     "load_time": load_time,
     "memory": memory,
-    "operator": operator,
     "peer_memory": peer_memory,
     "popxl_build": popxl_build,
     "popxl_transformer12": popxl_transformer12,
@@ -367,11 +384,12 @@ def main() -> None:
             answer(stream, TASKS[task](*arguments))
         elif task == "transform":
             serve_transform(*arguments, stream)
+        elif task == "operators":
+            serve_operators(stream)
         else:
             serve(task, arguments[0], stream)
     except Exception as error:
-        text = str(error).strip().splitlines() or [""]
-        answer(stream, {"error": f"{type(error).__name__}: {text[0][:300]}"})
+        answer(stream, failure(error))
 
 
 if __name__ == "__main__":
