@@ -109,6 +109,8 @@ enum class Role : uint8_t {
   BatchNormalization,
   FusedElementwise,
   Transpose,
+  Expand,
+  Where,
   Sum,  // arithmetic that fusion reads
   Add,
   Sub,

@@ -13,6 +13,7 @@
 #include "lower/float8_products.hpp"
 #include "lower/floating_point_checks.hpp"
 #include "lower/fold_batch_norm.hpp"
+#include "lower/fold_numbers.hpp"
 #include "lower/fuse_attention.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
@@ -239,6 +240,7 @@ void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir
 void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
 void roundStochastically(PassContext &c) { lower::roundStochastically(c.ir(), c.lowering.roundStochastically); }
 void widenHalves(PassContext &c) { lower::widenHalves(c.ir(), c.device()); }
+void foldNumbers(PassContext &c) { lower::foldNumbers(c.ir(), c.lowering.evaluate); }
 void decompose(PassContext &c) { lower::decompose(c.ir(), c.device()); }
 void joinPartsEarly(PassContext &c) { lower::joinPartsEarly(c.ir()); }
 void addRowsInLoops(PassContext &c) { lower::addRowsInLoops(c.ir()); }
@@ -347,6 +349,7 @@ constexpr Pass kPasses[] = {
      roundStochastically},
     {"widenHalves", "compute in float32 what has no 16-bit kernel", Phase::Flatten, always, widenHalves},
     {"decompose", "expand operators without a kernel on the device", Phase::Flatten, always, decompose},
+    {"foldNumbers", "compute once what is one number", Phase::Flatten, always, foldNumbers},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
     {"joinPartsEarly", "write parts of serialised products where they are joined", Phase::Flatten, always,
      joinPartsEarly},

@@ -38,6 +38,7 @@ OpDefs whereOps() {
                     .input("y", kStoredTypes, "T")
                     .output("output")
                     .infer([](InferContext &c) { c.out(0, c.type(1), broadcastShape(c, 0, 3)); })
+                    .role(Role::Where)
                     .traits(Trait::Elementwise)
                     .vjp([](VjpBuilder &b) {
                       if (b.wants(1))

@@ -20,6 +20,7 @@ using Ints = std::vector<int64_t>;
 
 void addExpand(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "Expand", {8, 13})
+                     .role(Role::Expand)
                      .input("input", kStoredTypes)
                      .output("output")
                      .attrRequired("shape", AttributeType::Ints)
