@@ -16,6 +16,7 @@
 #include "ops/control/loops.hpp"
 #include "pipeline/options.hpp"
 #include "pipeline/prepare.hpp"
+#include "runtime/host_spans.hpp"
 #include "session/lane_rule.hpp"
 #include "session/memory_limit.hpp"
 
@@ -25,10 +26,17 @@ namespace {
 // Streams over buffers that hold `slices` values each; past the last slice a stream starts again.
 class SliceStreams : public runtime::StreamSource {
  public:
-  void reset(std::span<const void *const> inputs, std::span<void *const> outputs, int64_t slices) {
-    inputs_ = inputs, outputs_ = outputs, slices_ = slices;
+  void start(const executable::Executable &executable, int64_t slices) {
+    slices_ = slices;
+    inputBytes_.clear(), outputBytes_.clear();
+    for (const auto &s : executable.inputs) inputBytes_.push_back(s.info.nbytes());
+    for (const auto &s : executable.outputs) outputBytes_.push_back(s.info.nbytes());
+  }
+  void reset(std::span<const void *const> inputs, std::span<void *const> outputs) {
+    inputs_ = inputs, outputs_ = outputs;
     inputCursor_.assign(inputs.size(), 0);
     outputCursor_.assign(outputs.size(), 0);
+    chooseUsedInPlace();
   }
   const void *input(int stream, int64_t bytes) override {
     return static_cast<const char *>(inputs_[stream]) + bytes * advance(inputCursor_[stream]);
@@ -36,8 +44,25 @@ class SliceStreams : public runtime::StreamSource {
   void *output(int stream, int64_t bytes) override {
     return static_cast<char *>(outputs_[stream]) + bytes * advance(outputCursor_[stream]);
   }
+  bool inputStays(int stream) const override { return inputUsed_[static_cast<size_t>(stream)]; }
+  void *outputAhead(int stream, int64_t bytes) override {
+    if (!outputUsed_[static_cast<size_t>(stream)]) return nullptr;
+    return static_cast<char *>(outputs_[stream]) + bytes * outputCursor_[stream];
+  }
 
  private:
+  void chooseUsedInPlace() {
+    spans_.clear();
+    const auto add = [&](const void *data, int64_t bytes, bool isOutput, size_t number) {
+      spans_.push_back(
+          {static_cast<const char *>(data), bytes * slices_, isOutput, number, runtime::isAligned(data, bytes)});
+    };
+    for (size_t i = 0; i < inputs_.size(); ++i) add(inputs_[i], inputBytes_[i], false, i);
+    for (size_t i = 0; i < outputs_.size(); ++i) add(outputs_[i], outputBytes_[i], true, i);
+    runtime::findUsable(spans_);
+    inputUsed_.resize(inputs_.size()), outputUsed_.resize(outputs_.size());
+    for (const runtime::HostSpan &s : spans_) (s.isWritten ? outputUsed_ : inputUsed_)[s.stream] = s.isUsable;
+  }
   int64_t advance(int64_t &cursor) const {
     const int64_t slice = cursor;
     cursor = cursor + 1 == slices_ ? 0 : cursor + 1;
@@ -46,7 +71,9 @@ class SliceStreams : public runtime::StreamSource {
   std::span<const void *const> inputs_;
   std::span<void *const> outputs_;
   int64_t slices_ = 1;
-  std::vector<int64_t> inputCursor_, outputCursor_;
+  std::vector<int64_t> inputCursor_, outputCursor_, inputBytes_, outputBytes_;
+  std::vector<runtime::HostSpan> spans_;
+  std::vector<bool> inputUsed_, outputUsed_;  // where they lie
 };
 
 // Throws popart::error for what may stand in a graph that is built, and not in a program.
@@ -136,6 +163,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
     for (const Op *op : graph->ops()) impl_->ipus = std::max(impl_->ipus, op->settings.vgraphId.value_or(0) + 1);
   for (const auto &s : impl_->program.executable()->inputs) impl_->inputs.push_back({s.id, s.info});
   for (const auto &s : impl_->program.executable()->outputs) impl_->outputs.push_back({s.id, s.info});
+  impl_->streams.start(*impl_->program.executable(), impl_->slices);
 }
 
 IrSession::~IrSession() = default;
@@ -184,7 +212,7 @@ void IrSession::run(std::span<const void *const> inputs, std::span<void *const> 
         outputs.size(), impl_->inputs.size(), impl_->outputs.size());
   impl_->program.requireLoaded("run");
   impl_->program.run([&]() -> runtime::StreamSource & {
-    impl_->streams.reset(inputs, outputs, impl_->slices);
+    impl_->streams.reset(inputs, outputs);
     return impl_->streams;
   });
 }

@@ -8,6 +8,8 @@
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
+#include "runtime/host_spans.hpp"
+
 namespace popart {
 namespace {
 
@@ -62,6 +64,7 @@ void StepStreams::bind(IStepIO &stepIO) {
   stepIO_ = nullptr;
   for (Stream &s : inputs_) {
     s.buffer = stepIO.inputBuffer(s.id);
+    s.isUsedInPlace = false;
     if (!s.buffer) continue;
     s.conversion = conversionFor("input", s.id, s.buffer->info.dataType(), s.info.dataType());
     if (s.conversion == Conversion::NarrowInt64 && !s.warned) {
@@ -71,12 +74,27 @@ void StepStreams::bind(IStepIO &stepIO) {
   }
   for (Stream &s : outputs_) {
     s.buffer = stepIO.outputBuffer(s.id);
+    s.isUsedInPlace = false;
     if (s.buffer) s.conversion = conversionFor("output", s.id, s.buffer->info.dataType(), s.info.dataType());
   }
   stepIO_ = &stepIO;
   serial_ = stepIO.serial();
+  chooseUsedInPlace();
   const auto asks = [](const Stream &s) { return !s.buffer; };
   calls_ = std::ranges::any_of(inputs_, asks) || std::ranges::any_of(outputs_, asks);
+}
+
+void StepStreams::chooseUsedInPlace() {
+  std::vector<runtime::HostSpan> spans;
+  const auto add = [&](const Stream &s, size_t number, bool isOutput) {
+    if (!s.buffer) return;
+    const bool fits = s.conversion == Conversion::None && runtime::isAligned(s.buffer->data, s.info.nbytes());
+    spans.push_back({s.buffer->data, s.buffer->bytes, isOutput, number, fits});
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) add(inputs_[i], i, false);
+  for (size_t i = 0; i < outputs_.size(); ++i) add(outputs_[i], i, true);
+  runtime::findUsable(spans);
+  for (const runtime::HostSpan &s : spans) (s.isWritten ? outputs_ : inputs_)[s.stream].isUsedInPlace = s.isUsable;
 }
 
 const void *StepStreams::convertInput(Stream &stream, const void *data, int64_t elements) {
@@ -162,6 +180,12 @@ void *StepStreams::output(int index, int64_t bytes) {
   }
   s.staging.resize(static_cast<size_t>(bytes));
   return s.staging.data();
+}
+
+void *StepStreams::outputAhead(int index, int64_t bytes) {
+  const Stream &s = outputs_[static_cast<size_t>(index)];
+  return s.isUsedInPlace && s.buffer->position + bytes <= s.buffer->bytes ? s.buffer->data + s.buffer->position
+                                                                          : nullptr;
 }
 
 void StepStreams::outputDone(int index) {

@@ -25,8 +25,10 @@ class StepStreams : public runtime::StreamSource {
   const void *input(int stream, int64_t bytes) override;
   const void *inputAhead(int stream, int64_t bytes) override;
   void inputDone(int stream) override;
+  bool inputStays(int stream) const override { return inputs_[static_cast<size_t>(stream)].isUsedInPlace; }
   void *output(int stream, int64_t bytes) override;
   void outputDone(int stream) override;
+  void *outputAhead(int stream, int64_t bytes) override;
   bool callsHost() const override { return calls_; }
 
  private:
@@ -42,9 +44,11 @@ class StepStreams : public runtime::StreamSource {
     std::vector<char> staging;
     MutableVoidData pending;  // output whose staging is copied when done
     bool warned = false;
+    bool isUsedInPlace = false;  // the program works in the buffer itself
   };
   static Conversion conversionFor(const char *direction, const TensorId &id, DataType host, DataType device);
   void bind(IStepIO &stepIO);
+  void chooseUsedInPlace();
   const void *convertInput(Stream &stream, const void *data, int64_t elements);
   const void *checkedInput(Stream &stream, const ConstVoidData &data, int64_t bytes);
 

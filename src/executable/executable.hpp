@@ -72,7 +72,11 @@ struct Step {
   std::shared_ptr<const Kernel> kernel;
   std::vector<BufferIndex> in, out;
   int32_t stream = -1;  // HostLoad, HostStore
-  int64_t bytes = 0;    // Copy: in[0] -> out[0]; RemoteLoad, RemoteStore: of a row
+  // HostLoad: in = {buffer that the value has in the arena}, out = {buffer that is read}. With canShareHostMemory the
+  // latter can be the host's memory: nothing writes it. HostStore: in[0] can be the host's memory from the start of the
+  // program on: nothing writes it after the store.
+  bool canShareHostMemory = false;
+  int64_t bytes = 0;  // Copy: in[0] -> out[0]; RemoteLoad, RemoteStore: of a row
   // RemoteLoad: in = {remote variable, number of its row or -1}, out = {value}; RemoteStore: in = {value, row or -1},
   // out = {remote variable}. The number is a scalar, INT32 or UINT32.
   int64_t rowCount = 1;

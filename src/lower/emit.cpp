@@ -2,7 +2,9 @@
 // values that already share their variable's memory, emit no step.
 #include "lower/emit.hpp"
 
+#include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "lower/program_tensors.hpp"
 
@@ -31,6 +33,7 @@ class Emitter {
       if (s.place == memory::Place::Variable) result_->variables[static_cast<size_t>(s.offset)].sharers = s.sharers;
     for (const Tensor *t : plan_.constants) result_->constants.push_back(constant(*t));
     collectStreams();
+    findHostMemory();
     emitGraph(program_.getMainGraph(), result_->main);
     for (const memory::Copy &c : plan_.assigned) result_->main.steps.push_back(copyStep(c, "assign"));
     result_->memory.arenaBytes = plan_.arenaBytes;
@@ -54,8 +57,13 @@ class Emitter {
     return {t.tensorData(), layout};
   }
 
+  bool isLoaded(const Graph &graph, TensorIndex t) const {
+    const auto loaded = loaded_.find(&graph);
+    return loaded != loaded_.end() && loaded->second.contains(t);
+  }
+
   int buffer(const Graph &graph, TensorIndex t) const {
-    const int s = plan_.of(graph, t);
+    const int s = isLoaded(graph, t) ? loaded_.at(&graph).at(t) : plan_.of(graph, t);
     if (s < 0) throw internal_error("emit: tensor '{}' has no place in the memory plan", graph.tensor(t).id);
     return s;
   }
@@ -157,6 +165,92 @@ class Emitter {
     return it->second;
   }
 
+  // ---- memory of the host -----------------------------------------------------------------------
+  // Chooses the loads and stores that can use the host's memory (Step::canShareHostMemory).
+  void findHostMemory() {
+    const std::vector<Graph *> graphs = schedule::programGraphs(program_);
+    std::vector<Writers> writers(plan_.storages.size());
+    std::unordered_map<std::string, int> stores;  // of each stream
+    for (const Graph *graph : graphs) {
+      findWriters(*graph, writers);
+      for (const Op *op : graph->ops())
+        if (op->is(Role::HostStore)) ++stores[op->attrString("stream")];
+    }
+    for (const Graph *graph : graphs) {
+      if (!schedule_.sectionsOf(*graph).empty()) continue;  // lanes would wait for one another
+      for (const OpIndex o : schedule_.of(*graph))
+        if (const Op &op = graph->op(o); op.is(Role::HostLoad)) shareLoad(*graph, op);
+      shareStores(*graph, writers, stores);
+    }
+  }
+
+  // What is loaded gets a buffer apart from its storage, which the first one that works on it in place may write: kernels
+  // read the one and write the other.
+  void shareLoad(const Graph &graph, const Op &load) {
+    const TensorIndex loaded = load.outputs()[0];
+    const int s = plan_.of(graph, loaded);
+    if (plan_.storages[static_cast<size_t>(s)].place != memory::Place::Arena) return;
+    std::vector<TensorIndex> same{loaded};  // and its views
+    for (size_t i = 0; i < same.size(); ++i) {
+      const Tensor &tensor = graph.tensor(same[i]);
+      if (tensor.isGraphOutput()) return;
+      for (const Use &use : tensor.uses()) {
+        const Op &reader = graph.op(use.op);
+        if (reader.has(Trait::Call) || (executable::takesNoStep(reader) && !executable::isFreeView(reader))) return;
+        if (executable::isFreeView(reader)) same.push_back(reader.outputs()[0]);
+      }
+    }
+    const auto own = static_cast<int>(result_->buffers.size());
+    result_->buffers.push_back(result_->buffers[static_cast<size_t>(s)]);
+    for (const TensorIndex t : same) loaded_[&graph].emplace(t, own);
+    sharing_.insert(&load);
+  }
+
+  struct Writers {
+    const Graph *graph = nullptr;  // of all of them
+    bool areKnown = true;          // else values of loops and branches, or of several graphs, are among them
+    int last = -1;                 // position of the last one in the order of the graph
+  };
+
+  void findWriters(const Graph &graph, std::vector<Writers> &writers) const {
+    auto writersOf = [&](TensorIndex t) {
+      const int s = t.valid() ? plan_.of(graph, t) : -1;
+      return s < 0 ? nullptr : &writers[static_cast<size_t>(s)];
+    };
+    if (&graph != &program_.getMainGraph())
+      for (const auto *list : {&graph.inputs(), &graph.outputs()})
+        for (TensorIndex t : *list)
+          if (Writers *w = writersOf(t)) w->areKnown = false;
+    const std::vector<OpIndex> &order = schedule_.of(graph);
+    for (size_t i = 0; i < order.size(); ++i)
+      for (TensorIndex t : graph.op(order[i]).outputs()) {
+        Writers *w = writersOf(t);
+        if (!w) continue;
+        w->areKnown &= !w->graph || w->graph == &graph;
+        w->graph = &graph;
+        w->last = static_cast<int>(i);
+      }
+  }
+
+  // A value is made where the host wants it when nothing writes its storage once it is stored, and it is clear which
+  // value of the stream it is.
+  void shareStores(const Graph &graph, const std::vector<Writers> &writers,
+                   const std::unordered_map<std::string, int> &stores) {
+    const std::vector<OpIndex> &order = schedule_.of(graph);
+    std::unordered_set<int> taken;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Op &op = graph.op(order[i]);
+      if (!op.is(Role::HostStore) || stores.at(op.attrString("stream")) != 1) continue;
+      const int s = plan_.of(graph, op.inputs()[0]);
+      const memory::Storage &storage = plan_.storages[static_cast<size_t>(s)];
+      const Writers &w = writers[static_cast<size_t>(s)];
+      if (storage.place != memory::Place::Arena || storage.bytes != op.inInfo(0).nbytes() || !w.areKnown ||
+          w.graph != &graph || w.last > static_cast<int>(i) || isLoaded(graph, op.inputs()[0]))
+        continue;
+      if (taken.insert(s).second) sharing_.insert(&op);
+    }
+  }
+
   Step hostStep(const Graph &graph, const Op &op, Step::Kind kind) {
     const bool load = kind == Step::Kind::HostLoad;
     const TensorIndex t = load ? op.outputs()[0] : op.inputs()[0];
@@ -166,8 +260,10 @@ class Emitter {
     step.kind = kind;
     step.name = op.str();
     (load ? step.out : step.in) = {buffer(graph, t)};
+    if (load) step.in = {plan_.of(graph, t)};
     step.stream = load ? inputStream(op) : outputStream(op);
     step.bytes = graph.info(t).nbytes();
+    step.canShareHostMemory = sharing_.contains(&op);
     return step;
   }
 
@@ -249,6 +345,8 @@ class Emitter {
   const memory::MemoryPlan &plan_;
   std::shared_ptr<Executable> result_;
   std::unordered_map<std::string, int> inputStreams_, outputStreams_;
+  std::unordered_set<const Op *> sharing_;  // loads and stores that can use the host's memory
+  std::unordered_map<const Graph *, std::map<TensorIndex, int>> loaded_;  // the buffers of values that such loads give
 };
 
 }  // namespace

@@ -35,6 +35,19 @@ struct BoundRow {
   std::vector<void **> operands;
 };
 
+// A buffer that can be the host's memory: its entry in the addresses and all operands that are it.
+struct SharedBuffer {
+  void *own;  // its place in the arena
+  void **address;
+  std::vector<void **> operands;
+
+  void moveTo(void *memory) const {
+    if (*address == memory) return;
+    *address = memory;
+    for (void **operand : operands) *operand = memory;
+  }
+};
+
 struct BoundProgram;
 
 // A step with every pointer resolved. Pointers to rows of a loop's stacks change from iteration to iteration.
@@ -48,6 +61,7 @@ struct BoundStep {
   const BoundStep *nextLoad = nullptr;  // RemoteLoad: the one behind it in its program
   const void *const *in = nullptr;
   void *const *out = nullptr;
+  const SharedBuffer *shared = nullptr;  // HostLoad, HostStore: null when the value is copied
   int64_t tripCount = -1;
   void *iteration = nullptr;
   const void *condition = nullptr;
@@ -59,6 +73,7 @@ struct BoundStep {
 };
 struct BoundProgram {
   std::vector<BoundStep> steps;
+  std::vector<const BoundStep *> sharedStores;  // whose values can be made in the host's memory
 };
 
 // What a walk over steps works on.
@@ -80,12 +95,14 @@ struct Engine::Impl {
         variableOffsets(offsetsOf(e, before.size())),
         block(queue->allocate(variableOffsets.back(), variableOffsets)),
         addresses(e.buffers.size()),
+        sharedBuffers(e.buffers.size()),
         rowOf(e.buffers.size()) {
     for (size_t i = 0; i < e.variables.size(); ++i) variables.push_back(placeOf(i, before));
     for (size_t i = 0; i < e.variables.size(); ++i)
       if (!e.variables[i].initial.empty()) writeVariable(i, initialOf(e.variables[i], settings));
     for (const auto &c : e.constants) constants.push_back(place(c.data));
     for (size_t b = 0; b < e.buffers.size(); ++b) addresses[b] = addressOf(e.buffers[b]);
+    if (isHostMemory) findSharedBuffers(e.main);
     main = bind(e.main, *queue);
   }
 
@@ -189,6 +206,14 @@ struct Engine::Impl {
     }
     return nullptr;
   }
+  void findSharedBuffers(const Program &program) {
+    for (const Step &s : program.steps) {
+      for (const auto &inner : s.programs) findSharedBuffers(*inner);
+      if (!s.canShareHostMemory) continue;
+      const auto b = static_cast<size_t>(s.kind == Step::Kind::HostLoad ? s.out[0] : s.in[0]);
+      sharedBuffers[b] = std::make_unique<SharedBuffer>(SharedBuffer{addresses[b], &addresses[b], {}});
+    }
+  }
   void *address(executable::BufferIndex b) const { return b < 0 ? nullptr : addresses[static_cast<size_t>(b)]; }
 
   void *const *operands(const std::vector<executable::BufferIndex> &list) {
@@ -197,6 +222,8 @@ struct Engine::Impl {
       pointers[i] = address(list[i]);
       if (list[i] >= 0 && rowOf[static_cast<size_t>(list[i])])
         rowOf[static_cast<size_t>(list[i])]->operands.push_back(&pointers[i]);
+      if (list[i] >= 0 && sharedBuffers[static_cast<size_t>(list[i])])
+        sharedBuffers[static_cast<size_t>(list[i])]->operands.push_back(&pointers[i]);
     }
     pointerLists.push_back(std::move(pointers));
     return pointerLists.back().get();
@@ -242,6 +269,8 @@ struct Engine::Impl {
       b.out = operands(s.out);
       if (s.kernel) b.launch = own.bind(s, b.in, b.out);
       b.stream = s.stream;
+      if (isHostMemory && s.canShareHostMemory)
+        b.shared = sharedBuffers[static_cast<size_t>(s.kind == Step::Kind::HostLoad ? s.out[0] : s.in[0])].get();
       b.bytes = s.bytes;
       b.tripCount = s.tripCount;
       b.iteration = address(s.iteration);
@@ -256,6 +285,8 @@ struct Engine::Impl {
         b.programs.push_back(bind(*s.programs[i], b.lanes ? b.lanes->queue(static_cast<int>(i)) : own));
       bound->steps.push_back(std::move(b));
     }
+    for (const BoundStep &b : bound->steps)
+      if (b.shared && b.kind == Step::Kind::HostStore) bound->sharedStores.push_back(&b);
     const BoundStep *nextLoad = nullptr;
     for (size_t i = bound->steps.size(); i-- > 0;)
       if (BoundStep &b = bound->steps[i]; b.kind == Step::Kind::RemoteLoad) b.nextLoad = std::exchange(nextLoad, &b);
@@ -286,6 +317,10 @@ struct Engine::Impl {
   }
 
   void runInner(BoundProgram &program, const Walk &walk) {
+    for (const BoundStep *store : program.sharedStores) {
+      void *memory = walk.streams.outputAhead(store->stream, store->bytes);
+      store->shared->moveTo(memory ? memory : store->shared->own);
+    }
     times ? runTimedProgram(program, walk) : runProgram(program, walk);
   }
 
@@ -339,14 +374,21 @@ struct Engine::Impl {
   }
 
   void load(const BoundStep &s, StreamSource &streams) {
-    queue->copyIn(s.out[0], streams.input(s.stream, s.bytes), s.bytes);
+    const void *from = streams.input(s.stream, s.bytes);
+    if (s.shared && streams.inputStays(s.stream)) {
+      s.shared->moveTo(const_cast<void *>(from));  // which nothing writes
+    } else {
+      if (s.shared) s.shared->moveTo(const_cast<void *>(s.in[0]));
+      queue->copyIn(s.out[0], from, s.bytes);
+    }
     streams.inputDone(s.stream);
     ++transfers.transfersFromHost;
     transfers.bytesFromHost += s.bytes;
   }
 
   void store(const BoundStep &s, StreamSource &streams) {
-    queue->copyOut(streams.output(s.stream, s.bytes), s.in[0], s.bytes);
+    void *to = streams.output(s.stream, s.bytes);
+    if (to != s.in[0]) queue->copyOut(to, s.in[0], s.bytes);
     streams.outputDone(s.stream);
     ++transfers.transfersToHost;
     transfers.bytesToHost += s.bytes;
@@ -411,7 +453,8 @@ struct Engine::Impl {
   char *block;                    // of the variables that are not remote
   std::vector<char *> variables;  // where each begins
   std::vector<void *> constants;
-  std::vector<void *> addresses;  // of the buffers; those of rows change while loops run
+  std::vector<void *> addresses;                             // of the buffers; those of rows change while loops run
+  std::vector<std::unique_ptr<SharedBuffer>> sharedBuffers;  // by buffer; null for those that cannot be the host's
   std::vector<BoundRow *> rowOf;  // while binding: the rows of the loops around a step, by buffer
   std::vector<std::unique_ptr<void *[]>> pointerLists;
   std::unique_ptr<BoundProgram> main;

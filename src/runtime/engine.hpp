@@ -21,9 +21,15 @@ class StreamSource {
   // The same before the program needs it; null: the host has no value yet, and input() will ask for the same one.
   virtual const void *inputAhead(int stream, int64_t bytes) { return input(stream, bytes); }
   virtual void inputDone(int) {}
+  // Whether what input() gave keeps its values until the run ends, whatever the run writes: it is then read where it
+  // lies.
+  virtual bool inputStays(int) const { return false; }
   // Memory for the next value of output stream s that the host will see.
   virtual void *output(int stream, int64_t bytes) = 0;
   virtual void outputDone(int) {}
+  // What the next output() of the stream will give, if nobody else uses that memory until then: the value is then made
+  // there. Null: it is copied.
+  virtual void *outputAhead(int, int64_t) { return nullptr; }
   // Whether values come from code of the host, which may take time, and not from memory.
   virtual bool callsHost() const { return false; }
 };

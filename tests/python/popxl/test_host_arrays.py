@@ -1,0 +1,87 @@
+"""Sessions of PopXL read and write the arrays of a run where they lie."""
+
+import numpy as np
+import popxl
+import pytest
+from popxl import ops
+
+
+def program(build, shape, transfers=1):
+    """A program ``build(x) -> tensors``, and its streams."""
+    ir = popxl.Ir()
+    ir.num_host_transfers = transfers
+    stream = popxl.h2d_stream(shape, popxl.float32)
+    outputs = []
+    with ir.main_graph, popxl.in_sequence():
+        for y in build(stream):
+            outputs.append(popxl.d2h_stream(y.shape, y.dtype))
+            ops.host_store(outputs[-1], y)
+    return ir, stream, outputs
+
+
+def random(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(3,), (16, 16), (300, 100)])
+def test_inputs_keep_their_values(shape):
+    ir, stream, (first, second) = program(lambda s: (lambda x: (ops.relu(x), x * 2.0))(ops.host_load(s)), shape)
+    x = random(*shape)
+    before = x.copy()
+    with popxl.Session(ir, "cpu") as session:
+        for _ in range(2):
+            results = session.run({stream: x})
+            np.testing.assert_array_equal(results[first], np.maximum(before, 0))
+            np.testing.assert_array_equal(results[second], before * 2)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_results_of_runs_are_arrays_of_their_own():
+    ir, stream, (output,) = program(lambda s: [ops.host_load(s) + 1.0], (64, 64))
+    with popxl.Session(ir, "cpu") as session:
+        results = [session.run({stream: np.full((64, 64), i, np.float32)})[output] for i in range(4)]
+    assert [float(result[0, 0]) for result in results] == [1, 2, 3, 4]
+
+
+def test_one_array_is_input_and_result():
+    ir, stream, (output,) = program(lambda s: (lambda x: [x @ x])(ops.host_load(s)), (32, 32))
+    state = random(32, 32) / 6
+    expected = state.copy()
+    with popxl.Session(ir, "cpu") as session:
+        for _ in range(3):
+            session.run_with_outputs({stream: state}, {output: state})
+            expected = (expected.astype(np.float64) @ expected).astype(np.float32)
+            np.testing.assert_allclose(state, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_several_values_of_one_stream():
+    """Each store of a stream has a place of its own in the array."""
+    ir = popxl.Ir()
+    ir.num_host_transfers = 2
+    stream, output = popxl.h2d_stream((16, 16), popxl.float32), popxl.d2h_stream((16, 16), popxl.float32)
+    with ir.main_graph, popxl.in_sequence():
+        first, second = ops.host_load(stream), ops.host_load(stream)
+        a, b = first * second, first - second
+        ops.host_store(output, a)
+        ops.host_store(output, b)
+    x = random(2, 16, 16)
+    with popxl.Session(ir, "cpu") as session:
+        result = session.run({stream: x})[output]
+    np.testing.assert_array_equal(result, np.stack([x[0] * x[1], x[0] - x[1]]))
+
+
+def test_values_of_a_loop():
+    ir = popxl.Ir()
+    ir.num_host_transfers = 3
+    stream, output = popxl.h2d_stream((16, 16), popxl.float32), popxl.d2h_stream((16, 16), popxl.float32)
+
+    def body():
+        x = ops.host_load(stream)
+        ops.host_store(output, ops.relu(x) - x)
+
+    with ir.main_graph, popxl.in_sequence():
+        ops.repeat(ir.create_graph(body), 3)
+    x = random(3, 16, 16)
+    with popxl.Session(ir, "cpu") as session:
+        for _ in range(2):
+            np.testing.assert_array_equal(session.run({stream: x})[output], np.maximum(x, 0) - x)
