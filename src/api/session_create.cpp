@@ -270,6 +270,7 @@ struct SessionCreation : Session {
     build.inputShapeInfo = c.inputShapeInfo.getInfos();
     build.evaluate = ref::evaluate;
     build.foldsShared = c.options.enableConstantFoldingOfMultipleConsumers;
+    build.stridesGroups = c.options.groupNormStridedChannelGrouping;
     if (training) build.differentiated = differentiatedTensors(c.dataFlow);
     if (constant)
       for (const TensorId &id : impl.model->initializerIds()) impl.constantWeights.insert(id);

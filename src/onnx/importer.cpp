@@ -165,6 +165,7 @@ void Importer::addPlainOp(Graph &graph, std::string_view type, const std::vector
     for (const auto &[name, value] : given.entries())
       if (!def->findAttribute(name)) attributes.erase(name);
   }
+  if (options_.stridesGroups && def->findAttribute("strided_groups")) attributes.set("strided_groups", int64_t{1});
   Op::Settings own = settings;
   own.graph = &graph;
   Op *op = graph.addConnectedOp(*def, inputs, ids, std::move(attributes), std::move(own));

@@ -91,6 +91,9 @@ struct BuildOptions {
   // False: nodes that read a constant which another node reads too stay ops, but for Constant, ConstantOfShape and
   // Shape; what steers a shape is known all the same.
   bool foldsShared = true;
+  // GroupNormalization: groups are of channels that are num_groups apart. Known here, as derivatives of derivatives are
+  // written while the graph is built.
+  bool stridesGroups = false;
   // Computes constant subexpressions; without it only Shape and Size are folded.
   EvaluateOp evaluate;
 };

@@ -15,7 +15,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("LayerNormalizationGrad", "broadcast over the normalised"): "as LayerNormalization",
     ("LayerNormalization", "float32 only"): "16-bit form of the row above",
     ("LayerNormalizationGrad", "float32 only"): "16-bit form of the row above",
-    ("ReduceProdGrad", ""): "products of the other elements, exact with zeros; training through a product is rare",
     (
         "RoiAlign",
         "",

@@ -9,6 +9,8 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/nn/norm_gradient.hpp"
+#include "ops/nn/window.hpp"
 #include "ops/operand_layouts.hpp"
 #include "ops/pieces.hpp"
 #include "ops/rules.hpp"
@@ -139,7 +141,10 @@ OpDefs batchNormOps() {
           .traits(Trait::Gradient | Trait::Spatial)
           .layouts(sameChannels<2>)
           .cost(perElement(12))
-          .noGrad("second derivatives of BatchNormalization are not built")
+          .decompose([](DecomposeBuilder &b) {
+            const Shape &x = b.inInfo(1).shape();
+            decomposeNormGradient(b, {{x[0], x[1], elementCount(spatialShape(x))}, {0, 2}, {1, x[1], 1}});
+          })
           .notOnnx()
           .doc("dx = scale r (g - mean(g) - xhat mean(g xhat)), dscale = sum(g xhat), dbias = sum(g); mean and r of "
                "the batch are computed when not given."));

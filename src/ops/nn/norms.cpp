@@ -15,6 +15,8 @@
 #include "ops/catalog.hpp"
 #include "ops/expression.hpp"
 #include "ops/forward_op.hpp"
+#include "ops/nn/norm_gradient.hpp"
+#include "ops/nn/window.hpp"
 #include "ops/operand_layouts.hpp"
 #include "ops/pieces.hpp"
 #include "ops/rules.hpp"
@@ -85,21 +87,21 @@ void emitNormGrad(VjpBuilder &b, const char *type, int outputs, Attributes attri
     b.grad(2, emitReduceSumTo(b, b.gradOut(0), b.inInfo(2).shape()));
 }
 
-// For gradients of gradients; backends have kernels.
 void decomposeLayerNormGrad(DecomposeBuilder &b) {
-  const Expression g(b, b.in(0)), x(b, b.in(1)), scale(b, emitCast(b, b.in(2), b.inInfo(1).dataType())), h = g * scale;
+  const Shape &x = b.inInfo(1).shape();
   const int64_t rank = b.inInfo(1).rank();
   std::vector<int64_t> axes;
   for (int64_t d = axisOf(b.attrs(), rank); d < rank; ++d) axes.push_back(d);
-  const auto mean = [&](Expression e) { return e.apply("ReduceMean", {{"axes", axes}, {"keepdims", int64_t{1}}}); };
-  const Expression centred = x - mean(x);
-  const Expression r = 1.0 / sqrt(mean(centred * centred) + static_cast<double>(b.op().attrFloat("epsilon")));
-  const Expression xhat = centred * r;
-  b.result(0, r * (h - mean(h) - xhat * mean(h * xhat)));
-  const TensorIndex sums[] = {g * xhat, g};  // of scale and bias
-  for (int i = 1; i <= 2; ++i)
-    if (b.hasOut(i))
-      b.result(i, emitCast(b, emitReduceSumTo(b, sums[i - 1], b.inInfo(2).shape()), b.inInfo(2).dataType()));
+  decomposeNormGradient(b, {x, axes, b.inInfo(2).shape()});
+}
+
+// Consecutive channels of a group are (N, groups, channels of each, rest), strided ones (N, channels, groups, rest).
+void decomposeGroupNormGrad(DecomposeBuilder &b) {
+  const Shape &x = b.inInfo(1).shape();
+  const int64_t groups = b.op().attrInt("num_groups"), channels = x[1] / groups;
+  const bool strided = b.op().hasAttr("strided_groups") && b.op().attrInt("strided_groups") != 0;
+  const Shape scale{1, strided ? channels : groups, strided ? groups : channels, 1};
+  decomposeNormGradient(b, {{x[0], scale[1], scale[2], elementCount(spatialShape(x))}, {strided ? 1 : 2, 3}, scale});
 }
 
 // How a forward op groups its channels.
@@ -133,7 +135,7 @@ void addGroupNorm(OpDefs &rows) {
                      .attrOptional("strided_groups", AttributeType::Int)
                      .traits(Trait::Spatial)
                      .layouts(sameChannels<2>)
-                     .noGrad("second derivatives of normalisations of channels are not built")
+                     .decompose(decomposeGroupNormGrad)
                      .doc("Gradients of GroupNormalization; statistics are computed when not given."));
   rows.push_back(
       OpDef("ai.onnx", "InstanceNormalization", {1, 6, 22})
@@ -261,6 +263,30 @@ OpDef &lrnAttributes(OpDef &row) {
 // Squares and sums over `size` channels, and a power, for each element.
 void lrnCost(const Op &op, Cost &c) { c.flops *= 2.0 * static_cast<double>(op.attrInt("size")) + 4.0; }
 
+// dx = g s^-beta - 2 alpha beta / size x sum(g x s^(-beta - 1)). Sums over a window of channels are averages with all
+// of its places counted, times their number; the sum of the formula is the transposed one of the sum in s.
+void decomposeLrnGrad(DecomposeBuilder &b) {
+  const Shape &shape = b.inInfo(1).shape();
+  const int64_t size = b.op().attrInt("size"), most = std::max<int64_t>(shape[1] - 1, 0);
+  const int64_t before = std::min((size - 1) / 2, most), after = std::min(size / 2, most);
+  const double alpha = b.op().attrFloat("alpha"), beta = b.op().attrFloat("beta"), bias = b.op().attrFloat("bias");
+  const Shape view{shape[0], 1, shape[1], elementCount(spatialShape(shape))};
+  const Attributes window{{"kernel_shape", std::vector<int64_t>{before + after + 1, 1}},
+                          {"pads", std::vector<int64_t>{before, 0, after, 0}},
+                          {"count_include_pad", int64_t{1}}};
+  Attributes spread = window;
+  spread.set("fwd_shape", view);
+  const auto pooled = [&](const char *type, Expression e, const Attributes &attributes) {
+    const Expression mean(b, b.emit(type, {emitReshape(b, e, view)}, attributes));
+    return Expression(b, emitReshape(b, mean * static_cast<double>(before + after + 1), shape));
+  };
+  const Expression g(b, b.in(0)), x(b, b.in(1));
+  const Expression s = bias + (alpha / static_cast<double>(size)) * pooled("AveragePool", x * x, window);
+  const Expression direct = g * s.apply("Pow", s.number(-beta));
+  const Expression sums = pooled("AveragePoolGrad", direct * x / s, spread);
+  b.result(0, direct - x * sums * (2 * alpha * beta / static_cast<double>(size)));
+}
+
 void addLrn(OpDefs &rows) {
   OpDef row("ai.onnx", "LRN", {1, 13});
   row.input("X", kFloats).output("Y");
@@ -288,7 +314,7 @@ void addLrn(OpDefs &rows) {
           .layouts(sameChannels<2>)
           .pieces(samplePieces<2>)
           .cost(lrnCost)
-          .noGrad("second derivatives of LRN are not built")
+          .decompose(decomposeLrnGrad)
           .notOnnx()
           .doc("dx = g s^-beta - 2 alpha beta / size x sum(g x s^(-beta - 1)) with s = bias + alpha / size sum x²."));
 }

@@ -68,7 +68,6 @@ OpDef poolGradientRow(const char *type) {
       .layouts(sameChannels<3>)  // those there are
       .pieces(samplePieces<3>)
       .cost(windowCost(1))
-      .noGrad("second derivatives of pooling are not built")
       .notOnnx();
   return row;
 }
@@ -83,6 +82,14 @@ Attributes averageAttributes(const OpEmitter &b) {
   Attributes out = poolAttributes(b);
   out.set("count_include_pad", b.op().attrInt("count_include_pad"));
   return out;
+}
+
+// Each window takes from where its maximum is; one wholly in the padding has place -1 and takes nothing.
+void maxPoolGradVjp(VjpBuilder &b) {
+  if (!b.wants(0)) return;
+  const TensorIndex places = b.emitMany("MaxPool", {b.in(1)}, 2, poolAttributes(b))[1];
+  const TensorIndex flat = emitReshape(b, b.gradOut(0), {b.outInfo(0).nelms()});
+  b.grad(0, b.emit("Gather", {flat, places}, {{"zero_OOR", int64_t{1}}}));
 }
 
 void addMaxPool(OpDefs &rows) {
@@ -100,6 +107,7 @@ void addMaxPool(OpDefs &rows) {
   rows.push_back(poolGradientRow("MaxPoolGrad")
                      .input("data", kFloats, "T")
                      .infer([](InferContext &c) { inferGradientOf(c, "MaxPool", {c.in(1)}); })
+                     .vjp(maxPoolGradVjp)
                      .doc("The gradient goes to the first maximum of each window."));
 }
 
@@ -119,6 +127,29 @@ void addAveragePool(OpDefs &rows) {
                      .infer([](InferContext &c) { inferGradientOf(c, "AveragePool", {forwardInfo(c)}); })
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("AveragePool", {b.gradOut(0)}, averageAttributes(b))); })
                      .doc("The gradient spread over the elements each mean counted."));
+}
+
+// sign(x) |x|^(p - 1) spread(g / y^(p - 1)), 0 where y is 0. What spreads over the elements of each window is the
+// gradient of an average with all of its places counted, times their number: the window ends where the last one does.
+void decomposeLpPoolGrad(DecomposeBuilder &b) {
+  const double p = static_cast<double>(b.op().attrInt("p"));
+  const Expression g(b, b.in(0)), x(b, b.in(1)), y(b, b.in(2));
+  Window window = windowOf(b.attrs());
+  const Shape input = spatialShape(b.inInfo(1).shape()), output = spatialShape(b.inInfo(2).shape());
+  for (size_t i = 0; i < window.rank(); ++i) {
+    const int64_t end = (output[i] - 1) * window.strides[i] + window.extent(i);
+    window.padsHigh[i] = std::max<int64_t>(end - input[i] - window.padsLow[i], 0);
+  }
+  Attributes average = windowAttributesOf(b.attrs());
+  average.set("pads", window.pads());
+  average.set("count_include_pad", int64_t{1});
+  average.set("fwd_shape", b.inInfo(1).shape());
+  const Expression isZero = y.apply("Equal", y.number(0)), norm = select(isZero, y.number(1), y);
+  const Expression share = p == 1 ? g : g / (p == 2 ? norm : norm.apply("Pow", y.number(p - 1)));
+  const Expression spread(b, b.emit("AveragePoolGrad", {select(isZero, g.number(0), share)}, average));
+  Expression slope = p == 1 ? x.apply("Sign") : p == 2 ? x : x * x.apply("Abs");
+  if (p > 3) slope = x * x.apply("Abs").apply("Pow", x.number(p - 2));
+  b.result(0, slope * spread * static_cast<double>(elementCount(window.kernel)));
 }
 
 void addLpPool(OpDefs &rows) {
@@ -144,6 +175,7 @@ void addLpPool(OpDefs &rows) {
                        c.out(0, c.in(1));
                      })
                      .cost(windowCost(5))
+                     .decompose(decomposeLpPoolGrad)
                      .doc("g sign(x) (|x| / y)^(p - 1), summed over the windows of each element."));
 }
 
@@ -199,6 +231,10 @@ void addGlobalPools(OpDefs &rows) {
                        inferGlobal(c);
                      })
                      .vjp([](VjpBuilder &b) {
+                       if (b.inInfo(0).rank() == 2) {  // |x|
+                         b.grad(0, Expression(b, b.gradOut(0)) * Expression(b, b.in(0)).apply("Sign"));
+                         return;
+                       }
                        Attributes attributes = wholeWindow(b.inInfo(0).shape());
                        attributes.set("p", b.op().attrInt("p"));
                        b.grad(0, b.emit("LpPoolGrad", {b.gradOut(0), b.in(0), b.out(0)}, attributes));

@@ -1,6 +1,8 @@
 // Reductions over axes, and ReduceSumTo, which undoes a broadcast. Attribute "axes" absent means all axes, an empty
 // list none (docs/decisions/0036: when models mean that).
 // The gradient of a reduction is expanded back over the reduced axes (attribute fwd_shape = shape of the input).
+#include <algorithm>
+
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -115,6 +117,47 @@ void addSums(OpDefs &rows) {
       {.x = true, .y = true}, [](E g, E x, E y, double) { return g * exp(x - y); });
 }
 
+// g (rows, 1) times the product of the other elements of each row of x (rows, width > 0). Division has no answer where
+// an element is 0, a binary tree has one: upwards the products of pairs, downwards g times what each one's partner has.
+E timesOthers(OpEmitter &b, E g, E x) {
+  const Shape shape = b.info(x).shape();
+  const E ones(b, b.emit("Expand", {x.number(1)}, {{"shape", Shape{shape[0], 1}}}));
+  std::vector<E> pairs;         // from the leaves on, (rows, pairs, 2); an odd row ends with 1
+  std::vector<int64_t> widths;  // without that 1
+  for (int64_t width = shape[1]; width > 1; width = (width + 1) / 2) {
+    if (!pairs.empty())
+      x = pairs.back().apply("ReduceProd", {{"axes", std::vector<int64_t>{2}}, {"keepdims", int64_t{0}}});
+    if (width % 2 != 0) x = x.apply("Concat", ones, {{"axis", int64_t{1}}});
+    pairs.emplace_back(b, emitReshape(b, x, {shape[0], (width + 1) / 2, 2}));
+    widths.push_back(width);
+  }
+  for (size_t i = pairs.size(); i-- > 0;) {
+    const int64_t count = b.info(pairs[i]).shape()[1];
+    const E partners = pairs[i].apply("Reverse", {{"dimensions", std::vector<int64_t>{2}}});
+    g = E(b, emitReshape(b, partners * E(b, emitReshape(b, g, {shape[0], count, 1})), {shape[0], 2 * count}));
+    if (widths[i] % 2 != 0)
+      g = g.apply("Slice", {{"axes", std::vector<int64_t>{1}},
+                            {"starts", std::vector<int64_t>{0}},
+                            {"ends", std::vector<int64_t>{widths[i]}}});
+  }
+  return g;
+}
+
+void decomposeProductGradient(DecomposeBuilder &b) {
+  const Shape &shape = b.inInfo(1).shape();
+  if (b.inInfo(1).nelms() == 0) return b.result(0, b.emit("Identity", {b.in(1)}));
+  const std::vector<int64_t> axes = reductionAxes(b.attrs(), b.inInfo(1).rank());
+  std::vector<int64_t> order, back(shape.size());  // kept axes, then reduced ones
+  for (int64_t axis = 0; axis < b.inInfo(1).rank(); ++axis)
+    if (!std::ranges::binary_search(axes, axis)) order.push_back(axis);
+  order.insert(order.end(), axes.begin(), axes.end());
+  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  const int64_t rows = b.inInfo(0).nelms();
+  const TensorIndex moved = b.emit("Transpose", {b.in(1)}, {{"perm", order}});
+  const E x(b, emitReshape(b, moved, {rows, b.inInfo(1).nelms() / rows})), g(b, emitReshape(b, b.in(0), {rows, 1}));
+  b.result(0, b.emit("Transpose", {emitReshape(b, timesOthers(b, g, x), b.info(moved).shape())}, {{"perm", back}}));
+}
+
 void addExtremes(OpDefs &rows) {
   auto atExtreme = [](E g, E x, E y, double) { return select(x.apply("Equal", y), g, g.number(0)); };
   addGradient(rows,
@@ -126,8 +169,8 @@ void addExtremes(OpDefs &rows) {
       rows,
       reduceRow("ai.onnx", "ReduceMin", kAllTypes, 18).doc("Minimum; the gradient goes to every element equal to it."),
       {.x = true, .y = true}, atExtreme);
-  // The product of the other elements cannot be had by division when an element is 0: the gradient has a kernel.
   addGradient(rows, reduceRow("ai.onnx", "ReduceProd", kNumeric, 18).doc("Product."), {.x = true}, nullptr);
+  rows.back().decompose(decomposeProductGradient);
 }
 
 OpDef reduceSumToRow() {

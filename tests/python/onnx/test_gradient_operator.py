@@ -216,6 +216,11 @@ def second(nodes, initializers=None, opset=18):
     return made, initializers or {}, opset
 
 
+def channels(count):
+    """Parameters of normalisations of `count` channels."""
+    return {"w": normal(count), "b": normal(count), "m": normal(count), "v": normal(count) ** 2 + 0.5}
+
+
 ROWS = {
     "Identity": ((3, 4), second([node("Identity", ["x"], ["i"]), node("Sin", ["i"], ["r"])])),
     "MatMul": ((2, 3, 4), second([node("MatMul", ["x", "w"], ["m"]), node("Tanh", ["m"], ["r"])], {"w": normal(4, 5)})),
@@ -253,6 +258,54 @@ ROWS = {
     "LayerNormalization with one scale": ((3, 5), second([node("LayerNormalization", ["x", "w"], ["r"])],
                                                          {"w": normal(5)})),
     "RMSNormalization": ((3, 5), second([node("RMSNormalization", ["x", "w"], ["r"])], {"w": normal(5)}, opset=23)),
+    "RMSNormalization of ones": ((2, 1), second([node("RMSNormalization", ["x", "w"], ["r"])], {"w": normal(1)}, 23)),
+    "BatchNormalization": ((2, 3, 4), second([node("BatchNormalization", ["x", "w", "b", "m", "v"], ["n"]),
+                                              node("Sin", ["n"], ["r"])], channels(3))),
+    "BatchNormalization in training": ((2, 3, 4, 2), second([
+        node("BatchNormalization", ["x", "w", "b", "m", "v"], ["n", "rm", "rv"], training_mode=1),
+        node("Sin", ["n"], ["r"])], channels(3))),
+    "BatchNormalization of a matrix": ((5, 3), second([
+        node("BatchNormalization", ["x", "w", "b", "m", "v"], ["n", "rm", "rv"], training_mode=1, epsilon=0.1),
+        node("Exp", ["n"], ["r"])], channels(3))),
+    "InstanceNormalization": ((2, 3, 5), second([node("InstanceNormalization", ["x", "w", "b"], ["n"]),
+                                                 node("Sin", ["n"], ["r"])], channels(3))),
+    "GroupNormalization": ((2, 6, 2, 3), second([
+        node("GroupNormalization", ["x", "w", "b"], ["n"], num_groups=2, epsilon=0.01), node("Sin", ["n"], ["r"])],
+        channels(6), opset=21)),
+    "LRN": ((2, 5, 2, 3), second([node("LRN", ["x"], ["r"], size=3, alpha=0.7, beta=0.6, bias=1.5)])),
+    "LRN of an even number of channels": ((2, 5, 3), second([node("LRN", ["x"], ["r"], size=4, alpha=2.0)])),
+    "LRN wider than the channels": ((2, 3), second([node("LRN", ["x"], ["r"], size=12, alpha=2.0, beta=1.0)])),
+    "MaxPool": ((2, 2, 7, 6), second([
+        node("MaxPool", ["x"], ["m"], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 0, 1], dilations=[1, 2]),
+        node("Sin", ["m"], ["r"])])),
+    "MaxPool wider than it moves": ((1, 2, 8), second([
+        node("MaxPool", ["x"], ["m"], kernel_shape=[4], ceil_mode=1, strides=[3]), node("Exp", ["m"], ["r"])])),
+    "MaxPool with windows in the padding": ((1, 2, 5), second([
+        node("MaxPool", ["x"], ["m"], kernel_shape=[1], pads=[1, 1]), node("Sigmoid", ["m"], ["r"])])),
+    "GlobalMaxPool": ((2, 3, 4, 2), second([node("GlobalMaxPool", ["x"], ["m"]), node("Sin", ["m"], ["r"])])),
+    "LpPool": ((2, 2, 6, 5), second([
+        node("LpPool", ["x"], ["m"], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 0, 1]),
+        node("Sin", ["m"], ["r"])])),
+    "LpPool with p = 1": ((2, 2, 6), second([node("LpPool", ["x"], ["m"], kernel_shape=[3], p=1),
+                                             node("Sin", ["m"], ["r"])])),
+    "LpPool with p = 3": ((2, 2, 7), second([
+        node("LpPool", ["x"], ["m"], kernel_shape=[2], p=3, strides=[2], ceil_mode=1, dilations=[2]),
+        node("Sin", ["m"], ["r"])])),
+    "LpPool with p = 5": ((2, 2, 6), second([node("LpPool", ["x"], ["m"], kernel_shape=[3], p=5),
+                                             node("Sin", ["m"], ["r"])])),
+    "LpPool that ends within the input": ((1, 2, 7), second([
+        node("LpPool", ["x"], ["m"], kernel_shape=[1], strides=[4], pads=[0, 2], ceil_mode=1),
+        node("Sin", ["m"], ["r"])])),
+    "LpPool with windows in the padding": ((1, 2, 5), second([
+        node("LpPool", ["x"], ["m"], kernel_shape=[1], pads=[1, 1]), node("Cos", ["m"], ["r"])])),
+    "GlobalLpPool": ((2, 3, 4, 2), second([node("GlobalLpPool", ["x"], ["m"], p=3), node("Sin", ["m"], ["r"])])),
+    "GlobalLpPool of a matrix": ((2, 3), second([node("GlobalLpPool", ["x"], ["m"]), node("Sin", ["m"], ["r"])])),
+    "ReduceProd": ((3, 5, 2), second([node("ReduceProd", ["x"], ["r"], axes=[1])], opset=17)),
+    "ReduceProd over several axes": ((2, 3, 3), second([node("ReduceProd", ["x"], ["r"], axes=[0, 2], keepdims=0)],
+                                                       opset=17)),
+    "ReduceProd of all": ((7,), second([node("ReduceProd", ["x"], ["r"], keepdims=0)])),
+    "ReduceProd of one": ((3, 1), second([node("ReduceProd", ["x"], ["p"], axes=[1]), node("Sin", ["p"], ["r"])],
+                                         opset=17)),
     "LSTM": ((3, 2, 2), second([node("LSTM", ["x", "w", "u"], ["r"], hidden_size=3)],
                                {"w": normal(1, 12, 2), "u": normal(1, 12, 3)})),
     "Einsum": ((3, 4), second([node("Einsum", ["x", "x"], ["r"], equation="ij,kj->ik")])),
@@ -275,10 +328,145 @@ def test_second_derivatives(row):
     assert d.shape == e.shape == shape and np.abs(e).max() > 0
 
 
+def group_norm(x, w, b):
+    return torch.nn.functional.group_norm(x, 2, w, b, 1e-5)
+
+
+BESIDE_PYTORCH = {
+    "BatchNormalization": (
+        node("BatchNormalization", ["x", "w", "b", "m", "v"], ["n", "rm", "rv"], training_mode=1),
+        lambda x, w, b: torch.nn.functional.batch_norm(x, None, None, w, b, True),
+    ),
+    "GroupNormalization": (node("GroupNormalization", ["x", "w", "b"], ["n"], num_groups=2), group_norm),
+    "InstanceNormalization": (
+        node("InstanceNormalization", ["x", "w", "b"], ["n"]),
+        lambda x, w, b: torch.nn.functional.instance_norm(x, None, None, w, b),
+    ),
+    "MaxPool": (
+        node("MaxPool", ["s"], ["n"], kernel_shape=[3], strides=[2], pads=[1, 1]),
+        lambda x, w, b: torch.nn.functional.max_pool1d(x * w[:, None] + b[:, None], 3, 2, 1),
+    ),
+    "GlobalMaxPool": (
+        node("GlobalMaxPool", ["s"], ["n"]),
+        lambda x, w, b: torch.nn.functional.adaptive_max_pool1d(x * w[:, None] + b[:, None], 1),
+    ),
+    "LpPool": (
+        node("LpPool", ["s"], ["n"], kernel_shape=[3], strides=[2], p=3),
+        lambda x, w, b: torch.nn.functional.lp_pool1d((x * w[:, None] + b[:, None]).abs(), 3, 3, 2),
+    ),
+    "ReduceProd": (
+        node("ReduceProd", ["s", "last"], ["n"]),
+        lambda x, w, b: (x * w[:, None] + b[:, None]).prod(2, keepdim=True),
+    ),
+    "LRN": (
+        node("LRN", ["s"], ["n"], size=3, alpha=0.875, beta=0.75, bias=1.5),
+        lambda x, w, b: torch.nn.functional.local_response_norm(x * w[:, None] + b[:, None], 3, 0.875, 0.75, 1.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", BESIDE_PYTORCH)
+def test_derivatives_of_a_penalty_by_all_operands(row):
+    """Of s = sum(d²), d = dy/dx, y = sum(sin(n) c): by x, and by scale and bias of the channels."""
+    operator, reference = BESIDE_PYTORCH[row]
+    x, parameters = normal(2, 4, 7), channels(4)
+    constants = {**parameters, "column": np.array([1]), "last": np.array([2])}
+    tensors = [torch.tensor(a, requires_grad=True) for a in (x, parameters["w"], parameters["b"])]
+    n = reference(*tensors)
+    c = normal(*n.shape)
+    nodes = [
+        node("Unsqueeze", ["w", "column"], ["wide"]),
+        node("Unsqueeze", ["b", "column"], ["bias"]),
+        node("Mul", ["x", "wide"], ["scaled"]),
+        node("Add", ["scaled", "bias"], ["s"]),
+        operator,
+        node("Sin", ["n"], ["sine"]),
+        node("Mul", ["sine", "c"], ["y"]),
+        gradient(["x", "w", "b", "c"], ["d"], ["x"], "y", ["w", "b", "c"]),
+        node("Mul", ["d", "d"], ["d2"]),
+        node("ReduceSum", ["d2"], ["penalty"], keepdims=0),
+        gradient(["x", "w", "b", "c"], ["dx", "dw", "db"], ["x", "w", "b"], "penalty", ["c"]),
+    ]
+    got = run(nodes, {"x": x}, ["d", "dx", "dw", "db"], {**constants, "c": c}, 21)
+    (d,) = torch.autograd.grad((torch.sin(n) * torch.tensor(c)).sum(), tensors[0], create_graph=True)
+    expected = [d, *torch.autograd.grad(d.pow(2).sum(), tensors)]
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b.detach().numpy(), rtol=1e-7, atol=1e-9)
+
+
+def test_second_derivatives_of_groups_of_channels_that_are_apart():
+    """An option of the session says which channels belong together, and holds for every derivative."""
+    nodes, initializers, opset = second(
+        [node("GroupNormalization", ["x", "w", "b"], ["n"], num_groups=2), node("Sin", ["n"], ["r"])],
+        channels(6),
+        opset=21,
+    )
+    x = normal(2, 6, 4)
+    options = popart.SessionOptions()
+    options.groupNormStridedChannelGrouping = True
+    session = ready(
+        popart.InferenceSession(
+            fnModel=model(nodes, {"x": x}, ["r", "d", "e"], initializers, opset).SerializeToString(),
+            dataFlow=popart.DataFlow(1, ["r", "d", "e"]),
+            userOptions=options,
+            deviceInfo=popart.DeviceManager().createCpuDevice(),
+        )
+    )
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": x}, anchors))
+    tx = torch.tensor(x, requires_grad=True)
+    w, b = (torch.tensor(initializers[name]) for name in "wb")
+    order = [0, 2, 4, 1, 3, 5]
+    normed = torch.nn.functional.group_norm(tx[:, order], 2, eps=1e-5)[:, np.argsort(order)]
+    r = torch.sin(normed * w[:, None] + b[:, None])
+    (d,) = torch.autograd.grad(r.pow(2).sum(), tx, create_graph=True)
+    (e,) = torch.autograd.grad(d.pow(2).sum(), tx)
+    for name, expected in (("r", r), ("d", d), ("e", e)):
+        np.testing.assert_allclose(anchors[name], expected.detach().numpy(), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("zeros", [1, 2, 3])
+def test_derivatives_of_products_with_zeros(zeros):
+    """No division: every derivative of a product is one of the elements that are left."""
+    x = normal(2, 6)
+    x[:, :zeros] = 0
+    names = ["y", "d1", "d2", "d3"]
+    nodes = [node("ReduceProd", ["x"], ["y"], keepdims=0, axes=[1])]
+    nodes += [gradient(["x"], [b], ["x"], a) for a, b in itertools.pairwise(names)]
+    got = run(nodes, {"x": x}, names, opset=17)
+    tx = torch.tensor(x, requires_grad=True)
+    expected = [tx.prod(1)]
+    for _ in range(3):
+        expected += torch.autograd.grad(expected[-1].sum(), tx, create_graph=True)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b.detach().numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("operator", ["BatchNormalization", "LRN", "ReduceProd", "MaxPool", "LpPool"])
+def test_second_derivatives_of_no_samples(operator, count):
+    """What works along other axes has nothing to do; a product of nothing is 1 and moves with nothing."""
+    made = {
+        "BatchNormalization": node("BatchNormalization", ["x", "w", "b", "m", "v"], ["r", "rm", "rv"], training_mode=1),
+        "LRN": node("LRN", ["x"], ["r"], size=3),
+        "ReduceProd": node("ReduceProd", ["x"], ["r"], axes=[0]),
+        "MaxPool": node("MaxPool", ["x"], ["r"], kernel_shape=[2]),
+        "LpPool": node("LpPool", ["x"], ["r"], kernel_shape=[2]),
+    }[operator]
+    nodes, initializers, opset = second([made], channels(3), 17)
+    shape = (count, 3, 4)
+    d, e = run(nodes, {"x": normal(*shape)}, ["d", "e"], initializers, opset)
+    assert d.shape == e.shape == shape
+    assert np.isfinite(e).all()
+
+
 def test_what_has_no_second_derivative_is_refused_by_name():
-    nodes, initializers, opset = second([node("MaxPool", ["x"], ["r"], kernel_shape=[2])])
-    with pytest.raises(popart.popart_exception, match=r"Gradient.*MaxPoolGrad.*no gradient can be taken"):
-        run(nodes, {"x": normal(1, 2, 6)}, ["e"], initializers, opset)
+    """The positions of the boxes come from the data, and the gradient by them is built once."""
+    nodes, initializers, opset = second(
+        [node("MaxRoiPool", ["x", "boxes"], ["r"], pooled_shape=[2, 2])], {"boxes": np.array([[0.0, 0, 0, 3, 3]])}
+    )
+    with pytest.raises(popart.popart_exception, match=r"Gradient.*MaxRoiPoolGrad.*no gradient can be taken"):
+        run(nodes, {"x": normal(1, 2, 6, 6)}, ["e"], initializers, opset)
 
 
 # ---- training
