@@ -73,7 +73,6 @@ void addL1(OpDefs &rows) {
                        Expression sign = Expression(b, b.in(1)).apply("Sign") * double{b.op().attrFloat("lambda")};
                        b.result(0, g * sign);
                      })
-                     .noGrad("second derivatives of the L1 loss are not built")
                      .notOnnx()
                      .doc("lambda sign(x) g, divided by the number of elements for Mean."));
 }
@@ -110,7 +109,6 @@ void addIdentityLoss(OpDefs &rows) {
                        TensorIndex g = emitSpread(b, b.in(0), reduction, b.op().attrInts("fwd_shape"));
                        b.result(0, reduction == LossReduction::None ? b.emit("Identity", {g}) : g);
                      })
-                     .noGrad("second derivatives of the identity loss are not built")
                      .notOnnx()
                      .doc("The incoming gradient spread over the elements."));
 }
@@ -178,16 +176,19 @@ void addNegativeLogLikelihood(OpDefs &rows) {
       .input("target", kInts)
       .input("weight", kFloats, "T", Arity::Optional)
       .output("grad");
-  rows.push_back(classLossAttributes(gradient)
-                     .attrRequired("fwd_shape", AttributeType::Ints)
-                     .infer([](InferContext &c) {
-                       inferGradientOf(c, "NegativeLogLikelihoodLoss",
-                                       {forwardInfo(c), c.in(1), c.hasIn(2) ? c.in(2) : TensorInfo()});
-                     })
-                     .traits(Trait::Gradient)
-                     .noGrad("second derivatives of the loss are not built")
-                     .notOnnx()
-                     .doc("-weight[target] g at the target class, divided by the sum of weights for mean."));
+  rows.push_back(
+      classLossAttributes(gradient)
+          .attrRequired("fwd_shape", AttributeType::Ints)
+          .infer([](InferContext &c) {
+            inferGradientOf(c, "NegativeLogLikelihoodLoss",
+                            {forwardInfo(c), c.in(1), c.hasIn(2) ? c.in(2) : TensorInfo()});
+          })
+          .traits(Trait::Gradient)
+          .vjp([](VjpBuilder &b) {  // the loss is linear, and this is its transpose
+            b.grad(0, b.emit("NegativeLogLikelihoodLoss", {b.gradOut(0), b.in(1), b.in(2)}, sharedAttributes(b)));
+          })
+          .notOnnx()
+          .doc("-weight[target] g at the target class, divided by the sum of weights for mean."));
 }
 
 void decomposeSoftmaxCrossEntropy(DecomposeBuilder &b) {
@@ -242,7 +243,6 @@ void addSoftmaxCrossEntropy(OpDefs &rows) {
           .traits(Trait::Gradient)
           .cost(perElement(7))
           .decompose(decomposeSoftmaxCrossEntropyGrad)
-          .noGrad("second derivatives of the loss are not built")
           .notOnnx()
           .doc("Gradient of SoftmaxCrossEntropyLoss with respect to the scores."));
 }

@@ -8,6 +8,7 @@
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/expression.hpp"
 #include "ops/loss/reduction.hpp"
 #include "ops/pieces.hpp"
 #include "ops/rules.hpp"
@@ -122,6 +123,23 @@ Attributes lossAttributes(const VjpBuilder &b, std::initializer_list<const char 
   return out;
 }
 
+// Linear in the incoming gradient, with the loss of log probabilities as its transpose; -1 / p has the derivative
+// 1 / p².
+void nllGradVjp(VjpBuilder &b) {
+  Expression h(b, b.gradOut(0));
+  if (b.op().attrInt("inputIsLogProbability") == 0) {
+    const Expression p(b, b.in(0)), least = p.number(leastProbability(b.attrs(), p.type(), LossPart::Gradient));
+    h = h / p.apply("Max", least);
+    if (b.wants(0)) b.grad(0, select(p.apply("Greater", least), -(h * Expression(b, b.out(0))), h.number(0)));
+  }
+  if (!b.wants(2)) return;
+  Attributes attributes = lossAttributes(b, {"reduction", "ignoreIndex"});
+  attributes.set("inputIsLogProbability", int64_t{1});
+  TensorIndex loss = b.emit("Nll", {h, b.in(1)}, attributes);
+  if (b.inInfo(2).nelms() == 1) loss = b.emit("ReduceSum", {loss}, {{"keepdims", int64_t{0}}});
+  b.grad(2, emitReshape(b, loss, b.inInfo(2).shape()));
+}
+
 }  // namespace
 
 OpDefs nllOps() {
@@ -145,7 +163,7 @@ OpDefs nllOps() {
             c.out(0, c.in(0));
           })
           .traits(Trait::Gradient)
-          .noGrad("second derivatives of the nll loss are not built")
+          .vjp(nllGradVjp)
           .notOnnx()
           .doc("-onehot(label) g / max(p, eps), divided by the count for Mean; eps = 1e-10 (float16: 6.104e-5)."));
   rows.push_back(lossRow("SoftmaxGradDirect", "grad")

@@ -92,7 +92,6 @@ void addRotary(OpDefs &rows) {
   rows.push_back(rotaryRow("RotaryPosEmbedGrad", "grad_out")
                      .traits(Trait::Gradient)
                      .decompose(decomposeRotary<true>)
-                     .noGrad("second derivatives of the rotary embedding are not built")
                      .doc("Gradient of RotaryPosEmbed: pairs turned back."));
 }
 

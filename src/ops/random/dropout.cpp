@@ -63,7 +63,9 @@ void addDropout(OpDefs &rows) {
                        c.out(0, c.in(0));
                      })
                      .traits(Trait::Gradient)
-                     .noGrad("second derivatives of dropout are not built")
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("DropoutGrad", {b.gradOut(0), b.in(1)}, b.attrs()));
+                     })
                      .notOnnx()
                      .doc("The mask and scale of the forward dropout applied to the gradient."));
 }
@@ -88,7 +90,9 @@ void addShapedDropout(OpDefs &rows) {
                      .doc("Dropout with a mask of the given shape, broadcast to the input."));
   rows.push_back(row("ShapedDropoutGrad", "grad_out")
                      .traits(Trait::Gradient)
-                     .noGrad("second derivatives of dropout are not built")
+                     .vjp([](VjpBuilder &b) {
+                       b.grad(0, b.emit("ShapedDropoutGrad", {b.gradOut(0), b.in(1)}, b.attrs()));
+                     })
                      .notOnnx()
                      .doc("The mask and scale of the forward ShapedDropout applied to the gradient."));
 }

@@ -37,8 +37,9 @@ def model(nodes, inputs, outputs, initializers=(), opset=18, functions=()):
         result.ClearField("type")
     stored = [numpy_helper.from_array(np.asarray(a), n) for n, a in dict(initializers).items()]
     graph = helper.make_graph(nodes, "derivatives", values, results, stored)
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1), helper.make_opsetid("own", 1)]
-    return helper.make_model(graph, opset_imports=opsets[: 3 if functions else 2], functions=functions, ir_version=9)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
+    opsets += [helper.make_opsetid("ai.graphcore", 1)] + [helper.make_opsetid("own", 1)] * bool(functions)
+    return helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=9)
 
 
 def run(nodes, inputs, outputs, *args, **more):
@@ -221,6 +222,7 @@ def channels(count):
     return {"w": normal(count), "b": normal(count), "m": normal(count), "v": normal(count) ** 2 + 0.5}
 
 
+LABELS = np.array([[0, 3], [1, 2], [0, 1]])
 ROWS = {
     "Identity": ((3, 4), second([node("Identity", ["x"], ["i"]), node("Sin", ["i"], ["r"])])),
     "MatMul": ((2, 3, 4), second([node("MatMul", ["x", "w"], ["m"]), node("Tanh", ["m"], ["r"])], {"w": normal(4, 5)})),
@@ -306,6 +308,21 @@ ROWS = {
     "ReduceProd of all": ((7,), second([node("ReduceProd", ["x"], ["r"], keepdims=0)])),
     "ReduceProd of one": ((3, 1), second([node("ReduceProd", ["x"], ["p"], axes=[1]), node("Sin", ["p"], ["r"])],
                                          opset=17)),
+    "NegativeLogLikelihoodLoss": ((3, 4, 2), second(
+        [node("Sin", ["x"], ["l"]), node("NegativeLogLikelihoodLoss", ["l", "t", "w"], ["r"], ignore_index=1)],
+        {"t": LABELS, "w": normal(4) ** 2})),
+    "SoftmaxCrossEntropyLoss": ((3, 4, 2), second(
+        [node("SoftmaxCrossEntropyLoss", ["x", "t", "w"], ["r"], reduction="none")],
+        {"t": LABELS, "w": normal(4) ** 2})),
+    "SoftmaxCrossEntropyLoss that ignores": ((3, 4, 2), second(
+        [node("SoftmaxCrossEntropyLoss", ["x", "t"], ["r"], ignore_index=1)], {"t": LABELS})),
+    "nllloss": ((5, 4), second([
+        node("Softmax", ["x"], ["p"]), node("Nll", ["p", "t"], ["r"], domain="ai.graphcore", ignoreIndex=1)],
+        {"t": np.array([3, 0, 1, 2, 0])})),
+    "nllloss of each sample": ((5, 4), second([
+        node("LogSoftmax", ["x"], ["p"]),
+        node("Nll", ["p", "t"], ["r"], domain="ai.graphcore", reduction="NoReduction", inputIsLogProbability=1)],
+        {"t": np.array([3, 0, 1, 2, 0])})),
     "LSTM": ((3, 2, 2), second([node("LSTM", ["x", "w", "u"], ["r"], hidden_size=3)],
                                {"w": normal(1, 12, 2), "u": normal(1, 12, 3)})),
     "Einsum": ((3, 4), second([node("Einsum", ["x", "x"], ["r"], equation="ij,kj->ik")])),
