@@ -70,12 +70,12 @@ TensorData extreme(DataType type, Neutral which) {
 
 class BoundedOp {
  public:
-  BoundedOp(Importer &importer, std::string_view type, std::vector<TensorIndex> inputs,
+  BoundedOp(Importer &importer, Graph &graph, std::string_view type, std::vector<TensorIndex> inputs,
             const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings)
       : importer_(importer),
         sizes_(importer.sizes()),
-        graph_(importer.ir().getMainGraph()),
-        to_(importer, ids.front(), settings),
+        graph_(graph),
+        to_(importer, graph, ids.front(), settings),
         type_(type),
         inputs_(std::move(inputs)),
         ids_(ids),
@@ -318,7 +318,7 @@ bool BoundedOp::addMean() {
   const auto castTo = [](DataType to) { return Attributes{{"to", int64_t{toOnnxDataType(to)}}}; };
   const std::vector<TensorId> mean{importer_.freshId(graph_, ids_.front() + "/ReduceMean")};
   const TensorIndex x = type == wide ? inputs_[0] : step("Cast", {inputs_[0]}, castTo(wide));
-  BoundedOp(importer_, type_, {x}, mean, attributes_, settings_).addByPieces();
+  BoundedOp(importer_, graph_, type_, {x}, mean, attributes_, settings_).addByPieces();
   const std::vector<TensorIndex> factors{graph_.find(mean.front()), to_.cast(share, wide)};
   if (type == wide)
     importer_.addOp(graph_, "Mul", factors, ids_, {}, settings_);
@@ -566,6 +566,9 @@ void BoundedOp::add() {
     if (!addSizes()) importer_.addPlainOp(graph_, type_, inputs_, ids_, attributes_, settings_);
     return;
   }
+  // What bodies read from outside has its sizes there; who adds the op says those of its results.
+  if (type_ == "If" || type_ == "Loop")
+    return importer_.addPlainOp(graph_, type_, inputs_, ids_, attributes_, settings_);
   if (type_ == "Gather")
     if (const Bound *bound = boundAt(0, axis())) mendPositions(Bound(*bound));
   for (const auto &[type, input] : kPositions)
@@ -582,9 +585,9 @@ void BoundedOp::add() {
 
 }  // namespace
 
-void BoundedSizes::addOp(std::string_view type, const std::vector<TensorIndex> &inputs,
+void BoundedSizes::addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
                          const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings) {
-  BoundedOp(importer_, type, inputs, ids, std::move(attributes), settings).add();
+  BoundedOp(importer_, graph, type, inputs, ids, std::move(attributes), settings).add();
 }
 
 }  // namespace popart::onnx

@@ -27,15 +27,14 @@ Bounds boundsIn(const Sizes &sizes) {
 
 // ---- ops that say sizes -------------------------------------------------------------------------
 
-Graph &PlainOps::graph() const { return importer_.ir().getMainGraph(); }
 const TensorInfo &PlainOps::info(TensorIndex t) const { return graph().info(t); }
 
 TensorIndex PlainOps::op(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) const {
-  auto &made = importer_.sizes().made()[{std::string(type), inputs}];
+  auto &made = importer_.sizes().made(graph_)[{std::string(type), inputs}];
   const auto same = std::ranges::find(made, attributes, &BoundedSizes::Made::attributes);
   if (same != made.end()) return same->result;
   const TensorIndex result = freshOp(type, inputs, attributes);
-  importer_.sizes().made()[{std::string(type), inputs}].push_back({std::move(attributes), result});
+  importer_.sizes().made(graph_)[{std::string(type), inputs}].push_back({std::move(attributes), result});
   return result;
 }
 
@@ -47,7 +46,7 @@ TensorIndex PlainOps::freshOp(std::string_view type, const std::vector<TensorInd
 }
 
 TensorIndex PlainOps::constant(const TensorData &value) const {
-  auto &made = importer_.sizes().made()[{"Constant", {}}];
+  auto &made = importer_.sizes().made(graph_)[{"Constant", {}}];
   const Attributes attributes{{"value", value}};
   const auto same = std::ranges::find(made, attributes, &BoundedSizes::Made::attributes);
   if (same != made.end()) return same->result;
@@ -92,8 +91,10 @@ TensorIndex PlainOps::concat(const std::vector<TensorIndex> &parts, int64_t axis
 
 const Bounds &BoundedSizes::boundsOf(const Graph &graph, TensorIndex t) const {
   static const Bounds kNone;
-  const auto found = graph.isMain() ? bounds_.find(t) : bounds_.end();
-  return found == bounds_.end() ? kNone : found->second;
+  const auto of = graphs_.find(&graph);
+  if (of == graphs_.end()) return kNone;
+  const auto found = of->second.bounds.find(t);
+  return found == of->second.bounds.end() ? kNone : found->second;
 }
 
 Sizes BoundedSizes::shapeOf(const Graph &graph, TensorIndex t) const {
@@ -110,31 +111,27 @@ void BoundedSizes::setBounds(Graph &graph, TensorIndex t, const Bounds &bounds) 
   Bounds open;
   std::ranges::copy_if(bounds, std::back_inserter(open),
                        [&](const Bound &b) { return graph.info(t).shape()[static_cast<size_t>(b.axis)] > 0; });
-  if (open.empty()) return;
-  if (!graph.isMain())
-    throw unknown_value(
-        "the size of '{}' must be known when the graph is built, as a subgraph makes it: it depends on data of the run",
-        graph.tensor(t).id);
-  bounds_[t] = std::move(open);
+  if (!open.empty()) graphs_[&graph].bounds[t] = std::move(open);
 }
 
 const Sizes *BoundedSizes::sizesIn(const Graph &graph, TensorIndex t) const {
   constexpr int64_t kMostListed = 64;  // more dimensions than a tensor has
-  if (!graph.isMain() || !t.valid()) return nullptr;
-  if (const auto found = sizes_.find(t); found != sizes_.end()) return &found->second;
+  if (!t.valid()) return nullptr;
+  OfGraph &of = graphs_[&graph];
+  if (const auto found = of.sizes.find(t); found != of.sizes.end()) return &found->second;
   const Tensor &tensor = graph.tensor(t);
   const bool isConstant = tensor.tensorType() == TensorType::Const && tensor.hasTensorData();
-  if (!isConstant || bounds_.contains(t) || tensor.info.rank() > 1 || tensor.info.nelms() > kMostListed ||
+  if (!isConstant || of.bounds.contains(t) || tensor.info.rank() > 1 || tensor.info.nelms() > kMostListed ||
       (tensor.info.dataType() != DataType::INT64 && tensor.info.dataType() != DataType::INT32))
     return nullptr;
-  const auto [entry, isNew] = knownSizes_.try_emplace(t);
+  const auto [entry, isNew] = of.knownSizes.try_emplace(t);
   if (isNew)
     for (const int64_t value : tensor.tensorData().asInts()) entry->second.push_back({value});
   return &entry->second;
 }
 
 void BoundedSizes::setSizes(const Graph &graph, TensorIndex t, Sizes sizes) {
-  if (graph.isMain()) sizes_[t] = std::move(sizes);
+  graphs_[&graph].sizes[t] = std::move(sizes);
 }
 
 void BoundedSizes::writeSizes(Graph &graph, const TensorId &id, const Sizes &sizes, int rank,
@@ -146,17 +143,18 @@ void BoundedSizes::writeSizes(Graph &graph, const TensorId &id, const Sizes &siz
     graph.addConstant(id, TensorData::of<int64_t>(shape, numbers));
     return;
   }
-  const PlainOps to(importer_, id, settings);
+  const PlainOps to(importer_, graph, id, settings);
   std::vector<TensorIndex> parts;
   for (const Size &size : sizes)
     parts.push_back(to.reshape(size.isKnown() ? to.integer(size.most) : length(to, {size.count, 0, size.per}), {1}));
   importer_.addPlainOp(graph, "Reshape", {to.concat(parts, 0)}, {id}, {{"shape", shape}}, settings);
-  sizes_[graph.find(id)] = sizes;
+  setSizes(graph, graph.find(id), sizes);
 }
 
 bool BoundedSizes::concerns(const Graph &graph, const std::vector<TensorIndex> &inputs) const {
-  return graph.isMain() && std::ranges::any_of(inputs, [&](TensorIndex t) {
-           return t.valid() && (bounds_.contains(t) || sizes_.contains(t));
+  const auto of = graphs_.find(&graph);
+  return of != graphs_.end() && std::ranges::any_of(inputs, [&](TensorIndex t) {
+           return t.valid() && (of->second.bounds.contains(t) || of->second.sizes.contains(t));
          });
 }
 
@@ -237,6 +235,10 @@ bool ruleTakesBounds(const std::string &domain, const std::string &type) {
       "Dropout", "Gemm", "LayerNormalization", "RMSNormalization", "Hardmax", "LogSoftmax", "OneHot", "Pad", "ReduceL1",
       "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
       "ReduceSumSquare", "RoiAlign", "Softmax", "Split",
+      // samples in rows
+      "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "GroupNormalization", "LpPool", "MaxPool",
+      // written with operators that know what to do, whatever sizes they have
+      "DequantizeLinear", "DynamicQuantizeLinear", "Einsum", "LpNormalization", "QuantizeLinear", "Resize", "Upsample",
       // sizes and choices
       "Compress", "Expand", "Flatten", "NonMaxSuppression", "NonZero", "Reshape", "Shape", "Size", "Slice", "TopK",
       "Unique",

@@ -39,15 +39,15 @@ std::vector<int64_t> mostOf(const Sizes &sizes);
 // Of a tensor whose dimensions have these sizes.
 Bounds boundsIn(const Sizes &sizes);
 
-// Ops of the main graph that say how sizes are computed and masked; their results have no bounds. An op that is there
-// already is not made again, so that the same selection has the same count wherever it is made.
+// Ops of a graph that say how sizes are computed and masked; their results have no bounds. An op that is there already
+// is not made again, so that the same selection has the same count wherever it is made.
 class PlainOps {
  public:
   // `base`: what ids of new tensors start with. `settings` of the op that they are made for.
-  PlainOps(Importer &importer, const TensorId &base, const Op::Settings &settings)
-      : importer_(importer), base_(base), settings_(settings) {}
+  PlainOps(Importer &importer, Graph &graph, const TensorId &base, const Op::Settings &settings)
+      : importer_(importer), graph_(graph), base_(base), settings_(settings) {}
 
-  Graph &graph() const;
+  Graph &graph() const { return graph_; }
   const TensorInfo &info(TensorIndex t) const;
   Importer &importer() const { return importer_; }
 
@@ -65,6 +65,7 @@ class PlainOps {
 
  private:
   Importer &importer_;
+  Graph &graph_;
   TensorId base_;
   Op::Settings settings_;
 };
@@ -75,12 +76,13 @@ struct Selection {
   TensorIndex count;
 };
 
-// Which tensors of the main graph have such sizes, and which say them.
+// Which tensors have such sizes, and which say them. Each graph has counts of its own: a body that reads a tensor with
+// bounds from outside reads the counts as well.
 class BoundedSizes {
  public:
   explicit BoundedSizes(Importer &importer) : importer_(importer) {}
 
-  const Bounds &boundsOf(const Graph &graph, TensorIndex t) const;  // none for tensors of other graphs
+  const Bounds &boundsOf(const Graph &graph, TensorIndex t) const;
   // Sizes of the dimensions.
   Sizes shapeOf(const Graph &graph, TensorIndex t) const;
   // Sizes of no elements at all are known.
@@ -94,8 +96,10 @@ class BoundedSizes {
   // Whether an op that reads these tensors is a matter of addOp.
   bool concerns(const Graph &graph, const std::vector<TensorIndex> &inputs) const;
   // As Importer::addOp. Throws unknown_value for an op that says nothing of such sizes.
-  void addOp(std::string_view type, const std::vector<TensorIndex> &inputs, const std::vector<TensorId> &ids,
-             Attributes attributes, const Op::Settings &settings);
+  void addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
+             const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings);
+  // Nothing is known of a graph that is removed.
+  void forget(const Graph &graph) { graphs_.erase(&graph); }
 
   // The number of values along a bounded axis, INT64 without dimensions.
   static TensorIndex length(const PlainOps &to, const Bound &bound);
@@ -117,14 +121,19 @@ class BoundedSizes {
     TensorIndex result;
   };
   // Of PlainOps: results by type and inputs.
-  std::map<std::pair<std::string, std::vector<TensorIndex>>, std::vector<Made>> &made() { return made_; }
+  using MadeOps = std::map<std::pair<std::string, std::vector<TensorIndex>>, std::vector<Made>>;
+  MadeOps &made(const Graph &graph) { return graphs_[&graph].made; }
 
  private:
+  struct OfGraph {
+    std::map<TensorIndex, Bounds> bounds;
+    std::map<TensorIndex, Sizes> sizes;
+    std::map<TensorIndex, Sizes> knownSizes;  // of constants that were asked for
+    MadeOps made;
+  };
+
   Importer &importer_;
-  std::map<TensorIndex, Bounds> bounds_;
-  std::map<TensorIndex, Sizes> sizes_;
-  mutable std::map<TensorIndex, Sizes> knownSizes_;  // of constants that were asked for
-  std::map<std::pair<std::string, std::vector<TensorIndex>>, std::vector<Made>> made_;
+  mutable std::map<const Graph *, OfGraph> graphs_;
 };
 
 // Whether the import rule of an ONNX operator takes tensors with bounds: it leaves them to the ops that it writes and

@@ -128,13 +128,25 @@ TensorIndex Importer::resolve(const std::string &name, Scope &scope) {
 }
 
 TensorIndex Importer::capture(TensorIndex outer, const std::string &name, Scope &scope) {
-  const Tensor &tensor = scope.outer->graph->tensor(outer);
-  requireKnownSize(*scope.outer->graph, outer, name, "a subgraph");
+  const auto known = std::ranges::find(scope.captures, outer, &Scope::Capture::outer);
+  if (known != scope.captures.end()) return known->inner;
+  const Graph &around = *scope.outer->graph;
+  const Tensor &tensor = around.tensor(outer);
   const TensorId id = freshId(*scope.graph, scope.graph->addScope(name));
   if (tensor.tensorType() == TensorType::Const && tensor.hasTensorData())
     return scope.graph->addConstant(id, tensor.tensorData());
   const TensorIndex inner = scope.graph->addInput(id, tensor.info);
   scope.captures.push_back({outer, inner});
+  const auto countOf = [&](TensorIndex count) { return capture(count, name + "/length", scope); };
+  Bounds bounds = sizes_.boundsOf(around, outer);
+  for (Bound &bound : bounds) bound.count = countOf(bound.count);
+  sizes_.setBounds(*scope.graph, inner, bounds);
+  if (const Sizes *found = sizes_.sizesIn(around, outer)) {
+    Sizes sizes = *found;
+    for (Size &size : sizes)
+      if (!size.isKnown()) size.count = countOf(size.count);
+    sizes_.setSizes(*scope.graph, inner, std::move(sizes));
+  }
   return inner;
 }
 
@@ -152,7 +164,7 @@ TensorId Importer::freshId(const Graph &graph, const std::string &base) const {
 
 void Importer::addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
                      const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings) {
-  if (sizes_.concerns(graph, inputs)) return sizes_.addOp(type, inputs, ids, std::move(attributes), settings);
+  if (sizes_.concerns(graph, inputs)) return sizes_.addOp(graph, type, inputs, ids, std::move(attributes), settings);
   addPlainOp(graph, type, inputs, ids, std::move(attributes), settings);
 }
 
@@ -416,7 +428,8 @@ std::vector<Meaning> Importer::writeGraph(const onnx_proto::GraphProto &body, Sc
 }
 
 Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::string &name,
-                            const std::vector<TensorInfo> &inputInfos, Scope &scope, std::vector<Meaning> *meanings) {
+                            const std::vector<TensorInfo> &inputInfos, Scope &scope, std::vector<Meaning> *meanings,
+                            BodySizes sizes) {
   Graph &graph = ir_.createGraph(ir_.createUniqueSubgraphId(name));
   scope.graph = &graph;
   const std::vector<std::string> formal = formalInputs(body, inputInfos.size(), scope);
@@ -425,7 +438,11 @@ Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::strin
     inputs.emplace_back(graph.addInput(graph.addScope(formal[i]), inputInfos[i]));
   const std::vector<Meaning> outputs = writeGraph(body, scope, inputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!meanings) resolve(body.output(static_cast<int>(i)).name(), scope);  // refuses sequences
+    const std::string &outputName = body.output(static_cast<int>(i)).name();
+    const auto known = [&](TensorIndex t) { requireKnownSize(graph, t, outputName, "the caller of a subgraph"); };
+    if (outputs[i].tensor.valid() && sizes == BodySizes::Known) known(outputs[i].tensor);
+    if (outputs[i].sequence) std::ranges::for_each(*outputs[i].sequence, known);
+    if (!meanings) resolve(outputName, scope);  // refuses sequences
     if (outputs[i].tensor.valid()) graph.markOutput(outputs[i].tensor);
     if (outputs[i].sequence)
       for (TensorIndex element : *outputs[i].sequence) graph.markOutput(element);

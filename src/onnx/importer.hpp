@@ -73,6 +73,9 @@ class unknown_value : public unknown_value_error {
   using unknown_value_error::unknown_value_error;
 };
 
+// Whether outputs of a body may have sizes that depend on data of the run.
+enum class BodySizes : uint8_t { Known, Open };
+
 class NodeContext;
 using ImportFn = void (*)(NodeContext &);
 
@@ -86,9 +89,11 @@ class Importer {
   // A subgraph of its own whose inputs have `inputInfos`; captured tensors follow as further inputs, outputs are
   // marked. `scope` receives the captures and must outlive the call. Constants of the outer graph are copied, not
   // captured. `meanings` receives what the outputs stand for, the tensors of a sequence marked one by one; without it
-  // every output must be a tensor.
+  // every output must be a tensor. Throws unknown_value where an output has a size that depends on data of the run,
+  // but for tensors when `sizes` leaves it open.
   Graph &importBody(const onnx_proto::GraphProto &body, const std::string &name,
-                    const std::vector<TensorInfo> &inputInfos, Scope &scope, std::vector<Meaning> *meanings = nullptr);
+                    const std::vector<TensorInfo> &inputInfos, Scope &scope, std::vector<Meaning> *meanings = nullptr,
+                    BodySizes sizes = BodySizes::Known);
   // The nodes `nodes` of a graph, in this order, as a subgraph of its own. Tensors `names` have `infos` and are its
   // first inputs; the rest is as in importBody. No output is marked.
   Graph &importPart(const std::vector<const onnx_proto::NodeProto *> &nodes, const std::vector<std::string> &names,
@@ -110,7 +115,7 @@ class Importer {
   Meaning meaningOf(const std::string &name, Scope &scope);
   // `name` stands for `meaning` in `scope` from now on.
   static void define(const std::string &name, Meaning meaning, Scope &scope);
-  // Sizes that depend on data of the run, in the main graph; graph outputs come with their lengths.
+  // Sizes that depend on data of the run; graph outputs come with their lengths.
   BoundedSizes &sizes() { return sizes_; }
   const BoundedSizes &sizes() const { return sizes_; }
   // Throws unknown_value for a tensor that has such a size; `what` cannot read it.

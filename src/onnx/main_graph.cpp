@@ -234,7 +234,7 @@ void Importer::makeOutput(Graph &graph, TensorIndex t, const TensorId &id) {
     addPlainOp(graph, "Identity", {part}, {partId}, {}, settings);
   };
   if (!bounds.empty()) {
-    const PlainOps to(*this, id, settings);
+    const PlainOps to(*this, graph, id, settings);
     if (graph.tensor(t).id == id) graph.renameTensor(t, freshId(graph, id + "/padded"));
     const DataType type = graph.info(t).dataType();
     t = BoundedSizes::masked(to, t, bounds, to.number(type, 0));
@@ -242,7 +242,7 @@ void Importer::makeOutput(Graph &graph, TensorIndex t, const TensorId &id) {
   if (graph.tensor(t).id != id) name(t, id);
   for (size_t i = 0; i < bounds.size(); ++i) {
     const TensorId length = lengthId(id, i);
-    name(BoundedSizes::length(PlainOps(*this, id, settings), bounds[i]), length);
+    name(BoundedSizes::length(PlainOps(*this, graph, id, settings), bounds[i]), length);
     lengths_[id].push_back({length, bounds[i].axis});
   }
 }

@@ -221,13 +221,8 @@ void NodeContext::resultSizes(int output, const Sizes &sizes, int rank) {
 }
 
 PlainOps NodeContext::plainOps() const {
-  if (!graph().isMain())
-    throw unknown_value(
-        "{}: has a size that depends on data of the run, and is in a subgraph: its input must be known when the graph "
-        "is built",
-        text_);
   const std::string base = outputNames_.empty() ? type_ : outputNames_.front();
-  return PlainOps(importer_, scope_.prefix + base, settings_);
+  return PlainOps(importer_, graph(), graph().addScope(scope_.prefix + base), settings_);
 }
 
 // ---- rules --------------------------------------------------------------------------------------

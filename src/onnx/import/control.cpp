@@ -1,5 +1,7 @@
 // If and Call. Tensors that a body reads from outside become further inputs of its graph.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include <popart/error.hpp>
 
@@ -42,54 +44,162 @@ std::string kindOf(const Meaning &m) {
   return m.tensor.valid() ? "a tensor" : "nothing";
 }
 
-// The tensors of sequences are outputs of the op one by one.
-void branchResults(NodeContext &n, const std::vector<Meaning> &results, const std::vector<TensorIndex> &inputs,
-                   const Attributes &attributes) {
-  n.require(static_cast<int>(results.size()) >= n.outputCount(),
-            "then_branch has fewer outputs than the node: got {}, expected {}", static_cast<int>(results.size()),
-            n.outputCount());
-  std::vector<TensorId> ids;
-  for (size_t i = 0; i < results.size(); ++i) {
-    const int output = static_cast<int>(i);
-    const bool named = output < n.outputCount() && n.hasOut(output);
-    if (results[i].tensor.valid()) ids.push_back(named ? n.outputId(output) : n.unusedId("If", output));
-    for (size_t e = 0; results[i].sequence && e < results[i].sequence->size(); ++e)
-      ids.push_back(n.importer().freshId(
-          n.graph(), n.graph().addScope(n.scope().prefix + elementId(n.firstOutput() + "/branch", ids.size()))));
+// The two branches of a node whose condition is data of the run. Where one gives a size that depends on data, or both
+// give different ones, both are padded to the larger room, and the count of what is there is one more result.
+class BranchNode {
+ public:
+  explicit BranchNode(NodeContext &n) : n_(n), inputs_{n.in(0)} {}
+
+  void import() {
+    importBranch(0, "then_branch");
+    importBranch(1, "else_branch");
+    for (size_t i = 0; i < std::min(meanings_[0].size(), meanings_[1].size()); ++i)
+      n_.requireKnown(kindOf(meanings_[0][i]) == kindOf(meanings_[1][i]),
+                      "the branches give output {} as {} and {}, so that the condition must be known when the graph is "
+                      "built. Make it a constant, or give both the same length",
+                      static_cast<int64_t>(i), kindOf(meanings_[0][i]), kindOf(meanings_[1][i]));
+    n_.require(static_cast<int>(meanings_[0].size()) >= n_.outputCount(),
+               "then_branch has fewer outputs than the node: got {}, expected {}",
+               static_cast<int>(meanings_[0].size()), n_.outputCount());
+    if (graphs_[0]->outputs().size() == graphs_[1]->outputs().size()) joinSizes();
+    addOp();
   }
-  n.importer().addOp(n.graph(), "If", inputs, ids, attributes, n.settings());
-  size_t next = 0;
-  for (size_t i = 0; i < results.size(); ++i) {
-    const int output = static_cast<int>(i);
-    Meaning meaning = results[i];
-    if (meaning.tensor.valid()) meaning.tensor = n.graph().find(ids[next++]);
-    if (meaning.sequence)
-      for (TensorIndex &element : *meaning.sequence) element = n.graph().find(ids[next++]);
-    if (output >= n.outputCount() || !n.hasOut(output)) continue;
-    n.resultMeaning(output, meaning);
+
+ private:
+  struct OpenSize {
+    size_t output;  // of the graphs
+    Bound bound;    // without a count where the op gives it
+    size_t count;   // then its place among the counts
+  };
+  using Counts = std::pair<TensorIndex, TensorIndex>;
+
+  void importBranch(size_t side, const char *branch) {
+    Scope scope = bodyScope(n_);
+    Graph &graph = n_.importer().importBody(n_.graphAttribute(branch), bodyName(n_, branch), {}, scope,
+                                            &meanings_[side], BodySizes::Open);
+    for (const auto &capture : scope.captures) {
+      inputs_.push_back(capture.outer);
+      outer_[side].emplace(capture.inner, capture.outer);
+    }
+    attributes_.set(branch, GraphRef{graph.id});
+    graphs_[side] = &graph;
   }
-}
+
+  PlainOps plainOps(size_t side) const {
+    return {n_.importer(), *graphs_[side], graphs_[side]->addScope(n_.firstOutput()),
+            Op::Settings(*graphs_[side], n_.settings().name)};
+  }
+
+  void joinSizes() {
+    std::vector<TensorIndex> outputs[2] = {graphs_[0]->outputs(), graphs_[1]->outputs()};
+    for (size_t o = 0; o < outputs[0].size(); ++o) joinSizes(o, outputs);
+    for (size_t side = 0; side < 2; ++side) {
+      for (const Counts &counts : counts_) outputs[side].push_back(side == 0 ? counts.first : counts.second);
+      graphs_[side]->setOutputs(std::move(outputs[side]));
+    }
+  }
+
+  void joinSizes(size_t o, std::vector<TensorIndex> (&outputs)[2]) {
+    const BoundedSizes &known = n_.importer().sizes();
+    const Sizes a = known.shapeOf(*graphs_[0], outputs[0][o]), b = known.shapeOf(*graphs_[1], outputs[1][o]);
+    if (a.size() != b.size()) return;  // the op says what is wrong
+    Shape room;
+    for (size_t axis = 0; axis < a.size(); ++axis) {
+      room.push_back(std::max(a[axis].most, b[axis].most));
+      if (a[axis].isKnown() && b[axis].isKnown() && a[axis].most == b[axis].most) continue;
+      const int64_t per = commonPart(a[axis], b[axis]);
+      const Counts counts{countOf(0, a[axis], per), countOf(1, b[axis], per)};
+      const Bound bound{sharedCount(counts), static_cast<int64_t>(axis), per};
+      const auto at = std::ranges::find(counts_, counts);
+      open_.push_back({o, bound, static_cast<size_t>(at - counts_.begin())});
+      if (at == counts_.end() && !bound.count.valid()) counts_.push_back(counts);
+    }
+    for (size_t side = 0; side < 2; ++side) outputs[side][o] = padded(side, outputs[side][o], room);
+  }
+
+  // The count around the node that both sides read; none where one has its own.
+  TensorIndex sharedCount(const Counts &counts) const {
+    const auto a = outer_[0].find(counts.first), b = outer_[1].find(counts.second);
+    return a != outer_[0].end() && b != outer_[1].end() && a->second == b->second ? a->second : TensorIndex{};
+  }
+
+  // How many elements lie in a row of a count that both sides can state.
+  static int64_t commonPart(const Size &a, const Size &b) {
+    const auto fits = [](const Size &s, int64_t per) { return s.isKnown() ? s.most % per == 0 : s.per == per; };
+    const int64_t per = a.isKnown() ? b.per : a.per;
+    return fits(a, per) && fits(b, per) ? per : 1;
+  }
+
+  TensorIndex countOf(size_t side, const Size &size, int64_t per) const {
+    const PlainOps to = plainOps(side);
+    if (size.isKnown()) return to.integer(size.most / per);
+    return size.per == per ? size.count : BoundedSizes::length(to, {size.count, 0, size.per});
+  }
+
+  TensorIndex padded(size_t side, TensorIndex t, const Shape &room) const {
+    const Shape shape = graphs_[side]->info(t).shape();
+    if (shape == room) return t;
+    std::vector<int64_t> pads(2 * room.size(), 0);
+    for (size_t i = 0; i < room.size(); ++i) pads[room.size() + i] = room[i] - shape[i];
+    return plainOps(side).op("Pad", {t}, {{"pads", pads}});
+  }
+
+  // The tensors of sequences are outputs of the op one by one.
+  void addOp() {
+    std::vector<TensorId> ids;
+    const std::vector<Meaning> &results = meanings_[0];
+    const auto further = [&](const char *what) {
+      return n_.importer().freshId(
+          n_.graph(), n_.graph().addScope(n_.scope().prefix + elementId(n_.firstOutput() + what, ids.size())));
+    };
+    for (size_t i = 0; i < results.size(); ++i) {
+      const int output = static_cast<int>(i);
+      const bool named = output < n_.outputCount() && n_.hasOut(output);
+      if (results[i].tensor.valid()) ids.push_back(named ? n_.outputId(output) : n_.unusedId("If", output));
+      for (size_t e = 0; results[i].sequence && e < results[i].sequence->size(); ++e) ids.push_back(further("/branch"));
+    }
+    const size_t values = ids.size();
+    for (size_t c = 0; c < counts_.size(); ++c) ids.push_back(further("/count"));
+    n_.importer().addOp(n_.graph(), "If", inputs_, ids, attributes_, n_.settings());
+    setBounds(ids, values);
+    size_t next = 0;
+    for (size_t i = 0; i < results.size(); ++i) {
+      const int output = static_cast<int>(i);
+      Meaning meaning = results[i];
+      if (meaning.tensor.valid()) meaning.tensor = n_.graph().find(ids[next++]);
+      if (meaning.sequence)
+        for (TensorIndex &element : *meaning.sequence) element = n_.graph().find(ids[next++]);
+      if (output >= n_.outputCount() || !n_.hasOut(output)) continue;
+      n_.resultMeaning(output, meaning);
+    }
+  }
+
+  void setBounds(const std::vector<TensorId> &ids, size_t values) {
+    std::map<size_t, Bounds> bounds;
+    for (const OpenSize &open : open_) {
+      Bound bound = open.bound;
+      if (!bound.count.valid()) bound.count = n_.graph().find(ids[values + open.count]);
+      bounds[open.output].push_back(bound);
+    }
+    for (const auto &[output, own] : bounds)
+      n_.importer().sizes().setBounds(n_.graph(), n_.graph().find(ids[output]), own);
+  }
+
+  NodeContext &n_;
+  std::vector<TensorIndex> inputs_;
+  Attributes attributes_;
+  Graph *graphs_[2] = {nullptr, nullptr};  // then, else
+  std::vector<Meaning> meanings_[2];
+  std::map<TensorIndex, TensorIndex> outer_[2];  // what their inputs stand for
+  std::vector<Counts> counts_;                   // of both graphs
+  std::vector<OpenSize> open_;
+};
 
 void importIf(NodeContext &n) {
   n.require(n.info(0).dataType() == DataType::BOOL && n.info(0).nelms() == 1, "condition must be one boolean: got {}",
             n.info(0));
   if (n.isConstant(n.in(0))) return inlineBranch(n, n.constantNumber(0) != 0 ? "then_branch" : "else_branch");
-  std::vector<TensorIndex> inputs = {n.in(0)};
-  Attributes attributes;
-  std::vector<Meaning> results[2];
-  for (const char *branch : {"then_branch", "else_branch"}) {
-    Scope scope = bodyScope(n);
-    std::vector<Meaning> &own = results[branch == std::string_view("else_branch")];
-    const Graph &graph = n.importer().importBody(n.graphAttribute(branch), bodyName(n, branch), {}, scope, &own);
-    for (const auto &capture : scope.captures) inputs.push_back(capture.outer);
-    attributes.set(branch, GraphRef{graph.id});
-  }
-  for (size_t i = 0; i < std::min(results[0].size(), results[1].size()); ++i)
-    n.requireKnown(kindOf(results[0][i]) == kindOf(results[1][i]),
-                   "the branches give output {} as {} and {}, so that the condition must be known when the graph is "
-                   "built. Make it a constant, or give both the same length",
-                   static_cast<int64_t>(i), kindOf(results[0][i]), kindOf(results[1][i]));
-  branchResults(n, results[0], inputs, attributes);
+  BranchNode(n).import();
 }
 
 // ai.graphcore Call: the subgraph is the attribute `callee`.

@@ -122,6 +122,7 @@ class GradientNode {
   // Makes the gradients of the sum of y's elements the outputs of `graph`.
   void differentiate(Graph &graph, TensorIndex y) {
     requireFloat(graph.info(y), y_);
+    n_.importer().requireKnownSize(graph, y, y_, "a derivative");
     Composer in(n_, graph);
     const TensorInfo &info = graph.info(y);
     const Value ones = in.scalar(info.dataType(), 1).expand(info.shape());

@@ -144,11 +144,11 @@ void writeLoop(NodeContext &n) {
   const bool bounded = n.hasIn(0) && n.isConstant(n.in(0));
   if (bounded) attributes.set("trip_count", std::max<int64_t>(0, n.constantInt(0)));
   const bool known = bounded && runsToTheEnd(n, body);
-  const bool stacksUnderBound = bounded && n.graph().isMain() && n.constantInt(0) <= kMostStacked;
+  const bool stacksUnderBound = bounded && n.constantInt(0) <= kMostStacked;
   n.requireKnown(
       scans == 0 || known || stacksUnderBound,
-      "has scan outputs, so that its number of iterations must be known when the graph is built, or outside of "
-      "bodies a bound of it: a constant trip count of at most {}",
+      "has scan outputs, so that its number of iterations must be known when the graph is built, or a bound of it: a "
+      "constant trip count of at most {}",
       kMostStacked);
   n.require(n.outputCount() <= carried + scans, "has more outputs than its body gives: got {}, expected at most {}",
             n.outputCount(), carried + scans);
@@ -167,7 +167,10 @@ void importLoop(NodeContext &n) {
     writeLoop(n);
   } catch (const unknown_value &) {
     for (const Graph *graph : ir.getAllGraphs())
-      if (std::ranges::find(before, graph) == before.end()) ir.removeGraph(graph->id);
+      if (std::ranges::find(before, graph) == before.end()) {
+        n.importer().sizes().forget(*graph);
+        ir.removeGraph(graph->id);
+      }
     writeOut(n);
   }
 }

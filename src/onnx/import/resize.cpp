@@ -1,4 +1,6 @@
 // Resize and Upsample: sizes and scales are inputs in some versions, attributes in others.
+#include <algorithm>
+
 #include <popart/error.hpp>
 
 #include "onnx/compose.hpp"
@@ -27,6 +29,22 @@ void addResize(NodeContext &n, const Attributes &attributes) {
   to.result(0, y.cast(type));
 }
 
+// Input 3. A size that depends on data is that of the axis itself, and stays.
+std::vector<int64_t> wantedSizes(const NodeContext &n) {
+  const Sizes wanted = n.sizesIn(3), own = n.shapeOf(0);
+  std::vector<int64_t> axes = n.attr<std::vector<int64_t>>("axes", {});
+  for (size_t i = 0; axes.empty() && i < own.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  for (size_t i = 0; i < std::min(axes.size(), wanted.size()); ++i) {
+    const Size &size = own[static_cast<size_t>(n.axisOf(axes[i], n.info(0).rank()))];
+    if ((!size.isKnown() || !wanted[i].isKnown()) && !size.sameAs(wanted[i]))
+      throw unknown_value(
+          "dimension {} is resized from or to a size that depends on data of the run: it must be known when the graph "
+          "is built",
+          axes[i]);
+  }
+  return mostOf(wanted);
+}
+
 // Resize-10: [X, scales], coordinates x / scale. From 11 on: [X, roi, scales, sizes].
 void importResize(NodeContext &n) {
   Attributes attributes = n.attributes();
@@ -40,7 +58,7 @@ void importResize(NodeContext &n) {
   if (crops) n.require(n.hasIn(1), "coordinate_transformation_mode tf_crop_and_resize needs input 1 (roi)");
   if (crops) attributes.set("roi", constantFloats(n, 1));
   if (n.hasIn(2) && n.constant(2).info().nelms() > 0) attributes.set("scales", constantFloats(n, 2));
-  if (n.hasIn(3) && n.constant(3).info().nelms() > 0) attributes.set("sizes", n.constantInts(3));
+  if (n.hasIn(3) && n.info(3).nelms() > 0) attributes.set("sizes", wantedSizes(n));
   addResize(n, attributes);
 }
 

@@ -104,7 +104,6 @@ void importUnique(NodeContext &n) {
       to.emit("Unique", {values, rows.length}, 4, {{"axis", rows.axis}, {"sorted", n.attr<int64_t>("sorted", 1)}});
   const TensorIndex count = found[3].tensor();
   const bool isKnown = n.isConstant(count);
-  if (!isKnown) (void)n.plainOps();  // refuses subgraphs
   const auto listed = [&](const Value &list) {
     return isKnown ? list.slice(0, 0, n.graph().tensor(count).tensorData().asInts().at(0)) : list;
   };

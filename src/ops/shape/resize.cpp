@@ -5,6 +5,7 @@
 #include "ops/catalog.hpp"
 #include "ops/forward_op.hpp"
 #include "ops/operand_layouts.hpp"
+#include "ops/pieces.hpp"
 #include "ops/rules.hpp"
 #include "ops/shape/resize_taps.hpp"
 
@@ -45,6 +46,21 @@ bool keepsAll(const Op &op) {
   return true;
 }
 
+// Along an axis whose elements stay what they are.
+bool untouchedPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
+  const Shape &shape = op.inShape(0);
+  const auto at = static_cast<size_t>(axis);
+  if (cut != 0 || op.outShape(0)[at] != shape[at]) return false;
+  if (!forwardMaps(op.attributes(), shape)[at].changesNothing(shape[at])) return false;
+  pieces.in[0] = pieces.out[0] = axis;
+  if (!op.hasAttr("sizes")) return true;
+  for (int i = 0; i < static_cast<int>(op.attrInts("sizes").size()); ++i) {
+    const int64_t of = op.hasAttr("axes") ? op.attrInts("axes")[static_cast<size_t>(i)] : i;
+    if ((of < 0 ? of + op.inRank(0) : of) == axis) pieces.sizes.emplace_back("sizes", i);
+  }
+  return true;
+}
+
 OpDef &addResizeAttributes(OpDef &row) {
   return row.attrOptional("scales", AttributeType::Floats)
       .attrOptional("sizes", AttributeType::Ints)
@@ -71,6 +87,7 @@ OpDef resizeRow() {
         b.grad(0, b.emit("ResizeGrad", {b.gradOut(0)}, attributes));
       })
       .layouts(sameChannels<1>)
+      .pieces(untouchedPieces)
       .identityIf(keepsAll)
       .doc("The input with another number of elements along each axis, interpolated.");
 }

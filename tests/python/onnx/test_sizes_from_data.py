@@ -162,6 +162,52 @@ def test_products(operator):
         rows("e = Exp(r) t = Transpose(e) y = MatMul(t, e) z = MatMul(e, t)", "float[3, 3] y, float[n, m] z")
 
 
+# What reads r, the samples (n, 2, 6, 6) that are kept.
+PER_SAMPLE = {
+    "Conv": ("y = Conv<pads = [1, 0, 1, 2], strides = [2, 1]>(r, w, b)", "float[n, 4, 3, 6] y"),
+    "Conv with pads as needed": ('y = Conv<auto_pad = "SAME_UPPER", strides = [2, 2]>(r, w, b)', "float[n, 4, 3, 3] y"),
+    "ConvTranspose": ("y = ConvTranspose<strides = [2, 2]>(r, t)", "float[n, 3, 13, 13] y"),
+    "ConvTranspose of a known shape": ("y = ConvTranspose<output_shape = [7, 7]>(r, t)", "float[n, 3, 7, 7] y"),
+    "AveragePool": (
+        "y = AveragePool<kernel_shape = [3, 2], ceil_mode = 1, strides = [2, 2]>(r)",
+        "float[n, 2, 3, 3] y",
+    ),
+    "MaxPool": ("y = MaxPool<kernel_shape = [2, 3], pads = [1, 1, 0, 1]>(r)", "float[n, 2, 6, 6] y"),
+    "LpPool": ("y = LpPool<kernel_shape = [2, 2], p = 2>(r)", "float[n, 2, 5, 5] y"),
+    "GlobalAveragePool": ("y = GlobalAveragePool(r)", "float[n, 2, 1, 1] y"),
+    "GlobalMaxPool": ("y = GlobalMaxPool(r)", "float[n, 2, 1, 1] y"),
+    "GlobalLpPool": ("y = GlobalLpPool(r)", "float[n, 2, 1, 1] y"),
+    "BatchNormalization": ("y = BatchNormalization(r, c, c, c, c)", "float[n, 2, 6, 6] y"),
+    "InstanceNormalization": ("y = InstanceNormalization(r, c, c)", "float[n, 2, 6, 6] y"),
+    "GroupNormalization": ("y = GroupNormalization<num_groups = 2>(r, c, c)", "float[n, 2, 6, 6] y"),
+    "LRN": ("y = LRN<size = 3>(r)", "float[n, 2, 6, 6] y"),
+    "LpNormalization": ("y = LpNormalization<axis = 1>(r)", "float[n, 2, 6, 6] y"),
+    "Resize": (
+        "s = Constant<value = float[4] {1, 1, 1.5, 2}>() e = Constant<value = float[1] {0}>() "
+        'y = Resize<mode = "linear">(r, , s)',
+        "float[n, 2, 9, 12] y",
+    ),
+    "DepthToSpace": ("p = Concat<axis = 1>(r, r) y = DepthToSpace<blocksize = 2>(p)", "float[n, 1, 12, 12] y"),
+    "QuantizeLinear": (
+        "s = Constant<value = float {0.1}>() z = Constant<value = uint8 {128}>() q = QuantizeLinear(r, s, z) "
+        "y = DequantizeLinear(q, s, z)",
+        "float[n, 2, 6, 6] y",
+    ),
+    "Einsum": ('y = Einsum<equation = "nchw,mchw->nm">(r, w6)', "float[n, 4] y"),
+}
+
+
+@pytest.mark.parametrize(("body", "outputs"), PER_SAMPLE.values(), ids=PER_SAMPLE)
+def test_operators_that_work_sample_by_sample(body, outputs):
+    """Some, none and all samples."""
+    text = f"""agraph (float[5, 2, 6, 6] x, bool[5] keep, float[4, 2, 3, 3] w, float[4] b, float[2, 3, 3, 3] t,
+      float[2] c, float[4, 2, 6, 6] w6) => ({outputs}) {{ r = Compress<axis = 0>(x, keep) {body} }}"""
+    shared = {"w": normal(4, 2, 3, 3), "b": normal(4), "t": normal(2, 3, 3, 3), "c": np.abs(normal(2)) + np.float32(1)}
+    masks = ([True, False, True, True, False], [False, True, False, False, False], [True] * 5)
+    feeds = [{"x": normal(5, 2, 6, 6), "keep": np.array(mask), **shared, "w6": normal(4, 2, 6, 6)} for mask in masks]
+    check(text, *feeds)
+
+
 def test_sizes_are_numbers_of_the_run():
     rows("y = Shape(r) z = Size(r) w = Shape<start = 1>(r)", "int64[2] y, int64 z, int64[1] w")
     rows(
@@ -332,12 +378,30 @@ REFUSED = {
     "sizes_of_their_own": "b = Neg(x) q = Not(keep) o = Compress<axis = 0>(b, q) y = Add(r, o)",
     "a_known_size": "y = Add(r, x)",
     "moved_into_another_axis": "s = Constant<value = int64[2] {3, -1}>() y = Reshape(r, s)",
-    "a_body": (
-        "z = Constant<value = float {0}>() m = ReduceMax<keepdims = 0>(x) c = Greater(m, z) "
-        "y = If(c)<then_branch = a () => (float[1, 1] p) { p = ReduceSum(r) }, "
-        "else_branch = b () => (float[1, 1] q) { q = ReduceSum(x) }>"
+    "a_state_of_a_loop": (
+        "m = ReduceMax<keepdims = 0>(x) t = Cast<to = 7>(m) yes = Constant<value = bool {1}>() "
+        "y = Loop(t, yes, x)<body = step (int64 i, bool go, float[a, b] before) => (bool more, float[c, d] after) "
+        "{ more = Identity(go) after = Compress<axis = 0>(before, keep) }>"
     ),
-    "another_operator": "y = LpNormalization<axis = 0>(r)",
+    "a_state_that_begins_with_it": (
+        "m = ReduceMax<keepdims = 0>(x) t = Cast<to = 7>(m) yes = Constant<value = bool {1}>() "
+        "y = Loop(t, yes, r)<body = step (int64 i, bool go, float[a, b] before) => (bool more, float[c, d] after) "
+        "{ more = Identity(go) after = Neg(before) }>"
+    ),
+    "a_sequence_of_a_branch": (
+        "z = Constant<value = float {0}>() m = ReduceMax<keepdims = 0>(x) c = Greater(m, z) "
+        "l = If(c)<then_branch = a () => (seq(float[k, 3]) p) { p = SequenceConstruct(r) }, "
+        "else_branch = b () => (seq(float[k, 3]) q) { q = SequenceConstruct(x) }> "
+        "y = ConcatFromSequence<axis = 0>(l)"
+    ),
+    "another_operator": "y = MeanVarianceNormalization<axes = [0]>(r)",
+    "a_resized_dimension": (
+        "e = Constant<value = float[1] {0}>() s = Constant<value = int64[2] {4, 3}>() y = Resize(r, , , s)"
+    ),
+    "a_convolved_dimension": (
+        "a = Constant<value = int64[2] {0, 1}>() u = Unsqueeze(r, a) w = Constant<value = float[1] {1}>() "
+        "d = Constant<value = int64[4] {1, 1, 1, 1}>() k = Reshape(w, d) y = Conv(u, k)"
+    ),
 }
 
 
