@@ -2,7 +2,10 @@
 // take, over operand shapes that lead to each kind of loop; fused chains; packed storage; threads.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <random>
 
 #include <popart/ir.hpp>
 
@@ -198,6 +201,40 @@ TEST(Elementwise, UnaryRowsAgreeWithReferenceForNumbersOfEverySize) {
     if (row.operands != 1 || row.form != RegisterForm::kFloat) continue;
     SingleOp op{row.type, attributesOf(opDef(row.type)), {x}, 1};
     expectEqual(runOp(op, OpBackend::Best)[0], runOp(op, OpBackend::Reference)[0], row.type);
+  }
+}
+
+// To the bit, also where quotients round up to a whole number, are too large for the vector form, or do not exist.
+TEST(Elementwise, RemaindersAreExact) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float special[] = {0.0f,       -0.0f, 1.0f,          -3.0f,     0.1f,       1e-45f,     -1e-45f, 1.1754944e-38f,
+                           4194304.0f, NAN,   3.4028235e38f, kInfinity, -kInfinity, 8388607.0f, 5e-39f};
+  std::mt19937 engine(3);
+  std::vector<float> a, b;
+  for (float x : special)
+    for (float y : special) a.push_back(x), b.push_back(y);
+  for (int i = 0; i < 200000; ++i) {
+    a.push_back(std::bit_cast<float>(static_cast<uint32_t>(engine())));
+    b.push_back(std::bit_cast<float>(static_cast<uint32_t>(engine())));
+    // Near a whole multiple of a divisor of about the same size.
+    const float divisor =
+        std::ldexp(1.0f + static_cast<float>(engine() % 8388608) / 8388608.0f, int(engine() % 64) - 32);
+    const float multiple = divisor * static_cast<float>(engine() % (1u << (engine() % 24)));
+    a.push_back(std::nextafter(multiple, engine() % 2 ? kInfinity : -kInfinity));
+    b.push_back(engine() % 2 ? divisor : -divisor);
+  }
+  const Shape shape{static_cast<int64_t>(a.size())};
+  const std::vector<TensorData> in{TensorData(TensorInfo(DataType::FLOAT, shape), a.data()),
+                                   TensorData(TensorInfo(DataType::FLOAT, shape), b.data())};
+  const TensorData truncated = runOp({"Fmod", {}, in, 1}, OpBackend::Best)[0],
+                   floored = runOp({"Remainder", {}, in, 1}, OpBackend::Best)[0];
+  const auto *fmods = static_cast<const float *>(truncated.data()),
+             *remainders = static_cast<const float *>(floored.data());
+  for (size_t i = 0; i < a.size(); ++i) {
+    const float r = std::fmod(a[i], b[i]), shifted = r != 0 && (r < 0) != (b[i] < 0) ? r + b[i] : r;
+    for (const auto &[got, want] : {std::pair(fmods[i], r), {remainders[i], shifted}})
+      ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(want))
+          << a[i] << ", " << b[i] << ": got " << got << ", expected " << want;
   }
 }
 

@@ -21,11 +21,6 @@ using namespace math;
 using lanes::AllLanes;
 using lanes::FirstLanes;
 
-inline double flooredRemainder(double a, double b) {
-  const double r = std::fmod(a, b);
-  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
-}
-
 struct Copy {
   static HWY_INLINE V call(V x, const float *) { return x; }
 };

@@ -48,6 +48,44 @@ HWY_INLINE V orLibrary(M inside, V x, V y) {
   return select(inside, y, hn::Load(D(), results));
 }
 
+// As orLibrary, for F of two arguments.
+template <double (*F)(double, double)>
+HWY_INLINE V orLibrary(M inside, V a, V b, V y) {
+  if (HWY_LIKELY(hn::AllTrue(D(), inside))) return y;
+  HWY_ALIGN float first[hn::MaxLanes(D())], second[hn::MaxLanes(D())];
+  hn::Store(a, D(), first);
+  hn::Store(b, D(), second);
+  for (size_t i = 0; i < hn::Lanes(D()); ++i)
+    first[i] = static_cast<float>(F(static_cast<double>(first[i]), static_cast<double>(second[i])));
+  return select(inside, y, hn::Load(D(), first));
+}
+
+// ---- remainders of a division
+
+// fmod, exact. Let n = |a|, d = |b|, q = trunc(n / d rounded) <= 2^22. Rounding never crosses a whole number of that
+// size, so q is trunc(n / d) or one more; with n < d it is 0 (the next smaller number gives a quotient below 1). Then
+// n - q d lies in (-d, d), and is a multiple of the last place of d (of n, if that is smaller; but then n < d, and the
+// remainder is n): a float, which the fused multiply-add finds without error, and adding d to a negative one is exact
+// likewise.
+HWY_INLINE V truncatedRemainder(V a, V b) {
+  const V n = hn::Abs(a), d = hn::Abs(b), quotient = hn::Div(n, d);
+  V r = hn::NegMulAdd(hn::Trunc(quotient), d, n);
+  r = select(hn::Lt(r, zero()), hn::Add(r, d), r);
+  r = select(hn::Lt(n, d), n, r);  // also where d is infinite
+#if HWY_NATIVE_FMA
+  const M inside = hn::Le(quotient, constant(4194304.0f));
+#else
+  const M inside = hn::Lt(n, d);  // the product q d would be rounded
+#endif
+  return orLibrary<std::fmod>(inside, a, b, hn::CopySign(r, a));
+}
+// The remainder with the sign of b.
+HWY_INLINE V flooredRemainder(V a, V b) {
+  const V r = truncatedRemainder(a, b);
+  const M otherSign = hn::And(hn::Ne(r, zero()), hn::Lt(hn::Mul(hn::CopySign(constant(1.0f), r), b), zero()));
+  return select(otherSign, hn::Add(r, b), r);
+}
+
 // ---- exponentials and logarithms
 
 // exp for any argument: above 104 the library's polynomial leaves its range, and it maps NaN to zero.
