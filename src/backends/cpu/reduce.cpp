@@ -16,19 +16,25 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-enum class Finish : uint8_t { kNone, kMean, kRoot };
+enum class Finish : uint8_t { kNone, kMean, kRoot, kLog, kLogSumExp };
+// Op: ReduceOp or DoubleReduceOp.
+template <class Op>
 struct ReduceRow {
   const char *type;
-  ReduceOp op;
+  Op op;
   Finish finish;
 };
-constexpr ReduceRow kRows[] = {{"ReduceSum", ReduceOp::kSum, Finish::kNone},
-                               {"ReduceMean", ReduceOp::kSum, Finish::kMean},
-                               {"ReduceMax", ReduceOp::kMax, Finish::kNone},
-                               {"ReduceMin", ReduceOp::kMin, Finish::kNone},
-                               {"ReduceSumSquare", ReduceOp::kSumSquare, Finish::kNone},
-                               {"ReduceL1", ReduceOp::kSumAbs, Finish::kNone},
-                               {"ReduceL2", ReduceOp::kSumSquare, Finish::kRoot}};
+constexpr ReduceRow<ReduceOp> kRows[] = {{"ReduceSum", ReduceOp::kSum, Finish::kNone},
+                                         {"ReduceMean", ReduceOp::kSum, Finish::kMean},
+                                         {"ReduceMax", ReduceOp::kMax, Finish::kNone},
+                                         {"ReduceMin", ReduceOp::kMin, Finish::kNone},
+                                         {"ReduceSumSquare", ReduceOp::kSumSquare, Finish::kNone},
+                                         {"ReduceL1", ReduceOp::kSumAbs, Finish::kNone},
+                                         {"ReduceL2", ReduceOp::kSumSquare, Finish::kRoot},
+                                         {"ReduceLogSumExp", ReduceOp::kSumExp, Finish::kLogSumExp}};
+// A product may leave the range of FLOAT and come back, and a sum whose logarithm is wanted may exceed it.
+constexpr ReduceRow<DoubleReduceOp> kDoubleRows[] = {{"ReduceProd", DoubleReduceOp::kProduct, Finish::kNone},
+                                                     {"ReduceLogSum", DoubleReduceOp::kSum, Finish::kLog}};
 
 // x as [leading][outer][reduced][inner]: `leading` and `reduced` are summed over, `outer` and `inner` are kept.
 struct Blocks {
@@ -60,9 +66,10 @@ std::optional<Blocks> blocksOf(const Shape &shape, const std::vector<int64_t> &a
   return b;
 }
 
+template <class Op>
 class ReduceKernel final : public executable::HostKernel {
  public:
-  ReduceKernel(const ReduceRow &row, Blocks blocks, int threads) : row_(row), blocks_(blocks) {
+  ReduceKernel(const ReduceRow<Op> &row, Blocks blocks, int threads) : row_(row), blocks_(blocks) {
     constexpr int64_t kPerTask = 32768;  // elements read
     const int64_t least = blocks.outer * (blocks.inner / 64) < threads ? 16 : 64;
     columnsPerTask_ =
@@ -77,7 +84,7 @@ class ReduceKernel final : public executable::HostKernel {
   }
   std::string name() const override { return blocks_.inner == 1 ? "reduce rows" : "reduce columns"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, outerTasks_ * columnTasks_)); }
-  int64_t scratchBytes() const override { return columnsPerTask_ * static_cast<int64_t>(sizeof(float)); }
+  int64_t scratchBytes() const override { return 2 * columnsPerTask_ * static_cast<int64_t>(sizeof(Total)); }
 
   void run(const KernelArgs &args, int task) const noexcept override {
     if (outerTasks_ * columnTasks_ == 0) return;
@@ -87,30 +94,56 @@ class ReduceKernel final : public executable::HostKernel {
                   columns = std::min(columnsPerTask_, blocks_.inner - column);
     const int64_t first = task / columnTasks_ * outerPerTask_, last = std::min(first + outerPerTask_, blocks_.outer);
     for (int64_t o = first; o < last; ++o)
-      one(x, y + o * blocks_.inner + column, o, column, columns, static_cast<float *>(args.scratch));
+      one(x, y + o * blocks_.inner + column, o, column, columns, static_cast<Total *>(args.scratch));
   }
 
  private:
-  void one(const float *x, float *y, int64_t outer, int64_t column, int64_t columns, float *part) const noexcept {
-    const Blocks &b = blocks_;
-    std::fill_n(y, columns, reduceIdentity(row_.op));
-    for (int64_t l = 0; l < b.leading; ++l) {
-      const float *from = x + ((l * b.outer + outer) * b.reduced) * b.inner + column;
-      float *to = b.leading == 1 ? y : part;
-      if (b.inner == 1)
-        *to = reduceRow(row_.op, from, b.reduced);
-      else
-        reduceColumns(row_.op, from, b.inner, b.reduced, columns, to);
-      for (int64_t c = 0; c < columns && to == part; ++c) y[c] = reduceCombine(row_.op, y[c], part[c]);
+  using Total = decltype(reduceIdentity(Op()));
+
+  // Columns [column, column + columns) of block `outer` into y; scratch for two totals of each.
+  void one(const float *x, float *y, int64_t outer, int64_t column, int64_t columns, Total *scratch) const noexcept {
+    Total *totals = scratch + columnsPerTask_;
+    const float *from = x + outer * blocks_.reduced * blocks_.inner + column;
+    if constexpr (std::is_same_v<Op, ReduceOp>) {
+      if (row_.finish == Finish::kLogSumExp) {
+        fold(ReduceOp::kMax, from, columns, y, scratch);
+        fold(row_.op, from, columns, totals, scratch, y);
+        for (int64_t c = 0; c < columns; ++c)
+          if (!std::isinf(y[c])) y[c] += std::log(totals[c]);
+        return;
+      }
+      totals = y;
     }
-    const float count = static_cast<float>(b.leading * b.reduced);
-    if (row_.finish == Finish::kMean)
-      for (int64_t c = 0; c < columns; ++c) y[c] /= count;
-    if (row_.finish == Finish::kRoot)
-      for (int64_t c = 0; c < columns; ++c) y[c] = std::sqrt(y[c]);
+    fold(row_.op, from, columns, totals, scratch);
+    for (int64_t c = 0; c < columns; ++c) y[c] = static_cast<float>(finish(totals[c]));
+  }
+  template <class... Shift>
+  void fold(Op op, const float *x, int64_t columns, Total *totals, Total *part, Shift... shift) const noexcept {
+    const Blocks &b = blocks_;
+    std::fill_n(totals, columns, reduceIdentity(op));
+    for (int64_t l = 0; l < b.leading; ++l, x += b.outer * b.reduced * b.inner) {
+      Total *to = b.leading == 1 ? totals : part;
+      if (b.inner == 1)
+        *to = reduceRow(op, x, b.reduced, *shift...);
+      else
+        reduceColumns(op, x, b.inner, b.reduced, columns, to, shift...);
+      for (int64_t c = 0; c < columns && to == part; ++c) totals[c] = reduceCombine(op, totals[c], part[c]);
+    }
+  }
+  Total finish(Total total) const noexcept {
+    switch (row_.finish) {
+      case Finish::kMean:
+        return total / static_cast<Total>(blocks_.leading * blocks_.reduced);
+      case Finish::kRoot:
+        return std::sqrt(total);
+      case Finish::kLog:
+        return std::log(total);
+      default:
+        return total;
+    }
   }
 
-  ReduceRow row_;
+  ReduceRow<Op> row_;
   Blocks blocks_;
   int64_t columnsPerTask_, columnTasks_, outerPerTask_, outerTasks_;
 };
@@ -118,17 +151,21 @@ class ReduceKernel final : public executable::HostKernel {
 std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason) || !allOfType(request, DataType::FLOAT, reason)) return nullptr;
   const std::string &type = request.op->def().base().type();
-  const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const ReduceRow &r) { return type == r.type; });
   const Shape &shape = request.inputs[0].info.shape();
   const auto blocks = blocksOf(shape, ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(shape.size())));
   if (!blocks) return reason = "its axes alternate between kept and reduced too often", nullptr;
-  return std::make_unique<ReduceKernel>(*row, *blocks, request.threads);
+  for (const auto &row : kRows)
+    if (type == row.type) return std::make_unique<ReduceKernel<ReduceOp>>(row, *blocks, request.threads);
+  for (const auto &row : kDoubleRows)
+    if (type == row.type) return std::make_unique<ReduceKernel<DoubleReduceOp>>(row, *blocks, request.threads);
+  return nullptr;
 }
 
 constexpr Entry kEntries[] = {{"ReduceSum", createReduce},       {"ReduceMean", createReduce},
                               {"ReduceMax", createReduce},       {"ReduceMin", createReduce},
                               {"ReduceSumSquare", createReduce}, {"ReduceL1", createReduce},
-                              {"ReduceL2", createReduce}};
+                              {"ReduceL2", createReduce},        {"ReduceProd", createReduce},
+                              {"ReduceLogSum", createReduce},    {"ReduceLogSumExp", createReduce}};
 
 }  // namespace
 

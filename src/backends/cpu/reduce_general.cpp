@@ -1,6 +1,6 @@
-// Reductions that the vector kernels of reduce.cpp refuse: other element types, products, logarithms, axes in any
-// order. Elements are converted chunk by chunk and folded one after another in double (integers in 64 bits, wrapping),
-// in C order over the reduced axes: bit-identical to the reference, several results at a time.
+// Reductions that the vector kernels of reduce.cpp refuse: other element types, axes in any order. Elements are
+// converted chunk by chunk and folded one after another in double (integers in 64 bits, wrapping), in C order over the
+// reduced axes: bit-identical to the reference, several results at a time.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -74,7 +74,7 @@ constexpr auto kL2 = [](const auto &values) {
 constexpr auto kLogSum = [](const auto &values) { return std::log(static_cast<double>(kSum(values))); };
 constexpr auto kLogSumExp = [](const auto &values) {
   double max = -std::numeric_limits<double>::infinity(), total = 0;
-  for (auto v : values) max = std::max(max, static_cast<double>(v));
+  for (auto v : values) max = isNan(max) || max > static_cast<double>(v) ? max : static_cast<double>(v);
   if (std::isinf(max)) return max;
   for (auto v : values) total += std::exp(static_cast<double>(v) - max);
   return max + std::log(total);

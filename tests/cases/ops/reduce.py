@@ -28,6 +28,52 @@ def logsumexp(x, axis, keepdims):
 
 
 NUMBERS = ints(3, 4)
+# Rows and columns with infinities, NaN, and values whose products and sums leave the range of float32 (and come back).
+EXTREMES = np.array(
+    [
+        [1e30, 1e30, 1e-30, 2.0],
+        [np.inf, 1.0, -np.inf, 2.0],
+        [-np.inf, -np.inf, -np.inf, -np.inf],
+        [np.nan, np.inf, 1.0, 2.0],
+        [3e38, 3e38, 3e38, 3e38],
+        [-0.5, 0.25, -1.5, -3.0],
+    ],
+    np.float32,
+)
+
+
+def extreme(type, function):
+    """Return the cases of EXTREMES along both axes and over all of it."""
+    return [
+        Case(
+            type,
+            [np.tile(EXTREMES, (1, 5))],
+            {} if axis is None else {"axes": [axis]},
+            lambda x, a=axis: function(x, a),
+            dtypes=["float32"],
+            name=f"extreme{axis}",
+        )
+        for axis in (0, 1, None)
+    ]
+
+
+def exact_logsumexp(x, axis):
+    """Return log(sum(e^x)), an infinite maximum as it is."""
+    with np.errstate(invalid="ignore"):
+        top = x.max(axis=axis, keepdims=True)
+        return np.where(np.isinf(top), top, top + np.log(np.exp(x - top).sum(axis=axis, keepdims=True)))
+
+
+def silent(function):
+    """Return `function` rounded to float32, without NumPy's warnings about domains and overflow."""
+
+    def quiet(x, axis):
+        with np.errstate(all="ignore"):
+            return function(x, axis).astype(np.float32)
+
+    return quiet
+
+
 ZEROS = np.array([[2.0, 0.0, -1.5], [0.0, 0.0, 3.0], [1.5, -2.0, 0.5]], np.float32)
 
 REDUCTIONS = [
@@ -41,6 +87,9 @@ REDUCTIONS = [
     *reductions("ReduceSumSquare", lambda x, a, k: (x * x).sum(axis=a, keepdims=k)),
     *reductions("ReduceLogSum", lambda x, a, k: np.log(x.sum(axis=a, keepdims=k)), low=0.3),
     *reductions("ReduceLogSumExp", logsumexp),
+    *extreme("ReduceProd", silent(lambda x, a: x.prod(axis=a, keepdims=True))),
+    *extreme("ReduceLogSum", silent(lambda x, a: np.log(x.sum(axis=a, keepdims=True)))),
+    *extreme("ReduceLogSumExp", exact_logsumexp),
     Case("ReduceProd", [ZEROS], {"axes": [1]}, lambda x: x.prod(axis=1, keepdims=True), gradients=[0], name="zeros"),
     Case("ReduceSum", [NUMBERS], {"axes": [0]}, lambda x: x.sum(axis=0, keepdims=True, dtype=np.int32)),
     Case("ReduceMax", [NUMBERS], {"axes": [0]}, lambda x: x.max(axis=0, keepdims=True)),

@@ -104,6 +104,42 @@ TEST(LayerNorm, matches_the_formula_and_its_gradients) {
   }
 }
 
+TEST(Sums, of_exponentials_and_products_in_double_match) {
+  for (int64_t cols : kWidths) {
+    const int64_t rows = 37;
+    const Floats x = randomFloats(rows * cols, 8), shift = randomFloats(cols, 9);
+    Floats sums(cols);
+    std::vector<double> products(cols), pieces(cols);
+    reduceColumns(ReduceOp::kSumExp, x.data(), cols, rows, cols, sums.data(), shift.data());
+    reduceColumns(DoubleReduceOp::kProduct, x.data(), cols, rows, cols, products.data());
+    for (int64_t begin = 0; begin < cols; begin += 5)
+      reduceColumns(DoubleReduceOp::kProduct, x.data() + begin, cols, rows, std::min<int64_t>(5, cols - begin),
+                    &pieces[begin]);
+    EXPECT_EQ(pieces, products);
+    for (int64_t r = 0; r < rows; ++r) {
+      double sum = 0, exponentials = 0, product = 1;
+      for (int64_t c = 0; c < cols; ++c) {
+        const double v = x[r * cols + c];
+        sum += v, product *= v, exponentials += std::exp(v - 1.5);
+      }
+      const float *row = x.data() + r * cols;
+      ASSERT_NEAR(reduceRow(ReduceOp::kSumExp, row, cols, 1.5f) / exponentials, 1, 1e-6);
+      ASSERT_NEAR(reduceRow(DoubleReduceOp::kProduct, row, cols) / product, 1, 1e-12);
+      ASSERT_NEAR(reduceRow(DoubleReduceOp::kSum, row, cols), sum, 1e-12 * static_cast<double>(cols));
+    }
+    for (int64_t c = 0; c < cols; ++c) {
+      double exponentials = 0, product = 1;
+      for (int64_t r = 0; r < rows; ++r) {
+        product *= x[r * cols + c];
+        exponentials += std::exp(static_cast<double>(x[r * cols + c]) - shift[c]);
+      }
+      ASSERT_NEAR(sums[c] / exponentials, 1, 1e-6);
+      ASSERT_NEAR(products[c] / product, 1, 1e-12);
+    }
+  }
+  EXPECT_EQ(reduceRow(DoubleReduceOp::kProduct, nullptr, 0), 1);
+}
+
 TEST(Sums, match_and_do_not_depend_on_the_partition) {
   for (int64_t cols : kWidths) {
     const int64_t rows = 37;

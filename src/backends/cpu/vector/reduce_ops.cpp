@@ -1,11 +1,12 @@
 // Rows: four vectors of partial results, then a tree over their lanes. Columns: blocks of rows chained in registers,
-// block results chained in turn, which keeps the rounding error of long sums small.
+// block results chained in turn, which keeps the rounding error of long sums small. In double, columns are one chain.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/reduce_ops.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 // clang-format off
 #include "backends/cpu/kernels/lanes-inl.hpp"
+#include "backends/cpu/vector/math-inl.hpp"
 #include "backends/cpu/vector/reduce_ops.hpp"
 // clang-format on
 #include <algorithm>
@@ -31,28 +32,30 @@ HWY_INLINE V combine(V a, V b) {
   return hn::Add(a, b);
 }
 template <ReduceOp kOp>
-HWY_INLINE V step(V total, V x) {
+HWY_INLINE V step(V total, V x, [[maybe_unused]] V shift) {
+  if constexpr (kOp == ReduceOp::kSumExp) return hn::Add(total, math::exponential(hn::Sub(x, shift)));
   if constexpr (kOp == ReduceOp::kSumSquare) return hn::MulAdd(x, x, total);
   if constexpr (kOp == ReduceOp::kSumAbs) return hn::Add(total, hn::Abs(x));
   return combine<kOp>(total, x);
 }
 
 template <ReduceOp kOp>
-float rowOf(const float *x, int64_t count) {
+float rowOf(const float *x, int64_t count, float shiftOfRow) {
   const D d;
+  const V shift = hn::Set(d, shiftOfRow);
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   V a = identity<kOp>(), b = a, c = a, e = a;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    a = step<kOp>(a, hn::LoadU(d, x + i));
-    b = step<kOp>(b, hn::LoadU(d, x + i + lanes));
-    c = step<kOp>(c, hn::LoadU(d, x + i + 2 * lanes));
-    e = step<kOp>(e, hn::LoadU(d, x + i + 3 * lanes));
+    a = step<kOp>(a, hn::LoadU(d, x + i), shift);
+    b = step<kOp>(b, hn::LoadU(d, x + i + lanes), shift);
+    c = step<kOp>(c, hn::LoadU(d, x + i + 2 * lanes), shift);
+    e = step<kOp>(e, hn::LoadU(d, x + i + 3 * lanes), shift);
   }
-  for (; i + lanes <= count; i += lanes) a = step<kOp>(a, hn::LoadU(d, x + i));
+  for (; i + lanes <= count; i += lanes) a = step<kOp>(a, hn::LoadU(d, x + i), shift);
   if (i < count) {
     const FirstLanes tail(count - i);
-    b = hn::IfThenElse(tail.mask, step<kOp>(b, tail.load(x + i)), b);
+    b = hn::IfThenElse(tail.mask, step<kOp>(b, tail.load(x + i), shift), b);
   }
   HWY_ALIGN float parts[hn::MaxLanes(d)];
   hn::Store(combine<kOp>(combine<kOp>(a, b), combine<kOp>(c, e)), d, parts);
@@ -61,14 +64,22 @@ float rowOf(const float *x, int64_t count) {
   return parts[0];
 }
 
+// The shifts of columns; those that no step reads.
 template <ReduceOp kOp, class Lanes>
-HWY_INLINE void columnVector(Lanes lanes, const float *x, int64_t stride, int64_t rows, float *out) {
+HWY_INLINE V shiftsOf(Lanes lanes, const float *shift) {
+  return kOp == ReduceOp::kSumExp ? lanes.load(shift) : hn::Zero(D());
+}
+
+template <ReduceOp kOp, class Lanes>
+HWY_INLINE void columnVector(Lanes lanes, const float *x, int64_t stride, int64_t rows, float *out,
+                             const float *shifts) {
   constexpr int64_t kBlock = 128;
+  const V shift = shiftsOf<kOp>(lanes, shifts);
   V total = identity<kOp>();
   for (int64_t r = 0; r < rows;) {
     V part = identity<kOp>();
     for (const int64_t end = std::min(rows, r + kBlock); r < end; ++r)
-      part = step<kOp>(part, lanes.load(x + r * stride));
+      part = step<kOp>(part, lanes.load(x + r * stride), shift);
     total = combine<kOp>(total, part);
   }
   lanes.store(total, out);
@@ -76,16 +87,17 @@ HWY_INLINE void columnVector(Lanes lanes, const float *x, int64_t stride, int64_
 
 // As columnVector for two neighbouring vectors at a time, which hides the latency of the chain.
 template <ReduceOp kOp>
-HWY_INLINE void columnPair(const float *x, int64_t stride, int64_t rows, float *out) {
+HWY_INLINE void columnPair(const float *x, int64_t stride, int64_t rows, float *out, const float *shifts) {
   constexpr int64_t kBlock = 128;
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V shiftA = shiftsOf<kOp>(lanes::AllLanes(), shifts), shiftB = shiftsOf<kOp>(lanes::AllLanes(), shifts + lanes);
   V first = identity<kOp>(), second = first;
   for (int64_t r = 0; r < rows;) {
     V a = identity<kOp>(), b = a;
     for (const int64_t end = std::min(rows, r + kBlock); r < end; ++r) {
-      a = step<kOp>(a, hn::LoadU(d, x + r * stride));
-      b = step<kOp>(b, hn::LoadU(d, x + r * stride + lanes));
+      a = step<kOp>(a, hn::LoadU(d, x + r * stride), shiftA);
+      b = step<kOp>(b, hn::LoadU(d, x + r * stride + lanes), shiftB);
     }
     first = combine<kOp>(first, a);
     second = combine<kOp>(second, b);
@@ -95,42 +107,122 @@ HWY_INLINE void columnPair(const float *x, int64_t stride, int64_t rows, float *
 }
 
 template <ReduceOp kOp>
-void columnsOf(const float *x, int64_t stride, int64_t rows, int64_t columns, float *out) {
+void columnsOf(const float *x, int64_t stride, int64_t rows, int64_t columns, float *out, const float *shifts) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   int64_t c = 0;
-  for (; c + 2 * lanes <= columns; c += 2 * lanes) columnPair<kOp>(x + c, stride, rows, out + c);
-  for (; c + lanes <= columns; c += lanes) columnVector<kOp>(lanes::AllLanes(), x + c, stride, rows, out + c);
-  if (c < columns) columnVector<kOp>(FirstLanes(columns - c), x + c, stride, rows, out + c);
+  for (; c + 2 * lanes <= columns; c += 2 * lanes) columnPair<kOp>(x + c, stride, rows, out + c, shifts + c);
+  for (; c + lanes <= columns; c += lanes)
+    columnVector<kOp>(lanes::AllLanes(), x + c, stride, rows, out + c, shifts + c);
+  if (c < columns) columnVector<kOp>(FirstLanes(columns - c), x + c, stride, rows, out + c, shifts + c);
 }
 
-float rowResult(ReduceOp op, const float *x, int64_t count) {
+// ---- in double
+
+using DD = hn::ScalableTag<double>;
+struct Doubles {  // the totals of one vector's columns
+  hn::Vec<DD> low, high;
+};
+template <DoubleReduceOp kOp>
+HWY_INLINE Doubles doubleIdentity() {
+  const auto v = hn::Set(DD(), kOp == DoubleReduceOp::kProduct ? 1.0 : 0.0);
+  return {v, v};
+}
+template <DoubleReduceOp kOp>
+HWY_INLINE hn::Vec<DD> combine(hn::Vec<DD> a, hn::Vec<DD> b) {
+  return kOp == DoubleReduceOp::kProduct ? hn::Mul(a, b) : hn::Add(a, b);
+}
+template <DoubleReduceOp kOp>
+HWY_INLINE Doubles step(Doubles total, V x) {
+  const hn::Half<D> half;
+  return {combine<kOp>(total.low, hn::PromoteTo(DD(), hn::LowerHalf(half, x))),
+          combine<kOp>(total.high, hn::PromoteTo(DD(), hn::UpperHalf(half, x)))};
+}
+
+template <DoubleReduceOp kOp>
+double doubleRowOf(const float *x, int64_t count) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  Doubles a = doubleIdentity<kOp>(), b = a;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    a = step<kOp>(a, hn::LoadU(d, x + i));
+    b = step<kOp>(b, hn::LoadU(d, x + i + lanes));
+  }
+  for (; i < count; i += lanes) {
+    const FirstLanes tail(std::min(lanes, count - i));
+    a = step<kOp>(
+        a, hn::IfThenElse(tail.mask, tail.load(x + i), hn::Set(d, kOp == DoubleReduceOp::kProduct ? 1.0f : 0.0f)));
+  }
+  HWY_ALIGN double parts[hn::MaxLanes(DD())];
+  hn::Store(combine<kOp>(combine<kOp>(a.low, a.high), combine<kOp>(b.low, b.high)), DD(), parts);
+  for (int64_t width = lanes / 4; width > 0; width /= 2)
+    for (int64_t k = 0; k < width; ++k) parts[k] = reduceCombine(kOp, parts[k], parts[k + width]);
+  return parts[0];
+}
+
+template <DoubleReduceOp kOp, class Lanes>
+HWY_INLINE void doubleColumnVector(Lanes lanes, const float *x, int64_t stride, int64_t rows, int64_t columns,
+                                   double *out) {
+  Doubles totals = doubleIdentity<kOp>();
+  for (int64_t r = 0; r < rows; ++r) totals = step<kOp>(totals, lanes.load(x + r * stride));
+  HWY_ALIGN double whole[2 * hn::MaxLanes(DD())];
+  hn::Store(totals.low, DD(), whole);
+  hn::Store(totals.high, DD(), whole + hn::Lanes(DD()));
+  std::copy_n(whole, columns, out);
+}
+template <DoubleReduceOp kOp>
+void doubleColumnsOf(const float *x, int64_t stride, int64_t rows, int64_t columns, double *out) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  int64_t c = 0;
+  for (; c + lanes <= columns; c += lanes)
+    doubleColumnVector<kOp>(lanes::AllLanes(), x + c, stride, rows, lanes, out + c);
+  if (c < columns) doubleColumnVector<kOp>(FirstLanes(columns - c), x + c, stride, rows, columns - c, out + c);
+}
+
+// ---- dispatch
+
+float rowResult(ReduceOp op, const float *x, int64_t count, float shift) {
   switch (op) {
     case ReduceOp::kSum:
-      return rowOf<ReduceOp::kSum>(x, count);
+      return rowOf<ReduceOp::kSum>(x, count, shift);
     case ReduceOp::kSumSquare:
-      return rowOf<ReduceOp::kSumSquare>(x, count);
+      return rowOf<ReduceOp::kSumSquare>(x, count, shift);
     case ReduceOp::kSumAbs:
-      return rowOf<ReduceOp::kSumAbs>(x, count);
+      return rowOf<ReduceOp::kSumAbs>(x, count, shift);
+    case ReduceOp::kSumExp:
+      return rowOf<ReduceOp::kSumExp>(x, count, shift);
     case ReduceOp::kMax:
-      return rowOf<ReduceOp::kMax>(x, count);
+      return rowOf<ReduceOp::kMax>(x, count, shift);
     case ReduceOp::kMin:
-      return rowOf<ReduceOp::kMin>(x, count);
+      return rowOf<ReduceOp::kMin>(x, count, shift);
   }
   return 0;
 }
-void columnResults(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out) {
+void columnResults(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out,
+                   const float *shift) {
   switch (op) {
     case ReduceOp::kSum:
-      return columnsOf<ReduceOp::kSum>(x, stride, rows, columns, out);
+      return columnsOf<ReduceOp::kSum>(x, stride, rows, columns, out, shift);
     case ReduceOp::kSumSquare:
-      return columnsOf<ReduceOp::kSumSquare>(x, stride, rows, columns, out);
+      return columnsOf<ReduceOp::kSumSquare>(x, stride, rows, columns, out, shift);
     case ReduceOp::kSumAbs:
-      return columnsOf<ReduceOp::kSumAbs>(x, stride, rows, columns, out);
+      return columnsOf<ReduceOp::kSumAbs>(x, stride, rows, columns, out, shift);
+    case ReduceOp::kSumExp:
+      return columnsOf<ReduceOp::kSumExp>(x, stride, rows, columns, out, shift);
     case ReduceOp::kMax:
-      return columnsOf<ReduceOp::kMax>(x, stride, rows, columns, out);
+      return columnsOf<ReduceOp::kMax>(x, stride, rows, columns, out, shift);
     case ReduceOp::kMin:
-      return columnsOf<ReduceOp::kMin>(x, stride, rows, columns, out);
+      return columnsOf<ReduceOp::kMin>(x, stride, rows, columns, out, shift);
   }
+}
+double doubleRowResult(DoubleReduceOp op, const float *x, int64_t count) {
+  return op == DoubleReduceOp::kProduct ? doubleRowOf<DoubleReduceOp::kProduct>(x, count)
+                                        : doubleRowOf<DoubleReduceOp::kSum>(x, count);
+}
+void doubleColumnResults(DoubleReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns,
+                         double *out) {
+  return op == DoubleReduceOp::kProduct ? doubleColumnsOf<DoubleReduceOp::kProduct>(x, stride, rows, columns, out)
+                                        : doubleColumnsOf<DoubleReduceOp::kSum>(x, stride, rows, columns, out);
 }
 
 }  // namespace popart::cpu::HWY_NAMESPACE
@@ -140,21 +232,33 @@ HWY_AFTER_NAMESPACE();
 namespace popart::cpu {
 HWY_EXPORT(rowResult);
 HWY_EXPORT(columnResults);
+HWY_EXPORT(doubleRowResult);
+HWY_EXPORT(doubleColumnResults);
 
 float reduceIdentity(ReduceOp op) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   return op == ReduceOp::kMax ? -kInfinity : op == ReduceOp::kMin ? kInfinity : 0.0f;
 }
+double reduceIdentity(DoubleReduceOp op) { return op == DoubleReduceOp::kProduct ? 1.0 : 0.0; }
 float reduceCombine(ReduceOp op, float a, float b) {
   if (op == ReduceOp::kMax) return std::isnan(a) || a > b ? a : b;
   if (op == ReduceOp::kMin) return std::isnan(a) || a < b ? a : b;
   return a + b;
 }
-float reduceRow(ReduceOp op, const float *x, int64_t count) noexcept {
-  return HWY_DYNAMIC_DISPATCH(rowResult)(op, x, count);
+double reduceCombine(DoubleReduceOp op, double a, double b) { return op == DoubleReduceOp::kProduct ? a * b : a + b; }
+float reduceRow(ReduceOp op, const float *x, int64_t count, float shift) noexcept {
+  return HWY_DYNAMIC_DISPATCH(rowResult)(op, x, count, shift);
 }
-void reduceColumns(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out) noexcept {
-  HWY_DYNAMIC_DISPATCH(columnResults)(op, x, stride, rows, columns, out);
+double reduceRow(DoubleReduceOp op, const float *x, int64_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(doubleRowResult)(op, x, count);
+}
+void reduceColumns(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out,
+                   const float *shift) noexcept {
+  HWY_DYNAMIC_DISPATCH(columnResults)(op, x, stride, rows, columns, out, shift ? shift : x);
+}
+void reduceColumns(DoubleReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns,
+                   double *out) noexcept {
+  HWY_DYNAMIC_DISPATCH(doubleColumnResults)(op, x, stride, rows, columns, out);
 }
 }  // namespace popart::cpu
 #endif
