@@ -8,6 +8,7 @@
 #include "backends/cpu/depth_first.hpp"
 #include "backends/cpu/kernels/micro_kernel.hpp"
 #include "backends/cpu/layouts/panels.hpp"
+#include "backends/cpu/layouts/quad_panels.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -52,7 +53,7 @@ class CpuBackend final : public executable::Backend {
     if (op.is(Role::ConvWeightsGrad) || op.is(Role::FusedConvWeightsGrad))
       return side == Side::In && index < 2 ? executable::channelsLast()
                                            : filterPanels(op, op.outShape(0), Transposed::kNo);
-    return nullptr;
+    return side == Side::In && index == 1 ? quadsOf(op) : nullptr;
   }
 
   std::span<const executable::BackendPass> passes() const override {
@@ -80,6 +81,14 @@ class CpuBackend final : public executable::Backend {
     const TensorInfo &weights = product.inInfo(1);
     if (weights.rank() != 2 || weights.dataType() != DataType::FLOAT || weights.nelms() == 1) return nullptr;
     return matrixPanels(product.attrInt("trans_b") != 0 ? Transposed::kYes : Transposed::kNo);
+  }
+  // The right operand of a product of 8-bit integers.
+  static const executable::Layout *quadsOf(const Op &op) {
+    const auto isByte = [&](int i) {
+      return op.hasInput(i) &&
+             (op.inInfo(i).dataType() == DataType::INT8 || op.inInfo(i).dataType() == DataType::UINT8);
+    };
+    return isByte(0) && isByte(1) && op.inRank(1) == 2 ? quadPanels() : nullptr;
   }
   static const executable::Layout *filterPanels(const Op &convolution, const Shape &weights, Transposed transposed) {
     return convPanels(weights, convolution.attrInt("group"), transposed);

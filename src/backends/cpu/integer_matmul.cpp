@@ -1,9 +1,10 @@
-// IntegerMatMul on the integer tiles of kernels/integer_product. A task has rows and columns of one matrix of the
-// stack: it packs its columns of B block by block of k, widens its rows of A where they are not INT16, and adds tile by
-// tile.
+// IntegerMatMul with an operand of INT16, on the integer tiles of kernels/integer_product. A task has rows and columns
+// of one matrix of the stack: it packs its columns of B block by block of k, widens its rows of A where they are not
+// INT16, and adds tile by tile.
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/integer_products.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/integer_product.hpp"
 #include "base/element_types.hpp"
@@ -23,11 +24,6 @@ constexpr Elements<int8_t, uint8_t, int16_t> kFactors;
 const IntegerSource<int8_t> &sourceOf(int8_t) { return integerKernels().int8; }
 const IntegerSource<uint8_t> &sourceOf(uint8_t) { return integerKernels().uint8; }
 const IntegerSource<int16_t> &sourceOf(int16_t) { return integerKernels().int16; }
-
-struct IntegerProblem {
-  int64_t rows, depth, columns;
-  std::vector<int64_t> a, b;  // offset, in elements, of each matrix of the stack
-};
 
 // Where the matrices of an operand lie, read as if its leading dimensions were `batch`.
 std::vector<int64_t> matrixOffsets(const Shape &shape, const Shape &batch) {
@@ -134,22 +130,36 @@ class IntegerMatMulKernel final : public executable::HostKernel {
 
 std::unique_ptr<executable::Kernel> createIntegerMatMul(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
-  const TensorInfo &a = request.inputs[0].info, &b = request.inputs[1].info, &y = request.outputs[0].info;
-  const Shape batch(y.shape().begin(), y.shape().end() - 2);
-  const IntegerProblem problem{a.shape()[a.shape().size() - 2], a.shape().back(), b.shape().back(),
-                               matrixOffsets(a.shape(), batch), matrixOffsets(b.shape(), batch)};
+  const IntegerProblem problem = integerProblem(request);
   std::unique_ptr<executable::Kernel> kernel;
-  forElement(kFactors, a.dataType(), [&](auto left) {
-    forElement(kFactors, b.dataType(), [&](auto right) {
-      kernel = std::make_unique<IntegerMatMulKernel<decltype(left), decltype(right)>>(problem);
+  forElement(kFactors, request.inputs[0].info.dataType(), [&](auto left) {
+    forElement(kFactors, request.inputs[1].info.dataType(), [&](auto right) {
+      using A = decltype(left);
+      using B = decltype(right);
+      if constexpr (sizeof(A) + sizeof(B) > 2) kernel = std::make_unique<IntegerMatMulKernel<A, B>>(problem);
     });
   });
   return kernel;
 }
 
-constexpr Entry kEntries[] = {{"IntegerMatMul", createIntegerMatMul}};
+constexpr Entry kEntries[] = {{"IntegerMatMul", createQuadMatMul}, {"IntegerMatMul", createIntegerMatMul}};
 
 }  // namespace
+
+IntegerProblem integerProblem(const KernelRequest &request) {
+  const Shape &a = request.inputs[0].info.shape(), &b = request.inputs[1].info.shape();
+  IntegerProblem p{a[a.size() - 2], a.back(), b.back(), {}, {}};
+  if (b.size() == 2) {
+    p.rows = elementCount(Shape(a.begin(), a.end() - 1));
+    p.a = p.b = {0};
+    return p;
+  }
+  const Shape &y = request.outputs[0].info.shape();
+  const Shape batch(y.begin(), y.end() - 2);
+  p.a = matrixOffsets(a, batch);
+  p.b = matrixOffsets(b, batch);
+  return p;
+}
 
 std::span<const Entry> integerProductKernels() { return kEntries; }
 

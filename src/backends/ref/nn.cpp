@@ -27,6 +27,11 @@ int64_t batchOffset(int64_t index, const Shape &out, const Shape &shape) {
   return offset;
 }
 
+// The zero point of line `i` of an operand.
+int64_t zeroPoint(const Context &c, int input, int64_t i) {
+  return c.hasIn(input) ? loadInt(c.in[input], c.in[input].size() == 1 ? 0 : i) : 0;
+}
+
 // Modulo 2^32.
 void integerMatMul(const Context &c) {
   Shape a = c.in[0].shape(), b = c.in[1].shape();
@@ -34,12 +39,14 @@ void integerMatMul(const Context &c) {
   a.resize(a.size() - 2), b.resize(b.size() - 2);
   const Shape batch = npOut(a, b);
   for (int64_t i = 0; i < elementCount(batch); ++i) {
-    const int64_t left = batchOffset(i, batch, a) * m * depth, right = batchOffset(i, batch, b) * depth * n;
+    const int64_t left = batchOffset(i, batch, a) * m, right = batchOffset(i, batch, b);
     for (int64_t r = 0; r < m; ++r)
       for (int64_t col = 0; col < n; ++col) {
+        const int64_t leftZero = zeroPoint(c, 2, left + r), rightZero = zeroPoint(c, 3, right * n + col);
         int64_t sum = 0;
         for (int64_t k = 0; k < depth; ++k)
-          sum = add(sum, loadInt(c.in[0], left + r * depth + k) * loadInt(c.in[1], right + k * n + col));
+          sum = add(sum, (loadInt(c.in[0], (left + r) * depth + k) - leftZero) *
+                             (loadInt(c.in[1], (right * depth + k) * n + col) - rightZero));
         c.out[0].as<int32_t>()[(i * m + r) * n + col] = static_cast<int32_t>(sum);
       }
   }

@@ -205,12 +205,23 @@ Value perRow(const Value &v, const Value &x) {
   return v.valid() && v.rank() == 1 && v.dim(0) > 1 && x.rank() > 1 ? v.reshape({v.dim(0), 1}) : v;
 }
 
-// A factor of a product: its values without the zero point.
-Value withoutZero(const NodeContext &n, const Value &x, const Value &zero) {
+void requireFactor(const NodeContext &n, const Value &x, const Value &zero) {
   n.require(x.type() == DataType::UINT8 || x.type() == DataType::INT8, "products take UINT8 or INT8: got {}", x.info());
   n.require(!zero.valid() || zero.type() == x.type(), "an operand and its zero point must have one type: got {} and {}",
             x.info(), zero.valid() ? zero.info() : x.info());
-  return !zero.valid() || isKnownZero(zero) ? x : x.cast(DataType::INT16) - zero.cast(DataType::INT16);
+}
+
+// A zero point as IntegerMatMul takes it: absent, one number, or one for each line of `x`, a matrix or a stack of them,
+// along whose dimension `summed` a sum goes.
+Value zeroOfLines(const NodeContext &n, const Value &x, const Value &zero, int summed) {
+  if (!zero.valid() || isKnownZero(zero)) return Value();
+  if (zero.info().nelms() == 1) return zero.rank() == 0 ? zero : zero.reshape({});
+  Shape each = x.shape();
+  each[static_cast<size_t>(x.rank() + summed)] = 1;
+  n.require(npBroadcastable(zero.shape(), each) && npOut(zero.shape(), each) == each,
+            "zero points must be one number or one for each row of a and each column of b: got {} for {}", zero.info(),
+            x.info());
+  return zero.shape() == each ? zero : zero.expand(each);
 }
 
 // INT32. As in NumPy's matmul, a list stands for one row, on the right for one column, which the result does not have.
@@ -218,10 +229,12 @@ Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const
   n.require(a.rank() >= 1 && b.rank() >= 1, "operands must have dimensions: got {} and {}", a.info(), b.info());
   n.require(a.dim(-1) == b.shape()[std::max(0, b.rank() - 2)], "operands do not fit: got {} and {}", a.info(),
             b.info());
-  Value left = withoutZero(n, a, perRow(zeroA, a)), right = withoutZero(n, b, zeroB);
-  if (a.rank() == 1) left = left.reshape({1, a.dim(0)});
-  if (b.rank() == 1) right = right.reshape({b.dim(0), 1});
-  const Value product = left.op("IntegerMatMul", {right});
+  requireFactor(n, a, zeroA);
+  requireFactor(n, b, zeroB);
+  const Value left = a.rank() == 1 ? a.reshape({1, a.dim(0)}) : a;
+  const Value right = b.rank() == 1 ? b.reshape({b.dim(0), 1}) : b;
+  const Value product =
+      left.op("IntegerMatMul", {right, zeroOfLines(n, left, perRow(zeroA, a), -1), zeroOfLines(n, right, zeroB, -2)});
   Shape shape = product.shape();
   if (b.rank() == 1) shape.pop_back();
   if (a.rank() == 1) shape.erase(shape.end() - (b.rank() == 1 ? 1 : 2));

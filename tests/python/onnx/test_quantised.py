@@ -2,11 +2,13 @@
 
 import ml_dtypes
 import numpy as np
+import onnxruntime
 import popart
+import popart.backend
 import pytest
 
-from onnx import TensorProto
-from tests.python.onnx.single_node import Node, gradients, output_weights, values
+from onnx import TensorProto, helper, numpy_helper
+from tests.python.onnx.single_node import Node, gradients, output_weights, runtime_values, values
 
 RNG = np.random.default_rng(8)
 TYPES = {np.uint8: (0, 255), np.int8: (-128, 127), np.uint16: (0, 65535), np.int16: (-32768, 32767)}
@@ -108,6 +110,41 @@ def test_zero_points_of_rows():
     a, b, zero = integers(np.uint8, 4, 6), integers(np.uint8, 6, 3), integers(np.uint8, 4)
     (got,) = values(Node("MatMulInteger", [a, b, zero], opset=10))
     np.testing.assert_array_equal(got, (a.astype(int) - zero[:, None]) @ b.astype(int))
+
+
+@pytest.mark.parametrize("b_type", [np.uint8, np.int8])
+@pytest.mark.parametrize("a_type", [np.uint8, np.int8])
+@pytest.mark.parametrize("length", [1, 5, 768, 2050])
+def test_constant_weights(a_type, b_type, length):
+    """Weights that are initializers give what ONNX Runtime gives, the weights' zero points for each column."""
+    a, b = integers(a_type, 2, 9, length), integers(b_type, length, 70)
+    a[0], b[:, 0] = TYPES[a_type][0], TYPES[b_type][1]
+    inputs = [a, b, integers(a_type), integers(b_type, 70)]
+    node = Node("MatMulInteger", inputs, opset=10, constant=(1, 3))
+    expected = (a.astype(np.int64) - inputs[2]) @ (b.astype(np.int64) - inputs[3])
+    np.testing.assert_array_equal(values(node)[0], expected)
+    if (a_type, b_type) != (np.int8, np.uint8):  # which ONNX Runtime does not have
+        np.testing.assert_array_equal(runtime_values(node, TensorProto.INT32)[0], expected)
+
+
+def test_dynamically_quantised_product():
+    """As quantised transformers have it: activations are quantised in the run, weights before."""
+    x, w = normal(4, 96), integers(np.int8, 96, 33)
+    scale, zero = np.float32(0.02), np.int8(4)
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z", "wz"], ["p"]),
+        helper.make_node("Cast", ["p"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["s", "ws"], ["m"]),
+        helper.make_node("Mul", ["f", "m"], ["y"]),
+    ]
+    constants = [numpy_helper.from_array(np.asarray(a), n) for a, n in ((w, "w"), (zero, "wz"), (scale, "ws"))]
+    x_info, y_info = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", x.shape), ("y", None)))
+    graph = helper.make_graph(nodes, "g", [x_info], [y_info], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    (got,) = popart.backend.run_model(model, [x])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(got, session.run(None, {"x": x})[0], rtol=1e-5, atol=1e-4)
 
 
 def direct_convolution(x, w, group, pad):

@@ -1,0 +1,75 @@
+#include "backends/cpu/kernels/quad_block.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "backends/cpu/kernels/ceil_div.hpp"
+
+namespace popart::cpu {
+namespace {
+
+constexpr std::array<uint8_t, kQuadDepth> kOnes = [] {
+  std::array<uint8_t, kQuadDepth> ones{};
+  ones.fill(1);
+  return ones;
+}();
+
+// Rows of A as tiles read them: where they lie, unless they must be moved, end within a quad, or are added up.
+struct LeftRows {
+  const uint8_t *a;
+  ptrdiff_t stride;
+};
+
+LeftRows leftRows(const QuadBlock &block, int64_t row, int64_t count, uint8_t *copies, int32_t *rowTerms) {
+  const uint8_t *from = block.a + row * block.aStride;
+  if (block.flip == 0 && block.depth % 4 == 0 && !block.rightZeros) return {from, block.aStride};
+  const int64_t stride = ceilDiv(block.depth, int64_t{4}) * 4;
+  for (int64_t r = 0; r < count; ++r) {
+    const int32_t sum = quadKernels().copyRow(from + r * block.aStride, block.depth, block.flip, copies + r * stride);
+    if (block.rightZeros) rowTerms[r] = static_cast<int32_t>(block.depth) * block.leftZeros.at(row + r) - sum;
+  }
+  return {copies, stride};
+}
+
+}  // namespace
+
+void multiplyBlock(const QuadBlock &block, void *scratch) noexcept {
+  const QuadKernels &kernels = quadKernels();
+  auto *rowTerms = static_cast<int32_t *>(scratch), *negative = rowTerms + kQuadRowsAtOnce;
+  auto *copies = reinterpret_cast<uint8_t *>(negative + kQuadRowsAtOnce);
+  const bool hasLeft = block.columnSums && block.leftZeros.any();
+  for (int64_t row = 0; row < block.rows; row += kQuadRowsAtOnce) {
+    const int64_t count = std::min(kQuadRowsAtOnce, block.rows - row);
+    const LeftRows left = leftRows(block, row, count, copies, rowTerms);
+    for (int64_t r = 0; hasLeft && r < count; ++r) negative[r] = -block.leftZeros.at(row + r);
+    for (int64_t column = 0, panel = 0; column < block.columns; column += kernels.panelColumns, ++panel)
+      for (int64_t r = 0; r < count; r += kernels.rows) {
+        QuadTile tile{.a = left.a + r * left.stride,
+                      .aStride = left.stride,
+                      .b = block.b + panel * block.panelStride,
+                      .quads = ceilDiv(block.depth, int64_t{4}),
+                      .out = block.out + (row + r) * block.outStride + column,
+                      .outStride = block.outStride,
+                      .rows = std::min<int64_t>(kernels.rows, count - r),
+                      .columns = std::min<int64_t>(kernels.panelColumns, block.columns - column),
+                      .adds = block.adds,
+                      .terms = {}};
+        if (hasLeft) tile.terms[0] = {negative + r, block.columnSums + panel * block.sumStride};
+        if (block.rightZeros) tile.terms[1] = {rowTerms + r, block.rightZeros + column};
+        kernels.multiply(tile);
+      }
+  }
+}
+
+void sumColumns(const int8_t *panel, int64_t depth, int32_t *sums) noexcept {
+  const QuadKernels &kernels = quadKernels();
+  kernels.multiply({.a = kOnes.data(),
+                    .b = panel,
+                    .quads = ceilDiv(depth, int64_t{4}),
+                    .out = sums,
+                    .rows = 1,
+                    .columns = kernels.panelColumns,
+                    .terms = {}});
+}
+
+}  // namespace popart::cpu

@@ -1,0 +1,64 @@
+// Blocks of products of 8-bit integers: rows as they lie in memory by packed panels, in the tiles of quad_product.hpp,
+// with the terms that make up for signs and zero points.
+#pragma once
+#include "backends/cpu/kernels/quad_product.hpp"
+
+namespace popart::cpu {
+
+constexpr int64_t kQuadDepth = 1024;     // of a block of k; a multiple of 4
+constexpr int64_t kQuadRowsAtOnce = 48;  // of A that are read together; a multiple of every tile's rows
+constexpr int64_t kQuadBlockScratch = kQuadRowsAtOnce * (kQuadDepth + 2 * int64_t{sizeof(int32_t)});
+
+// What is subtracted from the rows of A or the columns of B that tiles multiply, which may be moved by 128.
+struct QuadZeros {
+  const void *data = nullptr;             // zero points of the operand, null: zeros
+  bool isSigned = false, isEach = false;  // INT8, else UINT8; one for each row or column, else one for all
+  int32_t moved = 0;                      // 128 for INT8 as UINT8, -128 for UINT8 as INT8
+
+  bool any() const { return data || moved != 0; }
+  int32_t at(int64_t i) const {
+    if (!data) return moved;
+    const int64_t place = isEach ? i : 0;
+    return moved + (isSigned ? int32_t{static_cast<const int8_t *>(data)[place]}
+                             : int32_t{static_cast<const uint8_t *>(data)[place]});
+  }
+  // Those from row or column `i` on.
+  QuadZeros from(int64_t i) const {
+    QuadZeros z = *this;
+    if (data && isEach) z.data = static_cast<const uint8_t *>(data) + i;
+    return z;
+  }
+};
+
+// The operand that is moved to the sign that tiles take: what is xored, and what that adds.
+struct QuadMove {
+  uint8_t flip = 0;
+  int32_t moved = 0;
+};
+constexpr QuadMove leftMove(bool isSigned) { return isSigned ? QuadMove{kFlip, 128} : QuadMove{}; }
+constexpr QuadMove rightMove(bool isSigned) { return isSigned ? QuadMove{} : QuadMove{kFlip, -128}; }
+
+// out (+)= (A - leftZeros) (B - rightZeros) over one block of k.
+struct QuadBlock {
+  const uint8_t *a = nullptr;  // with `flip` xored: UINT8
+  ptrdiff_t aStride = 0;
+  uint8_t flip = 0;
+  QuadZeros leftZeros;
+  const int8_t *b = nullptr;  // the block's quads of the first panel; those of the next are `panelStride` bytes on
+  ptrdiff_t panelStride = 0;
+  const int32_t *columnSums = nullptr;  // of B, those of the next panel `sumStride` numbers on; null: no part of this
+  ptrdiff_t sumStride = 0;              // block. Read when there are leftZeros
+  const int32_t *rightZeros = nullptr;  // by column, as many as panels have; null: zeros
+  int64_t depth = 0, rows = 0, columns = 0;
+  int32_t *out = nullptr;
+  ptrdiff_t outStride = 0;
+  bool adds = false;  // to what `out` holds
+};
+
+// `scratch`: kQuadBlockScratch bytes. At most kQuadDepth deep.
+void multiplyBlock(const QuadBlock &block, void *scratch) noexcept;
+
+// Sums of the columns of one packed panel, at most kQuadDepth deep: as many as a panel has.
+void sumColumns(const int8_t *panel, int64_t depth, int32_t *sums) noexcept;
+
+}  // namespace popart::cpu
