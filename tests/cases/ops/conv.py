@@ -69,11 +69,16 @@ CASES = [
     conv_case("uneven_pads", (2, 4, 9, 8), (6, 2, 3, 3), group=2, strides=[2, 2], pads=[1, 0, 2, 1], dilations=[2, 2]),
     conv_case("depthwise", (1, 6, 5, 5), (6, 1, 3, 3), 6, group=6, pads=[1, 1, 1, 1]),
     conv_case("depthwise_with_multiplier", (2, 3, 6, 5), (6, 1, 3, 2), group=3),
+    conv_case("groups_of_two", (1, 18, 6, 7), (18, 2, 3, 3), 18, group=9, pads=[1, 1, 1, 1]),
+    conv_case("groups_of_three", (2, 9, 7, 5), (9, 3, 2, 3), group=3, strides=[2, 1], pads=[0, 1, 1, 0]),
+    conv_case("groups_of_eight", (1, 16, 5, 6), (16, 8, 3, 3), 16, group=2, dilations=[1, 2], pads=[1, 1, 1, 1]),
+    conv_case("groups_with_more_outputs", (1, 6, 9), (12, 2, 3), 12, group=3, strides=[2], pads=[2, 0]),
     conv_case("pointwise", (2, 5, 4, 3), (7, 5, 1, 1), 7),
     conv_case("strided_pointwise", (2, 5, 7, 6), (3, 5, 1, 1), strides=[2, 3]),
     conv_case("uneven_strides", (1, 2, 11, 9), (3, 2, 3, 2), strides=[3, 1], dilations=[1, 3], pads=[0, 2, 1, 0]),
     conv_case("3d", (1, 2, 5, 6, 4), (3, 2, 2, 3, 2), 3, strides=[2, 2, 2], pads=[1, 0, 1, 0, 1, 1]),
     conv_case("whole_input", (2, 3, 4, 4), (5, 3, 4, 4), 5),
+    transposed_case("groups_of_few", (1, 8, 4, 5), (8, 2, 3, 2), 8, group=4, strides=[2, 1], pads=[1, 0, 1, 0]),
     transposed_case("1d", (2, 3, 5), (3, 4, 3), 4),
     transposed_case(
         "grouped", (2, 4, 5, 4), (4, 3, 3, 3), 6, group=2, strides=[2, 2], pads=[1] * 4, output_padding=[1, 1]

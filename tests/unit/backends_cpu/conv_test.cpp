@@ -142,6 +142,59 @@ std::vector<ConvShape> shapes() {
        .kernel = {1, 3, 3},
        .padLow = {0, 1, 1},
        .padHigh = {0, 1, 1}},
+      // Groups of few channels: 2, 3, 4, 8; more outputs than inputs and the reverse; strides, dilations, three
+      // dimensions, phases without taps, several images in a chunk.
+      {.n = 2,
+       .in = {1, 13, 17},
+       .cin = 64,
+       .cout = 64,
+       .groups = 16,
+       .kernel = {1, 3, 3},
+       .padLow = {0, 1, 1},
+       .padHigh = {0, 1, 1}},
+      {.n = 1, .in = {1, 9, 7}, .cin = 22, .cout = 22, .groups = 11, .kernel = {1, 3, 2}, .stride = {1, 2, 1}},
+      {.n = 2,
+       .in = {1, 11, 15},
+       .cin = 39,
+       .cout = 39,
+       .groups = 13,
+       .kernel = {1, 3, 3},
+       .dilation = {1, 2, 2},
+       .padLow = {0, 2, 1},
+       .padHigh = {0, 1, 2}},
+      {.n = 1,
+       .in = {1, 10, 29},
+       .cin = 40,
+       .cout = 40,
+       .groups = 5,
+       .kernel = {1, 3, 3},
+       .stride = {1, 2, 3},
+       .padLow = {0, 1, 1},
+       .padHigh = {0, 1, 1}},
+      {.n = 2, .in = {1, 12, 9}, .cin = 9, .cout = 27, .groups = 9, .kernel = {1, 3, 3}, .padLow = {0, 1, 1}},
+      {.n = 1,
+       .in = {1, 8, 31},
+       .cin = 56,
+       .cout = 14,
+       .groups = 7,
+       .kernel = {1, 2, 5},
+       .padLow = {0, 0, 2},
+       .padHigh = {0, 1, 2}},
+      {.n = 1,
+       .in = {4, 5, 6},
+       .cin = 12,
+       .cout = 24,
+       .groups = 6,
+       .kernel = {3, 2, 3},
+       .stride = {2, 1, 2},
+       .dilation = {1, 2, 1},
+       .padLow = {1, 1, 0},
+       .padHigh = {2, 0, 1}},
+      {.n = 7, .in = {1, 3, 5}, .cin = 20, .cout = 20, .groups = 5, .kernel = {1, 1, 1}, .stride = {1, 2, 3}},
+      {.n = 2, .in = {1, 1, 700}, .cin = 6, .cout = 6, .groups = 2, .kernel = {1, 1, 9}, .padLow = {0, 0, 4}},
+      {.n = 0, .in = {1, 5, 5}, .cin = 4, .cout = 4, .groups = 2, .kernel = {1, 3, 3}},
+      {.n = 1, .in = {1, 2, 2}, .cin = 4, .cout = 4, .groups = 2, .kernel = {1, 5, 5}},
+      {.n = 1, .in = {1, 90, 91}, .cin = 24, .cout = 24, .groups = 6, .kernel = {1, 3, 3}, .padHigh = {0, 2, 2}},
   };
 }
 
@@ -212,7 +265,7 @@ struct Data {
         w(randomFloats(s.cout * (s.cin / s.groups) * s.taps(), 2)),
         dy(randomFloats(s.n * volume(s.out()) * s.cout, 3)),
         packed(test::packedConvWeights(s, w)),
-        transposed(s.isDepthwise() ? packed : transpose(s, packed)) {}
+        transposed(s.joinsGroups() ? packed : transpose(s, packed)) {}
 
   static Floats transpose(const ConvShape &s, const Floats &packed) {
     const ConvWeightTranspose plan(s);
@@ -322,7 +375,7 @@ TEST(Conv, stored_weights_round_trip_and_turn_into_what_the_data_gradient_reads)
   for (const ConvShape &s : shapes()) {
     const Data data(s);
     ASSERT_EQ(test::unpackedConvWeights(s, data.packed), data.w);
-    if (s.isDepthwise()) continue;
+    if (s.joinsGroups()) continue;
     ASSERT_EQ(data.transposed, test::packedConvWeights(s, data.w, test::Transposed::kYes));
     ASSERT_EQ(test::unpackedConvWeights(s, data.transposed, test::Transposed::kYes), data.w);
   }

@@ -73,6 +73,8 @@ PhaseDimension phaseDimension(const ConvShape &s, size_t d, int64_t first) {
   return phase;
 }
 
+// Of the data gradient of one phase; rows of the weights run over taps from the last to the first, or, of groups that
+// are joined, from the first to the last.
 WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   WindowProductShape p;
   std::array<PhaseDimension, 3> phase;
@@ -86,8 +88,10 @@ WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   }
   for (const int64_t depth : phase[0].taps)
     for (const int64_t row : phase[1].taps)
-      for (const int64_t column : phase[2].taps)
-        p.tapRows.push_back((s.taps() - 1 - ((depth * s.kernel[1] + row) * s.kernel[2] + column)) * w.channels);
+      for (const int64_t column : phase[2].taps) {
+        const int64_t tap = (depth * s.kernel[1] + row) * s.kernel[2] + column;
+        p.tapRows.push_back((s.joinsGroups() ? tap : s.taps() - 1 - tap) * w.channels);
+      }
   if (p.tapRows.empty()) w.taps = {1, 1, 1}, w.low = {}, w.stride = {};  // nothing is read
   p.groups = s.groups;
   p.columns = s.cin / s.groups;
@@ -96,14 +100,16 @@ WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   return p;
 }
 
-std::vector<WindowProduct> phases(const ConvShape &s, int threads) {
-  std::vector<WindowProduct> products;
+// One product for each phase that has pixels.
+template <class Product, class... Arguments>
+std::vector<Product> phases(const ConvShape &s, Arguments... arguments) {
+  std::vector<Product> products;
   Spatial first;
   for (first[0] = 0; first[0] < s.stride[0]; ++first[0])
     for (first[1] = 0; first[1] < s.stride[1]; ++first[1])
       for (first[2] = 0; first[2] < s.stride[2]; ++first[2]) {
         WindowProductShape shape = phaseShape(s, first);
-        if (volume(shape.window.out) > 0) products.emplace_back(std::move(shape), threads);
+        if (volume(shape.window.out) > 0) products.emplace_back(std::move(shape), arguments...);
       }
   return products;
 }
@@ -113,18 +119,27 @@ template <class Plan>
 int64_t tasksOf(const Plan &plan) {
   return plan.tasks();
 }
-int64_t tasksOf(const std::vector<WindowProduct> &plans) {
+template <class Product>
+int64_t tasksOf(const std::vector<Product> &plans) {
   return std::accumulate(plans.begin(), plans.end(), int64_t{0},
-                         [](int64_t sum, const WindowProduct &p) { return sum + p.tasks(); });
+                         [](int64_t sum, const Product &p) { return sum + p.tasks(); });
 }
 template <class Plan>
 size_t scratchOf(const Plan &plan) {
   return plan.scratchFloats();
 }
-size_t scratchOf(const std::vector<WindowProduct> &plans) {
+template <class Product>
+size_t scratchOf(const std::vector<Product> &plans) {
   size_t most = 0;
-  for (const WindowProduct &p : plans) most = std::max(most, p.scratchFloats());
+  for (const Product &p : plans) most = std::max(most, p.scratchFloats());
   return most;
+}
+
+template <class Product, class... Arguments>
+void runPhase(const std::vector<Product> &plans, int task, Arguments... arguments) {
+  const Product *phase = plans.data();
+  for (; task >= phase->tasks(); ++phase) task -= phase->tasks();
+  phase->run(task, arguments...);
 }
 
 // The part of the whole work that a task does.
@@ -132,10 +147,11 @@ template <class Plan>
 double shareOf(const Plan &plan, int task) {
   return plan.share(task);
 }
-double shareOf(const std::vector<WindowProduct> &plans, int task) {
+template <class Product>
+double shareOf(const std::vector<Product> &plans, int task) {
   double whole = 0;
-  for (const WindowProduct &p : plans) whole += p.products();
-  const WindowProduct *phase = plans.data();
+  for (const Product &p : plans) whole += p.products();
+  const Product *phase = plans.data();
   for (; task >= phase->tasks(); ++phase) task -= phase->tasks();
   return whole > 0 ? phase->products() / whole * phase->share(task) : 0;
 }
@@ -160,6 +176,11 @@ Spatial ConvShape::out() const {
   return size;
 }
 
+bool ConvShape::joinsGroups() const {
+  const int64_t most = groups > 1 ? std::max(cin, cout) / groups : 0;
+  return isDepthwise() || (most > 0 && 4 * most <= panelWidth());  // half a vector, of which a panel has two
+}
+
 ConvWeightTranspose::ConvWeightTranspose(const ConvShape &s)
     : shape_(s),
       width_(panelWidth()),
@@ -181,21 +202,23 @@ void ConvWeightTranspose::run(int task, const float *packed, float *transposed) 
 
 namespace {
 
-std::variant<DepthwisePixels, Matmul, WindowProduct> forwardPlan(const ConvShape &s, int threads) {
-  if (s.isDepthwise()) return DepthwisePixels(s, DepthwiseDirection::kForward, threads);
+std::variant<GroupedProduct, Matmul, WindowProduct> forwardPlan(const ConvShape &s, int threads) {
+  if (s.joinsGroups()) return GroupedProduct(forwardShape(s), GroupedWeights::kPacked, threads);
   if (isPointwise(s)) return pointwise(s, s.cout / s.groups, s.cin / s.groups, threads);
   return WindowProduct(forwardShape(s), threads);
 }
 
-std::variant<DepthwisePixels, Matmul, std::vector<WindowProduct>> dataGradientPlan(const ConvShape &s, int threads) {
-  if (s.isDepthwise()) return DepthwisePixels(s, DepthwiseDirection::kBackward, threads);
+std::variant<std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>> dataGradientPlan(const ConvShape &s,
+                                                                                               int threads) {
+  if (s.joinsGroups()) return phases<GroupedProduct>(s, GroupedWeights::kExchanged, threads);
   if (isPointwise(s)) return pointwise(s, s.cin / s.groups, s.cout / s.groups, threads);
-  return phases(s, threads);
+  return phases<WindowProduct>(s, threads);
 }
 
-std::variant<DepthwiseWeights, WindowGradient> weightGradientPlan(const ConvShape &s, int threads) {
-  if (s.isDepthwise()) return DepthwiseWeights(s);
-  return WindowGradient({inputWindows(s), s.groups, s.cout / s.groups}, threads);
+std::variant<GroupedGradient, WindowGradient> weightGradientPlan(const ConvShape &s, int threads) {
+  const WindowGradientShape shape{inputWindows(s), s.groups, s.cout / s.groups};
+  if (s.joinsGroups()) return GroupedGradient(shape);
+  return WindowGradient(shape, threads);
 }
 
 }  // namespace
@@ -210,8 +233,8 @@ size_t ConvForward::scratchFloats() const { return scratchOfAny(plan_); }
 
 void ConvForward::run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
                       float *scratch) const noexcept {
-  if (const auto *depthwise = std::get_if<DepthwisePixels>(&plan_))
-    return depthwise->run(task, x, packedWeights, y, epilogue, scratch);
+  if (const auto *grouped = std::get_if<GroupedProduct>(&plan_))
+    return grouped->run(task, x, packedWeights, y, epilogue, scratch);
   if (const auto *window = std::get_if<WindowProduct>(&plan_))
     return window->run(task, x, packedWeights, y, epilogue, scratch);
   runPointwise(*std::get_if<Matmul>(&plan_), task, shape_, x, shape_.cin / shape_.groups, packedWeights, y,
@@ -228,14 +251,12 @@ size_t ConvDataGradient::scratchFloats() const { return scratchOfAny(plan_); }
 
 void ConvDataGradient::run(int task, const float *dy, const float *transposedWeights, float *dx,
                            const Epilogue &epilogue, float *scratch) const noexcept {
-  if (const auto *depthwise = std::get_if<DepthwisePixels>(&plan_))
-    return depthwise->run(task, dy, transposedWeights, dx, epilogue, scratch);
+  if (const auto *grouped = std::get_if<std::vector<GroupedProduct>>(&plan_))
+    return runPhase(*grouped, task, dy, transposedWeights, dx, epilogue, scratch);
   if (const auto *matmul = std::get_if<Matmul>(&plan_))
     return runPointwise(*matmul, task, shape_, dy, shape_.cout / shape_.groups, transposedWeights, dx,
                         shape_.cin / shape_.groups, epilogue, scratch);
-  const WindowProduct *phase = std::get_if<std::vector<WindowProduct>>(&plan_)->data();
-  for (; task >= phase->tasks(); ++phase) task -= phase->tasks();
-  phase->run(task, dy, transposedWeights, dx, epilogue, scratch);
+  runPhase(*std::get_if<std::vector<WindowProduct>>(&plan_), task, dy, transposedWeights, dx, epilogue, scratch);
 }
 
 ConvWeightGradient::ConvWeightGradient(const ConvShape &s, int threads) : plan_(weightGradientPlan(s, threads)) {}

@@ -3,15 +3,16 @@
 //
 // Weights are packed per group as the matrix (taps * Cin/g) x (Cout/g), rows ordered (kd, kh, kw, cin), see pack.hpp;
 // the weight gradient and optimizer state share that layout. The data gradient reads transposed weights: channels
-// swapped, taps reversed, per group the matrix (taps * Cout/g) x (Cin/g). Depthwise convolutions (Cin/g = Cout/g = 1)
-// have one layout for all. Invariant: every sum has a fixed order given by the shape, whatever the tasks and threads.
+// swapped, taps reversed, per group the matrix (taps * Cout/g) x (Cin/g). Where ConvShape::joinsGroups(), as of
+// depthwise convolutions, there is one layout for all: the matrix (taps * Cin/g) x Cout of all groups.
+// Invariant: every sum has a fixed order given by the shape, whatever the tasks and threads.
 #pragma once
 
 #include <cstdint>
 #include <variant>
 #include <vector>
 
-#include "backends/cpu/kernels/conv_depthwise.hpp"
+#include "backends/cpu/kernels/conv_grouped.hpp"
 #include "backends/cpu/kernels/conv_product.hpp"
 #include "backends/cpu/kernels/conv_shape.hpp"
 #include "backends/cpu/kernels/conv_weight_gradient.hpp"
@@ -19,7 +20,7 @@
 
 namespace popart::cpu {
 
-// Packed weights to transposed ones; not for depthwise convolutions. Tasks write disjoint parts.
+// Packed weights to transposed ones; not where groups are joined. Tasks write disjoint parts.
 class ConvWeightTranspose {
  public:
   explicit ConvWeightTranspose(const ConvShape &shape);
@@ -45,12 +46,12 @@ class ConvForward {
 
  private:
   ConvShape shape_;
-  std::variant<DepthwisePixels, Matmul, WindowProduct> plan_;  // Matmul: one tap at every pixel
+  std::variant<GroupedProduct, Matmul, WindowProduct> plan_;  // Matmul: one tap at every pixel
 };
 
 // dx (N, *in, Cin) = epilogue(data gradient of conv at dy (N, *out, Cout)); also the forward pass of a transposed
 // convolution. Pixels are split into the phases of the stride, so that no inserted zero is multiplied.
-// Weights are transposed, those of depthwise convolutions packed.
+// Weights are transposed, those of joined groups packed.
 class ConvDataGradient {
  public:
   ConvDataGradient(const ConvShape &shape, int threads);
@@ -63,7 +64,7 @@ class ConvDataGradient {
 
  private:
   ConvShape shape_;
-  std::variant<DepthwisePixels, Matmul, std::vector<WindowProduct>> plan_;  // last: one per phase
+  std::variant<std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>> plan_;  // one per phase
 };
 
 // packed weights = update(packed weights, weight gradient of conv); Update::kStore writes the gradient itself. Sums
@@ -80,7 +81,7 @@ class ConvWeightGradient {
            float *shared) const noexcept;
 
  private:
-  std::variant<DepthwiseWeights, WindowGradient> plan_;
+  std::variant<GroupedGradient, WindowGradient> plan_;
 };
 
 }  // namespace popart::cpu

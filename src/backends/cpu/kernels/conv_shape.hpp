@@ -25,8 +25,11 @@ struct ConvShape {
   // floor((in + pads - dilation * (kernel - 1) - 1) / stride) + 1, at least 0 (ONNX Conv).
   Spatial out() const;
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  // One input channel per output channel; such weights are packed as the matrix (taps x C), and gradients alike.
+  // One input channel per output channel.
   bool isDepthwise() const { return groups > 1 && groups == cin && groups == cout; }
+  // Whether the groups have so few channels, half a vector at most, that vectors hold those of several groups
+  // (conv_grouped.hpp). Their weights are packed as one matrix (taps * Cin/g) x Cout for all passes.
+  bool joinsGroups() const;
 };
 
 }  // namespace popart::cpu

@@ -122,9 +122,25 @@ Windows::Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTo
     if (shape.taps[d] == 1) std::swap(skip_[d], step_[d]);
   pixelStride_ = shape.channels;
   if (compete(placeStep(), rowsTogether)) pixelStride_ += kCacheLineFloats;  // the next row is in the next set
-  rowStride_ = stripExtent(2, size.pixels) * pixelStride_;
-  depthTapStride_ = stripExtent(1, size.lines) * rowStride_;
-  imageStride_ = shape.taps[0] * depthTapStride_;
+  layOutStrip(pixelStride_);
+}
+
+void Windows::layOutStrip(int64_t pixelStride) {
+  pixelStride_ = pixelStride;
+  rowStride_ = stripExtent(2, size_.pixels) * pixelStride_;
+  depthTapStride_ = stripExtent(1, size_.lines) * rowStride_;
+  imageStride_ = shape_.taps[0] * depthTapStride_;
+}
+
+Windows Windows::ofStrip(const WindowShape &shape, const ChunkSize &size, int64_t pixelFloats) {
+  Windows windows(shape, size);
+  if (windows.inPlace_) {
+    windows.inPlace_ = false;
+    for (size_t d = 1; d < 3; ++d)
+      if (shape.taps[d] == 1) std::swap(windows.skip_[d], windows.step_[d]);
+  }
+  windows.layOutStrip(pixelFloats);
+  return windows;
 }
 
 WindowChunk Windows::chunk(int64_t index) const {
@@ -143,24 +159,14 @@ WindowChunk Windows::chunk(int64_t index) const {
 
 const float *Windows::read(const WindowChunk &c, const float *x, float *strip) const noexcept {
   const WindowShape &s = shape_;
-  const int64_t row = c.line * s.stride[1] - s.low[1], column = c.pixel * s.stride[2] - s.low[2],
-                depth = c.depth * s.stride[0] - s.low[0];
-  const int64_t image = s.in[0] * s.in[1] * s.in[2] * s.pixelStride;
-  if (inPlace_) return x + c.image * image + ((depth * s.in[1] + row) * s.in[2] + column) * s.pixelStride;
-  const int64_t rows = stripExtent(1, c.lines), columns = stripExtent(2, c.pixels);
-  for (int64_t i = 0; i < c.images; ++i) {
-    const float *from = x + (c.image + i) * image;
-    for (int64_t tap = 0; tap < s.taps[0]; ++tap) {
-      const int64_t z = depth + tap * s.dilation[0];
-      float *out = strip + i * imageStride_ + tap * depthTapStride_;
-      for (int64_t r = 0; r < rows; ++r, out += rowStride_) {
-        const int64_t y = row + r * skip_[1];
-        const bool valid = inside(z, s.in[0]) && inside(y, s.in[1]);
-        copyRow(s, valid ? from + (z * s.in[1] + y) * s.in[2] * s.pixelStride : nullptr, column, columns, skip_[2], out,
-                pixelStride_);
-      }
-    }
+  if (inPlace_) {
+    const int64_t row = c.line * s.stride[1] - s.low[1], column = c.pixel * s.stride[2] - s.low[2];
+    const int64_t depth = c.image * s.in[0] + c.depth * s.stride[0] - s.low[0];
+    return x + ((depth * s.in[1] + row) * s.in[2] + column) * s.pixelStride;
   }
+  forEachStripRow(c, [&](std::optional<int64_t> row, int64_t first, int64_t count, int64_t skip, ptrdiff_t at) {
+    copyRow(s, row ? x + *row : nullptr, first, count, skip, strip + at, pixelStride_);
+  });
   return strip;
 }
 

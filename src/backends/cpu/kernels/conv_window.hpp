@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "backends/cpu/kernels/conv_shape.hpp"
 
@@ -81,6 +82,8 @@ class Windows {
   Windows() = default;
   // `rowsTogether`: windows of neighbouring places that are read side by side, element by element.
   Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTogether = 1);
+  // Windows that are always read from a strip of `pixelFloats` floats for each position, which the caller fills.
+  static Windows ofStrip(const WindowShape &shape, const ChunkSize &size, int64_t pixelFloats);
 
   int64_t chunks() const { return imageChunks_ * shape_.out[0] * lineChunks_ * pixelChunks_; }
   WindowChunk chunk(int64_t index) const;
@@ -91,6 +94,11 @@ class Windows {
   // The address of tap 0 of the first window of `chunk`; `x` is the first image's first pixel of the group. Distances
   // from there: `imageStride` between images, tap depth, input row and pixel.
   const float *read(const WindowChunk &chunk, const float *x, float *strip) const noexcept;
+  // Calls fill(row, first, count, skip, offset) for every row of the strip of `chunk`: positions first, first + skip, …
+  // of the input row that begins `row` floats after the first image (nullopt: outside, as positions may be) go to the
+  // strip from `offset` on, pixelStride() floats each.
+  template <class Fill>
+  void forEachStripRow(const WindowChunk &chunk, Fill &&fill) const;
   ptrdiff_t imageStride() const { return imageStride_; }
   ptrdiff_t depthTapStride() const { return depthTapStride_; }
   ptrdiff_t rowStride() const { return rowStride_; }
@@ -105,6 +113,8 @@ class Windows {
     return (count - 1) * step_[d] + shape_.dilation[d] * (shape_.taps[d] - 1) + 1;
   }
 
+  void layOutStrip(int64_t pixelStride);
+
   WindowShape shape_;
   ChunkSize size_;
   bool inPlace_ = true;
@@ -114,5 +124,23 @@ class Windows {
   Spatial skip_ = {1, 1, 1}, step_ = {1, 1, 1};
   ptrdiff_t imageStride_ = 0, depthTapStride_ = 0, rowStride_ = 0, pixelStride_ = 0;
 };
+
+template <class Fill>
+void Windows::forEachStripRow(const WindowChunk &c, Fill &&fill) const {
+  const WindowShape &s = shape_;
+  const auto inside = [](int64_t at, int64_t size) { return at >= 0 && at < size; };
+  const int64_t firstRow = c.line * s.stride[1] - s.low[1], first = c.pixel * s.stride[2] - s.low[2],
+                depth = c.depth * s.stride[0] - s.low[0];
+  const int64_t rows = stripExtent(1, c.lines), count = stripExtent(2, c.pixels);
+  for (int64_t i = 0; i < c.images; ++i)
+    for (int64_t tap = 0; tap < s.taps[0]; ++tap)
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t z = depth + tap * s.dilation[0], y = firstRow + r * skip_[1];
+        std::optional<int64_t> row;
+        if (inside(z, s.in[0]) && inside(y, s.in[1]))
+          row = (((c.image + i) * s.in[0] + z) * s.in[1] + y) * s.in[2] * s.pixelStride;
+        fill(row, first, count, skip_[2], i * imageStride_ + tap * depthTapStride_ + r * rowStride_);
+      }
+}
 
 }  // namespace popart::cpu

@@ -32,9 +32,21 @@ HWY_INLINE void loadB(V *HWY_RESTRICT b, const float *HWY_RESTRICT p, ptrdiff_t 
    ...);
 }
 
-template <size_t... I>
-HWY_INLINE void fmaRow(V *HWY_RESTRICT acc, V a, const V *HWY_RESTRICT b, std::index_sequence<I...>) {
-  ((acc[I] = hn::MulAdd(a, b[I], acc[I])), ...);
+constexpr bool isRows(AMode mode) { return mode == AMode::kRows || mode == AMode::kLaneRows; }
+constexpr bool isLanes(AMode mode) { return mode == AMode::kLaneRows || mode == AMode::kLanePanel; }
+// The stride of A that aStride is not.
+constexpr ptrdiff_t otherStride(AMode mode) { return isLanes(mode) ? kPanelWidth : 1; }
+
+// The factor of vector I of a row that begins at `a`.
+template <AMode kMode, size_t I>
+HWY_INLINE V factor(const float *a) {
+  if constexpr (isLanes(kMode)) return hn::LoadU(D(), a + I * kLanes);
+  return hn::Set(D(), *a);
+}
+
+template <AMode kMode, size_t... I>
+HWY_INLINE void fmaRow(V *HWY_RESTRICT acc, const float *a, const V *HWY_RESTRICT b, std::index_sequence<I...>) {
+  ((acc[I] = hn::MulAdd(factor<kMode, I>(a), b[I], acc[I])), ...);
 }
 
 // One k step. Rows are addressed in groups of three from one base pointer (base, + stride, + 2 * stride are single
@@ -42,15 +54,16 @@ HWY_INLINE void fmaRow(V *HWY_RESTRICT acc, V a, const V *HWY_RESTRICT b, std::i
 template <AMode kMode, size_t NV, size_t... M>
 HWY_INLINE void fmaTile(V *HWY_RESTRICT acc, const float *const *a, ptrdiff_t stride, const V *HWY_RESTRICT b,
                         std::index_sequence<M...>) {
-  (fmaRow(acc + M * NV,
-          hn::Set(D(), kMode == AMode::kRows ? a[M / 3][static_cast<ptrdiff_t>(M % 3) * stride] : a[0][M]), b,
-          std::make_index_sequence<NV>()),
+  (fmaRow<kMode>(acc + M * NV,
+                 isRows(kMode) ? a[M / 3] + static_cast<ptrdiff_t>(M % 3) * stride
+                               : a[0] + static_cast<ptrdiff_t>(M) * otherStride(kMode),
+                 b, std::make_index_sequence<NV>()),
    ...);
 }
 
 template <AMode kMode, size_t... G>
 HWY_INLINE void advance(const float **a, ptrdiff_t stride, std::index_sequence<G...>) {
-  ((a[G] += kMode == AMode::kRows ? 1 : stride), ...);
+  ((a[G] += isRows(kMode) ? otherStride(kMode) : stride), ...);
 }
 
 template <size_t NV, size_t... I>
@@ -68,7 +81,7 @@ HWY_INLINE void storeAcc(const V *HWY_RESTRICT acc, float *HWY_RESTRICT out, ptr
 
 template <AMode kMode, size_t MR, size_t NV>
 void tile(const TileArgs &t) {
-  constexpr size_t kBases = kMode == AMode::kRows ? (MR + 2) / 3 : 1;
+  constexpr size_t kBases = isRows(kMode) ? (MR + 2) / 3 : 1;
   constexpr auto kAcc = std::make_index_sequence<MR * NV>();
   constexpr auto kBaseSeq = std::make_index_sequence<kBases>();
   V acc[MR * NV];
@@ -106,12 +119,11 @@ void tile(const TileArgs &t) {
   storeAcc<NV>(acc, t.out, t.outStride, kAcc);
 }
 
-template <size_t... M>
+template <AMode kMode, size_t... M>
 void fillTable(MicroKernels &table, std::index_sequence<M...>) {
-  ((table.rows[M] = &tile<AMode::kRows, M + 1, kPanelVectors>), ...);
-  ((table.panel[M] = &tile<AMode::kPanel, M + 1, kPanelVectors>), ...);
-  ((table.narrowRows[M] = &tile<AMode::kRows, M + 1, kPanelVectors / 2>), ...);
-  ((table.narrowPanel[M] = &tile<AMode::kPanel, M + 1, kPanelVectors / 2>), ...);
+  constexpr auto kAt = static_cast<size_t>(kMode);
+  ((table.full[kAt][M] = &tile<kMode, M + 1, kPanelVectors>), ...);
+  ((table.narrow[kAt][M] = &tile<kMode, M + 1, kPanelVectors / 2>), ...);
 }
 
 // Few rows have too few independent chains to hide the latency of a multiply-add, so these tiles span several panels.
@@ -121,14 +133,18 @@ MicroKernels makeTable() {
   table.instructionSet = hwy::TargetName(HWY_TARGET);
   table.panelWidth = kPanelWidth;
   table.tileRows = kTileRows;
-  fillTable(table, std::make_index_sequence<kTileRows>());
+  constexpr auto kEach = std::make_index_sequence<kTileRows>();
+  fillTable<AMode::kRows>(table, kEach);
+  fillTable<AMode::kPanel>(table, kEach);
+  fillTable<AMode::kLaneRows>(table, kEach);
+  fillTable<AMode::kLanePanel>(table, kEach);
   constexpr size_t kFour = 4 * kPanelVectors;
   constexpr size_t kTwo = 2 * kPanelVectors;
   table.wideRows[0] = &tile<AMode::kRows, 1, kFour>;
   table.widePanels[0] = 4;
   table.wideRows[1] = &tile<AMode::kRows, 2, kTwo>;
   table.widePanels[1] = 2;
-  table.wideRows[2] = kTileRows > 6 ? &tile<AMode::kRows, 3, kTwo> : table.rows[2];
+  table.wideRows[2] = kTileRows > 6 ? &tile<AMode::kRows, 3, kTwo> : table.full[0][2];
   table.widePanels[2] = kTileRows > 6 ? 2 : 1;
   return table;
 }
@@ -145,12 +161,11 @@ const MicroKernels &microKernels() {
 }
 
 MicroKernels::Choice MicroKernels::choose(AMode mode, int tileRows, int64_t columns) const {
-  const auto at = static_cast<size_t>(tileRows - 1);
-  if (2 * columns <= panelWidth) return {mode == AMode::kRows ? narrowRows[at] : narrowPanel[at], 1, panelWidth / 2};
-  if (mode == AMode::kPanel) return {panel[at], 1, panelWidth};
-  const int wide = tileRows <= 3 ? widePanels[at] : 1;
+  const auto at = static_cast<size_t>(tileRows - 1), kind = static_cast<size_t>(mode);
+  if (2 * columns <= panelWidth) return {narrow[kind][at], 1, panelWidth / 2};
+  const int wide = mode == AMode::kRows && tileRows <= 3 ? widePanels[at] : 1;
   if (wide > 1 && columns > static_cast<int64_t>(wide - 1) * panelWidth) return {wideRows[at], wide, wide * panelWidth};
-  return {rows[at], 1, panelWidth};
+  return {full[kind][at], 1, panelWidth};
 }
 }  // namespace popart::cpu
 #endif

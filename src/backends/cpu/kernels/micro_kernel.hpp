@@ -19,7 +19,7 @@ struct BlockOffset {
 // out[m, n] = in[m, n] + sum over blocks r, then k, of A[r][m, k] * B[r][k, n]
 struct TileArgs {
   const float *a = nullptr;
-  ptrdiff_t aStride = 0;  // between rows in the row-streaming mode, between k in the panel mode; the other stride is 1
+  ptrdiff_t aStride = 0;  // between rows in the row modes, between k in the panel modes; the other stride: see AMode
   const float *b = nullptr;
   ptrdiff_t bStride = 0;       // between k; n is contiguous and fully readable over the tile's width
   ptrdiff_t bPanelStride = 0;  // between neighbouring panels, for tiles more than one panel wide
@@ -39,22 +39,24 @@ constexpr int kStepsPerLine = 4;
 using TileFn = void (*)(const TileArgs &);
 
 // kRows: A is read as a[m * aStride + k]. kPanel: as a[k * aStride + m].
-enum class AMode { kRows, kPanel };
+// In the lane modes A has a value for every column, in panels of W = panelWidth floats (A[m, k, n]), and a product is
+// taken lane by lane: kLaneRows reads it as a[m * aStride + k * W + n], kLanePanel as a[k * aStride + m * W + n].
+enum class AMode { kRows, kPanel, kLaneRows, kLanePanel };
+constexpr int kAModes = 4;
 
 constexpr int kMaxTileRows = 14;
 constexpr int kMaxPanelWidth = 32;
 constexpr int kMaxTilePanels = 4;
 
 struct MicroKernels {
-  const char *instructionSet = "";  // Highway's name of it
-  int panelWidth = 0;               // floats per panel of packed B: two vectors
-  int tileRows = 0;                 // most rows of a tile
-  TileFn rows[kMaxTileRows];        // [rows - 1], one panel wide, AMode::kRows
-  TileFn panel[kMaxTileRows];       // [rows - 1], one panel wide, AMode::kPanel
-  TileFn narrowRows[kMaxTileRows];  // the same half a panel wide
-  TileFn narrowPanel[kMaxTileRows];
-  TileFn wideRows[3];  // [rows - 1], as `rows` but widePanels[rows - 1] panels, for few rows
-  int widePanels[3];   // panels in wideRows[rows - 1]; 1 where no wide tile pays
+  const char *instructionSet = "";       // Highway's name of it
+  int panelWidth = 0;                    // floats per panel of packed B: two vectors
+  int tileRows = 0;                      // most rows of a tile
+  using PerRows = TileFn[kMaxTileRows];  // [rows - 1]
+  PerRows full[kAModes];                 // [mode], one panel wide
+  PerRows narrow[kAModes];               // the same half a panel wide
+  TileFn wideRows[3];                    // [rows - 1], AMode::kRows and widePanels[rows - 1] panels, for few rows
+  int widePanels[3];                     // panels in wideRows[rows - 1]; 1 where no wide tile pays
 
   // The kernel for `columns` wanted columns from some panel on: their first `panels` panels, or half of the last one.
   struct Choice {

@@ -1,4 +1,5 @@
 // Panels of convolution weights: "packed_conv16g1", "packed_conv_t16g1".
+#include "backends/cpu/kernels/conv_shape.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 
@@ -26,9 +27,10 @@ PanelShape ConvPanels::shapeOf(const TensorInfo &info) const {
 }
 
 const executable::Layout *convPanels(const Shape &weights, int64_t groups, Transposed transposed) {
-  const bool isDepthwise = groups > 1 && weights[1] == 1 && weights[0] == groups;
+  ConvShape shape;
+  shape.cin = groups * weights[1], shape.cout = weights[0], shape.groups = groups;
   const PanelName name =
-      isDepthwise ? PanelName{panelWidth(), Transposed::kNo, 1} : PanelName{panelWidth(), transposed, groups};
+      shape.joinsGroups() ? PanelName{panelWidth(), Transposed::kNo, 1} : PanelName{panelWidth(), transposed, groups};
   return executable::layoutNamed(name.text());
 }
 

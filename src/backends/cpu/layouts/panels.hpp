@@ -133,7 +133,8 @@ class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayo
 
 // The layouts that this machine's kernels read.
 const executable::Layout *matrixPanels(Transposed transposed);
-// Of weights of this shape. Depthwise weights are one matrix (taps x channels), the same for all passes.
+// Of weights of this shape. Weights of groups with few channels (ConvShape::joinsGroups()) are one matrix
+// (taps * Cin/g) x Cout, the same for all passes.
 const executable::Layout *convPanels(const Shape &weights, int64_t groups, Transposed transposed);
 
 // The layout as this class, null when it is of another. For createKernel, not for run.

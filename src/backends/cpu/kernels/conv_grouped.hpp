@@ -1,0 +1,89 @@
+// Convolutions with few channels in a group, depthwise ones among them: vectors hold channels of several groups
+// (lane_spread.hpp), so that every lane of a multiply-add has work. Used by the plans in conv.hpp when
+// ConvShape::joinsGroups(); same contracts. The windows of a chunk of outputs are spread into a zero-padded strip for
+// one panel of output channels, which tiles of AMode::kLaneRows and kLanePanel then read.
+// Invariant: a sum over taps and channels is one ascending chain; a sum over pixels is made of chains over leaves that
+// depend on the shape alone. Tasks and tiles never change a bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backends/cpu/kernels/conv_product.hpp"
+#include "backends/cpu/kernels/conv_shape.hpp"
+#include "backends/cpu/kernels/conv_weight_gradient.hpp"
+#include "backends/cpu/kernels/conv_window.hpp"
+#include "backends/cpu/kernels/epilogue.hpp"
+#include "backends/cpu/kernels/lane_spread.hpp"
+#include "backends/cpu/kernels/micro_kernel.hpp"
+#include "backends/cpu/rounds.hpp"
+
+namespace popart::cpu {
+
+// How the weights of a product relate to those of the forward pass, packed as the matrix (taps * Cin/g) x Cout: the
+// same, or with input and output channels exchanged. Rows of exchanged weights are ordered (tap, cout).
+enum class GroupedWeights { kPacked, kExchanged };
+
+class GroupedProduct {
+ public:
+  // `threads` only sizes the tasks. shape.tapRows count rows of the weights as `weights` says.
+  GroupedProduct(WindowProductShape shape, GroupedWeights weights, int threads);
+  int tasks() const { return static_cast<int>(panels_ * ranges_); }
+  // Multiply-adds in all, and the part of them that a task does.
+  double products() const;
+  double share(int task) const;
+  size_t scratchFloats() const { return windows_.stripFloats() + lineFloats_ + exchangedFloats_; }
+  // The epilogue's matrices have the layout of y; its strides are not read.
+  void run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
+           float *scratch) const noexcept;
+
+ private:
+  void chooseChunks(int threads);
+  void exchange(int64_t panel, const float *packed, float *weights) const noexcept;
+  void runLine(int64_t panel, const float *view, const float *weights, int64_t pixels, ptrdiff_t at, float *y,
+               const Epilogue &epilogue, float *sums) const noexcept;
+
+  WindowProductShape shape_;
+  GroupedWeights weights_;
+  LaneSpread spread_;
+  Windows windows_;
+  ChunkSize chunkSize_;
+  int64_t panels_ = 0, ranges_ = 0;  // a task: one panel, a range of chunks
+  std::vector<BlockOffset> blocks_;  // one for each tap
+  size_t lineFloats_ = 0, exchangedFloats_ = 0;
+};
+
+class GroupedGradient {
+ public:
+  explicit GroupedGradient(const WindowGradientShape &shape);
+  // The leaves' sums for each panel; where there are several leaves, their totals in order.
+  const Rounds &rounds() const { return rounds_; }
+  size_t scratchFloats() const { return windows_.stripFloats() + panelFloats_ + packedFloats_; }
+  size_t sharedFloats() const { return leaves_ == 1 ? 0 : panelFloats_ * static_cast<size_t>(leaves_ * panels_); }
+  void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update, float *scratch,
+           float *shared) const noexcept;
+
+ private:
+  // Neighbouring rows of the weight matrix (tap, channel).
+  struct Tile {
+    ptrdiff_t offset;  // of the first row from tap 0 of a window
+    int64_t row;
+    int rows;
+  };
+  void makeTiles();
+  void addLeaf(int64_t panel, int64_t leaf, const float *x, const float *dy, float *sums,
+               float *scratch) const noexcept;
+
+  WindowGradientShape shape_;
+  LaneSpread spread_;
+  Windows windows_;
+  ChunkSize chunkSize_;
+  std::vector<Tile> tiles_;
+  std::vector<BlockOffset> inPlaceBlocks_, packedBlocks_;  // one per line of a chunk
+  int64_t panels_ = 0, leaves_ = 1;
+  Rounds rounds_;
+  size_t panelFloats_ = 0, packedFloats_ = 0;  // gradient of a panel; dy of a chunk, for its channels
+};
+
+}  // namespace popart::cpu
