@@ -4,11 +4,13 @@
 #include "lower/fuse_epilogue.hpp"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 
 #include "lower/channels_last.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/try_replace.hpp"
+#include "lower/widen.hpp"
 #include "ops/numbers.hpp"
 #include "schedule/schedule.hpp"
 
@@ -34,7 +36,7 @@ bool isTranspose(const Op *op) {
 struct ProductOperand {
   TensorIndex tensor;
   std::vector<int64_t> perm;        // of all transposes together
-  std::vector<OpIndex> transposes;  // innermost last
+  std::vector<OpIndex> transposes;  // and conversions; innermost last
   bool swaps() const {              // whether it permutes at most the last two dimensions
     for (size_t i = 0; i + 2 < perm.size(); ++i)
       if (perm[i] != static_cast<int64_t>(i)) return false;
@@ -48,6 +50,12 @@ struct ProductOperand {
   }
 };
 
+// What a product reads instead of its operand `index`, where valid.
+struct ConstantOperand {
+  int index = 0;
+  TensorIndex tensor;
+};
+
 class EpilogueFuser {
  public:
   EpilogueFuser(Ir &ir, Graph &graph, const executable::Backend &backend) : ir_(ir), graph_(graph), backend_(backend) {}
@@ -57,7 +65,9 @@ class EpilogueFuser {
     for (OpIndex o : order) {
       if (!graph_.alive(o)) continue;
       Op &op = graph_.op(o);
-      if (isProduct(op))
+      if (op.is(Role::FusedMatMul))
+        products_.push_back(&op);
+      else if (isProduct(op))
         toFused(op);
       else if (op.is(Role::Conv))
         toFusedConv(op);
@@ -67,10 +77,44 @@ class EpilogueFuser {
     for (auto it = products_.rbegin(); it != products_.rend(); ++it) absorbReader(**it);
   }
 
+  void multiplyHalves() {
+    for (OpIndex o : schedule::orderOps(graph_))
+      if (graph_.alive(o) && isProduct(graph_.op(o)) && hasManyRows(graph_.op(o)))
+        toFusedInHalves(graph_.op(o), Through::kAllInHalves) || toFusedInHalves(graph_.op(o), Through::kSwapsInHalves);
+  }
+
  private:
   bool isProduct(const Op &op) const {
     return op.is(Role::MatMul) && op.outInfo(0).dataType() == DataType::FLOAT &&
            op.inInfo(0).dataType() == DataType::FLOAT && op.inRank(0) >= 2 && op.inRank(1) >= 2;
+  }
+
+  // Below these, packing the right operand takes longer than the product. Constants lie packed in FLOAT already.
+  bool hasManyRows(const Op &product) const {
+    constexpr int64_t kFewestRows = 8, kFewestRowsOfConstant = 32;
+    const Shape &out = product.outShape(0);
+    const int64_t elements = product.outInfo(0).nelms();
+    if (elements == 0) return false;
+    const bool isConstant = graph_.tensor(product.inputs()[1]).tensorType() == TensorType::Const;
+    return (product.inRank(1) == 2 ? elements / out.back() : out[out.size() - 2]) >=
+           (isConstant ? kFewestRowsOfConstant : kFewestRows);
+  }
+
+  // A constant whose values are BFLOAT16, and which one op reads, in that type; otherwise invalid.
+  TensorIndex narrowed(TensorIndex t) {
+    const Tensor &tensor = graph_.tensor(t);
+    if (tensor.tensorType() != TensorType::Const || tensor.info.dataType() != DataType::FLOAT ||
+        tensor.uses().size() != 1 || isGraphOutput(t))
+      return {};
+    const std::span values(static_cast<const uint32_t *>(tensor.tensorData().data()),
+                           static_cast<size_t>(tensor.info.nelms()));
+    std::vector<uint16_t> upper;
+    for (uint32_t bits : values) {
+      if ((bits & 0xffff) != 0) return {};
+      upper.push_back(static_cast<uint16_t>(bits >> 16));
+    }
+    return graph_.addConstant(graph_.freeId(tensor.id + "/bfloat16"),
+                              TensorData(TensorInfo(DataType::BFLOAT16, tensor.info.shape()), upper.data()));
   }
 
   // The fused op takes the product's position: an update then runs right after the gradient, while its operands are
@@ -81,21 +125,33 @@ class EpilogueFuser {
     return settings;
   }
 
-  // Which transposes an operand absorbs: all, or those that swap the last two dimensions.
-  enum class Through { kAll, kSwaps };
-  ProductOperand operandOf(TensorIndex t, Through through) const {
+  // Which transposes an operand absorbs: all, or those that swap the last two dimensions; and whether it has to begin
+  // in 16 bits.
+  enum class Through { kAll, kSwaps, kAllInHalves, kSwapsInHalves };
+  static bool isInHalves(Through through) { return through >= Through::kAllInHalves; }
+  static bool isAll(Through through) { return through == Through::kAll || through == Through::kAllInHalves; }
+  bool isWidening(const Op &op) const {
+    return op.has(Trait::Conversion) && isHalf(op.inInfo(0).dataType()) && op.outInfo(0).dataType() == DataType::FLOAT;
+  }
+  ProductOperand operandOf(const Op &product, int index, Through through) const {
+    const TensorIndex t = product.inputs()[static_cast<size_t>(index)];
     ProductOperand o{t, {}, {}};
     for (int64_t d = 0; d < graph_.info(t).rank(); ++d) o.perm.push_back(d);
     Op *producer = graph_.tensor(t).getProducerUnsafe();
-    while (isTranspose(producer) && (through == Through::kAll || swapsLastTwo(*producer))) {
+    for (; producer; producer = graph_.tensor(o.tensor).getProducerUnsafe()) {
       ProductOperand next = o;
+      const bool widens = isInHalves(through) && isWidening(*producer) && !runsApart(*producer, product);
+      if (!widens && !(isTranspose(producer) && (isAll(through) || swapsLastTwo(*producer)))) break;
+      next.tensor = producer->inputs()[0];
+      next.transposes.push_back(producer->index());
+      if (widens) {
+        o = std::move(next);
+        continue;
+      }
       const auto &perm = producer->attrInts("perm");
       for (int64_t &d : next.perm) d = perm[static_cast<size_t>(d)];
       if (!next.swaps() && !next.isReadable()) break;
-      next.tensor = producer->inputs()[0];
-      next.transposes.push_back(producer->index());
       o = std::move(next);
-      producer = graph_.tensor(o.tensor).getProducerUnsafe();
     }
     return o;
   }
@@ -104,8 +160,11 @@ class EpilogueFuser {
   void toFused(Op &op) {
     if (!toFused(op, Through::kAll)) toFused(op, Through::kSwaps);
   }
-  bool toFused(Op &op, Through through) {
-    const ProductOperand operands[2] = {operandOf(op.inputs()[0], through), operandOf(op.inputs()[1], through)};
+  bool toFused(Op &op, Through through, ConstantOperand constant = {}) {
+    ProductOperand operands[2] = {operandOf(op, 0, through), operandOf(op, 1, through)};
+    if (constant.tensor.valid()) operands[constant.index].tensor = constant.tensor;
+    for (const ProductOperand &o : operands)
+      if (isInHalves(through) && !isHalf(graph_.info(o.tensor).dataType())) return false;
     Attributes attributes;
     const char *const names[2][2] = {{"trans_a", "perm_a"}, {"trans_b", "perm_b"}};
     for (int i = 0; i < 2; ++i) {
@@ -120,8 +179,21 @@ class EpilogueFuser {
     if (!fused) return false;
     graph_.eraseOpAndOutputs(op.index());
     for (const ProductOperand &o : operands) eraseUnread(o.transposes);
-    products_.push_back(fused);
+    if (!isInHalves(through)) products_.push_back(fused);
     return true;
+  }
+
+  bool toFusedInHalves(Op &op, Through through) {
+    for (int i = 0; i < 2; ++i) {
+      const TensorIndex old = op.inputs()[static_cast<size_t>(i)];
+      if (graph_.info(operandOf(op, 1 - i, through).tensor).dataType() != DataType::BFLOAT16) continue;
+      const TensorIndex constant = narrowed(old);
+      if (!constant.valid()) continue;
+      const bool fused = toFused(op, through, {i, constant});
+      graph_.eraseTensor(fused ? old : constant);
+      return fused;
+    }
+    return toFused(op, through);
   }
 
   // Erases each transpose without another reader; innermost last.
@@ -291,11 +363,18 @@ class EpilogueFuser {
   std::unordered_map<OpIndex, bool> supported_;  // readers
 };
 
+bool isBody(const Graph &graph) { return graph.id.rfind("fused/", 0) == 0; }
+
 }  // namespace
+
+void multiplyHalves(Ir &flat, const executable::Backend &backend) {
+  for (Graph *graph : flat.getAllGraphs())
+    if (!isBody(*graph)) EpilogueFuser(flat, *graph, backend).multiplyHalves();
+}
 
 void fuseEpilogues(Ir &flat, const executable::Backend &backend) {
   for (Graph *graph : flat.getAllGraphs())
-    if (graph->id.rfind("fused/", 0) != 0) EpilogueFuser(flat, *graph, backend).run();
+    if (!isBody(*graph)) EpilogueFuser(flat, *graph, backend).run();
 }
 
 }  // namespace popart::lower

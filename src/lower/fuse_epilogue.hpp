@@ -13,4 +13,9 @@ namespace popart::lower {
 // float32 products only; others stay as they are. Flat graphs only.
 void fuseEpilogues(Ir &flat, const executable::Backend &backend);
 
+// FusedMatMul(a, b) for MatMul(Cast(a), Cast(b)) of 16-bit tensors that `backend` multiplies as they are, transposes
+// included: the product, in FLOAT, is that of the widened operands but for the order of its sums. Runs before
+// fuseElementwise, which would take the casts.
+void multiplyHalves(Ir &flat, const executable::Backend &backend);
+
 }  // namespace popart::lower

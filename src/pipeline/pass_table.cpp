@@ -248,6 +248,7 @@ void multiplyAfterLoops(PassContext &c) { lower::multiplyAfterLoops(c.ir()); }
 void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseAttention(PassContext &c) { lower::fuseAttention(c.ir(), c.device()); }
+void multiplyHalves(PassContext &c) { lower::multiplyHalves(c.ir(), c.device()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
 void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), *c.backends); }
@@ -361,6 +362,8 @@ constexpr Pass kPasses[] = {
      foldBatchNorms},
     {"fuseAttention", "let a softmax between products run without the matrix of scores", Phase::Fuse, fusing,
      fuseAttention},
+    {"multiplyHalves", "let products read 16-bit operands that the device multiplies", Phase::Fuse, fusing,
+     multiplyHalves},
     {"fuseElementwise", "cluster element-wise operators", Phase::Fuse, fusing, fuseElementwise},
     {"fuseEpilogues", "let products absorb transposes and element-wise operators", Phase::Fuse, fusing, fuseEpilogues},
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},

@@ -108,7 +108,9 @@ class MatmulKernel final : public PartedKernel {
 
   std::string name() const override {
     static const char *const kLayouts[] = {"strided", "packed", "packed_t"};
-    return std::string("matmul ") + kLayouts[static_cast<int>(problem_.shape.bLayout)] + (update_ ? " update" : "");
+    const char *type = problem_.shape.factors == Factors::kBfloat16 ? "bfloat16 " : "";
+    return std::string("matmul ") + type + kLayouts[static_cast<int>(problem_.shape.bLayout)] +
+           (update_ ? " update" : "");
   }
   int tasks() const override { return matmul_.tasks(); }
   double share(int task) const override { return matmul_.share(task); }
@@ -134,8 +136,11 @@ class MatmulKernel final : public PartedKernel {
 
   void run(const KernelArgs &args, int task) const noexcept override {
     MatmulArgs a = problem_.args;
-    a.a = static_cast<const float *>(args.in[problem_.aInput]);
-    a.b = static_cast<const float *>(args.in[problem_.bInput]);
+    const void *left = args.in[problem_.aInput], *right = args.in[problem_.bInput];
+    if (problem_.shape.factors == Factors::kBfloat16)
+      a.aHalves = static_cast<const uint16_t *>(left), a.bHalves = static_cast<const uint16_t *>(right);
+    else
+      a.a = static_cast<const float *>(left), a.b = static_cast<const float *>(right);
     a.c = static_cast<float *>(args.out[epilogue_.output]);
     if (update_) return runUpdate(a, args, task);
     a.epilogue = epilogue_.bind(args.in + 2, args.out);
@@ -160,8 +165,21 @@ class MatmulKernel final : public PartedKernel {
   Matmul matmul_;
 };
 
+// The types of a product: FLOAT throughout, or BFLOAT16 operands of a FLOAT product.
+std::optional<Factors> factorsOf(const KernelRequest &request, std::string &reason) {
+  const bool isBfloat16 = request.op->is(Role::FusedMatMul) &&
+                          request.inputs[0].info.dataType() == DataType::BFLOAT16 &&
+                          request.inputs[1].info.dataType() == DataType::BFLOAT16;
+  if (!isBfloat16) return allOfType(request, DataType::FLOAT, reason) ? std::optional(Factors::kFloat) : std::nullopt;
+  if (!bfloat16Kernels()) return reason = "this processor does not multiply BFLOAT16", std::nullopt;
+  KernelRequest others = request;
+  others.inputs.erase(others.inputs.begin(), others.inputs.begin() + 2);
+  return allOfType(others, DataType::FLOAT, reason) ? std::optional(Factors::kBfloat16) : std::nullopt;
+}
+
 std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, std::string &reason) {
-  if (!allOfType(request, DataType::FLOAT, reason)) return nullptr;
+  const auto factors = factorsOf(request, reason);
+  if (!factors) return nullptr;
   const Op &op = *request.op;
   const bool fused = op.is(Role::FusedMatMul);
   const bool transA = fused && op.attrInt("trans_a") != 0, transB = fused && op.attrInt("trans_b") != 0;
@@ -169,6 +187,7 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
     return reason = "an operand is a vector", nullptr;
   auto problem = plan(request, transA, transB, reason);
   if (!problem) return nullptr;
+  problem->shape.factors = *factors;
   if (!fused || !op.hasAttr("epilogue"))
     return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), request.threads);
   if (!problem->packedOutput) {

@@ -35,6 +35,11 @@ Shape transposedMatrix(Shape shape, bool transpose) {
   return shape;
 }
 
+// The type of a product: 16-bit operands are multiplied and added in FLOAT.
+DataType productType(DataType operands) {
+  return operands == DataType::FLOAT16 || operands == DataType::BFLOAT16 ? DataType::FLOAT : operands;
+}
+
 // NumPy matmul of two operands of rank >= 2.
 void inferProduct(InferContext &c) {
   const Shape a = transposedMatrix(permuted(c, "perm_a", c.shape(0)), c.attrInt("trans_a") != 0);
@@ -44,9 +49,9 @@ void inferProduct(InferContext &c) {
   Shape out = npOut(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2), c.op().debugName());
   out.push_back(a[a.size() - 2]);
   out.push_back(b.back());
-  if (!c.hasAttr("epilogue")) return c.out(0, c.type(0), permuted(c, "perm_out", out));
+  if (!c.hasAttr("epilogue")) return c.out(0, productType(c.type(0)), permuted(c, "perm_out", out));
   c.require(!c.hasAttr("perm_out"), "a product with an epilogue cannot permute its result");
-  outputsOfBody(c, "epilogue", {TensorInfo(c.type(0), out)}, 2);
+  outputsOfBody(c, "epilogue", {TensorInfo(productType(c.type(0)), out)}, 2);
 }
 
 void inferFusedConv(InferContext &c) {
@@ -171,9 +176,9 @@ OpDefs fusedOps() {
                        c.flops = bodyFlops(op) + productFlops(productInfo(op).nelms(), innerDimension(op));
                      })
                      .noGrad("it is made after differentiation")
-                     .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product. "
-                          "Operands and result may "
-                          "have their dimensions permuted as by Transpose."));
+                     .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product, "
+                          "in FLOAT for 16-bit operands. Operands and result may have their dimensions permuted as by "
+                          "Transpose."));
   rows.push_back(
       convolutionRow("FusedConv")
           .role(Role::FusedConv)

@@ -9,6 +9,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/element_table.hpp"
 #include "backends/cpu/epilogue_match.hpp"
+#include "backends/cpu/kernels/micro_kernel.hpp"
 
 namespace popart {
 namespace {
@@ -161,6 +162,52 @@ TEST(ProductFusion, a_scaled_tensor_joins_a_stack_of_products) {
     run->run();
   }
   EXPECT_EQ(fused.anchor("y"), separate.anchor("y"));
+}
+
+// A layer in BFLOAT16, its data gradient and its weight gradient: all three read 16 bits where the processor multiplies
+// them, transposes are strides, and results are those of the reference but for one rounding.
+TEST(ProductFusion, products_read_bfloat16_where_the_processor_multiplies_it) {
+  const auto program = parseIr(R"(main {
+  stream %x : float32[2, 20, 37]
+  stream %dy : float32[2, 20, 29]
+  variable %w : float32[29, 37] = 0.5
+  %a = HostLoad() {stream = "x"}
+  %b = HostLoad() {stream = "dy"}
+  %h = Cast(%a) {to = 16}
+  %g = Cast(%b) {to = 16}
+  %v = Cast(%w) {to = 16}
+  %t = Transpose(%v) {perm = [1, 0]}
+  %p = MatMul(%h, %t)
+  %y = Cast(%p) {to = 1}
+  %q = MatMul(%g, %v)
+  %dx = Cast(%q) {to = 1}
+  %u = Transpose(%g) {perm = [0, 2, 1]}
+  %r = MatMul(%u, %h)
+  %dw = Cast(%r) {to = 1}
+  HostStore(%y) {stream = "y"}
+  HostStore(%dx) {stream = "dx"}
+  HostStore(%dw) {stream = "dw"}
+}
+)");
+  ProgramRun fast(*program, kBackends), parallel(*program, kBackends, 3), meaning(*program);
+  for (ProgramRun *run : {&fast, &parallel, &meaning}) {
+    run->write("w", numbers(29 * 37, 7));
+    run->feed<float>("x", numbers(2 * 20 * 37, 4));
+    run->feed<float>("dy", numbers(2 * 20 * 29, 5));
+    run->run();
+  }
+  const auto &steps = fast.executable().main.steps;  // that of dw runs part by part, inside of another kernel
+  const auto native = std::count_if(steps.begin(), steps.end(), [](const executable::Step &s) {
+    return s.kernel && s.kernel->name().starts_with("matmul bfloat16");
+  });
+  EXPECT_EQ(native, cpu::bfloat16Kernels() ? 2 : 0) << fast.executable().loweredText;
+  for (const char *result : {"y", "dx", "dw"}) {
+    const std::vector<float> got = fast.anchor(result), exact = meaning.anchor(result);
+    EXPECT_EQ(got, parallel.anchor(result)) << result;
+    ASSERT_EQ(got.size(), exact.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], exact[i], std::abs(exact[i]) / 128 + 1e-5f) << result << " [" << i << "]";
+  }
 }
 
 // The register form, without scratch, takes sums and differences; a square is compiled.

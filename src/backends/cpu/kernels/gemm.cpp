@@ -14,6 +14,7 @@
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/kernels/pairs.hpp"
 #include "backends/cpu/kernels/small_batch.hpp"
 
 namespace popart::cpu {
@@ -67,6 +68,8 @@ void prefetchTile(const float *p, ptrdiff_t stride, int rows, int64_t cols) {
 struct Matmul::Block {
   const float *a;
   const float *b;
+  const uint16_t *aHalves;
+  const uint16_t *bHalves;
   float *c;
   ptrdiff_t cOffset;
   int64_t firstPanel, endPanel;
@@ -79,8 +82,11 @@ struct Matmul::Block {
   float *packedA;
 };
 
-Matmul::Matmul(const MatmulShape &shape, int threads) : shape_(shape) {
-  const MicroKernels &kernels = microKernels();
+Matmul::Matmul(const MatmulShape &given, int threads)
+    : shape_(given), kernels_(hasPairs() ? bfloat16Kernels() : &microKernels()), depth_(given.k) {
+  const MicroKernels &kernels = *kernels_;
+  if (hasPairs()) shape_.k = pairsOf(depth_);
+  const MatmulShape &shape = shape_;
   panels_ = ceilDiv(shape.n, kernels.panelWidth);
   // A task of dot products covers all rows: tasks that shared columns would write the same elements.
   rowTiles_ = isDot() ? std::min<int64_t>(shape.m, 1) : ceilDiv(shape.m, kernels.tileRows);
@@ -185,6 +191,7 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
     return block.b + block.firstPanel * panelStride + block.firstK * width;
   }
   panelStride = passK * width;
+  if (hasPairs()) return packPairs(block, args, packed), packed;
   if (shape_.bLayout == BLayout::kStrided) {
     const bool wholePanels = block.endPanel * width <= shape_.n;
     if (args.bColStride == 1 && wholePanels && block.endTile - block.firstTile == 1) {
@@ -217,6 +224,20 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
     }
   }
   return packed;
+}
+
+// Element k of a pass is element 2 firstK + k of B.
+void Matmul::packPairs(const Block &block, const MatmulArgs &args, float *packed) const noexcept {
+  const int width = kernels_->panelWidth;
+  const int64_t begin = 2 * block.firstK, passK = std::min(depth_, 2 * block.endK) - begin;
+  const int64_t step = args.bColStride == 1 ? 2 * kRowsToSpread : std::max<int64_t>(1, passK);
+  for (int64_t k = 0; k < passK; k += step)
+    for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
+      const int cols = static_cast<int>(std::min<int64_t>(width, shape_.n - p * width));
+      const uint16_t *source = block.bHalves + (begin + k) * args.bRowStride + p * width * args.bColStride;
+      packPairPanel(source, args.bRowStride, args.bColStride, std::min(step, passK - k), cols, width,
+                    packed + (p - block.firstPanel) * pairsOf(passK) * width + k / 2 * width);
+    }
 }
 
 float *Matmul::panelAt(const Block &block, int64_t row, int64_t col) const noexcept {
@@ -283,11 +304,32 @@ AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row,
   return AMode::kPanel;
 }
 
+// A row of contiguous pairs is read where it lies if few panels share it; otherwise they are brought together.
+AMode Matmul::pairSource(const Block &block, const MatmulArgs &args, int64_t row, int rows,
+                         TileArgs &tile) const noexcept {
+  const int64_t begin = 2 * block.firstK, passK = std::min(depth_, 2 * block.endK) - begin;
+  const uint16_t *a = block.aHalves + row * args.aRowStride + begin * args.aColStride;
+  tile.a = block.packedA;
+  if (args.aColStride != 1) {
+    packPairPanel(a, args.aColStride, args.aRowStride, passK, rows, rows, block.packedA);
+    tile.aStride = rows;
+    return AMode::kPanel;
+  }
+  if (passK % 2 == 0 && args.aRowStride % 2 == 0 && block.endPanel - block.firstPanel < kPanelsToCopyRows) {
+    tile.a = reinterpret_cast<const float *>(a);
+    tile.aStride = args.aRowStride / 2;
+    return AMode::kRows;
+  }
+  copyPairRows(a, args.aRowStride, passK, rows, kRowCopyStride, block.packedA);
+  tile.aStride = kRowCopyStride;
+  return AMode::kRows;
+}
+
 // Each panel's product prefetches its share of the next tile's rows of A, which may not be cached yet.
 void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                        TileArgs &tile) const noexcept {
   tile.ahead = nullptr;
-  if (tile.a != block.packedA || row + 2 * rows > shape_.m) return;
+  if (hasPairs() || tile.a != block.packedA || row + 2 * rows > shape_.m) return;
   const float *next = block.a + (row + rows) * args.aRowStride + block.firstK * args.aColStride;
   const int64_t lines = tile.k / kStepsPerLine;
   if (args.aColStride != 1) {  // one cache line per column, addressed by the tile's last row
@@ -303,7 +345,7 @@ void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, 
 }
 
 void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept {
-  const MicroKernels &kernels = microKernels();
+  const MicroKernels &kernels = *kernels_;
   const int64_t width = kernels.panelWidth;
   static constexpr BlockOffset kOrigin{};
   TileArgs tile;
@@ -312,7 +354,7 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
   tile.k = block.endK - block.firstK;
   tile.bStride = block.kStride;
   tile.bPanelStride = block.panelStride;
-  const AMode mode = rowSource(block, args, row, rows, tile);
+  const AMode mode = hasPairs() ? pairSource(block, args, row, rows, tile) : rowSource(block, args, row, rows, tile);
   const bool first = block.firstK == 0;
   const bool last = block.endK == shape_.k;
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
@@ -342,7 +384,7 @@ bool Matmul::isDot() const noexcept {
 }
 
 bool Matmul::isOuterUpdate(const MatmulArgs &args) const noexcept {
-  return shape_.bLayout == BLayout::kStrided && shape_.k <= kMaxOuterDepth &&
+  return !hasPairs() && shape_.bLayout == BLayout::kStrided && shape_.k <= kMaxOuterDepth &&
          args.parameterLayout == MatmulArgs::ParameterLayout::kPacked && args.aRowStride == 1 && args.bColStride == 1;
 }
 
@@ -387,8 +429,10 @@ void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcep
   Block block{};
   block.cOffset = cOffset;
   block.biasOffset = biasOffset;
-  block.a = args.a + aOffset;
-  block.b = args.b + bOffset;
+  if (hasPairs())
+    block.aHalves = args.aHalves + aOffset, block.bHalves = args.bHalves + bOffset;
+  else
+    block.a = args.a + aOffset, block.b = args.b + bOffset;
   block.c = args.c + cOffset;
   block.firstTile = range.firstTile, block.endTile = range.endTile;
   block.firstPanel = range.firstPanel, block.endPanel = range.endPanel;

@@ -1,10 +1,10 @@
-// Float32 matrix products on the register-tile kernels: C = epilogue(A . B), or W = update(W, A . B), with batch
-// dimensions.
+// Matrix products on the register-tile kernels: C = epilogue(A . B), or W = update(W, A . B), with batch dimensions.
+// A and B are float32, or BFLOAT16 where the processor multiplies them; sums and C are float32.
 //
 // A Matmul is a plan made once from shapes; run(task) then does a share of the work on pointers, without allocation.
 // Tasks write disjoint parts of C and may run in any order and on any thread. Invariant: each element of C is one
-// ascending-k chain of multiply-adds from zero, then the epilogue; the plan, the number of threads and the layout of A
-// and B never change a bit.
+// ascending-k chain of multiply-adds from zero (of BFLOAT16: two k at a time), then the epilogue; the plan, the number
+// of threads and the layout of A and B never change a bit.
 #pragma once
 
 #include <array>
@@ -20,6 +20,9 @@ namespace popart::cpu {
 // packPanels makes them. kPackedTransposed: b is the packed (N x K) matrix and the product uses its transpose.
 enum class BLayout { kStrided, kPacked, kPackedTransposed };
 
+// Elements of A and B. kBfloat16 needs bfloat16Kernels(), and B strided: it is packed in pairs, and so is A.
+enum class Factors { kFloat, kBfloat16 };
+
 constexpr int kMaxBatchRank = 4;
 
 struct MatmulShape {
@@ -28,11 +31,14 @@ struct MatmulShape {
   int64_t k = 0;
   BLayout bLayout = BLayout::kStrided;
   std::array<int64_t, kMaxBatchRank> batch = {1, 1, 1, 1};
+  Factors factors = Factors::kFloat;
 };
 
 // Strides in elements; a batch stride of zero repeats the operand. C columns are contiguous.
 struct MatmulArgs {
   const float *a = nullptr;
+  const uint16_t *aHalves = nullptr;  // kBfloat16: in the place of a and b
+  const uint16_t *bHalves = nullptr;
   ptrdiff_t aRowStride = 0;
   ptrdiff_t aColStride = 1;
   const float *b = nullptr;
@@ -78,10 +84,13 @@ class Matmul {
   double elapsed(int64_t rowTasks, int64_t colTasks, int threads) const;
   const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                            ptrdiff_t &panelStride) const noexcept;
+  void packPairs(const Block &block, const MatmulArgs &args, float *packed) const noexcept;
+  AMode pairSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   AMode rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   void lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                  TileArgs &tile) const noexcept;
   void runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept;
+  bool hasPairs() const noexcept { return shape_.factors == Factors::kBfloat16; }
   bool isDot() const noexcept;
   bool isOuterUpdate(const MatmulArgs &args) const noexcept;
   void runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept;
@@ -92,12 +101,14 @@ class Matmul {
   void emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row, int rows,
             int64_t col, int64_t cols) const noexcept;
 
-  MatmulShape shape_;
-  int64_t panels_ = 0;         // ceil(n / panelWidth)
-  int64_t rowTiles_ = 0;       // tiles of at most tileRows rows, as even as possible
-  int64_t kBlock_ = 0;         // k per pass
-  int64_t panelsPerTask_ = 0;  // column panels per task
-  int64_t tilesPerTask_ = 0;   // row tiles per task
+  MatmulShape shape_;                      // its k counts steps of the kernels: elements, or pairs
+  const MicroKernels *kernels_ = nullptr;  // of the factors
+  int64_t depth_ = 0;                      // elements of k
+  int64_t panels_ = 0;                     // ceil(n / panelWidth)
+  int64_t rowTiles_ = 0;                   // tiles of at most tileRows rows, as even as possible
+  int64_t kBlock_ = 0;                     // k per pass
+  int64_t panelsPerTask_ = 0;              // column panels per task
+  int64_t tilesPerTask_ = 0;               // row tiles per task
   int64_t rowTasks_ = 0;
   int64_t colTasks_ = 0;
   int tasks_ = 0;

@@ -12,6 +12,7 @@
 #include "backends/cpu/kernels/micro_kernel.hpp"
 // clang-format on
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 HWY_BEFORE_NAMESPACE();
@@ -44,20 +45,34 @@ HWY_INLINE V factor(const float *a) {
   return hn::Set(D(), *a);
 }
 
-template <AMode kMode, size_t... I>
+// What a lane holds, and adds to its sum.
+struct Floats {
+  static HWY_INLINE V multiplyAdd(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
+};
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+struct Bfloat16Pairs {
+  // sum + a[0] b[0] + a[1] b[1]. The library has no operation for this instruction.
+  static HWY_INLINE V multiplyAdd(V a, V b, V sum) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "v"(a.raw));
+    return sum;
+  }
+};
+#endif
+
+template <class Lane, AMode kMode, size_t... I>
 HWY_INLINE void fmaRow(V *HWY_RESTRICT acc, const float *a, const V *HWY_RESTRICT b, std::index_sequence<I...>) {
-  ((acc[I] = hn::MulAdd(factor<kMode, I>(a), b[I], acc[I])), ...);
+  ((acc[I] = Lane::multiplyAdd(factor<kMode, I>(a), b[I], acc[I])), ...);
 }
 
 // One k step. Rows are addressed in groups of three from one base pointer (base, + stride, + 2 * stride are single
 // addressing modes), which keeps the number of address registers below the machine's limit.
-template <AMode kMode, size_t NV, size_t... M>
+template <class Lane, AMode kMode, size_t NV, size_t... M>
 HWY_INLINE void fmaTile(V *HWY_RESTRICT acc, const float *const *a, ptrdiff_t stride, const V *HWY_RESTRICT b,
                         std::index_sequence<M...>) {
-  (fmaRow<kMode>(acc + M * NV,
-                 isRows(kMode) ? a[M / 3] + static_cast<ptrdiff_t>(M % 3) * stride
-                               : a[0] + static_cast<ptrdiff_t>(M) * otherStride(kMode),
-                 b, std::make_index_sequence<NV>()),
+  (fmaRow<Lane, kMode>(acc + M * NV,
+                       isRows(kMode) ? a[M / 3] + static_cast<ptrdiff_t>(M % 3) * stride
+                                     : a[0] + static_cast<ptrdiff_t>(M) * otherStride(kMode),
+                       b, std::make_index_sequence<NV>()),
    ...);
 }
 
@@ -79,7 +94,7 @@ HWY_INLINE void storeAcc(const V *HWY_RESTRICT acc, float *HWY_RESTRICT out, ptr
   (hn::StoreU(acc[I], D(), out + static_cast<ptrdiff_t>(I / NV) * stride + (I % NV) * kLanes), ...);
 }
 
-template <AMode kMode, size_t MR, size_t NV>
+template <class Lane, AMode kMode, size_t MR, size_t NV>
 void tile(const TileArgs &t) {
   constexpr size_t kBases = isRows(kMode) ? (MR + 2) / 3 : 1;
   constexpr auto kAcc = std::make_index_sequence<MR * NV>();
@@ -104,14 +119,14 @@ void tile(const TileArgs &t) {
 #pragma GCC unroll kStepsPerLine
       for (int step = 0; step < kStepsPerLine; ++step) {
         loadB<NV>(b, pb, bPanelStride, std::make_index_sequence<NV>());
-        fmaTile<kMode, NV>(acc, base, stride, b, std::make_index_sequence<MR>());
+        fmaTile<Lane, kMode, NV>(acc, base, stride, b, std::make_index_sequence<MR>());
         advance<kMode>(base, stride, kBaseSeq);
         pb += bStride;
       }
     }
     for (; k > 0; --k) {
       loadB<NV>(b, pb, bPanelStride, std::make_index_sequence<NV>());
-      fmaTile<kMode, NV>(acc, base, stride, b, std::make_index_sequence<MR>());
+      fmaTile<Lane, kMode, NV>(acc, base, stride, b, std::make_index_sequence<MR>());
       advance<kMode>(base, stride, kBaseSeq);
       pb += bStride;
     }
@@ -119,14 +134,15 @@ void tile(const TileArgs &t) {
   storeAcc<NV>(acc, t.out, t.outStride, kAcc);
 }
 
-template <AMode kMode, size_t... M>
+template <class Lane, AMode kMode, size_t... M>
 void fillTable(MicroKernels &table, std::index_sequence<M...>) {
   constexpr auto kAt = static_cast<size_t>(kMode);
-  ((table.full[kAt][M] = &tile<kMode, M + 1, kPanelVectors>), ...);
-  ((table.narrow[kAt][M] = &tile<kMode, M + 1, kPanelVectors / 2>), ...);
+  ((table.full[kAt][M] = &tile<Lane, kMode, M + 1, kPanelVectors>), ...);
+  ((table.narrow[kAt][M] = &tile<Lane, kMode, M + 1, kPanelVectors / 2>), ...);
 }
 
 // Few rows have too few independent chains to hide the latency of a multiply-add, so these tiles span several panels.
+template <class Lane>
 MicroKernels makeTable() {
   static_assert(kPanelWidth <= kMaxPanelWidth && kTileRows <= kMaxTileRows);
   MicroKernels table{};
@@ -134,19 +150,30 @@ MicroKernels makeTable() {
   table.panelWidth = kPanelWidth;
   table.tileRows = kTileRows;
   constexpr auto kEach = std::make_index_sequence<kTileRows>();
-  fillTable<AMode::kRows>(table, kEach);
-  fillTable<AMode::kPanel>(table, kEach);
-  fillTable<AMode::kLaneRows>(table, kEach);
-  fillTable<AMode::kLanePanel>(table, kEach);
+  fillTable<Lane, AMode::kRows>(table, kEach);
+  fillTable<Lane, AMode::kPanel>(table, kEach);
+  if constexpr (std::is_same_v<Lane, Floats>) {
+    fillTable<Lane, AMode::kLaneRows>(table, kEach);
+    fillTable<Lane, AMode::kLanePanel>(table, kEach);
+  }
   constexpr size_t kFour = 4 * kPanelVectors;
   constexpr size_t kTwo = 2 * kPanelVectors;
-  table.wideRows[0] = &tile<AMode::kRows, 1, kFour>;
+  table.wideRows[0] = &tile<Lane, AMode::kRows, 1, kFour>;
   table.widePanels[0] = 4;
-  table.wideRows[1] = &tile<AMode::kRows, 2, kTwo>;
+  table.wideRows[1] = &tile<Lane, AMode::kRows, 2, kTwo>;
   table.widePanels[1] = 2;
-  table.wideRows[2] = kTileRows > 6 ? &tile<AMode::kRows, 3, kTwo> : table.full[0][2];
+  table.wideRows[2] = kTileRows > 6 ? &tile<Lane, AMode::kRows, 3, kTwo> : table.full[0][2];
   table.widePanels[2] = kTileRows > 6 ? 2 : 1;
   return table;
+}
+
+MicroKernels floatTable() { return makeTable<Floats>(); }
+// Without rows where there is no such instruction.
+MicroKernels bfloat16Table() {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if (__builtin_cpu_supports("avx512bf16")) return makeTable<Bfloat16Pairs>();
+#endif
+  return {};
 }
 
 }  // namespace popart::cpu::HWY_NAMESPACE
@@ -154,10 +181,15 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace popart::cpu {
-HWY_EXPORT(makeTable);
+HWY_EXPORT(floatTable);
+HWY_EXPORT(bfloat16Table);
 const MicroKernels &microKernels() {
-  static const MicroKernels table = HWY_DYNAMIC_DISPATCH(makeTable)();
+  static const MicroKernels table = HWY_DYNAMIC_DISPATCH(floatTable)();
   return table;
+}
+const MicroKernels *bfloat16Kernels() {
+  static const MicroKernels table = HWY_DYNAMIC_DISPATCH(bfloat16Table)();
+  return table.tileRows > 0 ? &table : nullptr;
 }
 
 MicroKernels::Choice MicroKernels::choose(AMode mode, int tileRows, int64_t columns) const {

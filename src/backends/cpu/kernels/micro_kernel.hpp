@@ -70,4 +70,9 @@ struct MicroKernels {
 // The table for the best instruction set of this processor among those compiled in. Constant for the process.
 const MicroKernels &microKernels();
 
+// The same for pairs of BFLOAT16 where this processor multiplies them (x86: AVX512_BF16), else null. A lane of A and B
+// holds two numbers, those of k = 2i and 2i + 1; both products are added to the lane's FLOAT sum. Panels and tiles have
+// the sizes of microKernels(). The instruction takes subnormal numbers, and gives subnormal sums, as zeros.
+const MicroKernels *bfloat16Kernels();
+
 }  // namespace popart::cpu

@@ -1,0 +1,21 @@
+// Packing of BFLOAT16 matrices for kernels that multiply pairs: element i of a pair is k = 2 pair + i, and zero from
+// `k` on. A pair takes the place of one float; elements are moved, never computed with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace popart::cpu {
+
+// Pairs of k elements.
+constexpr int64_t pairsOf(int64_t k) { return (k + 1) / 2; }
+
+// packPanel (pack.hpp) in pairs: columns [0, cols) of k rows of B, element (k, n) at b[k * rowStride + n * colStride],
+// destination rows `width` pairs apart, columns from `cols` on zero.
+void packPairPanel(const uint16_t *b, ptrdiff_t rowStride, ptrdiff_t colStride, int64_t k, int cols, int width,
+                   float *panel) noexcept;
+
+// `count` rows of A, element (m, k) at a[m * rowStride + k], as rows of pairs rowPairs apart.
+void copyPairRows(const uint16_t *a, ptrdiff_t rowStride, int64_t k, int count, ptrdiff_t rowPairs, float *to) noexcept;
+
+}  // namespace popart::cpu
