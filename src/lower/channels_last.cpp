@@ -269,14 +269,30 @@ void assignChannelsLast(Ir &flat, const Backends &backends) { ChannelsLastAssign
 
 bool isSpatial(const Op &op) { return op.has(Trait::Spatial); }
 
-bool supportsConvolution(const Op &op, const executable::Backend &backend, std::string &reason) {
+namespace {
+
+// `same`: of operands that lie as others do.
+bool supportsWith(const Layout *same, const Op &op, const executable::Backend &backend, std::string &reason) {
   executable::KernelRequest request = executable::requestOf(op);
   forOperands(op, ops::operandLayouts(op), [&](Side side, int i, TensorIndex t, OperandLayout asked) {
     OperandDesc &operand = (side == Side::In ? request.inputs : request.outputs)[static_cast<size_t>(i)];
     operand = {op.getGraph().info(t), nullptr};
     if (isChosen(asked)) operand.layout = forTensor(backend.wantedLayout(op, side, i), operand.info);
+    if (isSame(asked) && same && operand.info.rank() >= 3) operand.layout = forTensor(same, operand.info);
   });
   return backend.createKernel(request, reason) != nullptr;
+}
+
+}  // namespace
+
+bool supportsConvolution(const Op &op, const executable::Backend &backend, std::string &reason) {
+  return supportsWith(nullptr, op, backend, reason);
+}
+
+bool hasKernel(const Op &op, const executable::Backend &backend) {
+  std::string reason;
+  return backend.supports(op, reason) ||
+         (isSpatial(op) && supportsWith(executable::channelsLast(), op, backend, reason));
 }
 
 }  // namespace popart::lower

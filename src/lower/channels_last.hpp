@@ -20,4 +20,7 @@ bool isSpatial(const Op &op);
 // operands.
 bool supportsConvolution(const Op &op, const executable::Backend &backend, std::string &reason);
 
+// Whether the backend has a kernel for an op in plain memory, or in the layouts that this pass can give it.
+bool hasKernel(const Op &op, const executable::Backend &backend);
+
 }  // namespace popart::lower

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "ir/decomposed.hpp"
+#include "lower/channels_last.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -142,8 +143,7 @@ void decompose(Ir &flat, const executable::Backend &backend) {
       std::vector<Op *> fresh;
       const size_t before = graph->opSlots();
       for (Op *op : work) {
-        std::string reason;
-        if (op->def().hasDecomposition() && !backend.supports(*op, reason)) replaceByDecomposition(*graph, *op);
+        if (op->def().hasDecomposition() && !hasKernel(*op, backend)) replaceByDecomposition(*graph, *op);
       }
       for (size_t o = before; o < graph->opSlots(); ++o)
         if (graph->alive(OpIndex{static_cast<uint32_t>(o)}))

@@ -128,8 +128,7 @@ TensorIndex Importer::resolve(const std::string &name, Scope &scope) {
 }
 
 TensorIndex Importer::capture(TensorIndex outer, const std::string &name, Scope &scope) {
-  const auto known = std::ranges::find(scope.captures, outer, &Scope::Capture::outer);
-  if (known != scope.captures.end()) return known->inner;
+  if (const auto known = scope.innerOf.find(outer); known != scope.innerOf.end()) return known->second;
   const Graph &around = *scope.outer->graph;
   const Tensor &tensor = around.tensor(outer);
   const TensorId id = freshId(*scope.graph, scope.graph->addScope(name));
@@ -137,6 +136,7 @@ TensorIndex Importer::capture(TensorIndex outer, const std::string &name, Scope 
     return scope.graph->addConstant(id, tensor.tensorData());
   const TensorIndex inner = scope.graph->addInput(id, tensor.info);
   scope.captures.push_back({outer, inner});
+  scope.innerOf.emplace(outer, inner);
   const auto countOf = [&](TensorIndex count) { return capture(count, name + "/length", scope); };
   Bounds bounds = sizes_.boundsOf(around, outer);
   for (Bound &bound : bounds) bound.count = countOf(bound.count);

@@ -63,7 +63,8 @@ struct Scope {
     TensorIndex inner;
   };
   std::unordered_map<std::string, std::string> refusals;  // builders: ONNX name of a tensor that is not known -> why
-  std::vector<Capture> captures;  // tensors of `outer` this graph reads, as further graph inputs
+  std::vector<Capture> captures;               // tensors of `outer` this graph reads, as further graph inputs
+  std::map<TensorIndex, TensorIndex> innerOf;  // of captures: outer -> inner
 };
 
 // A value that the run computes stands where the graph's structure depends on it: one that a rule reads, which may find

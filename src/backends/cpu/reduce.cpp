@@ -7,6 +7,8 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/rounds.hpp"
+#include "backends/cpu/task_count.hpp"
 #include "backends/cpu/vector/reduce_ops.hpp"
 #include "ops/rules.hpp"
 
@@ -80,14 +82,24 @@ class ReduceKernel final : public executable::HostKernel {
     columnTasks_ = (blocks_.inner + columnsPerTask_ - 1) / columnsPerTask_;
     const int64_t perOuter = blocks_.leading * blocks_.reduced * std::min(blocks_.inner, columnsPerTask_);
     outerPerTask_ = std::max<int64_t>(1, kPerTask / std::max<int64_t>(1, perOuter));
+    chooseLeaves();
+    if (leaves_ > 1) outerPerTask_ = 1;
     outerTasks_ = (blocks_.outer + outerPerTask_ - 1) / outerPerTask_;
+    rounds_.add(std::max<int64_t>(1, outerTasks_ * columnTasks_ * leaves_), 1);
+    if (leaves_ > 1) rounds_.add(outerTasks_ * columnTasks_, 0);
   }
   std::string name() const override { return blocks_.inner == 1 ? "reduce rows" : "reduce columns"; }
-  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, outerTasks_ * columnTasks_)); }
+  int tasks() const override { return rounds_.tasks(); }
+  std::span<const int> roundEnds() const override { return rounds_.ends(); }
+  double share(int task) const override { return rounds_.share(task); }
   int64_t scratchBytes() const override { return 2 * columnsPerTask_ * static_cast<int64_t>(sizeof(Total)); }
+  int64_t sharedBytes() const override {
+    return leaves_ == 1 ? 0 : blocks_.outer * leaves_ * blocks_.inner * static_cast<int64_t>(sizeof(Total));
+  }
 
   void run(const KernelArgs &args, int task) const noexcept override {
     if (outerTasks_ * columnTasks_ == 0) return;
+    if (leaves_ > 1) return runRound(args, rounds_.place(task));
     const auto *x = static_cast<const float *>(args.in[0]);
     auto *y = static_cast<float *>(args.out[0]);
     const int64_t column = task % columnTasks_ * columnsPerTask_,
@@ -99,6 +111,42 @@ class ReduceKernel final : public executable::HostKernel {
 
  private:
   using Total = decltype(reduceIdentity(Op()));
+
+  // Long sums of few results are cut into leaves, so that there is work for many threads and no chain is long. Their
+  // number depends on the shape alone.
+  void chooseLeaves() {
+    constexpr int64_t kPerLeaf = 65536;  // elements
+    const int64_t units = blocks_.outer * ceilDiv(blocks_.inner, int64_t{64});
+    if (units == 0 || units >= 64 || blocks_.leading > 1 || row_.finish == Finish::kLogSumExp) return;
+    leaves_ = std::clamp<int64_t>(blocks_.reduced * blocks_.inner / kPerLeaf, 1,
+                                  std::max<int64_t>(1, std::min(blocks_.reduced, kMostTasks / units)));
+  }
+
+  // The leaves' totals, then for each result their total in order.
+  void runRound(const KernelArgs &args, const Rounds::Place &place) const noexcept {
+    const bool isLeaf = place.round == 0;
+    const int64_t unit = isLeaf ? place.task / leaves_ : place.task, leaf = isLeaf ? place.task % leaves_ : 0;
+    const int64_t outer = unit / columnTasks_, column = unit % columnTasks_ * columnsPerTask_,
+                  columns = std::min(columnsPerTask_, blocks_.inner - column);
+    Total *totals = static_cast<Total *>(args.shared) + (outer * leaves_ + leaf) * blocks_.inner + column;
+    if (isLeaf) {
+      const int64_t begin = blocks_.reduced * leaf / leaves_, count = blocks_.reduced * (leaf + 1) / leaves_ - begin;
+      const float *x =
+          static_cast<const float *>(args.in[0]) + (outer * blocks_.reduced + begin) * blocks_.inner + column;
+      if (blocks_.inner == 1)
+        *totals = reduceRow(row_.op, x, count);
+      else
+        reduceColumns(row_.op, x, blocks_.inner, count, columns, totals);
+      return;
+    }
+    float *y = static_cast<float *>(args.out[0]) + outer * blocks_.inner + column;
+    for (int64_t c = 0; c < columns; ++c) {
+      Total total = totals[c];
+      for (int64_t other = 1; other < leaves_; ++other)
+        total = reduceCombine(row_.op, total, totals[other * blocks_.inner + c]);
+      y[c] = static_cast<float>(finish(total));
+    }
+  }
 
   // Columns [column, column + columns) of block `outer` into y; scratch for two totals of each.
   void one(const float *x, float *y, int64_t outer, int64_t column, int64_t columns, Total *scratch) const noexcept {
@@ -145,7 +193,8 @@ class ReduceKernel final : public executable::HostKernel {
 
   ReduceRow<Op> row_;
   Blocks blocks_;
-  int64_t columnsPerTask_, columnTasks_, outerPerTask_, outerTasks_;
+  int64_t columnsPerTask_, columnTasks_, outerPerTask_, outerTasks_, leaves_ = 1;
+  Rounds rounds_;
 };
 
 std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, std::string &reason) {
