@@ -157,3 +157,28 @@ def test_a_probability_counts_as_at_least_what_its_type_says(dtype, softmax):
     if not softmax:
         expected = -(np.eye(3)[labels] / np.maximum(p[rows, labels], of_gradient)[:, None])
         np.testing.assert_allclose(anchors[gradient].astype(np.float64), expected, rtol=rounding)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("rows", [1, 8, 31, 40])
+def test_products_of_bfloat16_are_summed_in_float_and_round_once(rows, constant):
+    """The bound of docs/decisions/0028, whether or not the processor multiplies BFLOAT16; depth and columns are odd."""
+    depth, columns = 775, 67
+    rng = np.random.default_rng(rows)
+    x = rng.normal(size=(rows, depth)).astype(ml_dtypes.bfloat16)
+    w = rng.normal(size=(depth, columns)).astype(ml_dtypes.bfloat16)
+    builder = popart.Builder()
+    left = builder.addInputTensor("BFLOAT16", x.shape)
+    if constant:
+        right = builder.aiOnnx.cast([builder.addInitializedInputTensor(w.astype(np.float32))], "BFLOAT16")
+    else:
+        right = builder.addInputTensor("BFLOAT16", w.shape)
+    y = builder.aiOnnx.matmul([left, right])
+    session = ready(inference_session(builder.getModelProto(), [y]))
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({left: x} if constant else {left: x, right: w}, anchors))
+    wide = [m.astype(np.float64) for m in (x, w)]
+    exact, magnitudes = wide[0] @ wide[1], np.abs(wide[0]) @ np.abs(wide[1])
+    of_sum = depth * 2.0**-24 * magnitudes
+    of_rounding = 2.0**-8 * (np.abs(exact) + of_sum)
+    assert np.all(np.abs(anchors[y].astype(np.float64) - exact) <= of_sum + of_rounding)
