@@ -78,7 +78,10 @@ class EpilogueFuser {
   }
 
   void multiplyHalves() {
-    for (OpIndex o : schedule::orderOps(graph_))
+    const auto order = schedule::orderOps(graph_);
+    for (OpIndex o : order)
+      if (graph_.alive(o)) widenAfterView(graph_.op(o));
+    for (OpIndex o : order)
       if (graph_.alive(o) && isProduct(graph_.op(o)) && hasManyRows(graph_.op(o)))
         toFusedInHalves(graph_.op(o), Through::kAllInHalves) || toFusedInHalves(graph_.op(o), Through::kSwapsInHalves);
   }
@@ -98,6 +101,26 @@ class EpilogueFuser {
     const bool isConstant = graph_.tensor(product.inputs()[1]).tensorType() == TensorType::Const;
     return (product.inRank(1) == 2 ? elements / out.back() : out[out.size() - 2]) >=
            (isConstant ? kFewestRowsOfConstant : kFewestRows);
+  }
+
+  // View(Cast(x)) → Cast(View(x)) where only products read the view, transposed or not.
+  void widenAfterView(Op &view) {
+    if (!view.has(Trait::View) || view.outputCount() != 1 || isGraphOutput(view.outputs()[0])) return;
+    Op *cast = graph_.tensor(view.inputs()[0]).getProducerUnsafe();
+    if (!cast || !isWidening(*cast) || runsApart(*cast, view)) return;
+    for (const Op *reader : graph_.tensor(view.outputs()[0]).consumerOps())
+      if (!isTranspose(reader) && !isProduct(*reader)) return;
+    std::vector<TensorIndex> inputs = view.inputs();
+    inputs[0] = cast->inputs()[0];
+    const TensorIndex narrow = graph_
+                                   .addConnectedOp(view.def(), inputs, {graph_.freeId(view.outId(0) + "/halves")},
+                                                   view.attributes(), inheritSettings(view, graph_))
+                                   ->outputs()[0];
+    const Op *wide = graph_.addConnectedOp(cast->def(), {narrow}, {graph_.freeId(view.outId(0) + "/cast")},
+                                           cast->attributes(), inheritSettings(view, graph_));
+    graph_.replaceTensor(view.outputs()[0], wide->outputs()[0]);
+    graph_.eraseOpAndOutputs(view.index());
+    eraseUnread({cast->index()});
   }
 
   // A constant whose values are BFLOAT16, and which one op reads, in that type; otherwise invalid.

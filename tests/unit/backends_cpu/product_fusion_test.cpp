@@ -164,8 +164,9 @@ TEST(ProductFusion, a_scaled_tensor_joins_a_stack_of_products) {
   EXPECT_EQ(fused.anchor("y"), separate.anchor("y"));
 }
 
-// A layer in BFLOAT16, its data gradient and its weight gradient: all three read 16 bits where the processor multiplies
-// them, transposes are strides, and results are those of the reference but for one rounding.
+// A layer in BFLOAT16, its data gradient and weight gradients (by sample, and of rows that are widened before they are
+// reshaped): all read 16 bits where the processor multiplies them, transposes are strides, and results are those of the
+// reference but for one rounding.
 TEST(ProductFusion, products_read_bfloat16_where_the_processor_multiplies_it) {
   const auto program = parseIr(R"(main {
   stream %x : float32[2, 20, 37]
@@ -181,12 +182,19 @@ TEST(ProductFusion, products_read_bfloat16_where_the_processor_multiplies_it) {
   %y = Cast(%p) {to = 1}
   %q = MatMul(%g, %v)
   %dx = Cast(%q) {to = 1}
+  %wide = Cast(%h) {to = 1}
+  %rows = Reshape(%wide) {shape = [40, 37]}
+  %n = Transpose(%rows) {perm = [1, 0]}
+  %wideG = Cast(%g) {to = 1}
+  %rowsG = Reshape(%wideG) {shape = [40, 29]}
+  %sum = MatMul(%n, %rowsG)
   %u = Transpose(%g) {perm = [0, 2, 1]}
   %r = MatMul(%u, %h)
   %dw = Cast(%r) {to = 1}
   HostStore(%y) {stream = "y"}
   HostStore(%dx) {stream = "dx"}
   HostStore(%dw) {stream = "dw"}
+  HostStore(%sum) {stream = "sum"}
 }
 )");
   ProgramRun fast(*program, kBackends), parallel(*program, kBackends, 3), meaning(*program);
@@ -200,8 +208,8 @@ TEST(ProductFusion, products_read_bfloat16_where_the_processor_multiplies_it) {
   const auto native = std::count_if(steps.begin(), steps.end(), [](const executable::Step &s) {
     return s.kernel && s.kernel->name().starts_with("matmul bfloat16");
   });
-  EXPECT_EQ(native, cpu::bfloat16Kernels() ? 2 : 0) << fast.executable().loweredText;
-  for (const char *result : {"y", "dx", "dw"}) {
+  EXPECT_EQ(native, cpu::bfloat16Kernels() ? 3 : 0) << fast.executable().loweredText;
+  for (const char *result : {"y", "dx", "dw", "sum"}) {
     const std::vector<float> got = fast.anchor(result), exact = meaning.anchor(result);
     EXPECT_EQ(got, parallel.anchor(result)) << result;
     ASSERT_EQ(got.size(), exact.size());
