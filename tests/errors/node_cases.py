@@ -178,8 +178,8 @@ FAILURES = [
         "else_branch",
     ),
     node(
-        "if_of_two_shapes",
-        "bool c, float[2] x, float[3] z",
+        "if_of_two_ranks",
+        "bool c, float[2] x, float[2, 3] z",
         "y = If<then_branch = t () => (float a) { a = Relu(x) }, else_branch = e () => (float b) { b = Neg(z) }>(c)",
         "If",
     ),

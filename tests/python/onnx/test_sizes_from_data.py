@@ -187,6 +187,11 @@ PER_SAMPLE = {
         'y = Resize<mode = "linear">(r, , s)',
         "float[n, 2, 9, 12] y",
     ),
+    "Resize to sizes": (
+        "s = Shape<end = 2>(r) a = Constant<value = int64[2] {9, 12}>() u = Concat<axis = 0>(s, a) "
+        'y = Resize<mode = "linear">(r, , , u)',
+        "float[n, 2, 9, 12] y",
+    ),
     "DepthToSpace": ("p = Concat<axis = 1>(r, r) y = DepthToSpace<blocksize = 2>(p)", "float[n, 1, 12, 12] y"),
     "QuantizeLinear": (
         "s = Constant<value = float {0.1}>() z = Constant<value = uint8 {128}>() q = QuantizeLinear(r, s, z) "
@@ -203,7 +208,9 @@ def test_operators_that_work_sample_by_sample(body, outputs):
     text = f"""agraph (float[5, 2, 6, 6] x, bool[5] keep, float[4, 2, 3, 3] w, float[4] b, float[2, 3, 3, 3] t,
       float[2] c, float[4, 2, 6, 6] w6) => ({outputs}) {{ r = Compress<axis = 0>(x, keep) {body} }}"""
     shared = {"w": normal(4, 2, 3, 3), "b": normal(4), "t": normal(2, 3, 3, 3), "c": np.abs(normal(2)) + np.float32(1)}
-    masks = ([True, False, True, True, False], [False, True, False, False, False], [True] * 5)
+    masks = ([True, False, True, True, False], [False, True, False, False, False], [True] * 5, [False] * 5)
+    if "GroupNormalization" in body:
+        masks = masks[:3]  # ONNX Runtime has none for no samples
     feeds = [{"x": normal(5, 2, 6, 6), "keep": np.array(mask), **shared, "w6": normal(4, 2, 6, 6)} for mask in masks]
     check(text, *feeds)
 

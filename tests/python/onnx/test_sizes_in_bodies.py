@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx.numpy_helper
+import popart
 import pytest
 
-from tests.python.onnx.test_sizes_from_data import calls, check, normal
+import onnx
+from tests.python.onnx.test_sizes_from_data import calls, check, model, normal
+from tests.python.popart.training_runs import ready, training_session
 
 BRANCHES = {
     "one chooses": ("p = Compress<axis = 0>(x, keep)", "p = Neg(x)"),
@@ -40,6 +44,29 @@ def test_branches_give_sizes_of_their_own(yes, no, condition):
       along = Constant<value = int64[1] {{0}}>() g = Sigmoid(y)
       s = ReduceSum<keepdims = 0>(g, along) w = Mul(g, y) }}"""
     check(text, *({**feeds, "c": np.array(condition)} for feeds in calls()))
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_gradients_pass_through_branches(condition):
+    """Those of sum(w log(y)), where y is x[keep] or 2 x."""
+    x, weights = np.abs(normal(6, 3)) + np.float32(0.5), normal(3)
+    text = """agraph (bool[6] keep, bool c) => (float loss) {
+      y = If(c)<then_branch = yes () => (float[k, 3] p) { p = Compress<axis = 0>(x, keep) },
+                else_branch = no () => (float[k, 3] q) { q = Add(x, x) }>
+      l = Log(y) m = Mul(l, w) loss = ReduceSum<keepdims = 0>(m) }"""
+    proto = model(text, 11)
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for a, n in ((x, "x"), (weights, "w")))
+    optimizer = popart.SGD({"defaultLearningRate": (0.0, False)})
+    anchors = ["loss", "Gradient___x", "Gradient___w"]
+    session = ready(training_session(proto.SerializeToString(), "loss", optimizer, anchors=anchors))
+    for keep in (np.array([True, False, True, True, False, False]), np.array([False] * 6)):
+        arrays = session.initAnchorArrays()
+        session.run(popart.PyStepIO({"keep": keep, "c": np.array(condition)}, arrays))
+        y = x[keep] if condition else 2 * x
+        expected = np.where(keep[:, None] | (not condition), weights / x, 0)
+        np.testing.assert_allclose(arrays["loss"], (np.log(y) * weights).sum(), rtol=1e-5)
+        np.testing.assert_allclose(arrays["Gradient___w"], np.log(y).sum(0), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(arrays["Gradient___x"], expected, rtol=1e-5)
 
 
 def test_results_of_a_branch_that_were_chosen_together_have_one_size():
