@@ -9,16 +9,6 @@
 namespace popart::transforms {
 namespace {
 
-// Index of the input named "seed"; -1 when the op draws nothing (Dropout without training).
-int seedInput(const Op &op) {
-  if (!op.requiresRandomSeed()) return -1;
-  if (op.hasAttr("training_mode") && op.attrInt("training_mode") == 0) return -1;
-  const auto &inputs = op.def().inputs();
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i].name == "seed") return static_cast<int>(i);
-  return op.getSeedInIndex();
-}
-
 class SeedSetup {
  public:
   SeedSetup(Ir &ir, int64_t replicas) : ir_(ir), replicas_(replicas) {}
@@ -74,7 +64,7 @@ class SeedSetup {
   void connectMissing(Graph &main) {
     for (Graph *graph : ir_.getAllGraphs())
       for (Op *op : graph->ops()) {
-        const int i = seedInput(*op);
+        const int i = ops::seedInput(*op);
         if (i < 0 || op->hasInput(i)) continue;
         check(graph->isMain(), "RandomSetup '{}': a random op in {} has no seed. Pass a seed into the graph",
               op->debugName(), graph->getGraphString());

@@ -9,6 +9,7 @@
 #include "onnx/compose.hpp"
 #include "onnx/model_check.hpp"
 #include "onnx_proto/onnx.pb.h"
+#include "ops/random/seed.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -119,10 +120,32 @@ class GradientNode {
                name);
   }
 
+  // Random ops of `graph`, and of those it calls, draw by seeds of their own, which their gradients read as well and so
+  // repeat what was drawn. The gradient of a branch computes again what the branch did, by the seed that both get.
+  void giveSeeds(Graph &graph) {
+    if (!seeded_.insert(graph.id).second) return;
+    for (Op *op : graph.ops()) {
+      for (Graph *called : op->getCalledGraphs()) giveSeeds(*called);
+      for (InIndex i = 0; i < op->inputCount(); ++i)
+        if (op->hasInput(i) && (op->is(Role::If) || ops::seedInput(*op) == i) &&
+            ops::isRandomSeed(graph.removeScope(op->inId(i))))
+          giveSeed(graph, *op, i);
+    }
+  }
+
+  void giveSeed(Graph &graph, Op &op, InIndex input) {
+    const auto freshId = [&](const char *name) { return n_.importer().freshId(graph, graph.addScope(name)); };
+    const TensorIndex number = graph.addConstant(freshId("seed/number"), TensorData::scalar(++seeds_));
+    const Op *own = graph.addConnectedOp(opDef("ModifyRandomSeed"), {op.inputs()[static_cast<size_t>(input)], number},
+                                         {freshId("seed/own")}, {}, inheritSettings(op, graph));
+    graph.replaceUse({op.index(), input}, own->outputs()[0]);
+  }
+
   // Makes the gradients of the sum of y's elements the outputs of `graph`.
   void differentiate(Graph &graph, TensorIndex y) {
     requireFloat(graph.info(y), y_);
     n_.importer().requireKnownSize(graph, y, y_, "a derivative");
+    giveSeeds(graph);
     Composer in(n_, graph);
     const TensorInfo &info = graph.info(y);
     const Value ones = in.scalar(info.dataType(), 1).expand(info.shape());
@@ -141,6 +164,8 @@ class GradientNode {
   NodeContext &n_;
   Names xs_, names_;  // names_: xs, then zs
   std::string y_;
+  std::set<GraphId> seeded_;
+  uint32_t seeds_ = 0;
 };
 
 void importGradient(NodeContext &n) { GradientNode(n).import(); }

@@ -9,6 +9,15 @@
 
 namespace popart::ops {
 
+int seedInput(const Op &op) {
+  if (!op.requiresRandomSeed()) return -1;
+  if (op.hasAttr("training_mode") && op.attrInt("training_mode") == 0) return -1;
+  const auto &inputs = op.def().inputs();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].name == "seed") return static_cast<int>(i);
+  return op.getSeedInIndex();
+}
+
 void requireSeed(const InferContext &c, int input) {
   c.require(c.in(input) == TensorInfo(DataType::UINT32, {2}), "the seed must be {}: got {}",
             TensorInfo(DataType::UINT32, {2}), c.in(input));

@@ -459,6 +459,38 @@ def test_derivatives_of_products_with_zeros(zeros):
         np.testing.assert_allclose(a, b.detach().numpy(), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("where", ["here", "in a branch", "in a loop"])
+def test_derivatives_of_dropout_have_one_mask(where):
+    """With r = m x: d = 2 m² x and e = 8 m⁴ x, each with a mask of its own that all of its factors share."""
+    drop = node("Dropout", ["x", "ratio", "yes"], ["r"])
+    if where == "in a branch":
+        yes = helper.make_graph([node("Dropout", ["x", "ratio", "yes"], ["p"])], "yes", [], [value("p")])
+        no = helper.make_graph([node("Neg", ["x"], ["q"])], "no", [], [value("q")])
+        drop = node("If", ["given"], ["r"], then_branch=yes, else_branch=no)
+    if where == "in a loop":
+        inputs = [("i", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("v", TensorProto.DOUBLE, [40, 5])]
+        body = helper.make_graph(
+            [node("Dropout", ["v", "ratio", "yes"], ["p"]), node("Identity", ["go"], ["going"])],
+            "body",
+            [helper.make_tensor_value_info(*i) for i in inputs],
+            [value("going"), value("p")],
+        )
+        drop = node("Loop", ["trips", "", "x"], ["r"], body=body)
+    constants = {"ratio": np.array(0.4, np.float32), "yes": np.array(True), "trips": np.array(1)}
+    nodes, initializers, opset = second([drop], constants)
+    if where == "in a branch":
+        for n in nodes:
+            if n.op_type == "Gradient":
+                n.input.append("given")
+                n.attribute.append(helper.make_attribute("zs", ["given"]))
+    x = normal(40, 5)
+    d, e = run(nodes, {"x": x, "given": np.array(True)}, ["d", "e"], initializers, opset)
+    for got, whole in ((d, 2 / 0.6**2 * x), (e, 8 / 0.6**4 * x)):
+        kept = got != 0
+        np.testing.assert_allclose(got[kept], whole[kept], rtol=1e-6)
+        assert 0.45 < kept.mean() < 0.75  # of two masks, 0.36
+
+
 @pytest.mark.parametrize("count", [0, 1])
 @pytest.mark.parametrize("operator", ["BatchNormalization", "LRN", "ReduceProd", "MaxPool", "LpPool"])
 def test_second_derivatives_of_no_samples(operator, count):

@@ -7,7 +7,6 @@ import onnx.numpy_helper
 import popart
 import pytest
 
-import onnx
 from tests.python.onnx.test_sizes_from_data import calls, check, model, normal
 from tests.python.popart.training_runs import ready, training_session
 
