@@ -238,6 +238,25 @@ TEST(Elementwise, RemaindersAreExact) {
   }
 }
 
+// Every 4099th number of either sign, and those around where the result becomes 1.
+TEST(Elementwise, TanhIsAccurateOverAllExponents) {
+  std::vector<float> x = {9.0f, 9.01f, 9.02f, 9.03f, std::numeric_limits<float>::infinity()};
+  for (uint32_t bits = 0; bits < 0x7f800000; bits += 4099) x.push_back(std::bit_cast<float>(bits));
+  for (size_t i = x.size(); i-- > 0;) x.push_back(-x[i]);
+  x.push_back(NAN);
+  const TensorData in(TensorInfo(DataType::FLOAT, {static_cast<int64_t>(x.size())}), x.data());
+  const TensorData out = runOp({"Tanh", {}, {in}, 1}, OpBackend::Best)[0];
+  const auto *y = static_cast<const float *>(out.data());
+  EXPECT_TRUE(std::isnan(y[x.size() - 1]));
+  for (size_t i = 0; i + 1 < x.size(); ++i) {
+    const double want = std::tanh(static_cast<double>(x[i]));
+    const double ulp = std::max(std::ldexp(1.0, std::ilogb(want) - 23), std::ldexp(1.0, -149));
+    ASSERT_LE(std::fabs(y[i] - want), (want == 0 ? 0 : 2.7 * ulp)) << x[i];
+    ASSERT_EQ(std::signbit(y[i]), std::signbit(x[i])) << x[i];
+    ASSERT_LE(std::fabs(y[i]), 1) << x[i];
+  }
+}
+
 TEST(Elementwise, WhereAndScaledAddAndPow) {
   for (const auto &shapes :
        std::vector<std::vector<Shape>>{{{4, 130}, {4, 130}, {}}, {{4, 1}, {130}, {4, 130}}, {{130}, {4, 1}, {}}})
