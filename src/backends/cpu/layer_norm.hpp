@@ -1,5 +1,5 @@
-// Normalisation of rows that lie in memory one after the other: LayerNormalization, and GroupNormalization whose one
-// group is all that an image has.
+// Normalisation of sets that lie in memory one after the other: LayerNormalization, and GroupNormalization in plain
+// memory or whose one group is all that an image has.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,5 +15,9 @@ std::unique_ptr<executable::Kernel> layerNormOver(const executable::KernelReques
 // Inputs (dy, x, scale[, mean, r]), outputs (dx[, dscale, dbias]).
 std::unique_ptr<executable::Kernel> layerNormGradientOver(const executable::KernelRequest &request, int64_t axis,
                                                           std::string &reason);
+
+// Groups of `groupChannels` (at least 1) neighbouring channels of each image. Inputs (x, scale, bias), outputs (y[,
+// mean, r]), all plain FLOAT.
+std::unique_ptr<executable::Kernel> plainGroupNorm(const executable::KernelRequest &request, int64_t groupChannels);
 
 }  // namespace popart::cpu

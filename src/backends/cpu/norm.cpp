@@ -434,12 +434,16 @@ bool normalisesRows(const KernelRequest &request, const Shape &x) {
 }
 
 std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, 1, reason)) return nullptr;
   const Shape &x = request.inputs[0].info.shape();
+  const NormPlan plan = groupPlan(x, *request.op);
+  std::string otherwise;
+  if (plan.places > 1 && plan.groupChannels > 0 && !plan.strided && allPlain(request, otherwise) &&
+      allOfType(request, DataType::FLOAT, otherwise))
+    return plainGroupNorm(request, plan.groupChannels);
+  if (!takes(request, 1, reason)) return nullptr;
   if (normalisesRows(request, x))
     if (auto kernel = layerNormOver(request, 1, reason)) return kernel;
-  return std::make_unique<GroupNorm>(groupPlan(x, *request.op), request.op->attrFloat("epsilon"),
-                                     request.outputs.size());
+  return std::make_unique<GroupNorm>(plan, request.op->attrFloat("epsilon"), request.outputs.size());
 }
 
 bool hasStatistics(const KernelRequest &request) {

@@ -50,8 +50,16 @@ TEST(CpuThreads, gradient_of_batch_normalisation_of_a_large_batch) {
   }
 }
 
+// In plain memory: few large sets, which are cut into leaves, many small ones, and some in between.
+TEST(CpuThreads, group_normalisation_in_plain_memory) {
+  for (const auto &[x, groups] : std::vector<std::pair<Shape, int64_t>>{
+           {{1, 6, 129, 130}, 1}, {{1, 6, 129, 130}, 2}, {{2, 12, 37, 50}, 3}, {{3, 70, 37, 5}, 70}, {{5, 8, 3}, 4}})
+    compare({"GroupNormalization", {{"num_groups", groups}}, {floats(x, 1), floats({x[1]}, 2), floats({x[1]}, 3)}, 3},
+            2e-5);
+}
+
 TEST(CpuThreads, reductions_of_many_places) {
-  for (const char *type : {"ReduceSum", "ReduceMean", "ReduceMax"})
+  for (const char *type : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceLogSumExp"})
     for (const std::vector<int64_t> &axes : {std::vector<int64_t>{0, 2, 3}, std::vector<int64_t>{2, 3}}) {
       TensorData x = floats({3, 7, 90, 101}, 1);
       compare({type, {{"axes", axes}, {"keepdims", int64_t{1}}}, {x}, 1}, 1e-4);

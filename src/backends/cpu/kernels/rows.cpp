@@ -193,6 +193,19 @@ void layerNormOf(const LayerNorm &norm, const float *x, float *y, float *mean, f
   }
 }
 
+struct ShiftAndScale {  // y = (x - mean) scale + shift
+  const float *x;
+  float *y;
+  V mean, scale, shift;
+  template <class Lanes>
+  HWY_INLINE void write(Lanes lanes, int64_t c) const {
+    lanes.store(hn::MulAdd(hn::Sub(lanes.load(x + c), mean), scale, shift), y + c);
+  }
+};
+void normaliseRowOf(const float *x, float *y, int64_t cols, float mean, float scale, float shift) {
+  writeRow(ShiftAndScale{x, y, hn::Set(D(), mean), hn::Set(D(), scale), hn::Set(D(), shift)}, cols);
+}
+
 // g = dy * scale and h = normalised x, the two terms of the gradient.
 struct NormTerms {
   const LayerNorm &norm;
@@ -286,6 +299,7 @@ namespace popart::cpu {
 HWY_EXPORT(softmaxOf);
 HWY_EXPORT(softmaxGradientOf);
 HWY_EXPORT(layerNormOf);
+HWY_EXPORT(normaliseRowOf);
 HWY_EXPORT(layerNormGradientOf);
 HWY_EXPORT(parameterGradientOf);
 
@@ -301,6 +315,10 @@ void softmaxGradientRows(SoftmaxForm form, const float *y, const float *dy, floa
 void layerNormRows(const LayerNorm &norm, const float *x, float *y, float *mean, float *inverseDeviation, int64_t rows,
                    int64_t cols) noexcept {
   HWY_DYNAMIC_DISPATCH(layerNormOf)(norm, x, y, mean, inverseDeviation, rows, cols);
+}
+
+void normaliseRow(const float *x, float *y, int64_t cols, float mean, float scale, float shift) noexcept {
+  HWY_DYNAMIC_DISPATCH(normaliseRowOf)(x, y, cols, mean, scale, shift);
 }
 
 void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *dy, const float *mean,

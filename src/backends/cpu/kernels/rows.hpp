@@ -30,6 +30,9 @@ struct LayerNorm {
 void layerNormRows(const LayerNorm &norm, const float *x, float *y, float *mean, float *inverseDeviation, int64_t rows,
                    int64_t cols) noexcept;
 
+// y = (x - mean) * scale + shift over one row. y may be x.
+void normaliseRow(const float *x, float *y, int64_t cols, float mean, float scale, float shift) noexcept;
+
 // g = dy * scale, h = (x - mean) * inverseDeviation; dx = inverseDeviation * (g - sum(g) / cols - h * sum(g * h) /
 // cols).
 void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *dy, const float *mean,

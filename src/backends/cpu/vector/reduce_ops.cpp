@@ -34,6 +34,7 @@ HWY_INLINE V combine(V a, V b) {
 template <ReduceOp kOp>
 HWY_INLINE V step(V total, V x, [[maybe_unused]] V shift) {
   if constexpr (kOp == ReduceOp::kSumExp) return hn::Add(total, math::exponential(hn::Sub(x, shift)));
+  if constexpr (kOp == ReduceOp::kSumDistance) return hn::MulAdd(hn::Sub(x, shift), hn::Sub(x, shift), total);
   if constexpr (kOp == ReduceOp::kSumSquare) return hn::MulAdd(x, x, total);
   if constexpr (kOp == ReduceOp::kSumAbs) return hn::Add(total, hn::Abs(x));
   return combine<kOp>(total, x);
@@ -67,7 +68,7 @@ float rowOf(const float *x, int64_t count, float shiftOfRow) {
 // The shifts of columns; those that no step reads.
 template <ReduceOp kOp, class Lanes>
 HWY_INLINE V shiftsOf(Lanes lanes, const float *shift) {
-  return kOp == ReduceOp::kSumExp ? lanes.load(shift) : hn::Zero(D());
+  return kOp == ReduceOp::kSumExp || kOp == ReduceOp::kSumDistance ? lanes.load(shift) : hn::Zero(D());
 }
 
 template <ReduceOp kOp, class Lanes>
@@ -191,6 +192,8 @@ float rowResult(ReduceOp op, const float *x, int64_t count, float shift) {
       return rowOf<ReduceOp::kSumAbs>(x, count, shift);
     case ReduceOp::kSumExp:
       return rowOf<ReduceOp::kSumExp>(x, count, shift);
+    case ReduceOp::kSumDistance:
+      return rowOf<ReduceOp::kSumDistance>(x, count, shift);
     case ReduceOp::kMax:
       return rowOf<ReduceOp::kMax>(x, count, shift);
     case ReduceOp::kMin:
@@ -209,6 +212,8 @@ void columnResults(ReduceOp op, const float *x, int64_t stride, int64_t rows, in
       return columnsOf<ReduceOp::kSumAbs>(x, stride, rows, columns, out, shift);
     case ReduceOp::kSumExp:
       return columnsOf<ReduceOp::kSumExp>(x, stride, rows, columns, out, shift);
+    case ReduceOp::kSumDistance:
+      return columnsOf<ReduceOp::kSumDistance>(x, stride, rows, columns, out, shift);
     case ReduceOp::kMax:
       return columnsOf<ReduceOp::kMax>(x, stride, rows, columns, out, shift);
     case ReduceOp::kMin:

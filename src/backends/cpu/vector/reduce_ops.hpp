@@ -6,8 +6,8 @@
 
 namespace popart::cpu {
 
-// kSum x, kSumSquare x², kSumAbs |x|, kSumExp e^(x - shift), kMax and kMin (NaN wins).
-enum class ReduceOp : uint8_t { kSum, kSumSquare, kSumAbs, kSumExp, kMax, kMin };
+// kSum x, kSumSquare x², kSumAbs |x|, kSumExp e^(x - shift), kSumDistance (x - shift)², kMax and kMin (NaN wins).
+enum class ReduceOp : uint8_t { kSum, kSumSquare, kSumAbs, kSumExp, kSumDistance, kMax, kMin };
 // Those that compute in double, so that what lies between two elements may exceed the range of float.
 enum class DoubleReduceOp : uint8_t { kSum, kProduct };
 
@@ -17,10 +17,11 @@ double reduceIdentity(DoubleReduceOp op);
 // Combination of two results.
 float reduceCombine(ReduceOp op, float a, float b);
 double reduceCombine(DoubleReduceOp op, double a, double b);
-// Over `count` consecutive elements. kSumExp alone reads `shift`.
+// Over `count` consecutive elements. Only kSumExp and kSumDistance read `shift`.
 float reduceRow(ReduceOp op, const float *x, int64_t count, float shift = 0) noexcept;
 double reduceRow(DoubleReduceOp op, const float *x, int64_t count) noexcept;
-// out[c] for columns [0, columns): over `rows` elements x[r * stride + c]. kSumExp alone reads shift[c].
+// out[c] for columns [0, columns): over `rows` elements x[r * stride + c]. Only kSumExp and kSumDistance
+// read shift[c].
 void reduceColumns(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out,
                    const float *shift = nullptr) noexcept;
 void reduceColumns(DoubleReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns,
