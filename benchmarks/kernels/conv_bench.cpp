@@ -33,7 +33,9 @@ void convolution(benchmark::State &state) {
   ThreadPool pool(threads);
   const Plan plan(s, threads);
   std::vector<Floats> scratch;
-  Floats shared;
+  size_t sharedFloats = 0;
+  if constexpr (kPass == Pass::kWeightGradient) sharedFloats = plan.sharedFloats();
+  Floats shared(sharedFloats);
   for (int i = 0; i < threads; ++i) scratch.emplace_back(plan.scratchFloats());
   const auto run = [&](int task, int thread) {
     float *own = scratch[static_cast<size_t>(thread)].data();
@@ -43,10 +45,8 @@ void convolution(benchmark::State &state) {
       plan.run(task, x.data(), y.data(), w.data(), Update(), own, shared.data());
   };
   std::vector<int> ends{plan.tasks()};
-  if constexpr (kPass == Pass::kWeightGradient) {
-    shared.resize(plan.sharedFloats());
+  if constexpr (kPass == Pass::kWeightGradient)
     if (const auto rounds = plan.rounds().ends(); !rounds.empty()) ends.assign(rounds.begin(), rounds.end());
-  }
   const auto all = [&] {
     int first = 0;
     for (int end : ends) {
@@ -69,6 +69,8 @@ void layers(benchmark::internal::Benchmark *bench) {
     bench->Args({64, 256, 56, 1, 1, 1, threads});
     bench->Args({1024, 512, 14, 1, 2, 1, threads});
     bench->Args({96, 96, 56, 3, 1, 96, threads});
+    bench->Args({128, 128, 28, 3, 1, 128, threads});
+    bench->Args({64, 64, 28, 3, 1, 16, threads});
   }
 }
 

@@ -73,8 +73,6 @@ PhaseDimension phaseDimension(const ConvShape &s, size_t d, int64_t first) {
   return phase;
 }
 
-// Of the data gradient of one phase; rows of the weights run over taps from the last to the first, or, of groups that
-// are joined, from the first to the last.
 WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   WindowProductShape p;
   std::array<PhaseDimension, 3> phase;
@@ -88,10 +86,8 @@ WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   }
   for (const int64_t depth : phase[0].taps)
     for (const int64_t row : phase[1].taps)
-      for (const int64_t column : phase[2].taps) {
-        const int64_t tap = (depth * s.kernel[1] + row) * s.kernel[2] + column;
-        p.tapRows.push_back((s.joinsGroups() ? tap : s.taps() - 1 - tap) * w.channels);
-      }
+      for (const int64_t column : phase[2].taps)
+        p.tapRows.push_back((s.taps() - 1 - ((depth * s.kernel[1] + row) * s.kernel[2] + column)) * w.channels);
   if (p.tapRows.empty()) w.taps = {1, 1, 1}, w.low = {}, w.stride = {};  // nothing is read
   p.groups = s.groups;
   p.columns = s.cin / s.groups;

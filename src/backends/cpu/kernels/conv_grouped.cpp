@@ -47,17 +47,25 @@ GroupedProduct::GroupedProduct(WindowProductShape shape, GroupedWeights weights,
       spread_(shape_.groups, shape_.window.channels, shape_.columns),
       panels_(ceilDiv(shape_.groups * shape_.columns, panelWidth())) {
   chooseChunks(std::max(1, threads));
+  makeBlocks();
+  lineFloats_ = static_cast<size_t>(chunkSize_.pixels * panelWidth());
+  if (weights_ == GroupedWeights::kExchanged) exchangedFloats_ = static_cast<size_t>(shape_.weightRows * panelWidth());
+}
+
+// One block per tap row where a row's taps are contiguous on both sides, else one per tap.
+void GroupedProduct::makeBlocks() {
   const WindowShape &w = shape_.window;
-  for (int64_t t = 0; t < static_cast<int64_t>(shape_.tapRows.size()); ++t) {
+  bool joined = w.dilation[2] == 1;
+  for (size_t t = 1; t < shape_.tapRows.size(); ++t)
+    if (static_cast<int64_t>(t) % w.taps[2] != 0) joined &= shape_.tapRows[t] == shape_.tapRows[t - 1] + w.channels;
+  const int64_t tapsPerBlock = joined ? w.taps[2] : 1;
+  k_ = tapsPerBlock * w.channels;
+  for (int64_t t = 0; t < static_cast<int64_t>(shape_.tapRows.size()); t += tapsPerBlock) {
     const int64_t depth = t / (w.taps[1] * w.taps[2]), row = t / w.taps[2] % w.taps[1], column = t % w.taps[2];
     blocks_.push_back({depth * windows_.depthTapStride() + row * w.dilation[1] * windows_.rowStride() +
                            column * w.dilation[2] * windows_.pixelStride(),
                        shape_.tapRows[static_cast<size_t>(t)] * panelWidth()});
   }
-  lineFloats_ = static_cast<size_t>(chunkSize_.pixels * panelWidth());
-  // A depthwise matrix is the same either way.
-  if (w.channels * shape_.columns == 1) weights_ = GroupedWeights::kPacked;
-  if (weights_ == GroupedWeights::kExchanged) exchangedFloats_ = static_cast<size_t>(shape_.weightRows * panelWidth());
 }
 
 double GroupedProduct::products() const {
@@ -87,14 +95,14 @@ void GroupedProduct::chooseChunks(int threads) {
   ranges_ = std::min(windows_.chunks(), ceilDiv(wanted, std::max<int64_t>(1, panels_)));
 }
 
-// Rows (tap, output channel of the group) of the input channels of a panel.
+// Rows (tap from the last to the first, output channel of the group) of the input channels of a panel.
 void GroupedProduct::exchange(int64_t panel, const float *packed, float *weights) const noexcept {
   const int64_t width = panelWidth(), in = shape_.columns, out = shape_.window.channels;
   const int64_t taps = shape_.weightRows / out, packedRows = taps * in;
   for (int64_t lane = 0; lane < width; ++lane) {
     const int64_t channel = panel * width + lane, group = channel / in;
     for (int64_t row = 0; row < shape_.weightRows; ++row) {
-      const int64_t column = group * out + row % out, packedRow = row / out * in + channel % in;
+      const int64_t column = group * out + row % out, packedRow = (taps - 1 - row / out) * in + channel % in;
       weights[row * width + lane] =
           group < shape_.groups ? packed[(column / width * packedRows + packedRow) * width + column % width] : 0.0f;
     }
@@ -113,7 +121,7 @@ void GroupedProduct::runLine(int64_t panel, const float *view, const float *weig
   tile.bStride = width;
   tile.blocks = blocks_.data();
   tile.blockCount = static_cast<int64_t>(blocks_.size());
-  tile.k = shape_.window.channels;
+  tile.k = k_;
   const bool plain = epilogue.isStore() && kernels.choose(AMode::kLaneRows, 1, columns).width == columns;
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t begin = pixels * t / tiles;

@@ -22,7 +22,8 @@
 namespace popart::cpu {
 
 // How the weights of a product relate to those of the forward pass, packed as the matrix (taps * Cin/g) x Cout: the
-// same, or with input and output channels exchanged. Rows of exchanged weights are ordered (tap, cout).
+// same, or with input and output channels exchanged. Rows of exchanged weights are ordered
+// (tap from the last to the first, cout).
 enum class GroupedWeights { kPacked, kExchanged };
 
 class GroupedProduct {
@@ -40,6 +41,7 @@ class GroupedProduct {
 
  private:
   void chooseChunks(int threads);
+  void makeBlocks();
   void exchange(int64_t panel, const float *packed, float *weights) const noexcept;
   void runLine(int64_t panel, const float *view, const float *weights, int64_t pixels, ptrdiff_t at, float *y,
                const Epilogue &epilogue, float *sums) const noexcept;
@@ -50,7 +52,8 @@ class GroupedProduct {
   Windows windows_;
   ChunkSize chunkSize_;
   int64_t panels_ = 0, ranges_ = 0;  // a task: one panel, a range of chunks
-  std::vector<BlockOffset> blocks_;  // one for each tap
+  std::vector<BlockOffset> blocks_;  // each of k_ rows of the weights
+  int64_t k_ = 0;
   size_t lineFloats_ = 0, exchangedFloats_ = 0;
 };
 
