@@ -184,8 +184,8 @@ class Emitter {
     }
   }
 
-  // What is loaded gets a buffer apart from its storage, which the first one that works on it in place may write: kernels
-  // read the one and write the other.
+  // What is loaded gets a buffer apart from its storage, which the first op that works on it in place may write:
+  // kernels read the one and write the other.
   void shareLoad(const Graph &graph, const Op &load) {
     const TensorIndex loaded = load.outputs()[0];
     const int s = plan_.of(graph, loaded);

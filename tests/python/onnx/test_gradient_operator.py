@@ -204,14 +204,11 @@ def test_the_builder_knows_the_shapes():
 
 def second(nodes, initializers=None, opset=18):
     """Nodes for d = dy/dx of y = sum(r r), and e = d(sum(d d))/dx, where `nodes` make r."""
-    axes = {"keepdims": 0}
     made = [
         *nodes,
-        node("Mul", ["r", "r"], ["r2"]),
-        node("ReduceSum", ["r2"], ["y"], **axes),
+        node("ReduceSumSquare", ["r"], ["y"], keepdims=0),
         gradient(["x"], ["d"], ["x"], "y"),
-        node("Mul", ["d", "d"], ["d2"]),
-        node("ReduceSum", ["d2"], ["s"], **axes),
+        node("ReduceSumSquare", ["d"], ["s"], keepdims=0),
         gradient(["x"], ["e"], ["x"], "s"),
     ]
     return made, initializers or {}, opset

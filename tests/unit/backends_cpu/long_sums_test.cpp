@@ -35,11 +35,11 @@ double expectedOf(const std::string &type, const Floats &x, int64_t inner, int64
 
 TEST(LongSums, AreAccurateAndDoNotDependOnThreads) {
   const std::vector<LongSum> sums = {
-      {"ReduceMean", {1 << 21}, {0}, 1},           {"ReduceSum", {1, 700'001}, {0, 1}, 1},
-      {"ReduceSumSquare", {1 << 21}, {0}, 1},      {"ReduceL2", {1000, 1000}, {0, 1}, 1},
-      {"ReduceSum", {200'000, 7}, {0}, 7},         {"ReduceMean", {40'003, 33}, {0}, 33},
-      {"ReduceL1", {2000, 64}, {0}, 64},           {"ReduceMax", {3, 100'000}, {0, 1}, 1},
-      {"ReduceLogSum", {300'000}, {0}, 1},         {"ReduceSumSquare", {700, 3001}, {0}, 3001},
+      {"ReduceMean", {1 << 21}, {0}, 1},      {"ReduceSum", {1, 700'001}, {0, 1}, 1},
+      {"ReduceSumSquare", {1 << 21}, {0}, 1}, {"ReduceL2", {1000, 1000}, {0, 1}, 1},
+      {"ReduceSum", {200'000, 7}, {0}, 7},    {"ReduceMean", {40'003, 33}, {0}, 33},
+      {"ReduceL1", {2000, 64}, {0}, 64},      {"ReduceMax", {3, 100'000}, {0, 1}, 1},
+      {"ReduceLogSum", {300'000}, {0}, 1},    {"ReduceSumSquare", {700, 3001}, {0}, 3001},
   };
   for (const LongSum &sum : sums) {
     const TensorInfo info(DataType::FLOAT, sum.shape);
