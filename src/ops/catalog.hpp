@@ -44,7 +44,7 @@ OpDefs float8Ops();          // Pow2ScaleThenCast, CastThenPow2Scale
 OpDefs softmaxOps();         // Softmax, LogSoftmax, Hardmax
 OpDefs convOps();            // Conv, ConvTranspose
 OpDefs poolOps();            // MaxPool, AveragePool, LpPool, Global…Pool
-OpDefs integerProductOps();  // IntegerMatMul
+OpDefs integerProductOps();  // IntegerMatMul, IntegerConv
 OpDefs roiAlignOps();        // RoiAlign
 OpDefs roiPoolOps();         // MaxRoiPool
 OpDefs batchNormOps();       // BatchNormalization

@@ -142,7 +142,8 @@ std::unique_ptr<executable::Kernel> createIntegerMatMul(const KernelRequest &req
   return kernel;
 }
 
-constexpr Entry kEntries[] = {{"IntegerMatMul", createQuadMatMul}, {"IntegerMatMul", createIntegerMatMul}};
+constexpr Entry kEntries[] = {
+    {"IntegerMatMul", createQuadMatMul}, {"IntegerMatMul", createIntegerMatMul}, {"IntegerConv", createIntegerConv}};
 
 }  // namespace
 

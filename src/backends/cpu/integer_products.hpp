@@ -18,5 +18,7 @@ IntegerProblem integerProblem(const executable::KernelRequest &request);
 
 // IntegerMatMul of 8-bit integers (quad_matmul.cpp).
 std::unique_ptr<executable::Kernel> createQuadMatMul(const executable::KernelRequest &request, std::string &reason);
+// IntegerConv (integer_conv.cpp).
+std::unique_ptr<executable::Kernel> createIntegerConv(const executable::KernelRequest &request, std::string &reason);
 
 }  // namespace popart::cpu

@@ -1,6 +1,7 @@
 // Reference kernels of convolution and its gradients for any number of spatial dimensions.
 #include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
+#include "backends/ref/loops.hpp"
 #include "backends/ref/window_taps.hpp"
 
 namespace popart::ref {
@@ -55,6 +56,24 @@ void conv(const Context &c) {
   });
 }
 
+// Modulo 2^32; what lies outside of the image is the zero point, and adds nothing.
+void integerConv(const Context &c) {
+  const ConvSizes s(c, c.in[0].shape(), c.out[0].shape());
+  const int64_t xZero = c.hasIn(2) ? loadInt(c.in[2], 0) : 0;
+  forWindows(s.window, s.input, s.output, [&](const WindowAt &at) {
+    for (int64_t n = 0; n < s.batch; ++n)
+      for (int64_t m = 0; m < s.outChannels; ++m) {
+        const int64_t wZero = c.hasIn(3) ? loadInt(c.in[3], c.in[3].size() == 1 ? 0 : m) : 0;
+        int64_t sum = 0;
+        for (int64_t local = 0; local < s.groupChannels(); ++local)
+          for (const Tap &t : at.taps)
+            sum = add(sum, (loadInt(c.in[0], s.inputPlane(n, m, local) + t.input) - xZero) *
+                               (loadInt(c.in[1], s.weightPlane(m, local) + t.kernel) - wZero));
+        c.out[0].as<int32_t>()[s.outputPlane(n, m) + at.output] = static_cast<int32_t>(sum);
+      }
+  });
+}
+
 void convDataGrad(const Context &c) {
   const ConvSizes s(c, c.out[0].shape(), c.in[0].shape());
   dispatchFloat(c.in[0].info.dataType(), [&](auto zero) {
@@ -103,6 +122,7 @@ void convWeightsGrad(const Context &c) {
 
 constexpr Entry kConvKernels[] = {
     {"Conv", conv},
+    {"IntegerConv", integerConv},
     {"ConvDataGrad", convDataGrad},
     {"ConvWeightsGrad", convWeightsGrad},
 };

@@ -1,8 +1,6 @@
-// Quantised operators of ai.onnx. Matrix products are integer products; convolutions of 8-bit integers are those of
-// floats over so few elements that every sum is a whole number a float holds, added up as 32-bit integers.
+// Quantised operators of ai.onnx: products and convolutions are those of integers, which take the zero points.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include <popart/error.hpp>
 
@@ -13,7 +11,6 @@ namespace popart::onnx {
 namespace {
 
 using Ints = std::vector<int64_t>;
-constexpr double kWholeFloats = 16777216;  // 2^24: whole numbers up to here are floats
 
 struct Range {
   double least, most;
@@ -172,34 +169,6 @@ void importDynamicQuantizeLinear(NodeContext &n) {
   if (n.hasOut(2)) to.result(2, zero);
 }
 
-// An operand of a convolution: its values without the zero point, as floats.
-struct IntegerOperand {
-  Value values;
-  double largest;
-};
-
-IntegerOperand operandOf(const NodeContext &n, const Value &x, const Value &zero) {
-  n.require(x.type() == DataType::UINT8 || x.type() == DataType::INT8, "products take UINT8 or INT8: got {}", x.info());
-  if (!zero.valid()) return {x.cast(DataType::FLOAT), x.type() == DataType::UINT8 ? 255.0 : 128.0};
-  n.require(zero.type() == x.type(), "an operand and its zero point must have one type: got {} and {}", x.info(),
-            zero.info());
-  return {x.cast(DataType::FLOAT) - zero.cast(DataType::FLOAT), 255};
-}
-
-int64_t mostTerms(const IntegerOperand &a, const IntegerOperand &b) {
-  return static_cast<int64_t>(kWholeFloats / (a.largest * b.largest));
-}
-
-// INT32: the sum of part(begin, end) of [0, length) in pieces of at most `most`.
-Value summedParts(int64_t length, int64_t most, const std::function<Value(int64_t, int64_t)> &part) {
-  Value sum = part(0, std::min(length, most)).cast(DataType::INT32);
-  for (int64_t begin = most; begin < length; begin += most) {
-    sum.composer().node().importer().countNode();
-    sum = sum + part(begin, std::min(length, begin + most)).cast(DataType::INT32);
-  }
-  return sum;
-}
-
 // Numbers of rows stand as a list.
 Value perRow(const Value &v, const Value &x) {
   return v.valid() && v.rank() == 1 && v.dim(0) > 1 && x.rank() > 1 ? v.reshape({v.dim(0), 1}) : v;
@@ -241,42 +210,17 @@ Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const
   return product.reshape(shape);
 }
 
-// Parts of the channels of every group.
-Value channelsOf(const Value &x, int64_t groups, int64_t begin, int64_t end) {
-  if (groups == 1) return x.slice(1, begin, end);
-  Shape apart = x.shape(), joined = x.shape();
-  apart[1] = groups;
-  apart.insert(apart.begin() + 2, x.dim(1) / groups);
-  joined[1] = groups * (end - begin);
-  return x.reshape(apart).slice(2, begin, end).reshape(joined);
-}
-
 Value integerConvolution(const NodeContext &n, const Value &x, const Value &w, const Value &zeroX, const Value &zeroW) {
-  n.require(x.rank() >= 3 && w.rank() == x.rank(), "x and w must have the dimensions of a convolution: got {} and {}",
-            x.info(), w.info());
-  Value perChannel = zeroW;
-  if (zeroW.valid() && zeroW.rank() == 1 && zeroW.dim(0) > 1) {
-    Shape shape(static_cast<size_t>(w.rank()), 1);
-    shape[0] = zeroW.dim(0);
-    perChannel = zeroW.reshape(shape);
-  }
-  IntegerOperand data = operandOf(n, x, zeroX), weight = operandOf(n, w, perChannel);
-  const auto groups = n.attr<int64_t>("group", 1);
-  n.require(groups > 0 && x.dim(1) % groups == 0 && x.dim(1) / groups == w.dim(1),
-            "channels of x and w do not fit {} groups: got {} and {}", groups, x.info(), w.info());
-  int64_t taps = 1;
-  for (int d = 2; d < w.rank(); ++d) taps *= w.dim(d);
-  int64_t most = mostTerms(data, weight) / std::max<int64_t>(taps, 1);
-  if (most == 0) {  // a window that is too large for whole floats
-    data.values = data.values.cast(DataType::DOUBLE), weight.values = weight.values.cast(DataType::DOUBLE);
-    most = w.dim(1);
-  }
-  Attributes attributes = {{"group", groups}};
+  requireFactor(n, x, zeroX);
+  requireFactor(n, w, zeroW);
+  const auto zeroOf = [](const Value &zero) {
+    if (!zero.valid() || isKnownZero(zero)) return Value();
+    return zero.info().nelms() == 1 ? zero.reshape({}) : zero;
+  };
+  Attributes attributes = {{"group", n.attr<int64_t>("group", 1)}};
   for (const char *name : {"auto_pad", "dilations", "kernel_shape", "pads", "strides"})
     if (const AttributeValue *value = n.nodeAttributes().values.find(name)) attributes.set(name, *value);
-  return summedParts(w.dim(1), most, [&](int64_t begin, int64_t end) {
-    return channelsOf(data.values, groups, begin, end).op("Conv", {weight.values.slice(1, begin, end)}, attributes);
-  });
+  return x.op("IntegerConv", {w, zeroOf(zeroX), zeroOf(zeroW)}, attributes);
 }
 
 void importMatMulInteger(NodeContext &n) {

@@ -38,21 +38,8 @@ void requireBias(const InferContext &c, int64_t channels) {
 }
 
 void inferConv(InferContext &c) {
-  const Shape &x = c.shape(0), &w = c.shape(1);
-  const int64_t group = c.attrInt("group");
-  c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
-  c.require(w.size() == x.size(), "weights and input differ in rank: got shapes {} and {}", w, x);
-  c.require(group >= 1, "group must be at least 1: got {}", group);
-  c.require(x[1] % group == 0 && x[1] / group == w[1],
-            "the input's channels must equal weight dimension 1 times group: got {} channels, expected {} x {}", x[1],
-            w[1], group);
-  c.require(w[0] % group == 0, "the output channels must divide by group: got {} channels in {} groups", w[0], group);
-  requireBias(c, w[0]);
-  const Window window = completeWindow(c, spatialShape(x), spatialShape(w));
-  c.require(window.kernel == spatialShape(w), "kernel_shape differs from the weights: got {}, expected {}",
-            window.kernel, spatialShape(w));
-  Shape out = windowOutput(c, window, spatialShape(x), Rounding::Floor);
-  out.insert(out.begin(), {x[0], w[0]});
+  const Shape out = convolutionShape(c);
+  requireBias(c, out[1]);
   c.out(0, productType(c), out);
 }
 
@@ -72,10 +59,6 @@ TensorIndex biasGradient(VjpBuilder &b) {
   std::vector<int64_t> axes{0};
   for (int64_t i = 2; i < b.outInfo(0).rank(); ++i) axes.push_back(i);
   return b.emit("ReduceSum", {b.gradOut(0)}, {{"axes", axes}, {"keepdims", int64_t{0}}});
-}
-
-OpDef &convAttributes(OpDef &row) {
-  return windowAttributes(row).attrOptional("kernel_shape", AttributeType::Ints).attr("group", int64_t{1});
 }
 
 OpDef convGradientRow(const char *type, const char *other) {
@@ -262,6 +245,28 @@ void addConvTranspose(OpDefs &rows) {
 }
 
 }  // namespace
+
+OpDef &convAttributes(OpDef &row) {
+  return windowAttributes(row).attrOptional("kernel_shape", AttributeType::Ints).attr("group", int64_t{1});
+}
+
+Shape convolutionShape(InferContext &c) {
+  const Shape &x = c.shape(0), &w = c.shape(1);
+  const int64_t group = c.attrInt("group");
+  c.require(x.size() >= 3, "the input needs the dimensions (N, C, spatial…): got shape {}", x);
+  c.require(w.size() == x.size(), "weights and input differ in rank: got shapes {} and {}", w, x);
+  c.require(group >= 1, "group must be at least 1: got {}", group);
+  c.require(x[1] % group == 0 && x[1] / group == w[1],
+            "the input's channels must equal weight dimension 1 times group: got {} channels, expected {} x {}", x[1],
+            w[1], group);
+  c.require(w[0] % group == 0, "the output channels must divide by group: got {} channels in {} groups", w[0], group);
+  const Window window = completeWindow(c, spatialShape(x), spatialShape(w));
+  c.require(window.kernel == spatialShape(w), "kernel_shape differs from the weights: got {}, expected {}",
+            window.kernel, spatialShape(w));
+  Shape out = windowOutput(c, window, spatialShape(x), Rounding::Floor);
+  out.insert(out.begin(), {x[0], w[0]});
+  return out;
+}
 
 OpDefs convOps() {
   OpDefs rows;

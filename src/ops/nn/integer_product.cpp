@@ -1,27 +1,27 @@
 // IntegerMatMul: y[..., m, n] = sum_k (a[..., m, k] - a_zero) (b[..., k, n] - b_zero) in INT32, modulo 2^32, of
 // integers of at most 16 bits; leading dimensions broadcast. What ONNX's quantised products are written with. Zero
 // points are of 8-bit operands: one for all, or one for each row of a and each column of b.
+// IntegerConv: the same of windows, as Conv has them; padding is x_zero, so that it adds nothing.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
+#include "ops/nn/products.hpp"
+#include "ops/nn/window.hpp"
 #include "ops/operand_layouts.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
 namespace {
 
-constexpr TypeSet kFactors = typeBit(DataType::INT8) | typeBit(DataType::UINT8) | typeBit(DataType::INT16);
+constexpr TypeSet kBytes = typeBit(DataType::INT8) | typeBit(DataType::UINT8);
+constexpr TypeSet kFactors = kBytes | typeBit(DataType::INT16);
 
-constexpr TypeSet kZeros = typeBit(DataType::INT8) | typeBit(DataType::UINT8);
-
-// `summed`: the dimension of the operand that a sum goes over, counted from the last.
-void requireZeroPoint(const InferContext &c, int operand, size_t summed) {
+// One number, or an array of shape `each`.
+void requireZeroPoint(const InferContext &c, int operand, const Shape &each) {
   const int zero = operand + 2;
   if (!c.hasIn(zero)) return;
   c.require(c.type(zero) == c.type(operand), "an operand and its zero points must have one type: got {} and {}",
             c.type(operand), c.type(zero));
-  Shape each = c.shape(operand);
-  each[each.size() - 1 - summed] = 1;
   c.require(c.in(zero).nelms() == 1 || c.shape(zero) == each,
             "zero points must be one number or have shape {}: got shape {}", each, c.shape(zero));
 }
@@ -34,21 +34,47 @@ void inferIntegerMatMul(InferContext &c) {
             a, b);
   const Shape batchA(a.begin(), a.end() - 2), batchB(b.begin(), b.end() - 2);
   c.require(npBroadcastable(batchA, batchB), "leading dimensions do not broadcast: got shapes {} and {}", a, b);
-  requireZeroPoint(c, 0, 0);
-  requireZeroPoint(c, 1, 1);
+  Shape rows = a, columns = b;
+  rows.back() = columns[b.size() - 2] = 1;
+  requireZeroPoint(c, 0, rows);
+  requireZeroPoint(c, 1, columns);
   Shape out = npOut(batchA, batchB);
   out.insert(out.end(), {a[a.size() - 2], b.back()});
   c.out(0, DataType::INT32, out);
 }
 
+void inferIntegerConv(InferContext &c) {
+  const Shape out = convolutionShape(c);
+  requireZeroPoint(c, 0, {});
+  requireZeroPoint(c, 1, {out[1]});
+  c.out(0, DataType::INT32, out);
+}
+
+OpDef integerConvolution() {
+  OpDef row("popart", "IntegerConv", {1});
+  row.input("x", kBytes)
+      .input("w", kBytes)
+      .input("x_zero", kBytes, "", Arity::Optional)
+      .input("w_zero", kBytes, "", Arity::Optional)
+      .output("y");
+  convAttributes(row)
+      .infer(inferIntegerConv)
+      .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.outInfo(0), op.inShape(1)); })
+      .notOnnx()
+      .stopsGrad()
+      .doc("Convolution of INT8 and UINT8 without their zero points, in INT32, modulo 2^32.");
+  return row;
+}
+
 }  // namespace
 
 OpDefs integerProductOps() {
-  return {OpDef("popart", "IntegerMatMul", {1})
+  return {integerConvolution(),
+          OpDef("popart", "IntegerMatMul", {1})
               .input("a", kFactors)
               .input("b", kFactors)
-              .input("a_zero", kZeros, "", Arity::Optional)
-              .input("b_zero", kZeros, "", Arity::Optional)
+              .input("a_zero", kBytes, "", Arity::Optional)
+              .input("b_zero", kBytes, "", Arity::Optional)
               .output("y")
               .infer(inferIntegerMatMul)
               .layouts([](const Op &, OperandLayouts &layouts) { layouts.in[1] = OperandLayout::Chosen; })

@@ -1,4 +1,4 @@
-// A fact that rows of products share: those of matmul.cpp and conv.cpp.
+// What rows of products share: those of matmul.cpp, conv.cpp and integer_product.cpp.
 #pragma once
 #include <popart/op.hpp>
 
@@ -13,6 +13,12 @@ DataType productType(const InferContext &c);
 bool isScaledProduct(const Op &op);
 // Throws popart::error for one: it has no gradient.
 void requireDifferentiableProduct(const Op &op);
+
+// Attributes of a convolution: those of its window, kernel_shape and group.
+OpDef &convAttributes(OpDef &row);
+// The shape of the convolution of inputs 0 (N, C, d…) and 1 (M, C / group, k…), whose attributes are completed. Fails
+// where they do not fit.
+Shape convolutionShape(InferContext &c);
 
 // Whether the op sums products of two operands: a matrix product, a convolution, or a gradient of one.
 bool isProduct(const Op &op);

@@ -1,4 +1,6 @@
-"""Cases of IntegerMatMul, beside NumPy in 64 bits."""
+"""Cases of IntegerMatMul and IntegerConv, beside NumPy in 64 bits."""
+
+import functools
 
 import numpy as np
 
@@ -39,7 +41,88 @@ def moved(
     return Case("IntegerMatMul", [numbers(*a, dtype=left), numbers(*b, dtype=right), *zeros], {}, wrapped, name=name)
 
 
+def windowed(
+    x: np.ndarray, w: np.ndarray, x_zero: np.ndarray | None, w_zero: np.ndarray | None, group: int,
+    strides: list[int], dilations: list[int], pads: list[int],
+) -> np.ndarray:  # fmt: skip
+    """Return the convolution of two arrays without zero points, modulo 2^32, as one product for each tap."""
+    rank, each = w.ndim - 2, w.shape[0] // group
+    x = x.astype(np.int64) - (0 if x_zero is None else x_zero.astype(np.int64))
+    w_zeros = np.zeros(w.shape[0], np.int64) if w_zero is None else np.broadcast_to(w_zero, w.shape[0]).astype(np.int64)
+    w = w.astype(np.int64) - w_zeros.reshape(-1, *[1] * (rank + 1))
+    x = np.pad(x, [(0, 0), (0, 0), *((pads[d], pads[rank + d]) for d in range(rank))])
+    sizes = [(x.shape[2 + d] - (w.shape[2 + d] - 1) * dilations[d] - 1) // strides[d] + 1 for d in range(rank)]
+    y = np.zeros((x.shape[0], w.shape[0], *sizes), np.int64)
+    for tap in np.ndindex(*w.shape[2:]):
+        at = tuple(
+            slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilations, sizes, strides, strict=True)
+        )
+        under = x[(slice(None), slice(None), *at)]
+        for g in range(group):
+            rows = slice(g * each, (g + 1) * each)
+            channels = slice(g * w.shape[1], (g + 1) * w.shape[1])
+            y[:, rows] += np.einsum("mc,nc...->nm...", w[(rows, slice(None), *tap)], under[:, channels])
+    return y.astype(np.int32)
+
+
+def convolution(
+    x: tuple[int, ...], w: tuple[int, ...], types: str = "us", zeros: str = "", group: int = 1,
+    strides: tuple[int, ...] = (), dilations: tuple[int, ...] = (), pads: tuple[int, ...] = (), name: str = "",
+) -> Case:  # fmt: skip
+    """Return a convolution; types and zero points ("n": of each channel, "1": one) are those of x and w."""
+    rank = len(x) - 2
+    left, right = ("uint8" if t == "u" else "int8" for t in types)
+    settings = {
+        "group": group,
+        "strides": list(strides or (1,) * rank),
+        "dilations": list(dilations or (1,) * rank),
+        "pads": list(pads or (0,) * (2 * rank)),
+    }
+    x_zero = np.asarray(numbers(2, dtype=left)[1] - 3).astype(left) if zeros else None
+    w_zero = {"n": numbers(w[0], dtype=right), "1": np.asarray(numbers(2, dtype=right)[0])}.get(zeros[1:])
+    inputs = [numbers(*x, dtype=left), numbers(*w, dtype=right), x_zero, w_zero]
+    full = functools.partial(windowed, **settings)
+    name = name or f"{x}-{w}-{types}-{zeros}-{group}-{strides}-{dilations}-{pads}"
+    return Case("IntegerConv", inputs, settings, full, name=name)
+
+
+CONVOLUTIONS = [
+    *(
+        convolution((2, 5, 9, 11), (7, 5, 3, 3), left + right, zeros, pads=(1, 2, 0, 1))
+        for left in "us"
+        for right in "us"
+        for zeros in ("", "x", "x1", "xn")
+    ),
+    *(convolution((1, c, 6, 6), (4, c, 1, 1), zeros="xn", name=f"pointwise-{c}") for c in (0, 1, 3, 4, 64)),
+    convolution((3, 64, 20, 20), (100, 64, 3, 3), zeros="xn", pads=(1, 1, 1, 1), name="several-tasks"),
+    convolution((1, 130, 5, 5), (3, 130, 3, 3), "su", "xn", pads=(1, 1, 1, 1), name="several-blocks"),
+    convolution((2, 12, 8, 8), (8, 3, 3, 3), zeros="xn", group=4, pads=(1, 1, 1, 1), name="groups"),
+    convolution((2, 6, 17, 33), (6, 1, 3, 3), "ss", "xn", group=6, pads=(1, 1, 1, 1), name="depthwise"),
+    convolution((1, 3, 23, 29), (5, 3, 7, 7), zeros="xn", strides=(2, 3), pads=(3, 3, 3, 3), name="strides"),
+    convolution((1, 3, 23, 29), (5, 3, 3, 3), zeros="x1", dilations=(2, 5), pads=(4, 5, 4, 5), name="dilations"),
+    convolution((1, 2, 3, 3), (2, 2, 3, 3), zeros="x1", pads=(5, 5, 5, 5), strides=(2, 2), name="windows-outside"),
+    convolution((2, 3, 40), (4, 3, 5), zeros="xn", pads=(2, 2), name="one-dimension"),
+    convolution(
+        (1, 2, 5, 6, 7), (3, 2, 2, 3, 2), zeros="xn", strides=(1, 2, 1), pads=(1,) * 6, name="three-dimensions"
+    ),
+    convolution((1, 2, 3, 4, 3, 4), (3, 2, 2, 2, 2, 2), zeros="xn", pads=(1,) * 8, name="four-dimensions"),
+    convolution((0, 2, 5, 5), (3, 2, 3, 3), zeros="xn", name="no-images"),
+    Case(
+        "IntegerConv",
+        [ints(1, 3, 4, 4, dtype="int8"), ints(2, 4, 3, 3, dtype="int8")],
+        {},
+        refuses="the input's channels must equal weight dimension 1 times group",
+    ),
+    Case(
+        "IntegerConv",
+        [ints(1, 3, 4, 4, dtype="int8"), ints(2, 3, 3, 3, dtype="int8"), ints(3, dtype="int8")],
+        {},
+        refuses="zero points must be one number",
+    ),
+]
+
 CASES = [
+    *CONVOLUTIONS,
     *(case((5, 7), (7, 9), left, right, f"{left}-{right}") for left in FULL for right in FULL),
     *(case((13, k), (k, 40), "int16", "int16", f"depth-{k}") for k in (1, 2, 511, 512, 513, 1030)),
     *(case((m, 20), (20, n), "int8", "uint8", f"{m}x{n}") for m in (1, 6, 12, 13, 49, 97) for n in (1, 15, 32, 129)),

@@ -173,6 +173,20 @@ def test_integer_convolutions_are_exact(channels, group, size):
     np.testing.assert_array_equal(values(node)[0], expected)
 
 
+@pytest.mark.parametrize("settings", [
+    {"pads": [1, 1, 1, 1]},
+    {"strides": [2, 3], "auto_pad": "SAME_UPPER"},
+    {"dilations": [2, 2], "group": 2},
+], ids=str)  # fmt: skip
+def test_integer_convolutions_beside_onnx_runtime(settings):
+    """Weights that are initializers; padding is the zero point of x."""
+    x, w = integers(np.uint8, 2, 6, 13, 15), integers(np.uint8, 8, 6 // settings.get("group", 1), 3, 3)
+    node = Node(
+        "ConvInteger", [x, w, np.array(9, np.uint8), np.array(200, np.uint8)], settings, opset=10, constant=(1, 3)
+    )
+    np.testing.assert_array_equal(values(node)[0], runtime_values(node, TensorProto.INT32)[0])
+
+
 def test_quantised_matrix_product():
     a, b = integers(np.uint8, 2, 3, 40), integers(np.uint8, 2, 40, 4)
     scales = [np.float32(s) for s in (0.02, 0.03, 0.9)]

@@ -80,6 +80,24 @@ TEST(CpuThreads, sums_over_many_rows) {
           1e-4);
 }
 
+template <class T>
+TensorData wholeNumbers(const Shape &shape, int seed) {
+  std::vector<T> values;
+  for (float v : test::numbers(elementCount(shape), seed)) values.push_back(static_cast<T>(static_cast<int>(v * 128)));
+  return TensorData::of<T>(shape, values);
+}
+
+TEST(CpuThreads, products_and_convolutions_of_bytes) {
+  const TensorData zero = TensorData::scalar<int8_t>(-7), zeros = wholeNumbers<int8_t>({200}, 3);
+  compare({"IntegerMatMul", {}, {wholeNumbers<int8_t>({130, 1100}, 1), wholeNumbers<uint8_t>({1100, 300}, 2), zero}, 1},
+          0);
+  compare({"IntegerConv",
+           {{"pads", std::vector<int64_t>{1, 1, 1, 1}}},
+           {wholeNumbers<int8_t>({1, 150, 19, 23}, 1), wholeNumbers<int8_t>({200, 150, 3, 3}, 2), zero, zeros},
+           1},
+          0);
+}
+
 TEST(CpuThreads, gradient_of_a_large_embedding) {
   std::vector<int32_t> indices;
   for (int i = 0; i < 500; ++i) indices.push_back(i * 37 % 9000);
