@@ -1,4 +1,4 @@
-"""Operators of the benchmark (./dev bench --ops): each as a PyTorch function of tensors, in sizes.
+"""Operators of the benchmark (./dev bench --ops): each as a PyTorch function of tensors or an ONNX model, in sizes.
 
 Sizes: ``small`` (about a thousand numbers), ``cache`` (about a megabyte), ``memory`` (tens of megabytes); recurrent
 operators and attention have three shapes of their own instead. `Row.types` are the ONNX operators that a row stands
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -29,16 +30,18 @@ class Row:
     Attributes:
         name: As printed.
         types: ONNX operators that it stands for.
-        make: From the size to (function, operands). Operands that are floats are weights in training.
+        make: From the size to (function, operands). Operands that are floats are weights in training. None: see model.
         trains: Whether a training step is measured.
         weights: Whether operands behind the first are weights, which stay the same from call to call.
+        model: From the size to the bytes of a model with the result "output", and its inputs.
     """
 
     name: str
     types: tuple[str, ...]
-    make: Callable[[str], tuple[Callable[..., torch.Tensor], list[torch.Tensor]]]
+    make: Callable[[str], tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] | None
     trains: bool = True
     weights: bool = False
+    model: Callable[[str], tuple[bytes, dict[str, np.ndarray]]] | None = None
 
 
 def on(shapes: Shapes, function: Callable[..., Any], low: float = -2.0, high: float = 2.0, operands: int = 1) -> Any:
@@ -169,6 +172,46 @@ def norm(name: str, function: Callable[..., torch.Tensor], rank: int = 2) -> Row
     return Row(name, (name.split()[0],), make, weights=True)
 
 
+def quantised(
+    name: str, types: tuple[str, ...], nodes: list[tuple[str, str, str]], weights: Shapes, x: Shapes, **attributes: Any
+) -> Row:
+    """Operators on 8-bit integers: nodes as (operator, inputs, outputs) of UINT8 `x` and constant INT8 `w`.
+
+    Scales are powers of two, so that every implementation rounds the same numbers. Constants that nodes may name:
+    scales "s", "small" and "tiny", zero points "x0" and "w0", and "bias". An input "float" is `x`
+    before it is quantised.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    def make(size: str) -> tuple[bytes, dict[str, np.ndarray]]:
+        rng = np.random.default_rng(7)
+        constants = {
+            "w": rng.integers(-127, 128, weights[size]).astype(np.int8), "s": np.float32(2**-5),
+            "small": np.float32(2**-6), "tiny": np.float32(2**-9), "x0": np.uint8(120), "w0": np.int8(0),
+            "bias": rng.integers(-9999, 9999, weights[size][0]).astype(np.int32),
+        }  # fmt: skip
+        used = {word for _, inputs, _ in nodes for word in inputs.split()}
+        given = "float" if "float" in used else "x"
+        feed = rng.standard_normal(x[size]).astype(np.float32) if given == "float" else None
+        feed = rng.integers(0, 256, x[size]).astype(np.uint8) if feed is None else feed
+        kind = TensorProto.FLOAT if given == "float" else TensorProto.UINT8
+        extra = {
+            t: attributes if "Conv" in t else {"to": TensorProto.FLOAT} if t == "Cast" else {} for t, _, _ in nodes
+        }
+        result = {"MatMulInteger": TensorProto.INT32, "ConvInteger": TensorProto.INT32, "Mul": TensorProto.FLOAT}
+        graph = helper.make_graph(
+            [helper.make_node(t, inputs.split(), outputs.split(), **extra[t]) for t, inputs, outputs in nodes],
+            "rows",
+            [helper.make_tensor_value_info(given, kind, x[size])],
+            [helper.make_tensor_value_info("output", result.get(nodes[-1][0], TensorProto.UINT8), None)],
+            [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items() if n in used],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        return model.SerializeToString(), {given: feed}
+
+    return Row(name, types, None, trains=False, model=make)
+
+
 UNARY = [
     *(unary(n, f) for n, f in (("Abs", torch.abs), ("Neg", torch.neg), ("Exp", torch.exp), ("Sin", torch.sin))),
     *(
@@ -288,7 +331,37 @@ MOVES = [
     ),
     Row("SoftmaxCrossEntropyLoss", ("SoftmaxCrossEntropyLoss",), classes),
 ]
-ROWS = [*UNARY, *BINARY, *REDUCTIONS, *PRODUCTS, *IMAGES, *MOVES]
+QUANTISED_X, QUANTISED_W = ({size: shapes[i] for size, shapes in MATMUL.items()} for i in range(2))
+QUANTISED_IMAGE = {"small": (1, 64, 14, 14), "cache": (1, 64, 28, 28), "memory": (16, 64, 56, 56)}
+QUANTISED_WINDOW = dict.fromkeys(SIZES, (64, 64, 3, 3))
+QUANTISED = [
+    quantised("MatMulInteger", ("MatMulInteger",), [("MatMulInteger", "x w x0", "output")], QUANTISED_W, QUANTISED_X),
+    quantised(
+        "MatMulInteger vector", ("MatMulInteger",), [("MatMulInteger", "x w x0", "output")],
+        *({size: shapes[i] for size, shapes in VECTOR.items()} for i in (1, 0)),
+    ),
+    quantised(
+        "MatMulInteger dynamic", ("DynamicQuantizeLinear", "MatMulInteger"),
+        [
+            ("DynamicQuantizeLinear", "float", "q scale zero"), ("MatMulInteger", "q w zero w0", "p"),
+            ("Cast", "p", "f"), ("Mul", "scale s", "factor"), ("Mul", "f factor", "output"),
+        ],
+        QUANTISED_W, QUANTISED_X,
+    ),
+    quantised(
+        "QLinearMatMul", ("QLinearMatMul",), [("QLinearMatMul", "x tiny x0 w small w0 s x0", "output")],
+        QUANTISED_W, QUANTISED_X,
+    ),
+    quantised(
+        "ConvInteger", ("ConvInteger",), [("ConvInteger", "x w x0", "output")], QUANTISED_WINDOW, QUANTISED_IMAGE,
+        pads=[1, 1, 1, 1],
+    ),
+    quantised(
+        "QLinearConv", ("QLinearConv",), [("QLinearConv", "x tiny x0 w small w0 s x0 bias", "output")],
+        QUANTISED_WINDOW, QUANTISED_IMAGE, pads=[1, 1, 1, 1],
+    ),
+]  # fmt: skip
+ROWS = [*UNARY, *BINARY, *REDUCTIONS, *PRODUCTS, *IMAGES, *MOVES, *QUANTISED]
 
 
 def types_of_cases() -> set[str]:

@@ -79,11 +79,11 @@ def exported(operator: Operator) -> tuple[bytes, dict[str, np.ndarray]]:
     return file.getvalue(), {name: x.numpy() for name, x in zip(names, operator.inputs, strict=True)}
 
 
-def ours(operator: Operator, model: bytes, feeds: dict[str, np.ndarray]) -> Callable[[], np.ndarray]:
+def ours(operator: Operator | None, model: bytes, feeds: dict[str, np.ndarray]) -> Callable[[], np.ndarray]:
     """This repository."""
     import popart
 
-    if operator.training_step:
+    if operator is not None and operator.training_step:
         rule = {"kind": "sgd", "lr": RATE, "momentum": 0.0}
         session: Any = programs.training_session(programs.Program(model, "output", rule))
         session.weightsFromHost()
@@ -100,7 +100,7 @@ def ours(operator: Operator, model: bytes, feeds: dict[str, np.ndarray]) -> Call
     return call
 
 
-def onnx_runtime(operator: Operator, model: bytes, feeds: dict[str, np.ndarray]) -> Callable[[], np.ndarray]:
+def onnx_runtime(operator: Operator | None, model: bytes, feeds: dict[str, np.ndarray]) -> Callable[[], np.ndarray]:
     """ONNX Runtime."""
     import onnxruntime
 
@@ -141,11 +141,11 @@ def compared(row: Row, size: str, training: bool, seconds: float, warm_up: float
     entry: dict[str, Any] = {"results": {}}
     expected: np.ndarray | None = None
     for name, make in MAKERS.items():
-        if training and name == "onnxruntime":
+        if (training and name == "onnxruntime") or (row.model is not None and name == "torch_eager"):
             continue
         try:
-            operator = Operator(row, size, training)
-            model, feeds = exported(operator)
+            operator = None if row.model is not None else Operator(row, size, training)
+            model, feeds = row.model(size) if operator is None else exported(operator)
             call = make(operator, model, feeds)
             results = np.array([float(call()) for _ in range(STEPS)] if training else call(), dtype=np.float64)
         except Exception as problem:  # of three libraries
