@@ -6,13 +6,12 @@ import pytest
 from popxl import ops
 
 
-def program(build, shape, transfers=1):
-    """A program ``build(x) -> tensors``, and its streams."""
+def program(build, shape):
+    """A program ``build(stream) -> tensors``, and its streams."""
     ir = popxl.Ir()
-    ir.num_host_transfers = transfers
-    stream = popxl.h2d_stream(shape, popxl.float32)
     outputs = []
     with ir.main_graph, popxl.in_sequence():
+        stream = popxl.h2d_stream(shape, popxl.float32)
         for y in build(stream):
             outputs.append(popxl.d2h_stream(y.shape, y.dtype))
             ops.host_store(outputs[-1], y)
@@ -58,8 +57,8 @@ def test_several_values_of_one_stream():
     """Each store of a stream has a place of its own in the array."""
     ir = popxl.Ir()
     ir.num_host_transfers = 2
-    stream, output = popxl.h2d_stream((16, 16), popxl.float32), popxl.d2h_stream((16, 16), popxl.float32)
     with ir.main_graph, popxl.in_sequence():
+        stream, output = popxl.h2d_stream((16, 16), popxl.float32), popxl.d2h_stream((16, 16), popxl.float32)
         first, second = ops.host_load(stream), ops.host_load(stream)
         a, b = first * second, first - second
         ops.host_store(output, a)
@@ -73,13 +72,13 @@ def test_several_values_of_one_stream():
 def test_values_of_a_loop():
     ir = popxl.Ir()
     ir.num_host_transfers = 3
-    stream, output = popxl.h2d_stream((16, 16), popxl.float32), popxl.d2h_stream((16, 16), popxl.float32)
-
-    def body():
-        x = ops.host_load(stream)
-        ops.host_store(output, ops.relu(x) - x)
-
     with ir.main_graph, popxl.in_sequence():
+        stream, output = popxl.h2d_stream((16, 16), popxl.float32), popxl.d2h_stream((16, 16), popxl.float32)
+
+        def body():
+            x = ops.host_load(stream)
+            ops.host_store(output, ops.relu(x) - x)
+
         ops.repeat(ir.create_graph(body), 3)
     x = random(3, 16, 16)
     with popxl.Session(ir, "cpu") as session:
