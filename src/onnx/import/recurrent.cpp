@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kSequenceLengths = 4, kInitialHidden = 5, kInitialCell = 6, kPeepholes = 7;
 
-struct Sizes {
+struct CellSizes {
   int64_t directions, gates, steps, batch, input, hidden;
 };
 
@@ -53,13 +53,13 @@ void requireShape(const NodeContext &n, int input, const char *name, const Shape
               n.info(input), expected);
 }
 
-Sizes readSizes(const NodeContext &n, Cell cell, bool batchFirst) {
+CellSizes readSizes(const NodeContext &n, Cell cell, bool batchFirst) {
   const std::string direction = n.attr<std::string>("direction", "forward");
   n.require(direction == "forward" || direction == "reverse" || direction == "bidirectional",
             "attribute direction: got '{}', expected forward, reverse or bidirectional", direction);
   for (int i = 0; i < 3; ++i)
     n.require(n.info(i).rank() == 3, "input {} must have three dimensions: got {}", i, n.info(i));
-  Sizes s{};
+  CellSizes s{};
   s.directions = direction == "bidirectional" ? 2 : 1;
   s.gates = cell == Cell::Rnn ? 1 : cell == Cell::Gru ? 3 : 4;
   s.steps = n.info(0).shape()[batchFirst ? 1 : 0];
@@ -175,7 +175,7 @@ class RecurrentNode {
   Composer to_;
   const Cell cell_;
   const bool batchFirst_;
-  const Sizes sizes_;
+  const CellSizes sizes_;
   const std::vector<Activation> functions_;
   Value input_, lengths_, hidden_, cellState_;
 };
