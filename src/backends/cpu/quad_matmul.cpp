@@ -136,8 +136,6 @@ class QuadMatMulKernel final : public executable::HostKernel {
   const int64_t rowTasks_, columnTasks_;
 };
 
-bool isByte(DataType type) { return type == DataType::INT8 || type == DataType::UINT8; }
-
 QuadOperand operandOf(const KernelRequest &request, int input) {
   const auto zero = static_cast<size_t>(kZeroOf[input]);
   QuadOperand operand{request.inputs[static_cast<size_t>(input)].info.dataType() == DataType::INT8};
@@ -150,9 +148,6 @@ QuadOperand operandOf(const KernelRequest &request, int input) {
 }  // namespace
 
 std::unique_ptr<executable::Kernel> createQuadMatMul(const KernelRequest &request, std::string &reason) {
-  for (size_t i = 0; i < 2; ++i)
-    if (const DataType type = request.inputs[i].info.dataType(); !isByte(type))
-      return reason = "it takes INT8 and UINT8 only: got " + toText(type), nullptr;
   const executable::Layout *layout = request.inputs[1].layout;
   KernelRequest others = request;
   if (layout == quadPanels()) others.inputs[1].layout = nullptr;

@@ -1,6 +1,6 @@
 // IntegerMatMul: y[..., m, n] = sum_k (a[..., m, k] - a_zero) (b[..., k, n] - b_zero) in INT32, modulo 2^32, of
-// integers of at most 16 bits; leading dimensions broadcast. What ONNX's quantised products are written with. Zero
-// points are of 8-bit operands: one for all, or one for each row of a and each column of b.
+// INT8 and UINT8; leading dimensions broadcast. What ONNX's quantised products are written with. Zero points: one for
+// all, or one for each row of a and each column of b.
 // IntegerConv: the same of windows, as Conv has them; padding is x_zero, so that it adds nothing.
 #include <popart/op.hpp>
 
@@ -14,7 +14,6 @@ namespace popart::ops {
 namespace {
 
 constexpr TypeSet kBytes = typeBit(DataType::INT8) | typeBit(DataType::UINT8);
-constexpr TypeSet kFactors = kBytes | typeBit(DataType::INT16);
 
 // One number, or an array of shape `each`.
 void requireZeroPoint(const InferContext &c, int operand, const Shape &each) {
@@ -71,8 +70,8 @@ OpDef integerConvolution() {
 OpDefs integerProductOps() {
   return {integerConvolution(),
           OpDef("popart", "IntegerMatMul", {1})
-              .input("a", kFactors)
-              .input("b", kFactors)
+              .input("a", kBytes)
+              .input("b", kBytes)
               .input("a_zero", kBytes, "", Arity::Optional)
               .input("b_zero", kBytes, "", Arity::Optional)
               .output("y")
@@ -81,7 +80,7 @@ OpDefs integerProductOps() {
               .cost([](const Op &op, Cost &c) { c.flops = productFlops(op.outInfo(0).nelms(), op.inShape(0).back()); })
               .notOnnx()
               .stopsGrad()
-              .doc("Matrix product of INT8, UINT8 and INT16 without their zero points, in INT32, modulo 2^32.")};
+              .doc("Matrix product of INT8 and UINT8 without their zero points, in INT32, modulo 2^32.")};
 }
 
 }  // namespace popart::ops

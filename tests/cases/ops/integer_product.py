@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.cases.case import Case, ints
 
-FULL = {"int8": (-128, 128), "uint8": (0, 256), "int16": (-32768, 32768)}
+FULL = {"int8": (-128, 128), "uint8": (0, 256)}
 
 
 def numbers(*shape: int, dtype: str) -> np.ndarray:
@@ -124,7 +124,6 @@ CONVOLUTIONS = [
 CASES = [
     *CONVOLUTIONS,
     *(case((5, 7), (7, 9), left, right, f"{left}-{right}") for left in FULL for right in FULL),
-    *(case((13, k), (k, 40), "int16", "int16", f"depth-{k}") for k in (1, 2, 511, 512, 513, 1030)),
     *(case((m, 20), (20, n), "int8", "uint8", f"{m}x{n}") for m in (1, 6, 12, 13, 49, 97) for n in (1, 15, 32, 129)),
     *(case((13, k), (k, 40), name=f"quads-depth-{k}") for k in (0, 1, 2, 3, 4, 1023, 1024, 1025, 2051)),
     *(
@@ -148,14 +147,8 @@ CASES = [
     moved((2, 1, 4, 6), (3, 6, 5), (2, 1, 4, 1), (3, 1, 5), "int8", "uint8", "broadcast-stacks"),
     moved((2, 3, 4, 6), (6, 5), (2, 3, 4, 1), (1, 5), name="one-right-operand"),
     case((2, 3, 4, 6), (3, 6, 5), name="stacks"),
-    case((2, 1, 4, 6), (3, 6, 5), "int16", "uint8", "broadcast-stacks"),
-    Case(
-        "IntegerMatMul",
-        [np.full((3, 4), -32768, np.int16), np.full((4, 3), -32768, np.int16)],
-        {},
-        wrapped,
-        name="beyond-int32",
-    ),
+    case((2, 1, 4, 6), (3, 6, 5), "int8", "uint8", "broadcast"),
+    Case("IntegerMatMul", [ints(3, 4, dtype="int16"), ints(4, 3, dtype="int16")], {}, refuses="int16"),
     Case("IntegerMatMul", [ints(3, 4, dtype="int8"), ints(3, 4, dtype="int8")], {}, refuses="last dimension"),
     Case(
         "IntegerMatMul",

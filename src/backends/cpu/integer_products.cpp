@@ -1,0 +1,51 @@
+// See integer_products.hpp.
+#include "backends/cpu/integer_products.hpp"
+
+#include <popart/op.hpp>
+
+#include "backends/cpu/cpu.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::KernelRequest;
+
+// Where the matrices of an operand lie, read as if its leading dimensions were `batch`.
+std::vector<int64_t> matrixOffsets(const Shape &shape, const Shape &batch) {
+  const int64_t size = shape[shape.size() - 2] * shape.back();
+  const size_t lead = batch.size() - (shape.size() - 2);
+  std::vector<int64_t> offsets;
+  for (int64_t i = 0; i < elementCount(batch); ++i) {
+    int64_t offset = 0, stride = size, rest = i;
+    for (size_t d = batch.size(); d-- > 0; rest /= batch[d]) {
+      if (d < lead) continue;
+      if (shape[d - lead] != 1) offset += rest % batch[d] * stride;
+      stride *= shape[d - lead];
+    }
+    offsets.push_back(offset);
+  }
+  return offsets;
+}
+
+constexpr Entry kEntries[] = {{"IntegerMatMul", createQuadMatMul}, {"IntegerConv", createIntegerConv}};
+
+}  // namespace
+
+IntegerProblem integerProblem(const KernelRequest &request) {
+  const Shape &a = request.inputs[0].info.shape(), &b = request.inputs[1].info.shape();
+  IntegerProblem p{a[a.size() - 2], a.back(), b.back(), {}, {}};
+  if (b.size() == 2) {
+    p.rows = elementCount(Shape(a.begin(), a.end() - 1));
+    p.a = p.b = {0};
+    return p;
+  }
+  const Shape &y = request.outputs[0].info.shape();
+  const Shape batch(y.begin(), y.end() - 2);
+  p.a = matrixOffsets(a, batch);
+  p.b = matrixOffsets(b, batch);
+  return p;
+}
+
+std::span<const Entry> integerProductKernels() { return kEntries; }
+
+}  // namespace popart::cpu
