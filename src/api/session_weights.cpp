@@ -97,7 +97,7 @@ int64_t Session::Impl::hostBytes() const {
 }
 
 int64_t Session::Impl::programBytes() const {
-  constexpr int64_t kBytesPerOp = 5120;
+  constexpr int64_t kBytesPerOp = 6144;
   int64_t ops = 0;
   for (const Graph *graph : ir().getAllGraphs()) ops += static_cast<int64_t>(graph->opCount());
   if (fitted)
