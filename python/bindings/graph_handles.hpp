@@ -5,8 +5,10 @@
 #include <popart/ir.hpp>
 #include <popart/op.hpp>
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "bindings.hpp"
 
@@ -25,12 +27,16 @@ class GraphHandle {
     check(alive(), "graph '{}' was removed from its Ir: it cannot be used any more", id_);
     return *graph_;
   }
+  // What Python holds of its ops and tensors, by slot; null where it holds none.
+  std::vector<PyObject *> &objects(OpIndex) const { return ops_; }
+  std::vector<PyObject *> &objects(TensorIndex) const { return tensors_; }
 
  private:
   nb::object ir_;
   const Ir *owner_;
   Graph *graph_;
   GraphId id_;
+  mutable std::vector<PyObject *> ops_, tensors_;
 };
 
 inline OpIndex indexOf(const Op &op) { return op.index(); }
@@ -59,14 +65,18 @@ struct Label<Tensor> {
 template <class T>
 class NodeHandle {
  public:
-  explicit NodeHandle(T &node);
-  bool isOf(const T &node) const { return graph_->isOf(node.getGraph()) && indexOf(node) == index_; }
-  T &get() const {
-    Graph &graph = graph_->get();
+  // graph: the Python object of the node's graph.
+  NodeHandle(T &node, nb::object graph);
+  // What Python holds of this node.
+  PyObject *&object() const { return graph_->objects(index_)[index_.value]; }
+  T &get() const { return in(graph_->get()); }
+  // The node, as a part of its graph, which is alive.
+  T &in(Graph &graph) const {
     if (!graph.alive(index_))
       throw error("{} was erased from {}: it cannot be used any more", label_.str(), graph.getGraphString());
     return atIndex(graph, index_);
   }
+  bool isOf(const GraphHandle &graph) const { return graph_ == &graph; }
 
  private:
   nb::object graphObject_;
@@ -75,38 +85,63 @@ class NodeHandle {
   Label<T> label_;
 };
 
-// What a Python object of class Graph, Op or Tensor contains.
+// What a Python object of class Op or Tensor contains.
 template <class T>
 struct Handle {
-  using Place = std::conditional_t<std::is_same_v<T, Graph>, GraphHandle, NodeHandle<T>>;
-  explicit Handle(T &value) : place(value) {}
+  Handle(T &value, nb::object graph) : place(value, std::move(graph)) {}
+  Handle(Handle &&) = default;
+  ~Handle() {
+    if (self && place.object() == self) place.object() = nullptr;
+  }
+  NodeHandle<T> place;
+  PyObject *self = nullptr;
+};
+
+// The same of class Graph.
+template <>
+struct Handle<Graph> {
+  explicit Handle(Graph &value) : place(value) {}
   Handle(Handle &&) = default;
   ~Handle() {
     const auto it = objects().find(address);
     if (it != objects().end() && it->second == self) objects().erase(it);
   }
   // Addresses of what Python holds, with the objects; an address may have become another's.
-  static std::unordered_map<const T *, PyObject *> &objects() {
-    static auto *all = new std::unordered_map<const T *, PyObject *>;
+  static std::unordered_map<const Graph *, PyObject *> &objects() {
+    static auto *all = new std::unordered_map<const Graph *, PyObject *>;
     return *all;
   }
-  Place place;
-  const T *address = nullptr;
+  GraphHandle place;
+  const Graph *address = nullptr;
   PyObject *self = nullptr;
 };
 
-// A new reference to the Python object of `value`.
-template <class T>
-nb::object objectOf(T &value) {
-  auto &objects = Handle<T>::objects();
-  if (const auto it = objects.find(&value); it != objects.end())
-    if (nb::inst_ptr<Handle<T>>(it->second)->place.isOf(value)) return nb::borrow(it->second);
-  nb::object made = nb::cast(Handle<T>(value), nb::rv_policy::move);
-  auto *handle = nb::inst_ptr<Handle<T>>(made);
-  handle->address = &value;
-  handle->self = objects[&value] = made.ptr();
+// A new reference to the Python object of `graph`.
+inline nb::object objectOf(Graph &graph) {
+  auto &objects = Handle<Graph>::objects();
+  if (const auto it = objects.find(&graph); it != objects.end())
+    if (nb::inst_ptr<Handle<Graph>>(it->second)->place.isOf(graph)) return nb::borrow(it->second);
+  nb::object made = nb::cast(Handle<Graph>(graph), nb::rv_policy::move);
+  auto *handle = nb::inst_ptr<Handle<Graph>>(made);
+  handle->address = &graph;
+  handle->self = objects[&graph] = made.ptr();
   return made;
 }
+inline const GraphHandle &handleOf(nb::handle graph) { return nb::inst_ptr<Handle<Graph>>(graph)->place; }
+
+// A new reference to the Python object of `node`, an op or tensor; graph: the Python object of its graph.
+template <class T>
+nb::object objectOf(T &node, const nb::object &graph) {
+  auto &objects = handleOf(graph).objects(indexOf(node));
+  const size_t slot = indexOf(node).value;
+  if (slot >= objects.size()) objects.resize(std::max(slot + 1, 2 * objects.size()));
+  if (objects[slot]) return nb::borrow(objects[slot]);
+  nb::object made = nb::cast(Handle<T>(node, graph), nb::rv_policy::move);
+  nb::inst_ptr<Handle<T>>(made)->self = objects[slot] = made.ptr();
+  return made;
+}
+inline nb::object objectOf(Op &op) { return objectOf(op, objectOf(op.getGraph())); }
+inline nb::object objectOf(Tensor &tensor) { return objectOf(tensor, objectOf(tensor.getGraph())); }
 
 // What a Python object of class T stands for. Throws popart::error for what was erased.
 template <class T>
@@ -115,11 +150,8 @@ T &valueOf(nb::handle object) {
 }
 
 template <class T>
-NodeHandle<T>::NodeHandle(T &node)
-    : graphObject_(objectOf(node.getGraph())),
-      graph_(&nb::inst_ptr<Handle<Graph>>(graphObject_)->place),
-      index_(indexOf(node)),
-      label_(node) {}
+NodeHandle<T>::NodeHandle(T &node, nb::object graph)
+    : graphObject_(std::move(graph)), graph_(&handleOf(graphObject_)), index_(indexOf(node)), label_(node) {}
 
 // nb::class_ for these: members are functions and methods of T.
 template <class T>
@@ -146,14 +178,18 @@ class HandleClass : public nb::class_<Handle<T>> {
 // ---- ops.cpp, for graphs
 Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs,
              const std::vector<TensorId> &outputs, const nb::dict &attributes, const nb::dict &settings);
-// Adds an op to tensors of the graph (None: absent) and returns its number and its results. `names`: of the results;
-// `scope`: name scopes of op and results; executionContext: number of the enumeration.
+// Adds an op to tensors of the graph (None: absent) and returns its number and its first `wanted` results. `names`: of
+// the results; `scope`: name scopes of op and results; executionContext: number of the enumeration; earlier: ops that
+// it follows.
 nb::tuple emitOp(Graph &graph, const std::string &type, const nb::list &inputs, const std::vector<std::string> &names,
                  const nb::dict &attributes, const std::string &label, const std::string &scope,
-                 std::optional<VGraphId> ipu, bool ioTiles, int executionContext, std::optional<PipelineStage> stage);
+                 std::optional<VGraphId> ipu, bool ioTiles, int executionContext, std::optional<PipelineStage> stage,
+                 size_t wanted, const std::vector<OpId> &earlier);
 // Ids for the new tensors of one op, which has none of them yet.
 std::vector<TensorId> uniqueIds(Graph &graph, const std::vector<std::string> &names, const std::string &scope);
 Op *findOp(const Graph &graph, OpId id);  // null when there is none
+// States that an op runs after others of its graph; those that are gone are skipped.
+void runAfter(const Op &later, const std::vector<OpId> &earlier);
 void bindOp(nb::module_ &m);
 
 }  // namespace popart::python

@@ -120,6 +120,12 @@ Op *createOp(Graph &graph, const std::string &type, const std::vector<TensorInde
   return graph.addConnectedOp(def, inputs, outputs, makeAttributes(def, attributes), std::move(settings));
 }
 
+// The tensor of an object, which is of this graph as a rule.
+Tensor &tensorIn(Graph &graph, const GraphHandle &handle, nb::handle object) {
+  const auto &place = nb::cast<Handle<Tensor> &>(object).place;
+  return place.isOf(handle) ? place.in(graph) : place.get();
+}
+
 // ---- edits
 void connectIn(Op &op, InIndex index, const TensorId &tensor, std::optional<int64_t> sourceIpu) {
   constexpr std::string_view kSource = "source";
@@ -273,7 +279,8 @@ std::vector<TensorId> uniqueIds(Graph &graph, const std::vector<std::string> &na
 
 nb::tuple emitOp(Graph &graph, const std::string &type, const nb::list &inputs, const std::vector<std::string> &names,
                  const nb::dict &attributes, const std::string &label, const std::string &scope,
-                 std::optional<VGraphId> ipu, bool ioTiles, int executionContext, std::optional<PipelineStage> stage) {
+                 std::optional<VGraphId> ipu, bool ioTiles, int executionContext, std::optional<PipelineStage> stage,
+                 size_t wanted, const std::vector<OpId> &earlier) {
   const std::vector<TensorId> outputs = uniqueIds(graph, names, scope);
   Op::Settings settings(graph, scoped(scope, label));
   settings.scope = scope;
@@ -283,16 +290,25 @@ nb::tuple emitOp(Graph &graph, const std::string &type, const nb::list &inputs, 
   if (stage && *stage >= 0) settings.pipelineStage = stage;
   std::vector<TensorIndex> indices;
   indices.reserve(inputs.size());
+  const nb::object object = objectOf(graph);
   for (nb::handle input : inputs) {
-    const Tensor *tensor = input.is_none() ? nullptr : &valueOf<Tensor>(input);
+    const Tensor *tensor = input.is_none() ? nullptr : &tensorIn(graph, handleOf(object), input);
     check(!tensor || &tensor->getGraph() == &graph, "{} '{}': the tensor '{}' is of another graph", type, settings.name,
           tensor ? tensor->id : TensorId());
     indices.push_back(tensor ? tensor->index() : TensorIndex{});
   }
   const Op &op = *createOp(graph, type, indices, outputs, attributes, std::move(settings));
   nb::list results;
-  for (TensorIndex t : op.outputs()) results.append(objectOf(graph.tensor(t)));
+  for (size_t o = 0; o < std::min(wanted, op.outputs().size()); ++o)
+    results.append(objectOf(graph.tensor(op.outputs()[o]), object));
+  runAfter(op, earlier);
   return nb::make_tuple(op.id, results);
+}
+
+void runAfter(const Op &later, const std::vector<OpId> &earlier) {
+  Graph &graph = later.getGraph();
+  for (const OpId other : earlier)
+    if (const Op *op = findOp(graph, other); op && op != &later) graph.addConstraint(op->index(), later.index());
 }
 
 Op *findOp(const Graph &graph, OpId id) {

@@ -139,6 +139,13 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
           nb::rv_policy::reference_internal, nb::arg("id"), nb::arg("type"), nb::arg("shape"), nb::arg("host"),
           nb::arg("metaShape") = Shape())
       .def(
+          "newVariable",
+          [](Graph &g, const std::string &name, int type, const Shape &shape, nb::handle host) {
+            const TensorId id = g.uniqueId(g.addScope(name));
+            return &g.tensor(g.addVariable(id, sharedData(makeInfo(type, shape), host, id)));
+          },
+          nb::rv_policy::reference_internal, "As addVariable, of an id that is made of the name.")
+      .def(
           "setRemoteBuffer",
           [](Graph &g, const TensorId &id, int type, const Shape &shape, const Shape &metaShape) {
             const TensorInfo info = makeInfo(type, shape, metaShape);
@@ -171,6 +178,15 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
           },
           nb::rv_policy::reference_internal)
       .def(
+          "newInput",
+          [](Graph &g, const std::string &name, int type, const Shape &shape, const Shape &metaShape,
+             bool byReference) {
+            Tensor &t = g.tensor(g.addInput(g.uniqueId(g.addScope(name)), makeInfo(type, shape, metaShape)));
+            t.byReference = byReference;
+            return &t;
+          },
+          nb::rv_policy::reference_internal, "As addInput, of an id that is made of the name.")
+      .def(
           "addStream",
           [](Graph &g, const TensorId &id, int type, const Shape &shape) {
             return &g.tensor(g.addStream(id, makeInfo(type, shape)));
@@ -199,11 +215,10 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
           nb::rv_policy::reference_internal);
 }
 
-void runAfter(Graph &graph, OpId id, const std::vector<OpId> &earlier) {
+void runAfterInGraph(const Graph &graph, OpId id, const std::vector<OpId> &earlier) {
   const Op *later = findOp(graph, id);
   check(later, "graph '{}': no such op: got {}", graph.id, id);
-  for (const OpId other : earlier)
-    if (const Op *op = findOp(graph, other); op && op != later) graph.addConstraint(op->index(), later->index());
+  runAfter(*later, earlier);
 }
 
 void bindGraph(nb::module_ &m) {
@@ -214,8 +229,9 @@ void bindGraph(nb::module_ &m) {
       .def("createOp", &createOp, nb::rv_policy::reference_internal, "type"_a, "inputs"_a, "outputs"_a, "attributes"_a,
            "settings"_a, "Adds an op of the catalog; input None: absent optional input. Throws popart_exception.")
       .def("emitOp", &emitOp, "type"_a, "inputs"_a, "names"_a, "attributes"_a, "label"_a, "scope"_a, "ipu"_a.none(),
-           "io_tiles"_a, "execution_context"_a, "pipeline_stage"_a.none(),
-           "Adds an op of the catalog to tensors; returns its number and its results. Throws popart_exception.")
+           "io_tiles"_a, "execution_context"_a, "pipeline_stage"_a.none(), "wanted"_a, "earlier"_a,
+           "Adds an op of the catalog to tensors, after the ops `earlier`; returns its number and its first `wanted`\n"
+           "results. Throws popart_exception.")
       .def("appendCallOutput",
            [](Graph &g, OpId op, const TensorId &id) {
              Op *o = findOp(g, op);
@@ -241,7 +257,8 @@ void bindGraph(nb::module_ &m) {
              check(a && b, "graph '{}': no such ops: got {} and {}", g.id, before, after);
              g.addConstraint(a->index(), b->index());
            })
-      .def("runAfter", &runAfter, "op"_a, "earlier"_a, "An op runs after others of the graph; those gone are skipped.")
+      .def("runAfter", &runAfterInGraph, "op"_a, "earlier"_a,
+           "An op runs after others of the graph; those gone are skipped.")
       .def("printSchedule",
            [](const Graph &g, const nb::dict &given) {
              std::map<TensorId, std::string> names;

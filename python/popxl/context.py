@@ -165,6 +165,13 @@ class Context:
         if before:
             graph._run_after(op_id, before)
 
+    def _plain_history(self, graph: "Graph") -> tuple[_OrderHistory | None, list[int]]:
+        """Return the history of a graph in sequence and the ops that the next one follows; None: more is to be done."""
+        history = self._history[(graph._ir_id, graph._id, self.execution_context)]
+        if history.group or graph._held_constraints is not None:
+            return None, []
+        return history, history.previous
+
     def _order_groups(self) -> None:
         for key, graph in self._group_graphs.items():
             self._history[key].order_group(graph)

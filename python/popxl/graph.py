@@ -8,7 +8,7 @@ from popart_core import _ir as _core
 
 from popxl import dtypes
 from popxl._programs import graph_of, program
-from popxl.context import get_current_context
+from popxl.context import _CURRENT_CONTEXT, get_current_context
 from popxl.dtypes import dtype
 from popxl.tensor import Constant, Tensor, Variable
 
@@ -226,9 +226,11 @@ class Graph:
         if not isinstance(dtype, dtypes.dtype):
             dtypes.dtype._require(dtype, f"Graph input '{name}'")
         ir = self.ir
-        ir._check_open("its tensors")
-        tensor_id = self._pb_graph.uniqueId(get_current_context()._scoped(name))
-        pb_tensor = self._pb_graph.addInput(tensor_id, dtype._core_value, shape, meta_shape, by_ref)
+        if ir._is_prepared:
+            ir._check_open("its tensors")
+        pb_tensor = self._pb_graph.newInput(
+            _CURRENT_CONTEXT._scoped(name), dtype._core_value, shape, meta_shape, by_ref
+        )
         wrapped = Tensor._make(ir._tensor_classes[0], self, pb_tensor)
         if by_ref:
             self._by_ref_inputs.add(wrapped)

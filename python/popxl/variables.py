@@ -256,21 +256,22 @@ def make_variable(
                 f"variable '{name or 't'}': the memory map (np.memmap) of {array.filename} is copied: replicas are "
                 f"grouped irregularly, {grouping!r}"
             )
-    core, add = dtypes.of_array(array)._core_value, graph._pb_graph
-    ir._check_open("its tensors")
-    tensor_id = add.uniqueId(_CURRENT_CONTEXT._scoped(name))
-    part, meta = (shape, ()) if holding is None else (holding.part_shape, shape)
-    if row is not None:
-        pb_tensor = add.addHostTensor(tensor_id, core, part, meta)
-    elif holding is not None:
-        pb_tensor = add.addVariable(tensor_id, core, part, bytes_view(holding.split(host)[0]), meta)
-        pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
-    else:
+    core, add, scoped = dtypes.of_array(array)._core_value, graph._pb_graph, _CURRENT_CONTEXT._scoped(name)
+    if ir._is_prepared:
+        ir._check_open("its tensors")
+    if row is None and holding is None:
         first = host if groups == 1 else np.ascontiguousarray(host[0]).reshape(shape)
-        pb_tensor = add.addVariable(tensor_id, core, shape, first)
+        pb_tensor = add.newVariable(scoped, core, shape, first)
         if groups > 1 or mode == "all_replicas":
             on_device = grouping.const_rg
             pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
+    else:
+        part, meta = (shape, ()) if holding is None else (holding.part_shape, shape)
+        if row is not None:
+            pb_tensor = add.addHostTensor(add.uniqueId(scoped), core, part, meta)
+        else:
+            pb_tensor = add.addVariable(add.uniqueId(scoped), core, part, bytes_view(holding.split(host)[0]), meta)
+            pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
     result = ir._variable(graph, pb_tensor)
     result.replica_grouping = grouping
     result.retrieval_mode = mode
@@ -278,7 +279,7 @@ def make_variable(
         result._holding = holding
     if row is not None:
         result._row = row
-    ir._variable_data[tensor_id] = host
+    ir._variable_data[result._id] = host
     return result
 
 

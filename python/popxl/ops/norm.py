@@ -4,7 +4,7 @@ from popart_core import popart_exception
 
 from popxl import dtypes
 from popxl.context import get_current_graph
-from popxl.ops.utils import check_in_graph, checked_axis, emit, emit_one
+from popxl.ops.utils import add_op, check_in_graph, checked_axis, emit, emit_one
 from popxl.tensor import Tensor, constant
 
 _LOSS_REDUCTIONS = {"mean": "Mean", "sum": "Sum", "none": "NoReduction"}
@@ -45,7 +45,8 @@ def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: fl
     """
     names = ["group_norm_out", "group_norm_mean", "group_norm_inv_std_dev"]
     inputs = {"t": t, "weight": weight, "bias": bias}
-    return emit("GroupNormalization", inputs, names, {"num_groups": num_groups, "epsilon": float(eps)})[0]
+    attributes = {"num_groups": num_groups, "epsilon": float(eps)}
+    return add_op("GroupNormalization", inputs, names, attributes, wanted=1)[0]
 
 
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor:

@@ -139,8 +139,9 @@ def add_op(
     same_placement: bool = True,
     function: str = "",
     optional: Collection[str] = (),
+    wanted: int | None = None,
 ) -> list[Tensor]:
-    """As `emit`, with the names of the outputs in a list."""
+    """As `emit`, with the names of the outputs in a list; `wanted`: how many of them to return, default all."""
     ctx, read = _CURRENT_CONTEXT, []
     graph, ir = ctx.current
     for name, t in inputs.items():
@@ -158,6 +159,7 @@ def add_op(
         raise unsupported(function, f"There is no operator {op_type}.")
     if ir._is_prepared:
         ir._check_open("its tensors" if names else "its ops")
+    history, earlier = ctx._plain_history(graph) if ctx.in_sequence is True else (None, [])
     op_id, results = graph._pb_graph.emitOp(
         op_type,
         read,
@@ -169,8 +171,12 @@ def add_op(
         ctx.io_tile_set == "io",
         ctx.execution_context,
         ctx.pipeline_stage,
+        len(names) if wanted is None else wanted,
+        earlier,
     )
-    if ctx.in_sequence is not None:
+    if history is not None:
+        history.follow(op_id)
+    elif ctx.in_sequence is not None:
         ctx._add_in_sequence_topocons(graph, op_id)
     if graph._op_created_hooks:
         graph._call_hooks(graph._pb_graph.getOp(op_id))

@@ -1,12 +1,14 @@
 """Graph creation, contexts, calls, loops and branches."""
 
 import gc
+import weakref
 
 import numpy as np
 import popart_core
 import popxl
 import popxl.ops as ops
 import pytest
+from popart_core import _ir, popart_exception
 from popxl import TensorSpec, float32
 from programs import evaluate
 
@@ -248,3 +250,62 @@ def test_collector_is_as_it_was_after_building(before):
         assert seen == [False] * 4 and gc.isenabled() is before
     finally:
         (gc.enable if was else gc.disable)()
+
+
+def test_objects_of_ops_and_tensors_are_the_same_while_they_are_held():
+    """Also of results that no function returned, and anew after the last holder has let go."""
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(np.ones((2, 4), np.float32), name="x")
+        scale = popxl.variable(np.ones(4, np.float32), name="scale")
+        y = ops.layer_norm(x, scale, scale)
+    pb = ir.main_graph._pb_graph
+    (op,) = pb.getOps()
+    assert op is pb.getOps()[0] and op.outTensor(0) is y._pb_tensor and op.inTensor(0) is x._pb_tensor
+    mean = ir.main_graph.get_tensor(op.outTensor(1).id)
+    assert mean.shape == (2,) and mean is ir.main_graph.get_tensor(mean.id) and mean in ir.main_graph.tensors
+    assert [t.name for t in ir.main_graph.tensors if t.name.startswith("group_norm")] == [
+        "group_norm_inv_std_dev",
+        "group_norm_mean",
+        "group_norm_out",
+    ]
+    held = weakref.ref(op)
+    del op
+    assert held() is None and pb.getOps()[0].opType() == "GroupNormalization"
+
+
+def test_tensors_of_a_removed_graph_are_refused():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(np.ones(2, np.float32))
+        gone = ir.create_graph(lambda x: x + x, x)
+        there = ir.create_graph(lambda x: x * x, x)
+    t = gone.inputs[0]
+    with there, pytest.raises(popart_exception, match="is of another graph"):
+        there._pb_graph.emitOp("Tanh", [t._pb_tensor], ["y"], {}, "tanh", "", 0, False, 0, None, 1, [])
+    ir._pb_ir.removeGraph(gone.id)
+    with pytest.raises(popart_exception, match="was removed from its Ir"):
+        assert t.shape
+    with there, pytest.raises(popart_exception, match="was removed from its Ir"):
+        there._pb_graph.emitOp("Tanh", [t._pb_tensor], ["y"], {}, "tanh", "", 0, False, 0, None, 1, [])
+
+
+def test_ops_in_sequence_run_after_the_one_before():
+    """Whatever groups, other graphs and refused ops stand in between."""
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        x = popxl.variable(np.ones(2, np.float32))
+        first = ops.tanh(x)
+        with popxl.in_sequence(False):
+            group = [ops.exp(x), ops.log(x)]
+        last = ops.sin(x)
+        with pytest.raises(popart_exception):
+            ops.matmul(x, popxl.constant(np.ones((3, 3), np.float32)))
+        after = ops.cos(x)
+        with popxl.in_sequence("pass"):
+            ops.negate(x)
+    number = {t: t._pb_tensor.getProducer().id for t in (first, *group, last, after)}
+    edges = set(_ir.orderEdges(ir.main_graph._pb_graph))
+    for before, later in ((first, group[0]), (first, group[1]), (group[0], last), (group[1], last), (last, after)):
+        assert (number[before], number[later]) in edges
+    assert len(edges) == 5
