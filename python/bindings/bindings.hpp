@@ -51,6 +51,7 @@ void bindSessions(nb::module_ &m);
 void bindOperators(nb::module_ &m);
 void bindBuilder(nb::module_ &m);
 void bindModelTools(nb::module_ &m);
+void bindNormalNumbers(nb::module_ &parent);
 
 // Conversion to int, and the printed form "<DataType.FLOAT: 11>".
 inline void setEnumForms(nb::object &type) {

@@ -30,6 +30,7 @@ NB_MODULE(popart_core, m) {
   bindOperators(m);
   bindBuilder(m);
   bindModelTools(m);
+  bindNormalNumbers(m);
   bindIr(m);
   bindCustomOps(m);
   bindErrorLog();

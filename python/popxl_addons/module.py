@@ -394,6 +394,10 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return self._register(name or variable_f.name, variable_f, False)
 
     def _register(self, name: str, factory: VariableFactory, overwrite: bool) -> popxl.Tensor:
+        if type(name) is str and name.isidentifier() and name not in self._entries:
+            tensor = factory.create_input()
+            self._entries[name] = (factory, tensor)
+            return tensor
         return self._add(name, factory, factory.create_input, overwrite)
 
     def _add(self, name: Key, factory: Any, create_input: Callable[[], Any], overwrite: bool) -> Any:

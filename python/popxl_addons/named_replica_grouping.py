@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 
 import popxl
-from popxl.context import get_current_context
+from popxl.context import _CURRENT_CONTEXT
 
 from popxl_addons.dot_tree import DotTree
 
@@ -28,7 +28,7 @@ def fill_none_group(
 ) -> popxl.ReplicaGrouping:
     """Return `rg`; for None `none_value`, and without one the grouping of all replicas of the current Ir."""
     rg = none_value if rg is None else rg
-    return get_current_context().ir.replica_grouping() if rg is None else rg
+    return _CURRENT_CONTEXT.ir.replica_grouping() if rg is None else rg
 
 
 def is_cross_instance(rg: popxl.ReplicaGrouping) -> bool:

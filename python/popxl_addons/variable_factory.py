@@ -3,7 +3,7 @@
 A module collects them while a sub-graph is built; `init` then makes the variables in the main graph.
 
 A random initialiser is called once as a check and that result is thrown away, so the second call fills the first
-variable. One that has a method `skip`, as those of our layers, need not make what is thrown away.
+variable. Those of our layers (first_values.py) draw what the check would draw, and make what variables take.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,10 +16,13 @@ import popdist
 import popxl
 import popxl.ops as ops
 from popxl._collector import collector_paused
+from popxl.context import _CURRENT_CONTEXT
 from popxl.tensor import HostTensor, Variable, host_tensor_types
 from popxl.utils import to_numpy
+from popxl.variables import main_graph, make_variable
 
 from popxl_addons.dot_tree import DotTree
+from popxl_addons.first_values import FirstValues, Made
 from popxl_addons.named_replica_grouping import NamedReplicaGrouping, fill_none_group
 from popxl_addons.named_tensors import NamedTensors
 
@@ -57,10 +60,37 @@ class _Peekable:
         return self._seen.pop() if self._seen else self._take()
 
 
+class _Drawn(_Peekable):
+    """Iterator over the values of a source; its first ones are drawn, as if they were looked at after a check."""
+
+    def __init__(self, source: FirstValues) -> None:
+        super().__init__(source)
+        self.source = source
+        self._made: Made | None = source.draw(1)
+
+    def peek(self) -> HostTensor:
+        if not self._seen:
+            self._seen = [next(self)]
+        return self._seen[0]
+
+    def __next__(self) -> HostTensor:
+        return self._seen.pop() if self._seen else self._next_of(self.source.dtype)
+
+    def next_as(self, dtype: np.dtype) -> np.ndarray:
+        """Return the next values in an element type, as an array that nobody else has."""
+        return self._seen.pop().astype(dtype) if self._seen else self._next_of(dtype)
+
+    def _next_of(self, dtype: np.dtype) -> np.ndarray:
+        made, self._made = self._made or self.source.draw(0), None
+        return made(dtype)
+
+
 def _as_iterator(data_iter: DataIter) -> _Peekable:
     if callable(data_iter):
         try:
-            getattr(data_iter, "skip", data_iter)()
+            if isinstance(data_iter, FirstValues):
+                return _Drawn(data_iter)
+            data_iter()
         except Exception as e:
             raise ValueError("Passed callable via `data_iter` throws error.") from e
         return _Peekable(data_iter)
@@ -108,19 +138,31 @@ class VariableFactory:
         self.by_ref = by_ref
         self.replica_sharded = shard_over > 1
         self.replica_grouping = fill_none_group(replica_grouping)
-        first = self.data_iter.peek()
-        if isinstance(first, str) or not isinstance(first, (*host_tensor_types, np.generic, int, float)):
-            raise ValueError(f"`data_iter` must give arrays or torch tensors: got {type(first).__name__}.")
-        if not hasattr(first, "shape"):
-            # compat: numbers and lists have another exception (test_variable_factory.py::test_data_of_other_kinds)
-            raise AttributeError(f"`data_iter`: a {type(first).__name__} has no shape. Give arrays: numpy.array(…).")
-        self.dtype = popxl.dtype.as_dtype(first) if dtype is None else dtype
+        if isinstance(data_iter, FirstValues):
+            first, found = data_iter, data_iter.dtype
+        else:
+            first = found = self._checked_first()
+        self.dtype = popxl.dtype.as_dtype(found) if dtype is None else dtype
         self.meta_shape: tuple[int, ...] | None = None
         self.shape = tuple(first.shape)
         if self.replica_sharded:
             assert shard_over <= self.replica_grouping.group_size, "shard_over must not exceed the group size"
             self.meta_shape = self.shape
             self.shape = (prod(self.meta_shape) // shard_over,)
+
+    def _checked_first(self) -> HostTensor:
+        """Return the first value.
+
+        Raises:
+            ValueError, AttributeError: it is no host tensor.
+        """
+        first = self.data_iter.peek()
+        if isinstance(first, str) or not isinstance(first, (*host_tensor_types, np.generic, int, float)):
+            raise ValueError(f"`data_iter` must give arrays or torch tensors: got {type(first).__name__}.")
+        if not hasattr(first, "shape"):
+            # compat: numbers and lists have another exception (test_variable_factory.py::test_data_of_other_kinds)
+            raise AttributeError(f"`data_iter`: a {type(first).__name__} has no shape. Give arrays: numpy.array(…).")
+        return first
 
     def create_input(self, prefix: str | None = None) -> popxl.Tensor:
         """Add an input for the variable to the current graph.
@@ -132,7 +174,7 @@ class VariableFactory:
             The graph input.
         """
         name = self.name if prefix is None else f"{prefix}.{self.name}"
-        return popxl.gcg()._add_input(self.shape, self.dtype, name, self.by_ref, self.meta_shape or ())
+        return _CURRENT_CONTEXT.graph._add_input(self.shape, self.dtype, name, self.by_ref, self.meta_shape or ())
 
     def next_data(self, empty: bool = False) -> np.ndarray:
         """Return the value of the next instance; one per group, stacked, when there are several groups.
@@ -192,6 +234,11 @@ class VariableFactory:
             )
         return np.memmap(path, self.dtype.as_numpy(), "r" if read_only_if_exists else "r+", shape=shape)
 
+    def _holds_plain_value(self) -> bool:
+        """Whether all replicas share one value, of an element type that NumPy's arrays convert to."""
+        one = self.replica_grouping._num_groups == 1
+        return one and isinstance(self.dtype, popxl.dtype) and self.dtype._np.names is None
+
     def _next_values(self, name: str, empty: bool, memmap_dir: str | None, read_only_if_exists: bool) -> np.ndarray:
         """Values of the next variable, kept in a file where a folder is given."""
         if memmap_dir:
@@ -216,7 +263,10 @@ class VariableFactory:
         Returns:
             The variable.
         """
-        name = name or self.name
+        name, values = name or self.name, self.data_iter
+        if isinstance(values, _Drawn) and not (empty or memmap_dir) and self._holds_plain_value():
+            array = values.next_as(self.dtype._np)
+            return make_variable(main_graph(), array, name, self.replica_grouping, None)
         data = self._next_values(name, empty, memmap_dir, read_only_if_exists)
         return popxl.variable(data, self.dtype, name, True, self.replica_grouping)
 
@@ -369,12 +419,20 @@ class NamedVariableFactories(DotTree[VariableFactory]):
 
     def _init(self, prefix: str | None, make: Callable[[str, VariableFactory, str], Variable]) -> NamedTensors:
         with collector_paused():
-            return NamedTensors.from_dict(
-                {
-                    name: make(name, factory, f"{prefix}.{name}" if prefix else name)
-                    for name, factory in sorted(self.to_dict().items())
-                }
-            )
+            return self._init_below("", f"{prefix}." if prefix else "", make)
+
+    def _init_below(
+        self, path: str, prefix: str, make: Callable[[str, VariableFactory, str], Variable]
+    ) -> NamedTensors:
+        result = NamedTensors()
+        made = result._map
+        for key, entry in sorted(self._map.items()):  # a dot comes before what keys consist of
+            name = path + key
+            if not isinstance(entry, NamedVariableFactories):
+                made[key] = make(name, entry, prefix + name)
+            elif (below := entry._init_below(f"{name}.", prefix, make))._map:
+                made[key] = below
+        return result
 
     def _init_in_graph(self, init_type: str) -> NamedTensors:
         flat = self.to_dict().items()

@@ -1,13 +1,12 @@
 """AdamOptimizerStep: one step of Adam with decoupled weight decay (Loshchilov & Hutter 2019)."""
 
-from collections.abc import Callable
-from functools import partial
 from math import prod
 
 import numpy as np
 import popxl
 from popxl import ops
 
+from popxl_addons.first_values import Filled
 from popxl_addons.module import Module
 
 Number = int | float | popxl.Tensor
@@ -62,7 +61,7 @@ class AdamOptimizerStep(Module):
             step = None
             if bias_correction:
                 step = self.add_variable_input(
-                    "step", partial(np.zeros, ()), popxl.float32, by_ref=True, replica_grouping=replica_grouping
+                    "step", Filled((), 0, np.float64), popxl.float32, by_ref=True, replica_grouping=replica_grouping
                 )
             update = ops.var_updates.adam_updater(
                 m,
@@ -81,19 +80,17 @@ class AdamOptimizerStep(Module):
     ) -> popxl.Tensor:
         """Zeros like the variable; in parts where it is."""
         if not var.meta_shape:
-            return self.add_variable_input(name, _zeros(var.shape), dtype, by_ref=True, replica_grouping=group)
+            return self.add_variable_input(
+                name, Filled(var.shape, 0, np.float32), dtype, by_ref=True, replica_grouping=group
+            )
         return self.add_replica_sharded_variable_input(
             name,
-            _zeros(var.meta_shape),
+            Filled(var.meta_shape, 0, np.float32),
             dtype,
             by_ref=True,
             replica_grouping=group,
             shard_over=prod(var.meta_shape) // prod(var.shape),
         )
-
-
-def _zeros(shape: tuple[int, ...]) -> Callable[[], np.ndarray]:
-    return partial(np.zeros, shape, np.float32)
 
 
 def _unscaled(

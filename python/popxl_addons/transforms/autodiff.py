@@ -1,15 +1,14 @@
 """autodiff: gradient graphs of graphs with named arguments."""
 
 from collections.abc import Iterable
-from functools import partial
 
-import numpy as np
 import popxl
 from popxl import ops
 from popxl.transforms import autodiff as popxl_autodiff
 from popxl.transforms.autodiff import ExpectedConnection, GradGraphInfo
 
 from popxl_addons.dot_tree import sanitise
+from popxl_addons.first_values import Filled
 from popxl_addons.graph import GraphWithNamedArgs
 from popxl_addons.graph_common import CalledGraphsGradInfoLike, to_called_graphs_grad_info, to_graph
 from popxl_addons.named_replica_grouping import NamedReplicaGrouping
@@ -90,7 +89,7 @@ def autodiff_with_accumulation(
     factories: dict[str, VariableFactory] = {}
 
     def add(name: str, spec: popxl.TensorSpec, group: popxl.ReplicaGrouping | None) -> popxl.Tensor:
-        zeros = partial(np.zeros, spec.shape, spec.dtype.as_numpy())
+        zeros = Filled(spec.shape, 0, spec.dtype.as_numpy())
         inputs[name], factories[name] = add_variable_input(name, zeros, spec.dtype, by_ref=True, replica_grouping=group)
         return inputs[name]
 
