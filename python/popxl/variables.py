@@ -235,7 +235,7 @@ def make_variable(
         ValueError: the retrieval mode is unknown.
         popart_exception: the leading dimension is not the number of groups.
     """
-    if retrieval_mode not in (None, "one_per_group", "all_replicas"):
+    if retrieval_mode is not None and retrieval_mode not in ("one_per_group", "all_replicas"):
         raise ValueError(f"Unknown retrieval_mode: got {retrieval_mode!r}, expected 'one_per_group' or 'all_replicas'.")
     ir, mode = graph.ir, retrieval_mode or "one_per_group"
     grouping = replica_grouping or ir.replica_grouping()

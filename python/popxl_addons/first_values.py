@@ -44,10 +44,9 @@ class FirstValues:
 
     def _size(self) -> int:
         """Return the number of values."""
-        sizes = [operator.index(size) for size in self.shape]
-        if sizes and min(sizes) < 0:
+        if self.shape and min(self.shape) < 0:
             raise ValueError(f"negative dimensions are not allowed: got shape {self.shape}")
-        return math.prod(sizes)
+        return operator.index(math.prod(self.shape))
 
 
 class Filled(FirstValues):

@@ -174,16 +174,16 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
     def _trees(self) -> tuple[NamedVariableFactories, NamedTensors]:
         """Return new trees of the factories and of their graph inputs."""
         factories, inputs = NamedVariableFactories(), NamedTensors()
-        for key in self._entries:
-            factories._map[key], inputs._map[key] = self._trees_or_leaves(key)
+        all_factories, all_inputs = factories._map, inputs._map
+        for key, entry in self._entries.items():
+            plain = type(entry) is tuple and not isinstance(entry[0], NamedVariableFactories)
+            all_factories[key], all_inputs[key] = entry if plain else self._new_trees(entry)
         return factories, inputs
 
-    def _trees_or_leaves(self, key: str) -> tuple[Any, Any]:
-        entry = self._entries[key]
-        if isinstance(entry, Module):
-            return entry._trees()
-        factory, tensor = entry
-        return (factory.copy(), tensor.copy()) if isinstance(factory, NamedVariableFactories) else entry
+    @staticmethod
+    def _new_trees(entry: Any) -> tuple[Any, ...]:
+        """Return trees of an entry that is a module, or copies of those that it consists of."""
+        return entry._trees() if isinstance(entry, Module) else tuple(tree.copy() for tree in entry)
 
     # ---- building graphs
     def create_graph(self, *args: Any, **kwargs: Any) -> tuple[NamedVariableFactories, GraphWithNamedArgs]:
@@ -407,9 +407,9 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             tensor = create_input()
             self._entries[head] = (factory, tensor)
             return tensor
-        factories, inputs = self._trees_or_leaves(head) if head in self._entries else (None, None)
-        if not isinstance(factories, NamedVariableFactories):
-            factories, inputs = NamedVariableFactories(), NamedTensors()
+        entry = self._entries.get(head, (None, None))
+        has_trees = isinstance(entry, Module) or isinstance(entry[0], NamedVariableFactories)
+        factories, inputs = self._new_trees(entry) if has_trees else (NamedVariableFactories(), NamedTensors())
         factories.insert(rest, factory, overwrite)
         tensor = create_input()
         inputs.insert(rest, tensor, overwrite)
