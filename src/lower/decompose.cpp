@@ -10,6 +10,7 @@
 
 #include "ir/decomposed.hpp"
 #include "lower/channels_last.hpp"
+#include "lower/widen.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -40,6 +41,24 @@ void shortenPair(Graph &graph, Op &op) {
   if (std::is_sorted(both.begin(), both.end())) return replaceByInput(graph, op, x);
   op.mutableAttributes().set("perm", both);
   graph.connectInput(op.index(), 0, x);
+}
+
+// Cast(Cast(x)) → x from 16 bits to FLOAT and back, which is exact; Cast(Transpose(Cast(x))) → Transpose(x).
+void moveNarrow(Graph &graph, Op &narrowing) {
+  if (!narrowing.has(Trait::Conversion) || !isHalf(narrowing.outInfo(0).dataType())) return;
+  const auto widenedFrom = [&](const Op *op) {
+    const bool widens = op && op->has(Trait::Conversion) && op->outInfo(0).dataType() == DataType::FLOAT &&
+                        op->inInfo(0).dataType() == narrowing.outInfo(0).dataType();
+    return widens ? op->inputs()[0] : TensorIndex();
+  };
+  const Op *middle = graph.tensor(narrowing.inputs()[0]).getProducerUnsafe();
+  if (const TensorIndex x = widenedFrom(middle); x.valid()) return replaceByInput(graph, narrowing, x);
+  if (!middle || !middle->is(Role::Transpose)) return;
+  const TensorIndex x = widenedFrom(graph.tensor(middle->inputs()[0]).getProducerUnsafe());
+  if (!x.valid()) return;
+  const Op *moved = graph.addConnectedOp(middle->def(), {x}, {graph.freeId(narrowing.outId(0) + "/narrow")},
+                                         middle->attributes(), inheritSettings(*middle, graph));
+  replaceByInput(graph, narrowing, moved->outputs()[0]);
 }
 
 // Add(x, DynamicSliceGrad(g, at)) → DynamicAdd(x, at, g): outside of the window there is nothing to add.
@@ -165,6 +184,8 @@ void simplify(Ir &flat) {
       Op &op = graph->op(o);
       if (op.outputCount() == 1 && !op.hasSideEffect() && op.isIdentity()) replaceByInput(*graph, op, op.inputs()[0]);
     }
+    for (OpIndex o : schedule::orderOps(*graph))
+      if (graph->alive(o)) moveNarrow(*graph, graph->op(o));
     for (OpIndex o : schedule::orderOps(*graph)) shortenPair(*graph, graph->op(o));
     for (OpIndex o : schedule::orderOps(*graph))
       if (graph->alive(o)) addIntoWindow(*graph, graph->op(o));

@@ -17,6 +17,7 @@
 
 #include "lower/attention_match.hpp"
 #include "lower/fuse_elementwise.hpp"
+#include "lower/widen.hpp"
 #include "ops/numbers.hpp"
 #include "schedule/schedule.hpp"
 
@@ -208,16 +209,18 @@ class AttentionFuser {
     setPermutation(forward, "perm_y", y.perm);
     Op *made = add("FusedAttention", inputs, std::move(forward), *m.weighted, m.gradient ? 2 : 1);
     if (!isSupported(*made)) return graph_.eraseOpAndOutputs(made->index()), false;
-    if (m.gradient && !addGradient(m, *made, extras, y, std::move(backward)))
-      return graph_.eraseOpAndOutputs(made->index()), false;
+    Op *gradient = m.gradient ? addGradient(m, *made, extras, y, std::move(backward)) : nullptr;
+    if (m.gradient && !gradient) return graph_.eraseOpAndOutputs(made->index()), false;
     moveReaders(y.tensor, made->outputs()[0]);
     for (const OpIndex o : m.forwardOps) graph_.moveConstraints(o, made->index());
     erase(m);
+    inHalves(*made, gradient);
     return true;
   }
 
-  bool addGradient(AttentionMatch &m, const Op &forward, const std::vector<TensorIndex> &extras, const ResultPlace &y,
-                   Attributes attributes) {
+  // The gradient's op; nullptr where the backend does not take it.
+  Op *addGradient(AttentionMatch &m, const Op &forward, const std::vector<TensorIndex> &extras, const ResultPlace &y,
+                  Attributes attributes) {
     const AttentionMatch::Gradient &g = *m.gradient;
     std::vector<TensorIndex> inputs{m.q.tensor,           m.k.tensor,           m.v.tensor,
                                     forward.outputs()[0], forward.outputs()[1], g.gradOut.tensor};
@@ -236,11 +239,151 @@ class AttentionFuser {
     }
     Op *made = add("FusedAttentionGrad", inputs, std::move(attributes), *g.ofProbabilities, 3,
                    [&](size_t i) { return g.results[i] != nullptr; });
-    if (!isSupported(*made)) return graph_.eraseOpAndOutputs(made->index()), false;
+    if (!isSupported(*made)) return graph_.eraseOpAndOutputs(made->index()), nullptr;
     for (size_t i = 0; i < 3; ++i)
       if (g.results[i]) moveReaders(targets[i].tensor, made->outputs()[i]);
     for (const OpIndex o : m.backwardOps) graph_.moveConstraints(o, made->index());
-    return true;
+    return made;
+  }
+
+  // ---- 16 bits
+
+  // An operand or result in 16 bits: the tensor on the other side of a cast and of transposes, and its permutation.
+  struct HalfPlace {
+    TensorIndex tensor;
+    std::vector<int64_t> perm;
+    std::vector<OpIndex> passed;
+  };
+  static std::vector<int64_t> permutationOf(const Op &op, const char *name, int64_t rank) {
+    if (op.hasAttr(name)) return op.attrInts(name);
+    std::vector<int64_t> perm(static_cast<size_t>(rank));
+    std::iota(perm.begin(), perm.end(), 0);
+    return perm;
+  }
+  static bool isCast(const Op &op, DataType from, DataType to) {
+    return op.has(Trait::Conversion) && op.inInfo(0).dataType() == from && op.outInfo(0).dataType() == to;
+  }
+
+  // What input `i` was widened from; nullopt where it was not, from this type.
+  std::optional<HalfPlace> widenedFrom(const Op &op, int i, const char *name, DataType type) const {
+    const TensorIndex wide = op.inputs()[static_cast<size_t>(i)];
+    const Op *producer = graph_.tensor(wide).getProducerUnsafe();
+    if (!producer || !isCast(*producer, type, DataType::FLOAT) || runsApart(*producer, op)) return std::nullopt;
+    HalfPlace place{producer->inputs()[0], permutationOf(op, name, graph_.info(wide).rank()), {producer->index()}};
+    while ((producer = graph_.tensor(place.tensor).getProducerUnsafe()) && isTransposeOfKnownAxes(*producer) &&
+           !runsApart(*producer, op)) {
+      for (int64_t &d : place.perm) d = producer->attrInts("perm")[static_cast<size_t>(d)];
+      place.tensor = producer->inputs()[0];
+      place.passed.push_back(producer->index());
+    }
+    return place;
+  }
+  // What output `o` is rounded to, whatever `besides` reads; nullopt where others read it in FLOAT.
+  std::optional<HalfPlace> roundedTo(const Op &op, int o, const char *name, DataType type, const Op *besides) const {
+    const TensorIndex wide = op.outputs()[static_cast<size_t>(o)];
+    const Op *cast = nullptr;
+    for (const Op *reader : graph_.tensor(wide).consumerOps()) {
+      if (reader == besides) continue;
+      if (cast || !isCast(*reader, DataType::FLOAT, type) || runsApart(op, *reader)) return std::nullopt;
+      cast = reader;
+    }
+    if (!cast || graph_.tensor(wide).isGraphOutput()) return std::nullopt;
+    HalfPlace place{cast->outputs()[0], permutationOf(op, name, graph_.info(wide).rank()), {cast->index()}};
+    for (const Op *reader = onlyReader(place.tensor); reader && isTransposeOfKnownAxes(*reader);
+         reader = onlyReader(place.tensor)) {
+      std::vector<int64_t> next;
+      for (int64_t axis : reader->attrInts("perm")) next.push_back(place.perm[static_cast<size_t>(axis)]);
+      place.perm = std::move(next);
+      place.tensor = reader->outputs()[0];
+      place.passed.push_back(reader->index());
+    }
+    return place;
+  }
+
+  // An op of both passes with operands and results in 16 bits.
+  struct HalfOp {
+    const char *type;
+    std::vector<TensorIndex> inputs;
+    Attributes attributes;
+    std::vector<std::optional<HalfPlace>> results;  // nullopt: not rounded, or not there
+    std::vector<OpIndex> passed;
+    bool isComplete = true;
+
+    void take(size_t input, const char *name, std::optional<HalfPlace> place) {
+      isComplete = isComplete && place;
+      if (!isComplete) return;
+      inputs[input] = place->tensor;
+      permute(name, *place);
+    }
+    void give(const char *name, std::optional<HalfPlace> place) {
+      isComplete = isComplete && place;
+      if (isComplete) permute(name, *place);
+      results.push_back(std::move(place));
+    }
+    void permute(const char *name, const HalfPlace &place) {
+      attributes.erase(name);
+      setPermutation(attributes, name, place.perm);
+      passed.insert(passed.end(), place.passed.begin(), place.passed.end());
+    }
+  };
+
+  // FusedAttention(Cast(q), Cast(k), Cast(v)) → Cast, and its gradient likewise → both on 16-bit operands, where the
+  // backend takes them: the result is rounded once, and the gradient reads it rounded.
+  void inHalves(Op &forward, Op *backward) {
+    const Op *cast = graph_.tensor(forward.inputs()[0]).getProducerUnsafe();
+    if (!cast || !cast->has(Trait::Conversion)) return;
+    const DataType type = cast->inInfo(0).dataType();
+    if (!isHalf(type)) return;
+    HalfOp y{"FusedAttention", forward.inputs(), forward.attributes(), {}, {}};
+    takeOperands(forward, type, y);
+    y.give("perm_y", roundedTo(forward, 0, "perm_y", type, backward));
+    HalfOp g{"FusedAttentionGrad", {}, {}, {}, {}};
+    if (backward && y.isComplete) {
+      g.inputs = backward->inputs(), g.attributes = backward->attributes();
+      takeOperands(*backward, type, g);
+      g.take(5, "perm_g", widenedFrom(*backward, 5, "perm_g", type));
+      const char *const perms[] = {"perm_dq", "perm_dk", "perm_dv"};
+      for (int o = 0; o < 3; ++o)
+        if (backward->hasOutput(o))
+          g.give(perms[o], roundedTo(*backward, o, perms[o], type, nullptr));
+        else
+          g.results.emplace_back();
+    }
+    if (!y.isComplete || !g.isComplete) return;
+    Op *madeY = addHalves(y, forward, static_cast<size_t>(forward.outputCount()));
+    if (!madeY) return;
+    Op *madeG = nullptr;
+    if (backward) {
+      g.inputs[3] = madeY->outputs()[0], g.inputs[4] = madeY->outputs()[1];
+      g.attributes.erase("perm_out");
+      setPermutation(g.attributes, "perm_out", inversePermutation(y.results[0]->perm));
+      madeG = addHalves(g, *backward, 3);
+      if (!madeG) return graph_.eraseOpAndOutputs(madeY->index());
+    }
+    std::vector<OpIndex> left = y.passed;
+    left.insert(left.end(), g.passed.begin(), g.passed.end());
+    left.push_back(forward.index());
+    if (backward) left.push_back(backward->index());
+    take(y, *madeY, forward);
+    if (backward) take(g, *madeG, *backward);
+    eraseUnread(std::move(left));
+  }
+  void takeOperands(const Op &op, DataType type, HalfOp &halves) const {
+    const char *const perms[] = {"perm_q", "perm_k", "perm_v"};
+    for (int i = 0; i < 3; ++i) halves.take(static_cast<size_t>(i), perms[i], widenedFrom(op, i, perms[i], type));
+  }
+  Op *addHalves(const HalfOp &halves, const Op &wide, size_t outputs) {
+    Op *made = add(halves.type, halves.inputs, halves.attributes, wide, outputs,
+                   [&](size_t o) { return wide.hasOutput(static_cast<int>(o)); });
+    if (isSupported(*made)) return made;
+    graph_.eraseOpAndOutputs(made->index());
+    return nullptr;
+  }
+  // The readers of the rounded results read those of `made`.
+  void take(const HalfOp &halves, const Op &made, const Op &wide) {
+    for (size_t o = 0; o < halves.results.size(); ++o)
+      if (halves.results[o]) moveReaders(halves.results[o]->tensor, made.outputs()[o]);
+    graph_.moveConstraints(wide.index(), made.index());
   }
 
   template <class Wanted>
@@ -302,6 +445,9 @@ class AttentionFuser {
     std::vector<OpIndex> left = m.spare;
     left.insert(left.end(), m.forwardOps.begin(), m.forwardOps.end());
     left.insert(left.end(), m.backwardOps.begin(), m.backwardOps.end());
+    eraseUnread(std::move(left));
+  }
+  void eraseUnread(std::vector<OpIndex> left) {
     for (size_t before = left.size() + 1; left.size() < before;) {
       before = left.size();
       std::erase_if(left, [&](OpIndex o) {

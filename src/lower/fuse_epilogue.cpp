@@ -4,8 +4,11 @@
 #include "lower/fuse_epilogue.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 #include <unordered_map>
+
+#include <popart/half.hpp>
 
 #include "lower/channels_last.hpp"
 #include "lower/fuse_elementwise.hpp"
@@ -65,7 +68,7 @@ class EpilogueFuser {
     for (OpIndex o : order) {
       if (!graph_.alive(o)) continue;
       Op &op = graph_.op(o);
-      if (op.is(Role::FusedMatMul))
+      if (op.is(Role::FusedMatMul) || op.is(Role::FusedConv))
         products_.push_back(&op);
       else if (isProduct(op))
         toFused(op);
@@ -84,6 +87,8 @@ class EpilogueFuser {
     for (OpIndex o : order)
       if (graph_.alive(o) && isProduct(graph_.op(o)) && hasManyRows(graph_.op(o)))
         toFusedInHalves(graph_.op(o), Through::kAllInHalves) || toFusedInHalves(graph_.op(o), Through::kSwapsInHalves);
+    for (OpIndex o : order)
+      if (graph_.alive(o) && computesInHalves(graph_.op(o))) computeInHalves(graph_.op(o));
   }
 
  private:
@@ -123,21 +128,23 @@ class EpilogueFuser {
     eraseUnread({cast->index()});
   }
 
-  // A constant whose values are BFLOAT16, and which one op reads, in that type; otherwise invalid.
-  TensorIndex narrowed(TensorIndex t) {
+  // A constant whose values are all of the 16-bit type, and which one op reads, in that type; otherwise invalid.
+  TensorIndex narrowed(TensorIndex t, DataType type) {
     const Tensor &tensor = graph_.tensor(t);
     if (tensor.tensorType() != TensorType::Const || tensor.info.dataType() != DataType::FLOAT ||
         tensor.uses().size() != 1 || isGraphOutput(t))
       return {};
-    const std::span values(static_cast<const uint32_t *>(tensor.tensorData().data()),
+    const std::span values(static_cast<const float *>(tensor.tensorData().data()),
                            static_cast<size_t>(tensor.info.nelms()));
-    std::vector<uint16_t> upper;
-    for (uint32_t bits : values) {
-      if ((bits & 0xffff) != 0) return {};
-      upper.push_back(static_cast<uint16_t>(bits >> 16));
+    std::vector<uint16_t> halves;
+    for (const float value : values) {
+      const bool isHalfType = type == DataType::FLOAT16;
+      halves.push_back(isHalfType ? floatToHalfBits(value) : floatToBFloat16Bits(value));
+      const float again = isHalfType ? halfBitsToFloat(halves.back()) : bfloat16BitsToFloat(halves.back());
+      if (std::bit_cast<uint32_t>(again) != std::bit_cast<uint32_t>(value)) return {};
     }
-    return graph_.addConstant(graph_.freeId(tensor.id + "/bfloat16"),
-                              TensorData(TensorInfo(DataType::BFLOAT16, tensor.info.shape()), upper.data()));
+    return graph_.addConstant(graph_.freeId(tensor.id + "/halves"),
+                              TensorData(TensorInfo(type, tensor.info.shape()), halves.data()));
   }
 
   // The fused op takes the product's position: an update then runs right after the gradient, while its operands are
@@ -187,7 +194,9 @@ class EpilogueFuser {
     ProductOperand operands[2] = {operandOf(op, 0, through), operandOf(op, 1, through)};
     if (constant.tensor.valid()) operands[constant.index].tensor = constant.tensor;
     for (const ProductOperand &o : operands)
-      if (isInHalves(through) && !isHalf(graph_.info(o.tensor).dataType())) return false;
+      if (isInHalves(through) && (!isHalf(graph_.info(o.tensor).dataType()) ||
+                                  graph_.info(o.tensor).dataType() != graph_.info(operands[0].tensor).dataType()))
+        return false;
     Attributes attributes;
     const char *const names[2][2] = {{"trans_a", "perm_a"}, {"trans_b", "perm_b"}};
     for (int i = 0; i < 2; ++i) {
@@ -202,21 +211,86 @@ class EpilogueFuser {
     if (!fused) return false;
     graph_.eraseOpAndOutputs(op.index());
     for (const ProductOperand &o : operands) eraseUnread(o.transposes);
-    if (!isInHalves(through)) products_.push_back(fused);
+    if (isInHalves(through))
+      roundProduct(*fused);
+    else
+      products_.push_back(fused);
     return true;
+  }
+
+  // Cast(FusedMatMul(a, b)) to the type of a and b → FusedMatMul(a, b; rounded) where nothing else reads the product.
+  void roundProduct(Op &product) {
+    const TensorIndex wide = product.outputs()[0];
+    const std::vector<Op *> readers = graph_.tensor(wide).consumerOps();
+    if (readers.size() != 1 || isGraphOutput(wide)) return;
+    Op &cast = *readers.front();
+    if (!cast.has(Trait::Conversion) || cast.outInfo(0).dataType() != product.inInfo(0).dataType() ||
+        runsApart(product, cast))
+      return;
+    Attributes attributes = product.attributes();
+    attributes.set("rounded", int64_t{1});
+    if (!tryFuse({product.def(), product.inputs(), attributes, settingsOf(product, cast), cast.outputs()})) return;
+    graph_.eraseOpAndOutputs(cast.index());
+    graph_.eraseOpAndOutputs(product.index());
   }
 
   bool toFusedInHalves(Op &op, Through through) {
     for (int i = 0; i < 2; ++i) {
       const TensorIndex old = op.inputs()[static_cast<size_t>(i)];
-      if (graph_.info(operandOf(op, 1 - i, through).tensor).dataType() != DataType::BFLOAT16) continue;
-      const TensorIndex constant = narrowed(old);
+      const DataType other = graph_.info(operandOf(op, 1 - i, through).tensor).dataType();
+      const TensorIndex constant = isHalf(other) ? narrowed(old, other) : TensorIndex();
       if (!constant.valid()) continue;
       const bool fused = toFused(op, through, {i, constant});
       graph_.eraseTensor(fused ? old : constant);
       return fused;
     }
     return toFused(op, through);
+  }
+
+  // What was widened although there are kernels for 16 bits: convolutions, whose kernels are those of fused ops; what
+  // may be attention (widen.cpp); what an op was decomposed to that was widened.
+  static bool computesInHalves(const Op &op) {
+    const std::string &type = op.def().base().type();
+    return op.is(Role::Conv) || op.is(Role::ConvDataGrad) || op.is(Role::ConvWeightsGrad) || type == "Softmax" ||
+           type == "SoftmaxGrad" || type == "ReduceSum" || type == "ReduceMean";
+  }
+
+  // What such an op reads instead of `t` to compute in the 16-bit type: the tensor before a cast, or a constant.
+  // Invalid where there is none.
+  TensorIndex inHalves(const Op &op, TensorIndex t, DataType type, std::vector<OpIndex> &casts) {
+    const Op *producer = graph_.tensor(t).getProducerUnsafe();
+    if (!producer) return narrowed(t, type);
+    if (!isWidening(*producer) || producer->inInfo(0).dataType() != type || runsApart(*producer, op)) return {};
+    casts.push_back(producer->index());
+    return producer->inputs()[0];
+  }
+
+  // Cast(Conv(Cast(x), Cast(w))) → FusedConv(x, w), and the like for other ops: operands and result of one type.
+  void computeInHalves(Op &op) {
+    const TensorIndex wide = op.outputs()[0];
+    const std::vector<Op *> readers = graph_.tensor(wide).consumerOps();
+    if (readers.size() != 1 || isGraphOutput(wide)) return;
+    Op &cast = *readers.front();
+    if (!cast.has(Trait::Conversion) || runsApart(op, cast)) return;
+    const DataType type = cast.outInfo(0).dataType();
+    if (!isHalf(type)) return;
+    std::vector<TensorIndex> inputs, constants, replaced;
+    std::vector<OpIndex> casts;
+    bool fits = true;
+    for (TensorIndex t : op.inputs()) {
+      inputs.push_back(t.valid() && fits ? inHalves(op, t, type, casts) : TensorIndex());
+      fits &= t.valid() == inputs.back().valid();
+      if (inputs.back().valid() && !graph_.tensor(t).hasProducer())
+        constants.push_back(inputs.back()), replaced.push_back(t);
+    }
+    const OpDef &def = op.is(Role::Conv) ? opDef("FusedConv") : op.def();
+    const bool fused = fits && tryFuse({def, inputs, op.attributes(), settingsOf(op, cast), cast.outputs()});
+    if (fused) {
+      graph_.eraseOpAndOutputs(cast.index());
+      graph_.eraseOpAndOutputs(op.index());
+      for (OpIndex c : casts) eraseUnread({c});
+    }
+    for (TensorIndex t : fused ? replaced : constants) graph_.eraseTensor(t);
   }
 
   // Erases each transpose without another reader; innermost last.
@@ -280,8 +354,7 @@ class EpilogueFuser {
   Op *tryFuse(Replacement replacement) {
     return tryReplace(graph_, std::move(replacement), [this](const Op &fused) {
       std::string reason;
-      return fused.is(Role::FusedMatMul) ? backend_.supports(fused, reason)
-                                         : supportsConvolution(fused, backend_, reason);
+      return isSpatial(fused) ? supportsConvolution(fused, backend_, reason) : backend_.supports(fused, reason);
     });
   }
 

@@ -10,12 +10,14 @@ namespace popart::lower {
 
 //   t = Transpose(w); p = MatMul(x, t); y = Gelu(p + b)
 //   →  y = FusedMatMul(x, w, b; trans_b, epilogue{Gelu(product + b)})
-// float32 products only; others stay as they are. Flat graphs only.
+// float32 products, and those that multiplyHalves made. Flat graphs only.
 void fuseEpilogues(Ir &flat, const executable::Backend &backend);
 
 // FusedMatMul(a, b) for MatMul(Cast(a), Cast(b)) of 16-bit tensors that `backend` multiplies as they are, transposes
-// included: the product, in FLOAT, is that of the widened operands but for the order of its sums. Runs before
-// fuseElementwise, which would take the casts.
+// included: the product, in FLOAT, is that of the widened operands but for the order of its sums. Where it was rounded
+// to the type of the operands, the product has that type. Convolutions and their gradients likewise, and a softmax
+// outside of attention, where operands and result are of one type. Runs before fuseElementwise, which would take the
+// casts.
 void multiplyHalves(Ir &flat, const executable::Backend &backend);
 
 }  // namespace popart::lower

@@ -11,6 +11,12 @@ TensorInfo widened(const TensorInfo &info) {
   return isHalf(info.dataType()) ? TensorInfo(DataType::FLOAT, info.shape()) : info;
 }
 
+// What fuseAttention looks for between products, in FLOAT; multiplyHalves narrows those that are left.
+bool mayBeAttention(const Op &op) {
+  const std::string &type = op.def().base().type();
+  return type == "Softmax" || type == "SoftmaxGrad";
+}
+
 bool readsHalves(const Op &op) {
   for (int i = 0; i < op.inputCount(); ++i)
     if (op.hasInput(i) && isHalf(op.inInfo(i).dataType())) return true;
@@ -81,8 +87,7 @@ void computeInFloat(Op &op, Attributes attributes, const Narrow &narrow) {
 void widenHalves(Ir &flat, const executable::Backend &backend) {
   for (Graph *graph : flat.getAllGraphs())
     for (Op *op : graph->ops()) {
-      std::string reason;
-      if (!mayWiden(*op) || backend.supports(*op, reason)) continue;
+      if (!mayWiden(*op) || (!mayBeAttention(*op) && hasKernel(*op, backend))) continue;
       if (op->def().hasDecomposition() || isSpatial(*op) || takesWidened(*op, backend))
         computeInFloat(*op, op->attributes(), [&](TensorIndex t, DataType type) { return cast(*op, t, type); });
     }

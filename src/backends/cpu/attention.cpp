@@ -115,6 +115,7 @@ struct Problem {
   AttentionShape shape;
   AttentionStrides strides;
   std::vector<KeyRange> ranges;
+  DataType type = DataType::FLOAT;  // of operands and results, but for the logarithms of sums
 };
 
 MatrixStack stackOf(const Matrix &m, const Shape &batch) {
@@ -123,8 +124,8 @@ MatrixStack stackOf(const Matrix &m, const Shape &batch) {
 
 std::optional<Problem> plan(const KernelRequest &request, size_t firstExtra, std::string &reason) {
   if (!allPlain(request, reason)) return std::nullopt;
-  for (size_t i = 0; i < firstExtra; ++i)
-    if (request.inputs[i].info.dataType() != DataType::FLOAT) return reason = "it takes FLOAT only", std::nullopt;
+  const DataType type = request.inputs[0].info.dataType();
+  if (type != DataType::FLOAT && !isHalf(type)) return reason = "it takes no " + toText(type), std::nullopt;
   const Op &op = *request.op;
   const Matrix q = matrixOf(op, "perm_q", request.inputs[0].info.shape()),
                k = matrixOf(op, "perm_k", request.inputs[1].info.shape()),
@@ -133,6 +134,7 @@ std::optional<Problem> plan(const KernelRequest &request, size_t firstExtra, std
   if (batch.size() > kMaxBatchRank) return reason = "more than 4 batch dimensions", std::nullopt;
   if (q.rows < kFewestQueries) return reason = "it has few queries", std::nullopt;
   Problem p;
+  p.type = type;
   p.shape = {q.rows, k.columns, q.columns, v.columns, {1, 1, 1, 1}};
   for (size_t i = 0; i < batch.size(); ++i) p.shape.batch[kMaxBatchRank - batch.size() + i] = batch[i];
   for (size_t i = 0; i < 3; ++i)
@@ -150,6 +152,7 @@ class AttentionKernel final : public executable::HostKernel {
  public:
   AttentionKernel(Problem problem, CompiledSteps steps, bool hasLogSum, int threads)
       : strides_(problem.strides),
+        type_(problem.type),
         attention_(problem.shape, std::move(problem.ranges), threads),
         steps_(std::move(steps)),
         hasLogSum_(hasLogSum) {}
@@ -163,9 +166,8 @@ class AttentionKernel final : public executable::HostKernel {
     auto *scratch = static_cast<float *>(args.scratch);
     const CompiledSteps::Bound steps(steps_, args, scratch + wholeLines(attention_.scratchFloats()));
     AttentionArgs a{};
-    a.q = static_cast<const float *>(args.in[0]), a.k = static_cast<const float *>(args.in[1]);
-    a.v = static_cast<const float *>(args.in[2]);
-    a.y = static_cast<float *>(args.out[0]);
+    a.q = args.in[0], a.k = args.in[1], a.v = args.in[2], a.y = args.out[0];
+    a.type = type_;
     a.logSum = hasLogSum_ ? static_cast<float *>(args.out[1]) : nullptr;
     a.steps = steps_.isEmpty() ? nullptr : &steps;
     attention_.run(task, strides_, a, scratch);
@@ -173,6 +175,7 @@ class AttentionKernel final : public executable::HostKernel {
 
  private:
   AttentionStrides strides_;
+  DataType type_;
   AttentionForward attention_;
   CompiledSteps steps_;
   bool hasLogSum_;
@@ -182,6 +185,7 @@ class AttentionGradientKernel final : public executable::HostKernel {
  public:
   AttentionGradientKernel(Problem problem, CompiledSteps steps, size_t results)
       : strides_(problem.strides),
+        type_(problem.type),
         attention_(problem.shape, std::move(problem.ranges)),
         steps_(std::move(steps)),
         results_(results) {
@@ -199,17 +203,17 @@ class AttentionGradientKernel final : public executable::HostKernel {
   void run(const KernelArgs &args, int index) const noexcept override {
     auto *scratch = static_cast<float *>(args.scratch);
     const CompiledSteps::Bound steps(steps_, args, scratch + wholeLines(attention_.scratchFloats()));
-    const auto in = [&](int i) { return static_cast<const float *>(args.in[i]); };
-    const auto out = [&](size_t o) { return o < results_ ? static_cast<float *>(args.out[o]) : nullptr; };
-    const AttentionGradientArgs a{in(0),
-                                  in(1),
-                                  in(2),
-                                  in(3),
-                                  in(5),
-                                  in(4),
+    const auto out = [&](size_t o) { return o < results_ ? args.out[o] : nullptr; };
+    const AttentionGradientArgs a{args.in[0],
+                                  args.in[1],
+                                  args.in[2],
+                                  args.in[3],
+                                  args.in[5],
+                                  static_cast<const float *>(args.in[4]),
                                   out(0),
                                   out(1),
                                   out(2),
+                                  type_,
                                   steps_.isEmpty() ? nullptr : &steps,
                                   steps_.hasBackward(),
                                   static_cast<float *>(args.shared)};
@@ -220,6 +224,7 @@ class AttentionGradientKernel final : public executable::HostKernel {
 
  private:
   AttentionStrides strides_;
+  DataType type_;
   AttentionBackward attention_;
   CompiledSteps steps_;
   size_t results_;  // places for results; some may be absent

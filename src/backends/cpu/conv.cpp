@@ -24,9 +24,13 @@ Spatial spatialInts(const std::vector<int64_t> &values, int64_t fill) {
 }
 
 // x (N, C, …), w (M, C/g, …), y (N, M, …). The upper pads are those that give exactly y's size.
-std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w, const Shape &y, std::string &reason) {
+// `type`: of all three.
+std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w, const Shape &y, DataType type,
+                                   std::string &reason) {
   if (x.size() < 3 || x.size() > 5) return reason = "it takes one to three spatial dimensions", std::nullopt;
+  if (type != DataType::FLOAT && !isHalf(type)) return reason = "it takes no " + toText(type), std::nullopt;
   ConvShape s;
+  s.type = type;
   s.n = x[0], s.cin = x[1], s.cout = w[0];
   s.groups = op.attrInt("group");
   s.in = spatialOf(x), s.kernel = spatialOf(w);
@@ -37,20 +41,22 @@ std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w,
   const Spatial out = spatialOf(y);
   for (size_t d = 0; d < 3; ++d)
     s.padHigh[d] = (out[d] - 1) * s.stride[d] + s.dilation[d] * (s.kernel[d] - 1) + 1 - s.in[d] - s.padLow[d];
+  if (isHalf(type) && s.joinsGroups()) return reason = "with few channels in a group it takes FLOAT only", std::nullopt;
   return s;
 }
 
 bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reason,
                     Transposed transposed = Transposed::kNo) {
-  if (w.info.dataType() == DataType::FLOAT && w.layout == convPanels(w.info.shape(), s.groups, transposed)) return true;
-  reason = "its weights must be FLOAT in convolution panels: got " + toText(w.info.dataType()) + " " +
+  if (w.info.dataType() == s.type && w.layout == convPanels(w.info.shape(), s.groups, transposed)) return true;
+  reason = "its weights must be " + toText(s.type) + " in convolution panels: got " + toText(w.info.dataType()) + " " +
            executable::layoutName(w.layout);
   return false;
 }
 
-std::string kindOf(const ConvShape &s) { return s.isDepthwise() ? " depthwise" : s.groups > 1 ? " grouped" : ""; }
-
-const float *floats(const void *p) { return static_cast<const float *>(p); }
+std::string kindOf(const ConvShape &s) {
+  const std::string groups = s.isDepthwise() ? " depthwise" : s.groups > 1 ? " grouped" : "";
+  return groups + (s.type == DataType::FLOAT16 ? " float16" : s.type == DataType::BFLOAT16 ? " bfloat16" : "");
+}
 
 // ---- forward ------------------------------------------------------------------------------------
 
@@ -66,9 +72,8 @@ class ConvKernel final : public executable::HostKernel {
   bool canOverwrite(int input, int output) const override { return epilogue_.canOverwrite(input - kExtras, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
     Epilogue e = epilogue_.bind(args.in + kExtras, args.out);
-    if (bias_ == Bias::Given) e.bias = floats(args.in[2]);
-    conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[epilogue_.output]), e,
-              static_cast<float *>(args.scratch));
+    if (bias_ == Bias::Given) e.bias = args.in[2], e.addsBiasExactly = true;
+    conv_.run(task, args.in[0], args.in[1], args.out[epilogue_.output], e, static_cast<float *>(args.scratch));
   }
 
  private:
@@ -81,19 +86,22 @@ class ConvKernel final : public executable::HostKernel {
 
 std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std::string &reason) {
   const Op &op = *request.op;
+  const DataType type = request.inputs[0].info.dataType();
   const auto shape = convShape(op, request.inputs[0].info.shape(), request.inputs[1].info.shape(),
-                               request.outputs[0].info.shape(), reason);
-  if (!shape || !requireChannelsLast(request.inputs[0], reason) || !requireWeights(request.inputs[1], *shape, reason))
+                               request.outputs[0].info.shape(), type, reason);
+  if (!shape || !requireChannelsLast(request.inputs[0], reason, type) ||
+      !requireWeights(request.inputs[1], *shape, reason))
     return nullptr;
   const bool hasBias = request.inputs.size() > 2 && request.inputs[2].connected;
-  if (hasBias && !requirePlainFloats(request.inputs[2], reason)) return nullptr;
+  if (hasBias && !requirePlain(request.inputs[2], type, reason)) return nullptr;
   for (const OperandDesc &o : request.outputs)
-    if (o.connected && !requireChannelsLast(o, reason)) return nullptr;
+    if (o.connected && !requireChannelsLast(o, reason, type)) return nullptr;
   MatchedEpilogue epilogue;
+  epilogue.type = type;
   if (op.hasAttr("epilogue")) {
     for (size_t i = 3; i < request.inputs.size(); ++i) {
       const bool full = request.inputs[i].info.shape() == request.outputs[0].info.shape();
-      if (full ? !requireChannelsLast(request.inputs[i], reason) : !requirePlainFloats(request.inputs[i], reason))
+      if (full ? !requireChannelsLast(request.inputs[i], reason, type) : !requirePlain(request.inputs[i], type, reason))
         return nullptr;
     }
     const auto matched = matchEpilogue(*op.getCalledGraphs().front(), shape->cout, reason, RowAxis::Channels);
@@ -116,8 +124,9 @@ class DataGradientKernel final : public executable::HostKernel {
   double share(int task) const override { return conv_.share(task); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    conv_.run(task, floats(args.in[0]), floats(args.in[1]), static_cast<float *>(args.out[0]), {},
-              static_cast<float *>(args.scratch));
+    Epilogue store;
+    store.type = shape_.type;
+    conv_.run(task, args.in[0], args.in[1], args.out[0], store, static_cast<float *>(args.scratch));
   }
 
  private:
@@ -126,10 +135,11 @@ class DataGradientKernel final : public executable::HostKernel {
 };
 
 std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &request, std::string &reason) {
+  const DataType type = request.inputs[0].info.dataType();
   const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(),
-                               request.inputs[0].info.shape(), reason);
+                               request.inputs[0].info.shape(), type, reason);
   if (!shape || !requireWeights(request.inputs[1], *shape, reason, Transposed::kYes)) return nullptr;
-  if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.outputs[0], reason))
+  if (!requireChannelsLast(request.inputs[0], reason, type) || !requireChannelsLast(request.outputs[0], reason, type))
     return nullptr;
   return std::make_unique<DataGradientKernel>(*shape, request.threads);
 }
@@ -150,11 +160,11 @@ class WeightGradientKernel final : public executable::HostKernel {
   double share(int task) const override { return conv_.rounds().share(task); }
   bool canOverwrite(int input, int output) const override { return update_ && update_->canOverwrite(input, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
+    auto *weights = static_cast<float *>(args.out[0]);
     const auto run = [&](const Update &update, float *scratch) {
-      conv_.run(task, floats(args.in[1]), floats(args.in[0]), static_cast<float *>(args.out[0]), update, scratch,
-                static_cast<float *>(args.shared));
+      conv_.run(task, args.in[1], args.in[0], weights, update, scratch, static_cast<float *>(args.shared));
     };
-    if (!update_) return run({}, static_cast<float *>(args.scratch));
+    if (!update_) return run({.base = weights, .type = shape_.type}, static_cast<float *>(args.scratch));
     update_->bind(args, run);
   }
 
@@ -166,10 +176,11 @@ class WeightGradientKernel final : public executable::HostKernel {
 
 std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &request, std::string &reason) {
   const Op &op = *request.op;
+  const DataType type = request.inputs[0].info.dataType();
   const auto shape = convShape(op, request.inputs[1].info.shape(), request.outputs[0].info.shape(),
-                               request.inputs[0].info.shape(), reason);
+                               request.inputs[0].info.shape(), type, reason);
   if (!shape || !requireWeights(request.outputs[0], *shape, reason)) return nullptr;
-  if (!requireChannelsLast(request.inputs[0], reason) || !requireChannelsLast(request.inputs[1], reason))
+  if (!requireChannelsLast(request.inputs[0], reason, type) || !requireChannelsLast(request.inputs[1], reason, type))
     return nullptr;
   std::optional<WeightUpdate> update;
   if (op.hasAttr("epilogue")) {

@@ -161,16 +161,18 @@ class Compiler {
     const TensorInfo &info = source_.graph->info(t);
     const auto operand = std::find(source_.inputs.begin(), source_.inputs.end(), t);
     Value v{info.dataType(), {}, true, true};
+    bool isNarrow = !isNative(v.type);
     if (operand != source_.inputs.end()) {
       const auto number = operand - source_.inputs.begin();
       v.operand = {Operand::Kind::kInput, static_cast<int>(number)};
       v.isOne = inputs_[static_cast<size_t>(number)].isOne;
+      isNarrow &= inputs_[static_cast<size_t>(number)].type != DataType::FLOAT;
     } else if (source_.graph->tensor(t).hasTensorData() && info.nelms() == 1 && info.nbytes() <= 8) {
       v.operand = constant(source_.graph->tensor(t).tensorData().data(), static_cast<size_t>(info.nbytes()));
     } else {
       return fail("an operand is defined outside of the graph"), std::nullopt;
     }
-    if (!isNative(v.type) || (v.isOne && v.type != DataType::FLOAT)) {
+    if (isNarrow || (v.isOne && v.type != DataType::FLOAT)) {
       ElementFn load = loadFunction(v.type, v.isOne ? LoadFrom::kOneElement : LoadFrom::kElements);
       if (!load) return fail("it has no register form for " + toText(v.type)), std::nullopt;
       v = append(load, {v}, v.type);

@@ -14,8 +14,8 @@ namespace popart::cpu {
 // What the compiler knows of one input: its element type, how the loop reads it, and its value when that is one known
 // number.
 struct ElementInput {
-  DataType type = DataType::FLOAT;
-  bool isOne = false;  // one value for a whole block (whole tensor, or a loop row)
+  DataType type = DataType::FLOAT;  // of its memory; FLOAT may hold numbers rounded to the 16 bits of the graph's input
+  bool isOne = false;               // one value for a whole block (whole tensor, or a loop row)
   const TensorData *constant = nullptr;
 };
 

@@ -18,14 +18,15 @@ class Body {
  public:
   explicit Body(const Graph &body) : body_(body), product_(body.inputs()[0]) {}
 
-  bool isOfFloats(std::string &reason) const {
+  bool isOfType(DataType type, std::string &reason) const {
     for (TensorIndex t : body_.inputs())
-      if (body_.info(t).dataType() != DataType::FLOAT)
+      if (body_.info(t).dataType() != type)
         return reason = "an epilogue operand is " + toText(body_.info(t).dataType()), false;
     return true;
   }
 
  protected:
+  DataType type() const { return body_.info(product_).dataType(); }
   int operand(TensorIndex t) const {
     const auto it = std::find(body_.inputs().begin(), body_.inputs().end(), t);
     return it == body_.inputs().end() ? -1 : static_cast<int>(it - body_.inputs().begin()) - 1;
@@ -36,7 +37,7 @@ class Body {
     const Tensor &tensor = body_.tensor(t);
     if (tensor.tensorType() == TensorType::Const)
       return ScalarSource{static_cast<float>(tensor.tensorData().asDoubles()[0]), -1, 1};
-    if (operand(t) >= 0) return ScalarSource{0, operand(t), 1};
+    if (operand(t) >= 0 && type() == DataType::FLOAT) return ScalarSource{0, operand(t), 1};
     return std::nullopt;
   }
 
@@ -49,7 +50,9 @@ class ChainMatcher : Body {
   ChainMatcher(const Graph &body, int64_t columns, RowAxis axis) : Body(body), columns_(columns), axis_(axis) {}
 
   std::optional<MatchedEpilogue> run(std::string &reason) {
-    if (!isOfFloats(reason)) return std::nullopt;
+    if (type() != DataType::FLOAT && !isHalf(type())) return reason = "its product is " + toText(type()), std::nullopt;
+    if (!isOfType(type(), reason)) return std::nullopt;
+    result_.type = type();
     if (matchChain()) return result_;
     reason = "no register epilogue computes its element-wise part (stopped at " + stuck_ + ")";
     return std::nullopt;
@@ -121,7 +124,7 @@ class ChainMatcher : Body {
   }
   bool instruction(const Op &op, TensorIndex value, bool isPair, Stage &stage) {
     const ElementRow *row = findElementRow(op.def().base().type(), RegisterForm::kFloat);
-    if (!row || op.isUserOp() || body_.info(op.outputs()[0]).dataType() != DataType::FLOAT) return false;
+    if (!row || op.isUserOp() || body_.info(op.outputs()[0]).dataType() != type()) return false;
     const EpilogueStep step{row->op, elementParameters(*row, op)};
     if (row->operands == 1 && stage < kActivation) return stage = kActivation, result_.activation = step, true;
     if (row->operands == 1 || !isPair || stage == kLast || !isFull(other(op, value))) return false;
@@ -142,7 +145,7 @@ class DescentMatcher : Body {
   using Body::Body;
 
   std::optional<MatchedDescent> run(std::string &reason) {
-    if (!isOfFloats(reason)) return std::nullopt;
+    if (!isOfType(DataType::FLOAT, reason)) return std::nullopt;
     if (match()) return result_;
     reason = "its reader is not a gradient descent update";
     return std::nullopt;
@@ -215,14 +218,15 @@ class DescentMatcher : Body {
 }  // namespace
 
 Epilogue MatchedEpilogue::bind(const void *const *extras, void *const *out) const {
-  const auto floats = [&](int i) { return i < 0 ? nullptr : static_cast<const float *>(extras[i]); };
-  return {.bias = floats(bias),
-          .residual = floats(residual),
-          .preActivation = preActivationOutput < 0 ? nullptr : static_cast<float *>(out[preActivationOutput]),
-          .other = floats(other),
+  const auto array = [&](int i) { return i < 0 ? nullptr : extras[i]; };
+  return {.bias = array(bias),
+          .residual = array(residual),
+          .preActivation = preActivationOutput < 0 ? nullptr : out[preActivationOutput],
+          .other = array(other),
           .alpha = alpha ? alpha->read(extras) : 1.0f,
           .activation = activation,
-          .last = last};
+          .last = last,
+          .type = type};
 }
 
 bool MatchedEpilogue::canOverwrite(int operand, int result) const {

@@ -32,6 +32,7 @@ struct MatchedEpilogue {
   EpilogueStep last;
   int preActivationOutput = -1;
   int output = 0;
+  DataType type = DataType::FLOAT;  // of all that it reads and writes
 
   // The epilogue over the memory of one call: `extras` are the epilogue's operands, `out` the op's results.
   Epilogue bind(const void *const *extras, void *const *out) const;
@@ -49,7 +50,8 @@ struct MatchedDescent {
 // Which logical dimension of the product becomes the kernel's columns: the last, or channels (N, C, spatial…).
 enum class RowAxis { Last, Channels };
 
-// nullopt and a reason when the graph computes something else. `columns`: N of the product.
+// nullopt and a reason when the graph computes something else, or not all of its values are of one type, FLOAT or one
+// of 16 bits (a descent: FLOAT). `columns`: N of the product.
 std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason,
                                              RowAxis axis = RowAxis::Last);
 std::optional<MatchedDescent> matchDescent(const Graph &body, std::string &reason);

@@ -1,4 +1,4 @@
-// Negative log likelihood of float32 class probabilities and the gradients that go with it. Definitions:
+// Negative log likelihood of class probabilities, FLOAT or of 16 bits, and the gradients that go with it. Definitions:
 // src/ops/loss/nll.cpp. A label out of range, unless ignored, is reported. One task sums the loss in sample order.
 #include <algorithm>
 #include <cmath>
@@ -6,6 +6,7 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/halves.hpp"
 #include "ops/loss/reduction.hpp"
 
 namespace popart::cpu {
@@ -52,6 +53,7 @@ struct Problem {
   int64_t samples, classes;
   LossReduction reduction;
   bool ignores = false, gradientPerSample = false;
+  DataType type = DataType::FLOAT;  // of all but the labels
   int64_t ignored = 0;
   LabelFn label;
 
@@ -83,25 +85,32 @@ class NllKernel final : public executable::HostKernel {
   bool canOverwrite(int input, int output) const override {
     return input == 0 && output == form_.gradient && form_.loss < 0;
   }
+  int64_t scratchBytes() const override {
+    return isHalf(p_.type) && form_.gradient >= 0 ? p_.classes * static_cast<int64_t>(sizeof(float)) : 0;
+  }
 
   void run(const KernelArgs &args, int task) const noexcept override {
     const double denominator = count(args.in[1]);
     if (form_.loss >= 0 && task == 0) writeLoss(args, denominator);
     if (form_.gradient < 0) return;
-    const auto *probabilities = static_cast<const float *>(args.in[0]),
-               *incoming = static_cast<const float *>(args.in[2]);
-    auto *out = static_cast<float *>(args.out[form_.gradient]);
-    const int64_t end = std::min((task + 1) * rowsPerTask_, p_.samples);
+    void *out = args.out[form_.gradient];
+    auto *spare = static_cast<float *>(args.scratch);
+    const int64_t end = std::min((task + 1) * rowsPerTask_, p_.samples), classes = p_.classes;
     for (int64_t i = task * rowsPerTask_; i < end; ++i) {
-      const float g = static_cast<float>(static_cast<double>(incoming[p_.gradientPerSample ? i : 0]) / denominator);
+      const float incoming = numberAt(args.in[2], p_.gradientPerSample ? i : 0, p_.type);
+      const float g = static_cast<float>(static_cast<double>(incoming) / denominator);
       const int64_t label = p_.labelOf(args, i);
-      row(probabilities + i * p_.classes, out + i * p_.classes, label == Problem::kIgnored ? 0.0f : g, label);
+      float *gradient = placeAt(out, i * classes, p_.type, spare);
+      row(args.in[0], i * classes, gradient, label == Problem::kIgnored ? 0.0f : g, label);
+      keepFloats(gradient, out, i * classes, classes, p_.type);
     }
   }
 
  private:
-  void row(const float *probabilities, float *out, float g, int64_t label) const noexcept {
+  // `out` may be where the probabilities, elements `first` on of `in`, become floats.
+  void row(const void *in, int64_t first, float *out, float g, int64_t label) const noexcept {
     if (form_.isDirect) {
+      const float *probabilities = floatsAt(in, first, p_.classes, p_.type, out);
       const float atLabel = label >= 0 ? (probabilities[label] - 1.0f) * g : 0;
       if (g == 0.0f)
         std::fill_n(out, p_.classes, 0.0f);
@@ -110,7 +119,9 @@ class NllKernel final : public executable::HostKernel {
       if (label >= 0) out[label] = atLabel;
       return;
     }
-    const float value = label < 0 ? 0 : form_.isLogarithm ? -g : -g / std::max(probabilities[label], form_.least);
+    const float value = label < 0           ? 0
+                        : form_.isLogarithm ? -g
+                                            : -g / std::max(numberAt(in, first + label, p_.type), form_.least);
     std::fill_n(out, p_.classes, 0.0f);
     if (label >= 0) out[label] = value;
   }
@@ -123,19 +134,17 @@ class NllKernel final : public executable::HostKernel {
   }
 
   void writeLoss(const KernelArgs &args, double denominator) const noexcept {
-    const auto *x = static_cast<const float *>(args.in[0]);
-    auto *out = static_cast<float *>(args.out[form_.loss]);
+    void *out = args.out[form_.loss];
     double total = 0;
     for (int64_t i = 0; i < p_.samples; ++i) {
       const int64_t label = p_.labelOf(args, i);
       float loss = 0;
-      if (label >= 0)
-        loss = form_.isLogarithm ? -x[i * p_.classes + label]
-                                 : -std::log(std::max(x[i * p_.classes + label], form_.least));
-      if (p_.reduction == LossReduction::None) out[i] = loss;
+      const float x = label >= 0 ? numberAt(args.in[0], i * p_.classes + label, p_.type) : 0;
+      if (label >= 0) loss = form_.isLogarithm ? -x : -std::log(std::max(x, form_.least));
+      if (p_.reduction == LossReduction::None) setNumberAt(out, i, p_.type, loss);
       total += static_cast<double>(loss);
     }
-    if (p_.reduction != LossReduction::None) out[0] = static_cast<float>(total / denominator);
+    if (p_.reduction != LossReduction::None) setNumberAt(out, 0, p_.type, static_cast<float>(total / denominator));
   }
 
   Form form_;
@@ -150,7 +159,14 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   auto is = [](const std::vector<executable::OperandDesc> &list, size_t i) {
     return i < list.size() && list[i].connected;
   };
-  if (request.inputs[0].info.dataType() != DataType::FLOAT) return reason = "it takes float32 only", nullptr;
+  const DataType dataType = request.inputs[0].info.dataType();
+  for (const auto *list : {&request.inputs, &request.outputs})
+    for (size_t i = 0; i < list->size(); ++i) {
+      const bool isLabels = list == &request.inputs && i == 1;
+      if (!isLabels && (*list)[i].connected && (*list)[i].info.dataType() != dataType)
+        return reason = "its operands and results differ in type", nullptr;
+    }
+  if (dataType != DataType::FLOAT && !isHalf(dataType)) return reason = "it takes no " + toText(dataType), nullptr;
   Form form;
   form.isDirect = type == "SoftmaxGradDirect" || type == "NlllWithSoftmaxGradDirect";
   form.isLogarithm = op.hasAttr("inputIsLogProbability") && op.attrInt("inputIsLogProbability") != 0;
@@ -161,6 +177,7 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   if (!hasLoss) form.gradient = 0;
   if (type == "NlllWithSoftmaxGradDirect" && is(request.outputs, 1)) form.gradient = 1;
   Problem p;
+  p.type = dataType;
   p.samples = request.inputs[1].info.nelms();
   p.classes = request.inputs[0].info.shape().back();
   p.reduction = ops::lossReduction(op.attrString("reduction"));
@@ -168,11 +185,8 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   if (p.ignores) p.ignored = op.attrInt("ignoreIndex");
   p.label = labelReader(request.inputs[1].info.dataType());
   if (!p.label) return reason = "it takes no labels of " + toText(request.inputs[1].info.dataType()), nullptr;
-  if (is(request.inputs, 2)) {
-    if (request.inputs[2].info.dataType() != DataType::FLOAT)
-      return reason = "its incoming gradient is no float32", nullptr;
+  if (is(request.inputs, 2))
     p.gradientPerSample = p.reduction == LossReduction::None && request.inputs[2].info.nelms() == p.samples;
-  }
   return std::make_unique<NllKernel>(form, std::move(p));
 }
 

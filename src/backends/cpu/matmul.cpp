@@ -102,13 +102,14 @@ class MatmulKernel final : public PartedKernel {
   MatmulKernel(Problem problem, MatchedEpilogue epilogue, int threads)
       : problem_(std::move(problem)), epilogue_(epilogue), matmul_(problem_.shape, threads) {}
   MatmulKernel(Problem problem, WeightUpdate update, int threads)
-      : MatmulKernel(std::move(problem), MatchedEpilogue(), threads) {
+      : MatmulKernel(updatedBy(update, std::move(problem)), MatchedEpilogue(), threads) {
     update_ = std::move(update);
   }
 
   std::string name() const override {
     static const char *const kLayouts[] = {"strided", "packed", "packed_t"};
-    const char *type = problem_.shape.factors == Factors::kBfloat16 ? "bfloat16 " : "";
+    const DataType factors = problem_.shape.factors;
+    const char *type = factors == DataType::BFLOAT16 ? "bfloat16 " : factors == DataType::FLOAT16 ? "float16 " : "";
     return std::string("matmul ") + type + kLayouts[static_cast<int>(problem_.shape.bLayout)] +
            (update_ ? " update" : "");
   }
@@ -137,19 +138,23 @@ class MatmulKernel final : public PartedKernel {
   void run(const KernelArgs &args, int task) const noexcept override {
     MatmulArgs a = problem_.args;
     const void *left = args.in[problem_.aInput], *right = args.in[problem_.bInput];
-    if (problem_.shape.factors == Factors::kBfloat16)
+    if (isHalf(problem_.shape.factors))
       a.aHalves = static_cast<const uint16_t *>(left), a.bHalves = static_cast<const uint16_t *>(right);
     else
       a.a = static_cast<const float *>(left), a.b = static_cast<const float *>(right);
-    a.c = static_cast<float *>(args.out[epilogue_.output]);
+    a.c = args.out[epilogue_.output];
     if (update_) return runUpdate(a, args, task);
     a.epilogue = epilogue_.bind(args.in + 2, args.out);
-    Update store;
+    const Update store{.base = static_cast<float *>(a.c), .type = epilogue_.type};
     if (problem_.packedOutput) a.update = &store;
     matmul_.run(task, a, static_cast<float *>(args.scratch));
   }
 
  private:
+  static Problem updatedBy(const WeightUpdate &update, Problem problem) {
+    problem.shape.updatesRows = update.isProgram() && !problem.packedOutput;
+    return problem;
+  }
   void runUpdate(MatmulArgs &a, const KernelArgs &args, int task) const noexcept {
     a.parameterLayout =
         problem_.packedOutput ? MatmulArgs::ParameterLayout::kPacked : MatmulArgs::ParameterLayout::kRows;
@@ -165,16 +170,15 @@ class MatmulKernel final : public PartedKernel {
   Matmul matmul_;
 };
 
-// The types of a product: FLOAT throughout, or BFLOAT16 operands of a FLOAT product.
-std::optional<Factors> factorsOf(const KernelRequest &request, std::string &reason) {
-  const bool isBfloat16 = request.op->is(Role::FusedMatMul) &&
-                          request.inputs[0].info.dataType() == DataType::BFLOAT16 &&
-                          request.inputs[1].info.dataType() == DataType::BFLOAT16;
-  if (!isBfloat16) return allOfType(request, DataType::FLOAT, reason) ? std::optional(Factors::kFloat) : std::nullopt;
-  if (!bfloat16Kernels()) return reason = "this processor does not multiply BFLOAT16", std::nullopt;
-  KernelRequest others = request;
-  others.inputs.erase(others.inputs.begin(), others.inputs.begin() + 2);
-  return allOfType(others, DataType::FLOAT, reason) ? std::optional(Factors::kBfloat16) : std::nullopt;
+// The type of both operands: FLOAT, or 16 bits.
+std::optional<DataType> factorsOf(const KernelRequest &request, std::string &reason) {
+  const DataType a = request.inputs[0].info.dataType(), b = request.inputs[1].info.dataType();
+  const bool isWidened = isHalf(a) && !(a == DataType::BFLOAT16 && bfloat16Kernels());
+  if (isWidened && (request.inputs[0].constant || request.inputs[1].constant))
+    return reason = "constants that have to be widened lie packed in FLOAT", std::nullopt;
+  if (a == b && (a == DataType::FLOAT || (isHalf(a) && request.op->is(Role::FusedMatMul)))) return a;
+  reason = "it takes FLOAT operands, or fused ones of 16 bits: got " + toText(a) + " and " + toText(b);
+  return std::nullopt;
 }
 
 std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, std::string &reason) {
@@ -188,8 +192,12 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
   auto problem = plan(request, transA, transB, reason);
   if (!problem) return nullptr;
   problem->shape.factors = *factors;
-  if (!fused || !op.hasAttr("epilogue"))
-    return std::make_unique<MatmulKernel>(std::move(*problem), MatchedEpilogue(), request.threads);
+  if (!fused || !op.hasAttr("epilogue")) {
+    MatchedEpilogue store;
+    store.type = request.outputs[0].info.dataType();
+    if (store.type != DataType::FLOAT && store.type != *factors) return reason = "its result has another type", nullptr;
+    return std::make_unique<MatmulKernel>(std::move(*problem), store, request.threads);
+  }
   if (!problem->packedOutput) {
     const int64_t columns = request.outputs[0].info.shape().back();
     if (const auto matched = matchEpilogue(*op.getCalledGraphs().front(), columns, reason))

@@ -9,6 +9,7 @@
 #include <popart/graph.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/layer_norm.hpp"
 #include "backends/cpu/rounds.hpp"
 #include "backends/cpu/spatial.hpp"
@@ -24,24 +25,27 @@ using executable::OperandDesc;
 
 struct NormPlan {
   int64_t images = 1, places = 1, channels = 1, groupChannels = 1, block = 1;
-  bool strided = false;  // group g has the channels g, g + groups, …: a task has all channels
+  bool strided = false;             // group g has the channels g, g + groups, …: a task has all channels
+  DataType type = DataType::FLOAT;  // of all operands and results
 
   int64_t blocks() const { return block == 0 ? 0 : (channels + block - 1) / block; }
   int64_t groups() const { return groupChannels == 0 ? 0 : channels / groupChannels; }
+  double bytesOf(int64_t elements) const { return static_cast<double>((isHalf(type) ? 2 : 4) * elements); }
   double setSize() const { return static_cast<double>(places * groupChannels); }
   int64_t groupOf(int64_t channel) const { return strided ? channel % groups() : channel / groupChannels; }
   bool beginsGroup(int64_t channel) const { return strided ? channel < groups() : channel % groupChannels == 0; }
 };
 
-NormPlan planOf(const Shape &x, int64_t groupChannels) {
-  const ChannelRows rows = channelRows(x);
+NormPlan planOf(const TensorInfo &x, int64_t groupChannels) {
+  const ChannelRows rows = channelRows(x.shape());
   NormPlan p{rows.n, rows.places, rows.channels, groupChannels, 0};
+  p.type = x.dataType();
   const int64_t least = std::max<int64_t>(16, (rows.channels / 8 + 15) / 16 * 16);
   if (groupChannels == 0) return p;  // no channels, nothing to do
   p.block = std::min(rows.channels, (least + groupChannels - 1) / groupChannels * groupChannels);
   return p;
 }
-NormPlan batchPlan(const Shape &x) {
+NormPlan batchPlan(const TensorInfo &x) {
   NormPlan p = planOf(x, 1);
   p.places *= p.images;
   p.images = 1;
@@ -71,8 +75,8 @@ struct Block {
   int64_t size_;
 };
 
-NormPlan groupPlan(const Shape &x, const Op &op) {
-  NormPlan p = planOf(x, x[1] / op.attrInt("num_groups"));
+NormPlan groupPlan(const TensorInfo &x, const Op &op) {
+  NormPlan p = planOf(x, x.shape()[1] / op.attrInt("num_groups"));
   p.strided = op.attributes().getAttribute<int64_t>("strided_groups", 0) != 0 && p.groupChannels > 1;
   if (p.strided) p.block = p.channels;
   return p;
@@ -95,8 +99,8 @@ void totalGroups(const NormPlan &p, int64_t count, double *values) {
 }
 
 // Mean and variance of every channel's set in one image: mean into values(0), variance into sums().
-void statistics(const NormPlan &p, const Block &b, const float *x) {
-  const Columns columns{p.channels, p.places, b.count};
+void statistics(const NormPlan &p, const Block &b, const void *x) {
+  const Columns columns{p.channels, p.places, b.count, p.type};
   std::fill_n(b.sums(), b.count, 0.0);
   columnSums(columns, x, b.sums());
   totalGroups(p, b.count, b.sums());
@@ -107,8 +111,15 @@ void statistics(const NormPlan &p, const Block &b, const float *x) {
   for (int64_t c = 0; c < b.count; ++c) b.sums()[c] /= p.setSize();
 }
 
-const float *in(const KernelArgs &args, int i) { return static_cast<const float *>(args.in[i]); }
-float *out(const KernelArgs &args, int i) { return static_cast<float *>(args.out[i]); }
+// From element `at` of an operand or result on.
+const void *in(const KernelArgs &args, int i, int64_t at, DataType type) { return elementAt(args.in[i], at, type); }
+void *out(const KernelArgs &args, int i, int64_t at, DataType type) { return elementAt(args.out[i], at, type); }
+
+// One number of a parameter or a statistic.
+float number(const KernelArgs &args, int i, int64_t at, DataType type) { return numberAt(args.in[i], at, type); }
+void setNumber(const KernelArgs &args, int i, int64_t at, DataType type, double value) {
+  setNumberAt(args.out[i], at, type, static_cast<float>(value));
+}
 
 // Leaves (ranges of the pixels of a batch), and the memory of a batch normalisation in rounds: statistics of every
 // channel, for each leaf and for the whole batch.
@@ -146,24 +157,29 @@ struct Leaves {
 
 class BatchNormInference final : public executable::HostKernel {
  public:
-  BatchNormInference(const ChannelRows &rows, float epsilon) : rows_(rows), epsilon_(epsilon) {
+  BatchNormInference(const ChannelRows &rows, DataType type, float epsilon)
+      : rows_(rows), type_(type), epsilon_(epsilon) {
     tasks_ = static_cast<int>(taskCount(rows.rows() * rows.channels, int64_t{1} << 15, rows.rows()));
   }
   std::string name() const override { return "batch normalisation"; }
   int tasks() const override { return tasks_; }
-  int64_t scratchBytes() const override { return rows_.channels * static_cast<int64_t>(sizeof(float)); }
+  int64_t scratchBytes() const override { return 3 * rows_.channels * static_cast<int64_t>(sizeof(float)); }
   bool canOverwrite(int input, int output) const override { return input == 0 && output == 0; }
   void run(const KernelArgs &args, int task) const noexcept override {
-    float *scale = static_cast<float *>(args.scratch);
-    for (int64_t c = 0; c < rows_.channels; ++c) scale[c] = in(args, 1)[c] / std::sqrt(in(args, 4)[c] + epsilon_);
+    float *scale = static_cast<float *>(args.scratch), *shift = scale + rows_.channels, *mean = shift + rows_.channels;
+    for (int64_t c = 0; c < rows_.channels; ++c) {
+      scale[c] = number(args, 1, c, type_) / std::sqrt(number(args, 4, c, type_) + epsilon_);
+      shift[c] = number(args, 2, c, type_), mean[c] = number(args, 3, c, type_);
+    }
     const int64_t begin = rows_.rows() * task / tasks_, end = rows_.rows() * (task + 1) / tasks_,
                   at = begin * rows_.channels;
-    columnNormalise({rows_.channels, end - begin, rows_.channels}, in(args, 0) + at, in(args, 3), scale, in(args, 2),
-                    out(args, 0) + at);
+    columnNormalise({rows_.channels, end - begin, rows_.channels, type_}, in(args, 0, at, type_), mean, scale, shift,
+                    out(args, 0, at, type_));
   }
 
  private:
   ChannelRows rows_;
+  DataType type_;
   float epsilon_;
   int tasks_ = 1;
 };
@@ -192,7 +208,7 @@ class BatchNormTraining final : public executable::HostKernel {
   int64_t scratchBytes() const override { return leaves_.count == 1 ? Block::scratchBytes(plan_) : 0; }
   int64_t sharedBytes() const override { return leaves_.sharedBytes(); }
   double bytes() const override {  // x is read three times: for the mean, the variance and the result
-    return Kernel::bytes() + 2.0 * sizeof(float) * static_cast<double>(plan_.places * plan_.channels);
+    return Kernel::bytes() + 2.0 * plan_.bytesOf(plan_.places * plan_.channels);
   }
   double share(int task) const override { return rounds_.share(task); }
   bool canOverwrite(int input, int output) const override {
@@ -201,11 +217,15 @@ class BatchNormTraining final : public executable::HostKernel {
   void run(const KernelArgs &args, int task) const noexcept override {
     if (leaves_.count > 1) return runRound(args, rounds_.place(task));
     const Block b(plan_, task, args.scratch);
-    const float *x = in(args, 0) + b.begin;
+    const DataType type = plan_.type;
+    const void *x = in(args, 0, b.begin, type);
     statistics(plan_, b, x);
-    for (int64_t c = 0; c < b.count; ++c) b.values(1)[c] = finish(args, b.begin + c, b.values(0)[c], b.sums()[c]);
-    columnNormalise({plan_.channels, plan_.places, b.count}, x, b.values(0), b.values(1), in(args, 2) + b.begin,
-                    out(args, 0) + b.begin);
+    for (int64_t c = 0; c < b.count; ++c) {
+      b.values(1)[c] = finish(args, b.begin + c, b.values(0)[c], b.sums()[c]);
+      b.values(2)[c] = number(args, 2, b.begin + c, type);
+    }
+    columnNormalise({plan_.channels, plan_.places, b.count, type}, x, b.values(0), b.values(1), b.values(2),
+                    out(args, 0, b.begin, type));
   }
 
  private:
@@ -215,19 +235,24 @@ class BatchNormTraining final : public executable::HostKernel {
   float finish(const KernelArgs &args, int64_t k, double mean, double variance) const noexcept {
     const double n = plan_.setSize(), correction = unbiased_ && n > 1 ? n / (n - 1) : 1.0;
     const double r = 1.0 / std::sqrt(variance + epsilon_);
-    const auto scale = static_cast<float>(r * in(args, 1)[k]);
-    if (has(args, 1)) out(args, 1)[k] = static_cast<float>(momentum_ * in(args, 3)[k] + (1 - momentum_) * mean);
-    if (has(args, 2))
-      out(args, 2)[k] = static_cast<float>(momentum_ * in(args, 4)[k] + (1 - momentum_) * variance * correction);
-    if (has(args, 3)) out(args, 3)[k] = static_cast<float>(mean);
-    if (has(args, 4)) out(args, 4)[k] = static_cast<float>(r);
+    const DataType type = plan_.type;
+    const auto scale = static_cast<float>(r * number(args, 1, k, type));
+    const auto running = [&](int input, double value) {
+      return momentum_ * number(args, input, k, type) + (1 - momentum_) * value;
+    };
+    if (has(args, 1)) setNumber(args, 1, k, type, running(3, mean));
+    if (has(args, 2)) setNumber(args, 2, k, type, running(4, variance * correction));
+    if (has(args, 3)) setNumber(args, 3, k, type, mean);
+    if (has(args, 4)) setNumber(args, 4, k, type, r);
     return scale;
   }
 
   // Sums of the leaves, means; squares of the leaves, variances; normalisation.
   void runRound(const KernelArgs &args, const Rounds::Place &place) const noexcept {
     const int64_t channels = plan_.channels;
-    float *mean = leaves_.values(args.shared, 0), *scale = leaves_.values(args.shared, 1);
+    const DataType type = plan_.type;
+    float *mean = leaves_.values(args.shared, 0), *scale = leaves_.values(args.shared, 1),
+          *shift = leaves_.values(args.shared, 2);
     if (place.round % 2 == 1) {
       const int64_t end = std::min(channels, (place.task + 1) * Leaves::kChannels);
       for (int64_t c = place.task * Leaves::kChannels; c < end; ++c) {
@@ -235,14 +260,14 @@ class BatchNormTraining final : public executable::HostKernel {
         if (place.round == 1)
           mean[c] = static_cast<float>(moment);
         else
-          scale[c] = finish(args, c, mean[c], moment);
+          scale[c] = finish(args, c, mean[c], moment), shift[c] = number(args, 2, c, type);
       }
       return;
     }
     const int64_t begin = leaves_.begin(place.task);
-    const Columns columns{channels, leaves_.begin(place.task + 1) - begin, channels};
-    const float *x = in(args, 0) + begin * channels;
-    if (place.round == 4) return columnNormalise(columns, x, mean, scale, in(args, 2), out(args, 0) + begin * channels);
+    const Columns columns{channels, leaves_.begin(place.task + 1) - begin, channels, type};
+    const void *x = in(args, 0, begin * channels, type);
+    if (place.round == 4) return columnNormalise(columns, x, mean, scale, shift, out(args, 0, begin * channels, type));
     double *sums = leaves_.sums(args.shared, place.task, 0);
     std::fill_n(sums, channels, 0.0);
     if (place.round == 0) return columnSums(columns, x, sums);
@@ -269,17 +294,19 @@ class GroupNorm final : public executable::HostKernel {
   void run(const KernelArgs &args, int task) const noexcept override {
     const Block b(plan_, task % plan_.blocks(), args.scratch);
     const int64_t image = task / plan_.blocks(), at = image * plan_.places * plan_.channels + b.begin;
-    statistics(plan_, b, in(args, 0) + at);
+    const DataType type = plan_.type;
+    statistics(plan_, b, in(args, 0, at, type));
     for (int64_t c = 0; c < b.count; ++c) {
       const double r = 1.0 / std::sqrt(b.sums()[c] + epsilon_);
-      b.values(1)[c] = static_cast<float>(r * in(args, 1)[b.begin + c]);
+      b.values(1)[c] = static_cast<float>(r * number(args, 1, b.begin + c, type));
+      b.values(2)[c] = number(args, 2, b.begin + c, type);
       if (!plan_.beginsGroup(b.begin + c)) continue;
       const int64_t set = image * plan_.groups() + plan_.groupOf(b.begin + c);
-      if (outputs_ > 1 && args.out[1]) out(args, 1)[set] = b.values(0)[c];
-      if (outputs_ > 2 && args.out[2]) out(args, 2)[set] = static_cast<float>(r);
+      if (outputs_ > 1 && args.out[1]) setNumber(args, 1, set, type, b.values(0)[c]);
+      if (outputs_ > 2 && args.out[2]) setNumber(args, 2, set, type, r);
     }
-    columnNormalise({plan_.channels, plan_.places, b.count}, in(args, 0) + at, b.values(0), b.values(1),
-                    in(args, 2) + b.begin, out(args, 0) + at);
+    columnNormalise({plan_.channels, plan_.places, b.count, type}, in(args, 0, at, type), b.values(0), b.values(1),
+                    b.values(2), out(args, 0, at, type));
   }
 
  private:
@@ -310,11 +337,11 @@ class NormGradient final : public executable::HostKernel {
   std::span<const int> roundEnds() const override { return rounds_.ends(); }
   int64_t sharedBytes() const override { return inRounds_ ? leaves_.sharedBytes() : 0; }
   double bytes() const override {  // g and x are read twice: for the sums and for dx
-    return Kernel::bytes() + 2.0 * sizeof(float) * static_cast<double>(plan_.images * plan_.places * plan_.channels);
+    return Kernel::bytes() + 2.0 * plan_.bytesOf(plan_.images * plan_.places * plan_.channels);
   }
   double share(int task) const override { return rounds_.share(task); }
   int64_t scratchBytes() const override {
-    if (inRounds_) return 0;
+    if (inRounds_) return isHalf(plan_.type) ? plan_.channels * static_cast<int64_t>(sizeof(float)) : 0;
     return Block::scratchBytes(plan_) + 3 * plan_.block * static_cast<int64_t>(sizeof(double));
   }
   bool canOverwrite(int input, int output) const override { return input <= 1 && output == 0; }
@@ -326,8 +353,8 @@ class NormGradient final : public executable::HostKernel {
     std::fill_n(dscale, 2 * plan_.block, 0.0);
     for (int64_t image = 0; image < plan_.images; ++image) runImage(args, b, image, dscale, dbias, r);
     for (int64_t c = 0; c < b.count; ++c) {
-      if (outputs_ > 1 && args.out[1]) out(args, 1)[b.begin + c] = static_cast<float>(dscale[c]);
-      if (outputs_ > 2 && args.out[2]) out(args, 2)[b.begin + c] = static_cast<float>(dbias[c]);
+      if (outputs_ > 1 && args.out[1]) setNumber(args, 1, b.begin + c, plan_.type, dscale[c]);
+      if (outputs_ > 2 && args.out[2]) setNumber(args, 2, b.begin + c, plan_.type, dbias[c]);
     }
   }
 
@@ -335,49 +362,52 @@ class NormGradient final : public executable::HostKernel {
   // Sums of the leaves; totals, which are the parameters' gradients; gradient of the activations.
   void runRound(const KernelArgs &args, const Rounds::Place &place) const noexcept {
     const int64_t channels = plan_.channels;
-    const float *mean = in(args, 3), *r = in(args, 4);
+    const DataType type = plan_.type;
     float *scale = leaves_.values(args.shared, 0), *slope = leaves_.values(args.shared, 1),
           *shift = leaves_.values(args.shared, 2);
     if (place.round == 1) {
       const int64_t end = std::min(channels, (place.task + 1) * Leaves::kChannels);
       for (int64_t c = place.task * Leaves::kChannels; c < end; ++c) {
-        const double sum = leaves_.total(args.shared, 0, c), dot = leaves_.total(args.shared, 1, c) * r[c],
-                     factor = in(args, 2)[c];
-        if (outputs_ > 1 && args.out[1]) out(args, 1)[c] = static_cast<float>(dot);
-        if (outputs_ > 2 && args.out[2]) out(args, 2)[c] = static_cast<float>(sum);
-        scale[c] = static_cast<float>(r[c] * factor);
-        slope[c] = static_cast<float>(double{r[c]} * r[c] * dot * factor / plan_.setSize());
-        shift[c] = static_cast<float>(r[c] * sum * factor / plan_.setSize());
+        const float r = number(args, 4, c, type);
+        const double sum = leaves_.total(args.shared, 0, c), dot = leaves_.total(args.shared, 1, c) * r,
+                     factor = number(args, 2, c, type);
+        if (outputs_ > 1 && args.out[1]) setNumber(args, 1, c, type, dot);
+        if (outputs_ > 2 && args.out[2]) setNumber(args, 2, c, type, sum);
+        scale[c] = static_cast<float>(r * factor);
+        slope[c] = static_cast<float>(double{r} * r * dot * factor / plan_.setSize());
+        shift[c] = static_cast<float>(r * sum * factor / plan_.setSize());
       }
       return;
     }
     const int64_t begin = leaves_.begin(place.task), at = begin * channels;
-    const Columns columns{channels, leaves_.begin(place.task + 1) - begin, channels};
+    const Columns columns{channels, leaves_.begin(place.task + 1) - begin, channels, type};
+    const void *g = in(args, 0, at, type), *x = in(args, 1, at, type);
+    const float *mean = floatsAt(args.in[3], 0, channels, type, static_cast<float *>(args.scratch));
     if (place.round == 2)
-      return columnNormaliseGradient(columns, in(args, 0) + at, in(args, 1) + at, mean, scale, slope, shift,
-                                     out(args, 0) + at);
+      return columnNormaliseGradient(columns, g, x, mean, scale, slope, shift, out(args, 0, at, type));
     double *sums = leaves_.sums(args.shared, place.task, 0), *dots = leaves_.sums(args.shared, place.task, 1);
     std::fill_n(sums, 2 * channels, 0.0);
-    columnGradientSums(columns, in(args, 0) + at, in(args, 1) + at, mean, sums, dots);
+    columnGradientSums(columns, g, x, mean, sums, dots);
   }
 
   void readStatistics(const KernelArgs &args, const Block &b, int64_t image, double *r) const {
     if (hasStatistics_) {
       for (int64_t c = 0; c < b.count; ++c) {
         const int64_t set = image * plan_.groups() + plan_.groupOf(b.begin + c);
-        b.values(0)[c] = in(args, 3)[set];
-        r[c] = in(args, 4)[set];
+        b.values(0)[c] = number(args, 3, set, plan_.type);
+        r[c] = number(args, 4, set, plan_.type);
       }
       return;
     }
-    statistics(plan_, b, in(args, 1) + image * plan_.places * plan_.channels + b.begin);
+    statistics(plan_, b, in(args, 1, image * plan_.places * plan_.channels + b.begin, plan_.type));
     for (int64_t c = 0; c < b.count; ++c) r[c] = 1.0 / std::sqrt(b.sums()[c] + epsilon_);
   }
 
   void runImage(const KernelArgs &args, const Block &b, int64_t image, double *dscale, double *dbias, double *r) const {
     const int64_t at = image * plan_.places * plan_.channels + b.begin;
-    const float *g = in(args, 0) + at, *x = in(args, 1) + at, *scale = in(args, 2) + b.begin;
-    const Columns columns{plan_.channels, plan_.places, b.count};
+    const DataType type = plan_.type;
+    const void *g = in(args, 0, at, type), *x = in(args, 1, at, type);
+    const Columns columns{plan_.channels, plan_.places, b.count, type};
     readStatistics(args, b, image, r);
     std::fill_n(b.sums(), b.count, 0.0);
     std::fill_n(b.dots(), b.count, 0.0);
@@ -385,16 +415,17 @@ class NormGradient final : public executable::HostKernel {
     for (int64_t c = 0; c < b.count; ++c) {
       b.dots()[c] *= r[c];
       dscale[c] += b.dots()[c], dbias[c] += b.sums()[c];
-      b.dots()[c] *= scale[c], b.sums()[c] *= scale[c];
+      const float scale = number(args, 2, b.begin + c, type);
+      b.dots()[c] *= scale, b.sums()[c] *= scale;
     }
     totalGroups(plan_, b.count, b.sums());
     totalGroups(plan_, b.count, b.dots());
     for (int64_t c = 0; c < b.count; ++c) {
-      b.values(1)[c] = static_cast<float>(r[c] * scale[c]);
+      b.values(1)[c] = static_cast<float>(r[c] * number(args, 2, b.begin + c, type));
       b.values(2)[c] = static_cast<float>(r[c] * r[c] * b.dots()[c] / plan_.setSize());
       b.values(3)[c] = static_cast<float>(r[c] * b.sums()[c] / plan_.setSize());
     }
-    columnNormaliseGradient(columns, g, x, b.values(0), b.values(1), b.values(2), b.values(3), out(args, 0) + at);
+    columnNormaliseGradient(columns, g, x, b.values(0), b.values(1), b.values(2), b.values(3), out(args, 0, at, type));
   }
 
   NormPlan plan_;
@@ -407,34 +438,36 @@ class NormGradient final : public executable::HostKernel {
 
 // ---- requests -----------------------------------------------------------------------------------
 
-// The first `activations` inputs and output 0 are channels last, the rest plain parameters.
+// The first `activations` inputs and output 0 are channels last, the rest plain parameters; all of one type, FLOAT or
+// one of 16 bits.
 bool takes(const KernelRequest &request, size_t activations, std::string &reason) {
+  const DataType given = request.inputs[0].info.dataType(), type = isHalf(given) ? given : DataType::FLOAT;
+  const auto fits = [&](const OperandDesc &o, bool isActivation) {
+    return isActivation ? requireChannelsLast(o, reason, type) : requirePlain(o, type, reason);
+  };
   for (size_t i = 0; i < request.inputs.size(); ++i)
-    if (i < activations ? !requireChannelsLast(request.inputs[i], reason)
-                        : !requirePlainFloats(request.inputs[i], reason))
-      return false;
+    if (!fits(request.inputs[i], i < activations)) return false;
   for (size_t i = 0; i < request.outputs.size(); ++i)
-    if (i == 0 ? !requireChannelsLast(request.outputs[i], reason) : !requirePlainFloats(request.outputs[i], reason))
-      return false;
+    if (!fits(request.outputs[i], i == 0)) return false;
   return true;
 }
 
 std::unique_ptr<executable::Kernel> createBatchNorm(const KernelRequest &request, std::string &reason) {
   if (!takes(request, 1, reason)) return nullptr;
   const Op &op = *request.op;
-  const Shape &x = request.inputs[0].info.shape();
+  const TensorInfo &x = request.inputs[0].info;
   if (op.attrInt("training_mode") == 0)
-    return std::make_unique<BatchNormInference>(channelRows(x), op.attrFloat("epsilon"));
+    return std::make_unique<BatchNormInference>(channelRows(x.shape()), x.dataType(), op.attrFloat("epsilon"));
   return std::make_unique<BatchNormTraining>(batchPlan(x), op, request.outputs.size());
 }
 
 // All channels of an image are one group, and an image has one pixel: rows, as popxl normalises layers.
-bool normalisesRows(const KernelRequest &request, const Shape &x) {
-  return x.size() == 2 && request.op->attrInt("num_groups") == 1;
+bool normalisesRows(const KernelRequest &request, const TensorInfo &x) {
+  return x.rank() == 2 && request.op->attrInt("num_groups") == 1;
 }
 
 std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request, std::string &reason) {
-  const Shape &x = request.inputs[0].info.shape();
+  const TensorInfo &x = request.inputs[0].info;
   const NormPlan plan = groupPlan(x, *request.op);
   std::string otherwise;
   if (plan.places > 1 && plan.groupChannels > 0 && !plan.strided && allPlain(request, otherwise) &&
@@ -452,13 +485,13 @@ bool hasStatistics(const KernelRequest &request) {
 
 std::unique_ptr<executable::Kernel> createBatchNormGradient(const KernelRequest &request, std::string &reason) {
   if (!takes(request, 2, reason)) return nullptr;
-  return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info.shape()), request.op->attrFloat("epsilon"),
+  return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info), request.op->attrFloat("epsilon"),
                                         hasStatistics(request), request.outputs.size());
 }
 
 std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest &request, std::string &reason) {
   if (!takes(request, 2, reason)) return nullptr;
-  const Shape &x = request.inputs[1].info.shape();
+  const TensorInfo &x = request.inputs[1].info;
   if (normalisesRows(request, x))
     if (auto kernel = layerNormGradientOver(request, 1, reason)) return kernel;
   return std::make_unique<NormGradient>(groupPlan(x, *request.op), request.op->attrFloat("epsilon"),

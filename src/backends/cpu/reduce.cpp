@@ -1,5 +1,6 @@
-// Reductions of float32 tensors over any axes. Neighbouring axes of one kind merge; what remains is read as
-// [outer][reduced][inner] blocks, and further reduced axes outside are combined block by block in order.
+// Reductions of tensors over any axes: of floats where they lie, of 16-bit numbers widened block by block. Neighbouring
+// axes of one kind merge; what remains is read as [outer][reduced][inner] blocks, and further reduced axes outside are
+// combined block by block in order.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/rounds.hpp"
 #include "backends/cpu/task_count.hpp"
 #include "backends/cpu/vector/reduce_ops.hpp"
@@ -71,7 +73,8 @@ std::optional<Blocks> blocksOf(const Shape &shape, const std::vector<int64_t> &a
 template <class Op>
 class ReduceKernel final : public executable::HostKernel {
  public:
-  ReduceKernel(const ReduceRow<Op> &row, Blocks blocks, int threads) : row_(row), blocks_(blocks) {
+  ReduceKernel(const ReduceRow<Op> &row, Blocks blocks, DataType type, int threads)
+      : row_(row), blocks_(blocks), type_(type) {
     constexpr int64_t kPerTask = 32768;  // elements read
     const int64_t least = blocks.outer * (blocks.inner / 64) < threads ? 16 : 64;
     columnsPerTask_ =
@@ -92,7 +95,12 @@ class ReduceKernel final : public executable::HostKernel {
   int tasks() const override { return rounds_.tasks(); }
   std::span<const int> roundEnds() const override { return rounds_.ends(); }
   double share(int task) const override { return rounds_.share(task); }
-  int64_t scratchBytes() const override { return 2 * columnsPerTask_ * static_cast<int64_t>(sizeof(Total)); }
+  int64_t scratchBytes() const override {
+    return (isHalf(type_) ? 3 : 2) * columnsPerTask_ * static_cast<int64_t>(sizeof(Total)) +
+           widenedFloats() * static_cast<int64_t>(sizeof(float));
+  }
+  // Whether what it has to widen at a time is little; FLOAT is read where it lies.
+  bool takesLittleScratch() const { return widenedFloats() <= kMostWidened; }
   int64_t sharedBytes() const override {
     return leaves_ == 1 ? 0 : blocks_.outer * leaves_ * blocks_.inner * static_cast<int64_t>(sizeof(Total));
   }
@@ -100,13 +108,17 @@ class ReduceKernel final : public executable::HostKernel {
   void run(const KernelArgs &args, int task) const noexcept override {
     if (outerTasks_ * columnTasks_ == 0) return;
     if (leaves_ > 1) return runRound(args, rounds_.place(task));
-    const auto *x = static_cast<const float *>(args.in[0]);
-    auto *y = static_cast<float *>(args.out[0]);
     const int64_t column = task % columnTasks_ * columnsPerTask_,
                   columns = std::min(columnsPerTask_, blocks_.inner - column);
     const int64_t first = task / columnTasks_ * outerPerTask_, last = std::min(first + outerPerTask_, blocks_.outer);
-    for (int64_t o = first; o < last; ++o)
-      one(x, y + o * blocks_.inner + column, o, column, columns, static_cast<Total *>(args.scratch));
+    for (int64_t o = first; o < last; ++o) {
+      auto *scratch = static_cast<Total *>(args.scratch);
+      if (isHalf(type_))
+        oneOfHalves(args, o, column, columns, scratch);
+      else
+        one(static_cast<const float *>(args.in[0]), static_cast<float *>(args.out[0]) + o * blocks_.inner + column, o,
+            column, columns, scratch);
+    }
   }
 
  private:
@@ -131,22 +143,62 @@ class ReduceKernel final : public executable::HostKernel {
     Total *totals = static_cast<Total *>(args.shared) + (outer * leaves_ + leaf) * blocks_.inner + column;
     if (isLeaf) {
       const int64_t begin = blocks_.reduced * leaf / leaves_, count = blocks_.reduced * (leaf + 1) / leaves_ - begin;
-      const float *x =
-          static_cast<const float *>(args.in[0]) + (outer * blocks_.reduced + begin) * blocks_.inner + column;
-      if (blocks_.inner == 1)
-        *totals = reduceRow(row_.op, x, count);
-      else
-        reduceColumns(row_.op, x, blocks_.inner, count, columns, totals);
-      return;
+      const int64_t at = (outer * blocks_.reduced + begin) * blocks_.inner + column;
+      return reduce(args, at, count, columns, totals);
     }
-    float *y = static_cast<float *>(args.out[0]) + outer * blocks_.inner + column;
     for (int64_t c = 0; c < columns; ++c) {
       Total total = totals[c];
       for (int64_t other = 1; other < leaves_; ++other)
         total = reduceCombine(row_.op, total, totals[other * blocks_.inner + c]);
-      y[c] = static_cast<float>(finish(total));
+      setNumberAt(args.out[0], outer * blocks_.inner + column + c, type_, static_cast<float>(finish(total)));
     }
   }
+
+  // ---- 16 bits: blocks of rows become floats in scratch memory, with the sums of FLOAT
+
+  static constexpr int64_t kRowsWidened = 128;  // those of a block of reduceColumns
+  static constexpr int64_t kMostWidened = int64_t{1} << 18;
+  int64_t widenedFloats() const {
+    if (!isHalf(type_)) return 0;
+    return blocks_.inner == 1 ? ceilDiv(blocks_.reduced, leaves_)
+                              : std::min(kRowsWidened, blocks_.reduced) * columnsPerTask_;
+  }
+  // Totals of `rows` rows from element `at` of x on; not into the third array of totals in scratch memory.
+  void reduce(const KernelArgs &args, int64_t at, int64_t rows, int64_t columns, Total *totals) const noexcept {
+    const int64_t inner = blocks_.inner;
+    Total *part = static_cast<Total *>(args.scratch) + 2 * columnsPerTask_;
+    auto *widened = reinterpret_cast<float *>(part + columnsPerTask_);
+    if (inner == 1) {
+      *totals = reduceRow(row_.op, floatsAt(args.in[0], at, rows, type_, widened), rows);
+      return;
+    }
+    if (!isHalf(type_))
+      return reduceColumns(row_.op, static_cast<const float *>(args.in[0]) + at, inner, rows, columns, totals);
+    std::fill_n(totals, columns, reduceIdentity(row_.op));
+    for (int64_t row = 0; row < rows; row += kRowsWidened) {
+      const int64_t count = std::min(kRowsWidened, rows - row);
+      widenRows(type_, static_cast<const uint16_t *>(args.in[0]) + at + row * inner, inner, columns,
+                static_cast<int>(count), columns, widened);
+      reduceColumns(row_.op, widened, columns, count, columns, part);
+      for (int64_t c = 0; c < columns; ++c) totals[c] = reduceCombine(row_.op, totals[c], part[c]);
+    }
+  }
+
+  void oneOfHalves(const KernelArgs &args, int64_t outer, int64_t column, int64_t columns,
+                   Total *scratch) const noexcept {
+    const Blocks &b = blocks_;
+    Total *totals = scratch, *part = scratch + columnsPerTask_;
+    std::fill_n(totals, columns, reduceIdentity(row_.op));
+    for (int64_t l = 0; l < b.leading; ++l) {
+      const int64_t at = (l * b.outer + outer) * b.reduced * b.inner + column;
+      reduce(args, at, b.reduced, columns, b.leading == 1 ? totals : part);
+      for (int64_t c = 0; c < columns && b.leading > 1; ++c) totals[c] = reduceCombine(row_.op, totals[c], part[c]);
+    }
+    for (int64_t c = 0; c < columns; ++c)
+      setNumberAt(args.out[0], outer * b.inner + column + c, type_, static_cast<float>(finish(totals[c])));
+  }
+
+  // ---- FLOAT
 
   // Columns [column, column + columns) of block `outer` into y; scratch for two totals of each.
   void one(const float *x, float *y, int64_t outer, int64_t column, int64_t columns, Total *scratch) const noexcept {
@@ -193,20 +245,35 @@ class ReduceKernel final : public executable::HostKernel {
 
   ReduceRow<Op> row_;
   Blocks blocks_;
+  DataType type_;
   int64_t columnsPerTask_, columnTasks_, outerPerTask_, outerTasks_, leaves_ = 1;
   Rounds rounds_;
 };
 
+template <class Op>
+std::unique_ptr<executable::Kernel> reduceKernel(const ReduceRow<Op> &row, const Blocks &blocks,
+                                                 const KernelRequest &request, std::string &reason) {
+  const DataType type = request.inputs[0].info.dataType();
+  auto kernel = std::make_unique<ReduceKernel<Op>>(row, blocks, type, request.threads);
+  if (!isHalf(type)) return kernel;
+  if (!std::is_same_v<Op, ReduceOp> || row.finish == Finish::kLogSumExp)
+    return reason = "it takes FLOAT only: got " + toText(type), nullptr;
+  if (!kernel->takesLittleScratch()) return reason = "its rows of 16-bit numbers are long", nullptr;
+  return kernel;
+}
+
 std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, std::string &reason) {
-  if (!allPlain(request, reason) || !allOfType(request, DataType::FLOAT, reason)) return nullptr;
+  const DataType given = request.inputs[0].info.dataType();
+  if (!allPlain(request, reason) || !allOfType(request, isHalf(given) ? given : DataType::FLOAT, reason))
+    return nullptr;
   const std::string &type = request.op->def().base().type();
   const Shape &shape = request.inputs[0].info.shape();
   const auto blocks = blocksOf(shape, ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(shape.size())));
   if (!blocks) return reason = "its axes alternate between kept and reduced too often", nullptr;
   for (const auto &row : kRows)
-    if (type == row.type) return std::make_unique<ReduceKernel<ReduceOp>>(row, *blocks, request.threads);
+    if (type == row.type) return reduceKernel(row, *blocks, request, reason);
   for (const auto &row : kDoubleRows)
-    if (type == row.type) return std::make_unique<ReduceKernel<DoubleReduceOp>>(row, *blocks, request.threads);
+    if (type == row.type) return reduceKernel(row, *blocks, request, reason);
   return nullptr;
 }
 

@@ -1,5 +1,5 @@
-// Operators along an axis of float32 tensors: softmax, log softmax, layer normalisation (last axes), and their
-// gradients.
+// Operators along an axis of tensors: softmax, log softmax, layer normalisation (last axes), and their gradients.
+// 16-bit tensors are widened row by row as they are read, and computed with in float32.
 #include <algorithm>
 #include <optional>
 
@@ -8,6 +8,7 @@
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
+#include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/kernels/rows.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 #include "backends/cpu/layer_norm.hpp"
@@ -33,36 +34,56 @@ Matrix matrixOf(const Shape &shape, int64_t axis) {
   return m;
 }
 
+// All operands and results FLOAT, or all of one 16-bit type.
 bool takes(const KernelRequest &request, std::string &reason) {
-  return allPlain(request, reason) && allOfType(request, DataType::FLOAT, reason);
+  const DataType type = request.inputs[0].info.dataType();
+  return allPlain(request, reason) && allOfType(request, isHalf(type) ? type : DataType::FLOAT, reason);
 }
+// Rows of 16-bit numbers become floats in scratch memory, so many at a time.
+int64_t rowsWidened(int64_t cols) { return std::max<int64_t>(1, 2048 / std::max<int64_t>(1, cols)); }
+
 const float *input(const KernelArgs &args, size_t i) { return static_cast<const float *>(args.in[i]); }
 float *output(const KernelArgs &args, size_t i) { return static_cast<float *>(args.out[i]); }
 
 class SoftmaxKernel final : public PartedKernel {
  public:
   enum class Pass : uint8_t { kForward, kGradient };
-  SoftmaxKernel(SoftmaxForm form, Pass pass, Matrix m) : SoftmaxKernel(form, pass, m, rowsPerTask(m.cols)) {}
-  SoftmaxKernel(SoftmaxForm form, Pass pass, Matrix m, int64_t rows) : form_(form), pass_(pass), m_(m), rows_(rows) {}
+  SoftmaxKernel(SoftmaxForm form, Pass pass, Matrix m, DataType type)
+      : SoftmaxKernel(form, pass, m, type, rowsPerTask(m.cols)) {}
+  SoftmaxKernel(SoftmaxForm form, Pass pass, Matrix m, DataType type, int64_t rows)
+      : form_(form), pass_(pass), m_(m), type_(type), rows_(rows) {}
   std::string name() const override { return pass_ == Pass::kForward ? "softmax" : "softmax gradient"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rows_))); }
+  int64_t scratchBytes() const override {
+    return isHalf(type_) ? 2 * rowsWidened(m_.cols) * m_.cols * static_cast<int64_t>(sizeof(float)) : 0;
+  }
   bool canOverwrite(int input, int) const override { return input == 0; }
   std::shared_ptr<const HostKernel> inParts(int64_t count, PartOperands &cut) const override {
     if (m_.rows == 0 || m_.rows % count != 0) return nullptr;
     cut = {pass_ == Pass::kForward ? 0b1u : 0b11u, 0b1};
-    return std::make_shared<SoftmaxKernel>(form_, pass_, m_, m_.rows / count);
+    return std::make_shared<SoftmaxKernel>(form_, pass_, m_, type_, m_.rows / count);
   }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t begin = task * rows_, rows = std::min(rows_, m_.rows - begin), at = begin * m_.cols;
-    if (rows <= 0 || m_.cols == 0) return;
-    if (pass_ == Pass::kForward) return softmaxRows(form_, input(args, 0) + at, output(args, 0) + at, rows, m_.cols);
-    softmaxGradientRows(form_, input(args, 1) + at, input(args, 0) + at, output(args, 0) + at, rows, m_.cols);
+    const int64_t begin = task * rows_, end = std::min(begin + rows_, m_.rows);
+    const int64_t step = isHalf(type_) ? rowsWidened(m_.cols) : rows_;
+    auto *first = static_cast<float *>(args.scratch), *second = first + step * m_.cols;
+    for (int64_t row = begin; row < end && m_.cols > 0; row += step) {
+      const int64_t rows = std::min(step, end - row), at = row * m_.cols, count = rows * m_.cols;
+      const float *x = floatsAt(args.in[0], at, count, type_, first);
+      float *y = placeAt(args.out[0], at, type_, first);
+      if (pass_ == Pass::kForward)
+        softmaxRows(form_, x, y, rows, m_.cols);
+      else
+        softmaxGradientRows(form_, floatsAt(args.in[1], at, count, type_, second), x, y, rows, m_.cols);
+      keepFloats(y, args.out[0], at, count, type_);
+    }
   }
 
  private:
   SoftmaxForm form_;
   Pass pass_;
   Matrix m_;
+  DataType type_;
   int64_t rows_;  // of a task
 };
 
@@ -111,40 +132,68 @@ std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, 
   const std::string &type = request.op->def().base().type();
   const SoftmaxForm form = type.rfind("Log", 0) == 0 ? SoftmaxForm::kLogarithm : SoftmaxForm::kProbability;
   const auto pass = type.ends_with("Grad") ? SoftmaxKernel::Pass::kGradient : SoftmaxKernel::Pass::kForward;
-  if (m.cols != shape[axis] && elementCount(shape) > 0 && !request.op->hasAttr("flatten"))
-    return std::make_unique<ColumnSoftmaxKernel>(form, pass, aroundAxis(shape, axis));
-  return std::make_unique<SoftmaxKernel>(form, pass, m);
+  const DataType dataType = request.inputs[0].info.dataType();
+  if (m.cols == shape[axis] || elementCount(shape) == 0 || request.op->hasAttr("flatten"))
+    return std::make_unique<SoftmaxKernel>(form, pass, m, dataType);
+  if (dataType != DataType::FLOAT) return reason = "along columns it takes FLOAT only", nullptr;
+  return std::make_unique<ColumnSoftmaxKernel>(form, pass, aroundAxis(shape, axis));
 }
 
 class LayerNormKernel final : public executable::HostKernel {
  public:
-  LayerNormKernel(Matrix m, float epsilon, bool hasBias, bool hasStatistics)
-      : m_(m), epsilon_(epsilon), hasBias_(hasBias), hasStatistics_(hasStatistics) {}
+  // `statistics`: the type of those that it writes; UNDEFINED: none.
+  LayerNormKernel(Matrix m, DataType type, float epsilon, bool hasBias, DataType statistics)
+      : m_(m),
+        type_(type),
+        epsilon_(epsilon),
+        hasBias_(hasBias),
+        hasStatistics_(statistics != DataType::UNDEFINED),
+        statistics_(statistics) {}
   std::string name() const override { return "layer norm"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rowsPerTask(m_.cols)))); }
-  int64_t scratchBytes() const override { return 2 * rowsPerTask(m_.cols) * static_cast<int64_t>(sizeof(float)); }
+  int64_t scratchBytes() const override {
+    const int64_t widened = isHalf(type_) ? (rowsWidened(m_.cols) + 2) * m_.cols : 0;
+    return (2 * rowsPerTask(m_.cols) + widened) * static_cast<int64_t>(sizeof(float));
+  }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t begin = task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin),
-                  at = begin * m_.cols;
-    if (rows <= 0) return;
-    auto *spare = static_cast<float *>(args.scratch);
-    float *mean = hasStatistics_ ? output(args, 1) + begin : spare,
-          *deviation = hasStatistics_ ? output(args, 2) + begin : spare + rowsPerTask(m_.cols);
-    layerNormRows({input(args, 1), hasBias_ ? input(args, 2) : nullptr, epsilon_}, input(args, 0) + at,
-                  output(args, 0) + at, mean, deviation, rows, m_.cols);
+    const int64_t begin = task * rowsPerTask(m_.cols), end = std::min(begin + rowsPerTask(m_.cols), m_.rows);
+    auto *means = static_cast<float *>(args.scratch), *deviations = means + rowsPerTask(m_.cols);
+    float *spare = deviations + rowsPerTask(m_.cols), *scale = spare + rowsWidened(m_.cols) * m_.cols;
+    const LayerNorm norm{floatsAt(args.in[1], 0, m_.cols, type_, scale),
+                         hasBias_ ? floatsAt(args.in[2], 0, m_.cols, type_, scale + m_.cols) : nullptr, epsilon_};
+    const int64_t step = isHalf(type_) ? rowsWidened(m_.cols) : rowsPerTask(m_.cols);
+    for (int64_t row = begin; row < end; row += step) {
+      const int64_t rows = std::min(step, end - row), at = row * m_.cols, count = rows * m_.cols;
+      float *mean = hasStatistics_ ? placeAt(args.out[1], row, statistics_, means) : means,
+            *deviation = hasStatistics_ ? placeAt(args.out[2], row, statistics_, deviations) : deviations;
+      float *y = placeAt(args.out[0], at, type_, spare);
+      layerNormRows(norm, floatsAt(args.in[0], at, count, type_, spare), y, mean, deviation, rows, m_.cols);
+      keepFloats(y, args.out[0], at, count, type_);
+      if (!hasStatistics_) continue;
+      keepFloats(mean, args.out[1], row, rows, statistics_);
+      keepFloats(deviation, args.out[2], row, rows, statistics_);
+    }
   }
 
  private:
   Matrix m_;
+  DataType type_;
   float epsilon_;
   bool hasBias_, hasStatistics_;
+  DataType statistics_;
 };
 
-// A round of rows (statistics where none are given, dx), then one of columns (dscale, dbias).
+// A round of rows (statistics where none are given as floats, dx), then one of columns (dscale, dbias).
 class LayerNormGradKernel final : public executable::HostKernel {
  public:
-  LayerNormGradKernel(Matrix m, float epsilon, bool hasStatistics, bool hasParameters, int threads)
-      : m_(m), epsilon_(epsilon), hasStatistics_(hasStatistics), columns_(ceilDiv(m.cols, 64) < threads ? 16 : 64) {
+  // `statistics`: the type of those that it is given; UNDEFINED: none.
+  LayerNormGradKernel(Matrix m, DataType type, float epsilon, DataType statistics, bool hasParameters, int threads)
+      : m_(m),
+        type_(type),
+        epsilon_(epsilon),
+        hasStatistics_(statistics != DataType::UNDEFINED),
+        statistics_(statistics),
+        columns_(ceilDiv(m.cols, 64) < threads ? 16 : 64) {
     rounds_.add(std::max<int64_t>(1, ceilDiv(m.rows, rowsPerTask(m.cols))), 3);  // passes over memory
     if (hasParameters && m.cols > 0) rounds_.add(ceilDiv(m.cols, columns_), 2);
   }
@@ -154,51 +203,87 @@ class LayerNormGradKernel final : public executable::HostKernel {
   double share(int task) const override { return rounds_.share(task); }
   double bytes() const override {  // the round of columns reads dy and x again
     const double again = rounds_.ends().empty() ? 0 : 2;
-    return Kernel::bytes() + again * sizeof(float) * static_cast<double>(m_.rows * m_.cols);
+    return Kernel::bytes() + again * (isHalf(type_) ? 2 : 4) * static_cast<double>(m_.rows * m_.cols);
   }
-  int64_t scratchBytes() const override { return hasStatistics_ ? 0 : m_.cols * static_cast<int64_t>(sizeof(float)); }
+  int64_t scratchBytes() const override {
+    const int64_t widened = isHalf(type_) ? (2 * rowsWidened(m_.cols) + 1) * m_.cols : 0;
+    return (widened + (hasStatistics_ ? 0 : m_.cols)) * static_cast<int64_t>(sizeof(float));
+  }
   int64_t sharedBytes() const override {
-    return hasStatistics_ ? 0 : 2 * m_.rows * static_cast<int64_t>(sizeof(float));
+    return readsStatistics() ? 0 : 2 * m_.rows * static_cast<int64_t>(sizeof(float));
   }
 
   void run(const KernelArgs &args, int task) const noexcept override {
     const Rounds::Place place = rounds_.place(task);
-    const float *dy = input(args, 0), *x = input(args, 1), *scale = input(args, 2);
     auto *shared = static_cast<float *>(args.shared);
-    const float *mean = hasStatistics_ ? input(args, 3) : shared,
-                *deviation = hasStatistics_ ? input(args, 4) : shared + m_.rows;
+    const float *mean = readsStatistics() ? input(args, 3) : shared,
+                *deviation = readsStatistics() ? input(args, 4) : shared + m_.rows;
     if (place.round == 1) {
       const int64_t column = place.task * columns_, end = std::min(column + columns_, m_.cols);
-      return layerNormParameterGradient(x, dy, mean, deviation, output(args, 1), output(args, 2), m_.rows, m_.cols,
-                                        column, end);
+      return layerNormParameterGradient(type_, args.in[1], args.in[0], mean, deviation, args.out[1], args.out[2],
+                                        m_.rows, m_.cols, column, end);
     }
-    const int64_t begin = place.task * rowsPerTask(m_.cols), rows = std::min(rowsPerTask(m_.cols), m_.rows - begin),
-                  at = begin * m_.cols;
-    for (int64_t r = begin; !hasStatistics_ && r < begin + rows; ++r)
-      layerNormRows({nullptr, nullptr, epsilon_}, x + r * m_.cols, static_cast<float *>(args.scratch), shared + r,
-                    shared + m_.rows + r, 1, m_.cols);
-    if (rows <= 0) return;
-    layerNormGradientRows({scale, nullptr, epsilon_}, x + at, dy + at, mean + begin, deviation + begin,
-                          output(args, 0) + at, rows, m_.cols);
+    const int64_t begin = place.task * rowsPerTask(m_.cols), end = std::min(begin + rowsPerTask(m_.cols), m_.rows);
+    const int64_t step = isHalf(type_) ? rowsWidened(m_.cols) : rowsPerTask(m_.cols);
+    auto *spareX = static_cast<float *>(args.scratch), *spareDy = spareX + rowsWidened(m_.cols) * m_.cols;
+    float *spareScale = spareDy + rowsWidened(m_.cols) * m_.cols;
+    float *unused = isHalf(type_) ? spareScale + m_.cols : spareX;  // for the normalised rows
+    const LayerNorm norm{floatsAt(args.in[2], 0, m_.cols, type_, spareScale), nullptr, epsilon_};
+    for (int64_t row = begin; row < end; row += step) {
+      const int64_t rows = std::min(step, end - row), at = row * m_.cols, count = rows * m_.cols;
+      const float *x = floatsAt(args.in[1], at, count, type_, spareX),
+                  *dy = floatsAt(args.in[0], at, count, type_, spareDy);
+      if (!readsStatistics()) findStatistics(args, x, row, rows, unused);
+      float *dx = placeAt(args.out[0], at, type_, spareDy);
+      layerNormGradientRows(norm, x, dy, mean + row, deviation + row, dx, rows, m_.cols);
+      keepFloats(dx, args.out[0], at, count, type_);
+    }
   }
 
  private:
+  // Whether those that are given are read where they are.
+  bool readsStatistics() const { return statistics_ == DataType::FLOAT; }
+  // Those of some rows of x into shared memory.
+  void findStatistics(const KernelArgs &args, const float *x, int64_t row, int64_t rows, float *unused) const noexcept {
+    float *mean = static_cast<float *>(args.shared) + row, *deviation = mean + m_.rows;
+    if (hasStatistics_) {
+      widen(statistics_, static_cast<const uint16_t *>(args.in[3]) + row, rows, mean);
+      return widen(statistics_, static_cast<const uint16_t *>(args.in[4]) + row, rows, deviation);
+    }
+    for (int64_t r = 0; r < rows; ++r)
+      layerNormRows({nullptr, nullptr, epsilon_}, x + r * m_.cols, unused, mean + r, deviation + r, 1, m_.cols);
+  }
+
   Matrix m_;
+  DataType type_;
   float epsilon_;
   bool hasStatistics_;
+  DataType statistics_;
   int64_t columns_;  // of a task
   Rounds rounds_;
 };
 
 bool has(const std::vector<executable::OperandDesc> &list, size_t i) { return i < list.size() && list[i].connected; }
+DataType typeOf(const std::vector<executable::OperandDesc> &list, size_t i) {
+  return has(list, i) ? list[i].info.dataType() : DataType::UNDEFINED;
+}
+
+// As takes(), with statistics of FLOAT or of the type of the others: two operands or results from number `first` on.
+bool takesNorm(KernelRequest request, std::vector<executable::OperandDesc> KernelRequest::*list, size_t first,
+               std::string &reason) {
+  std::vector<executable::OperandDesc> &operands = request.*list;
+  for (size_t i = first; i < std::min(first + 2, operands.size()); ++i)
+    if (operands[i].connected && operands[i].info.dataType() == DataType::FLOAT) operands[i].connected = false;
+  return takes(request, reason);
+}
 
 std::unique_ptr<executable::Kernel> createLayerNorm(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason)) return nullptr;
+  if (!takesNorm(request, &KernelRequest::outputs, 1, reason)) return nullptr;
   return layerNormOver(request, request.op->attrInt("axis"), reason);
 }
 
 std::unique_ptr<executable::Kernel> createLayerNormGradient(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason)) return nullptr;
+  if (!takesNorm(request, &KernelRequest::inputs, 3, reason)) return nullptr;
   return layerNormGradientOver(request, request.op->attrInt("axis"), reason);
 }
 
@@ -227,8 +312,8 @@ std::unique_ptr<executable::Kernel> layerNormOver(const KernelRequest &request, 
   if (!m) return nullptr;
   if (has(request.outputs, 1) != has(request.outputs, 2))
     return reason = "it has one of its two statistics only", nullptr;
-  return std::make_unique<LayerNormKernel>(*m, request.op->attrFloat("epsilon"), has(request.inputs, 2),
-                                           has(request.outputs, 1));
+  return std::make_unique<LayerNormKernel>(*m, request.inputs[0].info.dataType(), request.op->attrFloat("epsilon"),
+                                           has(request.inputs, 2), typeOf(request.outputs, 1));
 }
 
 std::unique_ptr<executable::Kernel> layerNormGradientOver(const KernelRequest &request, int64_t axis,
@@ -237,8 +322,8 @@ std::unique_ptr<executable::Kernel> layerNormGradientOver(const KernelRequest &r
   if (!m) return nullptr;
   if (has(request.outputs, 1) != has(request.outputs, 2))
     return reason = "one of its parameter gradients is not wanted", nullptr;
-  return std::make_unique<LayerNormGradKernel>(*m, request.op->attrFloat("epsilon"),
-                                               has(request.inputs, 3) && has(request.inputs, 4),
+  return std::make_unique<LayerNormGradKernel>(*m, request.inputs[1].info.dataType(), request.op->attrFloat("epsilon"),
+                                               has(request.inputs, 4) ? typeOf(request.inputs, 3) : DataType::UNDEFINED,
                                                has(request.outputs, 1), request.threads);
 }
 

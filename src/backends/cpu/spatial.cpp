@@ -19,21 +19,23 @@ bool isChannelsLast(const OperandDesc &o) {
   return executable::channelsLast()->isPlain(o.info);
 }
 
-bool requireChannelsLast(const OperandDesc &o, std::string &reason) {
-  if (o.info.dataType() != DataType::FLOAT)
-    return reason = "it takes FLOAT only: got " + toText(o.info.dataType()), false;
+bool requireChannelsLast(const OperandDesc &o, std::string &reason, DataType type) {
+  if (o.info.dataType() != type)
+    return reason = "it takes " + toText(type) + " only: got " + toText(o.info.dataType()), false;
   if (isChannelsLast(o)) return true;
   reason = "it takes channels last only: got " + executable::layoutName(o.layout);
   return false;
 }
 
-bool requirePlainFloats(const OperandDesc &o, std::string &reason) {
+bool requirePlain(const OperandDesc &o, DataType type, std::string &reason) {
   if (!o.connected) return true;
-  if (o.info.dataType() == DataType::FLOAT && o.layout == nullptr) return true;
-  reason =
-      "it takes plain FLOAT parameters only: got " + toText(o.info.dataType()) + " " + executable::layoutName(o.layout);
+  if (o.info.dataType() == type && o.layout == nullptr) return true;
+  reason = "it takes plain " + toText(type) + " parameters only: got " + toText(o.info.dataType()) + " " +
+           executable::layoutName(o.layout);
   return false;
 }
+
+bool requirePlainFloats(const OperandDesc &o, std::string &reason) { return requirePlain(o, DataType::FLOAT, reason); }
 
 Spatial spatialOf(const Shape &shape) {
   Spatial s = {1, 1, 1};

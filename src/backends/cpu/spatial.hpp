@@ -16,9 +16,10 @@ ChannelRows channelRows(const Shape &shape);
 
 // True when the operand's memory is channels last (plain memory is, with singleton channels or spatial dimensions).
 bool isChannelsLast(const executable::OperandDesc &operand);
-// isChannelsLast, otherwise sets the reason.
-bool requireChannelsLast(const executable::OperandDesc &operand, std::string &reason);
-// Plain float32 (or absent); otherwise sets the reason.
+// isChannelsLast and of this type, otherwise sets the reason.
+bool requireChannelsLast(const executable::OperandDesc &operand, std::string &reason, DataType type = DataType::FLOAT);
+// Plain and of this type (or absent); otherwise sets the reason.
+bool requirePlain(const executable::OperandDesc &operand, DataType type, std::string &reason);
 bool requirePlainFloats(const executable::OperandDesc &operand, std::string &reason);
 
 // Spatial sizes of `shape` right-aligned in three dimensions, ones in front. Rank 2 to 5.

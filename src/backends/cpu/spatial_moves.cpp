@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/conv.hpp"
+#include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 #include "backends/cpu/layouts/panels.hpp"
@@ -76,7 +77,7 @@ class ReorderChannels final : public executable::HostKernel {
     const bool last = direction_ == Direction::ToLast;
     const T *from = last ? x + begin : x + begin * c;
     T *to = last ? y + begin * c : y + begin;
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, uint16_t>) {
       last ? transpose(from, p, to, c, c, count) : transpose(from, c, to, p, count, c);
     } else {
       last ? transposeElements(from, p, to, c, c, count) : transposeElements(from, c, to, p, count, c);
@@ -93,16 +94,15 @@ class TransposeWeights final : public executable::HostKernel {
   explicit TransposeWeights(const ConvShape &shape) : transpose_(shape) {}
   std::string name() const override { return "transpose weights"; }
   int tasks() const override { return transpose_.tasks(); }
-  void run(const KernelArgs &args, int task) const noexcept override {
-    transpose_.run(task, static_cast<const float *>(args.in[0]), static_cast<float *>(args.out[0]));
-  }
+  void run(const KernelArgs &args, int task) const noexcept override { transpose_.run(task, args.in[0], args.out[0]); }
 
  private:
   ConvWeightTranspose transpose_;
 };
 
-ConvShape weightShape(const Shape &w, int64_t groups) {
+ConvShape weightShape(const Shape &w, int64_t groups, DataType type) {
   ConvShape s;
+  s.type = type;
   s.cout = w[0], s.cin = w[1] * groups, s.groups = groups, s.kernel = spatialOf(w);
   return s;
 }
@@ -139,10 +139,11 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
     return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToPlain,
                                              request.threads);
   const ConvPanels *forward = asConvPanels(from);
-  if (forward && info.dataType() == DataType::FLOAT && forward->transposed() == Transposed::kNo &&
+  if (forward && (info.dataType() == DataType::FLOAT || isHalf(info.dataType())) &&
+      forward->transposed() == Transposed::kNo &&
       from == convPanels(info.shape(), forward->groups(), Transposed::kNo) &&
       to == convPanels(info.shape(), forward->groups(), Transposed::kYes))
-    return std::make_unique<TransposeWeights>(weightShape(info.shape(), forward->groups()));
+    return std::make_unique<TransposeWeights>(weightShape(info.shape(), forward->groups(), info.dataType()));
   return std::make_unique<ReorderAny>(info, from, to);
 }
 
@@ -231,8 +232,8 @@ enum class Reduction { Sum, Mean, Maximum };
 // number of leaves depends on the shape alone.
 class ReducePlaces final : public executable::HostKernel {
  public:
-  ReducePlaces(int64_t sets, int64_t rows, int64_t channels, Reduction kind, int threads)
-      : sets_(sets), rows_(rows), channels_(channels), kind_(kind) {
+  ReducePlaces(int64_t sets, int64_t rows, int64_t channels, DataType type, Reduction kind, int threads)
+      : sets_(sets), rows_(rows), channels_(channels), type_(type), kind_(kind) {
     constexpr int64_t kLeafElements = int64_t{1} << 14;
     const int64_t wide = std::max<int64_t>(1, sets * (channels / 64));
     leaves_ = taskCount(rows * channels, kLeafElements, std::min(rows, ceilDiv(kMostTasks, wide)));
@@ -246,7 +247,7 @@ class ReducePlaces final : public executable::HostKernel {
   std::span<const int> roundEnds() const override { return rounds_.ends(); }
   double share(int task) const override { return rounds_.share(task); }
   int64_t scratchBytes() const override {
-    return leaves_ > 1 ? 0 : (channels_ / blocks_ + 1) * static_cast<int64_t>(sizeof(double));
+    return (channels_ / (leaves_ > 1 ? ranges_ : blocks_) + 1) * static_cast<int64_t>(sizeof(double));
   }
   int64_t sharedBytes() const override {
     return leaves_ > 1 ? sets_ * leaves_ * channels_ * static_cast<int64_t>(sizeof(double)) : 0;
@@ -258,47 +259,54 @@ class ReducePlaces final : public executable::HostKernel {
                   set = place.task / blocks_ / leaves_;
     const int64_t begin = channels_ * block / blocks_, count = channels_ * (block + 1) / blocks_ - begin;
     const int64_t first = rows_ * leaf / leaves_, rows = rows_ * (leaf + 1) / leaves_ - first;
-    const float *x = static_cast<const float *>(args.in[0]) + (set * rows_ + first) * channels_ + begin;
-    float *y = static_cast<float *>(args.out[0]) + set * channels_ + begin;
-    const Columns columns{channels_, rows, count};
-    const int64_t at = (set * leaves_ + leaf) * channels_ + begin;
-    if (kind_ == Reduction::Maximum)
-      return columnMaxima(columns, x, leaves_ > 1 ? static_cast<float *>(args.shared) + at : y);
+    const void *x = elementAt(args.in[0], (set * rows_ + first) * channels_ + begin, type_);
+    const Columns columns{channels_, rows, count, type_};
+    const int64_t at = (set * leaves_ + leaf) * channels_ + begin, result = set * channels_ + begin;
+    if (kind_ == Reduction::Maximum && leaves_ > 1)
+      return columnMaxima(columns, x, static_cast<float *>(args.shared) + at);
+    if (kind_ == Reduction::Maximum) return writeMaxima(args, columns, x, result);
     double *sums = leaves_ > 1 ? static_cast<double *>(args.shared) + at : static_cast<double *>(args.scratch);
     std::fill_n(sums, count, 0.0);
     columnSums(columns, x, sums);
-    for (int64_t c = 0; leaves_ == 1 && c < count; ++c) y[c] = finish(sums[c]);
+    for (int64_t c = 0; leaves_ == 1 && c < count; ++c) setNumberAt(args.out[0], result + c, type_, finish(sums[c]));
   }
 
  private:
   float finish(double sum) const noexcept {
     return static_cast<float>(kind_ == Reduction::Mean ? sum / static_cast<double>(rows_) : sum);
   }
+  void writeMaxima(const KernelArgs &args, const Columns &columns, const void *x, int64_t result) const noexcept {
+    float *maxima = placeAt(args.out[0], result, type_, static_cast<float *>(args.scratch));
+    columnMaxima(columns, x, maxima);
+    keepFloats(maxima, args.out[0], result, columns.cols, type_);
+  }
   // A range of the channels of a set: over its leaves, in their order.
   void combine(const KernelArgs &args, int64_t task) const noexcept {
     const int64_t set = task / ranges_, range = task % ranges_;
     const int64_t begin = channels_ * range / ranges_, count = channels_ * (range + 1) / ranges_ - begin;
-    const int64_t first = set * leaves_ * channels_ + begin;
-    float *y = static_cast<float *>(args.out[0]) + set * channels_ + begin;
+    const int64_t first = set * leaves_ * channels_ + begin, result = set * channels_ + begin;
     const auto *maxima = static_cast<const float *>(args.shared) + first;
     const auto *sums = static_cast<const double *>(args.shared) + first;
-    if (kind_ == Reduction::Maximum) return columnMaxima({channels_, leaves_, count}, maxima, y);
+    if (kind_ == Reduction::Maximum) return writeMaxima(args, {channels_, leaves_, count}, maxima, result);
     for (int64_t c = 0; c < count; ++c) {
       double sum = 0;
       for (int64_t leaf = 0; leaf < leaves_; ++leaf) sum += sums[leaf * channels_ + c];
-      y[c] = finish(sum);
+      setNumberAt(args.out[0], result + c, type_, finish(sum));
     }
   }
 
   int64_t sets_, rows_, channels_, leaves_ = 1, blocks_ = 1, ranges_ = 1;
+  DataType type_;
   Reduction kind_;
   Rounds rounds_;
 };
 
 template <Reduction kKind>
 std::unique_ptr<executable::Kernel> createReduction(const KernelRequest &request, std::string &reason) {
-  if (request.inputs[0].layout != executable::channelsLast() || !requireChannelsLast(request.inputs[0], reason))
-    return reason = "it takes FLOAT, channels last only", nullptr;
+  const DataType given = request.inputs[0].info.dataType(), type = isHalf(given) ? given : DataType::FLOAT;
+  if (request.inputs[0].layout != executable::channelsLast() || given != type ||
+      request.outputs[0].info.dataType() != type)
+    return reason = "it takes FLOAT or 16-bit numbers, channels last only", nullptr;
   const Shape &x = request.inputs[0].info.shape();
   std::vector<bool> reduced(x.size(), false);
   for (int64_t axis : ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(x.size())))
@@ -307,35 +315,35 @@ std::unique_ptr<executable::Kernel> createReduction(const KernelRequest &request
     return reason = "it reduces all spatial dimensions and keeps channels", nullptr;
   const ChannelRows rows = channelRows(x);
   if (rows.rows() == 0) return reason = "the input is empty", nullptr;
-  return reduced[0] ? std::make_unique<ReducePlaces>(1, rows.rows(), rows.channels, kKind, request.threads)
-                    : std::make_unique<ReducePlaces>(rows.n, rows.places, rows.channels, kKind, request.threads);
+  return reduced[0] ? std::make_unique<ReducePlaces>(1, rows.rows(), rows.channels, type, kKind, request.threads)
+                    : std::make_unique<ReducePlaces>(rows.n, rows.places, rows.channels, type, kKind, request.threads);
 }
 
 // (N, C, 1…) → (N, C, spatial…)
 class SpreadChannels final : public executable::HostKernel {
  public:
-  explicit SpreadChannels(const ChannelRows &rows, bool perImage)
-      : rows_(rows), perImage_(perImage), tasks_(tasksFor(rows.rows() * rows.channels, rows.rows())) {}
+  SpreadChannels(const ChannelRows &rows, int64_t bytes, bool perImage)
+      : rows_(rows), bytes_(bytes), perImage_(perImage), tasks_(tasksFor(rows.rows() * rows.channels, rows.rows())) {}
   std::string name() const override { return "broadcast channels"; }
   int tasks() const override { return tasks_; }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t c = rows_.channels;
+    const int64_t size = rows_.channels * bytes_;
     for (int64_t r = rows_.rows() * task / tasks_; r < rows_.rows() * (task + 1) / tasks_; ++r)
-      std::memcpy(static_cast<float *>(args.out[0]) + r * c,
-                  static_cast<const float *>(args.in[0]) + (perImage_ ? r / rows_.places * c : 0),
-                  static_cast<size_t>(c) * sizeof(float));
+      std::memcpy(static_cast<char *>(args.out[0]) + r * size,
+                  static_cast<const char *>(args.in[0]) + (perImage_ ? r / rows_.places * size : 0),
+                  static_cast<size_t>(size));
   }
 
  private:
   ChannelRows rows_;
+  int64_t bytes_;  // of an element
   bool perImage_;
   int tasks_;
 };
 
 std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, std::string &reason) {
   const auto &x = request.inputs[0], &y = request.outputs[0];
-  if (y.layout != executable::channelsLast() || !requireChannelsLast(y, reason))
-    return reason = "it gives FLOAT, channels last only", nullptr;
+  if (y.layout != executable::channelsLast()) return reason = "it gives channels last only", nullptr;
   const ChannelRows rows = channelRows(y.info.shape());
   Shape from = x.info.shape();
   from.insert(from.begin(), static_cast<size_t>(y.info.rank()) - from.size(), 1);
@@ -343,7 +351,7 @@ std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, s
   const bool fits = x.layout == nullptr && source.places == 1 && source.channels == rows.channels &&
                     (source.n == rows.n || source.n == 1);
   if (!fits) return reason = "it broadcasts one value per channel over spatial dimensions only", nullptr;
-  return std::make_unique<SpreadChannels>(rows, source.n == rows.n);
+  return std::make_unique<SpreadChannels>(rows, elementBytes(y), source.n == rows.n);
 }
 
 constexpr Entry kEntries[] = {{"Reorder", createReorder},

@@ -28,14 +28,16 @@ std::optional<WeightUpdate> WeightUpdate::descent(const KernelRequest &request, 
 
 std::optional<WeightUpdate> WeightUpdate::compiled(const KernelRequest &request, std::string &reason) {
   const OperandDesc &result = request.outputs[0];
+  const Graph &epilogue = epilogueOf(request);
+  // The gradient comes in FLOAT, rounded to its type.
   std::vector<OperandDesc> inputs{{TensorInfo(DataType::FLOAT, result.info.shape()), result.layout}};
   inputs.insert(inputs.end(), request.inputs.begin() + kFirstOperand, request.inputs.end());
-  auto program = makeElementProgram(elementSource(epilogueOf(request)), inputs, request.outputs, reason);
+  auto program = makeElementProgram(elementSource(epilogue), inputs, request.outputs, reason);
   if (!program) return std::nullopt;
   if (program->loop.mode != ElementLoop::Mode::kFlat)
     return reason = "the update after the product broadcasts an operand", std::nullopt;
   program->padding.clear();  // Elements::clear does it
-  return WeightUpdate(std::move(*program));
+  return WeightUpdate(std::move(*program), epilogue.info(epilogue.inputs()[0]).dataType());
 }
 
 int64_t WeightUpdate::scratchBytes() const {

@@ -24,6 +24,8 @@ class WeightUpdate {
   // As Kernel::scratchBytes (a multiple of 64) and Kernel::canOverwrite.
   int64_t scratchBytes() const;
   bool canOverwrite(int input, int output) const;
+  // Whether it runs as a program over spans of elements.
+  bool isProgram() const { return std::holds_alternative<ElementProgram>(step_); }
 
   // Calls run(const Update &, scratch) with the update bound to the memory of one call, whose scratch begins with
   // scratchBytes() for the update itself; run gets the rest.
@@ -32,8 +34,8 @@ class WeightUpdate {
     auto *scratch = reinterpret_cast<float *>(static_cast<char *>(args.scratch) + scratchBytes());
     if (const auto *descent = std::get_if<MatchedDescent>(&step_)) return run(boundDescent(*descent, args), scratch);
     const Elements elements(std::get<ElementProgram>(step_), args);
-    const auto *parameter = static_cast<const float *>(args.out[0]);
-    run(Update{.kind = UpdateKind::kElements, .elements = &elements, .base = parameter}, scratch);
+    auto *parameter = static_cast<float *>(args.out[0]);
+    run(Update{.kind = UpdateKind::kElements, .elements = &elements, .base = parameter, .type = type_}, scratch);
   }
 
  private:
@@ -53,10 +55,11 @@ class WeightUpdate {
   };
 
   using Step = std::variant<MatchedDescent, ElementProgram>;
-  explicit WeightUpdate(Step step) : step_(std::move(step)) {}
+  explicit WeightUpdate(Step step, DataType type = DataType::FLOAT) : step_(std::move(step)), type_(type) {}
   static Update boundDescent(const MatchedDescent &descent, const executable::KernelArgs &args) noexcept;
 
   Step step_;
+  DataType type_;  // of the gradient
 };
 
 }  // namespace popart::cpu

@@ -18,6 +18,12 @@
 namespace popart::ops {
 namespace {
 
+// Scores and the logarithms of their sums are of FLOAT where operands and results are of 16 bits.
+DataType scoreType(InferContext &c) {
+  const DataType type = c.type(0);
+  return type == DataType::FLOAT16 || type == DataType::BFLOAT16 ? DataType::FLOAT : type;
+}
+
 // The operands in the arrangement of the products.
 struct AttentionProducts {
   Shape batch;
@@ -48,10 +54,10 @@ void checkSteps(InferContext &c, const AttentionProducts &p, const char *attribu
   c.require(body.outputs().size() == 1, "{} gives {} results, expected 1", attribute, body.outputs().size());
   const TensorInfo &scores = body.info(body.outputs()[0]);
   const int64_t rows = elementCount(p.batch) * p.queries;
-  c.require(scores.dataType() == c.type(0) && scores.rank() >= 1 && scores.shape().back() == p.keys &&
+  c.require(scores.dataType() == scoreType(c) && scores.rank() >= 1 && scores.shape().back() == p.keys &&
                 scores.nelms() == rows * p.keys,
             "{} gives {}, expected {} rows of {} scores", attribute, scores, rows, p.keys);
-  std::vector<TensorInfo> operands(given, TensorInfo(c.type(0), scores.shape()));
+  std::vector<TensorInfo> operands(given, TensorInfo(scoreType(c), scores.shape()));
   for (int i = first; i < c.inputCount(); ++i) operands.push_back(c.in(i));
   c.require(body.inputs().size() == operands.size(), "{} takes {} inputs, expected {}", attribute, body.inputs().size(),
             operands.size());
@@ -66,7 +72,7 @@ void inferAttention(InferContext &c) {
   c.require(c.hasAttr("scores") || c.inputCount() == 3, "operands without a graph that reads them: got {} inputs",
             c.inputCount());
   c.out(0, c.type(0), permuted(c, "perm_y", p.stacked({p.queries, p.valueSize})));
-  c.out(1, c.type(0), p.stacked({p.queries}));
+  c.out(1, scoreType(c), p.stacked({p.queries}));
 }
 
 void inferAttentionGrad(InferContext &c) {
@@ -78,8 +84,8 @@ void inferAttentionGrad(InferContext &c) {
   c.require(permuted(c, "perm_out", c.shape(kY)) == y && permuted(c, "perm_g", c.shape(kGradient)) == y,
             "the result or its gradient does not fit the operands: got {} and {}, expected {}", c.in(kY),
             c.in(kGradient), y);
-  c.require(c.shape(kLogSum) == p.stacked({p.queries}), "the logarithms of sums are {}, expected {}", c.in(kLogSum),
-            p.stacked({p.queries}));
+  const TensorInfo logSum(scoreType(c), p.stacked({p.queries}));
+  c.require(c.in(kLogSum) == logSum, "the logarithms of sums are {}, expected {}", c.in(kLogSum), logSum);
   c.out(0, c.type(0), permuted(c, "perm_dq", p.stacked({p.queries, p.size})));
   c.out(1, c.type(0), permuted(c, "perm_dk", p.stacked({p.size, p.keys})));
   c.out(2, c.type(0), permuted(c, "perm_dv", p.stacked({p.keys, p.valueSize})));
@@ -127,7 +133,7 @@ OpDefs attentionOps() {
                           "permuted as by Transpose."));
   rows.push_back(attentionRow("FusedAttentionGrad")
                      .input("y", kFloats, "T")
-                     .input("log_sum", kFloats, "T")
+                     .input("log_sum", kFloats)
                      .input("grad_out", kFloats, "T")
                      .input("extras", kAllTypes, "", Arity::Variadic)
                      .output("dq", Arity::Optional)

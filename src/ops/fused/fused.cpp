@@ -35,9 +35,12 @@ Shape transposedMatrix(Shape shape, bool transpose) {
   return shape;
 }
 
-// The type of a product: 16-bit operands are multiplied and added in FLOAT.
-DataType productType(DataType operands) {
-  return operands == DataType::FLOAT16 || operands == DataType::BFLOAT16 ? DataType::FLOAT : operands;
+// The type of a product: 16-bit operands are multiplied and added in FLOAT, and rounded where `rounded` says so.
+DataType fusedProductType(InferContext &c) {
+  const DataType operands = c.type(0);
+  const bool isHalf = operands == DataType::FLOAT16 || operands == DataType::BFLOAT16;
+  const bool isRounded = c.hasAttr("rounded") && c.attrInt("rounded") != 0;
+  return isHalf && !isRounded ? DataType::FLOAT : operands;
 }
 
 // NumPy matmul of two operands of rank >= 2.
@@ -49,9 +52,9 @@ void inferProduct(InferContext &c) {
   Shape out = npOut(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2), c.op().debugName());
   out.push_back(a[a.size() - 2]);
   out.push_back(b.back());
-  if (!c.hasAttr("epilogue")) return c.out(0, productType(c.type(0)), permuted(c, "perm_out", out));
+  if (!c.hasAttr("epilogue")) return c.out(0, fusedProductType(c), permuted(c, "perm_out", out));
   c.require(!c.hasAttr("perm_out"), "a product with an epilogue cannot permute its result");
-  outputsOfBody(c, "epilogue", {TensorInfo(productType(c.type(0)), out)}, 2);
+  outputsOfBody(c, "epilogue", {TensorInfo(fusedProductType(c), out)}, 2);
 }
 
 void inferFusedConv(InferContext &c) {
@@ -166,6 +169,7 @@ OpDefs fusedOps() {
                      .attrOptional("perm_a", AttributeType::Ints)
                      .attrOptional("perm_b", AttributeType::Ints)
                      .attrOptional("perm_out", AttributeType::Ints)
+                     .attrOptional("rounded", AttributeType::Int)
                      .attrOptional("epilogue", AttributeType::Graph)
                      .traits(Trait::Internal)
                      .notOnnx()
@@ -177,7 +181,8 @@ OpDefs fusedOps() {
                      })
                      .noGrad("it is made after differentiation")
                      .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product, "
-                          "in FLOAT for 16-bit operands. Operands and result may have their dimensions permuted as by "
+                          "in FLOAT for 16-bit operands unless it is rounded to their type. Operands and result may "
+                          "have their dimensions permuted as by "
                           "Transpose."));
   rows.push_back(
       convolutionRow("FusedConv")

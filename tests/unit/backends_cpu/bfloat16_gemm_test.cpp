@@ -53,7 +53,7 @@ Floats run(const MatmulShape &shape, MatmulArgs args, int threads, ptrdiff_t row
 
 MatmulShape shapeOf(int64_t m, int64_t n, int64_t k) {
   MatmulShape shape{m, n, k};
-  shape.factors = Factors::kBfloat16;
+  shape.factors = DataType::BFLOAT16;
   return shape;
 }
 

@@ -248,7 +248,7 @@ TEST(Matmul, update_equals_gradient_then_update) {
         if (kind == UpdateKind::kSgd) fused[0] = separate[0] = old[0];
         const auto withUpdate = [&](Floats(&results)[2], const auto &run) {
           const Momentum momentum(old, results);
-          const float *base = results[0].data();
+          float *base = results[0].data();
           run(Update{.kind = kind, .rate = 0.1f, .decay = 0.99f, .elements = &momentum, .base = base});
         };
         withUpdate(fused, [&](const Update &update) {

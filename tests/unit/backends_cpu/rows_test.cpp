@@ -74,8 +74,8 @@ TEST(LayerNorm, matches_the_formula_and_its_gradients) {
     Floats y(x.size()), dx(x.size()), mean(rows), inverse(rows), dScale(cols), dBias(cols);
     layerNormRows(norm, x.data(), y.data(), mean.data(), inverse.data(), rows, cols);
     layerNormGradientRows(norm, x.data(), dy.data(), mean.data(), inverse.data(), dx.data(), rows, cols);
-    layerNormParameterGradient(x.data(), dy.data(), mean.data(), inverse.data(), dScale.data(), dBias.data(), rows,
-                               cols, 0, cols);
+    layerNormParameterGradient(DataType::FLOAT, x.data(), dy.data(), mean.data(), inverse.data(), dScale.data(),
+                               dBias.data(), rows, cols, 0, cols);
     std::vector<double> expectedScale(cols), expectedBias(cols);
     for (int64_t r = 0; r < rows; ++r) {
       double mu = 0, var = 0, sumG = 0, sumGH = 0;

@@ -16,7 +16,6 @@
 #include "backends/cpu/kernels/attention_rows.hpp"
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
-#include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -78,7 +77,7 @@ double AttentionPlan::work(int64_t firstRow, int64_t endRow) const {
 struct AttentionForward::Task {
   const AttentionArgs &args;
   const AttentionStrides &strides;
-  const float *k = nullptr, *v = nullptr;
+  StridedMatrix<const void> k, v;
   int64_t firstTile = 0, endTile = 0, firstRow = 0, rows = 0;
   int64_t batchRow = 0;                                          // queries of the batches before
   float *queries = nullptr, *keys = nullptr, *values = nullptr;  // scratch
@@ -114,8 +113,10 @@ void AttentionForward::run(int index, const AttentionStrides &strides, const Att
                            float *scratch) const noexcept {
   const AttentionShape &shape = plan_.shape;
   const int64_t batch = index / rowTasks_, part = index % rowTasks_;
-  Task task{args, strides};
-  task.k = args.k + batchOffset(shape, strides.k, batch), task.v = args.v + batchOffset(shape, strides.v, batch);
+  Task task{args,
+            strides,
+            {args.k, batchOffset(shape, strides.k, batch), strides.k, args.type},
+            {args.v, batchOffset(shape, strides.v, batch), strides.v, args.type}};
   task.firstTile = plan_.rowTiles * part / rowTasks_, task.endTile = plan_.rowTiles * (part + 1) / rowTasks_;
   task.firstRow = plan_.rowOfTile(task.firstTile);
   task.rows = plan_.rowOfTile(task.endTile) - task.firstRow;
@@ -129,7 +130,7 @@ void AttentionForward::run(int index, const AttentionStrides &strides, const Att
   task.largest = task.stepped + plan_.scoreStride;
   task.total = task.largest + mostRows_;
   task.factor = task.total + mostRows_;
-  readRows({args.q + batchOffset(shape, strides.q, batch), strides.q}, task.firstRow, task.rows, shape.size,
+  readRows({args.q, batchOffset(shape, strides.q, batch), strides.q, args.type}, task.firstRow, task.rows, shape.size,
            strides.scale, task.queries, plan_.sizeStride);
   std::fill_n(task.sums, task.rows * plan_.valueStride, 0.0f);
   std::fill_n(task.largest, task.rows, kLowest);
@@ -140,7 +141,7 @@ void AttentionForward::run(int index, const AttentionStrides &strides, const Att
     task.factor[r] = 1.0f / task.total[r];
   }
   scaleRows(task.sums, plan_.valueStride, task.factor, 1.0f, task.sums, plan_.valueStride, task.rows, shape.valueSize);
-  writeRows(task.sums, plan_.valueStride, 1.0f, {args.y + batchOffset(shape, strides.y, batch), strides.y},
+  writeRows(task.sums, plan_.valueStride, 1.0f, {args.y, batchOffset(shape, strides.y, batch), strides.y, args.type},
             task.firstRow, task.rows, shape.valueSize);
 }
 
@@ -149,9 +150,8 @@ void AttentionForward::keyBlock(const Task &task, int64_t block) const noexcept 
   if (panels.begin == panels.end) return;
   const int64_t width = microKernels().panelWidth, first = block * plan_.keyBlock() + panels.begin * width,
                 end = std::min(block * plan_.keyBlock() + panels.end * width, plan_.shape.keys);
-  packPanels(task.k + first * task.strides.k.columnStride, task.strides.k.rowStride, task.strides.k.columnStride,
-             plan_.shape.size, end - first, task.keys);
-  readRows({task.v, task.strides.v}, first, end - first, plan_.shape.valueSize, 1.0f, task.values, plan_.valueStride);
+  packRight(task.k, plan_.shape.size, first, end - first, task.keys);
+  readRows(task.v, first, end - first, plan_.shape.valueSize, 1.0f, task.values, plan_.valueStride);
   for (int64_t tile = task.firstTile; tile < task.endTile; ++tile) {
     const int64_t row = plan_.rowOfTile(tile);
     tileOfBlock(task, block, row, static_cast<int>(plan_.rowOfTile(tile + 1) - row), panels.begin);

@@ -1,5 +1,6 @@
 // Attention in float32 without the matrix of scores: y = softmax(steps(scale * (Q . K))) . V, key block by key block
 // with a running softmax, and its gradients from the logarithms of the sums (Dao et al., FlashAttention, 2022).
+// Operands and results may be of 16 bits: they are widened where they are packed, and rounded where they are written.
 //
 // Plans are made once from shapes; run(task) does a share of the work on pointers, without allocation. Invariant: a
 // result depends on shapes and instruction set only. Key blocks are cut by shapes, query rows in any way: tasks never
@@ -44,15 +45,18 @@ class ScoreSteps {
 };
 
 struct AttentionArgs {
-  const float *q, *k, *v;  // (queries, size), (size, keys), (keys, valueSize)
-  float *y;                // (queries, valueSize)
-  float *logSum;           // all queries of all batches, one after the other; nullptr: not wanted
+  const void *q, *k, *v;  // (queries, size), (size, keys), (keys, valueSize)
+  void *y;                // (queries, valueSize)
+  float *logSum;          // all queries of all batches, one after the other; nullptr: not wanted
   const ScoreSteps *steps = nullptr;
+  DataType type = DataType::FLOAT;  // of q, k, v and y
 };
 
 struct AttentionGradientArgs {
-  const float *q, *k, *v, *y, *dy, *logSum;
-  float *dq, *dk, *dv;  // laid out as q, k and v; nullptr: not wanted
+  const void *q, *k, *v, *y, *dy;
+  const float *logSum;
+  void *dq, *dk, *dv;               // laid out as q, k and v; nullptr: not wanted
+  DataType type = DataType::FLOAT;  // of all but logSum
   const ScoreSteps *steps = nullptr;
   bool hasBackward = false;  // else the gradient of s is that of steps(s)
   float *partial = nullptr;  // AttentionBackward::sharedFloats() for all tasks together

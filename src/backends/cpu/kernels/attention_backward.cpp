@@ -16,7 +16,6 @@
 #include "backends/cpu/kernels/attention_products.hpp"
 #include "backends/cpu/kernels/attention_rows.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
-#include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -28,6 +27,11 @@ static_assert(kRowsOfGroup % kMaxTileRows == 0);
 
 // A matrix whose rows are the other one's columns.
 MatrixStack turned(const MatrixStack &m) { return {m.batchStride, m.columnStride, m.rowStride}; }
+
+StridedMatrix<const void> matrixIn(const AttentionShape &shape, const void *memory, const MatrixStack &strides,
+                                   int64_t batch, DataType type) {
+  return {memory, batchOffset(shape, strides, batch), strides, type};
+}
 
 int64_t tilesOfGroup() { return std::max<int64_t>(1, kRowsOfGroup / microKernels().tileRows); }
 
@@ -88,11 +92,11 @@ void AttentionBackward::runRange(int64_t index, const AttentionStrides &strides,
   task.probabilities = take(groupRows * plan_.scoreStride), task.gradients = take(groupRows * plan_.scoreStride);
   task.stepped = take(plan_.scoreStride);
   task.dq = take(mostRows_ * plan_.sizeStride), task.shift = take(mostRows_);
-  const float *y = args.y + batchOffset(shape, strides.y, task.batch),
-              *dy = args.dy + batchOffset(shape, strides.dy, task.batch);
+  const auto y = matrixIn(shape, args.y, strides.y, task.batch, args.type),
+             dy = matrixIn(shape, args.dy, strides.dy, task.batch, args.type);
   for (int64_t r = 0; r < task.rows; ++r) {  // rowsum(dY y)
-    readRows({y, strides.y}, task.firstRow + r, 1, shape.valueSize, 1.0f, task.queries, plan_.valueStride);
-    readRows({dy, strides.dy}, task.firstRow + r, 1, shape.valueSize, 1.0f, task.outputs, plan_.valueStride);
+    readRows(y, task.firstRow + r, 1, shape.valueSize, 1.0f, task.queries, plan_.valueStride);
+    readRows(dy, task.firstRow + r, 1, shape.valueSize, 1.0f, task.outputs, plan_.valueStride);
     task.shift[r] = dotRow(task.queries, task.outputs, shape.valueSize);
   }
   std::fill_n(task.dq, task.rows * plan_.sizeStride, 0.0f);
@@ -110,7 +114,8 @@ void AttentionBackward::runRange(int64_t index, const AttentionStrides &strides,
   }
   if (args.dq)
     writeRows(task.dq, plan_.sizeStride, strides.dqScale,
-              {args.dq + batchOffset(shape, strides.dq, task.batch), strides.dq}, task.firstRow, task.rows, shape.size);
+              {args.dq, batchOffset(shape, strides.dq, task.batch), strides.dq, args.type}, task.firstRow, task.rows,
+              shape.size);
 }
 
 void AttentionBackward::runSum(int64_t batch, const AttentionStrides &strides,
@@ -129,11 +134,11 @@ void AttentionBackward::writeKeyGradients(const AttentionStrides &strides, const
   const AttentionShape &shape = plan_.shape;
   const MatrixStack keyRows = turned(strides.dk);
   if (args.dk)
-    writeRows(dk, plan_.sizeStride, strides.dkScale, {args.dk + batchOffset(shape, strides.dk, batch), keyRows},
-              firstKey, keys, shape.size);
+    writeRows(dk, plan_.sizeStride, strides.dkScale,
+              {args.dk, batchOffset(shape, strides.dk, batch), keyRows, args.type}, firstKey, keys, shape.size);
   if (args.dv)
-    writeRows(dv, plan_.valueStride, 1.0f, {args.dv + batchOffset(shape, strides.dv, batch), strides.dv}, firstKey,
-              keys, shape.valueSize);
+    writeRows(dv, plan_.valueStride, 1.0f, {args.dv, batchOffset(shape, strides.dv, batch), strides.dv, args.type},
+              firstKey, keys, shape.valueSize);
 }
 
 void AttentionBackward::packKeys(const Task &task, int64_t block, KeyRange panels) const noexcept {
@@ -141,11 +146,12 @@ void AttentionBackward::packKeys(const Task &task, int64_t block, KeyRange panel
   const AttentionStrides &s = task.strides;
   const int64_t width = microKernels().panelWidth, first = block * plan_.keyBlock() + panels.begin * width,
                 count = std::min(block * plan_.keyBlock() + panels.end * width, shape.keys) - first;
-  const float *k = task.args.k + batchOffset(shape, s.k, task.batch),
-              *v = task.args.v + batchOffset(shape, s.v, task.batch);
-  packPanels(k + first * s.k.columnStride, s.k.rowStride, s.k.columnStride, shape.size, count, task.keyPanels);
-  packPanels(v + first * s.v.rowStride, s.v.columnStride, s.v.rowStride, shape.valueSize, count, task.valuePanels);
-  readRows({k, turned(s.k)}, first, count, shape.size, 1.0f, task.keyRows, plan_.sizeStride);
+  const MatrixStack keyRows = turned(s.k), valueColumns = turned(s.v);
+  packRight(matrixIn(shape, task.args.k, s.k, task.batch, task.args.type), shape.size, first, count, task.keyPanels);
+  packRight(matrixIn(shape, task.args.v, valueColumns, task.batch, task.args.type), shape.valueSize, first, count,
+            task.valuePanels);
+  readRows(matrixIn(shape, task.args.k, keyRows, task.batch, task.args.type), first, count, shape.size, 1.0f,
+           task.keyRows, plan_.sizeStride);
 }
 
 void AttentionBackward::keyBlock(Task &task, int64_t block) const noexcept {
@@ -155,16 +161,15 @@ void AttentionBackward::keyBlock(Task &task, int64_t block) const noexcept {
   const KeyRange all = plan_.panels(task.firstRow, task.firstRow + task.rows, block);
   if (all.begin == all.end) return;
   packKeys(task, block, all);
-  const float *q = task.args.q + batchOffset(shape, task.strides.q, task.batch),
-              *dy = task.args.dy + batchOffset(shape, task.strides.dy, task.batch);
+  const auto q = matrixIn(shape, task.args.q, task.strides.q, task.batch, task.args.type),
+             dy = matrixIn(shape, task.args.dy, task.strides.dy, task.batch, task.args.type);
   for (int64_t tile = task.firstTile; tile < task.endTile; tile += tilesOfGroup()) {
     Group group{block, tile, std::min(task.endTile, tile + tilesOfGroup()), plan_.rowOfTile(tile), 0, {}, all.begin};
     group.rows = plan_.rowOfTile(group.endTile) - group.firstRow;
     group.panels = plan_.panels(group.firstRow, group.firstRow + group.rows, block);
     if (group.panels.begin == group.panels.end) continue;
-    readRows({q, task.strides.q}, group.firstRow, group.rows, shape.size, task.strides.scale, task.queries,
-             plan_.sizeStride);
-    readRows({dy, task.strides.dy}, group.firstRow, group.rows, shape.valueSize, 1.0f, task.outputs, plan_.valueStride);
+    readRows(q, group.firstRow, group.rows, shape.size, task.strides.scale, task.queries, plan_.sizeStride);
+    readRows(dy, group.firstRow, group.rows, shape.valueSize, 1.0f, task.outputs, plan_.valueStride);
     for (int64_t t = group.firstTile; t < group.endTile; ++t) {
       probabilities(task, group, t);
       addQueryGradient(task, group, t);

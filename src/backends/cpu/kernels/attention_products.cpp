@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "backends/cpu/kernels/attention_rows.hpp"
+#include "backends/cpu/kernels/halves.hpp"
+#include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 
 namespace popart::cpu {
@@ -28,9 +30,16 @@ void product(const LeftRows &a, const RightPanels &b, float *c, ptrdiff_t cStrid
   }
 }
 
-void readRows(StridedMatrix<const float> m, int64_t first, int64_t rows, int64_t columns, float scale, float *to,
+void readRows(const StridedMatrix<const void> &m, int64_t first, int64_t rows, int64_t columns, float scale, float *to,
               ptrdiff_t toStride) noexcept {
-  const float *from = m.p + first * m.strides.rowStride;
+  const void *place = elementAt(m.memory, m.offset + first * m.strides.rowStride, m.type);
+  if (isHalf(m.type)) {
+    widenPanel(m.type, static_cast<const uint16_t *>(place), m.strides.rowStride, m.strides.columnStride, rows,
+               static_cast<int>(columns), static_cast<int>(toStride), to);
+    if (scale != 1.0f) scaleRows(to, toStride, nullptr, scale, to, toStride, rows, columns);
+    return;
+  }
+  const auto *from = static_cast<const float *>(place);
   if (m.strides.columnStride == 1) {
     scaleRows(from, m.strides.rowStride, nullptr, scale, to, toStride, rows, columns);
   } else if (m.strides.rowStride == 1) {
@@ -45,16 +54,34 @@ void readRows(StridedMatrix<const float> m, int64_t first, int64_t rows, int64_t
     std::fill(to + r * toStride + columns, to + (r + 1) * toStride, 0.0f);
 }
 
-void writeRows(float *from, ptrdiff_t fromStride, float scale, StridedMatrix<float> m, int64_t first, int64_t rows,
-               int64_t columns) noexcept {
-  float *to = m.p + first * m.strides.rowStride;
-  if (m.strides.columnStride == 1)
-    return scaleRows(from, fromStride, nullptr, scale, to, m.strides.rowStride, rows, columns);
+void writeRows(float *from, ptrdiff_t fromStride, float scale, const StridedMatrix<void> &m, int64_t first,
+               int64_t rows, int64_t columns) noexcept {
+  void *place = elementAt(m.memory, m.offset + first * m.strides.rowStride, m.type);
+  const ptrdiff_t rowStride = m.strides.rowStride, columnStride = m.strides.columnStride;
+  if (columnStride == 1 && !isHalf(m.type))
+    return scaleRows(from, fromStride, nullptr, scale, static_cast<float *>(place), rowStride, rows, columns);
   if (scale != 1.0f) scaleRows(from, fromStride, nullptr, scale, from, fromStride, rows, columns);
-  if (m.strides.rowStride == 1) return transpose(from, fromStride, to, m.strides.columnStride, rows, columns);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c)
-      to[r * m.strides.rowStride + c * m.strides.columnStride] = from[r * fromStride + c];
+  if (rowStride == 1 && !isHalf(m.type))
+    return transpose(from, fromStride, static_cast<float *>(place), columnStride, rows, columns);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float *row = from + r * fromStride;
+    if (columnStride == 1)
+      narrow(m.type, row, columns, static_cast<uint16_t *>(elementAt(place, r * rowStride, m.type)));
+    else
+      for (int64_t c = 0; c < columns; ++c) setNumberAt(place, r * rowStride + c * columnStride, m.type, row[c]);
+  }
+}
+
+void packRight(const StridedMatrix<const void> &m, int64_t rows, int64_t first, int64_t columns,
+               float *packed) noexcept {
+  const ptrdiff_t rowStride = m.strides.rowStride, columnStride = m.strides.columnStride;
+  const void *from = elementAt(m.memory, m.offset + first * columnStride, m.type);
+  if (!isHalf(m.type))
+    return packPanels(static_cast<const float *>(from), rowStride, columnStride, rows, columns, packed);
+  const int width = panelWidth();
+  for (int64_t at = 0; at < columns; at += width)
+    widenPanel(m.type, static_cast<const uint16_t *>(from) + at * columnStride, rowStride, columnStride, rows,
+               static_cast<int>(std::min<int64_t>(width, columns - at)), width, packed + at * rows);
 }
 
 ptrdiff_t batchOffset(const AttentionShape &shape, const MatrixStack &m, int64_t batch) noexcept {

@@ -10,6 +10,8 @@
 namespace popart::cpu {
 namespace {
 
+const float *asFloats(const void *p) { return static_cast<const float *>(p); }
+
 // One tap that reads every pixel once: a plain product over pixels.
 bool isPointwise(const ConvShape &s) {
   return s.taps() == 1 && volume(s.stride) == 1 && s.padLow == Spatial{} && s.padHigh == Spatial{};
@@ -17,17 +19,23 @@ bool isPointwise(const ConvShape &s) {
 
 Matmul pointwise(const ConvShape &s, int64_t columns, int64_t k, int threads) {
   MatmulShape shape{s.n * volume(s.in), columns, k, BLayout::kPacked};
+  shape.factors = s.type;
   shape.batch[3] = s.groups;
   return Matmul(shape, threads);
 }
 
-void runPointwise(const Matmul &plan, int task, const ConvShape &s, const float *a, int64_t k, const float *weights,
-                  float *c, int64_t columns, const Epilogue &epilogue, float *scratch) noexcept {
+void runPointwise(const Matmul &plan, int task, const ConvShape &s, const void *a, int64_t k, const void *weights,
+                  void *c, int64_t columns, const Epilogue &epilogue, float *scratch) noexcept {
   MatmulArgs args;
-  args.a = a;
+  if (isHalf(s.type)) {
+    args.aHalves = static_cast<const uint16_t *>(a);
+    args.bHalves = static_cast<const uint16_t *>(weights);
+  } else {
+    args.a = static_cast<const float *>(a);
+    args.b = static_cast<const float *>(weights);
+  }
   args.aRowStride = s.groups * k;
   args.aBatchStride[3] = k;
-  args.b = weights;
   args.bBatchStride[3] = packedSize(k, columns);
   args.c = c;
   args.cRowStride = s.groups * columns;
@@ -184,16 +192,23 @@ ConvWeightTranspose::ConvWeightTranspose(const ConvShape &s)
       rows_(s.taps() * (s.cout / s.groups)) {}
 
 // A task transposes one tap of a panel: blocks of (input channels) x (output channels of a packed panel).
-void ConvWeightTranspose::run(int task, const float *packed, float *transposed) const noexcept {
+template <class T>
+void ConvWeightTranspose::runAs(int task, const T *packed, T *transposed) const noexcept {
   const int64_t taps = shape_.taps(), cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
   const int64_t tap = task % taps, panel = task / taps % panels_, group = task / taps / panels_;
   const int64_t first = panel * width_, channels = std::min(width_, cin - first);
-  float *out = transposed + ((group * panels_ + panel) * rows_ + (taps - 1 - tap) * cout) * width_;
-  const float *in = packed + group * packedSize(taps * cin, cout) + (tap * cin + first) * width_;
+  T *out = transposed + ((group * panels_ + panel) * rows_ + (taps - 1 - tap) * cout) * width_;
+  const T *in = packed + group * packedSize(taps * cin, cout) + (tap * cin + first) * width_;
   for (int64_t co = 0; co < cout; co += width_, in += taps * cin * width_)
     transpose(in, width_, out + co * width_, width_, channels, std::min(width_, cout - co));
   for (int64_t co = 0; co < cout && channels < width_; ++co)
-    std::fill(out + co * width_ + channels, out + (co + 1) * width_, 0.0f);
+    std::fill(out + co * width_ + channels, out + (co + 1) * width_, T{});
+}
+
+void ConvWeightTranspose::run(int task, const void *packed, void *transposed) const noexcept {
+  if (isHalf(shape_.type))
+    return runAs(task, static_cast<const uint16_t *>(packed), static_cast<uint16_t *>(transposed));
+  runAs(task, static_cast<const float *>(packed), static_cast<float *>(transposed));
 }
 
 namespace {
@@ -201,18 +216,18 @@ namespace {
 std::variant<GroupedProduct, Matmul, WindowProduct> forwardPlan(const ConvShape &s, int threads) {
   if (s.joinsGroups()) return GroupedProduct(forwardShape(s), GroupedWeights::kPacked, threads);
   if (isPointwise(s)) return pointwise(s, s.cout / s.groups, s.cin / s.groups, threads);
-  return WindowProduct(forwardShape(s), threads);
+  return WindowProduct(forwardShape(s), threads, s.type);
 }
 
 std::variant<std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>> dataGradientPlan(const ConvShape &s,
                                                                                                int threads) {
   if (s.joinsGroups()) return phases<GroupedProduct>(s, GroupedWeights::kExchanged, threads);
   if (isPointwise(s)) return pointwise(s, s.cin / s.groups, s.cout / s.groups, threads);
-  return phases<WindowProduct>(s, threads);
+  return phases<WindowProduct>(s, threads, s.type);
 }
 
 std::variant<GroupedGradient, WindowGradient> weightGradientPlan(const ConvShape &s, int threads) {
-  const WindowGradientShape shape{inputWindows(s), s.groups, s.cout / s.groups};
+  const WindowGradientShape shape{inputWindows(s), s.groups, s.cout / s.groups, s.type};
   if (s.joinsGroups()) return GroupedGradient(shape);
   return WindowGradient(shape, threads);
 }
@@ -227,10 +242,10 @@ double ConvForward::share(int task) const {
 }
 size_t ConvForward::scratchFloats() const { return scratchOfAny(plan_); }
 
-void ConvForward::run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
+void ConvForward::run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue,
                       float *scratch) const noexcept {
   if (const auto *grouped = std::get_if<GroupedProduct>(&plan_))
-    return grouped->run(task, x, packedWeights, y, epilogue, scratch);
+    return grouped->run(task, asFloats(x), asFloats(packedWeights), static_cast<float *>(y), epilogue, scratch);
   if (const auto *window = std::get_if<WindowProduct>(&plan_))
     return window->run(task, x, packedWeights, y, epilogue, scratch);
   runPointwise(*std::get_if<Matmul>(&plan_), task, shape_, x, shape_.cin / shape_.groups, packedWeights, y,
@@ -245,10 +260,11 @@ double ConvDataGradient::share(int task) const {
 }
 size_t ConvDataGradient::scratchFloats() const { return scratchOfAny(plan_); }
 
-void ConvDataGradient::run(int task, const float *dy, const float *transposedWeights, float *dx,
-                           const Epilogue &epilogue, float *scratch) const noexcept {
+void ConvDataGradient::run(int task, const void *dy, const void *transposedWeights, void *dx, const Epilogue &epilogue,
+                           float *scratch) const noexcept {
   if (const auto *grouped = std::get_if<std::vector<GroupedProduct>>(&plan_))
-    return runPhase(*grouped, task, dy, transposedWeights, dx, epilogue, scratch);
+    return runPhase(*grouped, task, asFloats(dy), asFloats(transposedWeights), static_cast<float *>(dx), epilogue,
+                    scratch);
   if (const auto *matmul = std::get_if<Matmul>(&plan_))
     return runPointwise(*matmul, task, shape_, dy, shape_.cout / shape_.groups, transposedWeights, dx,
                         shape_.cin / shape_.groups, epilogue, scratch);
@@ -265,9 +281,11 @@ size_t ConvWeightGradient::sharedFloats() const {
 }
 size_t ConvWeightGradient::scratchFloats() const { return scratchOfAny(plan_); }
 
-void ConvWeightGradient::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
+void ConvWeightGradient::run(int task, const void *x, const void *dy, float *packedWeights, const Update &update,
                              float *scratch, float *shared) const noexcept {
-  std::visit([&](const auto &plan) { plan.run(task, x, dy, packedWeights, update, scratch, shared); }, plan_);
+  if (const auto *grouped = std::get_if<GroupedGradient>(&plan_))
+    return grouped->run(task, asFloats(x), asFloats(dy), packedWeights, update, scratch, shared);
+  std::get_if<WindowGradient>(&plan_)->run(task, x, dy, packedWeights, update, scratch, shared);
 }
 
 }  // namespace popart::cpu

@@ -1,5 +1,6 @@
-// Float32 convolutions over channels-last activations (N, D, H, W, C), forward and both gradients. 1-D and 2-D
-// convolutions set the leading dimensions to one.
+// Convolutions over channels-last activations (N, D, H, W, C), forward and both gradients. 1-D and 2-D convolutions set
+// the leading dimensions to one. Activations and weights are of ConvShape::type; sums are float32, and BFLOAT16 is
+// multiplied two at a time where the processor does that.
 //
 // Weights are packed per group as the matrix (taps * Cin/g) x (Cout/g), rows ordered (kd, kh, kw, cin), see pack.hpp;
 // the weight gradient and optimizer state share that layout. The data gradient reads transposed weights: channels
@@ -26,9 +27,11 @@ class ConvWeightTranspose {
   explicit ConvWeightTranspose(const ConvShape &shape);
   int tasks() const { return static_cast<int>(shape_.groups * panels_ * shape_.taps()); }
   int64_t transposedFloats() const { return shape_.groups * panels_ * rows_ * width_; }
-  void run(int task, const float *packedWeights, float *transposed) const noexcept;
+  void run(int task, const void *packedWeights, void *transposed) const noexcept;
 
  private:
+  template <class T>
+  void runAs(int task, const T *packedWeights, T *transposed) const noexcept;
   ConvShape shape_;
   int64_t width_, panels_, rows_;  // of the transposed matrix of a group
 };
@@ -41,7 +44,7 @@ class ConvForward {
   // The part of all work that a task does.
   double share(int task) const;
   size_t scratchFloats() const;
-  void run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
+  void run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue,
            float *scratch) const noexcept;
 
  private:
@@ -59,7 +62,7 @@ class ConvDataGradient {
   // The part of all work that a task does.
   double share(int task) const;
   size_t scratchFloats() const;
-  void run(int task, const float *dy, const float *transposedWeights, float *dx, const Epilogue &epilogue,
+  void run(int task, const void *dy, const void *transposedWeights, void *dx, const Epilogue &epilogue,
            float *scratch) const noexcept;
 
  private:
@@ -77,7 +80,8 @@ class ConvWeightGradient {
   int tasks() const { return rounds().tasks(); }
   size_t scratchFloats() const;
   size_t sharedFloats() const;
-  void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update, float *scratch,
+  // `packedWeights`: as applyUpdate takes a parameter; in 16 bits the update says where it lies.
+  void run(int task, const void *x, const void *dy, float *packedWeights, const Update &update, float *scratch,
            float *shared) const noexcept;
 
  private:

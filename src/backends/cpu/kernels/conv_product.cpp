@@ -3,7 +3,7 @@
 //   task = (group, chunk of output places, range of panels)
 //     strip of the chunk's windows (zero-padded copy), where the image cannot be read in place
 //     for some panels at a time                    their weights of a pass stay in the second level cache
-//       for each pass over (tap, channel)
+//       for each pass over (tap, channel)        weights of 16 bits are packed for it
 //         for each tile of places of one line      rows of A evenly spaced
 //           for each panel: tile kernel            partial sums between passes live in scratch, never in y
 #include "backends/cpu/kernels/conv_product.hpp"
@@ -13,7 +13,9 @@
 
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
+#include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/kernels/pairs.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -27,20 +29,46 @@ constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.
 
 // Where the results of a group go.
 struct WindowProduct::Place {
-  float *y;  // the group's first channel of the first image
+  void *y;  // element 0 of all groups
   const Epilogue *epilogue;
   int64_t group;
 };
 
-WindowProduct::WindowProduct(WindowProductShape shape, int threads) : shape_(std::move(shape)) {
+WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType type)
+    : shape_(std::move(shape)), type_(type), kernels_(&microKernels()) {
+  if (type == DataType::BFLOAT16 && bfloat16Kernels() && shape_.window.channels % 2 == 0) usePairs();
   panels_ = ceilDiv(shape_.columns, panelWidth());
   chooseChunks(std::max(1, threads));
-  windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows);
+  widensStrip_ = isHalf(type) && perStep_ == 1 && !shape_.tapRows.empty();  // without taps nothing is read
+  windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows,
+                     widensStrip_ ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
   makePasses();
   const int64_t panelBytes = kLongestPass * panelWidth() * static_cast<int64_t>(sizeof(float));
   // Weights of a pass stay in the second level cache, beside the strip.
   panelsAtOnce_ = std::clamp<int64_t>(panelBytesAtOnce() * 2 / 3 / panelBytes, 1, std::max<int64_t>(1, panels_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
+  if (isHalf(type)) makePackedBlocks();
+}
+
+// A pair of channels takes the place of a float, so that images and strips of them are those of floats.
+void WindowProduct::usePairs() {
+  kernels_ = bfloat16Kernels();
+  perStep_ = 2;
+  shape_.window.channels /= 2;
+  shape_.window.pixelStride /= 2;
+  shape_.weightRows /= 2;
+  for (int64_t &row : shape_.tapRows) row /= 2;
+}
+
+void WindowProduct::makePackedBlocks() {
+  int64_t longest = 0;
+  for (Pass &pass : passes_) {
+    pass.firstPacked = packedBlocks_.size();
+    for (int64_t b = 0; b < pass.blockCount; ++b)
+      packedBlocks_.push_back({blocks_[pass.firstBlock + static_cast<size_t>(b)].a, b * pass.k * panelWidth()});
+    longest = std::max(longest, pass.blockCount * pass.k);
+  }
+  packedFloats_ = static_cast<size_t>(longest * panelsAtOnce_ * panelWidth());
 }
 
 double WindowProduct::products() const {
@@ -123,34 +151,58 @@ void WindowProduct::emit(const Place &to, ptrdiff_t at, const float *sums, ptrdi
                          int64_t columns) const noexcept {
   const ptrdiff_t step = shape_.step[2] * shape_.groups * shape_.columns, group = to.group * shape_.columns;
   const Epilogue e = to.epilogue->at(group + at + column, group + column);
-  applyEpilogue(e, sums, stride, to.y + at + column, step, rows, columns);
+  applyEpilogue(e, sums, stride, elementAt(to.y, group + at + column, e.type), step, rows, columns);
 }
 
-void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const float *weights, int64_t firstPanel,
-                            int64_t endPanel, float *partial, const Place &to, ptrdiff_t at) const noexcept {
-  const MicroKernels &kernels = microKernels();
-  const int64_t width = kernels.panelWidth;
+// Weights of 16 bits are packed for the pass; floats are read where they lie.
+WindowProduct::Weights WindowProduct::weightsOf(const Pass &pass, const void *group, int64_t firstPanel,
+                                                int64_t endPanel, float *packed) const noexcept {
+  const int64_t width = panelWidth(), panelSize = shape_.weightRows * width;
+  if (!isHalf(type_)) {
+    const float *first = static_cast<const float *>(group) + firstPanel * panelSize + pass.offset * width;
+    return {first, blocks_.data() + pass.firstBlock, panelSize, firstPanel, endPanel};
+  }
+  const int64_t floats = pass.k * width;
+  float *to = packed;
+  for (int64_t p = firstPanel; p < endPanel; ++p)
+    for (size_t b = pass.firstBlock; b < pass.firstBlock + static_cast<size_t>(pass.blockCount); ++b, to += floats) {
+      const uint16_t *from =
+          static_cast<const uint16_t *>(group) + perStep_ * (p * panelSize + blocks_[b].b + pass.offset * width);
+      const auto columns = static_cast<int>(width);
+      if (perStep_ == 2)
+        packPairPanel(from, width, 1, 2 * pass.k, columns, columns, to);
+      else
+        widenPanel(type_, from, width, 1, pass.k, columns, columns, to);
+    }
+  return {packed, packedBlocks_.data() + pass.firstPacked, pass.blockCount * floats, firstPanel, endPanel};
+}
+
+void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial,
+                            const Place &to, ptrdiff_t at) const noexcept {
+  const int64_t width = kernels_->panelWidth;
   const bool first = &pass == &passes_.front(), last = &pass == &passes_.back();
   TileArgs tile;
   tile.a = a + pass.offset;
   tile.aStride = windows_.placeStep();
   tile.bStride = width;
-  tile.bPanelStride = shape_.weightRows * width;
-  tile.blocks = blocks_.data() + pass.firstBlock;
+  tile.bPanelStride = weights.panelStride;
+  tile.blocks = weights.blocks;
   tile.blockCount = pass.blockCount;
   tile.k = pass.k;
   const ptrdiff_t step = shape_.step[2] * shape_.groups * shape_.columns;
-  const ptrdiff_t partialStride = (endPanel - firstPanel) * width;
+  const ptrdiff_t partialStride = (weights.endPanel - weights.firstPanel) * width;
   alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
-  for (int64_t p = firstPanel; p < endPanel;) {
-    const int64_t column = p * width;
-    const auto choice = kernels.choose(AMode::kRows, rows, std::min(endPanel * width, shape_.columns) - column);
+  for (int64_t p = weights.firstPanel; p < weights.endPanel;) {
+    const int64_t column = p * width, sums = (p - weights.firstPanel) * width;
+    const auto choice =
+        kernels_->choose(AMode::kRows, rows, std::min(weights.endPanel * width, shape_.columns) - column);
     const int64_t columns = std::min(choice.panels * width, shape_.columns - column);
-    tile.b = weights + p * tile.bPanelStride + pass.offset * width;
-    tile.in = first ? nullptr : partial + (p - firstPanel) * width;
+    tile.b = weights.first + (p - weights.firstPanel) * tile.bPanelStride;
+    tile.in = first ? nullptr : partial + sums;
     tile.inStride = partialStride;
     const bool plain = last && to.epilogue->isStore() && columns == choice.width;
-    tile.out = !last ? partial + (p - firstPanel) * width : plain ? to.y + at + column : finished;
+    float *y = static_cast<float *>(to.y) + to.group * shape_.columns + at + column;
+    tile.out = !last ? partial + sums : plain ? y : finished;
     tile.outStride = !last ? partialStride : plain ? step : choice.width;
     choice.run(tile);
     if (last && !plain) emit(to, at, finished, choice.width, rows, column, columns);
@@ -158,12 +210,13 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const fl
   }
 }
 
-void WindowProduct::runPanels(const WindowChunk &chunk, const float *view, const float *weights, int64_t firstPanel,
+void WindowProduct::runPanels(const WindowChunk &chunk, const float *view, const void *group, int64_t firstPanel,
                               int64_t endPanel, const Place &to, float *partials) const noexcept {
   const int64_t tiles = ceilDiv(chunk.pixels, microKernels().tileRows);
   const int64_t channels = shape_.groups * shape_.columns;
   const Spatial &first = shape_.first, &step = shape_.step, &size = shape_.size;
   for (const Pass &pass : passes_) {
+    const Weights weights = weightsOf(pass, group, firstPanel, endPanel, partials + partialFloats_);
     float *partial = partials;
     for (int64_t image = 0; image < chunk.images; ++image) {
       for (int64_t line = 0; line < chunk.lines; ++line) {
@@ -174,7 +227,7 @@ void WindowProduct::runPanels(const WindowChunk &chunk, const float *view, const
           const int64_t begin = chunk.pixels * t / tiles;
           const auto rows = static_cast<int>(chunk.pixels * (t + 1) / tiles - begin);
           const ptrdiff_t at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * channels;
-          runTile(pass, a + begin * windows_.placeStep(), rows, weights, firstPanel, endPanel, partial, to, at);
+          runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, at);
           partial += rows * (endPanel - firstPanel) * microKernels().panelWidth;
         }
       }
@@ -182,15 +235,17 @@ void WindowProduct::runPanels(const WindowChunk &chunk, const float *view, const
   }
 }
 
-void WindowProduct::run(int task, const float *x, const float *weights, float *y, const Epilogue &epilogue,
+void WindowProduct::run(int task, const void *x, const void *weights, void *y, const Epilogue &epilogue,
                         float *scratch) const noexcept {
   const int64_t split = task % splits_, rest = task / splits_;
   const int64_t chunks = windows_.chunks(), group = rest / chunks;
   const WindowChunk chunk = windows_.chunk(rest % chunks);
-  float *strip = scratch + partialFloats_;
-  const float *view = windows_.read(chunk, x + group * shape_.window.channels, strip);
-  const float *groupWeights = weights + group * panels_ * shape_.weightRows * panelWidth();
-  const Place to{y + group * shape_.columns, &epilogue, group};
+  float *strip = scratch + partialFloats_ + packedFloats_;
+  const ptrdiff_t channel = group * shape_.window.channels;
+  const float *view = widensStrip_ ? windows_.widen(chunk, type_, static_cast<const uint16_t *>(x) + channel, strip)
+                                   : windows_.read(chunk, static_cast<const float *>(x) + channel, strip);
+  const void *groupWeights = elementAt(weights, perStep_ * group * panels_ * shape_.weightRows * panelWidth(), type_);
+  const Place to{y, &epilogue, group};
   const int64_t begin = panels_ * split / splits_, end = panels_ * (split + 1) / splits_;
   for (int64_t p = begin; p < end; p += panelsAtOnce_)
     runPanels(chunk, view, groupWeights, p, std::min(end, p + panelsAtOnce_), to, scratch);

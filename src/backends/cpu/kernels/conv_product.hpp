@@ -3,8 +3,10 @@
 //
 // y[place, column] = epilogue(sum over tap, channel of x[window of place at tap, channel] * w[tap, channel, column]).
 // The register tiles read windows directly from the image or its strip (conv_window.hpp): one block per tap row instead
-// of a stored patch (im2col). Invariant: each sum is one ascending chain over (tap, channel); the split of outputs into
-// chunks, tasks and tiles never changes a bit.
+// of a stored patch (im2col). Images and weights of 16 bits: BFLOAT16 with an even number of channels is multiplied in
+// pairs of channels where the processor does that; else the strip and the weights of a pass become floats. Invariant:
+// each sum is one ascending chain over (tap, channel); the split of outputs into chunks, tasks and tiles never changes
+// a bit.
 #pragma once
 
 #include <cstddef>
@@ -31,15 +33,15 @@ struct WindowProductShape {
 
 class WindowProduct {
  public:
-  // `threads` only sizes the tasks.
-  WindowProduct(WindowProductShape shape, int threads);
+  // `threads` only sizes the tasks. `type`: of x and weights.
+  WindowProduct(WindowProductShape shape, int threads, DataType type = DataType::FLOAT);
   int tasks() const { return static_cast<int>(shape_.groups * windows_.chunks() * splits_); }
   // Multiply-adds in all, and the part of them that a task does.
   double products() const;
   double share(int task) const;
-  size_t scratchFloats() const { return partialFloats_ + windows_.stripFloats(); }
-  // The epilogue's matrices have the layout of y; its strides are not read.
-  void run(int task, const float *x, const float *weights, float *y, const Epilogue &epilogue,
+  size_t scratchFloats() const { return partialFloats_ + packedFloats_ + windows_.stripFloats(); }
+  // The epilogue's matrices have the layout of y, and its type; its strides are not read.
+  void run(int task, const void *x, const void *weights, void *y, const Epilogue &epilogue,
            float *scratch) const noexcept;
 
  private:
@@ -47,26 +49,42 @@ class WindowProduct {
   struct Pass {
     size_t firstBlock;
     int64_t blockCount, k;
-    ptrdiff_t offset;  // added to the blocks' offsets: channels of A, rows of B
+    ptrdiff_t offset;        // added to the blocks' offsets: channels of A, rows of B
+    size_t firstPacked = 0;  // in packedBlocks_
   };
   struct Place;
+  // The weights of some panels: those of a pass, or all.
+  struct Weights {
+    const float *first;  // row 0 of firstPanel
+    const BlockOffset *blocks;
+    ptrdiff_t panelStride;
+    int64_t firstPanel, endPanel;
+  };
+  void usePairs();
   void chooseChunks(int threads);
   void makePasses();
-  void runPanels(const WindowChunk &chunk, const float *view, const float *weights, int64_t firstPanel,
-                 int64_t endPanel, const Place &to, float *partials) const noexcept;
-  void runTile(const Pass &pass, const float *a, int rows, const float *weights, int64_t firstPanel, int64_t endPanel,
-               float *partial, const Place &to, ptrdiff_t at) const noexcept;
+  void makePackedBlocks();
+  Weights weightsOf(const Pass &pass, const void *group, int64_t firstPanel, int64_t endPanel,
+                    float *packed) const noexcept;
+  void runPanels(const WindowChunk &chunk, const float *view, const void *weights, int64_t firstPanel, int64_t endPanel,
+                 const Place &to, float *partials) const noexcept;
+  void runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial, const Place &to,
+               ptrdiff_t at) const noexcept;
   void emit(const Place &to, ptrdiff_t at, const float *sums, ptrdiff_t stride, int rows, int64_t column,
             int64_t columns) const noexcept;
 
-  WindowProductShape shape_;
+  WindowProductShape shape_;  // its channels and rows count steps of the kernels: numbers, or pairs
+  DataType type_ = DataType::FLOAT;
+  const MicroKernels *kernels_ = nullptr;
+  int64_t perStep_ = 1;  // numbers of a step
+  bool widensStrip_ = false;
   Windows windows_;
   ChunkSize chunkSize_;
   int64_t panels_ = 0, splits_ = 1;  // panel ranges that are tasks of their own
   int64_t panelsAtOnce_ = 1;
-  std::vector<BlockOffset> blocks_;
+  std::vector<BlockOffset> blocks_, packedBlocks_;  // packed: weights that lie pass by pass
   std::vector<Pass> passes_;
-  size_t partialFloats_ = 0;
+  size_t partialFloats_ = 0, packedFloats_ = 0;
 };
 
 }  // namespace popart::cpu

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include <popart/datatype.hpp>
+
 namespace popart::cpu {
 
 using Spatial = std::array<int64_t, 3>;  // depth, height, width
@@ -21,6 +23,7 @@ struct ConvShape {
   Spatial dilation = {1, 1, 1};
   Spatial padLow = {0, 0, 0};
   Spatial padHigh = {0, 0, 0};
+  DataType type = DataType::FLOAT;  // of activations and weights; 16 bits not where groups are joined
 
   // floor((in + pads - dilation * (kernel - 1) - 1) / stride) + 1, at least 0 (ONNX Conv).
   Spatial out() const;

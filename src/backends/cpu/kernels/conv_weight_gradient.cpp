@@ -1,6 +1,6 @@
 // Loop nest of the weight gradient.
 //
-//   round 1, where windows leave the images: zero-padded copies
+//   round 1, where windows leave the images, or these are of 16 bits: zero-padded copies
 //   round 2: task = (group, leaf, range of tiles of weight rows, range of panels)
 //     for each chunk of the leaf's output places
 //       for each panel: its columns of dy, in place or packed
@@ -13,7 +13,9 @@
 
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
+#include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/kernels/pairs.hpp"
 #include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
@@ -39,9 +41,15 @@ struct WindowGradient::Share {
 };
 
 WindowGradient::WindowGradient(const WindowGradientShape &shape, int threads)
-    : shape_(shape), isPadded_(!shape.window.fits() && volume(shape.window.out) > 0), window_(shape.window) {
+    : shape_(shape), images_(shape.window.n), kernels_(&microKernels()) {
+  if (shape.type == DataType::BFLOAT16 && bfloat16Kernels() && images_ > 1) {
+    kernels_ = bfloat16Kernels();
+    shape_.window.n = pairsOf(images_);
+  }
+  window_ = shape_.window;
+  isPadded_ = (!window_.fits() || isHalf(shape.type)) && volume(window_.out) > 0;
   if (isPadded_) {
-    padded_ = PaddedImages(shape.window, shape.groups);
+    padded_ = PaddedImages(shape_.window, shape.groups);
     window_ = padded_.window();
   }
   panels_ = ceilDiv(shape.columns, panelWidth());
@@ -144,9 +152,32 @@ const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t pane
   return packed;
 }
 
-void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, const float *view, const float *dy,
-                              bool firstChunk, float *packed) const noexcept {
-  const MicroKernels &kernels = microKernels();
+// The same columns of a dy of 16 bits.
+void WindowGradient::packGradient(const WindowChunk &chunk, int64_t panel, int64_t group, const uint16_t *dy,
+                                  float *packed) const noexcept {
+  const WindowShape &w = window_;
+  const int64_t channels = shape_.groups * shape_.columns, width = panelWidth(), column = panel * width;
+  const auto columns = static_cast<int>(std::min(width, shape_.columns - column));
+  const int64_t imageSize = volume(w.out) * channels;
+  dy += group * shape_.columns + column;
+  for (int64_t i = 0; i < chunk.images; ++i)
+    for (int64_t l = 0; l < chunk.lines; ++l) {
+      const int64_t image = chunk.image + i, line = (chunk.depth * w.out[1] + chunk.line + l) * w.out[2] + chunk.pixel;
+      float *to = packed + packedBlocks_[static_cast<size_t>(i * chunkSize_.lines + l)].b;
+      if (hasPairs()) {
+        const uint16_t *first = dy + 2 * image * imageSize + line * channels;
+        pairMatrices(first, 2 * image + 1 < images_ ? first + imageSize : nullptr, channels, chunk.pixels, columns,
+                     width, to);
+      } else {
+        widenPanel(shape_.type, dy + image * imageSize + line * channels, channels, 1, chunk.pixels, columns,
+                   static_cast<int>(width), to);
+      }
+    }
+}
+
+void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, const float *view, const void *dy,
+                              int64_t group, bool firstChunk, float *packed) const noexcept {
+  const MicroKernels &kernels = *kernels_;
   const int64_t width = kernels.panelWidth;
   TileArgs t;
   t.aStride = windows_.placeStep();
@@ -156,8 +187,11 @@ void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, cons
   for (int64_t p = share.firstPanel; p < share.endPanel; ++p) {
     const int64_t columns = shape_.columns - p * width;
     const int64_t read = kernels.choose(AMode::kPanel, 1, columns).width;
-    bool inPlace = share.endTile - share.firstTile < static_cast<size_t>(kTilesToPack);
-    t.b = gradientRows(chunk, p, dy, read, packed, inPlace);
+    bool inPlace = !isHalf(shape_.type) && share.endTile - share.firstTile < static_cast<size_t>(kTilesToPack);
+    if (isHalf(shape_.type))
+      packGradient(chunk, p, group, static_cast<const uint16_t *>(dy), packed), t.b = packed;
+    else
+      t.b = gradientRows(chunk, p, static_cast<const float *>(dy) + group * shape_.columns, read, packed, inPlace);
     t.bStride = inPlace ? shape_.groups * shape_.columns : width;
     t.blocks = inPlace ? inPlaceBlocks_.data() : packedBlocks_.data();
     t.out = share.partials + (p - share.firstPanel) * kernels.tileRows * width;
@@ -178,7 +212,7 @@ void WindowGradient::writeBlock(int64_t group, size_t tile, int64_t panel, const
                    std::min(width, shape_.columns - panel * width));
 }
 
-void WindowGradient::addLeaf(int64_t task, const float *image, const float *dy, float *packedWeights,
+void WindowGradient::addLeaf(int64_t task, const float *image, const void *dy, float *packedWeights,
                              const Update &update, float *scratch, float *leaves) const noexcept {
   const int64_t panelSplit = task % panelSplits_, tileSplit = task / panelSplits_ % tileSplits_;
   const int64_t leaf = task / panelSplits_ / tileSplits_ % leaves_, group = task / panelSplits_ / tileSplits_ / leaves_;
@@ -201,8 +235,7 @@ void WindowGradient::addLeaf(int64_t task, const float *image, const float *dy, 
   for (int64_t c = chunks * leaf / leaves_, first = c; c < chunks * (leaf + 1) / leaves_; ++c) {
     const WindowChunk chunk = windows_.chunk(c);
     const float *x = image + (isPadded_ ? padded_.groupOffset(group) : group * window_.channels);
-    addChunk(share, chunk, windows_.read(chunk, x, nullptr), dy + group * shape_.columns, c == first,
-             scratch + partialFloats_);
+    addChunk(share, chunk, windows_.read(chunk, x, nullptr), dy, group, c == first, scratch + partialFloats_);
   }
   for (size_t i = share.firstTile; leaves_ == 1 && i < share.endTile; ++i)
     for (int64_t p = share.firstPanel; p < share.endPanel; ++p)
@@ -231,16 +264,24 @@ void WindowGradient::addUp(int64_t task, const float *leaves, float *packedWeigh
   }
 }
 
-void WindowGradient::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
+void WindowGradient::copyImages(const void *x, int64_t begin, int64_t end, float *copy) const noexcept {
+  if (!isHalf(shape_.type)) return padded_.copyRows(static_cast<const float *>(x), begin, end, copy);
+  const auto *halves = static_cast<const uint16_t *>(x);
+  if (hasPairs()) return padded_.pairRows(halves, images_, begin, end, copy);
+  padded_.widenRows(shape_.type, halves, begin, end, copy);
+}
+
+void WindowGradient::run(int task, const void *x, const void *dy, float *packedWeights, const Update &update,
                          float *scratch, float *shared) const noexcept {
   const Rounds::Place place = rounds_.place(task);
   switch (kinds_[place.round]) {
     case Round::kPad: {
       const int64_t rows = padded_.rows(), tasks = rounds_.size(place.round);
-      return padded_.copyRows(x, rows * place.task / tasks, rows * (place.task + 1) / tasks, shared);
+      return copyImages(x, rows * place.task / tasks, rows * (place.task + 1) / tasks, shared);
     }
     case Round::kLeaves:
-      return addLeaf(place.task, isPadded_ ? shared : x, dy, packedWeights, update, scratch, shared + imageFloats_);
+      return addLeaf(place.task, isPadded_ ? shared : static_cast<const float *>(x), dy, packedWeights, update, scratch,
+                     shared + imageFloats_);
     case Round::kTotal:
       return addUp(place.task, shared + imageFloats_, packedWeights, update, scratch);
   }

@@ -2,8 +2,10 @@
 //
 // dw[tap, channel, column] = sum over places of x[window of place at tap, channel] * dy[place, column]. Tiles span
 // neighbouring weight rows, which are contiguous in the image, with the places of a line as their inner dimension.
-// Invariant: each sum is made of chains over the places in ascending order, one for each of `leaves` equal ranges of
-// them, reduced in order. The number of leaves depends on the shape alone: tasks and tiles never change a bit.
+// Images of 16 bits are copied first, and dy while it is packed: where the processor multiplies pairs of BFLOAT16,
+// those of two images take the place of one image of floats; else as floats. Invariant: each sum is made of chains over
+// the places in ascending order, one for each of `leaves` equal ranges of them, reduced in order. The number of leaves
+// depends on the shape alone: tasks and tiles never change a bit.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,8 @@ namespace popart::cpu {
 struct WindowGradientShape {
   WindowShape window;  // of x; output places are those of dy
   int64_t groups = 1;
-  int64_t columns = 1;  // channels of dy in one group
+  int64_t columns = 1;              // channels of dy in one group
+  DataType type = DataType::FLOAT;  // of x and dy
 };
 
 class WindowGradient {
@@ -31,7 +34,8 @@ class WindowGradient {
   const Rounds &rounds() const { return rounds_; }
   size_t scratchFloats() const { return partialFloats_ + packedFloats_; }
   size_t sharedFloats() const { return imageFloats_ + leafFloats_; }
-  void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update, float *scratch,
+  // `packedWeights`: as applyUpdate takes a parameter.
+  void run(int task, const void *x, const void *dy, float *packedWeights, const Update &update, float *scratch,
            float *shared) const noexcept;
 
  private:
@@ -47,17 +51,23 @@ class WindowGradient {
   void chooseLeaves();
   void chooseTasks(int threads);
   void planRounds();
-  void addLeaf(int64_t task, const float *image, const float *dy, float *packedWeights, const Update &update,
+  void copyImages(const void *x, int64_t begin, int64_t end, float *copy) const noexcept;
+  void packGradient(const WindowChunk &chunk, int64_t panel, int64_t group, const uint16_t *dy,
+                    float *packed) const noexcept;
+  void addLeaf(int64_t task, const float *image, const void *dy, float *packedWeights, const Update &update,
                float *scratch, float *leaves) const noexcept;
   void addUp(int64_t task, const float *leaves, float *packedWeights, const Update &update, float *sums) const noexcept;
   void writeBlock(int64_t group, size_t tile, int64_t panel, const float *sums, float *packedWeights,
                   const Update &update) const noexcept;
   const float *gradientRows(const WindowChunk &chunk, int64_t panel, const float *dy, int64_t width, float *packed,
                             bool &inPlace) const noexcept;
-  void addChunk(const Share &share, const WindowChunk &chunk, const float *view, const float *dy, bool firstChunk,
-                float *packed) const noexcept;
+  void addChunk(const Share &share, const WindowChunk &chunk, const float *view, const void *dy, int64_t group,
+                bool firstChunk, float *packed) const noexcept;
+  bool hasPairs() const noexcept { return kernels_ != &microKernels(); }
 
-  WindowGradientShape shape_;
+  WindowGradientShape shape_;  // its images are those of the kernels: numbers, or pairs of two
+  int64_t images_ = 0;         // of numbers
+  const MicroKernels *kernels_ = nullptr;
   bool isPadded_ = false;
   PaddedImages padded_;
   WindowShape window_;  // over the images, or their padded copies

@@ -8,7 +8,9 @@
 
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
+#include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/kernels/micro_kernel.hpp"
+#include "backends/cpu/kernels/pairs.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -18,24 +20,31 @@ constexpr int64_t kSmallestTiles = 4;
 
 bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
 
-// `count` positions of one input row from `first` on, every `skip`-th one, to places `outStride` floats apart; `row` is
-// nullptr when the row lies outside the image.
-void copyRow(const WindowShape &s, const float *row, int64_t first, int64_t count, int64_t skip, float *out,
-             int64_t outStride) noexcept {
+// `count` positions of one input row from `first` on, every `skip`-th one, to places `outStride` floats apart:
+// copy(offset in the row, numbers, to). Zeros where the row does not lie inside of the image.
+template <class Copy>
+void copyRow(const WindowShape &s, bool isInside, int64_t first, int64_t count, int64_t skip, float *out,
+             int64_t outStride, Copy &&copy) noexcept {
   const int64_t channels = s.channels;
-  const int64_t begin = row ? std::clamp<int64_t>(ceilDiv(-first, skip), 0, count) : count;
-  const int64_t end = row ? std::clamp<int64_t>(ceilDiv(s.in[2] - first, skip), begin, count) : count;
+  const int64_t begin = isInside ? std::clamp<int64_t>(ceilDiv(-first, skip), 0, count) : count;
+  const int64_t end = isInside ? std::clamp<int64_t>(ceilDiv(s.in[2] - first, skip), begin, count) : count;
   std::fill_n(out, begin * outStride, 0.0f);
   if (skip == 1 && channels == s.pixelStride && channels == outStride) {
-    if (end > begin)
-      std::memcpy(out + begin * channels, row + (first + begin) * channels,
-                  static_cast<size_t>((end - begin) * channels) * sizeof(float));
+    if (end > begin) copy((first + begin) * channels, (end - begin) * channels, out + begin * channels);
   } else {
-    for (int64_t i = begin; i < end; ++i)
-      std::memcpy(out + i * outStride, row + (first + i * skip) * s.pixelStride,
-                  static_cast<size_t>(channels) * sizeof(float));
+    for (int64_t i = begin; i < end; ++i) copy((first + i * skip) * s.pixelStride, channels, out + i * outStride);
   }
   std::fill_n(out + end * outStride, (count - end) * outStride, 0.0f);
+}
+
+// Copies of numbers of a row for copyRow.
+auto copyFloats(const float *row) {
+  return [row](int64_t offset, int64_t numbers, float *to) {
+    std::memcpy(to, row + offset, static_cast<size_t>(numbers) * sizeof(float));
+  };
+}
+auto copyWidened(DataType type, const uint16_t *row) {
+  return [type, row](int64_t offset, int64_t numbers, float *to) { widen(type, row + offset, numbers, to); };
 }
 
 // Whether `rows` rows that are read together, so many floats apart, compete for the same lines of the first level
@@ -61,16 +70,46 @@ PaddedImages::PaddedImages(const WindowShape &shape, int64_t groups) : shape_(sh
   padded_.pixelStride = shape.channels;
 }
 
-void PaddedImages::copyRows(const float *x, int64_t begin, int64_t end, float *copy) const noexcept {
+template <class F>
+void PaddedImages::forRows(int64_t begin, int64_t end, F &&f) const noexcept {
   const WindowShape &s = shape_;
   for (int64_t r = begin; r < end; ++r) {
     const int64_t row = r % padded_.in[1] - s.low[1], depth = r / padded_.in[1] % padded_.in[0] - s.low[0];
     const int64_t image = r / (padded_.in[0] * padded_.in[1]) % s.n, group = r / (rows() / groups_);
-    const float *from = nullptr;
+    std::optional<int64_t> at;
     if (inside(depth, s.in[0]) && inside(row, s.in[1]))
-      from = x + group * s.channels + ((image * s.in[0] + depth) * s.in[1] + row) * s.in[2] * s.pixelStride;
-    copyRow(s, from, -s.low[2], padded_.in[2], 1, copy + r * rowFloats(), s.channels);
+      at = group * s.channels + (depth * s.in[1] + row) * s.in[2] * s.pixelStride;
+    f(r * rowFloats(), image, at);
   }
+}
+
+void PaddedImages::copyRows(const float *x, int64_t begin, int64_t end, float *copy) const noexcept {
+  const WindowShape &s = shape_;
+  forRows(begin, end, [&](int64_t to, int64_t image, std::optional<int64_t> at) {
+    const float *row = at ? x + image * volume(s.in) * s.pixelStride + *at : x;
+    copyRow(s, at.has_value(), -s.low[2], padded_.in[2], 1, copy + to, s.channels, copyFloats(row));
+  });
+}
+
+void PaddedImages::widenRows(DataType type, const uint16_t *x, int64_t begin, int64_t end, float *copy) const noexcept {
+  const WindowShape &s = shape_;
+  forRows(begin, end, [&](int64_t to, int64_t image, std::optional<int64_t> at) {
+    const uint16_t *row = at ? x + image * volume(s.in) * s.pixelStride + *at : x;
+    copyRow(s, at.has_value(), -s.low[2], padded_.in[2], 1, copy + to, s.channels, copyWidened(type, row));
+  });
+}
+
+void PaddedImages::pairRows(const uint16_t *x, int64_t images, int64_t begin, int64_t end, float *copy) const noexcept {
+  const WindowShape &s = shape_;
+  const int64_t imageSize = volume(s.in) * s.pixelStride;
+  forRows(begin, end, [&](int64_t to, int64_t image, std::optional<int64_t> at) {
+    const uint16_t *first = at ? x + 2 * image * imageSize + *at : x;
+    const uint16_t *second = 2 * image + 1 < images ? first + imageSize : nullptr;
+    copyRow(s, at.has_value(), -s.low[2], padded_.in[2], 1, copy + to, s.channels,
+            [&](int64_t offset, int64_t numbers, float *pairs) {
+              pairMatrices(first + offset, second ? second + offset : nullptr, 0, 1, numbers, numbers, pairs);
+            });
+  });
 }
 
 ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places) : shape_(shape) {
@@ -102,10 +141,11 @@ bool ChunkSizes::next(ChunkSize &size) {
   return true;
 }
 
-Windows::Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTogether)
+Windows::Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTogether, Reading reading)
     : shape_(shape),
       size_(size),
-      inPlace_(shape.fits() && !compete(shape.stride[2] * shape.pixelStride, rowsTogether)),
+      inPlace_(reading == Reading::kInPlace && shape.fits() &&
+               !compete(shape.stride[2] * shape.pixelStride, rowsTogether)),
       step_(shape.stride) {
   const bool empty = shape.out[0] * shape.out[1] * shape.out[2] == 0;
   imageChunks_ = empty ? 0 : ceilDiv(shape.n, size.images);
@@ -165,7 +205,15 @@ const float *Windows::read(const WindowChunk &c, const float *x, float *strip) c
     return x + ((depth * s.in[1] + row) * s.in[2] + column) * s.pixelStride;
   }
   forEachStripRow(c, [&](std::optional<int64_t> row, int64_t first, int64_t count, int64_t skip, ptrdiff_t at) {
-    copyRow(s, row ? x + *row : nullptr, first, count, skip, strip + at, pixelStride_);
+    copyRow(s, row.has_value(), first, count, skip, strip + at, pixelStride_, copyFloats(x + row.value_or(0)));
+  });
+  return strip;
+}
+
+const float *Windows::widen(const WindowChunk &c, DataType type, const uint16_t *x, float *strip) const noexcept {
+  forEachStripRow(c, [&](std::optional<int64_t> row, int64_t first, int64_t count, int64_t skip, ptrdiff_t at) {
+    copyRow(shape_, row.has_value(), first, count, skip, strip + at, pixelStride_,
+            copyWidened(type, x + row.value_or(0)));
   });
   return strip;
 }

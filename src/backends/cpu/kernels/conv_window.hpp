@@ -45,8 +45,16 @@ class PaddedImages {
   int64_t groupOffset(int64_t group) const { return group * (rows() / groups_) * rowFloats(); }
   // Makes rows [begin, end) of the copy.
   void copyRows(const float *x, int64_t begin, int64_t end, float *copy) const noexcept;
+  // The same of 16-bit numbers, which become floats.
+  void widenRows(DataType type, const uint16_t *x, int64_t begin, int64_t end, float *copy) const noexcept;
+  // The same of pairs: image i of the shape is the pair of the images 2 i and 2 i + 1 of BFLOAT16 numbers, of which
+  // there are `images`; behind the last one are zeros.
+  void pairRows(const uint16_t *x, int64_t images, int64_t begin, int64_t end, float *copy) const noexcept;
 
  private:
+  // f(where row r of the copy lies, numbers from the first to its input row or nullopt)
+  template <class F>
+  void forRows(int64_t begin, int64_t end, F &&f) const noexcept;
   WindowShape shape_, padded_;
   int64_t groups_ = 1;
 };
@@ -79,9 +87,11 @@ class ChunkSizes {
 
 class Windows {
  public:
+  enum class Reading : uint8_t { kInPlace, kStrip };  // where possible, or never in place
   Windows() = default;
   // `rowsTogether`: windows of neighbouring places that are read side by side, element by element.
-  Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTogether = 1);
+  Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTogether = 1,
+          Reading reading = Reading::kInPlace);
   // Windows that are always read from a strip of `pixelFloats` floats for each position, which the caller fills.
   static Windows ofStrip(const WindowShape &shape, const ChunkSize &size, int64_t pixelFloats);
 
@@ -94,6 +104,8 @@ class Windows {
   // The address of tap 0 of the first window of `chunk`; `x` is the first image's first pixel of the group. Distances
   // from there: `imageStride` between images, tap depth, input row and pixel.
   const float *read(const WindowChunk &chunk, const float *x, float *strip) const noexcept;
+  // The same of 16-bit numbers, which become floats; with Reading::kStrip.
+  const float *widen(const WindowChunk &chunk, DataType type, const uint16_t *x, float *strip) const noexcept;
   // Calls fill(row, first, count, skip, offset) for every row of the strip of `chunk`: positions first, first + skip, …
   // of the input row that begins `row` floats after the first image (nullopt: outside, as positions may be) go to the
   // strip from `offset` on, pixelStride() floats each.

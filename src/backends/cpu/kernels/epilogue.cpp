@@ -10,6 +10,7 @@
 #include "backends/cpu/vector/float_ops-inl.hpp"
 // clang-format on
 #include <algorithm>
+#include <utility>
 
 HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
@@ -32,15 +33,23 @@ Terms termsOf(const Epilogue &e) {
 struct FinishBlock {
   const float *sums;
   ptrdiff_t sumStride;
-  float *y;
+  void *y;
   ptrdiff_t yStride;
   int64_t rows, cols;
 };
 
+template <class Type>
+using Stored = typename Type::Stored;
+// Element i of an operand.
+template <class Type, class Lanes>
+HWY_INLINE V epilogueOperand(Lanes lanes, const void *base, ptrdiff_t i) {
+  return Type::load(lanes, static_cast<const Stored<Type> *>(base) + i);
+}
+
 // The epilogue of one vector, in registers: `at` is its offset from the block's first element.
 struct NoStep {
   explicit NoStep(const Epilogue &) {}
-  template <class Lanes>
+  template <class Type, class Lanes>
   HWY_INLINE V call(Lanes, V v, ptrdiff_t) const {
     return v;
   }
@@ -48,7 +57,7 @@ struct NoStep {
 template <class F>
 struct ActivationStep {
   explicit ActivationStep(const Epilogue &e) : parameters(e.activation.parameters) {}
-  template <class Lanes>
+  template <class Type, class Lanes>
   HWY_INLINE V call(Lanes, V v, ptrdiff_t) const {
     return F::call(v, parameters.data());
   }
@@ -57,29 +66,31 @@ struct ActivationStep {
 template <class F>
 struct LastStep {
   explicit LastStep(const Epilogue &e) : other(e.other), parameters(e.last.parameters) {}
-  template <class Lanes>
+  template <class Type, class Lanes>
   HWY_INLINE V call(Lanes lanes, V v, ptrdiff_t at) const {
-    return F::call(v, lanes.load(other + at), parameters.data());
+    return F::call(v, epilogueOperand<Type>(lanes, other, at), parameters.data());
   }
-  const float *other;
+  const void *other;
   std::array<float, 2> parameters;
 };
 
-template <class Step, Terms kTerms, class Lanes>
-HWY_INLINE void finishVector(const Epilogue &e, const Step &step, Lanes lanes, const float *sums, float *y,
+template <class Type, class Step, Terms kTerms, class Lanes>
+HWY_INLINE void finishVector(const Epilogue &e, const Step &step, Lanes lanes, const float *sums, Stored<Type> *y,
                              ptrdiff_t row, int64_t n) {
   constexpr bool kAll = kTerms == Terms::kAll;
   V v = lanes.load(sums + n);
-  if (kAll && e.alpha != 1.0f) v = hn::Mul(hn::Set(D(), e.alpha), v);
-  if (!kAll || e.bias) v = hn::Add(v, lanes.load(e.bias + n));
-  if (kTerms == Terms::kBiasResidual || (kAll && e.residual)) v = hn::Add(v, lanes.load(e.residual + row + n));
-  if (kAll && e.preActivation) lanes.store(v, e.preActivation + row + n);
-  lanes.store(step.call(lanes, v, row + n), y + n);
+  if (!e.addsBiasExactly) v = Type::round(v);
+  if (kAll && e.alpha != 1.0f) v = Type::round(hn::Mul(hn::Set(D(), e.alpha), v));
+  if (!kAll || e.bias) v = Type::round(hn::Add(v, epilogueOperand<Type>(lanes, e.bias, n)));
+  if (kTerms == Terms::kBiasResidual || (kAll && e.residual))
+    v = Type::round(hn::Add(v, epilogueOperand<Type>(lanes, e.residual, row + n)));
+  if (kAll && e.preActivation) Type::store(lanes, v, static_cast<Stored<Type> *>(e.preActivation) + row + n);
+  Type::store(lanes, step.template call<Type>(lanes, v, row + n), y + n);
 }
 
 // Not inlined, so that each form saves only the registers that it needs; arguments by value, because vector stores may
 // alias anything in memory.
-template <class Step, Terms kTerms>
+template <class Type, class Step, Terms kTerms>
 HWY_NOINLINE void finishRows(const Epilogue &given, const FinishBlock &whole) {
   const Epilogue e = given;
   const FinishBlock block = whole;
@@ -90,64 +101,93 @@ HWY_NOINLINE void finishRows(const Epilogue &given, const FinishBlock &whole) {
   for (int64_t m = 0; m < block.rows; ++m) {
     const float *s = block.sums + m * block.sumStride;
     const ptrdiff_t row = m * block.yStride;
-    float *out = block.y + row;
-    for (int64_t n = 0; n < full; n += lanes) finishVector<Step, kTerms>(e, step, AllLanes(), s, out, row, n);
-    if (full < block.cols) finishVector<Step, kTerms>(e, step, tail, s, out, row, full);
+    auto *out = static_cast<Stored<Type> *>(block.y) + row;
+    for (int64_t n = 0; n < full; n += lanes) finishVector<Type, Step, kTerms>(e, step, AllLanes(), s, out, row, n);
+    if (full < block.cols) finishVector<Type, Step, kTerms>(e, step, tail, s, out, row, full);
   }
 }
 
-template <class Step>
+template <class Type, class Step>
 void finishTerms(const Epilogue &e, const FinishBlock &block) {
   switch (termsOf(e)) {
     case Terms::kAll:
-      return finishRows<Step, Terms::kAll>(e, block);
+      return finishRows<Type, Step, Terms::kAll>(e, block);
     case Terms::kBias:
-      return finishRows<Step, Terms::kBias>(e, block);
+      return finishRows<Type, Step, Terms::kBias>(e, block);
     case Terms::kBiasResidual:
-      return finishRows<Step, Terms::kBiasResidual>(e, block);
+      return finishRows<Type, Step, Terms::kBiasResidual>(e, block);
   }
 }
 
-// Any instructions, in a buffer of the first-level cache.
+// Numbers of a type to floats, and back, in buffers; FLOAT is copied.
+template <class Type>
+void epilogueToFloats(const void *from, int64_t count, float *to) {
+  const void *const operands[] = {from};
+  loadFunction(Type::kType, LoadFrom::kElements)(operands, to, count, nullptr);
+}
+template <class Type>
+void epilogueFromFloats(const float *from, int64_t count, void *to) {
+  const void *const operands[] = {from};
+  storeFunction(Type::kType)(operands, to, count, nullptr);
+}
+
+// Any instructions, in buffers of the first-level cache. What stands in `whole` is of the type.
+template <class Type>
 HWY_NOINLINE void finishBuffered(const Epilogue &e, const FinishBlock &block) {
   constexpr int64_t kBuffer = 512;  // floats: 2 KiB
-  HWY_ALIGN float buffer[kBuffer];
+  HWY_ALIGN float buffer[kBuffer], other[kBuffer];
+  HWY_ALIGN Stored<Type> rounded[kBuffer];
   const ElementFn activation = elementFunction(e.activation.op, 0), last = elementFunction(e.last.op, 0);
   for (int64_t m = 0; m < block.rows; ++m) {
     for (int64_t n = 0; n < block.cols; n += kBuffer) {
       const ptrdiff_t at = m * block.yStride + n;
       const int64_t count = std::min(kBuffer, block.cols - n);
       const Epilogue part = e.at(at, n);
-      finishTerms<NoStep>(part, {block.sums + m * block.sumStride + n, 0, buffer, 0, 1, count});
-      const void *const operands[] = {buffer, part.other};
-      activation(operands, e.other ? buffer : block.y + at, count, e.activation.parameters.data());
-      if (e.other) last(operands, block.y + at, count, e.last.parameters.data());
+      finishTerms<Type, NoStep>(part, {block.sums + m * block.sumStride + n, 0, rounded, 0, 1, count});
+      epilogueToFloats<Type>(rounded, count, buffer);
+      const void *const operands[] = {buffer, other};
+      activation(operands, buffer, count, e.activation.parameters.data());
+      if (e.other) {
+        epilogueFromFloats<Type>(buffer, count, rounded);
+        epilogueToFloats<Type>(rounded, count, buffer);
+        epilogueToFloats<Type>(part.other, count, other);
+        last(operands, buffer, count, e.last.parameters.data());
+      }
+      epilogueFromFloats<Type>(buffer, count, static_cast<Stored<Type> *>(block.y) + at);
     }
   }
 }
 
 // Chains that are compiled into one pass: a single activation, or a single slope.
+template <class Type>
 bool finishInRegisters(const Epilogue &e, const FinishBlock &block) {
   if (e.other && e.activation.op != ElementOp::kCopy) return false;
   switch (e.other ? e.last.op : e.activation.op) {
     case ElementOp::kCopy:
-      return finishTerms<NoStep>(e, block), true;
+      return finishTerms<Type, NoStep>(e, block), true;
 #define ACTIVATION(name, ...) \
   case ElementOp::k##name:    \
-    return finishTerms<ActivationStep<floats::name>>(e, block), true;
+    return finishTerms<Type, ActivationStep<floats::name>>(e, block), true;
 #define SLOPE(name, ...)   \
   case ElementOp::k##name: \
-    return finishRows<LastStep<floats::name>, Terms::kAll>(e, block), true;
+    return finishRows<Type, LastStep<floats::name>, Terms::kAll>(e, block), true;
 #include "backends/cpu/vector/element_ops.inc"
     default:
       return false;
   }
 }
 
-void epilogueOf(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
+template <class Type>
+void finishAs(const Epilogue &e, const FinishBlock &block) {
+  if (!finishInRegisters<Type>(e, block)) finishBuffered<Type>(e, block);
+}
+
+void epilogueOf(const Epilogue &e, const float *sums, ptrdiff_t sumStride, void *y, ptrdiff_t yStride, int64_t rows,
                 int64_t cols) {
   const FinishBlock block{sums, sumStride, y, yStride, rows, cols};
-  if (!finishInRegisters(e, block)) finishBuffered(e, block);
+  if (e.type == DataType::FLOAT16) return finishAs<lanes::Float16>(e, block);
+  if (e.type == DataType::BFLOAT16) return finishAs<lanes::Bfloat16>(e, block);
+  finishAs<lanes::Float>(e, block);
 }
 
 template <UpdateKind kKind>
@@ -178,13 +218,37 @@ namespace popart::cpu {
 HWY_EXPORT(epilogueOf);
 HWY_EXPORT(updateOf);
 
-void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
+void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, void *y, ptrdiff_t yStride, int64_t rows,
                    int64_t cols) noexcept {
   HWY_DYNAMIC_DISPATCH(epilogueOf)(e, sums, sumStride, y, yStride, rows, cols);
 }
 
+namespace {
+
+// Of a 16-bit parameter, row by row.
+void updateRounded(const Update &u, const float *gradient, ptrdiff_t gradientStride, int64_t position, ptrdiff_t stride,
+                   int64_t rows, int64_t cols) noexcept {
+  constexpr int64_t kBuffer = 512;
+  alignas(64) float rounded[kBuffer];
+  if (gradientStride == cols && stride == cols) cols *= std::exchange(rows, 1);
+  for (int64_t m = 0; m < rows; ++m, gradient += gradientStride, position += stride) {
+    if (u.kind == UpdateKind::kStore) {
+      narrow(u.type, gradient, cols, static_cast<uint16_t *>(elementAt(u.base, position, u.type)));
+      continue;
+    }
+    for (int64_t n = 0; n < cols; n += kBuffer) {
+      const int64_t count = std::min(kBuffer, cols - n);
+      roundTo(u.type, gradient + n, count, rounded);
+      u.elements->apply(rounded, position + n, count);
+    }
+  }
+}
+
+}  // namespace
+
 void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,
                  int64_t rows, int64_t cols) noexcept {
+  if (isHalf(u.type)) return updateRounded(u, gradient, gradientStride, w - u.base, wStride, rows, cols);
   if (u.kind != UpdateKind::kElements)
     return HWY_DYNAMIC_DISPATCH(updateOf)(u, gradient, gradientStride, w, wStride, rows, cols);
   const int64_t position = w - u.base;
@@ -200,6 +264,8 @@ void applyPanelUpdate(const Update &u, const float *gradient, ptrdiff_t gradient
     float *lanes = w + m * width + cols;
     if (u.kind == UpdateKind::kElements)
       u.elements->clear(lanes - u.base, width - cols);
+    else if (isHalf(u.type))
+      std::fill_n(static_cast<uint16_t *>(elementAt(u.base, lanes - u.base, u.type)), width - cols, uint16_t{0});
     else
       std::fill(lanes, lanes + width - cols, 0.0f);
   }

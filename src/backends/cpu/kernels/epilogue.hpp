@@ -2,13 +2,15 @@
 // of the element engine, or a parameter update.
 //
 // Every step is one separately rounded float32 operation in the documented order, and the instructions are those of the
-// element engine; so fusing a chain of operators does not change a bit of its result.
+// element engine; so fusing a chain of operators does not change a bit of its result. With a 16-bit type, the sum and
+// the result of every step are rounded to it.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/vector/element_ops.hpp"
 
 namespace popart::cpu {
@@ -23,33 +25,37 @@ struct EpilogueStep {
 //   v = activation(v)
 //   y[m, n] = last(v, other[m, n])
 // Absent terms (nullptr, alpha 1, kCopy) are not computed. The matrices (M, N) have the strides of y, and residual and
-// other may alias y.
+// other may alias y. All arrays, y too, are of `type`: FLOAT, FLOAT16 or BFLOAT16.
 struct Epilogue {
-  const float *bias = nullptr;  // (N)
-  const float *residual = nullptr;
-  float *preActivation = nullptr;  // receives the argument of the activation
-  const float *other = nullptr;    // the second operand of `last`; in backward products what the activation saved
+  const void *bias = nullptr;  // (N)
+  const void *residual = nullptr;
+  void *preActivation = nullptr;  // receives the argument of the activation
+  const void *other = nullptr;    // the second operand of `last`; in backward products what the activation saved
   float alpha = 1.0f;
   EpilogueStep activation;
   EpilogueStep last;
+  DataType type = DataType::FLOAT;
+  bool addsBiasExactly = false;  // the bias belongs to the product: its sum is not rounded before
 
+  // Whether sums are stored as they are.
   bool isStore() const {
-    return !bias && !residual && !preActivation && !other && alpha == 1.0f && activation.op == ElementOp::kCopy;
+    return type == DataType::FLOAT && !bias && !residual && !preActivation && !other && alpha == 1.0f &&
+           activation.op == ElementOp::kCopy;
   }
   // The epilogue of the block that begins at element `offset` of y, in column `column`.
   Epilogue at(ptrdiff_t offset, int64_t column) const {
     Epilogue e = *this;
-    if (bias) e.bias += column;
-    if (residual) e.residual += offset;
-    if (preActivation) e.preActivation += offset;
-    if (other) e.other += offset;
+    if (bias) e.bias = elementAt(bias, column, type);
+    if (residual) e.residual = elementAt(residual, offset, type);
+    if (preActivation) e.preActivation = elementAt(preActivation, offset, type);
+    if (other) e.other = elementAt(other, offset, type);
     return e;
   }
 };
 
 // Writes rows x cols finished sums through the epilogue; all pointers of `e` and `y` point at the block's first
 // element.
-void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, float *y, ptrdiff_t yStride, int64_t rows,
+void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, void *y, ptrdiff_t yStride, int64_t rows,
                    int64_t cols) noexcept;
 
 // The update of an optimizer over elements of its state, compiled by the caller; the gradient is one of its operands.
@@ -78,10 +84,13 @@ struct Update {
   float decay = 1.0f;
   ptrdiff_t source = 0;  // kSgd: the old value of w[i] is read at w[i + source]; zero updates in place
   const ElementUpdate *elements = nullptr;
-  const float *base = nullptr;  // kElements: element 0 of the whole parameter, from which positions count
+  float *base = nullptr;  // kElements, 16 bits: element 0 of the whole parameter, from which positions count
+  // Of the parameter. 16 bits: gradients are rounded to it first (not with kSgd).
+  DataType type = DataType::FLOAT;
 };
 
-// Applies `u` to rows x cols gradients.
+// Applies `u` to rows x cols gradients. Where positions count, element i of the parameter is called w = base + i,
+// whatever its size.
 void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,
                  int64_t rows, int64_t cols) noexcept;
 

@@ -13,6 +13,7 @@
 
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
+#include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/pairs.hpp"
 #include "backends/cpu/kernels/small_batch.hpp"
@@ -57,10 +58,11 @@ void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows
   }
 }
 
-// The position of a tile in a matrix of rows `stride` apart.
-void prefetchTile(const float *p, ptrdiff_t stride, int rows, int64_t cols) {
+// A tile in a matrix of `type` whose rows are `stride` apart, from element `at` on.
+void prefetchTile(const void *matrix, ptrdiff_t at, DataType type, ptrdiff_t stride, int rows, int64_t cols) {
   for (int row = 0; row < rows; ++row)
-    for (int64_t col = 0; col < cols; col += kCacheLineFloats) __builtin_prefetch(p + row * stride + col, 0, 2);
+    for (int64_t col = 0; col < cols; col += kCacheLineFloats)
+      __builtin_prefetch(elementAt(matrix, at + row * stride + col, type), 0, 2);
 }
 
 }  // namespace
@@ -99,8 +101,9 @@ Matmul::Matmul(const MatmulShape &given, int threads)
     return;
   }
   const bool severalPasses = shape.k > kBlock_;
-  partialFloats_ = static_cast<size_t>(severalPasses ? tilesPerTask_ * rowsPerTile * panelsPerTask_ * width : 0);
-  packedBFloats_ = static_cast<size_t>(shape.bLayout == BLayout::kPacked ? 0 : kBlock_ * panelsPerTask_ * width);
+  const int64_t tilesKept = severalPasses ? tilesPerTask_ : shape.updatesRows ? 1 : 0;
+  partialFloats_ = static_cast<size_t>(tilesKept * rowsPerTile * panelsPerTask_ * width);
+  packedBFloats_ = static_cast<size_t>(packsB() ? kBlock_ * panelsPerTask_ * width : 0);
   scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kRowCopyStride * (rowsPerTile + 1));
 }
 
@@ -111,9 +114,8 @@ void Matmul::planBlocks(int threads) {
   if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
   // B panels of a pass stay in the second level cache.
   const int64_t mostPanels = std::clamp<int64_t>(panelBytesAtOnce() / panelBytes, 1, std::max<int64_t>(1, panels_));
-  const bool packs = shape_.bLayout != BLayout::kPacked;
   const int64_t mostTiles =
-      std::clamp<int64_t>(packs ? kTilesPerPackingTask : kTilesPerTask, 1, std::max<int64_t>(1, rowTiles_));
+      std::clamp<int64_t>(packsB() ? kTilesPerPackingTask : kTilesPerTask, 1, std::max<int64_t>(1, rowTiles_));
   panelsPerTask_ = mostPanels;
   tilesPerTask_ = mostTiles;
   halveBlocks(threads);
@@ -125,8 +127,7 @@ void Matmul::planBlocks(int threads) {
 // Halves the longer side of a task until there are some tasks for every thread, or tasks are small.
 void Matmul::halveBlocks(int threads) {
   const MicroKernels &kernels = microKernels();
-  const bool packs = shape_.bLayout != BLayout::kPacked;
-  const int64_t wanted = threads == 1 ? 1 : threads * (packs ? kPackingTasksPerThread : kTasksPerThread);
+  const int64_t wanted = threads == 1 ? 1 : threads * (packsB() ? kPackingTasksPerThread : kTasksPerThread);
   const auto taskFlops = [&] {
     return 2 * shape_.k * tilesPerTask_ * kernels.tileRows * panelsPerTask_ * kernels.panelWidth;
   };
@@ -146,7 +147,7 @@ double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
   const auto tiles = static_cast<double>(ceilDiv(rowTiles_, rowTasks)),
              panels = static_cast<double>(ceilDiv(panels_, colTasks));
   const auto product = static_cast<double>(shape_.k * kernels.tileRows * kernels.panelWidth);
-  const double packs = shape_.bLayout == BLayout::kPacked ? 0 : kPackedPanelCost;
+  const double packs = packsB() ? kPackedPanelCost : 0;
   const double task = tiles * panels + packs * panels + kCopiedTileCost * tiles + kStartCost / std::max(1.0, product);
   return static_cast<double>(ceilDiv(batches() * rowTasks * colTasks, threads)) * task;
 }
@@ -186,12 +187,12 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
   const int width = microKernels().panelWidth;
   const int64_t passK = block.endK - block.firstK;
   kStride = width;
+  panelStride = passK * width;
+  if (hasHalves()) return packHalves(block, args, packed), packed;
   if (shape_.bLayout == BLayout::kPacked) {
     panelStride = shape_.k * width;
     return block.b + block.firstPanel * panelStride + block.firstK * width;
   }
-  panelStride = passK * width;
-  if (hasPairs()) return packPairs(block, args, packed), packed;
   if (shape_.bLayout == BLayout::kStrided) {
     const bool wholePanels = block.endPanel * width <= shape_.n;
     if (args.bColStride == 1 && wholePanels && block.endTile - block.firstTile == 1) {
@@ -226,18 +227,41 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
   return packed;
 }
 
-// Element k of a pass is element 2 firstK + k of B.
-void Matmul::packPairs(const Block &block, const MatmulArgs &args, float *packed) const noexcept {
+// Numbers of 16 bits to what the tiles read: pairs, or floats.
+void Matmul::packHalfPanel(const uint16_t *source, ptrdiff_t rowStride, ptrdiff_t colStride, int64_t k, int cols,
+                           int width, float *panel) const noexcept {
+  if (hasPairs()) return packPairPanel(source, rowStride, colStride, k, cols, width, panel);
+  widenPanel(shape_.factors, source, rowStride, colStride, k, cols, width, panel);
+}
+
+// Element k of a pass is element `begin` + k of B.
+void Matmul::packHalves(const Block &block, const MatmulArgs &args, float *packed) const noexcept {
   const int width = kernels_->panelWidth;
-  const int64_t begin = 2 * block.firstK, passK = std::min(depth_, 2 * block.endK) - begin;
-  const int64_t step = args.bColStride == 1 ? 2 * kRowsToSpread : std::max<int64_t>(1, passK);
-  for (int64_t k = 0; k < passK; k += step)
+  const int64_t perStep = hasPairs() ? 2 : 1, begin = perStep * block.firstK,
+                passK = std::min(depth_, perStep * block.endK) - begin,
+                panelFloats = (block.endK - block.firstK) * width;
+  const bool inPanels = shape_.bLayout != BLayout::kStrided,
+             isTransposed = shape_.bLayout == BLayout::kPackedTransposed;
+  int64_t step = std::max<int64_t>(1, passK);
+  if (!inPanels && args.bColStride == 1) step = perStep * kRowsToSpread;
+  for (int64_t k = 0; k < passK;) {
+    // Element (k, n) of a transpose in panels is at panel k / width, row n, lane k % width.
+    const int64_t lane = (begin + k) % width, left = isTransposed ? std::min(width - lane, passK - k) : passK - k;
+    const int64_t count = std::min(step, left);
     for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
       const int cols = static_cast<int>(std::min<int64_t>(width, shape_.n - p * width));
-      const uint16_t *source = block.bHalves + (begin + k) * args.bRowStride + p * width * args.bColStride;
-      packPairPanel(source, args.bRowStride, args.bColStride, std::min(step, passK - k), cols, width,
-                    packed + (p - block.firstPanel) * pairsOf(passK) * width + k / 2 * width);
+      float *to = packed + (p - block.firstPanel) * panelFloats + k / perStep * width;
+      if (isTransposed)
+        packHalfPanel(block.bHalves + ((begin + k) / width * shape_.n + p * width) * width + lane, 1, width, count,
+                      cols, width, to);
+      else if (inPanels)
+        packHalfPanel(block.bHalves + (p * depth_ + begin + k) * width, width, 1, count, width, width, to);
+      else
+        packHalfPanel(block.bHalves + (begin + k) * args.bRowStride + p * width * args.bColStride, args.bRowStride,
+                      args.bColStride, count, cols, width, to);
     }
+    k += count;
+  }
 }
 
 float *Matmul::panelAt(const Block &block, int64_t row, int64_t col) const noexcept {
@@ -257,8 +281,8 @@ void Matmul::prefetchEpilogue(const Block &block, const MatmulArgs &args, int64_
   }
   const Epilogue &e = args.epilogue;
   const ptrdiff_t at = block.cOffset + row * args.cRowStride + col;
-  if (e.other) prefetchTile(e.other + at, args.cRowStride, rows, cols);
-  if (e.residual) prefetchTile(e.residual + at, args.cRowStride, rows, cols);
+  if (e.other) prefetchTile(e.other, at, e.type, args.cRowStride, rows, cols);
+  if (e.residual) prefetchTile(e.residual, at, e.type, args.cRowStride, rows, cols);
 }
 
 void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row,
@@ -273,8 +297,8 @@ void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums,
     }
     return;
   }
-  const ptrdiff_t at = row * args.cRowStride + col;
-  applyEpilogue(args.epilogue.at(block.cOffset + at, block.biasOffset + col), sums, stride, block.c + at,
+  const ptrdiff_t at = block.cOffset + row * args.cRowStride + col;
+  applyEpilogue(args.epilogue.at(at, block.biasOffset + col), sums, stride, elementAt(args.c, at, args.epilogue.type),
                 args.cRowStride, rows, cols);
 }
 
@@ -304,6 +328,20 @@ AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row,
   return AMode::kPanel;
 }
 
+AMode Matmul::widenedSource(const Block &block, const MatmulArgs &args, int64_t row, int rows,
+                            TileArgs &tile) const noexcept {
+  const uint16_t *a = block.aHalves + row * args.aRowStride + block.firstK * args.aColStride;
+  tile.a = block.packedA;
+  if (args.aColStride == 1) {
+    widenRows(shape_.factors, a, args.aRowStride, tile.k, rows, kRowCopyStride, block.packedA);
+    tile.aStride = kRowCopyStride;
+    return AMode::kRows;
+  }
+  widenPanel(shape_.factors, a, args.aColStride, args.aRowStride, tile.k, rows, rows, block.packedA);
+  tile.aStride = rows;
+  return AMode::kPanel;
+}
+
 // A row of contiguous pairs is read where it lies if few panels share it; otherwise they are brought together.
 AMode Matmul::pairSource(const Block &block, const MatmulArgs &args, int64_t row, int rows,
                          TileArgs &tile) const noexcept {
@@ -315,7 +353,7 @@ AMode Matmul::pairSource(const Block &block, const MatmulArgs &args, int64_t row
     tile.aStride = rows;
     return AMode::kPanel;
   }
-  if (passK % 2 == 0 && args.aRowStride % 2 == 0 && block.endPanel - block.firstPanel < kPanelsToCopyRows) {
+  if (depth_ % 2 == 0 && args.aRowStride % 2 == 0 && block.endPanel - block.firstPanel < kPanelsToCopyRows) {
     tile.a = reinterpret_cast<const float *>(a);
     tile.aStride = args.aRowStride / 2;
     return AMode::kRows;
@@ -329,7 +367,7 @@ AMode Matmul::pairSource(const Block &block, const MatmulArgs &args, int64_t row
 void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                        TileArgs &tile) const noexcept {
   tile.ahead = nullptr;
-  if (hasPairs() || tile.a != block.packedA || row + 2 * rows > shape_.m) return;
+  if (hasHalves() || tile.a != block.packedA || row + 2 * rows > shape_.m) return;
   const float *next = block.a + (row + rows) * args.aRowStride + block.firstK * args.aColStride;
   const int64_t lines = tile.k / kStepsPerLine;
   if (args.aColStride != 1) {  // one cache line per column, addressed by the tile's last row
@@ -344,6 +382,13 @@ void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, 
   tile.aheadStride = kCacheLineFloats;
 }
 
+// Where the sums of a row tile lie between passes, or before an update of rows.
+float *Matmul::partialRow(const Block &block, int64_t row) const noexcept {
+  if (shape_.k <= kBlock_) return block.partial;
+  const int64_t width = kernels_->panelWidth;
+  return block.partial + (row - shape_.m * block.firstTile / rowTiles_) * (block.endPanel - block.firstPanel) * width;
+}
+
 void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept {
   const MicroKernels &kernels = *kernels_;
   const int64_t width = kernels.panelWidth;
@@ -354,9 +399,12 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
   tile.k = block.endK - block.firstK;
   tile.bStride = block.kStride;
   tile.bPanelStride = block.panelStride;
-  const AMode mode = hasPairs() ? pairSource(block, args, row, rows, tile) : rowSource(block, args, row, rows, tile);
+  const AMode mode = hasPairs()    ? pairSource(block, args, row, rows, tile)
+                     : hasHalves() ? widenedSource(block, args, row, rows, tile)
+                                   : rowSource(block, args, row, rows, tile);
   const bool first = block.firstK == 0;
   const bool last = block.endK == shape_.k;
+  const bool collects = shape_.updatesRows || !last;  // all panels' sums before anything is done with them
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
   alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
@@ -365,26 +413,29 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
     const auto choice = kernels.choose(mode, rows, std::min(block.endPanel * width, shape_.n) - col);
     const int64_t cols = std::min(choice.panels * width, shape_.n - col);
     tile.b = block.panels + (p - block.firstPanel) * block.panelStride;
-    float *partial =
-        block.partial + (row - shape_.m * block.firstTile / rowTiles_) * partialStride + (p - block.firstPanel) * width;
+    float *partial = partialRow(block, row) + (p - block.firstPanel) * width;
     tile.in = first ? nullptr : partial;
     tile.inStride = partialStride;
     const bool plain = last && !args.update && args.epilogue.isStore() && cols == choice.width;
-    tile.out = !last ? partial : plain ? block.c + row * args.cRowStride + col : finished;
-    tile.outStride = !last ? partialStride : plain ? args.cRowStride : choice.width;
+    tile.out = collects ? partial : plain ? block.c + row * args.cRowStride + col : finished;
+    tile.outStride = collects ? partialStride : plain ? args.cRowStride : choice.width;
     if (last) prefetchEpilogue(block, args, row, rows, col, cols);
     choice.run(tile);
-    if (last && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
+    if (!collects && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
     p += choice.panels;
   }
+  if (!collects || !last) return;
+  const int64_t column = block.firstPanel * width;
+  emit(block, args, partialRow(block, row), partialStride, row, rows, column,
+       std::min(block.endPanel * width, shape_.n) - column);
 }
 
 bool Matmul::isDot() const noexcept {
-  return shape_.bLayout == BLayout::kPackedTransposed && shape_.m <= kMostDotBatch;
+  return !hasHalves() && shape_.bLayout == BLayout::kPackedTransposed && shape_.m <= kMostDotBatch;
 }
 
 bool Matmul::isOuterUpdate(const MatmulArgs &args) const noexcept {
-  return !hasPairs() && shape_.bLayout == BLayout::kStrided && shape_.k <= kMaxOuterDepth &&
+  return !hasHalves() && shape_.bLayout == BLayout::kStrided && shape_.k <= kMaxOuterDepth &&
          args.parameterLayout == MatmulArgs::ParameterLayout::kPacked && args.aRowStride == 1 && args.bColStride == 1;
 }
 
@@ -429,11 +480,11 @@ void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcep
   Block block{};
   block.cOffset = cOffset;
   block.biasOffset = biasOffset;
-  if (hasPairs())
+  if (hasHalves())
     block.aHalves = args.aHalves + aOffset, block.bHalves = args.bHalves + bOffset;
   else
     block.a = args.a + aOffset, block.b = args.b + bOffset;
-  block.c = args.c + cOffset;
+  block.c = static_cast<float *>(args.c) + cOffset;
   block.firstTile = range.firstTile, block.endTile = range.endTile;
   block.firstPanel = range.firstPanel, block.endPanel = range.endPanel;
   if (isDot()) return runDot(block, args, scratch);

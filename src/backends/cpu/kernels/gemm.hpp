@@ -1,5 +1,7 @@
-// Matrix products on the register-tile kernels: C = epilogue(A . B), or W = update(W, A . B), with batch dimensions.
-// A and B are float32, or BFLOAT16 where the processor multiplies them; sums and C are float32.
+// Matrix products on the register-tile kernels: C = epilogue(A . B), or W = update(W, A . B), with batch dimensions. A
+// and B are float32, FLOAT16 or BFLOAT16; sums are float32, and C what its epilogue says. BFLOAT16 is multiplied as it
+// is where the processor does that, two k at a time; other 16-bit operands become floats where they are packed, and
+// give the bits of the product of these floats.
 //
 // A Matmul is a plan made once from shapes; run(task) then does a share of the work on pointers, without allocation.
 // Tasks write disjoint parts of C and may run in any order and on any thread. Invariant: each element of C is one
@@ -20,9 +22,6 @@ namespace popart::cpu {
 // packPanels makes them. kPackedTransposed: b is the packed (N x K) matrix and the product uses its transpose.
 enum class BLayout { kStrided, kPacked, kPackedTransposed };
 
-// Elements of A and B. kBfloat16 needs bfloat16Kernels(), and B strided: it is packed in pairs, and so is A.
-enum class Factors { kFloat, kBfloat16 };
-
 constexpr int kMaxBatchRank = 4;
 
 struct MatmulShape {
@@ -31,20 +30,22 @@ struct MatmulShape {
   int64_t k = 0;
   BLayout bLayout = BLayout::kStrided;
   std::array<int64_t, kMaxBatchRank> batch = {1, 1, 1, 1};
-  Factors factors = Factors::kFloat;
+  DataType factors = DataType::FLOAT;  // elements of A and B: FLOAT, FLOAT16 or BFLOAT16
+  // An update of kElements on a parameter of ParameterLayout::kRows will follow: it gets rows as long as a task has.
+  bool updatesRows = false;
 };
 
 // Strides in elements; a batch stride of zero repeats the operand. C columns are contiguous.
 struct MatmulArgs {
   const float *a = nullptr;
-  const uint16_t *aHalves = nullptr;  // kBfloat16: in the place of a and b
+  const uint16_t *aHalves = nullptr;  // factors of 16 bits: in the place of a and b
   const uint16_t *bHalves = nullptr;
   ptrdiff_t aRowStride = 0;
   ptrdiff_t aColStride = 1;
   const float *b = nullptr;
   ptrdiff_t bRowStride = 0;  // kStrided only
   ptrdiff_t bColStride = 1;  // kStrided only
-  float *c = nullptr;
+  void *c = nullptr;         // elements of the epilogue's type, or the update's
   ptrdiff_t cRowStride = 0;
   std::array<ptrdiff_t, kMaxBatchRank> aBatchStride = {0, 0, 0, 0};
   std::array<ptrdiff_t, kMaxBatchRank> bBatchStride = {0, 0, 0, 0};
@@ -84,13 +85,19 @@ class Matmul {
   double elapsed(int64_t rowTasks, int64_t colTasks, int threads) const;
   const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                            ptrdiff_t &panelStride) const noexcept;
-  void packPairs(const Block &block, const MatmulArgs &args, float *packed) const noexcept;
+  void packHalves(const Block &block, const MatmulArgs &args, float *packed) const noexcept;
+  void packHalfPanel(const uint16_t *source, ptrdiff_t rowStride, ptrdiff_t colStride, int64_t k, int cols, int width,
+                     float *panel) const noexcept;
+  AMode widenedSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   AMode pairSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   AMode rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   void lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                  TileArgs &tile) const noexcept;
+  float *partialRow(const Block &block, int64_t row) const noexcept;
   void runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept;
-  bool hasPairs() const noexcept { return shape_.factors == Factors::kBfloat16; }
+  bool hasHalves() const noexcept { return isHalf(shape_.factors); }
+  bool hasPairs() const noexcept { return shape_.factors == DataType::BFLOAT16 && bfloat16Kernels(); }
+  bool packsB() const noexcept { return hasHalves() || shape_.bLayout != BLayout::kPacked; }
   bool isDot() const noexcept;
   bool isOuterUpdate(const MatmulArgs &args) const noexcept;
   void runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept;

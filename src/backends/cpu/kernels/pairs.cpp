@@ -44,12 +44,22 @@ void interleave(const uint16_t *from, ptrdiff_t rowStride, int64_t k, int cols, 
   }
 }
 
+void pairUp(const uint16_t *first, const uint16_t *second, ptrdiff_t rowStride, int64_t rows, int64_t cols,
+            int64_t width, float *to) {
+  for (int64_t row = 0; row < rows; ++row, to += width) {
+    const ptrdiff_t at = row * rowStride;
+    interleaveRows(first + at, second ? second + at : nullptr, cols, reinterpret_cast<uint32_t *>(to));
+    if (cols < width) std::memset(to + cols, 0, static_cast<size_t>(width - cols) * sizeof(float));
+  }
+}
+
 }  // namespace popart::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace popart::cpu {
 HWY_EXPORT(interleave);
+HWY_EXPORT(pairUp);
 
 namespace {
 
@@ -74,6 +84,11 @@ void packPairPanel(const uint16_t *b, ptrdiff_t rowStride, ptrdiff_t colStride, 
   for (int64_t row = 0; row < pairs && cols < width; ++row)
     std::memset(panel + row * width + cols, 0, static_cast<size_t>(width - cols) * sizeof(float));
   if (k % 2 != 0) packElements(b + k - 1, rowStride, colStride, 1, cols, width, panel + pairs * width);
+}
+
+void pairMatrices(const uint16_t *first, const uint16_t *second, ptrdiff_t rowStride, int64_t rows, int64_t cols,
+                  int64_t width, float *to) noexcept {
+  HWY_DYNAMIC_DISPATCH(pairUp)(first, second, rowStride, rows, cols, width, to);
 }
 
 void copyPairRows(const uint16_t *a, ptrdiff_t rowStride, int64_t k, int count, ptrdiff_t rowPairs,

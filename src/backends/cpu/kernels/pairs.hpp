@@ -18,4 +18,9 @@ void packPairPanel(const uint16_t *b, ptrdiff_t rowStride, ptrdiff_t colStride, 
 // `count` rows of A, element (m, k) at a[m * rowStride + k], as rows of pairs rowPairs apart.
 void copyPairRows(const uint16_t *a, ptrdiff_t rowStride, int64_t k, int count, ptrdiff_t rowPairs, float *to) noexcept;
 
+// Pairs of numbers at the same place of two matrices: `rows` rows of `cols` columns, rowStride apart, to rows `width`
+// pairs apart, columns from `cols` on zero. `second` null: zeros.
+void pairMatrices(const uint16_t *first, const uint16_t *second, ptrdiff_t rowStride, int64_t rows, int64_t cols,
+                  int64_t width, float *to) noexcept;
+
 }  // namespace popart::cpu

@@ -258,37 +258,51 @@ void layerNormGradientOf(const LayerNorm &norm, const float *x, const float *dy,
 }
 
 // kVectors neighbouring vectors of columns in one pass over the rows, which are far apart in memory.
-template <size_t kVectors, class Lanes>
-HWY_INLINE void parameterColumns(Lanes lanes, const float *x, const float *dy, const float *mean, const float *inverse,
-                                 float *dScale, float *dBias, int64_t rows, int64_t cols) {
+template <class Type, size_t kVectors, class Lanes, class Stored = typename Type::Stored>
+HWY_INLINE void parameterColumns(Lanes lanes, const Stored *x, const Stored *dy, const float *mean,
+                                 const float *inverse, Stored *dScale, Stored *dBias, int64_t rows, int64_t cols) {
   V scale[kVectors], bias[kVectors];
   for (size_t i = 0; i < kVectors; ++i) scale[i] = bias[i] = hn::Zero(D());
   for (int64_t r = 0; r < rows; ++r) {
     const V rowMean = hn::Set(D(), mean[r]), rowInverse = hn::Set(D(), inverse[r]);
     for (size_t i = 0; i < kVectors; ++i) {
       const int64_t at = r * cols + static_cast<int64_t>(i) * kLanes;
-      const V g = lanes.load(dy + at);
-      const V h = hn::Mul(hn::Sub(lanes.load(x + at), rowMean), rowInverse);
+      const V g = Type::load(lanes, dy + at);
+      const V h = hn::Mul(hn::Sub(Type::load(lanes, x + at), rowMean), rowInverse);
       scale[i] = hn::MulAdd(g, h, scale[i]);
       bias[i] = hn::Add(bias[i], g);
     }
   }
   for (size_t i = 0; i < kVectors; ++i) {
-    lanes.store(scale[i], dScale + static_cast<int64_t>(i) * kLanes);
-    lanes.store(bias[i], dBias + static_cast<int64_t>(i) * kLanes);
+    Type::store(lanes, scale[i], dScale + static_cast<int64_t>(i) * kLanes);
+    Type::store(lanes, bias[i], dBias + static_cast<int64_t>(i) * kLanes);
   }
 }
 
-void parameterGradientOf(const float *x, const float *dy, const float *mean, const float *inverse, float *dScale,
-                         float *dBias, int64_t rows, int64_t cols, int64_t begin, int64_t end) {
+template <class Type, class Stored = typename Type::Stored>
+void parameterGradient(const Stored *x, const Stored *dy, const float *mean, const float *inverse, Stored *dScale,
+                       Stored *dBias, int64_t rows, int64_t cols, int64_t begin, int64_t end) {
   int64_t c = begin;
   for (; c + 4 * kLanes <= end; c += 4 * kLanes)
-    parameterColumns<4>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+    parameterColumns<Type, 4>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
   for (; c + kLanes <= end; c += kLanes)
-    parameterColumns<1>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+    parameterColumns<Type, 1>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
   if (c == end) return;
   const FirstLanes tail(end - c);
-  parameterColumns<1>(tail, x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+  parameterColumns<Type, 1>(tail, x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+}
+
+void parameterGradientOf(DataType type, const void *x, const void *dy, const float *mean, const float *inverse,
+                         void *dScale, void *dBias, int64_t rows, int64_t cols, int64_t begin, int64_t end) {
+  const auto run = [&](auto kind) {
+    using Type = decltype(kind);
+    using Stored = typename Type::Stored;
+    parameterGradient<Type>(static_cast<const Stored *>(x), static_cast<const Stored *>(dy), mean, inverse,
+                            static_cast<Stored *>(dScale), static_cast<Stored *>(dBias), rows, cols, begin, end);
+  };
+  if (type == DataType::FLOAT16) return run(lanes::Float16());
+  if (type == DataType::BFLOAT16) return run(lanes::Bfloat16());
+  run(lanes::Float());
 }
 
 }  // namespace popart::cpu::HWY_NAMESPACE
@@ -326,10 +340,11 @@ void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *d
   HWY_DYNAMIC_DISPATCH(layerNormGradientOf)(norm, x, dy, mean, inverseDeviation, dx, rows, cols);
 }
 
-void layerNormParameterGradient(const float *x, const float *dy, const float *mean, const float *inverseDeviation,
-                                float *dScale, float *dBias, int64_t rows, int64_t cols, int64_t begin,
-                                int64_t end) noexcept {
-  HWY_DYNAMIC_DISPATCH(parameterGradientOf)(x, dy, mean, inverseDeviation, dScale, dBias, rows, cols, begin, end);
+void layerNormParameterGradient(DataType type, const void *x, const void *dy, const float *mean,
+                                const float *inverseDeviation, void *dScale, void *dBias, int64_t rows, int64_t cols,
+                                int64_t begin, int64_t end) noexcept {
+  HWY_DYNAMIC_DISPATCH(parameterGradientOf)
+  (type, x, dy, mean, inverseDeviation, dScale, dBias, rows, cols, begin, end);
 }
 }  // namespace popart::cpu
 #endif

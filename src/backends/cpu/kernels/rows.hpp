@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include <popart/datatype.hpp>
+
 namespace popart::cpu {
 
 // Whether a softmax kernel works on probabilities or on their logarithms.
@@ -39,9 +41,9 @@ void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *d
                            const float *inverseDeviation, float *dx, int64_t rows, int64_t cols) noexcept;
 
 // dScale[c] = sum over rows of dy * h, dBias[c] = sum over rows of dy, for columns [begin, end); matrices are cols
-// wide.
-void layerNormParameterGradient(const float *x, const float *dy, const float *mean, const float *inverseDeviation,
-                                float *dScale, float *dBias, int64_t rows, int64_t cols, int64_t begin,
-                                int64_t end) noexcept;
+// wide. `type`: of x, dy, dScale and dBias, FLOAT or 16 bits.
+void layerNormParameterGradient(DataType type, const void *x, const void *dy, const float *mean,
+                                const float *inverseDeviation, void *dScale, void *dBias, int64_t rows, int64_t cols,
+                                int64_t begin, int64_t end) noexcept;
 
 }  // namespace popart::cpu

@@ -1,11 +1,12 @@
-// Transposition in 4 x 4 register blocks inside tiles that fit the first level cache; edges go element by element.
-// The shuffles are part of baseline x86-64, so no run-time dispatch is needed; other machines use the plain loop.
+// Transposition in register blocks, 4 x 4 or 8 x 8, inside tiles that fit the first level cache; edges go element by
+// element. The shuffles are part of baseline x86-64, so no run-time dispatch is needed; other machines use the plain
+// loop.
 #include "backends/cpu/kernels/transpose.hpp"
 
 #include <algorithm>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 namespace popart::cpu {
@@ -15,7 +16,7 @@ constexpr int64_t kTile = 64;
 
 // to[r * toStride + c] = from[c * fromStride + r] for a 4 x 4 block.
 void transposeFour(const float *from, ptrdiff_t fromStride, float *to, ptrdiff_t toStride) {
-#if defined(__SSE__)
+#if defined(__SSE2__)
   __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + fromStride);
   __m128 c = _mm_loadu_ps(from + 2 * fromStride), d = _mm_loadu_ps(from + 3 * fromStride);
   _MM_TRANSPOSE4_PS(a, b, c, d);
@@ -30,19 +31,56 @@ void transposeFour(const float *from, ptrdiff_t fromStride, float *to, ptrdiff_t
 #endif
 }
 
-}  // namespace
+// The same for 8 x 8: pairs, fours and whole rows of eight columns come together.
+void transposeEight(const uint16_t *from, ptrdiff_t fromStride, uint16_t *to, ptrdiff_t toStride) {
+#if defined(__SSE2__)
+  __m128i rows[8], pairs[8], fours[8];
+  for (int i = 0; i < 8; ++i) rows[i] = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + i * fromStride));
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = _mm_unpacklo_epi16(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm_unpackhi_epi16(rows[i], rows[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4)
+    for (int half = 0; half < 2; ++half) {
+      fours[i + 2 * half] = _mm_unpacklo_epi32(pairs[i + half], pairs[i + half + 2]);
+      fours[i + 2 * half + 1] = _mm_unpackhi_epi32(pairs[i + half], pairs[i + half + 2]);
+    }
+  for (int i = 0; i < 4; ++i) {
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(to + 2 * i * toStride), _mm_unpacklo_epi64(fours[i], fours[i + 4]));
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(to + (2 * i + 1) * toStride),
+                     _mm_unpackhi_epi64(fours[i], fours[i + 4]));
+  }
+#else
+  for (int r = 0; r < 8; ++r) {
+    for (int c = 0; c < 8; ++c) to[r * toStride + c] = from[c * fromStride + r];
+  }
+#endif
+}
 
-void transpose(const float *x, ptrdiff_t xStride, float *y, ptrdiff_t yStride, int64_t rows, int64_t cols) noexcept {
-  const int64_t wholeRows = rows - rows % 4, wholeCols = cols - cols % 4;
+template <int kBlock, class T, class Block>
+void transposeBlocks(const T *x, ptrdiff_t xStride, T *y, ptrdiff_t yStride, int64_t rows, int64_t cols,
+                     Block &&block) {
+  const int64_t wholeRows = rows - rows % kBlock, wholeCols = cols - cols % kBlock;
   for (int64_t tile = 0; tile < wholeCols; tile += kTile) {
     const int64_t end = std::min(wholeCols, tile + kTile);
-    for (int64_t r = 0; r < wholeRows; r += 4) {
-      for (int64_t c = tile; c < end; c += 4) transposeFour(x + r * xStride + c, xStride, y + c * yStride + r, yStride);
+    for (int64_t r = 0; r < wholeRows; r += kBlock) {
+      for (int64_t c = tile; c < end; c += kBlock) block(x + r * xStride + c, xStride, y + c * yStride + r, yStride);
     }
   }
   for (int64_t c = 0; c < cols; ++c) {
     for (int64_t r = c < wholeCols ? wholeRows : 0; r < rows; ++r) y[c * yStride + r] = x[r * xStride + c];
   }
+}
+
+}  // namespace
+
+void transpose(const float *x, ptrdiff_t xStride, float *y, ptrdiff_t yStride, int64_t rows, int64_t cols) noexcept {
+  transposeBlocks<4>(x, xStride, y, yStride, rows, cols, transposeFour);
+}
+
+void transpose(const uint16_t *x, ptrdiff_t xStride, uint16_t *y, ptrdiff_t yStride, int64_t rows,
+               int64_t cols) noexcept {
+  transposeBlocks<8>(x, xStride, y, yStride, rows, cols, transposeEight);
 }
 
 }  // namespace popart::cpu

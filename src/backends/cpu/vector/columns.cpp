@@ -48,67 +48,120 @@ HWY_INLINE void forChunks(const Columns &b, F &&f) {
   }
 }
 
-void sumsOf(const Columns &b, const float *x, double *sums) {
-  const ptrdiff_t stride = b.stride;
-  auto term = [=](auto lanes, int64_t r, int64_t c) { return lanes.load(x + r * stride + c); };
+// A matrix in memory: its elements by row and column.
+template <class Type>
+struct ColumnMatrix {
+  using Stored = typename Type::Stored;
+  ColumnMatrix(const void *first, const Columns &b) : elements(static_cast<const Stored *>(first)), stride(b.stride) {}
+  template <class Lanes>
+  HWY_INLINE V load(Lanes lanes, int64_t r, int64_t c) const {
+    return Type::load(lanes, elements + r * stride + c);
+  }
+  const Stored *elements;
+  ptrdiff_t stride;
+};
+template <class Type, class Lanes>
+HWY_INLINE void storeColumn(Lanes lanes, V v, void *first, ptrdiff_t at) {
+  Type::store(lanes, v, static_cast<typename Type::Stored *>(first) + at);
+}
+
+// f(Type) of the block's type.
+template <class F>
+HWY_INLINE void withColumnType(const Columns &b, F &&f) {
+  if (b.type == DataType::FLOAT16) return f(lanes::Float16());
+  if (b.type == DataType::BFLOAT16) return f(lanes::Bfloat16());
+  f(lanes::Float());
+}
+
+template <class Type>
+void sumColumns(const Columns &b, const void *first, double *sums) {
+  const ColumnMatrix<Type> x(first, b);
+  auto term = [=](auto lanes, int64_t r, int64_t c) { return x.load(lanes, r, c); };
   forChunks(b, [&](auto lanes, int64_t begin, int64_t end, int64_t c) {
     addChunk(lanes, term, begin, end, c, b.cols, sums);
   });
 }
+void sumsOf(const Columns &b, const void *x, double *total) {
+  withColumnType(b, [&](auto type) { sumColumns<decltype(type)>(b, x, total); });
+}
 
-void squaresOf(const Columns &b, const float *x, const float *mean, double *sums) {
-  const ptrdiff_t stride = b.stride;
+template <class Type>
+void squareColumns(const Columns &b, const void *first, const float *mean, double *sums) {
+  const ColumnMatrix<Type> x(first, b);
   forChunks(b, [&](auto lanes, int64_t begin, int64_t end, int64_t c) {
     const V m = lanes.load(mean + c);
     auto term = [=](auto l, int64_t r, int64_t at) {
-      const V d = hn::Sub(l.load(x + r * stride + at), m);
+      const V d = hn::Sub(x.load(l, r, at), m);
       return hn::Mul(d, d);
     };
     addChunk(lanes, term, begin, end, c, b.cols, sums);
   });
 }
+void squaresOf(const Columns &b, const void *x, const float *mean, double *total) {
+  withColumnType(b, [&](auto type) { squareColumns<decltype(type)>(b, x, mean, total); });
+}
 
-void gradientSumsOf(const Columns &b, const float *g, const float *x, const float *mean, double *sums, double *dots) {
-  const ptrdiff_t stride = b.stride;
+template <class Type>
+void sumGradientColumns(const Columns &b, const void *firstG, const void *firstX, const float *mean, double *sums,
+                        double *dots) {
+  const ColumnMatrix<Type> g(firstG, b), x(firstX, b);
   forChunks(b, [&](auto lanes, int64_t begin, int64_t end, int64_t c) {
     const V m = lanes.load(mean + c);
-    auto plain = [=](auto l, int64_t r, int64_t at) { return l.load(g + r * stride + at); };
-    auto dot = [=](auto l, int64_t r, int64_t at) {
-      return hn::Mul(l.load(g + r * stride + at), hn::Sub(l.load(x + r * stride + at), m));
-    };
+    auto plain = [=](auto l, int64_t r, int64_t at) { return g.load(l, r, at); };
+    auto dot = [=](auto l, int64_t r, int64_t at) { return hn::Mul(g.load(l, r, at), hn::Sub(x.load(l, r, at), m)); };
     addChunk(lanes, plain, begin, end, c, b.cols, sums);
     addChunk(lanes, dot, begin, end, c, b.cols, dots);
   });
 }
-
-void normaliseOf(const Columns &b, const float *x, const float *mean, const float *scale, const float *shift,
-                 float *y) {
-  for (int64_t r = 0; r < b.rows; ++r)
-    forColumns(b.cols, [&](auto lanes, int64_t c) {
-      const V d = hn::Sub(lanes.load(x + r * b.stride + c), lanes.load(mean + c));
-      lanes.store(hn::MulAdd(d, lanes.load(scale + c), lanes.load(shift + c)), y + r * b.stride + c);
-    });
+void gradientSumsOf(const Columns &b, const void *g, const void *x, const float *mean, double *total, double *dots) {
+  withColumnType(b, [&](auto type) { sumGradientColumns<decltype(type)>(b, g, x, mean, total, dots); });
 }
 
-void normaliseGradientOf(const Columns &b, const float *g, const float *x, const float *mean, const float *scale,
-                         const float *slope, const float *shift, float *dx) {
+template <class Type>
+void normaliseColumns(const Columns &b, const void *first, const float *mean, const float *scale, const float *shift,
+                      void *y) {
+  const ColumnMatrix<Type> x(first, b);
   for (int64_t r = 0; r < b.rows; ++r)
     forColumns(b.cols, [&](auto lanes, int64_t c) {
-      const V d = hn::Sub(lanes.load(x + r * b.stride + c), lanes.load(mean + c));
+      const V d = hn::Sub(x.load(lanes, r, c), lanes.load(mean + c));
+      storeColumn<Type>(lanes, hn::MulAdd(d, lanes.load(scale + c), lanes.load(shift + c)), y, r * b.stride + c);
+    });
+}
+void normaliseOf(const Columns &b, const void *x, const float *mean, const float *scale, const float *shift, void *y) {
+  withColumnType(b, [&](auto type) { normaliseColumns<decltype(type)>(b, x, mean, scale, shift, y); });
+}
+
+template <class Type>
+void normaliseGradientColumns(const Columns &b, const void *firstG, const void *firstX, const float *mean,
+                              const float *scale, const float *slope, const float *shift, void *dx) {
+  const ColumnMatrix<Type> g(firstG, b), x(firstX, b);
+  for (int64_t r = 0; r < b.rows; ++r)
+    forColumns(b.cols, [&](auto lanes, int64_t c) {
+      const V d = hn::Sub(x.load(lanes, r, c), lanes.load(mean + c));
       const V rest = hn::MulAdd(d, lanes.load(slope + c), lanes.load(shift + c));
-      lanes.store(hn::MulSub(lanes.load(g + r * b.stride + c), lanes.load(scale + c), rest), dx + r * b.stride + c);
+      storeColumn<Type>(lanes, hn::MulSub(g.load(lanes, r, c), lanes.load(scale + c), rest), dx, r * b.stride + c);
     });
 }
+void normaliseGradientOf(const Columns &b, const void *g, const void *x, const float *mean, const float *scale,
+                         const float *slope, const float *shift, void *dx) {
+  withColumnType(b,
+                 [&](auto type) { normaliseGradientColumns<decltype(type)>(b, g, x, mean, scale, slope, shift, dx); });
+}
 
-void maximaOf(const Columns &b, const float *x, float *out) {
+template <class Type>
+void maximaOfColumns(const Columns &b, const void *first, float *out) {
+  const ColumnMatrix<Type> x(first, b);
   forColumns(b.cols, [&](auto lanes, int64_t c) {
-    V best = lanes.load(x + c);
+    V best = x.load(lanes, 0, c);
     for (int64_t r = 1; r < b.rows; ++r) {
-      const V v = lanes.load(x + r * b.stride + c);
+      const V v = x.load(lanes, r, c);
       best = hn::IfThenElse(hn::Or(hn::Gt(v, best), hn::IsNaN(v)), v, best);
     }
     lanes.store(best, out + c);
   });
+}
+void maximaOf(const Columns &b, const void *x, float *out) {
+  withColumnType(b, [&](auto type) { maximaOfColumns<decltype(type)>(b, x, out); });
 }
 
 }  // namespace popart::cpu::HWY_NAMESPACE
@@ -123,22 +176,22 @@ HWY_EXPORT(normaliseOf);
 HWY_EXPORT(normaliseGradientOf);
 HWY_EXPORT(maximaOf);
 
-void columnSums(const Columns &b, const float *x, double *sums) noexcept { HWY_DYNAMIC_DISPATCH(sumsOf)(b, x, sums); }
-void columnSquares(const Columns &b, const float *x, const float *mean, double *sums) noexcept {
+void columnSums(const Columns &b, const void *x, double *sums) noexcept { HWY_DYNAMIC_DISPATCH(sumsOf)(b, x, sums); }
+void columnSquares(const Columns &b, const void *x, const float *mean, double *sums) noexcept {
   HWY_DYNAMIC_DISPATCH(squaresOf)(b, x, mean, sums);
 }
-void columnGradientSums(const Columns &b, const float *g, const float *x, const float *mean, double *sums,
+void columnGradientSums(const Columns &b, const void *g, const void *x, const float *mean, double *sums,
                         double *dots) noexcept {
   HWY_DYNAMIC_DISPATCH(gradientSumsOf)(b, g, x, mean, sums, dots);
 }
-void columnNormalise(const Columns &b, const float *x, const float *mean, const float *scale, const float *shift,
-                     float *y) noexcept {
+void columnNormalise(const Columns &b, const void *x, const float *mean, const float *scale, const float *shift,
+                     void *y) noexcept {
   HWY_DYNAMIC_DISPATCH(normaliseOf)(b, x, mean, scale, shift, y);
 }
-void columnNormaliseGradient(const Columns &b, const float *g, const float *x, const float *mean, const float *scale,
-                             const float *slope, const float *shift, float *dx) noexcept {
+void columnNormaliseGradient(const Columns &b, const void *g, const void *x, const float *mean, const float *scale,
+                             const float *slope, const float *shift, void *dx) noexcept {
   HWY_DYNAMIC_DISPATCH(normaliseGradientOf)(b, g, x, mean, scale, slope, shift, dx);
 }
-void columnMaxima(const Columns &b, const float *x, float *out) noexcept { HWY_DYNAMIC_DISPATCH(maximaOf)(b, x, out); }
+void columnMaxima(const Columns &b, const void *x, float *out) noexcept { HWY_DYNAMIC_DISPATCH(maximaOf)(b, x, out); }
 }  // namespace popart::cpu
 #endif

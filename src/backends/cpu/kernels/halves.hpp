@@ -1,0 +1,68 @@
+// 16-bit numbers (FLOAT16, BFLOAT16) of kernels that compute in FLOAT: to floats and back, alone and while matrices are
+// packed. `type` is one of the two wherever it is not said to be FLOAT as well. Invariant: to 16 bits rounds to nearest
+// even, the same for every lane and instruction set; to floats is exact.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <popart/datatype.hpp>
+#include <popart/half.hpp>
+
+namespace popart::cpu {
+
+constexpr bool isHalf(DataType type) { return type == DataType::FLOAT16 || type == DataType::BFLOAT16; }
+
+// Element i of an array of FLOAT or 16-bit numbers.
+inline const void *elementAt(const void *base, ptrdiff_t i, DataType type) {
+  return static_cast<const char *>(base) + i * (isHalf(type) ? ptrdiff_t{2} : ptrdiff_t{4});
+}
+inline void *elementAt(void *base, ptrdiff_t i, DataType type) {
+  return const_cast<void *>(elementAt(static_cast<const void *>(base), i, type));
+}
+
+// Element i of such an array as a number, and rounded from one.
+inline float numberAt(const void *base, ptrdiff_t i, DataType type) {
+  const void *element = elementAt(base, i, type);
+  if (type == DataType::FLOAT) return *static_cast<const float *>(element);
+  const uint16_t bits = *static_cast<const uint16_t *>(element);
+  return type == DataType::FLOAT16 ? halfBitsToFloat(bits) : bfloat16BitsToFloat(bits);
+}
+inline void setNumberAt(void *base, ptrdiff_t i, DataType type, float value) {
+  void *element = elementAt(base, i, type);
+  if (type == DataType::FLOAT)
+    *static_cast<float *>(element) = value;
+  else
+    *static_cast<uint16_t *>(element) = type == DataType::FLOAT16 ? floatToHalfBits(value) : floatToBFloat16Bits(value);
+}
+
+void widen(DataType type, const uint16_t *from, int64_t count, float *to) noexcept;
+void narrow(DataType type, const float *from, int64_t count, uint16_t *to) noexcept;
+// to[i] = from[i] rounded to the type; the same array is allowed.
+void roundTo(DataType type, const float *from, int64_t count, float *to) noexcept;
+
+// packPanel (pack.hpp) of 16-bit numbers as floats: columns [0, cols) of k rows, element (k, n) at b[k * rowStride + n
+// * colStride], destination rows `width` floats apart, columns from `cols` on zero.
+void widenPanel(DataType type, const uint16_t *b, ptrdiff_t rowStride, ptrdiff_t colStride, int64_t k, int cols,
+                int width, float *panel) noexcept;
+// `count` numbers of an array of FLOAT or 16-bit numbers from element `at` on as floats: where they are, or in `spare`.
+inline const float *floatsAt(const void *base, ptrdiff_t at, int64_t count, DataType type, float *spare) {
+  const void *first = elementAt(base, at, type);
+  if (type == DataType::FLOAT) return static_cast<const float *>(first);
+  widen(type, static_cast<const uint16_t *>(first), count, spare);
+  return spare;
+}
+// Where floats are computed that become elements `at` on of such an array: there, or in `spare`, from where keepFloats
+// takes them.
+inline float *placeAt(void *base, ptrdiff_t at, DataType type, float *spare) {
+  return type == DataType::FLOAT ? static_cast<float *>(elementAt(base, at, type)) : spare;
+}
+inline void keepFloats(const float *from, void *base, ptrdiff_t at, int64_t count, DataType type) {
+  if (isHalf(type)) narrow(type, from, count, static_cast<uint16_t *>(elementAt(base, at, type)));
+}
+
+// `count` rows of k numbers, rowStride apart, to rows of floats toStride apart.
+void widenRows(DataType type, const uint16_t *a, ptrdiff_t rowStride, int64_t k, int count, ptrdiff_t toStride,
+               float *to) noexcept;
+
+}  // namespace popart::cpu
