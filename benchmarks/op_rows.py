@@ -198,7 +198,8 @@ def quantised(
         extra = {
             t: attributes if "Conv" in t else {"to": TensorProto.FLOAT} if t == "Cast" else {} for t, _, _ in nodes
         }
-        result = {"MatMulInteger": TensorProto.INT32, "ConvInteger": TensorProto.INT32, "Mul": TensorProto.FLOAT}
+        result = {"MatMulInteger": TensorProto.INT32, "ConvInteger": TensorProto.INT32}
+        result |= {"Mul": TensorProto.FLOAT, "DequantizeLinear": TensorProto.FLOAT}
         graph = helper.make_graph(
             [helper.make_node(t, inputs.split(), outputs.split(), **extra[t]) for t, inputs, outputs in nodes],
             "rows",
@@ -359,6 +360,34 @@ QUANTISED = [
     quantised(
         "QLinearConv", ("QLinearConv",), [("QLinearConv", "x tiny x0 w small w0 s x0 bias", "output")],
         QUANTISED_WINDOW, QUANTISED_IMAGE, pads=[1, 1, 1, 1],
+    ),
+    quantised(
+        "QLinearConv pointwise", ("QLinearConv",), [("QLinearConv", "x tiny x0 w small w0 s x0 bias", "output")],
+        dict.fromkeys(SIZES, (64, 64, 1, 1)), QUANTISED_IMAGE,
+    ),
+    quantised(
+        "QLinearConv depthwise", ("QLinearConv",), [("QLinearConv", "x tiny x0 w small w0 s x0 bias", "output")],
+        dict.fromkeys(SIZES, (64, 1, 3, 3)), QUANTISED_IMAGE, pads=[1, 1, 1, 1], group=64,
+    ),
+    quantised(
+        "QLinearConv chain", ("QLinearConv",),
+        [
+            ("QLinearConv", "x tiny x0 w small w0 s x0 bias", "a"), ("QLinearConv", "a s x0 w small w0 s x0 bias", "b"),
+            ("QLinearConv", "b s x0 w small w0 s x0 bias", "output"),
+        ],
+        QUANTISED_WINDOW, QUANTISED_IMAGE, pads=[1, 1, 1, 1],
+    ),
+    quantised(
+        "QuantizeLinear", ("QuantizeLinear",), [("QuantizeLinear", "float s x0", "output")], QUANTISED_WINDOW,
+        ROWS_OF,
+    ),
+    quantised(
+        "DequantizeLinear", ("DequantizeLinear",), [("DequantizeLinear", "x s x0", "output")], QUANTISED_WINDOW,
+        ROWS_OF,
+    ),
+    quantised(
+        "DynamicQuantizeLinear", ("DynamicQuantizeLinear",), [("DynamicQuantizeLinear", "float", "output scale zero")],
+        QUANTISED_WINDOW, ROWS_OF,
     ),
 ]  # fmt: skip
 ROWS = [*UNARY, *BINARY, *REDUCTIONS, *PRODUCTS, *IMAGES, *MOVES, *QUANTISED]

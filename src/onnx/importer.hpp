@@ -77,6 +77,12 @@ class unknown_value : public unknown_value_error {
 // Whether outputs of a body may have sizes that depend on data of the run.
 enum class BodySizes : uint8_t { Known, Open };
 
+// What DequantizeLinear made floats of: (numbers - zero) scale, with scales for all or for each index of `axis`.
+struct Dequantised {
+  TensorIndex numbers, scale, zero;  // zero: may be absent
+  int64_t axis = 0;
+};
+
 class NodeContext;
 using ImportFn = void (*)(NodeContext &);
 
@@ -116,6 +122,8 @@ class Importer {
   Meaning meaningOf(const std::string &name, Scope &scope);
   // `name` stands for `meaning` in `scope` from now on.
   static void define(const std::string &name, Meaning meaning, Scope &scope);
+  // Floats of the main graph that stand for integers.
+  std::map<TensorIndex, Dequantised> &dequantised() { return dequantised_; }
   // Sizes that depend on data of the run; graph outputs come with their lengths.
   BoundedSizes &sizes() { return sizes_; }
   const BoundedSizes &sizes() const { return sizes_; }
@@ -179,6 +187,7 @@ class Importer {
   const BuildOptions &options_;
   Ir &ir_;
   BoundedSizes sizes_{*this};
+  std::map<TensorIndex, Dequantised> dequantised_;
   std::map<TensorId, std::vector<OutputLength>> lengths_;  // of graph outputs
   std::set<TensorId> marked_;                              // graph outputs and their parts that are made
   std::unordered_set<std::string> reserved_;               // names the model uses

@@ -25,6 +25,7 @@
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
 #include "lower/ring_rows.hpp"
+#include "lower/scale_integers.hpp"
 #include "lower/stochastic_rounding.hpp"
 #include "lower/widen.hpp"
 #include "patterns/pattern.hpp"
@@ -248,6 +249,7 @@ void multiplyAfterLoops(PassContext &c) { lower::multiplyAfterLoops(c.ir()); }
 void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseAttention(PassContext &c) { lower::fuseAttention(c.ir(), c.device()); }
+void scaleIntegerProducts(PassContext &c) { lower::scaleIntegerProducts(c.ir(), c.device()); }
 void multiplyHalves(PassContext &c) { lower::multiplyHalves(c.ir(), c.device()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
@@ -362,6 +364,8 @@ constexpr Pass kPasses[] = {
      foldBatchNorms},
     {"fuseAttention", "let a softmax between products run without the matrix of scores", Phase::Fuse, fusing,
      fuseAttention},
+    {"scaleIntegerProducts", "let products of integers end in the scale that their reader has", Phase::Fuse, fusing,
+     scaleIntegerProducts},
     {"multiplyHalves", "let products read 16-bit operands that the device multiplies", Phase::Fuse, fusing,
      multiplyHalves},
     {"fuseElementwise", "cluster element-wise operators", Phase::Fuse, fusing, fuseElementwise},

@@ -6,6 +6,7 @@
 #include <popart/graph.hpp>
 
 #include "backends/cpu/depth_first.hpp"
+#include "backends/cpu/integer_products.hpp"
 #include "backends/cpu/kernels/micro_kernel.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/layouts/quad_panels.hpp"
@@ -53,6 +54,7 @@ class CpuBackend final : public executable::Backend {
     if (op.is(Role::ConvWeightsGrad) || op.is(Role::FusedConvWeightsGrad))
       return side == Side::In && index < 2 ? executable::channelsLast()
                                            : filterPanels(op, op.outShape(0), Transposed::kNo);
+    if (op.has(Trait::Spatial)) return hasByteOperands(op) ? bytesOfConvolution(op, side, index) : nullptr;
     return side == Side::In && index == 1 ? quadsOf(op) : nullptr;
   }
 
@@ -82,13 +84,22 @@ class CpuBackend final : public executable::Backend {
     if (weights.rank() != 2 || weights.dataType() != DataType::FLOAT || weights.nelms() == 1) return nullptr;
     return matrixPanels(product.attrInt("trans_b") != 0 ? Transposed::kYes : Transposed::kNo);
   }
-  // The right operand of a product of 8-bit integers.
-  static const executable::Layout *quadsOf(const Op &op) {
+  static bool hasByteOperands(const Op &op) {
     const auto isByte = [&](int i) {
       return op.hasInput(i) &&
              (op.inInfo(i).dataType() == DataType::INT8 || op.inInfo(i).dataType() == DataType::UINT8);
     };
-    return isByte(0) && isByte(1) && op.inRank(1) == 2 ? quadPanels() : nullptr;
+    return isByte(0) && isByte(1);
+  }
+  // The right operand of a product of 8-bit integers.
+  static const executable::Layout *quadsOf(const Op &op) {
+    return hasByteOperands(op) && op.inRank(1) == 2 ? quadPanels() : nullptr;
+  }
+  // INT32 sums are written in C order, because what reads them is none that has channels last.
+  static const executable::Layout *bytesOfConvolution(const Op &op, Side side, int index) {
+    if (side == Side::Out) return op.outInfo(0).dataType() == DataType::INT32 ? nullptr : executable::channelsLast();
+    if (index == 0) return executable::channelsLast();
+    return index == 1 ? integerConvWeights(op) : nullptr;
   }
   static const executable::Layout *filterPanels(const Op &convolution, const Shape &weights, Transposed transposed) {
     return convPanels(weights, convolution.attrInt("group"), transposed);

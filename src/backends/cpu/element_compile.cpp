@@ -38,6 +38,7 @@ struct Value {
   Operand operand;
   bool isOne = false;     // one value instead of a block
   bool isRounded = true;  // holds a value of `type` exactly
+  bool isFloat = false;   // of an integer type, held as a float that is one of its values, or no number
   RegisterForm form() const { return registerForm(type); }
 };
 
@@ -157,7 +158,10 @@ class Compiler {
 
   // The tensor's value; loads it at first use.
   std::optional<Value> read(TensorIndex t) {
-    if (const auto it = values_.find(t); it != values_.end()) return rounded(t, it->second);
+    if (const auto it = values_.find(t); it != values_.end()) {
+      if (it->second.isFloat) it->second = inIntegers(it->second);
+      return rounded(t, it->second);
+    }
     const TensorInfo &info = source_.graph->info(t);
     const auto operand = std::find(source_.inputs.begin(), source_.inputs.end(), t);
     Value v{info.dataType(), {}, true, true};
@@ -178,6 +182,9 @@ class Compiler {
       v = append(load, {v}, v.type);
     }
     return values_[t] = v;
+  }
+  Value inIntegers(const Value &v) {
+    return narrowed(apply(ElementOp::kFloatToInt, Value{DataType::FLOAT, v.operand, v.isOne, true}, v.type));
   }
   Value rounded(TensorIndex t, Value v) {
     if (v.isRounded) return v;
@@ -277,7 +284,9 @@ class Compiler {
   DataType resultType(const Op &op) const { return source_.graph->info(op.outputs()[0]).dataType(); }
 
   bool compileUnary(const Op &op, const ElementRow &row, const Value &x) {
-    const Value y = apply(row.op, x, resultType(op), elementParameters(row, op));
+    const std::array<float, 2> parameters = elementParameters(row, op);
+    const Value y = apply(row.op, x, resultType(op), parameters);
+    if (row.op == ElementOp::kClip) ranges_[op.outputs()[0]] = {parameters[0], parameters[1]};
     return define(op, row.wraps() ? narrowed(y) : y);
   }
 
@@ -326,7 +335,38 @@ class Compiler {
     code_.push_back({nullptr, {a.operand, b.operand}, {}, {bits, 0}, kind, op.def().base().type().c_str()});
   }
 
+  // The memory of an operand of the program that is no single number and that nothing has read.
+  std::optional<Operand> unreadInput(TensorIndex t) const {
+    const auto operand = std::find(source_.inputs.begin(), source_.inputs.end(), t);
+    if (operand == source_.inputs.end() || values_.count(t)) return std::nullopt;
+    const auto number = static_cast<int>(operand - source_.inputs.begin());
+    if (inputs_[static_cast<size_t>(number)].isOne) return std::nullopt;
+    return Operand{Operand::Kind::kInput, number};
+  }
+  // Short ways between floats and integers of few bits. Whether there is one for this Cast.
+  bool compileShortCast(const Op &op, DataType to) {
+    const TensorIndex x = op.inputs()[0];
+    const DataType from = source_.graph->info(x).dataType();
+    if (const auto memory = unreadInput(x); memory && to == DataType::FLOAT) {
+      const ElementFn load = loadAsFloatFunction(from);
+      if (!load) return false;
+      ++cost_;
+      return values_[op.outputs()[0]] = append(load, {Value{from, *memory, false, true}}, to), true;
+    }
+    const auto clipped = ranges_.find(x);
+    if (clipped == ranges_.end() || !storeFloatAsFunction(to) || from != DataType::FLOAT) return false;
+    const auto [least, most] = clipped->second;
+    const bool isSigned = to == DataType::INT8 || to == DataType::INT16;
+    const float span = to == DataType::INT8 || to == DataType::UINT8 ? 256.0f : 65536.0f;
+    const float first = isSigned ? -span / 2 : 0.0f;
+    if (!(least >= first && most <= first + span - 1)) return false;
+    const auto v = read(x);
+    if (!v || v->isOne) return false;
+    return values_[op.outputs()[0]] = {to, v->operand, false, true, true}, true;
+  }
+
   bool compileCast(const Op &op) {
+    if (compileShortCast(op, source_.graph->info(op.outputs()[0]).dataType())) return true;
     auto x = read(op.inputs()[0]);
     if (!x) return false;
     *x = whole(*x);
@@ -390,15 +430,12 @@ class Compiler {
       const auto it = values_.find(source_.outputs[o]);
       const auto v = it != values_.end() ? std::optional<Value>(it->second) : read(source_.outputs[o]);
       if (!v) return false;
+      const ElementFn store = v->isFloat ? storeFloatAsFunction(v->type) : storeFunction(v->type);
       const int output = static_cast<int>(o);
       if (isNative(v->type) && v->operand.isTemporary() && results_.try_emplace(v->operand.number, output).second)
         continue;
-      code_.push_back({storeFunction(v->type),
-                       {whole(*v).operand},
-                       {Operand::Kind::kOutput, output},
-                       {0, 0},
-                       ElementCheck::None,
-                       nullptr});
+      code_.push_back(
+          {store, {whole(*v).operand}, {Operand::Kind::kOutput, output}, {0, 0}, ElementCheck::None, nullptr});
     }
     return true;
   }
@@ -414,7 +451,8 @@ class Compiler {
   ElementProgram &program_;
   std::vector<Code> code_;
   std::map<TensorIndex, Value> values_;
-  std::map<int, int> results_;  // temporary -> output that it becomes
+  std::map<TensorIndex, std::pair<float, float>> ranges_;  // of clipped values, unless they are no numbers
+  std::map<int, int> results_;                             // temporary -> output that it becomes
   int temporaries_ = 0, cost_ = 0;
   std::string reason_;
 };

@@ -1,15 +1,18 @@
-// IntegerConv on the tiles of kernels/quad_product: for each image and group the weights, (channels x terms), times the
-// values under the windows, (terms x places). A task has channels and places: it copies the values of its places term
-// by term, padding where windows leave the image, packs them block by block of terms, and adds.
-#include <cstring>
-
+// IntegerConv on the tiles of kernels/quad_product, channels last: each place of the result is a row, which meets the
+// weights, packed in panels (layouts/conv_quads.hpp), as in a matrix product. A task copies what lies under the windows
+// of a few places, in whole runs of channels, where it does not lie so already; multiplies it by the panels; and ends
+// the sums (bias, scale, quantisation) while they are in cache. Convolutions of single channels multiply vectors of
+// channels, and copy nothing.
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/integer_products.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/quad_block.hpp"
-#include "ops/nn/window.hpp"
+#include "backends/cpu/kernels/transpose.hpp"
+#include "backends/cpu/layouts/conv_quads.hpp"
+#include "backends/cpu/spatial.hpp"
+#include "backends/cpu/window_runs.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -17,214 +20,288 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-constexpr int64_t kTaskPlaces = 256;  // a multiple of every panel's width
-constexpr int64_t kTaskChannels = 2 * kQuadRowsAtOnce;
+constexpr int64_t kRowsBytes = int64_t{3} << 16;  // of rows that are copied at once, so that they stay in cache
+constexpr int64_t kSumColumns = 128;              // of sums that are ended at once; a multiple of every panel's width
 
 struct IntegerConvProblem {
-  ops::Window window;
-  Shape in, out;                                  // spatial
-  int64_t images, groups, channels, outChannels;  // channels and outChannels: of one group
+  WindowRuns runs;
+  int64_t images, inSize, channels, outChannels;  // all channels
+  QuadFilters filters;
+  const ConvQuads *layout;
   bool xIsSigned, wIsSigned, hasXZero, hasWZero, wZeroIsEach;
+  bool isPlain;  // the result: in C order
+  QuadEnding ending;
 };
 
-class IntegerConvKernel final : public executable::HostKernel {
+int64_t aligned(int64_t bytes) { return ceilDiv(bytes, int64_t{64}) * 64; }
+
+// What the two kernels share: rows are places of the result, of all images, or of each one where it lies in C order.
+class IntegerConvKernel : public executable::HostKernel {
  public:
-  IntegerConvKernel(IntegerConvProblem problem, int threads)
+  explicit IntegerConvKernel(IntegerConvProblem problem)
       : p_(std::move(problem)),
-        rank_(p_.window.rank()),
-        inSize_(elementCount(p_.in)),
-        outSize_(elementCount(p_.out)),
-        taps_(elementCount(p_.window.kernel)),
-        depth_(p_.channels * taps_),
-        strips_(ceilDiv(outSize_, kTaskPlaces)),
-        taskChannels_(p_.images * p_.groups * strips_ < 4 * threads ? kTaskChannels : p_.outChannels),
-        channelTasks_(p_.outChannels == 0 ? 0 : ceilDiv(p_.outChannels, taskChannels_)) {
-    const ops::Window &w = p_.window;
-    for (int64_t t = 0; t < taps_; ++t)
-      for (int64_t d = 0, size = taps_, rest = t; d < static_cast<int64_t>(rank_); ++d) {
-        const auto i = static_cast<size_t>(d);
-        size /= w.kernel[i];
-        tapOffsets_.push_back(rest / size * w.dilations[i]);
-        rest %= size;
-      }
-    isPointwise_ = taps_ == 1 && p_.in == p_.out;
-    for (size_t i = 0; i < rank_; ++i) isPointwise_ = isPointwise_ && w.strides[i] == 1 && w.padsLow[i] == 0;
+        planes_(p_.isPlain ? p_.images : 1),
+        rows_(p_.runs.places() * (p_.isPlain ? 1 : p_.images)),
+        columns_(p_.filters.columns()),
+        panels_(ceilDiv(columns_, int64_t{p_.layout->panel()}) * p_.layout->panel()) {}
+
+ protected:
+  // The number that x has where it is padded, before and after it is moved to what tiles take.
+  uint8_t padding(const KernelArgs &args) const noexcept {
+    return p_.hasXZero ? *static_cast<const uint8_t *>(args.in[2]) : uint8_t{0};
   }
-  std::string name() const override { return "integer conv quads"; }
-  int tasks() const override {
-    return static_cast<int>(std::max<int64_t>(1, p_.images * p_.groups * channelTasks_ * strips_));
+  uint8_t flip() const { return leftMove(p_.xIsSigned).flip; }
+  int32_t leftZero(const KernelArgs &args) const noexcept { return int32_t{uint8_t(padding(args) ^ flip())}; }
+  const uint8_t *end(const KernelArgs &args) const noexcept {
+    return static_cast<const uint8_t *>(args.in[0]) + p_.images * p_.inSize * p_.channels;
   }
-  int64_t scratchBytes() const override {
-    return kNumbers + kQuadBlockScratch + kTaskPlaces * (kQuadDepth + 4 + int64_t{sizeof(int64_t)} * lineNumbers());
+  // Zero points of `count` columns, those beyond the last one zeros; null where all are. `channel`: of the first one.
+  const int32_t *rightZeros(const KernelArgs &args, int64_t channel, int32_t *numbers) const noexcept {
+    const QuadZeros zeros =
+        QuadZeros{p_.hasWZero ? args.in[3] : nullptr, p_.wIsSigned, p_.wZeroIsEach, rightMove(p_.wIsSigned).moved}.from(
+            channel);
+    if (!zeros.any()) return nullptr;
+    for (int64_t c = 0; c < panels_; ++c) numbers[c] = c < columns_ ? zeros.at(c) : 0;
+    return numbers;
   }
-
-  void run(const KernelArgs &args, int task) const noexcept override {
-    if (p_.images * p_.groups * channelTasks_ * strips_ == 0) return;
-    const int64_t place = task % strips_ * kTaskPlaces;
-    const int64_t channel = task / strips_ % channelTasks_ * taskChannels_;
-    const int64_t plane = task / strips_ / channelTasks_, group = plane % p_.groups;  // plane: of image and group
-    const int64_t row = group * p_.outChannels + channel;
-    const Scratch s(args.scratch);
-    QuadBlock block{.a = static_cast<const uint8_t *>(args.in[1]) + row * depth_,
-                    .aStride = depth_,
-                    .flip = leftMove(p_.wIsSigned).flip,
-                    .leftZeros = QuadZeros{p_.hasWZero ? args.in[3] : nullptr, p_.wIsSigned, p_.wZeroIsEach,
-                                           leftMove(p_.wIsSigned).moved}
-                                     .from(row),
-                    .b = s.packed,
-                    .columnSums = s.sums,
-                    .sumStride = quadKernels().panelColumns,
-                    .rows = std::min(taskChannels_, p_.outChannels - channel),
-                    .columns = std::min(kTaskPlaces, outSize_ - place),
-                    .out = static_cast<int32_t *>(args.out[0]) + (plane * p_.outChannels + channel) * outSize_ + place,
-                    .outStride = outSize_};
-    const void *xZero = p_.hasXZero ? args.in[2] : nullptr;
-    const QuadZeros rightZeros{xZero, p_.xIsSigned, false, rightMove(p_.xIsSigned).moved};
-    std::fill_n(s.zeros, kTaskPlaces, rightZeros.at(0));
-    if (rightZeros.any()) block.rightZeros = s.zeros;
-    const Source source{static_cast<const uint8_t *>(args.in[0]) + plane * p_.channels * inSize_,
-                        xZero ? *static_cast<const uint8_t *>(xZero) : uint8_t{0}, place, block.columns};
-    const int64_t lines = isPointwise_ ? 0 : findLines(source, s);
-    int64_t k = 0;
-    do {  // once without terms too: sums of nothing are zeros
-      block.depth = std::min(kQuadDepth, depth_ - k);
-      block.adds = k > 0;
-      block.panelStride = ceilDiv(block.depth, int64_t{4}) * 4 * quadKernels().panelColumns;
-      pack(block, source, k, lines, s);
-      multiplyBlock(block, s.block);
-      block.a += block.depth, k += block.depth;
-    } while (k < depth_);
-  }
-
- private:
-  static constexpr int64_t kNumbers = 2 * kTaskPlaces * int64_t{sizeof(int32_t)};
-
-  int64_t lineNumbers() const { return static_cast<int64_t>(rank_) + 2; }
-
-  // Parts of a task's memory: sums and zero points of its columns, what multiplyBlock needs, packed quads, four terms
-  // of all places, and the lines of findLines.
-  struct Scratch {
-    explicit Scratch(void *memory)
-        : sums(static_cast<int32_t *>(memory)),
-          zeros(sums + kTaskPlaces),
-          block(zeros + kTaskPlaces),
-          packed(static_cast<int8_t *>(memory) + kNumbers + kQuadBlockScratch),
-          rows(reinterpret_cast<uint8_t *>(packed) + kTaskPlaces * kQuadDepth),
-          lines(reinterpret_cast<int64_t *>(rows + 4 * kTaskPlaces)) {}
-    int32_t *sums, *zeros;
-    void *block;
-    int8_t *packed;
-    uint8_t *rows;
-    int64_t *lines;
-  };
-  static_assert((kNumbers + kQuadBlockScratch + kTaskPlaces * (kQuadDepth + 4)) % int64_t{sizeof(int64_t)} == 0);
-
-  // The channels of one image and group, and the places that a task has of it.
-  struct Source {
-    const uint8_t *x;
-    uint8_t padding;
-    int64_t place, count;
-  };
-
-  // Cuts the places into pieces of output lines, neighbours along the last dimension. Of each: its first place, how
-  // many, and where in the image tap 0 of the first one lies, by dimension. Gives their number.
-  int64_t findLines(const Source &source, const Scratch &s) const noexcept {
-    int64_t lines = 0, *line = s.lines;
-    const int64_t width = p_.out.back();
-    for (int64_t place = 0; place < source.count; place += line[1], line += lineNumbers(), ++lines) {
-      int64_t rest = source.place + place;
-      line[0] = place;
-      line[1] = std::min(width - rest % width, source.count - place);
-      for (size_t d = rank_; d-- > 0; rest /= p_.out[d])
-        line[2 + d] = rest % p_.out[d] * p_.window.strides[d] - p_.window.padsLow[d];
-      if (place + line[1] >= source.count) return lines + 1;
-    }
-    return lines;
-  }
-
-  // The values of term k at all places.
-  void copyTerm(const Source &source, int64_t k, int64_t lines, const Scratch &s, uint8_t *to) const noexcept {
-    const uint8_t *x = source.x + k / taps_ * inSize_;
-    const int64_t *tap = tapOffsets_.data() + k % taps_ * static_cast<int64_t>(rank_), *line = s.lines;
-    const size_t last = rank_ - 1;
-    const int64_t step = p_.window.strides[last], width = p_.in[last];
-    for (int64_t i = 0; i < lines; ++i, line += lineNumbers()) {
-      int64_t offset = 0;
-      bool isInside = true;
-      for (size_t d = 0; d < last; ++d) {
-        const int64_t at = line[2 + d] + tap[d];
-        isInside = isInside && at >= 0 && at < p_.in[d];
-        offset = offset * p_.in[d] + at;
-      }
-      const int64_t count = line[1], first = line[2 + last] + tap[last];
-      int64_t begin = 0, end = 0;  // places whose value is in the image
-      if (isInside && first < width) {
-        begin = std::min(count, first >= 0 ? 0 : step == 1 ? -first : (step - 1 - first) / step);
-        end = std::max(begin, std::min(count, step == 1 ? width - first : (width - 1 - first) / step + 1));
-      }
-      uint8_t *places = to + line[0];
-      std::memset(places, source.padding, static_cast<size_t>(begin));
-      if (begin < end) {
-        const uint8_t *from = x + offset * width + first + begin * step;
-        if (step == 1)
-          std::memcpy(places + begin, from, static_cast<size_t>(end - begin));
-        else
-          for (int64_t c = begin; c < end; ++c) places[c] = from[(c - begin) * step];
-      }
-      std::memset(places + end, source.padding, static_cast<size_t>(count - end));
-    }
-  }
-
-  // Terms [k, k + block.depth) of all places, as panels.
-  void pack(const QuadBlock &block, const Source &source, int64_t k, int64_t lines, const Scratch &s) const noexcept {
-    const QuadKernels &kernels = quadKernels();
-    const int64_t width = kernels.panelColumns;
-    const uint8_t flip = rightMove(p_.xIsSigned).flip;
-    for (int64_t q = 0; q < block.depth; q += 4) {
-      const int64_t terms = std::min<int64_t>(4, block.depth - q);
-      for (int64_t t = 0; !isPointwise_ && t < terms; ++t)
-        copyTerm(source, k + q + t, lines, s, s.rows + t * kTaskPlaces);
-      const uint8_t *from = isPointwise_ ? source.x + (k + q) * inSize_ + source.place : s.rows;
-      const int64_t stride = isPointwise_ ? inSize_ : kTaskPlaces;
-      for (int64_t c = 0, panel = 0; c < block.columns; c += width, ++panel)
-        kernels.packQuad(from + c, stride, terms, std::min(width, block.columns - c), flip,
-                         s.packed + panel * block.panelStride + q * width);
-    }
-    if (!block.leftZeros.any()) return;
-    for (int64_t c = 0, panel = 0; c < block.columns; c += width, ++panel)
-      sumColumns(s.packed + panel * block.panelStride, block.depth, s.sums + c);
+  bool hasRightZeros() const { return p_.hasWZero || !p_.wIsSigned; }
+  // Ends the sums of `count` rows from `row` of all, and of `columns` channels from `channel` on, and writes them.
+  void finish(const KernelArgs &args, int32_t *sums, int64_t sumStride, int64_t row, int64_t count, int64_t channel,
+              int64_t columns) const noexcept {
+    const QuadFinish finish = p_.ending.of(args).from(channel);
+    const int64_t bytes = p_.ending.elementBytes();
+    auto *out = static_cast<char *>(args.out[0]);
+    if (!p_.isPlain)
+      return finishSums(finish, sums, sumStride, count, columns, out + (row * p_.outChannels + channel) * bytes,
+                        p_.outChannels);
+    if (!p_.ending.isStore()) finishSums(finish, sums, sumStride, count, columns, sums, sumStride);
+    const int64_t places = p_.runs.places(), image = row / places;
+    transpose(reinterpret_cast<const float *>(sums), sumStride,
+              reinterpret_cast<float *>(out) + (image * p_.outChannels + channel) * places + row % places, places,
+              count, columns);
   }
 
   const IntegerConvProblem p_;
-  const size_t rank_;
-  const int64_t inSize_, outSize_, taps_, depth_;
-  const int64_t strips_, taskChannels_, channelTasks_;
-  std::vector<int64_t> tapOffsets_;  // by tap and dimension
-  bool isPointwise_ = false;
+  const int64_t planes_, rows_;     // rows of one plane
+  const int64_t columns_, panels_;  // of one matrix; columns up to whole panels
+};
+
+class QuadConvKernel final : public IntegerConvKernel {
+ public:
+  QuadConvKernel(IntegerConvProblem problem, int threads)
+      : IntegerConvKernel(std::move(problem)),
+        tileRows_(quadKernels().rows),
+        depth_(p_.filters.rows()),
+        quads_(ceilDiv(depth_, int64_t{4})),
+        readsInPlace_(p_.runs.isPointwise() && depth_ % 4 == 0 && flip() == 0 && !hasRightZeros()),
+        rowStride_(readsInPlace_                       ? p_.channels
+                   : aligned(quads_ * 4) / 64 % 2 == 0 ? aligned(quads_ * 4) + 64
+                                                       : aligned(quads_ * 4)) {
+    const int64_t most = std::clamp(kRowsBytes / std::max<int64_t>(1, rowStride_), tileRows_, kQuadRowsAtOnce);
+    atOnce_ = most / tileRows_ * tileRows_;
+    // Four tasks for each thread, or more: first of rows, then of columns.
+    const int64_t wanted = int64_t{4} * threads, others = planes_ * p_.filters.matrices();
+    const int64_t tiles = ceilDiv(ceilDiv(rows_ * others, wanted), tileRows_);
+    taskRows_ = std::clamp(tiles * tileRows_, tileRows_, int64_t{4} * atOnce_);
+    rowTasks_ = ceilDiv(rows_, taskRows_);
+    const int64_t cuts = std::max<int64_t>(1, wanted / std::max<int64_t>(1, rowTasks_ * others));
+    const int64_t panel = p_.layout->panel();
+    taskColumns_ = std::max(panel, ceilDiv(ceilDiv(columns_, cuts), panel) * panel);
+    columnTasks_ = ceilDiv(columns_, taskColumns_);
+  }
+  std::string name() const override { return readsInPlace_ ? "integer conv pointwise" : "integer conv"; }
+  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, units())); }
+  int64_t scratchBytes() const override {
+    return aligned(kNumbers + panels_ * int64_t{sizeof(int32_t)}) + kSums + aligned(p_.runs.scratchBytes()) +
+           (readsInPlace_ ? 0 : atOnce_ * rowStride_ + kQuadSlack);
+  }
+
+  void run(const KernelArgs &args, int task) const noexcept override {
+    if (units() == 0) return;
+    const int64_t matrix = task / columnTasks_ / rowTasks_ % p_.filters.matrices(),
+                  plane = task / columnTasks_ / rowTasks_ / p_.filters.matrices();
+    const int64_t first = task / columnTasks_ % rowTasks_ * taskRows_, last = std::min(rows_, first + taskRows_);
+    const int64_t column = task % columnTasks_ * taskColumns_;
+    auto *numbers = static_cast<int32_t *>(args.scratch);
+    std::fill_n(numbers, kQuadRowsAtOnce, -leftZero(args));
+    Rows rows{.matrix = matrix,
+              .column = column,
+              .columns = std::min(taskColumns_, columns_ - column),
+              .leftTerms = leftZero(args) == 0 ? nullptr : numbers,
+              .rightZeros = rightZeros(args, matrix * columns_, numbers + 2 * kQuadRowsAtOnce)};
+    for (int64_t row = first; row < last; row += atOnce_) {
+      rows.first = plane * rows_ + row, rows.count = std::min(atOnce_, last - row);
+      const uint8_t *x = static_cast<const uint8_t *>(args.in[0]) + matrix * p_.filters.joined * p_.filters.channels;
+      rows.a = readsInPlace_ ? x + rows.first * rowStride_ : copyRows(args, x, rows);
+      multiply(args, rows);
+    }
+  }
+
+ private:
+  // In scratch: -x_zero for each row, terms of rows, zero points of columns; sums; then memory of WindowRuns; rows.
+  static constexpr int64_t kNumbers = 2 * kQuadRowsAtOnce * int64_t{sizeof(int32_t)};
+  static constexpr int64_t kSums = kQuadRowsAtOnce * kSumColumns * int64_t{sizeof(int32_t)};
+
+  // Rows that are multiplied at once, by columns of one matrix.
+  struct Rows {
+    int64_t matrix, column, columns;
+    const int32_t *leftTerms, *rightZeros;  // rightZeros: of all columns of the matrix
+    int64_t first = 0, count = 0;
+    const uint8_t *a = nullptr;
+  };
+
+  int64_t units() const { return planes_ * p_.filters.matrices() * rowTasks_ * columnTasks_; }
+  int32_t *rowTerms(const KernelArgs &args) const noexcept {
+    return static_cast<int32_t *>(args.scratch) + kQuadRowsAtOnce;
+  }
+  uint8_t *sums(const KernelArgs &args) const noexcept {
+    return static_cast<uint8_t *>(args.scratch) + aligned(kNumbers + panels_ * int64_t{sizeof(int32_t)});
+  }
+
+  const uint8_t *copyRows(const KernelArgs &args, const uint8_t *x, const Rows &rows) const noexcept {
+    const QuadKernels &kernels = quadKernels();
+    uint8_t *lines = sums(args) + kSums, *copies = lines + aligned(p_.runs.scratchBytes()), *to = copies;
+    const uint8_t fill = padding(args);
+    int32_t *terms = rowTerms(args);
+    p_.runs.forPlaces(x, rows.first, rows.count, lines, [&](int64_t, std::span<const QuadRun> runs) {
+      kernels.copyRuns(runs, fill, flip(), end(args), to);
+      if (rows.rightZeros)
+        *terms++ = static_cast<int32_t>(depth_) * leftZero(args) - kernels.copyRow(to, depth_, 0, to);
+      to += rowStride_;
+    });
+    return copies;
+  }
+
+  void multiply(const KernelArgs &args, const Rows &rows) const noexcept {
+    const int64_t panel = p_.layout->panel(), panelBytes = p_.layout->panelBytes(depth_);
+    const uint8_t *weights =
+        static_cast<const uint8_t *>(args.in[1]) + rows.matrix * p_.layout->matrixBytes(p_.filters);
+    auto *scratch = reinterpret_cast<int32_t *>(sums(args));
+    for (int64_t c = rows.column, end = rows.column + rows.columns; c < end; c += kSumColumns) {
+      const int64_t columns = std::min(kSumColumns, end - c), channel = rows.matrix * columns_ + c;
+      const uint8_t *first = weights + c / panel * panelBytes;
+      const bool isStored = p_.ending.isStore() && !p_.isPlain;
+      int32_t *out = isStored ? static_cast<int32_t *>(args.out[0]) + rows.first * p_.outChannels + channel : scratch;
+      const int64_t outStride = isStored ? p_.outChannels : kSumColumns;
+      multiplyRows({.a = rows.a,
+                    .aStride = rowStride_,
+                    .b = reinterpret_cast<const int8_t *>(first) + panel * int64_t{sizeof(int32_t)},
+                    .panelStride = panelBytes,
+                    .leftTerms = rows.leftTerms,
+                    .columnSums = reinterpret_cast<const int32_t *>(first),
+                    .sumStride = panelBytes / int64_t{sizeof(int32_t)},
+                    .rowTerms = rows.rightZeros ? rowTerms(args) : nullptr,
+                    .rightZeros = rows.rightZeros ? rows.rightZeros + c : nullptr,
+                    .quads = quads_,
+                    .rows = rows.count,
+                    .columns = columns,
+                    .out = out,
+                    .outStride = outStride});
+      if (!isStored) finish(args, scratch, kSumColumns, rows.first, rows.count, channel, columns);
+    }
+  }
+
+  const int64_t tileRows_, depth_, quads_;
+  const bool readsInPlace_;
+  const int64_t rowStride_;
+  int64_t atOnce_, taskRows_, rowTasks_, taskColumns_, columnTasks_;
+};
+
+// Convolutions of single channels.
+class QuadChannelsKernel final : public IntegerConvKernel {
+ public:
+  QuadChannelsKernel(IntegerConvProblem problem, int threads)
+      : IntegerConvKernel(std::move(problem)),
+        quads_(ceilDiv(p_.filters.taps, int64_t{4})),
+        atOnce_(p_.isPlain ? std::clamp(kRowsBytes / (panels_ * int64_t{sizeof(int32_t)}), int64_t{4}, int64_t{16})
+                           : 1) {
+    const int64_t tasks = std::clamp<int64_t>(rows_ * planes_ * columns_ * quads_ >> 12, 1, int64_t{8} * threads);
+    taskRows_ = std::max<int64_t>(1, ceilDiv(rows_, ceilDiv(tasks, std::max<int64_t>(1, planes_))));
+    rowTasks_ = ceilDiv(rows_, taskRows_);
+  }
+  std::string name() const override { return "integer conv depthwise"; }
+  int tasks() const override { return static_cast<int>(std::max<int64_t>(1, planes_ * rowTasks_)); }
+  int64_t scratchBytes() const override {
+    return (1 + atOnce_) * numberBytes() + paddingBytes() + p_.runs.scratchBytes();
+  }
+
+  void run(const KernelArgs &args, int task) const noexcept override {
+    if (planes_ * rowTasks_ == 0) return;
+    auto *zeros = static_cast<int32_t *>(args.scratch);
+    uint8_t *sums = static_cast<uint8_t *>(args.scratch) + numberBytes(), *paddings = sums + atOnce_ * numberBytes();
+    std::fill_n(paddings, paddingBytes(), padding(args));
+    QuadChannels place{.quads = quads_,
+                       .channels = p_.channels,
+                       .end = end(args),
+                       .flip = flip(),
+                       .padding = leftZero(args),
+                       .b = static_cast<const uint8_t *>(args.in[1]),
+                       .panelStride = p_.layout->panelBytes(p_.filters.taps),
+                       .rightZeros = rightZeros(args, 0, zeros),
+                       .out = reinterpret_cast<int32_t *>(sums)};
+    const int64_t row = task % rowTasks_ * taskRows_, first = task / rowTasks_ * rows_ + row;
+    const int64_t last = first + std::min(taskRows_, rows_ - row);
+    int64_t waiting = 0;  // rows whose sums are not ended yet
+    p_.runs.forTaps(static_cast<const uint8_t *>(args.in[0]), first, last - first, paddings, paddings + paddingBytes(),
+                    [&](int64_t at, const uint8_t *const *taps) {
+                      place.taps = taps;
+                      place.out = reinterpret_cast<int32_t *>(sums) + waiting * panels_;
+                      quadKernels().multiplyChannels(place);
+                      if (++waiting < atOnce_ && at + 1 < last) return;
+                      finish(args, reinterpret_cast<int32_t *>(sums), panels_, at + 1 - waiting, waiting, 0, columns_);
+                      waiting = 0;
+                    });
+  }
+
+ private:
+  // In scratch: zero points of channels, sums of a few places, paddings, memory of WindowRuns.
+  int64_t numberBytes() const { return aligned(panels_ * int64_t{sizeof(int32_t)}); }
+  int64_t paddingBytes() const { return aligned(p_.channels + kQuadSlack); }
+
+  const int64_t quads_, atOnce_;
+  int64_t taskRows_, rowTasks_;
 };
 
 }  // namespace
 
+const executable::Layout *integerConvWeights(const Op &op) {
+  const bool mayJoin = op.inInfo(1).dataType() == DataType::INT8 && !op.hasInput(3);
+  return convQuads(op.inShape(1), op.attrInt("group"), mayJoin ? JoinGroups::kYes : JoinGroups::kNo);
+}
+
 std::unique_ptr<executable::Kernel> createIntegerConv(const KernelRequest &request, std::string &reason) {
-  if (!allPlain(request, reason)) return nullptr;
   const Op &op = *request.op;
-  const TensorInfo &x = request.inputs[0].info, &w = request.inputs[1].info;
-  const auto hasZero = [&](size_t i) { return request.inputs.size() > i && request.inputs[i].connected; };
-  const int64_t groups = op.attrInt("group");
-  return std::make_unique<IntegerConvKernel>(
-      IntegerConvProblem{.window = ops::windowOf(op.attributes()),
-                         .in = ops::spatialShape(x.shape()),
-                         .out = ops::spatialShape(request.outputs[0].info.shape()),
-                         .images = x.shape()[0],
-                         .groups = groups,
-                         .channels = w.shape()[1],
-                         .outChannels = w.shape()[0] / groups,
-                         .xIsSigned = x.dataType() == DataType::INT8,
-                         .wIsSigned = w.dataType() == DataType::INT8,
-                         .hasXZero = hasZero(2),
-                         .hasWZero = hasZero(3),
-                         .wZeroIsEach = hasZero(3) && request.inputs[3].info.nelms() != 1},
-      request.threads);
+  const executable::OperandDesc &x = request.inputs[0], &w = request.inputs[1], &y = request.outputs[0];
+  const auto hasInput = [&](size_t i) { return request.inputs.size() > i && request.inputs[i].connected; };
+  const QuadEnding ending(request);
+  const bool isPlain = !isChannelsLast(y);
+  if (!isChannelsLast(x))
+    return reason = "it takes channels last only: got " + executable::layoutName(x.layout), nullptr;
+  if (isPlain && (y.layout != nullptr || ending.elementBytes() != 4))
+    return reason = "it makes channels last only: got " + executable::layoutName(y.layout), nullptr;
+  const executable::Layout *layout = integerConvWeights(op);
+  if (w.layout != layout)
+    return reason = "its weights must be " + layout->name() + ": got " + executable::layoutName(w.layout), nullptr;
+  const QuadFilters filters = asConvQuads(layout)->filtersOf(w.info);
+  const Shape in = ops::spatialShape(x.info.shape());
+  const int64_t channels = x.info.shape()[1];
+  IntegerConvProblem problem{.runs = WindowRuns(ops::windowOf(op.attributes()), in, ops::spatialShape(y.info.shape()),
+                                                channels, filters.isDepthwise() ? 1 : filters.inChannels()),
+                             .images = x.info.shape()[0],
+                             .inSize = elementCount(in),
+                             .channels = channels,
+                             .outChannels = w.info.shape()[0],
+                             .filters = filters,
+                             .layout = asConvQuads(layout),
+                             .xIsSigned = x.info.dataType() == DataType::INT8,
+                             .wIsSigned = w.info.dataType() == DataType::INT8,
+                             .hasXZero = hasInput(2),
+                             .hasWZero = hasInput(3),
+                             .wZeroIsEach = hasInput(3) && request.inputs[3].info.nelms() != 1,
+                             .isPlain = isPlain,
+                             .ending = ending};
+  if (filters.isDepthwise()) return std::make_unique<QuadChannelsKernel>(std::move(problem), request.threads);
+  return std::make_unique<QuadConvKernel>(std::move(problem), request.threads);
 }
 
 }  // namespace popart::cpu

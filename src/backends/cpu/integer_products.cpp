@@ -27,6 +27,8 @@ std::vector<int64_t> matrixOffsets(const Shape &shape, const Shape &batch) {
   return offsets;
 }
 
+constexpr size_t kFirstOfEnding = 4;  // inputs: bias, scale, y_zero
+
 constexpr Entry kEntries[] = {{"IntegerMatMul", createQuadMatMul}, {"IntegerConv", createIntegerConv}};
 
 }  // namespace
@@ -44,6 +46,32 @@ IntegerProblem integerProblem(const KernelRequest &request) {
   p.a = matrixOffsets(a, batch);
   p.b = matrixOffsets(b, batch);
   return p;
+}
+
+QuadEnding::QuadEnding(const KernelRequest &request) {
+  for (size_t i = 0; i < 3; ++i) {
+    const size_t input = kFirstOfEnding + i;
+    has_[i] = request.inputs.size() > input && request.inputs[input].connected;
+    isEach_[i] = has_[i] && request.inputs[input].info.nelms() != 1;
+  }
+  const DataType type = request.outputs[0].info.dataType();
+  result_ = type == DataType::INT32   ? QuadResult::kInt32
+            : type == DataType::FLOAT ? QuadResult::kFloat
+            : type == DataType::UINT8 ? QuadResult::kUint8
+                                      : QuadResult::kInt8;
+}
+
+QuadFinish QuadEnding::of(const executable::KernelArgs &args) const noexcept {
+  const auto input = [&](size_t i) { return has_[i] ? args.in[kFirstOfEnding + i] : nullptr; };
+  QuadFinish f{.bias = static_cast<const int32_t *>(input(0)),
+               .scale = static_cast<const float *>(input(1)),
+               .biasIsEach = isEach_[0],
+               .scaleIsEach = isEach_[1],
+               .result = result_};
+  if (const void *zero = input(2))
+    f.zero = result_ == QuadResult::kInt8 ? static_cast<float>(*static_cast<const int8_t *>(zero))
+                                          : static_cast<float>(*static_cast<const uint8_t *>(zero));
+  return f;
 }
 
 std::span<const Entry> integerProductKernels() { return kEntries; }

@@ -32,6 +32,7 @@ struct QuadProblem {
   IntegerProblem shape;
   QuadOperand left, right;
   const QuadPanels *layout = nullptr;  // of B; null: plain
+  QuadEnding ending;
 };
 
 class QuadMatMulKernel final : public executable::HostKernel {
@@ -46,7 +47,7 @@ class QuadMatMulKernel final : public executable::HostKernel {
     return static_cast<int>(std::max<int64_t>(1, stack * rowTasks_ * columnTasks_));
   }
   int64_t scratchBytes() const override {
-    return kNumbers + kQuadBlockScratch + (p_.layout ? 0 : kTaskColumns * kQuadDepth);
+    return kNumbers + kQuadBlockScratch + sumBytes() + (p_.layout ? 0 : kTaskColumns * kQuadDepth);
   }
 
   void run(const KernelArgs &args, int task) const noexcept override {
@@ -54,17 +55,21 @@ class QuadMatMulKernel final : public executable::HostKernel {
     if (s.a.empty() || s.rows == 0 || s.columns == 0) return;
     const auto matrix = static_cast<size_t>(task / (rowTasks_ * columnTasks_));
     const int64_t row = task / columnTasks_ % rowTasks_ * kTaskRows, column = task % columnTasks_ * kTaskColumns;
+    const int64_t out = (static_cast<int64_t>(matrix) * s.rows + row) * s.columns + column;
     auto *scratch = static_cast<uint8_t *>(args.scratch) + kNumbers;
-    QuadBlock block{
-        .a = static_cast<const uint8_t *>(args.in[0]) + s.a[matrix] + row * s.depth,
-        .aStride = s.depth,
-        .flip = leftMove(p_.left.isSigned).flip,
-        .leftZeros = leftZeros(args, matrix, row),
-        .rightZeros = rightZeros(args, matrix, column),
-        .rows = std::min(kTaskRows, s.rows - row),
-        .columns = std::min(kTaskColumns, s.columns - column),
-        .out = static_cast<int32_t *>(args.out[0]) + (static_cast<int64_t>(matrix) * s.rows + row) * s.columns + column,
-        .outStride = s.columns};
+    QuadBlock block{.a = static_cast<const uint8_t *>(args.in[0]) + s.a[matrix] + row * s.depth,
+                    .aStride = s.depth,
+                    .flip = leftMove(p_.left.isSigned).flip,
+                    .leftZeros = leftZeros(args, matrix, row),
+                    .rightZeros = rightZeros(args, matrix, column),
+                    .rows = std::min(kTaskRows, s.rows - row),
+                    .columns = std::min(kTaskColumns, s.columns - column),
+                    .out = static_cast<int32_t *>(args.out[0]) + out,
+                    .outStride = s.columns};
+    if (!p_.ending.isStore()) {
+      block.out = reinterpret_cast<int32_t *>(scratch + kQuadBlockScratch);
+      block.outStride = kTaskColumns;
+    }
     int64_t k = 0;
     do {  // once without terms too: sums of nothing are zeros
       block.depth = std::min(kQuadDepth, s.depth - k);
@@ -76,11 +81,16 @@ class QuadMatMulKernel final : public executable::HostKernel {
       multiplyBlock(block, scratch);
       block.a += block.depth, k += block.depth;
     } while (k < s.depth);
+    if (!p_.ending.isStore())
+      finishSums(p_.ending.of(args).from(column), block.out, kTaskColumns, block.rows, block.columns,
+                 static_cast<char *>(args.out[0]) + out * p_.ending.elementBytes(), s.columns);
   }
 
  private:
-  // In scratch: sums of the task's columns, and their zero points; behind them, what multiplyBlock needs; packed quads.
+  // In scratch: sums of the task's columns, and their zero points; behind them, what multiplyBlock needs; sums that are
+  // no results yet; packed quads.
   static constexpr int64_t kNumbers = 2 * kTaskColumns * int64_t{sizeof(int32_t)};
+  int64_t sumBytes() const { return p_.ending.isStore() ? 0 : kTaskRows * kTaskColumns * int64_t{sizeof(int32_t)}; }
 
   // Rows or columns in front of a matrix of an operand.
   int64_t linesBefore(int64_t offset) const { return p_.shape.depth == 0 ? 0 : offset / p_.shape.depth; }
@@ -119,7 +129,7 @@ class QuadMatMulKernel final : public executable::HostKernel {
     const int64_t width = quadKernels().panelColumns, columns = p_.shape.columns;
     const uint8_t flip = rightMove(p_.right.isSigned).flip;
     auto *sums = static_cast<int32_t *>(scratch);
-    auto *packed = static_cast<int8_t *>(scratch) + kNumbers + kQuadBlockScratch;
+    auto *packed = static_cast<int8_t *>(scratch) + kNumbers + kQuadBlockScratch + sumBytes();
     block.b = packed;
     block.panelStride = ceilDiv(block.depth, int64_t{4}) * 4 * width;
     block.columnSums = sums;
@@ -152,8 +162,9 @@ std::unique_ptr<executable::Kernel> createQuadMatMul(const KernelRequest &reques
   KernelRequest others = request;
   if (layout == quadPanels()) others.inputs[1].layout = nullptr;
   if (!allPlain(others, reason)) return nullptr;
-  return std::make_unique<QuadMatMulKernel>(
-      QuadProblem{integerProblem(request), operandOf(request, 0), operandOf(request, 1), asQuadPanels(layout)});
+  return std::make_unique<QuadMatMulKernel>(QuadProblem{integerProblem(request), operandOf(request, 0),
+                                                        operandOf(request, 1), asQuadPanels(layout),
+                                                        QuadEnding(request)});
 }
 
 }  // namespace popart::cpu

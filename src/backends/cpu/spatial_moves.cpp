@@ -77,7 +77,7 @@ class ReorderChannels final : public executable::HostKernel {
     const bool last = direction_ == Direction::ToLast;
     const T *from = last ? x + begin : x + begin * c;
     T *to = last ? y + begin * c : y + begin;
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, uint16_t>) {
+    if constexpr (!std::is_same_v<T, uint64_t>) {
       last ? transpose(from, p, to, c, c, count) : transpose(from, c, to, p, count, c);
     } else {
       last ? transposeElements(from, p, to, c, c, count) : transposeElements(from, c, to, p, count, c);

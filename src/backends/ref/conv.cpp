@@ -1,6 +1,7 @@
 // Reference kernels of convolution and its gradients for any number of spatial dimensions.
 #include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
+#include "backends/ref/integer_sum.hpp"
 #include "backends/ref/loops.hpp"
 #include "backends/ref/window_taps.hpp"
 
@@ -69,7 +70,7 @@ void integerConv(const Context &c) {
           for (const Tap &t : at.taps)
             sum = add(sum, (loadInt(c.in[0], s.inputPlane(n, m, local) + t.input) - xZero) *
                                (loadInt(c.in[1], s.weightPlane(m, local) + t.kernel) - wZero));
-        c.out[0].as<int32_t>()[s.outputPlane(n, m) + at.output] = static_cast<int32_t>(sum);
+        storeIntegerSum(c, sum, m, s.outputPlane(n, m) + at.output);
       }
   });
 }

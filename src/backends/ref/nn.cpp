@@ -7,6 +7,7 @@
 
 #include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
+#include "backends/ref/integer_sum.hpp"
 #include "backends/ref/loops.hpp"
 
 namespace popart::ref {
@@ -47,7 +48,7 @@ void integerMatMul(const Context &c) {
         for (int64_t k = 0; k < depth; ++k)
           sum = add(sum, (loadInt(c.in[0], (left + r) * depth + k) - leftZero) *
                              (loadInt(c.in[1], (right * depth + k) * n + col) - rightZero));
-        c.out[0].as<int32_t>()[(i * m + r) * n + col] = static_cast<int32_t>(sum);
+        storeIntegerSum(c, sum, col, (i * m + r) * n + col);
       }
   }
 }

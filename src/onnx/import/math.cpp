@@ -5,6 +5,7 @@
 #include <popart/error.hpp>
 
 #include "base/small_types.hpp"
+#include "onnx/import/dequantised.hpp"
 #include "onnx/importer.hpp"
 
 namespace popart::onnx {
@@ -20,7 +21,9 @@ TensorIndex scaled(NodeContext &n, TensorIndex t, float factor) {
 TensorIndex matrixOperand(NodeContext &n, int input, const char *transpose) {
   n.require(n.info(input).rank() == 2, "input {} must be a matrix: got {}", input, n.info(input));
   if (n.attr<int64_t>(transpose, 0) == 0) return n.in(input);
-  return n.emit("Transpose", {n.in(input)}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const TensorIndex transposed = n.emit("Transpose", {n.in(input)}, {{"perm", std::vector<int64_t>{1, 0}}});
+  rememberTransposed(n, n.in(input), transposed);
+  return transposed;
 }
 
 void importGemm(NodeContext &n) {

@@ -6,6 +6,7 @@
 
 #include "base/small_types.hpp"
 #include "onnx/compose.hpp"
+#include "onnx/import/dequantised.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -85,6 +86,9 @@ class Granularity {
               axis_, scale.info(), expected);
   }
 
+  int64_t block() const { return block_; }  // 0: none
+  int64_t axis() const { return axis_; }    // -1: one number
+
   Value spread(const Value &v) const {
     if (!v.valid() || axis_ < 0) return v.valid() && v.rank() > 0 ? v.reshape({}) : v;
     if (block_ == 0) {
@@ -127,14 +131,20 @@ void importQuantizeLinear(NodeContext &n) {
   const DataType own = isSmall(scale.type()) ? DataType::FLOAT : scale.type();
   const DataType inner = precision == 0 ? own : fromOnnxDataType(static_cast<int>(precision));
   const Granularity granularity(n, x, scale);
+  if (precision == 0 && (type == DataType::UINT8 || type == DataType::INT8)) {
+    const Value product = quantisedProduct(n, x, scale, zero.valid() ? zero : to.scalar(type, 0));
+    if (product.valid()) return to.result(0, product);
+  }
   const Value y = x.cast(inner) / granularity.spread(scale.cast(inner));
   to.result(0, isSmallFloat(type) ? rounded(y, granularity.spread(zero), type, n.attr<int64_t>("saturate", 1))
                                   : saturated(y, granularity.spread(zero), type));
 }
 
-// In FLOAT, without the zero point.
+// In FLOAT, without the zero point. FLOAT holds differences of up to 16 bits.
 Value dequantised(const Value &x, const Value &zero) {
-  const DataType exact = isSmallFloat(x.type()) ? DataType::FLOAT : DataType::INT32;
+  const bool isShort = isSmallFloat(x.type()) || x.type() == DataType::UINT8 || x.type() == DataType::INT8 ||
+                       x.type() == DataType::UINT16 || x.type() == DataType::INT16;
+  const DataType exact = isShort ? DataType::FLOAT : DataType::INT32;
   const Value moved = x.cast(exact);
   return (zero.valid() && !isKnownZero(zero) ? moved - zero.cast(exact) : moved).cast(DataType::FLOAT);
 }
@@ -151,7 +161,9 @@ void importDequantizeLinear(NodeContext &n) {
             scale.info());
   const Granularity granularity(n, x, scale);
   const Value y = dequantised(x, granularity.spread(zero)) * granularity.spread(scale.cast(DataType::FLOAT));
-  to.result(0, y.cast(wanted == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(wanted))));
+  const DataType type = wanted == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(wanted));
+  to.result(0, y.cast(type));
+  if (type == DataType::FLOAT && granularity.block() == 0) rememberDequantised(n, x, scale, zero, granularity.axis());
 }
 
 // A range of values that holds 0; all zeros have scale 1.
@@ -193,8 +205,14 @@ Value zeroOfLines(const NodeContext &n, const Value &x, const Value &zero, int s
   return zero.shape() == each ? zero : zero.expand(each);
 }
 
-// INT32. As in NumPy's matmul, a list stands for one row, on the right for one column, which the result does not have.
-Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const Value &zeroA, const Value &zeroB) {
+// How a product ends, see IntegerMatMul; absent: in INT32.
+struct Ending {
+  Value bias, scale, zero;
+};
+
+// As in NumPy's matmul, a list stands for one row, on the right for one column, which the result does not have.
+Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const Value &zeroA, const Value &zeroB,
+                     const Ending &ending = {}) {
   n.require(a.rank() >= 1 && b.rank() >= 1, "operands must have dimensions: got {} and {}", a.info(), b.info());
   n.require(a.dim(-1) == b.shape()[std::max(0, b.rank() - 2)], "operands do not fit: got {} and {}", a.info(),
             b.info());
@@ -203,14 +221,16 @@ Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const
   const Value left = a.rank() == 1 ? a.reshape({1, a.dim(0)}) : a;
   const Value right = b.rank() == 1 ? b.reshape({b.dim(0), 1}) : b;
   const Value product =
-      left.op("IntegerMatMul", {right, zeroOfLines(n, left, perRow(zeroA, a), -1), zeroOfLines(n, right, zeroB, -2)});
+      left.op("IntegerMatMul", {right, zeroOfLines(n, left, perRow(zeroA, a), -1), zeroOfLines(n, right, zeroB, -2),
+                                ending.bias, ending.scale, ending.zero});
   Shape shape = product.shape();
   if (b.rank() == 1) shape.pop_back();
   if (a.rank() == 1) shape.erase(shape.end() - (b.rank() == 1 ? 1 : 2));
   return product.reshape(shape);
 }
 
-Value integerConvolution(const NodeContext &n, const Value &x, const Value &w, const Value &zeroX, const Value &zeroW) {
+Value integerConvolution(const NodeContext &n, const Value &x, const Value &w, const Value &zeroX, const Value &zeroW,
+                         const Ending &ending = {}) {
   requireFactor(n, x, zeroX);
   requireFactor(n, w, zeroW);
   const auto zeroOf = [](const Value &zero) {
@@ -220,7 +240,7 @@ Value integerConvolution(const NodeContext &n, const Value &x, const Value &w, c
   Attributes attributes = {{"group", n.attr<int64_t>("group", 1)}};
   for (const char *name : {"auto_pad", "dilations", "kernel_shape", "pads", "strides"})
     if (const AttributeValue *value = n.nodeAttributes().values.find(name)) attributes.set(name, *value);
-  return x.op("IntegerConv", {w, zeroOf(zeroX), zeroOf(zeroW)}, attributes);
+  return x.op("IntegerConv", {w, zeroOf(zeroX), zeroOf(zeroW), ending.bias, ending.scale, ending.zero}, attributes);
 }
 
 void importMatMulInteger(NodeContext &n) {
@@ -233,39 +253,40 @@ void importConvInteger(NodeContext &n) {
   to.result(0, integerConvolution(n, to.input(0), to.input(1), to.optionalInput(2), to.optionalInput(3)));
 }
 
-// sum (a_scale b_scale / y_scale), rounded.
-Value requantised(const Value &sum, const Value &a, const Value &b, const Value &y, const Value &zero) {
-  const Value scale = a.cast(DataType::FLOAT) * b.cast(DataType::FLOAT) / y.cast(DataType::FLOAT);
-  return saturated(sum.cast(DataType::FLOAT) * scale, zero, zero.type());
+// What sums of products are multiplied with.
+Value ratioOf(const Value &a, const Value &b, const Value &y) {
+  return a.cast(DataType::FLOAT) * b.cast(DataType::FLOAT) / y.cast(DataType::FLOAT);
+}
+
+// Whether a product ends in `ratio` and `zero` by itself: both are one number, or the ratio is one for each column.
+bool endsIn(const Value &ratio, const Value &zero, int64_t columns) {
+  const bool isByte = zero.type() == DataType::UINT8 || zero.type() == DataType::INT8;
+  const int64_t numbers = ratio.info().nelms();
+  return isByte && zero.info().nelms() == 1 && (numbers == 1 || (numbers == columns && ratio.dim(-1) == columns));
 }
 
 void importQLinearMatMul(NodeContext &n) {
   Composer to(n);
   const Value a = to.input(0), b = to.input(3), zero = to.input(7);
-  const Value scale = perRow(to.input(1), a), otherScale = to.input(4), resultScale = to.input(6);
+  const Value ratio = ratioOf(perRow(to.input(1), a), to.input(4), to.input(6));
   if (!isSmallFloat(a.type())) {
+    if (endsIn(ratio, zero, b.rank() == 1 ? 1 : b.dim(-1))) {
+      const Value scale = ratio.rank() < 2 ? ratio : ratio.reshape({ratio.info().nelms()});
+      return to.result(0, integerProduct(n, a, b, to.input(2), to.input(5), {Value(), scale, zero}));
+    }
     const Value sum = integerProduct(n, a, b, to.input(2), to.input(5));
-    return to.result(0, requantised(sum, scale, otherScale, resultScale, zero));
+    return to.result(0, saturated(sum.cast(DataType::FLOAT) * ratio, zero, zero.type()));
   }
   const Value product = matmul(dequantised(a, to.input(2)), dequantised(b, to.input(5)));
-  const Value ratio =
-      scale.cast(DataType::FLOAT) * otherScale.cast(DataType::FLOAT) / resultScale.cast(DataType::FLOAT);
   n.require(isSmallFloat(zero.type()), "the result of FLOAT8 must be FLOAT8: got {}", zero.info());
   to.result(0, rounded(product * ratio, zero, zero.type(), 1));
 }
 
 void importQLinearConv(NodeContext &n) {
   Composer to(n);
-  const Value x = to.input(0), w = to.input(3);
-  Value sum = integerConvolution(n, x, w, to.input(2), to.input(5));
-  Shape channel(static_cast<size_t>(x.rank() - 1), 1);
-  const auto perChannel = [&](const Value &v) {
-    if (v.rank() == 0) return v;
-    channel[0] = v.dim(0);
-    return v.reshape(channel);
-  };
-  if (n.hasIn(8)) sum = sum + perChannel(to.input(8));
-  to.result(0, requantised(sum, to.input(1), perChannel(to.input(4)), to.input(6), to.input(7)));
+  const Value ratio = ratioOf(to.input(1), to.input(4), to.input(6));
+  to.result(0, integerConvolution(n, to.input(0), to.input(3), to.input(2), to.input(5),
+                                  {to.optionalInput(8), ratio, to.input(7)}));
 }
 
 }  // namespace

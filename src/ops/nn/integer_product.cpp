@@ -2,6 +2,12 @@
 // INT8 and UINT8; leading dimensions broadcast. What ONNX's quantised products are written with. Zero points: one for
 // all, or one for each row of a and each column of b.
 // IntegerConv: the same of windows, as Conv has them; padding is x_zero, so that it adds nothing.
+// Both may end as ONNX's quantised products do, each step rounded to FLOAT, with numbers for all columns (channels) or
+// for each:
+//   sum + bias                                        bias: INT32, modulo 2^32
+//   (sum + bias) scale                                scale: FLOAT
+//   saturate(round((sum + bias) scale) + y_zero)      y_zero: one number, UINT8 or INT8, whose type the result has;
+//                                                     halves are rounded to even
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -25,6 +31,26 @@ void requireZeroPoint(const InferContext &c, int operand, const Shape &each) {
             "zero points must be one number or have shape {}: got shape {}", each, c.shape(zero));
 }
 
+constexpr int kBiasInput = 4, kScaleInput = 5, kZeroInput = 6;
+
+// The type of the result, whose columns (channels) bias and scale are for.
+DataType requireEnding(const InferContext &c, int64_t columns) {
+  for (int i : {kBiasInput, kScaleInput})
+    c.require(!c.hasIn(i) || c.in(i).nelms() == 1 || c.shape(i) == Shape{columns},
+              "bias and scale must be one number or have shape {}: got shape {}", Shape{columns},
+              c.hasIn(i) ? c.shape(i) : Shape{});
+  if (!c.hasIn(kZeroInput)) return c.hasIn(kScaleInput) ? DataType::FLOAT : DataType::INT32;
+  c.require(c.hasIn(kScaleInput), "a zero point of the result needs a scale");
+  c.require(c.in(kZeroInput).nelms() == 1, "the result must have one zero point: got shape {}", c.shape(kZeroInput));
+  return c.type(kZeroInput);
+}
+
+OpDef &endingInputs(OpDef &row) {
+  return row.input("bias", typeBit(DataType::INT32), "", Arity::Optional)
+      .input("scale", typeBit(DataType::FLOAT), "", Arity::Optional)
+      .input("y_zero", kBytes, "", Arity::Optional);
+}
+
 void inferIntegerMatMul(InferContext &c) {
   const Shape &a = c.shape(0), &b = c.shape(1);
   c.require(a.size() >= 2 && b.size() >= 2, "operands must be matrices or stacks of them: got shapes {} and {}", a, b);
@@ -39,14 +65,14 @@ void inferIntegerMatMul(InferContext &c) {
   requireZeroPoint(c, 1, columns);
   Shape out = npOut(batchA, batchB);
   out.insert(out.end(), {a[a.size() - 2], b.back()});
-  c.out(0, DataType::INT32, out);
+  c.out(0, requireEnding(c, b.back()), out);
 }
 
 void inferIntegerConv(InferContext &c) {
   const Shape out = convolutionShape(c);
   requireZeroPoint(c, 0, {});
   requireZeroPoint(c, 1, {out[1]});
-  c.out(0, DataType::INT32, out);
+  c.out(0, requireEnding(c, out[1]), out);
 }
 
 OpDef integerConvolution() {
@@ -54,33 +80,44 @@ OpDef integerConvolution() {
   row.input("x", kBytes)
       .input("w", kBytes)
       .input("x_zero", kBytes, "", Arity::Optional)
-      .input("w_zero", kBytes, "", Arity::Optional)
-      .output("y");
+      .input("w_zero", kBytes, "", Arity::Optional);
+  endingInputs(row).output("y");
   convAttributes(row)
+      .traits(Trait::Spatial)
       .infer(inferIntegerConv)
+      .layouts([](const Op &, OperandLayouts &layouts) {
+        layouts.in[0] = layouts.in[1] = layouts.out[0] = OperandLayout::Chosen;
+      })
       .cost([](const Op &op, Cost &c) { c.flops = convFlops(op.outInfo(0), op.inShape(1)); })
       .notOnnx()
       .stopsGrad()
-      .doc("Convolution of INT8 and UINT8 without their zero points, in INT32, modulo 2^32.");
+      .doc(
+          "Convolution of INT8 and UINT8 without their zero points, in INT32, modulo 2^32; on request with a bias, "
+          "scaled, and quantised.");
+  return row;
+}
+
+OpDef integerMatMul() {
+  OpDef row("popart", "IntegerMatMul", {1});
+  row.input("a", kBytes)
+      .input("b", kBytes)
+      .input("a_zero", kBytes, "", Arity::Optional)
+      .input("b_zero", kBytes, "", Arity::Optional);
+  endingInputs(row)
+      .output("y")
+      .infer(inferIntegerMatMul)
+      .layouts([](const Op &, OperandLayouts &layouts) { layouts.in[1] = OperandLayout::Chosen; })
+      .cost([](const Op &op, Cost &c) { c.flops = productFlops(op.outInfo(0).nelms(), op.inShape(0).back()); })
+      .notOnnx()
+      .stopsGrad()
+      .doc(
+          "Matrix product of INT8 and UINT8 without their zero points, in INT32, modulo 2^32; on request with a bias, "
+          "scaled, and quantised.");
   return row;
 }
 
 }  // namespace
 
-OpDefs integerProductOps() {
-  return {integerConvolution(),
-          OpDef("popart", "IntegerMatMul", {1})
-              .input("a", kBytes)
-              .input("b", kBytes)
-              .input("a_zero", kBytes, "", Arity::Optional)
-              .input("b_zero", kBytes, "", Arity::Optional)
-              .output("y")
-              .infer(inferIntegerMatMul)
-              .layouts([](const Op &, OperandLayouts &layouts) { layouts.in[1] = OperandLayout::Chosen; })
-              .cost([](const Op &op, Cost &c) { c.flops = productFlops(op.outInfo(0).nelms(), op.inShape(0).back()); })
-              .notOnnx()
-              .stopsGrad()
-              .doc("Matrix product of INT8 and UINT8 without their zero points, in INT32, modulo 2^32.")};
-}
+OpDefs integerProductOps() { return {integerConvolution(), integerMatMul()}; }
 
 }  // namespace popart::ops

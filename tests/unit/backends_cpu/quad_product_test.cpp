@@ -11,6 +11,7 @@
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/quad_block.hpp"
+#include "backends/cpu/layouts/conv_quads.hpp"
 #include "backends/cpu/layouts/quad_panels.hpp"
 
 namespace popart {
@@ -119,6 +120,107 @@ TEST(QuadProduct, sums_of_extremes_do_not_saturate) {
       EXPECT_EQ(out, std::vector<int32_t>(out.size(), 255 * kDepth * number));
     }
   });
+}
+
+TEST(QuadProduct, runs_are_copied_within_the_source) {
+  forAllKernels([](const QuadKernels &kernels) {
+    for (int64_t count : {1, 7, 63, 64, 65, 130}) {
+      const std::vector<uint8_t> source = bytes(count + 5, 4);
+      const std::vector<cpu::QuadRun> runs = {
+          {nullptr, 3}, {source.data() + 5, count}, {nullptr, 70}, {source.data(), 5}};
+      std::vector<uint8_t> row(static_cast<size_t>(count + 78 + cpu::kQuadSlack), 0xee);
+      kernels.copyRuns(runs, 9, 0x80, source.data() + source.size(), row.data());
+      for (int64_t i = 0; i < count + 78; ++i) {
+        const bool isFirst = i >= 3 && i < 3 + count, isLast = i >= count + 73;
+        const uint8_t number = isFirst  ? source[static_cast<size_t>(i + 2)]
+                               : isLast ? source[static_cast<size_t>(i - count - 73)]
+                                        : uint8_t{9};
+        ASSERT_EQ(row[static_cast<size_t>(i)], number ^ 0x80) << count << " at " << i;
+      }
+    }
+  });
+}
+
+TEST(QuadProduct, channels_are_multiplied_one_by_one_on_every_instruction_set) {
+  forAllKernels([](const QuadKernels &kernels) {
+    constexpr int64_t kTaps = 9;
+    const int64_t panel = kernels.panelColumns;
+    for (int64_t channels : {1, 5, 16, 31, 32, 33, 100})
+      for (const bool hasZeros : {false, true}) {
+        const std::vector<uint8_t> x = bytes(kTaps * channels, 6), w = bytes(kTaps * channels, 7),
+                                   paddings(static_cast<size_t>(channels + cpu::kQuadSlack), 200);
+        const TensorInfo info(DataType::INT8, {channels, 1, 3, 3});
+        const cpu::ConvQuads layout(static_cast<int32_t>(panel), channels, channels);
+        std::vector<int32_t> stored(static_cast<size_t>(layout.bytes(info)) / 4), zeros(128), out(128, 7);
+        layout.pack(info, w.data(), stored.data());
+        for (size_t c = 0; c < zeros.size(); ++c) zeros[c] = static_cast<int32_t>(c * 3) - 128;
+        const uint8_t *taps[12];
+        std::fill(taps, taps + 12, paddings.data());
+        for (int64_t t = 0; t < kTaps; ++t) taps[t] = x.data() + t * channels;
+        kernels.multiplyChannels({.taps = taps,
+                                  .quads = 3,
+                                  .channels = channels,
+                                  .end = x.data() + x.size(),
+                                  .flip = 0x80,
+                                  .padding = 200 ^ 0x80,
+                                  .b = reinterpret_cast<const uint8_t *>(stored.data()),
+                                  .panelStride = layout.panelBytes(kTaps),
+                                  .rightZeros = hasZeros ? zeros.data() : nullptr,
+                                  .out = out.data()});
+        for (int64_t c = 0; c < channels; ++c) {
+          int32_t expected = 0;
+          for (int64_t t = 0; t < kTaps; ++t)
+            expected += ((x[static_cast<size_t>(t * channels + c)] ^ 0x80) - (200 ^ 0x80)) *
+                        (static_cast<int8_t>(w[static_cast<size_t>(c * kTaps + t)]) -
+                         (hasZeros ? zeros[static_cast<size_t>(c)] : 0));
+          ASSERT_EQ(out[static_cast<size_t>(c)], expected) << channels << " channels at " << c;
+        }
+      }
+  });
+}
+
+TEST(ConvQuads, give_back_the_bits_they_were_given_and_hold_the_sums_of_columns) {
+  struct Weights {
+    Shape shape;
+    int64_t groups, joined;
+  };
+  for (const DataType type : {DataType::INT8, DataType::UINT8})
+    for (const auto &[shape, groups, joined] :
+         {Weights{{5, 3, 2, 2}, 1, 1}, Weights{{8, 3, 3}, 4, 2}, Weights{{12, 2, 1, 3}, 6, 6},
+          Weights{{40, 1, 3, 3}, 40, 40}, Weights{{0, 3, 2, 2}, 1, 1}, Weights{{4, 0, 2, 2}, 2, 2}}) {
+      const TensorInfo info(type, shape);
+      const std::vector<uint8_t> plain = bytes(info.nelms(), 3);
+      const cpu::ConvQuads layout(16, groups, joined);
+      const auto *named = cpu::asConvQuads(executable::layoutNamed(layout.name()));
+      ASSERT_NE(named, nullptr);
+      EXPECT_EQ(named->bytes(info), layout.bytes(info));
+      std::vector<int32_t> stored(static_cast<size_t>(layout.bytes(info)) / 4, 0x5555);
+      std::vector<uint8_t> back(plain.size(), 1);
+      layout.pack(info, plain.data(), stored.data());
+      layout.unpack(info, stored.data(), back.data());
+      EXPECT_EQ(back, plain);
+      const cpu::QuadFilters f = layout.filtersOf(info);
+      if (info.nelms() == 0) continue;
+      const int64_t each = info.nelms() / shape[0];
+      for (int64_t o = 0; o < shape[0]; ++o) {
+        int32_t expected = 0;
+        const int flip = type == DataType::INT8 ? 0 : 0x80;
+        for (int64_t i = 0; i < each; ++i)
+          expected += static_cast<int8_t>(plain[static_cast<size_t>(o * each + i)] ^ flip);
+        const int64_t column = o % f.columns();
+        const int64_t at = o / f.columns() * layout.matrixBytes(f) + column / 16 * layout.panelBytes(f.rows());
+        EXPECT_EQ(stored[static_cast<size_t>(at / 4 + column % 16)], expected) << layout.name() << " " << o;
+      }
+    }
+}
+
+TEST(ConvQuads, refuse_what_they_do_not_describe) {
+  const cpu::ConvQuads layout(16, 4, 2);
+  for (const TensorInfo &info : {TensorInfo(DataType::FLOAT, {4, 4, 1}), TensorInfo(DataType::INT8, {6, 4, 1})})
+    EXPECT_NE(test::messageOf([&] { layout.bytes(info); }).find("does not describe"), std::string::npos);
+  for (const char *name : {"quads_conv", "quads_conv16g4", "quads_conv16g4j3", "quads_conv16g4j2x", "quads_conv99g1j1"})
+    EXPECT_NE(test::messageOf([&] { executable::layoutNamed(name); }).find("quads_conv<columns>"), std::string::npos)
+        << name;
 }
 
 TEST(QuadPanels, give_back_the_bits_they_were_given_and_hold_the_sums_of_columns) {

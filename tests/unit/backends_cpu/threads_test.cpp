@@ -98,6 +98,25 @@ TEST(CpuThreads, products_and_convolutions_of_bytes) {
           0);
 }
 
+// With bias, scale and zero point of the result: dense, pointwise, in groups that share a matrix, and of single
+// channels.
+TEST(CpuThreads, convolutions_of_bytes_that_are_quantised) {
+  const TensorData zero = TensorData::scalar<int8_t>(-7), scale = TensorData::scalar<float>(0.0017f);
+  struct Shapes {
+    Shape x, w;
+    int64_t groups, pad;
+  };
+  for (const auto &[x, w, groups, pad] :
+       {Shapes{{2, 40, 19, 23}, {70, 40, 3, 3}, 1, 1}, Shapes{{3, 64, 17, 11}, {130, 64, 1, 1}, 1, 0},
+        Shapes{{2, 48, 13, 11}, {96, 4, 3, 3}, 12, 1}, Shapes{{2, 77, 30, 21}, {77, 1, 3, 3}, 77, 1}})
+    compare({"IntegerConv",
+             {{"group", groups}, {"pads", std::vector<int64_t>{pad, pad, pad, pad}}},
+             {wholeNumbers<int8_t>(x, 1), wholeNumbers<int8_t>(w, 2), zero, TensorData(),
+              wholeNumbers<int32_t>({w[0]}, 3), scale, TensorData::scalar<uint8_t>(100)},
+             1},
+            0);
+}
+
 TEST(CpuThreads, gradient_of_a_large_embedding) {
   std::vector<int32_t> indices;
   for (int i = 0; i < 500; ++i) indices.push_back(i * 37 % 9000);

@@ -33,8 +33,27 @@ LeftRows leftRows(const QuadBlock &block, int64_t row, int64_t count, uint8_t *c
 
 }  // namespace
 
-void multiplyBlock(const QuadBlock &block, void *scratch) noexcept {
+void multiplyRows(const QuadRows &rows) noexcept {
   const QuadKernels &kernels = quadKernels();
+  for (int64_t column = 0, panel = 0; column < rows.columns; column += kernels.panelColumns, ++panel)
+    for (int64_t r = 0; r < rows.rows; r += kernels.rows) {
+      QuadTile tile{.a = rows.a + r * rows.aStride,
+                    .aStride = rows.aStride,
+                    .b = rows.b + panel * rows.panelStride,
+                    .quads = rows.quads,
+                    .out = rows.out + r * rows.outStride + column,
+                    .outStride = rows.outStride,
+                    .rows = std::min<int64_t>(kernels.rows, rows.rows - r),
+                    .columns = std::min<int64_t>(kernels.panelColumns, rows.columns - column),
+                    .adds = rows.adds,
+                    .terms = {}};
+      if (rows.leftTerms) tile.terms[0] = {rows.leftTerms + r, rows.columnSums + panel * rows.sumStride};
+      if (rows.rowTerms) tile.terms[1] = {rows.rowTerms + r, rows.rightZeros + column};
+      kernels.multiply(tile);
+    }
+}
+
+void multiplyBlock(const QuadBlock &block, void *scratch) noexcept {
   auto *rowTerms = static_cast<int32_t *>(scratch), *negative = rowTerms + kQuadRowsAtOnce;
   auto *copies = reinterpret_cast<uint8_t *>(negative + kQuadRowsAtOnce);
   const bool hasLeft = block.columnSums && block.leftZeros.any();
@@ -42,22 +61,21 @@ void multiplyBlock(const QuadBlock &block, void *scratch) noexcept {
     const int64_t count = std::min(kQuadRowsAtOnce, block.rows - row);
     const LeftRows left = leftRows(block, row, count, copies, rowTerms);
     for (int64_t r = 0; hasLeft && r < count; ++r) negative[r] = -block.leftZeros.at(row + r);
-    for (int64_t column = 0, panel = 0; column < block.columns; column += kernels.panelColumns, ++panel)
-      for (int64_t r = 0; r < count; r += kernels.rows) {
-        QuadTile tile{.a = left.a + r * left.stride,
-                      .aStride = left.stride,
-                      .b = block.b + panel * block.panelStride,
-                      .quads = ceilDiv(block.depth, int64_t{4}),
-                      .out = block.out + (row + r) * block.outStride + column,
-                      .outStride = block.outStride,
-                      .rows = std::min<int64_t>(kernels.rows, count - r),
-                      .columns = std::min<int64_t>(kernels.panelColumns, block.columns - column),
-                      .adds = block.adds,
-                      .terms = {}};
-        if (hasLeft) tile.terms[0] = {negative + r, block.columnSums + panel * block.sumStride};
-        if (block.rightZeros) tile.terms[1] = {rowTerms + r, block.rightZeros + column};
-        kernels.multiply(tile);
-      }
+    multiplyRows({.a = left.a,
+                  .aStride = left.stride,
+                  .b = block.b,
+                  .panelStride = block.panelStride,
+                  .leftTerms = hasLeft ? negative : nullptr,
+                  .columnSums = block.columnSums,
+                  .sumStride = block.sumStride,
+                  .rowTerms = block.rightZeros ? rowTerms : nullptr,
+                  .rightZeros = block.rightZeros,
+                  .quads = ceilDiv(block.depth, int64_t{4}),
+                  .rows = count,
+                  .columns = block.columns,
+                  .out = block.out + row * block.outStride,
+                  .outStride = block.outStride,
+                  .adds = block.adds});
   }
 }
 

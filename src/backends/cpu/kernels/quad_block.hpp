@@ -55,6 +55,22 @@ struct QuadBlock {
   bool adds = false;  // to what `out` holds
 };
 
+// Rows that tiles read where they lie, by panels.
+struct QuadRows {
+  const uint8_t *a = nullptr;
+  ptrdiff_t aStride = 0;
+  const int8_t *b = nullptr;
+  ptrdiff_t panelStride = 0;
+  const int32_t *leftTerms = nullptr, *columnSums = nullptr;  // by row, and by column; null: no such term
+  ptrdiff_t sumStride = 0;                                    // of columnSums, as in QuadBlock
+  const int32_t *rowTerms = nullptr, *rightZeros = nullptr;   // by row, and by column; null: no such term
+  int64_t quads = 0, rows = 0, columns = 0;
+  int32_t *out = nullptr;
+  ptrdiff_t outStride = 0;
+  bool adds = false;
+};
+void multiplyRows(const QuadRows &rows) noexcept;
+
 // `scratch`: kQuadBlockScratch bytes. At most kQuadDepth deep.
 void multiplyBlock(const QuadBlock &block, void *scratch) noexcept;
 

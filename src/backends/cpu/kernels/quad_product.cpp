@@ -26,11 +26,14 @@ constexpr bool kHasManyRegisters = kLanes >= 16;
 
 // sum + a[2i] b[2i] + a[2i + 1] b[2i + 1]
 HWY_INLINE V32 multiplyAdd(V16 a, V16 b, V32 sum) {
-#if HWY_ARCH_X86
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
   V32 unused = hn::Zero(D32());  // one instruction where there is one; x86 leaves the second sum alone
   return hn::ReorderWidenMulAccumulate(D32(), a, b, sum, unused);
 #else
-  return hn::Add(sum, hn::WidenMulPairwiseAdd(D32(), a, b));
+  const D32 d;
+  const V32 wideA = hn::BitCast(d, a), wideB = hn::BitCast(d, b);
+  const V32 even = hn::Mul(hn::ShiftRight<16>(hn::ShiftLeft<16>(wideA)), hn::ShiftRight<16>(hn::ShiftLeft<16>(wideB)));
+  return hn::Add(sum, hn::Add(even, hn::Mul(hn::ShiftRight<16>(wideA), hn::ShiftRight<16>(wideB))));
 #endif
 }
 
@@ -175,8 +178,66 @@ void packQuad(const uint8_t *from, ptrdiff_t stride, int64_t rows, int64_t colum
     for (int64_t r = 0; r < 4; ++r) out[4 * c + r] = c < columns && r < rows ? from[r * stride + c] ^ flip : uint8_t{0};
 }
 
+void copyRuns(std::span<const QuadRun> runs, uint8_t padding, uint8_t flip, const uint8_t *end, uint8_t *to) {
+  const hn::RebindToUnsigned<D8> d;
+  constexpr int64_t kStep = 4 * kLanes;
+  static_assert(kStep <= kQuadSlack);
+  const auto flips = hn::Set(d, flip), paddings = hn::Set(d, static_cast<uint8_t>(padding ^ flip));
+  for (const QuadRun &run : runs) {
+    const uint8_t *from = run.from;
+    uint8_t *out = to;
+    to += run.count;
+    if (!from) {
+      for (; out < to; out += kStep) hn::StoreU(paddings, d, out);
+      continue;
+    }
+    const int64_t whole = std::min<int64_t>(run.count, end - from - kStep + 1);
+    int64_t i = 0;  // whole vectors, whose last one may go beyond the run
+    for (; i < whole; i += kStep) hn::StoreU(hn::Xor(hn::LoadU(d, from + i), flips), d, out + i);
+    for (; i < run.count; ++i) out[i] = from[i] ^ flip;
+  }
+}
+
+using Channels = hn::Rebind<uint8_t, D32>;
+
+// Numbers of one tap, each in a lane.
+HWY_INLINE V32 loadChannels(const uint8_t *from, int64_t count, const uint8_t *end) {
+  if (count >= kLanes || from + kLanes <= end) return hn::PromoteTo(D32(), hn::LoadU(Channels(), from));
+  HWY_ALIGN uint8_t some[kLanes] = {};
+  std::memcpy(some, from, static_cast<size_t>(count));
+  return hn::PromoteTo(D32(), hn::Load(Channels(), some));
+}
+
 template <class Dot>
-constexpr QuadKernels kKernels = {Dot::kRows, kColumns, multiply<Dot>, copyRow, packQuad};
+void multiplyChannels(const QuadChannels &p) {
+  const D32 d;
+  const D8 bytes;
+  const V32 flips = hn::Set(d, p.flip ? static_cast<int32_t>(0x80808080) : 0);
+  const auto ones = Dot::right(hn::Set(d, 0x01010101));
+  for (int64_t c = 0; c < p.channels; c += kLanes) {
+    const int64_t count = p.channels - c, half = c % kColumns;
+    const uint8_t *panel = p.b + c / kColumns * p.panelStride;
+    V32 sum = hn::Mul(hn::LoadU(d, reinterpret_cast<const int32_t *>(panel) + half), hn::Set(d, -p.padding));
+    V32 lefts = hn::Set(d, -4 * static_cast<int32_t>(p.quads) * p.padding);
+    const auto *b = reinterpret_cast<const int8_t *>(panel + kColumns * sizeof(int32_t)) + 4 * half;
+    for (int64_t q = 0; q < p.quads; ++q, b += 4 * kColumns) {
+      const uint8_t *const *taps = p.taps + 4 * q;
+      const V32 low =
+          hn::Or(loadChannels(taps[0] + c, count, p.end), hn::ShiftLeft<8>(loadChannels(taps[1] + c, count, p.end)));
+      const V32 high = hn::Or(hn::ShiftLeft<16>(loadChannels(taps[2] + c, count, p.end)),
+                              hn::ShiftLeft<24>(loadChannels(taps[3] + c, count, p.end)));
+      const auto quad = Dot::left(hn::Xor(hn::Or(low, high), flips));
+      sum = Dot::add(quad, Dot::right(hn::BitCast(d, hn::LoadU(bytes, b))), sum);
+      if (p.rightZeros) lefts = Dot::add(quad, ones, lefts);
+    }
+    if (p.rightZeros) sum = hn::Sub(sum, hn::Mul(lefts, hn::LoadU(d, p.rightZeros + c)));
+    hn::StoreU(sum, d, p.out + c);
+  }
+}
+
+template <class Dot>
+constexpr QuadKernels kKernels = {Dot::kRows, kColumns, multiply<Dot>,        copyRow,
+                                  packQuad,   copyRuns, multiplyChannels<Dot>};
 
 }  // namespace quads
 

@@ -32,6 +32,27 @@ struct QuadTile {
   QuadTerm terms[2];
 };
 
+// `count` numbers side by side; null: as many paddings.
+struct QuadRun {
+  const uint8_t *from = nullptr;
+  int64_t count = 0;
+};
+constexpr int64_t kQuadSlack = 64;  // bytes that copyRuns may write behind a row, and of padding behind what is read
+
+// Windows of one place in convolutions of single channels: out[c] = sum over taps of taps[t][c] b[t, c], and the terms
+// of zero points. Taps outside of the image, and those up to a whole quad, point to paddings: `padding`, flipped.
+struct QuadChannels {
+  const uint8_t *const *taps = nullptr;  // 4 `quads`
+  int64_t quads = 0, channels = 0;
+  const uint8_t *end = nullptr;  // of the image's memory
+  uint8_t flip = 0;
+  int32_t padding = 0;         // the zero point of what taps point to, moved
+  const uint8_t *b = nullptr;  // panels, each with the sums of its columns in front (layouts/conv_quads.hpp)
+  ptrdiff_t panelStride = 0;
+  const int32_t *rightZeros = nullptr;  // by channel, as many as panels have; null: zeros
+  int32_t *out = nullptr;               // as many as panels have
+};
+
 struct QuadKernels {
   int rows, panelColumns;  // of a tile and a panel
   void (*multiply)(const QuadTile &tile);
@@ -40,6 +61,9 @@ struct QuadKernels {
   // One quad of a panel of B from `rows` (at most 4) rows, `stride` apart, of `columns` numbers, each with `flip`
   // xored; zeros up to a whole quad and panel.
   void (*packQuad)(const uint8_t *from, ptrdiff_t stride, int64_t rows, int64_t columns, uint8_t flip, int8_t *to);
+  // Runs, one behind the other, each number with `flip` xored. Nothing is read from `end` on.
+  void (*copyRuns)(std::span<const QuadRun> runs, uint8_t padding, uint8_t flip, const uint8_t *end, uint8_t *to);
+  void (*multiplyChannels)(const QuadChannels &place);
 };
 
 // For the best instruction set of this processor among those compiled in. Constant for the process.

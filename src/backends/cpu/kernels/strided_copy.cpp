@@ -148,6 +148,9 @@ void StridedCopy::runBlock(const Block &b) const noexcept {
     return transpose(reinterpret_cast<const float *>(b.from), column_.from / kFloat, reinterpret_cast<float *>(b.to),
                      row_.to / kFloat, b.columns, b.rows);
   }
+  if (inner_ == Inner::kTranspose && bytes_ == 1)
+    return transpose(reinterpret_cast<const uint8_t *>(b.from), column_.from, reinterpret_cast<uint8_t *>(b.to),
+                     row_.to, b.columns, b.rows);
   switch (bytes_) {
     case 1:
       return moveElements<1>(b);

@@ -1,4 +1,4 @@
-// Vectorised transposition of matrices of 32-bit and 16-bit elements.
+// Vectorised transposition of matrices of 32-bit, 16-bit and 8-bit elements.
 // Invariant: a pure permutation; every bit pattern, NaN payloads included, arrives unchanged.
 #pragma once
 
@@ -11,5 +11,6 @@ namespace popart::cpu {
 void transpose(const float *x, ptrdiff_t xStride, float *y, ptrdiff_t yStride, int64_t rows, int64_t cols) noexcept;
 void transpose(const uint16_t *x, ptrdiff_t xStride, uint16_t *y, ptrdiff_t yStride, int64_t rows,
                int64_t cols) noexcept;
+void transpose(const uint8_t *x, ptrdiff_t xStride, uint8_t *y, ptrdiff_t yStride, int64_t rows, int64_t cols) noexcept;
 
 }  // namespace popart::cpu

@@ -104,6 +104,36 @@ ElementFn storeElements(DataType type) {
   }
 }
 
+ElementFn loadAsFloat(DataType type) {
+  switch (type) {
+    case DataType::INT8:
+      return ints::loadAsFloat<int8_t>;
+    case DataType::UINT8:
+      return ints::loadAsFloat<uint8_t>;
+    case DataType::INT16:
+      return ints::loadAsFloat<int16_t>;
+    case DataType::UINT16:
+      return ints::loadAsFloat<uint16_t>;
+    case DataType::INT32:
+      return ints::loadAsFloat<int32_t>;
+    default:
+      return nullptr;
+  }
+}
+
+ElementFn storeFloatAs(DataType type) {
+  switch (type) {
+    case DataType::INT8:
+    case DataType::UINT8:
+      return ints::storeFloatAs<uint8_t>;
+    case DataType::INT16:
+    case DataType::UINT16:
+      return ints::storeFloatAs<uint16_t>;
+    default:
+      return nullptr;
+  }
+}
+
 ElementFn narrowTo(DataType type) {
   switch (type) {
     case DataType::INT8:
@@ -131,6 +161,8 @@ namespace popart::cpu {
 HWY_EXPORT(functionOf);
 HWY_EXPORT(loadElements);
 HWY_EXPORT(storeElements);
+HWY_EXPORT(loadAsFloat);
+HWY_EXPORT(storeFloatAs);
 HWY_EXPORT(narrowTo);
 
 ElementFn elementFunction(ElementOp op, ScalarOperands scalars) {
@@ -138,6 +170,8 @@ ElementFn elementFunction(ElementOp op, ScalarOperands scalars) {
 }
 ElementFn loadFunction(DataType type, LoadFrom from) { return HWY_DYNAMIC_DISPATCH(loadElements)(type, from); }
 ElementFn storeFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(storeElements)(type); }
+ElementFn loadAsFloatFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(loadAsFloat)(type); }
+ElementFn storeFloatAsFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(storeFloatAs)(type); }
 ElementFn narrowFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(narrowTo)(type); }
 
 RegisterForm registerForm(DataType type) {

@@ -38,6 +38,10 @@ RegisterForm registerForm(DataType type);
 enum class LoadFrom { kElements, kOneElement };
 ElementFn loadFunction(DataType type, LoadFrom from);
 ElementFn storeFunction(DataType type);
+// The same between memory of `type`, an integer, and a register of floats: what a load and a conversion give, in one
+// instruction; and back, of values that the type has. nullptr where there is none.
+ElementFn loadAsFloatFunction(DataType type);
+ElementFn storeFloatAsFunction(DataType type);
 // Wraps integers to the width of `type`; nullptr for 64-bit types.
 ElementFn narrowFunction(DataType type);
 

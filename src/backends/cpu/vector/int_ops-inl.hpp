@@ -127,6 +127,19 @@ void narrow(const void *const *in, void *out, int64_t count, const float *) {
   auto *y = static_cast<I *>(out);
   for (int64_t i = 0; i < count; ++i) y[i] = static_cast<I>(static_cast<T>(x[i]));
 }
+template <class T>
+void loadAsFloat(const void *const *in, void *out, int64_t count, const float *) {
+  const auto *x = static_cast<const T *>(in[0]);
+  auto *y = static_cast<float *>(out);
+  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(x[i]);
+}
+// Values that T, or the signed type of its size, has; what is no number gives 0.
+template <class T>
+void storeFloatAs(const void *const *in, void *out, int64_t count, const float *) {
+  const auto *x = static_cast<const float *>(in[0]);
+  auto *y = static_cast<T *>(out);
+  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<T>(static_cast<int32_t>(x[i] == x[i] ? x[i] : 0.0f));
+}
 template <bool kScalar>
 void loadBool(const void *const *in, void *out, int64_t count, const float *) {
   const auto *x = static_cast<const uint8_t *>(in[0]);
