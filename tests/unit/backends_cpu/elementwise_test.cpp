@@ -238,23 +238,70 @@ TEST(Elementwise, RemaindersAreExact) {
   }
 }
 
-// Every 4099th number of either sign, and those around where the result becomes 1.
-TEST(Elementwise, TanhIsAccurateOverAllExponents) {
-  std::vector<float> x = {9.0f, 9.01f, 9.02f, 9.03f, std::numeric_limits<float>::infinity()};
-  for (uint32_t bits = 0; bits < 0x7f800000; bits += 4099) x.push_back(std::bit_cast<float>(bits));
-  for (size_t i = x.size(); i-- > 0;) x.push_back(-x[i]);
-  x.push_back(NAN);
-  const TensorData in(TensorInfo(DataType::FLOAT, {static_cast<int64_t>(x.size())}), x.data());
-  const TensorData out = runOp({"Tanh", {}, {in}, 1}, OpBackend::Best)[0];
-  const auto *y = static_cast<const float *>(out.data());
-  EXPECT_TRUE(std::isnan(y[x.size() - 1]));
-  for (size_t i = 0; i + 1 < x.size(); ++i) {
-    const double want = std::tanh(static_cast<double>(x[i]));
-    const double ulp = std::max(std::ldexp(1.0, std::ilogb(want) - 23), std::ldexp(1.0, -149));
-    ASSERT_LE(std::fabs(y[i] - want), (want == 0 ? 0 : 2.7 * ulp)) << x[i];
-    ASSERT_EQ(std::signbit(y[i]), std::signbit(x[i])) << x[i];
-    ASSERT_LE(std::fabs(y[i]), 1) << x[i];
+// Every 4099th number of either sign, those of `more`, infinity and NaN.
+std::vector<float> ofAllExponents(std::vector<float> more) {
+  more.push_back(std::numeric_limits<float>::infinity());
+  for (uint32_t bits = 0; bits < 0x7f800000; bits += 4099) more.push_back(std::bit_cast<float>(bits));
+  for (size_t i = more.size(); i-- > 0;) more.push_back(-more[i]);
+  more.push_back(NAN);
+  return more;
+}
+
+// `got` is within so many ulp of `want`, or what a float of that size is.
+testing::AssertionResult isWithin(float got, double want, double ulps) {
+  if (std::isnan(want) || std::isinf(static_cast<float>(want)) || want == 0) {
+    const bool same =
+        std::isnan(want) ? std::isnan(got) : got == static_cast<float>(want) && std::signbit(got) == std::signbit(want);
+    return (same ? testing::AssertionSuccess() : testing::AssertionFailure()) << got << ", expected " << want;
   }
+  const double ulp = std::max(std::ldexp(1.0, std::ilogb(want) - 23), std::ldexp(1.0, -149));
+  const double error = std::fabs(got - want) / ulp;
+  return (error <= ulps ? testing::AssertionSuccess() : testing::AssertionFailure())
+         << got << ", expected " << want << ": " << error << " ulp";
+}
+
+void expectAccurate(const char *type, const std::vector<float> &x, double (*function)(double), double ulps) {
+  const TensorData in(TensorInfo(DataType::FLOAT, {static_cast<int64_t>(x.size())}), x.data());
+  const TensorData out = runOp({type, {}, {in}, 1}, OpBackend::Best)[0];
+  const auto *y = static_cast<const float *>(out.data());
+  for (size_t i = 0; i < x.size(); ++i)
+    ASSERT_TRUE(isWithin(y[i], function(static_cast<double>(x[i])), ulps)) << type << " of " << x[i];
+}
+
+TEST(Elementwise, TanhIsAccurateOverAllExponents) {
+  expectAccurate("Tanh", ofAllExponents({9.0f, 9.01f, 9.02f, 9.03f}), std::tanh, 2.7);
+}
+
+// Also where results are no longer normal numbers, or overflow.
+TEST(Elementwise, ExpIsAccurateOverAllExponents) {
+  std::vector<float> edges;
+  for (int i = 0; i < 4000; ++i) edges.push_back(static_cast<float>(86.0 + i * 0.005));
+  for (int i = 0; i < 20000; ++i) edges.push_back(static_cast<float>(i * 0.0007));
+  expectAccurate("Exp", ofAllExponents(edges), std::exp, 1.0);
+}
+
+TEST(Elementwise, PowIsAccurateAndTakesSpecialNumbers) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> special = {0.0f,  1.0f, 2.0f,        3.0f,     0.5f,   1.5f,   1e-40f, 1e-3f,
+                                      1e38f, 1e9f, 16777215.0f, infinity, 0.999f, 1.001f, NAN};
+  std::vector<float> a, b;
+  for (const float x : special)
+    for (const float y : special)
+      for (const int signs : {0, 1, 2, 3}) a.push_back(signs & 1 ? -x : x), b.push_back(signs & 2 ? -y : y);
+  std::mt19937 engine(5);
+  std::uniform_real_distribution<float> exponents(-4.0f, 4.0f);
+  for (int i = 0; i < 200000; ++i) {
+    a.push_back(std::bit_cast<float>(static_cast<uint32_t>(engine()) & 0x7fffffff));
+    b.push_back(i % 3 == 0 ? std::round(exponents(engine)) : exponents(engine));
+    if (i % 3 == 0 && i % 2 == 0) a.back() = -a.back();
+  }
+  const Shape shape{static_cast<int64_t>(a.size())};
+  const TensorData x(TensorInfo(DataType::FLOAT, shape), a.data()), y(TensorInfo(DataType::FLOAT, shape), b.data());
+  const TensorData out = runOp({"Pow", {}, {x, y}, 1}, OpBackend::Best)[0];
+  const auto *power = static_cast<const float *>(out.data());
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_TRUE(isWithin(power[i], std::pow(static_cast<double>(a[i]), static_cast<double>(b[i])), 0.51))
+        << a[i] << " to the power of " << b[i];
 }
 
 TEST(Elementwise, WhereAndScaledAddAndPow) {
