@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <type_traits>
 
 #include <popart/op.hpp>
 
@@ -76,16 +77,10 @@ class ReduceKernel final : public executable::HostKernel {
   ReduceKernel(const ReduceRow<Op> &row, Blocks blocks, DataType type, int threads)
       : row_(row), blocks_(blocks), type_(type) {
     constexpr int64_t kPerTask = 32768;  // elements read
-    const int64_t least = blocks.outer * (blocks.inner / 64) < threads ? 16 : 64;
-    columnsPerTask_ =
-        blocks_.inner == 1
-            ? 1
-            : std::clamp<int64_t>(kPerTask / std::max<int64_t>(1, blocks_.reduced * blocks_.leading) / least * least,
-                                  least, 4096);
-    columnTasks_ = (blocks_.inner + columnsPerTask_ - 1) / columnsPerTask_;
+    chooseLeaves();
+    chooseColumns(kPerTask, threads);
     const int64_t perOuter = blocks_.leading * blocks_.reduced * std::min(blocks_.inner, columnsPerTask_);
     outerPerTask_ = std::max<int64_t>(1, kPerTask / std::max<int64_t>(1, perOuter));
-    chooseLeaves();
     if (leaves_ > 1) outerPerTask_ = 1;
     outerTasks_ = (blocks_.outer + outerPerTask_ - 1) / outerPerTask_;
     rounds_.add(std::max<int64_t>(1, outerTasks_ * columnTasks_ * leaves_), 1);
@@ -127,11 +122,21 @@ class ReduceKernel final : public executable::HostKernel {
   // Long sums of few results are cut into leaves, so that there is work for many threads and no chain is long. Their
   // number depends on the shape alone.
   void chooseLeaves() {
-    constexpr int64_t kPerLeaf = 65536;  // elements
+    constexpr int64_t kPerLeaf = 65536, kLeastChain = 512;  // elements; elements of one result
     const int64_t units = blocks_.outer * ceilDiv(blocks_.inner, int64_t{64});
     if (units == 0 || units >= 64 || blocks_.leading > 1 || row_.finish == Finish::kLogSumExp) return;
     leaves_ = std::clamp<int64_t>(blocks_.reduced * blocks_.inner / kPerLeaf, 1,
-                                  std::max<int64_t>(1, std::min(blocks_.reduced, kMostTasks / units)));
+                                  std::max<int64_t>(1, std::min(blocks_.reduced / kLeastChain, kMostTasks / units)));
+  }
+  // Columns of a task: no more tasks than the threads need, since long pieces of rows are read faster. The columns'
+  // totals are a task's scratch.
+  void chooseColumns(int64_t perTask, int threads) {
+    constexpr int64_t kMost = 4096, kStep = 16;
+    const int64_t reduced = blocks_.leading * blocks_.reduced, inner = blocks_.inner;
+    const int64_t worth = std::max<int64_t>(1, reduced / leaves_ * inner / perTask);
+    const int64_t ranges = std::min(worth, columnRanges(inner, blocks_.outer * leaves_, 256, kStep, threads));
+    columnsPerTask_ = std::clamp<int64_t>(ceilDiv(ceilDiv(inner, ranges), kStep) * kStep, 1, inner == 1 ? 1 : kMost);
+    columnTasks_ = ceilDiv(inner, columnsPerTask_);
   }
 
   // The leaves' totals, then for each result their total in order.
@@ -146,12 +151,18 @@ class ReduceKernel final : public executable::HostKernel {
       const int64_t at = (outer * blocks_.reduced + begin) * blocks_.inner + column;
       return reduce(args, at, count, columns, totals);
     }
-    for (int64_t c = 0; c < columns; ++c) {
-      Total total = totals[c];
+    auto *sums = static_cast<Total *>(args.scratch);
+    if constexpr (std::is_same_v<Op, ReduceOp>) {
+      const bool isExtreme = row_.op == ReduceOp::kMax || row_.op == ReduceOp::kMin;
+      reduceColumns(isExtreme ? row_.op : ReduceOp::kSum, totals, blocks_.inner, leaves_, columns, sums);
+    } else {
+      std::copy_n(totals, columns, sums);
       for (int64_t other = 1; other < leaves_; ++other)
-        total = reduceCombine(row_.op, total, totals[other * blocks_.inner + c]);
-      setNumberAt(args.out[0], outer * blocks_.inner + column + c, type_, static_cast<float>(finish(total)));
+        for (int64_t c = 0; c < columns; ++c)
+          sums[c] = reduceCombine(row_.op, sums[c], totals[other * blocks_.inner + c]);
     }
+    for (int64_t c = 0; c < columns; ++c)
+      setNumberAt(args.out[0], outer * blocks_.inner + column + c, type_, static_cast<float>(finish(sums[c])));
   }
 
   // ---- 16 bits: blocks of rows become floats in scratch memory, with the sums of FLOAT
@@ -215,6 +226,7 @@ class ReduceKernel final : public executable::HostKernel {
       totals = y;
     }
     fold(row_.op, from, columns, totals, scratch);
+    if (std::is_same_v<Total, float> && row_.finish == Finish::kNone) return;
     for (int64_t c = 0; c < columns; ++c) y[c] = static_cast<float>(finish(totals[c]));
   }
   template <class... Shift>

@@ -1,5 +1,7 @@
-// Rows: four vectors of partial results, then a tree over their lanes. Columns: blocks of rows chained in registers,
-// block results chained in turn, which keeps the rounding error of long sums small. In double, columns are one chain.
+// Rows: four vectors of partial results, then their lanes. Columns: blocks of rows chained, block results chained in
+// turn, which keeps the rounding error of long sums small. Many columns are read four whole rows at a time, with the
+// chains in the first-level cache, few columns with the chains in registers: the order is the same. In double, columns
+// are one chain.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/reduce_ops.cpp"
 #include <hwy/foreach_target.h>
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
@@ -41,28 +44,70 @@ HWY_INLINE V step(V total, V x, [[maybe_unused]] V shift) {
 }
 
 template <ReduceOp kOp>
+HWY_INLINE float ofLanes(V v) {
+  if constexpr (kOp == ReduceOp::kMax) return hn::GetLane(hn::MaxOfLanes(D(), v));
+  if constexpr (kOp == ReduceOp::kMin) return hn::GetLane(hn::MinOfLanes(D(), v));
+  return hn::GetLane(hn::SumOfLanes(D(), v));
+}
+
+// What kMax and kMin do with NaN differs between instruction sets: it is looked for by itself.
+template <ReduceOp kOp>
+struct ExtremeTotal {
+  V best;
+  hn::Mask<D> hasNan;
+
+  static HWY_INLINE ExtremeTotal none() { return {identity<kOp>(), hn::MaskFromVec(hn::Zero(D()))}; }
+  HWY_INLINE void add(V x, V) {
+    best = better(best, x);
+    hasNan = hn::Or(hasNan, hn::IsNaN(x));
+  }
+  HWY_INLINE void addFirst(hn::Mask<D> first, V x, V shift) { add(hn::IfThenElse(first, x, identity<kOp>()), shift); }
+  HWY_INLINE void join(const ExtremeTotal &other) {
+    best = better(best, other.best);
+    hasNan = hn::Or(hasNan, other.hasNan);
+  }
+  HWY_INLINE float result() const {
+    return hn::AllFalse(D(), hasNan) ? ofLanes<kOp>(best) : std::numeric_limits<float>::quiet_NaN();
+  }
+  static HWY_INLINE V better(V a, V b) { return kOp == ReduceOp::kMax ? hn::Max(a, b) : hn::Min(a, b); }
+};
+template <ReduceOp kOp>
+struct SumTotal {
+  V sum;
+
+  static HWY_INLINE SumTotal none() { return {identity<kOp>()}; }
+  HWY_INLINE void add(V x, V shift) { sum = step<kOp>(sum, x, shift); }
+  HWY_INLINE void addFirst(hn::Mask<D> first, V x, V shift) {
+    sum = hn::IfThenElse(first, step<kOp>(sum, x, shift), sum);
+  }
+  HWY_INLINE void join(const SumTotal &other) { sum = hn::Add(sum, other.sum); }
+  HWY_INLINE float result() const { return ofLanes<kOp>(sum); }
+};
+template <ReduceOp kOp>
+using RowTotal = std::conditional_t<kOp == ReduceOp::kMax || kOp == ReduceOp::kMin, ExtremeTotal<kOp>, SumTotal<kOp>>;
+
+template <ReduceOp kOp>
 float rowOf(const float *x, int64_t count, float shiftOfRow) {
   const D d;
   const V shift = hn::Set(d, shiftOfRow);
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  V a = identity<kOp>(), b = a, c = a, e = a;
+  auto a = RowTotal<kOp>::none(), b = a, c = a, e = a;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    a = step<kOp>(a, hn::LoadU(d, x + i), shift);
-    b = step<kOp>(b, hn::LoadU(d, x + i + lanes), shift);
-    c = step<kOp>(c, hn::LoadU(d, x + i + 2 * lanes), shift);
-    e = step<kOp>(e, hn::LoadU(d, x + i + 3 * lanes), shift);
+    a.add(hn::LoadU(d, x + i), shift);
+    b.add(hn::LoadU(d, x + i + lanes), shift);
+    c.add(hn::LoadU(d, x + i + 2 * lanes), shift);
+    e.add(hn::LoadU(d, x + i + 3 * lanes), shift);
   }
-  for (; i + lanes <= count; i += lanes) a = step<kOp>(a, hn::LoadU(d, x + i), shift);
+  for (; i + lanes <= count; i += lanes) a.add(hn::LoadU(d, x + i), shift);
   if (i < count) {
     const FirstLanes tail(count - i);
-    b = hn::IfThenElse(tail.mask, step<kOp>(b, tail.load(x + i), shift), b);
+    b.addFirst(tail.mask, tail.load(x + i), shift);
   }
-  HWY_ALIGN float parts[hn::MaxLanes(d)];
-  hn::Store(combine<kOp>(combine<kOp>(a, b), combine<kOp>(c, e)), d, parts);
-  for (int64_t width = lanes / 2; width > 0; width /= 2)
-    for (int64_t k = 0; k < width; ++k) parts[k] = reduceCombine(kOp, parts[k], parts[k + width]);
-  return parts[0];
+  a.join(b);
+  c.join(e);
+  a.join(c);
+  return a.result();
 }
 
 // The shifts of columns; those that no step reads.
@@ -107,10 +152,43 @@ HWY_INLINE void columnPair(const float *x, int64_t stride, int64_t rows, float *
   hn::StoreU(second, d, out + lanes);
 }
 
+// As columnVector for whole vectors of many columns.
+template <ReduceOp kOp>
+void wideColumns(const float *x, int64_t stride, int64_t rows, int64_t columns, float *out, const float *shifts) {
+  constexpr int64_t kBlock = 128, kGroup = 4, kMostColumns = 1024;
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN float parts[kMostColumns];
+  for (int64_t first = 0; first < columns; first += kMostColumns) {
+    const int64_t count = std::min(kMostColumns, columns - first);
+    for (int64_t r = 0; r < rows; r += kBlock) {
+      const int64_t end = std::min(rows, r + kBlock), groups = r + (end - r) / kGroup * kGroup;
+      for (int64_t c = 0; c < count; c += lanes) hn::Store(identity<kOp>(), d, parts + c);
+      auto addRows = [&](int64_t row, auto n) {
+        const float *from = x + row * stride + first;
+        for (int64_t c = 0; c < count; c += lanes) {
+          const V shift = shiftsOf<kOp>(lanes::AllLanes(), shifts + first + c);
+          V part = hn::Load(d, parts + c);
+          for (int64_t i = 0; i < n; ++i) part = step<kOp>(part, hn::LoadU(d, from + i * stride + c), shift);
+          hn::Store(part, d, parts + c);
+        }
+      };
+      for (int64_t row = r; row < groups; row += kGroup) addRows(row, std::integral_constant<int64_t, kGroup>());
+      for (int64_t row = groups; row < end; ++row) addRows(row, std::integral_constant<int64_t, 1>());
+      for (int64_t c = 0; c < count; c += lanes) {
+        const V total = r == 0 ? identity<kOp>() : hn::LoadU(d, out + first + c);
+        hn::StoreU(combine<kOp>(total, hn::Load(d, parts + c)), d, out + first + c);
+      }
+    }
+  }
+}
+
 template <ReduceOp kOp>
 void columnsOf(const float *x, int64_t stride, int64_t rows, int64_t columns, float *out, const float *shifts) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  int64_t c = 0;
+  constexpr int64_t kWide = 8;  // vectors
+  int64_t c = columns < kWide * lanes || rows == 0 ? 0 : columns / lanes * lanes;
+  if (c > 0) wideColumns<kOp>(x, stride, rows, c, out, shifts);
   for (; c + 2 * lanes <= columns; c += 2 * lanes) columnPair<kOp>(x + c, stride, rows, out + c, shifts + c);
   for (; c + lanes <= columns; c += lanes)
     columnVector<kOp>(lanes::AllLanes(), x + c, stride, rows, out + c, shifts + c);
@@ -138,6 +216,12 @@ HWY_INLINE Doubles step(Doubles total, V x) {
   return {combine<kOp>(total.low, hn::PromoteTo(DD(), hn::LowerHalf(half, x))),
           combine<kOp>(total.high, hn::PromoteTo(DD(), hn::UpperHalf(half, x)))};
 }
+template <DoubleReduceOp kOp>
+HWY_INLINE Doubles step(Doubles total, const float *x) {
+  const hn::Half<D> half;
+  return {combine<kOp>(total.low, hn::PromoteTo(DD(), hn::LoadU(half, x))),
+          combine<kOp>(total.high, hn::PromoteTo(DD(), hn::LoadU(half, x + hn::Lanes(half))))};
+}
 
 template <DoubleReduceOp kOp>
 double doubleRowOf(const float *x, int64_t count) {
@@ -146,8 +230,8 @@ double doubleRowOf(const float *x, int64_t count) {
   Doubles a = doubleIdentity<kOp>(), b = a;
   int64_t i = 0;
   for (; i + 2 * lanes <= count; i += 2 * lanes) {
-    a = step<kOp>(a, hn::LoadU(d, x + i));
-    b = step<kOp>(b, hn::LoadU(d, x + i + lanes));
+    a = step<kOp>(a, x + i);
+    b = step<kOp>(b, x + i + lanes);
   }
   for (; i < count; i += lanes) {
     const FirstLanes tail(std::min(lanes, count - i));
@@ -157,7 +241,8 @@ double doubleRowOf(const float *x, int64_t count) {
   HWY_ALIGN double parts[hn::MaxLanes(DD())];
   hn::Store(combine<kOp>(combine<kOp>(a.low, a.high), combine<kOp>(b.low, b.high)), DD(), parts);
   for (int64_t width = lanes / 4; width > 0; width /= 2)
-    for (int64_t k = 0; k < width; ++k) parts[k] = reduceCombine(kOp, parts[k], parts[k + width]);
+    for (int64_t k = 0; k < width; ++k)
+      parts[k] = kOp == DoubleReduceOp::kProduct ? parts[k] * parts[k + width] : parts[k] + parts[k + width];
   return parts[0];
 }
 
