@@ -1,7 +1,7 @@
 // Operators along one axis, line by line: ArgMax, ArgMin, TopK, Sort and CumSum. NaN counts as larger than every
 // number; ties go to the smaller index. Prefix sums accumulate in double, integers in 64 bits.
 #include <algorithm>
-#include <numeric>
+#include <limits>
 #include <optional>
 #include <type_traits>
 
@@ -11,6 +11,7 @@
 #include "backends/cpu/comparable.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/task_count.hpp"
+#include "backends/cpu/vector/extremes.hpp"
 #include "base/element_types.hpp"
 #include "ops/rules.hpp"
 
@@ -47,9 +48,6 @@ class LineKernel : public executable::HostKernel {
   int64_t lines_, tasks_ = 1;
 };
 
-enum class Extreme : uint8_t { kLargest, kSmallest };
-enum class Tie : uint8_t { kFirst, kLast };
-
 template <class T>
 class ArgKernel final : public LineKernel {
  public:
@@ -57,23 +55,48 @@ class ArgKernel final : public LineKernel {
       : LineKernel(sizes, 1), extreme_(extreme), tie_(tie), indexType_(indexType) {}
   std::string name() const override { return "arg max or min"; }
   void run(const KernelArgs &args, int task) const noexcept override {
-    using C = Comparable<T>;
+    const int64_t begin = lines_ * task / tasks_, end = lines_ * (task + 1) / tasks_;
     const T *x = static_cast<const T *>(args.in[0]);
-    const int64_t stride = sizes_.inner;
-    forLines(task, sizes_.length, [&](int64_t line, int64_t at) {
-      int64_t best = 0;
-      C top = sizes_.length > 0 ? static_cast<C>(x[at]) : C{};
-      for (int64_t j = 1; j < sizes_.length; ++j) {
-        const C v = static_cast<C>(x[at + j * stride]);
-        const bool above = extreme_ == Extreme::kLargest ? isLess(top, v) : isLess(v, top);
-        const bool below = extreme_ == Extreme::kLargest ? isLess(v, top) : isLess(top, v);
-        if (above || (tie_ == Tie::kLast && !below)) best = j, top = v;
-      }
-      setIndex(args.out[0], indexType_, line, best);
-    });
+    if constexpr (std::is_same_v<T, float>) {
+      if (sizes_.inner > 1 && sizes_.length > 0 && sizes_.length <= std::numeric_limits<int32_t>::max())
+        return columns(args, x, begin, end);
+      for (int64_t l = begin; l < end && sizes_.inner == 1; ++l)
+        setIndex(args.out[0], indexType_, l, placeOfExtreme(extreme_, tie_, x + l * sizes_.length, sizes_.length));
+      if (sizes_.inner == 1) return;
+    }
+    forLines(task, sizes_.length,
+             [&](int64_t line, int64_t at) { setIndex(args.out[0], indexType_, line, placeOfLine(x + at)); });
   }
 
  private:
+  int64_t placeOfLine(const T *x) const noexcept {
+    using C = Comparable<T>;
+    const int64_t stride = sizes_.inner;
+    int64_t best = 0;
+    C top = sizes_.length > 0 ? static_cast<C>(x[0]) : C{};
+    for (int64_t j = 1; j < sizes_.length; ++j) {
+      const C v = static_cast<C>(x[j * stride]);
+      const bool above = extreme_ == Extreme::kLargest ? isLess(top, v) : isLess(v, top);
+      const bool below = extreme_ == Extreme::kLargest ? isLess(v, top) : isLess(top, v);
+      if (above || (tie_ == Tie::kLast && !below)) best = j, top = v;
+    }
+    return best;
+  }
+
+  // Lines [begin, end), which lie beside each other.
+  void columns(const KernelArgs &args, const float *x, int64_t begin, int64_t end) const noexcept {
+    constexpr int64_t kMost = 512;
+    int32_t places[kMost];
+    for (int64_t line = begin; line < end;) {
+      const int64_t outer = line / sizes_.inner, column = line % sizes_.inner,
+                    count = std::min({kMost, sizes_.inner - column, end - line});
+      placesOfExtremes(extreme_, tie_, x + outer * sizes_.length * sizes_.inner + column, sizes_.inner, sizes_.length,
+                       count, places);
+      for (int64_t c = 0; c < count; ++c) setIndex(args.out[0], indexType_, line + c, places[c]);
+      line += count;
+    }
+  }
+
   Extreme extreme_;
   Tie tie_;
   DataType indexType_;
@@ -94,31 +117,42 @@ std::unique_ptr<executable::Kernel> createArg(const KernelRequest &request, std:
   return kernel;
 }
 
-// The first `count` elements of each line in order, and their indices. The order is total (value, then index), so
-// that any sorting algorithm gives the same result.
+// The key of an element of at most 32 bits, larger for one that comes first.
+template <class T>
+uint32_t orderKeyOf(T value, Extreme first) {
+  uint32_t key = 0;
+  if constexpr (std::is_integral_v<T>)
+    key = static_cast<uint32_t>(value) ^ (std::is_signed_v<T> ? 0x80000000u : 0u);
+  else
+    key = orderKey(static_cast<float>(value));
+  return first == Extreme::kLargest ? key : ~key;
+}
+
+// The first `count` elements of each line in order, and their indices. The order is total (value, then index), so that
+// any sorting algorithm gives the same result.
 template <class T>
 class OrderKernel final : public LineKernel {
  public:
   OrderKernel(const AxisSizes &sizes, int64_t count, Extreme first, DataType indexType)
       : LineKernel(sizes, 8), count_(count), first_(first), indexType_(indexType) {}
   std::string name() const override { return count_ < sizes_.length ? "partial sort" : "sort"; }
-  int64_t scratchBytes() const override { return sizes_.length * static_cast<int64_t>(sizeof(Item)); }
+  int64_t scratchBytes() const override {
+    return sizes_.length * static_cast<int64_t>(usesKeys() ? sizeof(uint64_t) + sizeof(uint32_t) : sizeof(Item));
+  }
   void run(const KernelArgs &args, int task) const noexcept override {
     const T *x = static_cast<const T *>(args.in[0]);
-    T *y = args.out[0] ? static_cast<T *>(args.out[0]) : nullptr;
-    auto *items = static_cast<Item *>(args.scratch);
-    auto before = [this](const Item &a, const Item &b) {
-      const bool forth = first_ == Extreme::kLargest ? isLess(b.value, a.value) : isLess(a.value, b.value);
-      const bool back = first_ == Extreme::kLargest ? isLess(a.value, b.value) : isLess(b.value, a.value);
-      return forth || (!back && a.index < b.index);
-    };
     forLines(task, sizes_.length, [&](int64_t line, int64_t at) {
-      for (int64_t j = 0; j < sizes_.length; ++j) items[j] = {static_cast<Comparable<T>>(x[at + j * sizes_.inner]), j};
-      std::partial_sort(items, items + count_, items + sizes_.length, before);
       const int64_t to = line / sizes_.inner * count_ * sizes_.inner + line % sizes_.inner;
-      for (int64_t j = 0; j < count_; ++j) {
-        if (y) y[to + j * sizes_.inner] = x[at + items[j].index * sizes_.inner];
-        if (hasIndices(args)) setIndex(args.out[1], indexType_, to + j * sizes_.inner, items[j].index);
+      if (usesKeys()) {
+        auto *items = static_cast<uint64_t *>(args.scratch);
+        auto *keys = reinterpret_cast<uint32_t *>(items + sizes_.length);
+        findKeys(x + at, keys);
+        largestKeys(keys, sizes_.length, count_, items);
+        store(args, x + at, to, [=](int64_t j) { return placeOfItem(items[j]); });
+      } else {
+        auto *items = static_cast<Item *>(args.scratch);
+        sortItems(x + at, items);
+        store(args, x + at, to, [=](int64_t j) { return items[j].place; });
       }
     });
   }
@@ -126,9 +160,45 @@ class OrderKernel final : public LineKernel {
  private:
   struct Item {
     Comparable<T> value;
-    int64_t index;
+    int64_t place;
   };
-  bool hasIndices(const KernelArgs &args) const { return indexType_ != DataType::UNDEFINED && args.out[1] != nullptr; }
+  // Of elements that fit into a key.
+  bool usesKeys() const { return sizeof(T) <= sizeof(uint32_t) && sizes_.length <= int64_t{UINT32_MAX}; }
+
+  void sortItems(const T *x, Item *items) const noexcept {
+    auto before = [this](const Item &a, const Item &b) {
+      const bool forth = first_ == Extreme::kLargest ? isLess(b.value, a.value) : isLess(a.value, b.value);
+      const bool back = first_ == Extreme::kLargest ? isLess(a.value, b.value) : isLess(b.value, a.value);
+      return forth || (!back && a.place < b.place);
+    };
+    for (int64_t j = 0; j < sizes_.length; ++j) items[j] = {static_cast<Comparable<T>>(x[j * sizes_.inner]), j};
+    std::partial_sort(items, items + count_, items + sizes_.length, before);
+  }
+
+  void findKeys(const T *x, uint32_t *keys) const noexcept {
+    if constexpr (std::is_same_v<T, float>) {
+      if (sizes_.inner == 1) {
+        orderKeys(x, sizes_.length, keys);
+        if (first_ == Extreme::kSmallest)
+          for (int64_t j = 0; j < sizes_.length; ++j) keys[j] = ~keys[j];
+        return;
+      }
+    }
+    for (int64_t j = 0; j < sizes_.length; ++j) keys[j] = orderKeyOf(x[j * sizes_.inner], first_);
+  }
+
+  // placeOf(j): of the j-th element in order.
+  template <class F>
+  void store(const KernelArgs &args, const T *x, int64_t to, F &&placeOf) const noexcept {
+    T *y = args.out[0] ? static_cast<T *>(args.out[0]) : nullptr;
+    const bool hasIndices = indexType_ != DataType::UNDEFINED && args.out[1] != nullptr;
+    for (int64_t j = 0; j < count_; ++j) {
+      const int64_t place = placeOf(j);
+      if (y) y[to + j * sizes_.inner] = x[place * sizes_.inner];
+      if (hasIndices) setIndex(args.out[1], indexType_, to + j * sizes_.inner, place);
+    }
+  }
+
   int64_t count_;
   Extreme first_;
   DataType indexType_;  // UNDEFINED: there is no second result

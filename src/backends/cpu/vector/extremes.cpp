@@ -1,0 +1,194 @@
+// A row is read block by block: reduce_ops finds the extreme of each, and only the block that has the row's is searched
+// for its place, while it is in the first-level cache. Columns keep the extremes so far and their rows beside each
+// other in that cache.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/vector/extremes.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format off
+#include "backends/cpu/comparable.hpp"
+#include "backends/cpu/kernels/lanes-inl.hpp"
+#include "backends/cpu/vector/extremes.hpp"
+#include "backends/cpu/vector/reduce_ops.hpp"
+// clang-format on
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+HWY_BEFORE_NAMESPACE();
+namespace popart::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+using M = hn::Mask<D>;
+using lanes::AllLanes;
+using lanes::FirstLanes;
+
+// The place of the first or last number that is equal to `value`; there is one.
+int64_t placeOfValue(Tie tie, const float *x, int64_t count, float value) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V wanted = hn::Set(d, value);
+  const bool isNan = std::isnan(value);
+  const auto equals = [&](float v) { return isNan ? std::isnan(v) : v == value; };
+  int64_t found = -1, i = 0;  // the vector that holds it
+  for (; i + lanes <= count && (found < 0 || tie == Tie::kLast); i += lanes) {
+    const V v = hn::LoadU(d, x + i);
+    if (!hn::AllFalse(d, isNan ? hn::IsNaN(v) : hn::Eq(v, wanted))) found = i;
+  }
+  if (tie == Tie::kFirst) {
+    for (i = found < 0 ? i : found; i < count && !equals(x[i]);) ++i;
+    return i;
+  }
+  int64_t last = count;
+  while (last > i && !equals(x[last - 1])) --last;
+  if (last == i)
+    for (last = found + lanes; !equals(x[last - 1]);) --last;
+  return last - 1;
+}
+
+// a comes before b in the order of comparable.hpp.
+HWY_INLINE M isLess(V a, V b) { return hn::Or(hn::Lt(a, b), hn::AndNot(hn::IsNaN(a), hn::IsNaN(b))); }
+
+template <Extreme kExtreme, Tie kTie, class Lanes>
+HWY_INLINE void compareRow(Lanes lanes, const float *x, int32_t row, float *best, int32_t *places) {
+  const hn::RebindToSigned<D> integers;
+  const V v = lanes.load(x), top = hn::Load(D(), best);
+  const M before = kTie == Tie::kFirst ? (kExtreme == Extreme::kLargest ? isLess(top, v) : isLess(v, top))
+                                       : (kExtreme == Extreme::kLargest ? isLess(v, top) : isLess(top, v));
+  const M takes = kTie == Tie::kFirst ? before : hn::Not(before);
+  hn::Store(hn::IfThenElse(takes, v, top), D(), best);
+  hn::Store(hn::IfThenElse(hn::RebindMask(integers, takes), hn::Set(integers, row), hn::Load(integers, places)),
+            integers, places);
+}
+
+template <Extreme kExtreme, Tie kTie>
+void columnsOf(const float *x, int64_t stride, int64_t rows, int64_t columns, int32_t *places) {
+  constexpr int64_t kMost = 512;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  HWY_ALIGN float best[kMost];
+  HWY_ALIGN int32_t rowsOfBest[kMost];
+  for (int64_t first = 0; first < columns; first += kMost) {
+    const int64_t count = std::min(kMost, columns - first);
+    std::fill_n(best, kMost, 0.0f);
+    std::copy_n(x + first, count, best);
+    std::fill_n(rowsOfBest, kMost, 0);
+    for (int64_t r = 1; r < rows; ++r) {
+      const float *from = x + r * stride + first;
+      int64_t c = 0;
+      for (; c + lanes <= count; c += lanes)
+        compareRow<kExtreme, kTie>(AllLanes(), from + c, static_cast<int32_t>(r), best + c, rowsOfBest + c);
+      if (c < count)
+        compareRow<kExtreme, kTie>(FirstLanes(count - c), from + c, static_cast<int32_t>(r), best + c, rowsOfBest + c);
+    }
+    std::copy_n(rowsOfBest, count, places + first);
+  }
+}
+
+void placesOf(Extreme extreme, Tie tie, const float *x, int64_t stride, int64_t rows, int64_t columns,
+              int32_t *places) {
+  if (extreme == Extreme::kLargest)
+    return tie == Tie::kFirst ? columnsOf<Extreme::kLargest, Tie::kFirst>(x, stride, rows, columns, places)
+                              : columnsOf<Extreme::kLargest, Tie::kLast>(x, stride, rows, columns, places);
+  return tie == Tie::kFirst ? columnsOf<Extreme::kSmallest, Tie::kFirst>(x, stride, rows, columns, places)
+                            : columnsOf<Extreme::kSmallest, Tie::kLast>(x, stride, rows, columns, places);
+}
+
+// As orderKey: the bits of negative numbers are turned round.
+void keysOf(const float *x, int64_t count, uint32_t *keys) {
+  const D d;
+  const hn::RebindToUnsigned<D> bits;
+  const hn::RebindToSigned<D> integers;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto sign = hn::Set(bits, 0x80000000u), all = hn::Set(bits, 0xffffffffu);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const V v = hn::Add(hn::LoadU(d, x + i), hn::Zero(d));  // no -0
+    const auto b = hn::BitCast(bits, v);
+    const auto negative = hn::BitCast(bits, hn::ShiftRight<31>(hn::BitCast(integers, v)));
+    const auto key = hn::Xor(b, hn::Or(negative, sign));
+    hn::StoreU(hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(v)), all, key), bits, keys + i);
+  }
+  for (; i < count; ++i) keys[i] = orderKey(x[i]);
+}
+
+// The first place in [begin, end) whose key is above `limit`; `end` where there is none.
+int64_t nextAbove(const uint32_t *keys, int64_t begin, int64_t end, uint32_t limit) {
+  const hn::ScalableTag<uint32_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto bound = hn::Set(d, limit);
+  for (; begin + lanes <= end; begin += lanes) {
+    const intptr_t found = hn::FindFirstTrue(d, hn::Gt(hn::LoadU(d, keys + begin), bound));
+    if (found >= 0) return begin + found;
+  }
+  while (begin < end && keys[begin] <= limit) ++begin;
+  return begin;
+}
+
+// Few of many: only keys above the last of the largest so far are looked at. An equal key further on comes behind it.
+void largestOf(const uint32_t *keys, int64_t length, int64_t count, uint64_t *items) {
+  const auto item = [&](int64_t j) { return uint64_t{keys[j]} << 32 | static_cast<uint32_t>(~j); };
+  const int64_t room = std::min(length, 2 * count + 32);
+  int64_t held = 0;
+  for (; held < room; ++held) items[held] = item(held);
+  for (int64_t next = room; next < length && count > 0;) {
+    std::nth_element(items, items + count - 1, items + held, std::greater<>());
+    held = count;
+    const auto limit = static_cast<uint32_t>(items[count - 1] >> 32);
+    for (next = nextAbove(keys, next, length, limit); next < length && held < room;) {
+      items[held++] = item(next);
+      next = nextAbove(keys, next + 1, length, limit);
+    }
+  }
+  if (count < held) std::nth_element(items, items + count, items + held, std::greater<>());
+  std::sort(items, items + count, std::greater<>());
+}
+
+}  // namespace popart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace popart::cpu {
+HWY_EXPORT(placeOfValue);
+HWY_EXPORT(placesOf);
+HWY_EXPORT(keysOf);
+HWY_EXPORT(largestOf);
+
+namespace {
+
+bool isBefore(Extreme extreme, float a, float b) { return extreme == Extreme::kLargest ? isLess(b, a) : isLess(a, b); }
+
+// NaN is the largest; it is the smallest only of nothing but NaN.
+float extremeOf(Extreme extreme, const float *x, int64_t count) {
+  const float found = reduceRow(extreme == Extreme::kLargest ? ReduceOp::kMax : ReduceOp::kMin, x, count);
+  if (extreme == Extreme::kLargest || !std::isnan(found)) return found;
+  return *std::min_element(x, x + count, isLess<float>);
+}
+
+}  // namespace
+
+int64_t placeOfExtreme(Extreme extreme, Tie tie, const float *x, int64_t count) noexcept {
+  constexpr int64_t kBlock = 2048;  // 8 KiB
+  if (count <= 0) return 0;
+  int64_t block = 0;
+  float best = extremeOf(extreme, x, std::min(kBlock, count));
+  for (int64_t i = kBlock; i < count; i += kBlock) {
+    const float found = extremeOf(extreme, x + i, std::min(kBlock, count - i));
+    if (isBefore(extreme, found, best) || (tie == Tie::kLast && !isBefore(extreme, best, found)))
+      block = i, best = found;
+  }
+  return block + HWY_DYNAMIC_DISPATCH(placeOfValue)(tie, x + block, std::min(kBlock, count - block), best);
+}
+
+void placesOfExtremes(Extreme extreme, Tie tie, const float *x, int64_t stride, int64_t rows, int64_t columns,
+                      int32_t *places) noexcept {
+  HWY_DYNAMIC_DISPATCH(placesOf)(extreme, tie, x, stride, rows, columns, places);
+}
+
+void orderKeys(const float *x, int64_t count, uint32_t *keys) noexcept { HWY_DYNAMIC_DISPATCH(keysOf)(x, count, keys); }
+
+void largestKeys(const uint32_t *keys, int64_t length, int64_t count, uint64_t *items) noexcept {
+  HWY_DYNAMIC_DISPATCH(largestOf)(keys, length, count, items);
+}
+}  // namespace popart::cpu
+#endif

@@ -1,0 +1,30 @@
+// Where the extremes of float32 numbers are, and numbers as keys that order them; vectorised per instruction set.
+// The order is that of comparable.hpp: NaN is equal to NaN and greater than all numbers, -0 is equal to 0.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace popart::cpu {
+
+enum class Extreme : uint8_t { kLargest, kSmallest };
+enum class Tie : uint8_t { kFirst, kLast };  // which of equal numbers is meant
+
+// The place of the extreme among `count` consecutive numbers; 0 of none.
+int64_t placeOfExtreme(Extreme extreme, Tie tie, const float *x, int64_t count) noexcept;
+// places[c] for columns [0, columns): the row of the extreme among `rows` numbers x[r * stride + c]. rows < 2^31.
+void placesOfExtremes(Extreme extreme, Tie tie, const float *x, int64_t stride, int64_t rows, int64_t columns,
+                      int32_t *places) noexcept;
+
+// Numbers as integers that are in the same order.
+inline uint32_t orderKey(float x) noexcept {
+  const auto bits = std::bit_cast<uint32_t>(x + 0.0f);  // no -0
+  return x != x ? 0xffffffffu : bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
+}
+void orderKeys(const float *x, int64_t count, uint32_t *keys) noexcept;
+// The `count` largest of `length` <= 2^32 keys in order, equal ones by place: items of the key and, in the low half, the
+// place turned round. There is room for min(length, 2 * count + 32) items.
+void largestKeys(const uint32_t *keys, int64_t length, int64_t count, uint64_t *items) noexcept;
+inline int64_t placeOfItem(uint64_t item) noexcept { return static_cast<int64_t>(~static_cast<uint32_t>(item)); }
+
+}  // namespace popart::cpu
