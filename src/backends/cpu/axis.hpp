@@ -84,8 +84,17 @@ struct IndexOperand {
       report(args.context, i, index, size);
     return at;
   }
+  static constexpr int64_t kAtOnce = 256;  // indices that are worth a call of places()
+  // The same for `count` indices: at[k] of index first + k * step, or first + steps[k].
+  void places(const executable::KernelArgs &args, int64_t first, int64_t step, int64_t count, int64_t size,
+              int64_t *at) const noexcept;
+  void places(const executable::KernelArgs &args, int64_t first, const int64_t *steps, int64_t count, int64_t size,
+              int64_t *at) const noexcept;
 
  private:
+  template <class Step>
+  void findPlaces(const executable::KernelArgs &args, int64_t first, Step step, int64_t count, int64_t size,
+                  int64_t *at) const noexcept;
   void report(executable::RunContext &context, int64_t i, int64_t index, int64_t size) const noexcept {
     context.report(
         {executable::FailureKind::Index, operand, i, index, negative == NegativeIndex::kFromEnd ? -size : 0, size - 1});

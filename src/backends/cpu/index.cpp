@@ -26,9 +26,9 @@ struct GatherForm {
   int64_t count = 0, outerPerGroup = 1;
   IndexOperand indices;
 
-  // Position along the axis that index k of outer position o selects, or -1.
-  int64_t place(const KernelArgs &args, int64_t o, int64_t k) const noexcept {
-    return indices.place(args, o / outerPerGroup * count + k, data.length);
+  // Positions along the axis that indices [k, k + n) of outer position o select; -1: none.
+  void places(const KernelArgs &args, int64_t o, int64_t k, int64_t n, int64_t *at) const noexcept {
+    indices.places(args, o / outerPerGroup * count + k, 1, n, data.length, at);
   }
 };
 
@@ -76,12 +76,17 @@ class GatherKernel final : public executable::HostKernel {
     const auto bytes = static_cast<size_t>(kBytes != 0 ? kBytes : slice_);
     const char *from = static_cast<const char *>(args.in[0]);
     char *to = static_cast<char *>(args.out[0]);
-    for (int64_t r = rows_ * task / tasks_; r < rows_ * (task + 1) / tasks_; ++r) {
-      const int64_t o = r / form_.count, at = form_.place(args, o, r % form_.count);
-      if (at < 0)
-        std::memset(to + r * slice_, 0, bytes);
-      else
-        std::memcpy(to + r * slice_, from + (o * form_.data.length + at) * slice_, bytes);
+    int64_t places[IndexOperand::kAtOnce];
+    for (int64_t r = rows_ * task / tasks_, end = rows_ * (task + 1) / tasks_; r < end;) {
+      const int64_t o = r / form_.count, k = r % form_.count,
+                    n = std::min({IndexOperand::kAtOnce, form_.count - k, end - r});
+      form_.places(args, o, k, n, places);
+      for (int64_t i = 0; i < n; ++i, ++r) {
+        if (places[i] < 0)
+          std::memset(to + r * slice_, 0, bytes);
+        else
+          std::memcpy(to + r * slice_, from + (o * form_.data.length + places[i]) * slice_, bytes);
+      }
     }
   }
   GatherForm form_;
@@ -120,8 +125,11 @@ class GatherGradientKernel final : public executable::HostKernel {
     const float *g = static_cast<const float *>(args.in[0]) + o * form_.count * d.inner + begin;
     float *y = static_cast<float *>(args.out[0]) + o * d.length * d.inner + begin;
     for (int64_t at = first; at < last; ++at) std::fill_n(y + at * d.inner, columns, 0.0f);
+    int64_t places[IndexOperand::kAtOnce];
     for (int64_t k = 0; k < form_.count; ++k) {
-      const int64_t at = form_.place(args, o, k);
+      if (k % IndexOperand::kAtOnce == 0)
+        form_.places(args, o, k, std::min(IndexOperand::kAtOnce, form_.count - k), places);
+      const int64_t at = places[k % IndexOperand::kAtOnce];
       if (at < first || at >= last) continue;
       const float *from = g + k * d.inner;
       float *to = y + at * d.inner;
@@ -161,23 +169,40 @@ class GatherElementsKernel final : public executable::HostKernel {
   std::string name() const override { return "gather elements"; }
   int tasks() const override { return static_cast<int>(tasks_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const char *x = static_cast<const char *>(args.in[0]);
-    char *y = static_cast<char *>(args.out[0]);
-    const int64_t width = elements_ == 0 ? 0 : result_.back(), last = strides_.back();
+    if (!forWidth(bytes_, [&](auto zero) { gather<decltype(zero)>(args, task); })) gather<Wide>(args, task);
+  }
+
+ private:
+  struct Wide {
+    uint64_t parts[2];
+  };
+
+  template <class T>
+  void gather(const KernelArgs &args, int task) const noexcept {
+    int64_t places[IndexOperand::kAtOnce];
+    const T *x = static_cast<const T *>(args.in[0]);
+    T *y = static_cast<T *>(args.out[0]);
+    const size_t last = result_.size() - 1;
+    const int64_t width = result_[last], columnStride = strides_[last];
     for (int64_t i = elements_ * task / tasks_, end = elements_ * (task + 1) / tasks_; i < end;) {
-      int64_t rest = i / width, base = 0;
-      for (size_t d = result_.size() - 1; d-- > 0; rest /= result_[d]) base += rest % result_[d] * strides_[d];
-      for (int64_t c = i % width; c < width && i < end; ++c, ++i) {
-        const int64_t at = indices_.place(args, i, length_);
-        if (at < 0)
-          std::memset(y + i * bytes_, 0, static_cast<size_t>(bytes_));
-        else
-          std::memcpy(y + i * bytes_, x + (base + c * last + at * axisStride_) * bytes_, static_cast<size_t>(bytes_));
+      int64_t row = i / width, base = 0, column = i % width;
+      // Rows up to the end of the dimension above are `rowStride` apart.
+      const int64_t rows = last == 0 ? 1 : result_[last - 1] - row % result_[last - 1],
+                    rowStride = last == 0 ? 0 : strides_[last - 1];
+      for (size_t d = last; d-- > 0; row /= result_[d]) base += row % result_[d] * strides_[d];
+      for (int64_t r = 0; r < rows && i < end; ++r, base += rowStride, column = 0) {
+        for (int64_t c = column; c < width && i < end;) {
+          const int64_t count = std::min({IndexOperand::kAtOnce, width - c, end - i});
+          indices_.places(args, i, 1, count, length_, places);
+          for (int64_t k = 0; k < count; ++k)
+            y[i + k] = places[k] < 0 ? T{} : x[base + (c + k) * columnStride + places[k] * axisStride_];
+          c += count;
+          i += count;
+        }
       }
     }
   }
 
- private:
   Shape result_;
   int64_t length_, axisStride_ = 1;
   Shape strides_;

@@ -10,6 +10,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/rounds.hpp"
 #include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 #include "ops/index/scatter_layout.hpp"
@@ -112,66 +113,106 @@ struct AxisScatter {
   bool firstReplaces = false;  // the first update of an element replaces its initial value
 };
 
+// Positions that both tensors reach.
+std::vector<int64_t> reached(const std::vector<int64_t> &indices, const std::vector<int64_t> &updates) {
+  std::vector<int64_t> positions;
+  for (size_t i = 0; i < indices.size(); ++i)
+    if (indices[i] >= 0 && updates[i] >= 0) positions.push_back(static_cast<int64_t>(i));
+  return positions;
+}
+
+// A round of copies, then one of updates of the positions before and behind the axis that the indices reach. Updates of
+// one element are in order: along the axis for one position, or for many positions at one place of the axis.
 template <Combine kCombine, class T>
 class AxisScatterKernel final : public executable::HostKernel {
  public:
-  explicit AxisScatterKernel(const AxisScatter &form) : form_(form) {
-    constexpr int64_t kElements = 1 << 14;
-    const AxisSizes &r = form.result;
-    const int64_t line = std::max<int64_t>(1, r.length + form.count);
-    outerParts_ = taskCount(r.outer * line * r.inner, kElements, r.outer);
-    innerParts_ = taskCount(line * r.inner, kElements, std::min(r.inner / 16, kMostTasks / outerParts_));
+  explicit AxisScatterKernel(const AxisScatter &form)
+      : form_(form),
+        outer_(reached(form.indices.outer, form.updates.outer)),
+        inner_(reached(form.indices.inner, form.updates.inner)) {
+    constexpr int64_t kUpdates = 1 << 12, kElements = 1 << 16;
+    for (const int64_t c : inner_) indexSteps_.push_back(form.indices.inner[static_cast<size_t>(c)]);
+    const auto outer = static_cast<int64_t>(outer_.size()), inner = static_cast<int64_t>(inner_.size());
+    elements_ = form.result.outer * form.result.length * form.result.inner;
+    outerParts_ = taskCount(outer * form.count * inner, kUpdates, outer);
+    innerParts_ = taskCount(form.count * inner, kUpdates, std::min(inner / 16, kMostTasks / outerParts_));
+    rounds_.add(taskCount(elements_, kElements, elements_), static_cast<double>(elements_));
+    rounds_.add(outerParts_ * innerParts_, static_cast<double>(4 * outer * form.count * inner));
   }
   std::string name() const override { return "scatter"; }
-  int tasks() const override { return static_cast<int>(outerParts_ * innerParts_); }
+  int tasks() const override { return rounds_.tasks(); }
+  std::span<const int> roundEnds() const override { return rounds_.ends(); }
+  double share(int task) const override { return rounds_.share(task); }
   bool canOverwrite(int input, int) const override { return input == form_.initialOperand; }
   int64_t scratchBytes() const override {
-    return form_.firstReplaces ? form_.result.length * (form_.result.inner / innerParts_ + 1) : 0;
+    return form_.firstReplaces ? form_.result.length * (static_cast<int64_t>(inner_.size()) / innerParts_ + 1) : 0;
   }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const AxisSizes &r = form_.result;
-    const int64_t part = task / innerParts_, column = task % innerParts_;
-    const int64_t begin = r.inner * column / innerParts_, end = r.inner * (column + 1) / innerParts_;
-    for (int64_t o = r.outer * part / outerParts_; o < r.outer * (part + 1) / outerParts_; ++o) {
-      initialise(args, o, begin, end);
-      if (form_.indices.outer[o] >= 0 && form_.updates.outer[o] >= 0) update(args, o, begin, end);
-    }
+    const Rounds::Place place = rounds_.place(task);
+    if (place.round == 0) return initialise(args, place.task);
+    const int64_t part = place.task / innerParts_, column = place.task % innerParts_;
+    const auto outer = static_cast<int64_t>(outer_.size()), inner = static_cast<int64_t>(inner_.size());
+    const int64_t begin = inner * column / innerParts_, end = inner * (column + 1) / innerParts_;
+    for (int64_t o = outer * part / outerParts_; o < outer * (part + 1) / outerParts_; ++o)
+      update(args, outer_[static_cast<size_t>(o)], begin, end);
   }
 
  private:
-  void initialise(const KernelArgs &args, int64_t o, int64_t begin, int64_t end) const noexcept {
+  void initialise(const KernelArgs &args, int64_t task) const noexcept {
+    const int64_t tasks = rounds_.size(0), begin = elements_ * task / tasks, end = elements_ * (task + 1) / tasks;
     T *to = static_cast<T *>(args.out[0]);
     const T *from = form_.initialOperand >= 0 ? static_cast<const T *>(args.in[form_.initialOperand]) : nullptr;
-    if (from == to) return;
-    for (int64_t i = 0; i < form_.result.length; ++i) {
-      const int64_t row = (o * form_.result.length + i) * form_.result.inner;
-      if (from)
-        std::copy(from + row + begin, from + row + end, to + row + begin);
-      else
-        std::fill(to + row + begin, to + row + end, static_cast<T>(form_.start));
-    }
+    if (!from)
+      std::fill(to + begin, to + end, static_cast<T>(form_.start));
+    else if (from != to)
+      std::copy(from + begin, from + end, to + begin);
   }
+
+  // Positions [begin, end) of those behind the axis.
   void update(const KernelArgs &args, int64_t o, int64_t begin, int64_t end) const noexcept {
-    const AxisSizes &r = form_.result;
-    T *to = static_cast<T *>(args.out[0]) + o * r.length * r.inner;
-    const T *from = static_cast<const T *>(args.in[form_.updateOperand]) + form_.updates.outer[o];
-    char *started = static_cast<char *>(args.scratch);
-    const int64_t width = end - begin;
-    if (form_.firstReplaces) std::memset(started, 0, static_cast<size_t>(r.length * width));
+    constexpr int64_t kFew = 16;
+    int64_t places[IndexOperand::kAtOnce];
+    const int64_t length = form_.result.length, step = form_.indices.stride;
+    const int64_t first = form_.indices.outer[static_cast<size_t>(o)];
+    if (form_.firstReplaces) std::memset(args.scratch, 0, static_cast<size_t>(length * (end - begin)));
+    if (end - begin < kFew) {
+      for (int64_t c = begin; c < end; ++c)
+        for (int64_t k = 0; k < form_.count; k += IndexOperand::kAtOnce) {
+          const int64_t count = std::min(IndexOperand::kAtOnce, form_.count - k);
+          form_.index.places(args, first + k * step + indexSteps_[static_cast<size_t>(c)], step, count, length, places);
+          for (int64_t i = 0; i < count; ++i) write(args, o, k + i, c, c - begin, end - begin, places[i]);
+        }
+      return;
+    }
     for (int64_t k = 0; k < form_.count; ++k)
-      for (int64_t c = begin; c < end; ++c) {
-        if (form_.indices.inner[c] < 0 || form_.updates.inner[c] < 0) continue;
-        const int64_t i = form_.indices.outer[o] + k * form_.indices.stride + form_.indices.inner[c];
-        const int64_t at = form_.index.place(args, i, r.length);
-        if (at < 0) continue;
-        const T value = from[k * form_.updates.stride + form_.updates.inner[c]];
-        T &target = to[at * r.inner + c];
-        target = form_.firstReplaces && !started[at * width + c - begin] ? value : combined<kCombine>(target, value);
-        if (form_.firstReplaces) started[at * width + c - begin] = 1;
+      for (int64_t c = begin; c < end; c += IndexOperand::kAtOnce) {
+        const int64_t count = std::min(IndexOperand::kAtOnce, end - c);
+        form_.index.places(args, first + k * step, indexSteps_.data() + c, count, length, places);
+        for (int64_t i = 0; i < count; ++i) write(args, o, k, c + i, c + i - begin, end - begin, places[i]);
       }
   }
+  void write(const KernelArgs &args, int64_t o, int64_t k, int64_t c, int64_t flag, int64_t flags,
+             int64_t at) const noexcept {
+    if (at < 0) return;
+    const AxisSizes &r = form_.result;
+    const auto column = static_cast<size_t>(inner_[static_cast<size_t>(c)]);
+    const T value =
+        static_cast<const T *>(args.in[form_.updateOperand])[form_.updates.outer[static_cast<size_t>(o)] +
+                                                             k * form_.updates.stride + form_.updates.inner[column]];
+    T &target = static_cast<T *>(args.out[0])[(o * r.length + at) * r.inner + static_cast<int64_t>(column)];
+    if (!form_.firstReplaces) {
+      target = combined<kCombine>(target, value);
+      return;
+    }
+    char &started = static_cast<char *>(args.scratch)[at * flags + flag];
+    target = started ? combined<kCombine>(target, value) : value;
+    started = 1;
+  }
+
   AxisScatter form_;
-  int64_t outerParts_ = 1, innerParts_ = 1;
+  std::vector<int64_t> outer_, inner_, indexSteps_;
+  int64_t elements_ = 0, outerParts_ = 1, innerParts_ = 1;
+  Rounds rounds_;
 };
 
 std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &request, std::string &reason) {
@@ -232,12 +273,16 @@ class ScatterSumGradientKernel final : public executable::HostKernel {
     const AxisSizes &r = form_.result;
     const auto *g = static_cast<const float *>(args.in[0]);
     auto *source = static_cast<float *>(args.out[0]);
+    int64_t places[IndexOperand::kAtOnce];
     for (int64_t o = r.outer * task / tasks_; o < r.outer * (task + 1) / tasks_; ++o) {
       for (int64_t k = 0; k < form_.count; ++k)
-        for (int64_t c = 0; c < r.inner; ++c) {
-          const int64_t i = form_.indices.outer[o] + k * form_.indices.stride + form_.indices.inner[c];
-          const int64_t at = form_.index.place(args, i, r.length);
-          source[(o * form_.count + k) * r.inner + c] = at < 0 ? 0.0f : g[(o * r.length + at) * r.inner + c];
+        for (int64_t begin = 0; begin < r.inner; begin += IndexOperand::kAtOnce) {
+          const int64_t count = std::min(IndexOperand::kAtOnce, r.inner - begin);
+          form_.index.places(args, form_.indices.outer[static_cast<size_t>(o)] + k * form_.indices.stride,
+                             form_.indices.inner.data() + begin, count, r.length, places);
+          float *to = source + (o * form_.count + k) * r.inner + begin;
+          const float *from = g + o * r.length * r.inner + begin;
+          for (int64_t c = 0; c < count; ++c) to[c] = places[c] < 0 ? 0.0f : from[places[c] * r.inner + c];
         }
       const int64_t line = r.length * r.inner;
       if (form_.initialOperand >= 0) std::copy_n(g + o * line, line, static_cast<float *>(args.out[1]) + o * line);
