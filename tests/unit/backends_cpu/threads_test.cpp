@@ -127,5 +127,47 @@ TEST(CpuThreads, gradient_of_a_large_embedding) {
           1e-5);
 }
 
+// Short and long ones, of few and of many columns.
+TEST(CpuThreads, reductions_and_softmax_of_columns) {
+  for (const Shape &shape : {Shape{3, 90, 300}, Shape{1, 1000, 1030}, Shape{2, 5000, 40}, Shape{70, 4, 5}}) {
+    TensorData x = floats(shape, 1);
+    for (const char *type : {"ReduceSum", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceLogSumExp"})
+      compare({type, {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}}, {x}, 1}, 1e-4);
+    for (const char *type : {"Softmax", "LogSoftmax"}) compare({type, {{"axis", int64_t{1}}}, {x}, 1}, 1e-5);
+    // A column with NaN is all NaN, one with -inf has a zero there.
+    static_cast<float *>(x.mutableData())[1] = NAN;
+    static_cast<float *>(x.mutableData())[2] = -INFINITY;
+    const auto y = runOp({"Softmax", {{"axis", int64_t{1}}}, {x}, 1}, OpBackend::Best)[0].asDoubles();
+    EXPECT_EQ(std::count_if(y.begin(), y.end(), [](double v) { return std::isnan(v); }), shape[1]);
+    EXPECT_EQ(y[2], 0);
+    const Attributes over{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}};
+    const auto top = runOp({"ReduceMax", over, {x}, 1}, OpBackend::Best)[0].asDoubles();
+    EXPECT_EQ(std::count_if(top.begin(), top.end(), [](double v) { return std::isnan(v); }), 1);
+  }
+}
+
+TEST(CpuThreads, elements_at_indices) {
+  const auto indicesOf = [](const Shape &shape, int64_t length) {
+    std::vector<int64_t> indices;
+    for (float v : test::numbers(elementCount(shape), 3))
+      indices.push_back(static_cast<int64_t>(v * static_cast<float>(length - 1)));
+    return TensorData::of<int64_t>(shape, indices);
+  };
+  for (const int64_t axis : {0, 1, 2}) {
+    const Shape data{20, 300, 60};
+    for (const Shape &part : {Shape{20, 300, 60}, Shape{7, 40, 60}, Shape{20, 3, 5}}) {
+      const TensorData x = floats(data, 1), indices = indicesOf(part, data[static_cast<size_t>(axis)]);
+      compare({"GatherElements", {{"axis", axis}}, {x, indices}, 1}, 0);
+      for (const char *reduction : {"none", "add", "max"})
+        compare({"ScatterElements",
+                 {{"axis", axis}, {"reduction", std::string(reduction)}},
+                 {x, indices, floats(part, 2)},
+                 1},
+                1e-5);
+    }
+    compare({"Gather", {{"axis", axis}}, {floats(data, 1), indicesOf({900}, data[static_cast<size_t>(axis)])}, 1}, 0);
+  }
+}
+
 }  // namespace
 }  // namespace popart
