@@ -22,8 +22,8 @@ inline uint32_t orderKey(float x) noexcept {
   return x != x ? 0xffffffffu : bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
 }
 void orderKeys(const float *x, int64_t count, uint32_t *keys) noexcept;
-// The `count` largest of `length` <= 2^32 keys in order, equal ones by place: items of the key and, in the low half, the
-// place turned round. There is room for min(length, 2 * count + 32) items.
+// The `count` largest of `length` <= 2^32 keys in order, equal ones by place: items of the key and, in the low half,
+// the place turned round. There is room for min(length, 2 * count + 32) items.
 void largestKeys(const uint32_t *keys, int64_t length, int64_t count, uint64_t *items) noexcept;
 inline int64_t placeOfItem(uint64_t item) noexcept { return static_cast<int64_t>(~static_cast<uint32_t>(item)); }
 
