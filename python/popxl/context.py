@@ -165,12 +165,10 @@ class Context:
         if before:
             graph._run_after(op_id, before)
 
-    def _plain_history(self, graph: "Graph") -> tuple[_OrderHistory | None, list[int]]:
-        """Return the history of a graph in sequence and the ops that the next one follows; None: more is to be done."""
+    def _plain_history(self, graph: "Graph") -> _OrderHistory | None:
+        """Return the history of a graph in sequence, whose next op follows `previous`; None: more is to be done."""
         history = self._history[(graph._ir_id, graph._id, self.execution_context)]
-        if history.group or graph._held_constraints is not None:
-            return None, []
-        return history, history.previous
+        return None if history.group or graph._held_constraints is not None else history
 
     def _order_groups(self) -> None:
         for key, graph in self._group_graphs.items():

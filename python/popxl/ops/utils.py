@@ -10,6 +10,8 @@ from popxl.context import _CURRENT_CONTEXT
 from popxl.dtypes import dtype
 from popxl.tensor import Tensor, check_in_graph
 
+_NO_OPS: list[int] = []
+
 
 def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
     """Check that tensors whose placement is known are on one IPU and tile set.
@@ -159,7 +161,9 @@ def add_op(
         raise unsupported(function, f"There is no operator {op_type}.")
     if ir._is_prepared:
         ir._check_open("its tensors" if names else "its ops")
-    history, earlier = ctx._plain_history(graph) if ctx.in_sequence is True else (None, [])
+    history, earlier = None, _NO_OPS
+    if ctx.in_sequence is True and (history := ctx._plain_history(graph)) is not None:
+        earlier = history.previous
     op_id, results = graph._pb_graph.emitOp(
         op_type,
         read,
@@ -181,7 +185,7 @@ def add_op(
     if graph._op_created_hooks:
         graph._call_hooks(graph._pb_graph.getOp(op_id))
     make, plain = Tensor._make, ir._tensor_classes[0]
-    return [make(plain, graph, result) for result in results]
+    return [make(plain, graph, results[0])] if len(results) == 1 else [make(plain, graph, t) for t in results]
 
 
 def emit_one(
