@@ -12,6 +12,57 @@
 HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
 namespace quads {
+#if HWY_TARGET == HWY_SCALAR
+// Plain loops: a vector of one number has none of four bytes.
+constexpr int kRows = 4, kColumns = 8;
+
+void multiply(const QuadTile &t) {
+  for (int64_t r = 0; r < t.rows; ++r)
+    for (int64_t c = 0; c < t.columns; ++c) {
+      int32_t &out = t.out[r * t.outStride + c];
+      auto sum = t.adds ? static_cast<uint32_t>(out) : 0u;
+      for (const QuadTerm &term : t.terms)
+        if (term.row) sum += static_cast<uint32_t>(term.row[r]) * static_cast<uint32_t>(term.column[c]);
+      for (int64_t k = 0; k < 4 * t.quads; ++k)
+        sum += static_cast<uint32_t>(t.a[r * t.aStride + k] * t.b[(k / 4 * kColumns + c) * 4 + k % 4]);
+      out = static_cast<int32_t>(sum);
+    }
+}
+
+int32_t copyRow(const uint8_t *from, int64_t count, uint8_t flip, uint8_t *to) {
+  uint32_t sum = 0;
+  int64_t i = 0;
+  for (; i < count; ++i) sum += to[i] = from[i] ^ flip;
+  for (; i % 4 != 0; ++i) to[i] = 0;
+  return static_cast<int32_t>(sum);
+}
+
+void packQuad(const uint8_t *from, ptrdiff_t stride, int64_t rows, int64_t columns, uint8_t flip, int8_t *to) {
+  for (int64_t c = 0; c < kColumns; ++c)
+    for (int64_t r = 0; r < 4; ++r)
+      to[4 * c + r] = static_cast<int8_t>(c < columns && r < rows ? from[r * stride + c] ^ flip : 0);
+}
+
+void copyRuns(std::span<const QuadRun> runs, uint8_t padding, uint8_t flip, const uint8_t *, uint8_t *to) {
+  for (const QuadRun &run : runs)
+    for (int64_t i = 0; i < run.count; ++i) *to++ = (run.from ? run.from[i] : padding) ^ flip;
+}
+
+void multiplyChannels(const QuadChannels &p) {
+  for (int64_t c = 0; c < p.channels; ++c) {
+    const uint8_t *panel = p.b + c / kColumns * p.panelStride;
+    const auto *b = reinterpret_cast<const int8_t *>(panel + kColumns * sizeof(int32_t)) + 4 * (c % kColumns);
+    uint32_t sum = 0;
+    for (int64_t k = 0; k < 4 * p.quads; ++k) {
+      const int32_t right = b[k / 4 * 4 * kColumns + k % 4] - (p.rightZeros ? p.rightZeros[c] : 0);
+      sum += static_cast<uint32_t>(((p.taps[k][c] ^ p.flip) - p.padding) * right);
+    }
+    p.out[c] = static_cast<int32_t>(sum);
+  }
+}
+
+constexpr QuadKernels kPlain = {kRows, kColumns, multiply, copyRow, packQuad, copyRuns, multiplyChannels};
+#else
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Vectors of at most 16 numbers: a panel is two of them.
@@ -26,7 +77,7 @@ constexpr bool kHasManyRegisters = kLanes >= 16;
 
 // sum + a[2i] b[2i] + a[2i + 1] b[2i + 1]
 HWY_INLINE V32 multiplyAdd(V16 a, V16 b, V32 sum) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
   V32 unused = hn::Zero(D32());  // one instruction where there is one; x86 leaves the second sum alone
   return hn::ReorderWidenMulAccumulate(D32(), a, b, sum, unused);
 #else
@@ -239,14 +290,20 @@ template <class Dot>
 constexpr QuadKernels kKernels = {Dot::kRows, kColumns, multiply<Dot>,        copyRow,
                                   packQuad,   copyRuns, multiplyChannels<Dot>};
 
+#endif
+
 }  // namespace quads
 
 std::span<const QuadKernels *const> quadTables() {
   static constexpr const QuadKernels *kTables[] = {
+#if HWY_TARGET == HWY_SCALAR
+    &quads::kPlain
+#else
 #if HWY_TARGET == HWY_AVX3
     &quads::kKernels<quads::DotProducts>,
 #endif
     &quads::kKernels<quads::Halves>
+#endif
   };
   const std::span<const QuadKernels *const> all = kTables;
 #if HWY_TARGET == HWY_AVX3
