@@ -319,6 +319,11 @@ bool AttentionOperand::isTurned(const AttentionOperand &other) const {
   return originPerm == turned;
 }
 
+bool mayBeAttention(const Op &op) {
+  static const OpDef &def = opDef("Softmax");
+  return isRowOf(op, def) || isSoftmaxGradient(op);
+}
+
 bool isSoftmaxOfRows(const Op &op) {
   static const OpDef &def = opDef("Softmax");
   return isRowOf(op, def) && op.outInfo(0).dataType() == DataType::FLOAT && !op.hasAttr("flatten") &&

@@ -46,6 +46,8 @@ struct AttentionMatch {
 bool isSoftmaxOfRows(const Op &op);
 bool isTransposeOfKnownAxes(const Op &op);
 bool isSoftmaxGradient(const Op &op);
+// What is looked for between products, in FLOAT: a softmax of any type and axis, or its gradient.
+bool mayBeAttention(const Op &op);
 // As ops::factorOf, of FLOAT alone: products with 16-bit values round.
 std::optional<float> factorOf(const Graph &graph, const Op &op, TensorIndex t);
 

@@ -10,6 +10,7 @@
 
 #include <popart/half.hpp>
 
+#include "lower/attention_match.hpp"
 #include "lower/channels_last.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/try_replace.hpp"
@@ -251,8 +252,8 @@ class EpilogueFuser {
   // may be attention (widen.cpp); what an op was decomposed to that was widened.
   static bool computesInHalves(const Op &op) {
     const std::string &type = op.def().base().type();
-    return op.is(Role::Conv) || op.is(Role::ConvDataGrad) || op.is(Role::ConvWeightsGrad) || type == "Softmax" ||
-           type == "SoftmaxGrad" || type == "ReduceSum" || type == "ReduceMean";
+    return op.is(Role::Conv) || op.is(Role::ConvDataGrad) || op.is(Role::ConvWeightsGrad) || mayBeAttention(op) ||
+           type == "ReduceSum" || type == "ReduceMean";
   }
 
   // What such an op reads instead of `t` to compute in the 16-bit type: the tensor before a cast, or a constant.

@@ -1,6 +1,7 @@
 // See widen.hpp. FLOAT16 and BFLOAT16 are both called halves here.
 #include "lower/widen.hpp"
 
+#include "lower/attention_match.hpp"
 #include "lower/channels_last.hpp"
 #include "ops/loss/reduction.hpp"
 
@@ -9,12 +10,6 @@ namespace {
 
 TensorInfo widened(const TensorInfo &info) {
   return isHalf(info.dataType()) ? TensorInfo(DataType::FLOAT, info.shape()) : info;
-}
-
-// What fuseAttention looks for between products, in FLOAT; multiplyHalves narrows those that are left.
-bool mayBeAttention(const Op &op) {
-  const std::string &type = op.def().base().type();
-  return type == "Softmax" || type == "SoftmaxGrad";
 }
 
 bool readsHalves(const Op &op) {
@@ -87,6 +82,7 @@ void computeInFloat(Op &op, Attributes attributes, const Narrow &narrow) {
 void widenHalves(Ir &flat, const executable::Backend &backend) {
   for (Graph *graph : flat.getAllGraphs())
     for (Op *op : graph->ops()) {
+      // fuseAttention looks for FLOAT; multiplyHalves narrows what it leaves.
       if (!mayWiden(*op) || (!mayBeAttention(*op) && hasKernel(*op, backend))) continue;
       if (op->def().hasDecomposition() || isSpatial(*op) || takesWidened(*op, backend))
         computeInFloat(*op, op->attributes(), [&](TensorIndex t, DataType type) { return cast(*op, t, type); });
