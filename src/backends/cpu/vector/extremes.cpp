@@ -125,23 +125,53 @@ int64_t nextAbove(const uint32_t *keys, int64_t begin, int64_t end, uint32_t lim
   return begin;
 }
 
-// Few of many: only keys above the last of the largest so far are looked at. An equal key further on comes behind it.
+// A number that at least `count` <= kGroups keys reach: the count-th largest of the maxima of kGroups groups. Without
+// branches, which no processor would foresee.
+constexpr int64_t kGroups = 32;
+uint32_t reachedByMany(const uint32_t *keys, int64_t length, int64_t count) {
+  HWY_ALIGN uint32_t maxima[kGroups] = {};
+  const hn::CappedTag<uint32_t, static_cast<size_t>(kGroups)> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i + kGroups <= length; i += kGroups)
+    for (int64_t j = 0; j < kGroups; j += lanes)
+      hn::Store(hn::Max(hn::Load(d, maxima + j), hn::LoadU(d, keys + i + j)), d, maxima + j);
+  uint32_t least = 0xffffffffu;
+  for (const uint32_t maximum : maxima) {
+    int64_t above = 0;
+    for (int64_t j = 0; j < kGroups; j += lanes)
+      above += static_cast<int64_t>(hn::CountTrue(d, hn::Gt(hn::Load(d, maxima + j), hn::Set(d, maximum))));
+    least = std::min(least, above < count ? maximum : 0xffffffffu);
+  }
+  return least;
+}
+
+// Few of many: only keys above a limit are looked at, which rises to the last of the largest so far. An equal key
+// further on comes behind it.
 void largestOf(const uint32_t *keys, int64_t length, int64_t count, uint64_t *items) {
+  if (count == 0) return;
   const auto item = [&](int64_t j) { return uint64_t{keys[j]} << 32 | static_cast<uint32_t>(~j); };
   const int64_t room = std::min(length, 2 * count + 32);
-  int64_t held = 0;
-  for (; held < room; ++held) items[held] = item(held);
-  for (int64_t next = room; next < length && count > 0;) {
-    std::nth_element(items, items + count - 1, items + held, std::greater<>());
-    held = count;
-    const auto limit = static_cast<uint32_t>(items[count - 1] >> 32);
+  const uint32_t reached = count <= kGroups / 2 && length >= 8 * kGroups ? reachedByMany(keys, length, count) : 0;
+  int64_t held = 0, next = 0;
+  if (reached == 0)
+    for (; held < room; ++held, ++next) items[held] = item(held);
+  for (uint32_t limit = reached - 1; next < length;) {
+    if (held == room) {
+      std::nth_element(items, items + count - 1, items + held, std::greater<>());
+      held = count;
+      limit = static_cast<uint32_t>(items[count - 1] >> 32);
+    }
     for (next = nextAbove(keys, next, length, limit); next < length && held < room;) {
       items[held++] = item(next);
       next = nextAbove(keys, next + 1, length, limit);
     }
   }
-  if (count < held) std::nth_element(items, items + count, items + held, std::greater<>());
-  std::sort(items, items + count, std::greater<>());
+  constexpr int64_t kFew = 16;
+  if (held > count + kFew) {
+    std::nth_element(items, items + count, items + held, std::greater<>());
+    held = count;
+  }
+  std::sort(items, items + held, std::greater<>());
 }
 
 }  // namespace popart::cpu::HWY_NAMESPACE
