@@ -24,6 +24,7 @@
 #include "lower/meetings.hpp"
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
+#include "lower/read_views.hpp"
 #include "lower/ring_rows.hpp"
 #include "lower/scale_integers.hpp"
 #include "lower/stochastic_rounding.hpp"
@@ -258,6 +259,7 @@ void assignChannelsLast(PassContext &c) { lower::assignChannelsLast(c.ir(), *c.b
 void mergeCollectives(PassContext &c) { lower::mergeCollectives(c.ir(), c.lowering.collectives); }
 void updateWhereReplicasMeet(PassContext &c) { lower::updateWhereReplicasMeet(c.ir(), c.device()); }
 void overlapCollectives(PassContext &c) { lower::overlapCollectives(c.ir(), c.lowering.collectives); }
+void readViews(PassContext &c) { lower::readViews(c.ir(), c.device()); }
 void orderUpdates(PassContext &c) { lower::orderUpdates(c.ir()); }
 void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
 void runDevicePasses(PassContext &c) {
@@ -377,6 +379,8 @@ constexpr Pass kPasses[] = {
      fusing, updateWhereReplicasMeet},
     {"overlapCollectives", "let replicas go on while others come to a collective", Phase::Order, fusing,
      overlapCollectives},
+    {"readViews", "let element-wise operators read slices and transposes where they lie", Phase::Order, fusing,
+     readViews},
     {"orderUpdates", "read old values of variables before their updates", Phase::Order, always, orderUpdates},
     {"runUpdatesEarly", "update variables right after their gradients", Phase::Order, always, runUpdatesEarly},
     {"runDevicePasses", "the passes of the device, in its order", Phase::Order, fusing, runDevicePasses},

@@ -8,6 +8,7 @@
 #include "backends/cpu/element_compile.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <span>
 
@@ -462,6 +463,25 @@ class Compiler {
 ElementSource elementSource(const Graph &body) {
   ElementSource source{&body, {}, body.inputs(), body.outputs()};
   for (const Op *op : body.getOpSchedule()) source.ops.push_back(op);
+  const auto isView = [](const Op *op) { return ops::stridedView(*op).has_value(); };
+  if (std::ranges::none_of(source.ops, isView)) return source;
+  const auto views = std::stable_partition(source.ops.begin(), source.ops.end(), std::not_fn(isView));
+  source.inputs.clear();
+  for (size_t i = 0; i < body.inputs().size(); ++i) {
+    const TensorIndex t = body.inputs()[i];
+    const int operand = static_cast<int>(i);
+    const auto readsIt = [&](const Op *op) { return std::ranges::count(op->inputs(), t) > 0; };
+    if (std::any_of(source.ops.begin(), views, readsIt)) {
+      source.inputs.push_back(t);
+      source.places.push_back({operand, std::nullopt});
+    }
+    for (auto view = views; view != source.ops.end(); ++view)
+      if ((*view)->inputs()[0] == t) {
+        source.inputs.push_back((*view)->outputs()[0]);
+        source.places.push_back({operand, ops::stridedView(**view)});
+      }
+  }
+  source.ops.erase(views, source.ops.end());
   return source;
 }
 

@@ -8,6 +8,7 @@
 #include <popart/graph.hpp>
 
 #include "backends/cpu/vector/element_program.hpp"
+#include "ops/shape/strided_view.hpp"
 
 namespace popart::cpu {
 
@@ -22,13 +23,19 @@ struct ElementInput {
 // The computation: `ops` in order, each reading results of earlier ones, the tensors `inputs` (by position) or
 // constants of the graph; results are the tensors `outputs`.
 struct ElementSource {
+  // The operand that an input is read from, and where, if it is no whole operand.
+  struct Place {
+    int operand;
+    std::optional<ops::StridedView> view;
+  };
   const Graph *graph = nullptr;
   std::vector<const Op *> ops;
   std::vector<TensorIndex> inputs;
   std::vector<TensorIndex> outputs;
+  std::vector<Place> places = {};  // by input; empty: each is the operand of its number
 };
 
-// The whole of a graph of element-wise ops.
+// The whole of a graph of element-wise ops and strided views of its inputs, which are inputs of the computation.
 ElementSource elementSource(const Graph &body);
 
 // Types of all operators that have instructions.

@@ -34,8 +34,10 @@ bool isStrided(const Layout *layout) { return !layout || layout == executable::c
 
 class Geometry {
  public:
-  Geometry(const std::vector<OperandDesc> &inputs, const std::vector<OperandDesc> &outputs)
+  using Places = std::vector<ElementSource::Place>;
+  Geometry(const std::vector<OperandDesc> &inputs, const Places &places, const std::vector<OperandDesc> &outputs)
       : inputs_(inputs),
+        places_(places),
         outputs_(outputs),
         result_(outputs[0].info.shape()),
         layout_(outputs[0].layout),
@@ -48,9 +50,13 @@ class Geometry {
         return reason = "its results differ in shape or layout", false;
     if (!panels_ && !isStrided(layout_)) return reason = "it does not support layout " + layout_->name(), false;
     bool broadcasts = false;
-    for (const OperandDesc &o : inputs_) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const OperandDesc &o = inputs_[i];
+      const ElementSource::Place *at = places_.empty() ? nullptr : &places_[i];
       ElementOperand operand;
-      if (o.connected && !place(o, operand, reason)) return false;
+      operand.operand = at ? at->operand : static_cast<int>(i);
+      if (o.connected && !(at && at->view ? placeView(o, *at->view, operand, reason) : place(o, operand, reason)))
+        return false;
       broadcasts |= operand.access == Access::kBroadcast;
       program.inputs.push_back(std::move(operand));
     }
@@ -74,6 +80,16 @@ class Geometry {
       return reason = "it cannot broadcast in layout " + executable::layoutName(panels_ ? layout_ : o.layout), false;
     operand.access = Access::kBroadcast;
     operand.strides = logicalStrides(o.info.shape(), o.layout, result_);
+    return true;
+  }
+
+  bool placeView(const OperandDesc &o, const ops::StridedView &view, ElementOperand &operand, std::string &reason) {
+    if (panels_ || o.layout || o.info.shape() != result_ || elementCount(result_) < 2)
+      return reason = "it reads no view in its layout", false;
+    operand.bytes = getDataTypeInfo(o.info.dataType()).nbytes;
+    operand.access = Access::kBroadcast;
+    operand.offset = view.offset;
+    operand.strides = view.strides;
     return true;
   }
 
@@ -108,8 +124,11 @@ class Geometry {
       }
     }
     constexpr int64_t kShortRun = 96;  // elements; shorter rows are expanded into full blocks instead
+    bool isStrided = false;            // so are those that are read with a stride
+    for (size_t i = 0; i < strides.size(); ++i)
+      isStrided |= program.inputs[i].access == Access::kBroadcast && strides[i].back() != 0 && strides[i].back() != 1;
     program.loop.dims = dims;
-    program.loop.mode = dims.back() < kShortRun ? ElementLoop::Mode::kExpanded : ElementLoop::Mode::kRows;
+    program.loop.mode = isStrided || dims.back() < kShortRun ? ElementLoop::Mode::kExpanded : ElementLoop::Mode::kRows;
     for (size_t i = 0; i < strides.size(); ++i)
       if (program.inputs[i].access == Access::kBroadcast) program.inputs[i].strides = strides[i];
   }
@@ -125,23 +144,46 @@ class Geometry {
     return p;
   }
 
-  const std::vector<OperandDesc> &inputs_, &outputs_;
+  const std::vector<OperandDesc> &inputs_;
+  const Places &places_;
+  const std::vector<OperandDesc> &outputs_;
   const Shape &result_;
   const Layout *layout_;
   const PanelLayout *panels_;  // layout_, when it is one of panels
 };
 
-// A broadcast input whose innermost stride is not 0 or 1 (a permuted view of plain memory) has no loop.
-bool hasUnitStrides(const ElementProgram &program) {
-  return std::all_of(program.inputs.begin(), program.inputs.end(), [](const ElementOperand &o) {
-    return o.access != Access::kBroadcast || o.strides.empty() || o.strides.back() == 0 || o.strides.back() == 1;
-  });
+// A view whose runs are short, or far apart as in a transposition, is better copied by a kernel of its own; a broadcast
+// input that is read with a stride (a permuted view of plain memory) has no loop.
+bool hasRuns(const ElementProgram &program, const std::vector<ElementSource::Place> &places) {
+  constexpr int64_t kLeastRun = 16, kMostStride = 4;
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const ElementOperand &o = program.inputs[i];
+    if (o.access != Access::kBroadcast || o.strides.empty()) continue;
+    const bool isView = !places.empty() && places[i].view;
+    const int64_t stride = o.strides.back();
+    if (isView && program.loop.dims.back() < kLeastRun) return false;
+    if (stride < 0 || stride > (isView ? kMostStride : 1)) return false;
+  }
+  return true;
+}
+
+// By input of the computation, from those by operand.
+std::vector<OperandDesc> describe(const ElementSource &source, const std::vector<OperandDesc> &operands) {
+  if (source.places.empty()) return operands;
+  std::vector<OperandDesc> inputs;
+  for (size_t i = 0; i < source.inputs.size(); ++i) {
+    OperandDesc o = operands[static_cast<size_t>(source.places[i].operand)];
+    if (source.places[i].view) o.info = source.graph->info(source.inputs[i]), o.constant = nullptr;
+    inputs.push_back(std::move(o));
+  }
+  return inputs;
 }
 
 }  // namespace
 
-std::optional<ElementProgram> makeElementProgram(const ElementSource &source, const std::vector<OperandDesc> &inputs,
+std::optional<ElementProgram> makeElementProgram(const ElementSource &source, const std::vector<OperandDesc> &operands,
                                                  const std::vector<OperandDesc> &outputs, std::string &reason) {
+  const std::vector<OperandDesc> inputs = describe(source, operands);
   if (outputs.empty() || source.inputs.size() != inputs.size()) return reason = "it has no results", std::nullopt;
   for (const auto *list : {&inputs, &outputs})
     for (const OperandDesc &o : *list)
@@ -150,8 +192,8 @@ std::optional<ElementProgram> makeElementProgram(const ElementSource &source, co
   if (inputs.size() + outputs.size() > ElementProgram::kMaxPointers)
     return reason = "it has too many operands", std::nullopt;
   ElementProgram program;
-  if (!Geometry(inputs, outputs).run(program, reason)) return std::nullopt;
-  if (!hasUnitStrides(program)) return reason = "an operand would be read with a stride", std::nullopt;
+  if (!Geometry(inputs, source.places, outputs).run(program, reason)) return std::nullopt;
+  if (!hasRuns(program, source.places)) return reason = "an operand would be read with a stride", std::nullopt;
   std::vector<ElementInput> values;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const OperandDesc &o = inputs[i];

@@ -9,10 +9,11 @@
 
 namespace popart::cpu {
 
-// `inputs` describes source.inputs, `outputs` (one at least) source.outputs; all results have one shape and layout,
-// to which every input is equal or broadcast. nullopt and a reason when there is no such program.
+// `operands` describes what source.inputs are, or are read from, `outputs` (one at least) source.outputs; all results
+// have one shape and layout, to which every input is equal or broadcast. nullopt and a reason when there is no such
+// program.
 std::optional<ElementProgram> makeElementProgram(const ElementSource &source,
-                                                 const std::vector<executable::OperandDesc> &inputs,
+                                                 const std::vector<executable::OperandDesc> &operands,
                                                  const std::vector<executable::OperandDesc> &outputs,
                                                  std::string &reason);
 

@@ -26,8 +26,11 @@ class ElementKernel final : public PartedKernel {
     ElementProgram program = program_;
     if (!program.cutInto(count)) return nullptr;
     cut = {0, (uint64_t{1} << program.outputBytes.size()) - 1};
-    for (size_t i = 0; i < program.inputs.size() && i < 64; ++i)
-      if (program.inputs[i].access == Access::kFull) cut.inputs |= uint64_t{1} << i;
+    uint64_t whole = 0;  // operands of which each part reads more than its part
+    for (const ElementOperand &input : program.inputs)
+      if (input.operand < 64 && input.access != Access::kUnused)
+        (input.access == Access::kFull ? cut.inputs : whole) |= uint64_t{1} << input.operand;
+    if ((cut.inputs & whole) != 0) return nullptr;
     return std::make_shared<ElementKernel>(std::move(program), name_);
   }
 

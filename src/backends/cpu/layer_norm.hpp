@@ -1,5 +1,5 @@
-// Normalisation of sets that lie in memory one after the other: LayerNormalization, and GroupNormalization in plain
-// memory or whose one group is all that an image has.
+// Normalisation in plain memory: LayerNormalization, GroupNormalization whose one group is all that an image has, and
+// batch and group normalisation of rows of pixels.
 #pragma once
 #include <memory>
 #include <string>
@@ -20,5 +20,12 @@ std::unique_ptr<executable::Kernel> layerNormGradientOver(const executable::Kern
 // Groups of `groupChannels` (at least 1) neighbouring channels of each image. Inputs (x, scale, bias), outputs (y[,
 // mean, r]), all plain FLOAT.
 std::unique_ptr<executable::Kernel> plainGroupNorm(const executable::KernelRequest &request, int64_t groupChannels);
+
+// ONNX BatchNormalization, all operands plain FLOAT.
+std::unique_ptr<executable::Kernel> plainBatchNorm(const executable::KernelRequest &request);
+
+// Of batch normalisation (groupChannels 0), or of groups of so many neighbouring channels. Inputs (dy, x, scale, mean,
+// r), outputs (dx[, dscale, dbias]), all plain FLOAT.
+std::unique_ptr<executable::Kernel> plainNormGradient(const executable::KernelRequest &request, int64_t groupChannels);
 
 }  // namespace popart::cpu

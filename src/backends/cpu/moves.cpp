@@ -13,6 +13,7 @@
 #include "ops/rules.hpp"
 #include "ops/shape/pad_index.hpp"
 #include "ops/shape/slice_range.hpp"
+#include "ops/shape/strided_view.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -76,15 +77,13 @@ std::unique_ptr<executable::Kernel> createCopy(const KernelRequest &request, std
   return single({{request.outputs[0].info.nelms(), bytes, bytes}}, bytes, 0);
 }
 
-std::unique_ptr<executable::Kernel> createTranspose(const KernelRequest &request, std::string &reason) {
+// Transpose, Slice, Subsample, Reverse, Expand.
+std::unique_ptr<executable::Kernel> createView(const KernelRequest &request, std::string &reason) {
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
-  const Shape own = byteStrides(request.inputs[0].info.shape(), bytes);
-  const auto perm = request.op->attributes().getAttribute<std::vector<int64_t>>("perm", {});
-  Shape from;
-  for (size_t d = 0; d < own.size(); ++d)
-    from.push_back(perm.empty() ? own[own.size() - 1 - d] : own[static_cast<size_t>(perm[d])]);
-  return readStrided(request, bytes, 0, from);
+  ops::StridedView view = *ops::stridedView(*request.op);
+  for (int64_t &stride : view.strides) stride *= bytes;
+  return readStrided(request, bytes, view.offset * bytes, view.strides);
 }
 
 std::unique_ptr<executable::Kernel> readRanges(const KernelRequest &request, const std::vector<SliceRange> &ranges,
@@ -93,23 +92,6 @@ std::unique_ptr<executable::Kernel> readRanges(const KernelRequest &request, con
   int64_t offset = 0;
   for (size_t d = 0; d < from.size(); ++d) offset += ranges[d].start * from[d], from[d] *= ranges[d].step;
   return readStrided(request, bytes, offset, from);
-}
-
-std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, std::string &reason) {
-  const int64_t bytes = movedBytes(request, reason);
-  if (bytes == 0) return nullptr;
-  return readRanges(request, ops::sliceRanges(request.op->attributes(), request.inputs[0].info.shape()), bytes);
-}
-
-std::unique_ptr<executable::Kernel> createReverse(const KernelRequest &request, std::string &reason) {
-  const int64_t bytes = movedBytes(request, reason);
-  if (bytes == 0) return nullptr;
-  const Shape &shape = request.inputs[0].info.shape();
-  std::vector<SliceRange> ranges;
-  for (int64_t size : shape) ranges.push_back({0, 1, size});
-  for (int64_t d : request.op->attrInts("dimensions"))
-    ranges[static_cast<size_t>(d)] = {shape[static_cast<size_t>(d)] - 1, -1, shape[static_cast<size_t>(d)]};
-  return readRanges(request, ranges, bytes);
 }
 
 // Zeros are zeros in every layout, what pads panels included.
@@ -125,13 +107,7 @@ std::unique_ptr<executable::Kernel> createZeros(const KernelRequest &request, st
 
 std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, std::string &reason) {
   if (request.outputs[0].layout) return createZeros(request, reason);
-  const int64_t bytes = movedBytes(request, reason);
-  if (bytes == 0) return nullptr;
-  const Shape &shape = request.inputs[0].info.shape(), own = byteStrides(shape, bytes);
-  Shape from(request.outputs[0].info.shape().size(), 0);
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (shape[d] != 1) from[from.size() - shape.size() + d] = own[d];
-  return readStrided(request, bytes, 0, from);
+  return createView(request, reason);
 }
 
 // Every axis of the result is (repeats, size): the first repeats, the second traverses the operand.
@@ -188,8 +164,9 @@ struct Surroundings {
   std::vector<char> fill;
 };
 
-// The result's leading dimensions are rows, its trailing ones a contiguous tail; a task owns some rows. Each row is
-// first filled, then, if its coordinates lie in the window, the window's part of the tail is written over it.
+// The result's leading dimensions are rows, its trailing ones a contiguous tail; a task owns some rows. Where the
+// window's part of a tail is one run, what lies around it is filled; else each row is first filled, then, if its
+// coordinates lie in the window, the window's part of the tail is written over it.
 class WindowKernel final : public executable::HostKernel {
  public:
   WindowKernel(std::string name, const Shape &result, std::vector<SliceRange> window, int64_t bytes, Surroundings rest,
@@ -198,14 +175,16 @@ class WindowKernel final : public executable::HostKernel {
         rest_(std::move(rest)),
         part_(part),
         isZero_(std::all_of(rest_.fill.begin(), rest_.fill.end(), [](char c) { return c == 0; })) {
-    constexpr int64_t kTailBytes = 1 << 14, kTaskBytes = int64_t{1} << 17;
+    constexpr int64_t kTailBytes = 1 << 14, kRunBytes = 256, kTaskBytes = int64_t{1} << 17;
     const Shape to = byteStrides(result, bytes);
     Shape sizes;
     for (const SliceRange &r : window) sizes.push_back(r.size);
     const Shape from = byteStrides(sizes, bytes);
     tailBytes_ = elementCount(result) * bytes;
     size_t d = 0;
-    for (; d + 1 < result.size() && tailBytes_ > kTailBytes; ++d) {  // a row is never a single element
+    const bool isLong =
+        tailBytes_ > 0 && !window.empty() && window.back().step == 1 && result.back() * bytes >= kRunBytes;
+    for (; d + 1 < result.size() && (isLong || tailBytes_ > kTailBytes); ++d) {  // a row is never a single element
       leading_.push_back({result[d], from[d], window[d]});
       tailBytes_ /= result[d];
       rows_ *= result[d];
@@ -217,6 +196,7 @@ class WindowKernel final : public executable::HostKernel {
       offset += window[d].start * to[d];
     }
     isEmpty_ = elementCount(sizes) == 0;
+    if (dims.size() == 1 && window.back().step == 1) runStart_ = offset, runBytes_ = dims[0].size * bytes;
     tail_ = std::make_unique<StridedCopy>(std::move(dims), bytes, 0, isEmpty_ ? 0 : offset);
     tasks_ = taskCount(rows_ * tailBytes_, kTaskBytes, rows_);
   }
@@ -228,10 +208,11 @@ class WindowKernel final : public executable::HostKernel {
     if (tailBytes_ == 0) return;
     const auto *part = static_cast<const char *>(args.in[part_]);
     auto *to = static_cast<char *>(args.out[0]);
-    for (int64_t row = rows_ * task / tasks_; row < rows_ * (task + 1) / tasks_; ++row) {
-      fill(args, to + row * tailBytes_, row * tailBytes_);
-      const int64_t at = isEmpty_ ? -1 : partOffset(row);
-      for (int64_t t = 0; at >= 0 && t < tail_->tasks(); ++t) tail_->run(part + at, to + row * tailBytes_, t);
+    const int64_t inner = leading_.empty() ? 1 : leading_.back().size, end = rows_ * (task + 1) / tasks_;
+    for (int64_t row = rows_ * task / tasks_; row < end;) {
+      const int64_t at = isEmpty_ ? -1 : partOffset(row / inner);
+      for (const int64_t stop = std::min(end, (row / inner + 1) * inner); row < stop; ++row)
+        writeRow(args, row, placeOf(row % inner, at), part, to);
     }
   }
 
@@ -241,10 +222,25 @@ class WindowKernel final : public executable::HostKernel {
     SliceRange window;
   };
 
-  void fill(const KernelArgs &args, char *to, int64_t offset) const noexcept {
-    const auto bytes = static_cast<size_t>(tailBytes_);
+  // `at`: where in the part the row's tail begins; -1 when the row lies outside the window.
+  void writeRow(const KernelArgs &args, int64_t row, int64_t at, const char *part, char *to) const noexcept {
+    const int64_t begin = row * tailBytes_;
+    if (at >= 0 && runBytes_ > 0) {
+      fill(args, to, begin, runStart_);
+      std::memcpy(to + begin + runStart_, part + at, static_cast<size_t>(runBytes_));
+      fill(args, to, begin + runStart_ + runBytes_, tailBytes_ - runStart_ - runBytes_);
+      return;
+    }
+    fill(args, to, begin, tailBytes_);
+    for (int64_t t = 0; at >= 0 && t < tail_->tasks(); ++t) tail_->run(part + at, to + begin, t);
+  }
+
+  void fill(const KernelArgs &args, char *to, int64_t begin, int64_t count) const noexcept {
+    if (count == 0) return;
+    const auto bytes = static_cast<size_t>(count);
+    to += begin;
     if (rest_.operand >= 0) {
-      const char *from = static_cast<const char *>(args.in[rest_.operand]) + offset;
+      const char *from = static_cast<const char *>(args.in[rest_.operand]) + begin;
       if (from != to) std::memcpy(to, from, bytes);
     } else if (isZero_) {
       std::memset(to, 0, bytes);
@@ -252,16 +248,25 @@ class WindowKernel final : public executable::HostKernel {
       for (size_t i = 0; i < bytes; i += rest_.fill.size()) std::memcpy(to + i, rest_.fill.data(), rest_.fill.size());
     }
   }
-  // Where in the part the row's tail begins; -1 when the row lies outside the window.
+  // The offset in the part of place `at` along a leading dimension; -1 outside the window.
+  static int64_t partOffset(const Leading &l, int64_t at) noexcept {
+    const int64_t distance = at - l.window.start, place = distance / l.window.step;
+    return distance % l.window.step != 0 || place < 0 || place >= l.window.size ? -1 : place * l.partStride;
+  }
+  // Of all leading dimensions but the last, and with that one.
   int64_t partOffset(int64_t row) const noexcept {
     int64_t offset = 0;
-    for (size_t d = leading_.size(); d-- > 0; row /= leading_[d].size) {
-      const Leading &l = leading_[d];
-      const int64_t distance = row % l.size - l.window.start, place = distance / l.window.step;
-      if (distance % l.window.step != 0 || place < 0 || place >= l.window.size) return -1;
-      offset += place * l.partStride;
+    for (size_t d = leading_.empty() ? 0 : leading_.size() - 1; d-- > 0; row /= leading_[d].size) {
+      const int64_t own = partOffset(leading_[d], row % leading_[d].size);
+      if (own < 0) return -1;
+      offset += own;
     }
     return offset;
+  }
+  int64_t placeOf(int64_t at, int64_t offset) const noexcept {
+    if (offset < 0 || leading_.empty()) return offset;
+    const int64_t own = partOffset(leading_.back(), at);
+    return own < 0 ? -1 : offset + own;
   }
 
   std::string name_;
@@ -270,6 +275,7 @@ class WindowKernel final : public executable::HostKernel {
   bool isZero_, isEmpty_ = false;
   std::vector<Leading> leading_;
   int64_t rows_ = 1, tailBytes_ = 0, tasks_ = 1;
+  int64_t runStart_ = 0, runBytes_ = 0;  // of the window in a tail, when it is one run
   std::unique_ptr<StridedCopy> tail_;
 };
 
@@ -329,9 +335,9 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
                                         std::move(rest), 0);
 }
 
-constexpr Entry kEntries[] = {{"Transpose", createTranspose},
-                              {"Slice", createSlice},
-                              {"Reverse", createReverse},
+constexpr Entry kEntries[] = {{"Transpose", createView},
+                              {"Slice", createView},
+                              {"Reverse", createView},
                               {"Expand", createExpand},
                               {"Tile", createTile},
                               {"Concat", createPieces<Direction::Join>},

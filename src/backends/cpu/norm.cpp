@@ -8,6 +8,7 @@
 
 #include <popart/graph.hpp>
 
+#include "backends/cpu/batch_statistics.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/layer_norm.hpp"
@@ -187,12 +188,7 @@ class BatchNormInference final : public executable::HostKernel {
 class BatchNormTraining final : public executable::HostKernel {
  public:
   BatchNormTraining(const NormPlan &plan, const Op &op, size_t outputs)
-      : plan_(plan),
-        epsilon_(op.attrFloat("epsilon")),
-        momentum_(op.attrFloat("momentum")),
-        unbiased_(op.attrInt("unbiased_variance") != 0),
-        outputs_(outputs),
-        leaves_(plan) {
+      : plan_(plan), statistics_(op, outputs, plan.setSize(), plan.type), leaves_(plan) {
     if (leaves_.count == 1) {
       rounds_.add(plan.blocks(), 1);
       return;
@@ -211,9 +207,7 @@ class BatchNormTraining final : public executable::HostKernel {
     return Kernel::bytes() + 2.0 * plan_.bytesOf(plan_.places * plan_.channels);
   }
   double share(int task) const override { return rounds_.share(task); }
-  bool canOverwrite(int input, int output) const override {
-    return (input == 0 && output == 0) || (input == 3 && output == 1) || (input == 4 && output == 2);
-  }
+  bool canOverwrite(int input, int output) const override { return BatchStatistics::canOverwrite(input, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
     if (leaves_.count > 1) return runRound(args, rounds_.place(task));
     const Block b(plan_, task, args.scratch);
@@ -229,22 +223,10 @@ class BatchNormTraining final : public executable::HostKernel {
   }
 
  private:
-  bool has(const KernelArgs &args, size_t output) const { return output < outputs_ && args.out[output]; }
-
   // Writes the op's other results for channel k; returns the channel's scale.
   float finish(const KernelArgs &args, int64_t k, double mean, double variance) const noexcept {
-    const double n = plan_.setSize(), correction = unbiased_ && n > 1 ? n / (n - 1) : 1.0;
-    const double r = 1.0 / std::sqrt(variance + epsilon_);
-    const DataType type = plan_.type;
-    const auto scale = static_cast<float>(r * number(args, 1, k, type));
-    const auto running = [&](int input, double value) {
-      return momentum_ * number(args, input, k, type) + (1 - momentum_) * value;
-    };
-    if (has(args, 1)) setNumber(args, 1, k, type, running(3, mean));
-    if (has(args, 2)) setNumber(args, 2, k, type, running(4, variance * correction));
-    if (has(args, 3)) setNumber(args, 3, k, type, mean);
-    if (has(args, 4)) setNumber(args, 4, k, type, r);
-    return scale;
+    statistics_.write(args, k, mean, variance);
+    return statistics_.scale(args, k, variance);
   }
 
   // Sums of the leaves, means; squares of the leaves, variances; normalisation.
@@ -275,9 +257,7 @@ class BatchNormTraining final : public executable::HostKernel {
   }
 
   NormPlan plan_;
-  double epsilon_, momentum_;
-  bool unbiased_;
-  size_t outputs_;
+  BatchStatistics statistics_;
   Leaves leaves_;
   Rounds rounds_;
 };
@@ -452,7 +432,15 @@ bool takes(const KernelRequest &request, size_t activations, std::string &reason
   return true;
 }
 
+// Rows of several pixels in plain memory, for which there are kernels of their own.
+bool areRows(const KernelRequest &request, const Shape &x) {
+  std::string otherwise;
+  return channelRows(x).places > 1 && elementCount(x) > 0 && allPlain(request, otherwise) &&
+         allOfType(request, DataType::FLOAT, otherwise);
+}
+
 std::unique_ptr<executable::Kernel> createBatchNorm(const KernelRequest &request, std::string &reason) {
+  if (areRows(request, request.inputs[0].info.shape())) return plainBatchNorm(request);
   if (!takes(request, 1, reason)) return nullptr;
   const Op &op = *request.op;
   const TensorInfo &x = request.inputs[0].info;
@@ -469,9 +457,7 @@ bool normalisesRows(const KernelRequest &request, const TensorInfo &x) {
 std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request, std::string &reason) {
   const TensorInfo &x = request.inputs[0].info;
   const NormPlan plan = groupPlan(x, *request.op);
-  std::string otherwise;
-  if (plan.places > 1 && plan.groupChannels > 0 && !plan.strided && allPlain(request, otherwise) &&
-      allOfType(request, DataType::FLOAT, otherwise))
+  if (plan.groupChannels > 0 && !plan.strided && areRows(request, x.shape()))
     return plainGroupNorm(request, plan.groupChannels);
   if (!takes(request, 1, reason)) return nullptr;
   if (normalisesRows(request, x))
@@ -484,18 +470,22 @@ bool hasStatistics(const KernelRequest &request) {
 }
 
 std::unique_ptr<executable::Kernel> createBatchNormGradient(const KernelRequest &request, std::string &reason) {
+  if (hasStatistics(request) && areRows(request, request.inputs[1].info.shape())) return plainNormGradient(request, 0);
   if (!takes(request, 2, reason)) return nullptr;
   return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info), request.op->attrFloat("epsilon"),
                                         hasStatistics(request), request.outputs.size());
 }
 
 std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, 2, reason)) return nullptr;
   const TensorInfo &x = request.inputs[1].info;
+  const NormPlan plan = groupPlan(x, *request.op);
+  if (plan.groupChannels > 0 && !plan.strided && hasStatistics(request) && areRows(request, x.shape()))
+    return plainNormGradient(request, plan.groupChannels);
+  if (!takes(request, 2, reason)) return nullptr;
   if (normalisesRows(request, x))
     if (auto kernel = layerNormGradientOver(request, 1, reason)) return kernel;
-  return std::make_unique<NormGradient>(groupPlan(x, *request.op), request.op->attrFloat("epsilon"),
-                                        hasStatistics(request), request.outputs.size());
+  return std::make_unique<NormGradient>(plan, request.op->attrFloat("epsilon"), hasStatistics(request),
+                                        request.outputs.size());
 }
 
 constexpr Entry kEntries[] = {{"BatchNormalization", createBatchNorm},

@@ -9,40 +9,14 @@
 #include "backends/cpu/kernels/rows.hpp"
 #include "backends/cpu/layer_norm.hpp"
 #include "backends/cpu/rounds.hpp"
-#include "backends/cpu/spatial.hpp"
+#include "backends/cpu/row_sets.hpp"
 #include "backends/cpu/task_count.hpp"
-#include "backends/cpu/vector/reduce_ops.hpp"
 
 namespace popart::cpu {
 namespace {
 
 using executable::KernelArgs;
 using executable::KernelRequest;
-
-// Of some values: how many, their mean, and the sum of the squared distances from it.
-struct Moments {
-  double count = 0, mean = 0, squares = 0;
-
-  // Those of both (Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances).
-  void merge(const Moments &other) {
-    if (other.count == 0) return;
-    const double all = count + other.count, distance = other.mean - mean;
-    squares += other.squares + distance * distance * (count * other.count / all);
-    mean += distance * (other.count / all);
-    count = all;
-  }
-};
-
-Moments momentsOf(const float *x, int64_t count) {
-  constexpr int64_t kChunk = 4096;  // stays in the first cache for its second pass; short enough for sums of floats
-  Moments all;
-  for (int64_t at = 0; at < count; at += kChunk) {
-    const int64_t n = std::min(kChunk, count - at);
-    const float mean = reduceRow(ReduceOp::kSum, x + at, n) / static_cast<float>(n);
-    all.merge({static_cast<double>(n), mean, reduceRow(ReduceOp::kSumDistance, x + at, n, mean)});
-  }
-  return all;
-}
 
 class PlainGroupNorm final : public executable::HostKernel {
  public:

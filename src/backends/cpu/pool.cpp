@@ -1,11 +1,12 @@
-// Pooling over channels-last activations and its gradients, window by window; a window is the list of its pixels inside
-// the input. Forward tasks are rows of output pixels; gradient tasks are an image and a block of channels, so that no
-// two write the same element.
+// Pooling and its gradients. In plain memory along rows (kernels/pool_rows.hpp). Channels last window by window; a
+// window is the list of its pixels inside the input. Forward tasks are rows of output pixels; gradient tasks are an
+// image and a block of channels, so that no two write the same element.
 #include <algorithm>
 
 #include <popart/graph.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/pool_rows.hpp"
 #include "backends/cpu/pool_window.hpp"
 #include "backends/cpu/task_count.hpp"
 #include "backends/cpu/vector/windows.hpp"
@@ -16,15 +17,14 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-enum class Kind { Maximum, Average };
-
 class PoolKernel final : public executable::HostKernel {
  public:
-  PoolKernel(const Pool &pool, Kind kind, bool countPadding) : pool_(pool), kind_(kind), countPadding_(countPadding) {
+  PoolKernel(const Pool &pool, PoolKind kind, bool countPadding)
+      : pool_(pool), kind_(kind), countPadding_(countPadding) {
     const int64_t work = pool.n * pool.outputPixels() * pool.channels * pool.taps();
     tasks_ = static_cast<int>(taskCount(work, int64_t{1} << 13, pool.n * pool.outputPixels()));
   }
-  std::string name() const override { return kind_ == Kind::Maximum ? "max pool" : "average pool"; }
+  std::string name() const override { return kind_ == PoolKind::kMaximum ? "max pool" : "average pool"; }
   int tasks() const override { return tasks_; }
   int64_t scratchBytes() const override { return pool_.taps() * static_cast<int64_t>(sizeof(int64_t)); }
   void run(const KernelArgs &args, int task) const noexcept override {
@@ -34,7 +34,7 @@ class PoolKernel final : public executable::HostKernel {
     for (int64_t i = all * task / tasks_; i < all * (task + 1) / tasks_; ++i) {
       const PoolWindow w = windowAt(pool_, i % pixels, static_cast<int64_t *>(args.scratch));
       const float *image = x + i / pixels * pool_.inputPixels() * channels;
-      if (kind_ == Kind::Maximum) {
+      if (kind_ == PoolKind::kMaximum) {
         maximumOfTaps(image, w.taps, channels, y + i * channels);
       } else {
         const int64_t count = countPadding_ ? w.padded : static_cast<int64_t>(w.taps.size());
@@ -45,19 +45,38 @@ class PoolKernel final : public executable::HostKernel {
 
  private:
   Pool pool_;
-  Kind kind_;
+  PoolKind kind_;
   bool countPadding_;
   int tasks_ = 1;
 };
 
+class PlainPoolKernel final : public executable::HostKernel {
+ public:
+  PlainPoolKernel(const Pool &pool, PoolKind kind, bool countPadding) : kind_(kind), rows_(pool, kind, countPadding) {}
+  std::string name() const override {
+    return kind_ == PoolKind::kMaximum ? "max pool of plain memory" : "average pool of plain memory";
+  }
+  int tasks() const override { return rows_.tasks(); }
+  int64_t scratchBytes() const override { return rows_.scratchBytes(); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    rows_.run(static_cast<const float *>(args.in[0]), static_cast<float *>(args.out[0]), args.scratch, task);
+  }
+
+ private:
+  PoolKind kind_;
+  RowPool rows_;
+};
+
 class PoolGradientKernel final : public executable::HostKernel {
  public:
-  PoolGradientKernel(const Pool &pool, Kind kind, bool countPadding, int threads)
+  PoolGradientKernel(const Pool &pool, PoolKind kind, bool countPadding, int threads)
       : pool_(pool),
         kind_(kind),
         countPadding_(countPadding),
         blocks_(columnRanges(pool.channels, pool.n, 32, 16, threads)) {}
-  std::string name() const override { return kind_ == Kind::Maximum ? "max pool gradient" : "average pool gradient"; }
+  std::string name() const override {
+    return kind_ == PoolKind::kMaximum ? "max pool gradient" : "average pool gradient";
+  }
   int tasks() const override { return static_cast<int>(pool_.n * blocks_); }
   int64_t scratchBytes() const override { return pool_.taps() * static_cast<int64_t>(sizeof(int64_t)); }
   void run(const KernelArgs &args, int task) const noexcept override {
@@ -69,7 +88,7 @@ class PoolGradientKernel final : public executable::HostKernel {
     for (int64_t i = 0; i < pool_.inputPixels(); ++i) std::fill_n(dx + i * channels, count, 0.0f);
     for (int64_t i = 0; i < pool_.outputPixels(); ++i) {
       const PoolWindow w = windowAt(pool_, i, static_cast<int64_t *>(args.scratch));
-      if (kind_ == Kind::Maximum) {
+      if (kind_ == PoolKind::kMaximum) {
         spreadToMaximum(static_cast<const float *>(args.in[1]) + offset, w.taps, count, g + i * channels, dx);
       } else {
         const int64_t elements = countPadding_ ? w.padded : static_cast<int64_t>(w.taps.size());
@@ -80,42 +99,78 @@ class PoolGradientKernel final : public executable::HostKernel {
 
  private:
   Pool pool_;
-  Kind kind_;
+  PoolKind kind_;
   bool countPadding_;
   int64_t blocks_;
 };
 
-bool takes(const KernelRequest &request, std::string &reason) {
+class PlainPoolGradientKernel final : public executable::HostKernel {
+ public:
+  PlainPoolGradientKernel(const Pool &pool, PoolKind kind, bool countPadding)
+      : kind_(kind), rows_(pool, kind, countPadding) {}
+  std::string name() const override {
+    return kind_ == PoolKind::kMaximum ? "max pool gradient of plain memory" : "average pool gradient of plain memory";
+  }
+  int tasks() const override { return rows_.tasks(); }
+  int64_t scratchBytes() const override { return rows_.scratchBytes(); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const void *x = kind_ == PoolKind::kMaximum ? args.in[1] : nullptr;
+    rows_.run(static_cast<const float *>(args.in[0]), static_cast<const float *>(x), static_cast<float *>(args.out[0]),
+              args.scratch, task);
+  }
+
+ private:
+  PoolKind kind_;
+  RowPoolGradient rows_;
+};
+
+// Whether the request is one for rows of plain memory; channels-last memory with a single channel is.
+bool isPlain(const KernelRequest &request) {
+  std::string reason;
+  return allPlain(request, reason) && allOfType(request, DataType::FLOAT, reason);
+}
+
+bool hasWindows(const KernelRequest &request, std::string &reason) {
   const int64_t rank = request.outputs[0].info.rank();
   if (rank < 3 || rank > 5) return reason = "it takes one to three spatial dimensions", false;
   if (request.outputs.size() > 1 && request.outputs[1].connected) return reason = "it gives no indices", false;
+  return true;
+}
+
+bool takes(const KernelRequest &request, std::string &reason) {
+  if (!hasWindows(request, reason)) return false;
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const auto &o : *list)
       if (o.connected && !requireChannelsLast(o, reason)) return false;
   return true;
 }
 
-template <Kind kKind>
+template <PoolKind kKind>
 std::unique_ptr<executable::Kernel> createPool(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason)) return nullptr;
+  if (!hasWindows(request, reason)) return nullptr;
   const Op &op = *request.op;
   const Pool pool = poolOf(op, request.inputs[0].info.shape(), request.outputs[0].info.shape());
-  return std::make_unique<PoolKernel>(pool, kKind, kKind == Kind::Average && op.attrInt("count_include_pad") != 0);
+  const bool countPadding = kKind == PoolKind::kAverage && op.attrInt("count_include_pad") != 0;
+  if (isPlain(request)) return std::make_unique<PlainPoolKernel>(pool, kKind, countPadding);
+  if (!takes(request, reason)) return nullptr;
+  return std::make_unique<PoolKernel>(pool, kKind, countPadding);
 }
 
-template <Kind kKind>
+template <PoolKind kKind>
 std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason)) return nullptr;
+  if (!hasWindows(request, reason)) return nullptr;
   const Op &op = *request.op;
   const Pool pool = poolOf(op, request.outputs[0].info.shape(), request.inputs[0].info.shape());
-  return std::make_unique<PoolGradientKernel>(
-      pool, kKind, kKind == Kind::Average && op.attrInt("count_include_pad") != 0, request.threads);
+  const bool countPadding = kKind == PoolKind::kAverage && op.attrInt("count_include_pad") != 0;
+  if (isPlain(request)) return std::make_unique<PlainPoolGradientKernel>(pool, kKind, countPadding);
+  if (!takes(request, reason)) return nullptr;
+  return std::make_unique<PoolGradientKernel>(pool, kKind, countPadding, request.threads);
 }
 
-constexpr Entry kEntries[] = {{"MaxPool", createPool<Kind::Maximum>},
-                              {"AveragePool", createPool<Kind::Average>},
-                              {"MaxPoolGrad", createGradient<Kind::Maximum>},
-                              {"AveragePoolGrad", createGradient<Kind::Average>}};
+constexpr Entry kEntries[] = {{"MaxPool", createPool<PoolKind::kMaximum>},
+                              {"AveragePool", createPool<PoolKind::kAverage>},
+                              {"MaxPoolGrad", createGradient<PoolKind::kMaximum>},
+                              {"AveragePoolGrad", createGradient<PoolKind::kAverage>}};
 
 }  // namespace
 

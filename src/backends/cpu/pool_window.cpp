@@ -10,17 +10,6 @@ void readSpatial(const std::vector<int64_t> &values, size_t begin, size_t end, S
   for (size_t i = begin; i < end; ++i) to[3 - (end - i)] = values[i];
 }
 
-// Positions of one dimension: taps inside the input, and how many lie inside the padded input.
-struct Reach {
-  int64_t first = 0, count = 0, padded = 0;  // input position of the first valid tap; valid taps are `dilation` apart
-};
-Reach reach(const Pool &p, size_t d, int64_t at) {
-  const int64_t begin = at * p.stride[d] - p.padLow[d], step = p.dilation[d], kernel = p.kernel[d];
-  const int64_t skip = begin < 0 ? (-begin + step - 1) / step : 0;
-  auto until = [&](int64_t limit) { return limit <= begin ? 0 : std::min(kernel, (limit - begin + step - 1) / step); };
-  return {begin + skip * step, std::max<int64_t>(until(p.in[d]) - skip, 0), until(p.in[d] + p.padHigh[d])};
-}
-
 }  // namespace
 
 Pool poolOf(const Op &op, const Shape &x, const Shape &y) {

@@ -2,18 +2,12 @@
 #pragma once
 #include <popart/op.hpp>
 
+#include "backends/cpu/kernels/pool_shape.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/vector/windows.hpp"
 
 namespace popart::cpu {
 
-struct Pool {
-  int64_t n = 1, channels = 1;
-  Spatial in, out, kernel, stride = {1, 1, 1}, dilation = {1, 1, 1}, padLow = {0, 0, 0}, padHigh = {0, 0, 0};
-  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  int64_t inputPixels() const { return in[0] * in[1] * in[2]; }
-  int64_t outputPixels() const { return out[0] * out[1] * out[2]; }
-};
 // The pooling of input shape `x` to output shape `y`, both (N, C, spatial...) with one to three spatial dimensions.
 Pool poolOf(const Op &op, const Shape &x, const Shape &y);
 

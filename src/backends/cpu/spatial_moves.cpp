@@ -31,12 +31,6 @@ int tasksFor(int64_t elements, int64_t most) { return static_cast<int>(taskCount
 
 // ---- Reorder ------------------------------------------------------------------------------------
 
-template <class T>
-void transposeElements(const T *x, int64_t xStride, T *y, int64_t yStride, int64_t rows, int64_t cols) {
-  for (int64_t c = 0; c < cols; ++c)
-    for (int64_t r = 0; r < rows; ++r) y[c * yStride + r] = x[r * xStride + c];
-}
-
 // Between plain and channels last: each image is a transposition of (channels, pixels). A task moves a range of
 // pixels: the longer the better, unless there were fewer than four tasks for each thread.
 class ReorderChannels final : public executable::HostKernel {
@@ -54,35 +48,18 @@ class ReorderChannels final : public executable::HostKernel {
   }
   int tasks() const override { return static_cast<int>(rows_.n * parts_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    switch (bytes_) {
-      case 1:
-        return runAs<uint8_t>(args, task);
-      case 2:
-        return runAs<uint16_t>(args, task);
-      case 4:
-        return runAs<float>(args, task);
-      default:
-        return runAs<uint64_t>(args, task);
-    }
+    const int64_t image = task / parts_ * rows_.channels * rows_.places, part = task % parts_;
+    const int64_t begin = rows_.places * part / parts_, count = rows_.places * (part + 1) / parts_ - begin;
+    const int64_t ofChannel = rows_.places * bytes_, ofPlace = rows_.channels * bytes_;  // bytes apart
+    const char *x = static_cast<const char *>(args.in[0]) + image * bytes_;
+    char *y = static_cast<char *>(args.out[0]) + image * bytes_;
+    if (direction_ == Direction::ToLast)
+      transpose(bytes_, {x + begin * bytes_, ofChannel, rows_.channels, count}, {y + begin * ofPlace, ofPlace});
+    else
+      transpose(bytes_, {x + begin * ofPlace, ofPlace, count, rows_.channels}, {y + begin * bytes_, ofChannel});
   }
 
  private:
-  template <class T>
-  void runAs(const KernelArgs &args, int task) const {
-    const int64_t image = task / parts_ * rows_.channels * rows_.places, part = task % parts_, c = rows_.channels,
-                  p = rows_.places;
-    const int64_t begin = p * part / parts_, count = p * (part + 1) / parts_ - begin;
-    const T *x = static_cast<const T *>(args.in[0]) + image;
-    T *y = static_cast<T *>(args.out[0]) + image;
-    const bool last = direction_ == Direction::ToLast;
-    const T *from = last ? x + begin : x + begin * c;
-    T *to = last ? y + begin * c : y + begin;
-    if constexpr (!std::is_same_v<T, uint64_t>) {
-      last ? transpose(from, p, to, c, c, count) : transpose(from, c, to, p, count, c);
-    } else {
-      last ? transposeElements(from, p, to, c, c, count) : transposeElements(from, c, to, p, count, c);
-    }
-  }
   ChannelRows rows_;
   int64_t bytes_, parts_ = 1;
   Direction direction_;

@@ -58,6 +58,35 @@ TEST(CpuThreads, group_normalisation_in_plain_memory) {
             2e-5);
 }
 
+TEST(CpuThreads, pools_and_response_normalisation_in_plain_memory) {
+  const TensorData x = floats({3, 5, 61, 70}, 1);
+  const Attributes window{{"kernel_shape", std::vector<int64_t>{3, 3}},
+                          {"strides", std::vector<int64_t>{2, 2}},
+                          {"pads", std::vector<int64_t>{1, 1, 1, 1}}};
+  const TensorData g = floats({3, 5, 31, 35}, 2);
+  compare({"MaxPool", window, {x}, 1}, 0);
+  compare({"MaxPoolGrad", window, {g, x}, 1}, 1e-5);
+  compare({"AveragePool", window, {x}, 1}, 1e-5);
+  Attributes back = window;
+  back.set("fwd_shape", Shape{3, 5, 61, 70});
+  compare({"AveragePoolGrad", back, {g}, 1}, 1e-5);
+  const Attributes response{{"size", int64_t{3}}};
+  compare({"LRN", response, {x}, 1}, 1e-5);
+  compare({"LRNGrad", response, {floats({3, 5, 61, 70}, 3), x}, 1}, 1e-5);
+}
+
+TEST(CpuThreads, gradient_of_group_normalisation_in_plain_memory) {
+  for (const auto &[x, groups] :
+       std::vector<std::pair<Shape, int64_t>>{{{1, 6, 129, 130}, 2}, {{2, 12, 37, 50}, 3}, {{3, 70, 37, 5}, 70}}) {
+    const Shape sets{x[0] * groups}, c{x[1]};
+    compare({"GroupNormalizationGrad",
+             {{"num_groups", groups}},
+             {floats(x, 1), floats(x, 2), floats(c, 3), floats(sets, 4), positive(sets, 5)},
+             3},
+            3e-4);  // sums of up to 50,310 terms
+  }
+}
+
 TEST(CpuThreads, reductions_of_many_places) {
   for (const char *type : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceLogSumExp"})
     for (const std::vector<int64_t> &axes : {std::vector<int64_t>{0, 2, 3}, std::vector<int64_t>{2, 3}}) {

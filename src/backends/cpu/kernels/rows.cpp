@@ -278,6 +278,38 @@ void normaliseRowOf(const float *x, float *y, int64_t cols, float mean, float sc
   writeRow(ShiftAndScale{x, y, hn::Set(D(), mean), hn::Set(D(), scale), hn::Set(D(), shift)}, cols);
 }
 
+RowSums gradientRowOf(const float *dy, const float *x, int64_t cols, float meanOfRow) {
+  const V mean = hn::Set(D(), meanOfRow);
+  V sums[2] = {hn::Zero(D()), hn::Zero(D())}, dots[2] = {hn::Zero(D()), hn::Zero(D())};
+  const auto add = [&](auto lanes, int64_t c, size_t to) {  // lanes beyond the row are zeros of dy
+    const V g = lanes.load(dy + c);
+    sums[to] = hn::Add(sums[to], g);
+    dots[to] = hn::MulAdd(g, onlyValid(lanes, hn::Sub(lanes.load(x + c), mean)), dots[to]);
+  };
+  int64_t c = 0;
+  for (; c + 2 * kLanes <= cols; c += 2 * kLanes) add(AllLanes(), c, 0), add(AllLanes(), c + kLanes, 1);
+  for (; c + kLanes <= cols; c += kLanes) add(AllLanes(), c, 0);
+  if (c < cols) add(FirstLanes(cols - c), c, 1);
+  return {hn::GetLane(hn::SumOfLanes(D(), hn::Add(sums[0], sums[1]))),
+          hn::GetLane(hn::SumOfLanes(D(), hn::Add(dots[0], dots[1])))};
+}
+
+struct GradientOfShift {  // dx = dy scale - (x - mean) slope - shift
+  const float *dy, *x;
+  float *dx;
+  V mean, scale, slope, shift;
+  template <class Lanes>
+  HWY_INLINE void write(Lanes lanes, int64_t c) const {
+    const V rest = hn::NegMulAdd(hn::Sub(lanes.load(x + c), mean), slope, hn::Mul(lanes.load(dy + c), scale));
+    lanes.store(hn::Sub(rest, shift), dx + c);
+  }
+};
+void normaliseGradientOf(const RowGradient &row, const float *dy, const float *x, float *dx, int64_t cols) {
+  writeRow(GradientOfShift{dy, x, dx, hn::Set(D(), row.mean), hn::Set(D(), row.scale), hn::Set(D(), row.slope),
+                           hn::Set(D(), row.shift)},
+           cols);
+}
+
 // g = dy * scale and h = normalised x, the two terms of the gradient.
 struct NormTerms {
   const LayerNorm &norm;
@@ -387,6 +419,8 @@ HWY_EXPORT(softmaxColumnsOf);
 HWY_EXPORT(softmaxGradientOf);
 HWY_EXPORT(layerNormOf);
 HWY_EXPORT(normaliseRowOf);
+HWY_EXPORT(gradientRowOf);
+HWY_EXPORT(normaliseGradientOf);
 HWY_EXPORT(layerNormGradientOf);
 HWY_EXPORT(parameterGradientOf);
 
@@ -412,6 +446,14 @@ void layerNormRows(const LayerNorm &norm, const float *x, float *y, float *mean,
 
 void normaliseRow(const float *x, float *y, int64_t cols, float mean, float scale, float shift) noexcept {
   HWY_DYNAMIC_DISPATCH(normaliseRowOf)(x, y, cols, mean, scale, shift);
+}
+
+RowSums gradientSumsOfRow(const float *dy, const float *x, int64_t cols, float mean) noexcept {
+  return HWY_DYNAMIC_DISPATCH(gradientRowOf)(dy, x, cols, mean);
+}
+
+void normaliseGradientRow(const RowGradient &row, const float *dy, const float *x, float *dx, int64_t cols) noexcept {
+  HWY_DYNAMIC_DISPATCH(normaliseGradientOf)(row, dy, x, dx, cols);
 }
 
 void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *dy, const float *mean,

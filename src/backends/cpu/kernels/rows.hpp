@@ -39,6 +39,17 @@ void layerNormRows(const LayerNorm &norm, const float *x, float *y, float *mean,
 // y = (x - mean) * scale + shift over one row. y may be x.
 void normaliseRow(const float *x, float *y, int64_t cols, float mean, float scale, float shift) noexcept;
 
+// Over one row: sum of dy, and of dy (x - mean).
+struct RowSums {
+  float sum, dot;
+};
+RowSums gradientSumsOfRow(const float *dy, const float *x, int64_t cols, float mean) noexcept;
+// dx = dy * scale - (x - mean) * slope - shift over one row. dx may be dy or x.
+struct RowGradient {
+  float mean, scale, slope, shift;
+};
+void normaliseGradientRow(const RowGradient &row, const float *dy, const float *x, float *dx, int64_t cols) noexcept;
+
 // g = dy * scale, h = (x - mean) * inverseDeviation; dx = inverseDeviation * (g - sum(g) / cols - h * sum(g * h) /
 // cols).
 void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *dy, const float *mean,

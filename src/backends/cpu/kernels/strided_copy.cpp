@@ -7,13 +7,16 @@
 #include <utility>
 
 #include "backends/cpu/kernels/ceil_div.hpp"
+#include "backends/cpu/kernels/pick_strided.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 
 namespace popart::cpu {
 namespace {
 
 constexpr int64_t kTaskBytes = int64_t{1} << 17;  // about 33 us (executable/cost.cpp)
-constexpr int64_t kTile = 64;                     // rows and columns of a transposed block
+
+// Rows and columns of a transposed tile: what a thread reads and writes at a time. Short rows make it longer.
+constexpr int64_t tileSide(int64_t elementBytes) { return elementBytes < 4 ? 128 : 64; }
 
 // `count` times the element. What is written first is the source of the rest, so that the rest moves in whole vectors.
 template <int64_t kBytes>
@@ -76,9 +79,13 @@ void StridedCopy::chooseInner() {
 
 void StridedCopy::chooseTasks() {
   const int64_t unit = std::max<int64_t>(1, kTaskBytes / bytes_);
-  columnChunk_ = inner_ == Inner::kTranspose ? kTile : std::min(column_.size, unit);
-  rowChunk_ = inner_ == Inner::kTranspose ? kTile : std::max<int64_t>(1, unit / columnChunk_);
-  rowChunk_ = std::min(rowChunk_, row_.size);
+  columnChunk_ = std::min(column_.size, unit);
+  rowChunk_ = std::min(row_.size, std::max<int64_t>(1, unit / columnChunk_));
+  if (inner_ == Inner::kTranspose) {
+    const int64_t side = tileSide(bytes_);
+    columnChunk_ = std::min(column_.size, side * side / std::min(row_.size, side));
+    rowChunk_ = std::min(row_.size, side * side / std::min(column_.size, side));
+  }
   rowUnits_ = ceilDiv(row_.size, rowChunk_);
   columnUnits_ = ceilDiv(column_.size, columnChunk_);
   units_ = rowUnits_ * columnUnits_;
@@ -127,7 +134,7 @@ void StridedCopy::moveElements(const Block &b) const noexcept {
     if (inner_ == Inner::kRepeat) {
       repeat<kBytes>(from, to, b.columns);
     } else if (toStep == kBytes) {
-      for (int64_t c = 0; c < b.columns; ++c) std::memcpy(to + c * kBytes, from + c * fromStep, kBytes);
+      pickStrided(kBytes, from, fromStep, b.columns, to);
     } else {
       for (int64_t c = 0; c < b.columns; ++c) std::memcpy(to + c * toStep, from + c * fromStep, kBytes);
     }
@@ -140,17 +147,7 @@ void StridedCopy::runBlock(const Block &b) const noexcept {
       std::memcpy(b.to + r * row_.to, b.from + r * row_.from, static_cast<size_t>(b.columns * bytes_));
     return;
   }
-  const bool aligned = ((reinterpret_cast<uintptr_t>(b.from) | reinterpret_cast<uintptr_t>(b.to) |
-                         static_cast<uintptr_t>(column_.from) | static_cast<uintptr_t>(row_.to)) %
-                        sizeof(float)) == 0;
-  if (inner_ == Inner::kTranspose && bytes_ == sizeof(float) && aligned) {
-    constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-    return transpose(reinterpret_cast<const float *>(b.from), column_.from / kFloat, reinterpret_cast<float *>(b.to),
-                     row_.to / kFloat, b.columns, b.rows);
-  }
-  if (inner_ == Inner::kTranspose && bytes_ == 1)
-    return transpose(reinterpret_cast<const uint8_t *>(b.from), column_.from, reinterpret_cast<uint8_t *>(b.to),
-                     row_.to, b.columns, b.rows);
+  if (inner_ == Inner::kTranspose) return transpose(bytes_, {b.from, column_.from, b.columns, b.rows}, {b.to, row_.to});
   switch (bytes_) {
     case 1:
       return moveElements<1>(b);

@@ -1,124 +1,194 @@
-// Transposition in register blocks, 4 x 4, 8 x 8 or 16 x 16 by the size of an element, inside tiles that fit the first
-// level cache; edges go element by element, blocks of bytes overlap there. The shuffles are part of baseline x86-64, so
-// no run-time dispatch is needed; other machines use the plain loop.
+// Transposition in register blocks, compiled once per instruction set by Highway. A block takes as many rows of x as a
+// vector has lanes and as many columns as fit the registers: each 128-bit part of a vector transposes a square of its
+// own, so that a store is a whole vector, a cache line with the widest ones.
+//
+//   x, rows r…r+15   ──128-bit loads──▶   four squares side by side   ──interleave──▶   y, 16 neighbours of a row
+//
+// Rows and columns that are left form smaller blocks; the last of them reaches back over what is already moved.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels/transpose.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format off
 #include "backends/cpu/kernels/transpose.hpp"
-
+// clang-format on
 #include <algorithm>
+#include <cstring>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
+HWY_BEFORE_NAMESPACE();
+namespace popart::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <size_t kBytes>
+HWY_INLINE void moveElement(const ByteMatrix &x, const ByteTarget &y, int64_t row, int64_t col) {
+  constexpr auto kSize = static_cast<ptrdiff_t>(kBytes);
+  std::memcpy(y.data + col * y.stride + row * kSize, x.data + row * x.stride + col * kSize, kBytes);
+}
+
+template <size_t kBytes>
+void moveElements(const ByteMatrix &x, const ByteTarget &y, int64_t row, int64_t col) {
+  for (int64_t c = col; c < x.cols; ++c)
+    for (int64_t r = row; r < x.rows; ++r) moveElement<kBytes>(x, y, r, c);
+}
+
+#if HWY_TARGET == HWY_SCALAR
+template <class T>
+void transposeAs(const ByteMatrix &x, const ByteTarget &y) {
+  moveElements<sizeof(T)>(x, y, 0, 0);
+}
+#else
+
+constexpr int64_t kPartBytes = 16;  // of a vector, in which lanes can be interleaved
+#if HWY_HAVE_SCALABLE
+constexpr size_t kMostParts = 1;
+#else
+constexpr size_t kMostParts = HWY_LANES(uint8_t) / kPartBytes;
+#endif
+constexpr int64_t kTileBytes = 256;  // of a row of x: the rows of y that are written at a time
+
+// A vector whose parts lie `step` bytes apart.
+template <size_t kParts>
+HWY_INLINE auto loadParts(const char *from, ptrdiff_t step) {
+  const hn::FixedTag<uint8_t, kParts * kPartBytes> d;
+  if constexpr (kParts == 1) {
+    (void)step;
+    return hn::LoadU(d, reinterpret_cast<const uint8_t *>(from));
+  } else {
+    constexpr size_t kHalf = kParts / 2;
+    return hn::Combine(d, loadParts<kHalf>(from + static_cast<ptrdiff_t>(kHalf) * step, step),
+                       loadParts<kHalf>(from, step));
+  }
+}
+
+template <class T>
+class Transposition {
+  static constexpr size_t kSquare = kPartBytes / sizeof(T);  // rows and columns that a part transposes
+  static constexpr auto kSide = static_cast<int64_t>(kSquare), kSize = static_cast<int64_t>(sizeof(T));
+  // Squares side by side in a block of `kParts` above each other; 16 vectors at most.
+  template <size_t kParts>
+  static constexpr size_t kAcross = std::min<size_t>(kParts, std::max<size_t>(1, 16 / kSquare));
+
+ public:
+  Transposition(const ByteMatrix &x, const ByteTarget &y) : x_(x), y_(y) {}
+
+  void run() const {
+    if (x_.rows < kSide) return fewRows();
+    if (x_.cols < kSide) return fewColumns();
+    constexpr int64_t kTile = kTileBytes / kSize;
+    for (int64_t c = 0; c < x_.cols; c += kTile) {
+      const int64_t end = std::min(x_.cols, c + kTile), begin = std::min(c, end - kSide);
+      if (rowBlocks<kMostParts>(0, begin, end) < x_.rows) columnBlocks<1>(x_.rows - kSide, begin, end);
+    }
+  }
+
+ private:
+  // Columns [begin, end) of rows from `row` on, in blocks of kParts squares above each other, then of fewer. Returns
+  // the first row that is left.
+  template <size_t kParts>
+  int64_t rowBlocks(int64_t row, int64_t begin, int64_t end) const {
+    constexpr int64_t kHeight = kSide * static_cast<int64_t>(kParts);
+    for (; row + kHeight <= x_.rows; row += kHeight) columnBlocks<kParts>(row, begin, end);
+    if constexpr (kParts > 1) return rowBlocks<kParts / 2>(row, begin, end);
+    return row;
+  }
+  template <size_t kParts>
+  void columnBlocks(int64_t row, int64_t begin, int64_t end) const {
+    constexpr int64_t kWidth = kSide * static_cast<int64_t>(kAcross<kParts>);
+    int64_t c = begin;
+    for (; c + kWidth <= end; c += kWidth) block<kParts, kAcross<kParts> >(row, c, kSide);
+    for (; c + kSide <= end; c += kSide) block<kParts, 1>(row, c, kSide);
+    if (c < end) block<kParts, 1>(row, end - kSide, kSide);
+  }
+
+  // One block. `rows`: those there are, where a square has more; the lanes of the others hold the last of them.
+  template <size_t kParts, size_t kColumns>
+  HWY_INLINE void block(int64_t row, int64_t col, int64_t rows, int64_t cols = kSide) const {
+    using D = hn::FixedTag<T, kParts * kSquare>;
+    const hn::Repartition<uint8_t, D> bytes;
+    hn::Vec<D> v[kColumns][kSquare];
+    const char *from = x_.data + row * x_.stride + col * kSize;
+    for (size_t i = 0; i < kSquare; ++i)
+      for (size_t s = 0; s < kColumns; ++s)
+        v[s][i] = hn::BitCast(D(), loadParts<kParts>(from + std::min(static_cast<int64_t>(i), rows - 1) * x_.stride +
+                                                         static_cast<ptrdiff_t>(s) * kPartBytes,
+                                                     kSide * x_.stride));
+    char *to = y_.data + col * y_.stride + row * kSize;
+    for (size_t s = 0; s < kColumns; ++s) {
+      transposeParts(v[s]);
+      for (size_t i = 0; i < kSquare; ++i)
+        if (static_cast<int64_t>(i) < cols)
+          hn::StoreU(hn::BitCast(bytes, v[s][i]), bytes,
+                     reinterpret_cast<uint8_t *>(to + static_cast<int64_t>(s * kSquare + i) * y_.stride));
+    }
+  }
+  // A shuffle of the two halves of the vectors, as often as the logarithm of their number, transposes every part.
+  template <class V>
+  static HWY_INLINE void transposeParts(V (&v)[kSquare]) {
+    const hn::DFromV<V> d;
+    for (size_t round = 1; round < kSquare; round *= 2) {
+      V next[kSquare];
+      for (size_t i = 0; i < kSquare / 2; ++i) {
+        next[2 * i] = hn::InterleaveLower(d, v[i], v[i + kSquare / 2]);
+        next[2 * i + 1] = hn::InterleaveUpper(d, v[i], v[i + kSquare / 2]);
+      }
+      for (size_t i = 0; i < kSquare; ++i) v[i] = next[i];
+    }
+  }
+
+  // Fewer rows than a square has: where rows of y follow each other, each one is stored with what the next ones
+  // overwrite.
+  void fewRows() const {
+    int64_t c = 0;
+    if (x_.rows > 0 && y_.stride == x_.rows * kSize)
+      for (; c + kSide <= x_.cols && (c + kSide - 1) * y_.stride + kPartBytes <= x_.cols * y_.stride; c += kSide)
+        block<1, 1>(0, c, x_.rows);
+    moveElements<sizeof(T)>(x_, y_, 0, c);
+  }
+  // Fewer columns than a square has: rows of x are read with what lies behind them, as long as that is the matrix.
+  void fewColumns() const {
+    const ptrdiff_t bytes = (x_.rows - 1) * x_.stride + x_.cols * kSize;
+    constexpr int64_t kHeight = kSide * static_cast<int64_t>(kMostParts);
+    int64_t r = 0;
+    for (; x_.stride > 0 && r + kHeight <= x_.rows && (r + kHeight - 1) * x_.stride + kPartBytes <= bytes; r += kHeight)
+      block<kMostParts, 1>(r, 0, kSide, x_.cols);
+    moveElements<sizeof(T)>(x_, y_, r, 0);
+  }
+
+  ByteMatrix x_;
+  ByteTarget y_;
+};
+
+template <class T>
+void transposeAs(const ByteMatrix &x, const ByteTarget &y) {
+  Transposition<T>(x, y).run();
+}
 #endif
 
+void transposeOf(int64_t bytes, const ByteMatrix &x, const ByteTarget &y) {
+  switch (bytes) {
+    case 1:
+      return transposeAs<uint8_t>(x, y);
+    case 2:
+      return transposeAs<uint16_t>(x, y);
+    case 4:
+      return transposeAs<uint32_t>(x, y);
+    case 8:
+      return transposeAs<uint64_t>(x, y);
+    default:
+      return moveElements<16>(x, y, 0, 0);
+  }
+}
+
+}  // namespace popart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace popart::cpu {
-namespace {
+HWY_EXPORT(transposeOf);
 
-constexpr int64_t kTile = 64;
-
-// to[r * toStride + c] = from[c * fromStride + r] for a 4 x 4 block.
-void transposeFour(const float *from, ptrdiff_t fromStride, float *to, ptrdiff_t toStride) {
-#if defined(__SSE2__)
-  __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + fromStride);
-  __m128 c = _mm_loadu_ps(from + 2 * fromStride), d = _mm_loadu_ps(from + 3 * fromStride);
-  _MM_TRANSPOSE4_PS(a, b, c, d);
-  _mm_storeu_ps(to, a);
-  _mm_storeu_ps(to + toStride, b);
-  _mm_storeu_ps(to + 2 * toStride, c);
-  _mm_storeu_ps(to + 3 * toStride, d);
-#else
-  for (int r = 0; r < 4; ++r) {
-    for (int c = 0; c < 4; ++c) to[r * toStride + c] = from[c * fromStride + r];
-  }
-#endif
-}
-
-// The same for 8 x 8: pairs, fours and whole rows of eight columns come together.
-void transposeEight(const uint16_t *from, ptrdiff_t fromStride, uint16_t *to, ptrdiff_t toStride) {
-#if defined(__SSE2__)
-  __m128i rows[8], pairs[8], fours[8];
-  for (int i = 0; i < 8; ++i) rows[i] = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + i * fromStride));
-  for (int i = 0; i < 8; i += 2) {
-    pairs[i] = _mm_unpacklo_epi16(rows[i], rows[i + 1]);
-    pairs[i + 1] = _mm_unpackhi_epi16(rows[i], rows[i + 1]);
-  }
-  for (int i = 0; i < 8; i += 4)
-    for (int half = 0; half < 2; ++half) {
-      fours[i + 2 * half] = _mm_unpacklo_epi32(pairs[i + half], pairs[i + half + 2]);
-      fours[i + 2 * half + 1] = _mm_unpackhi_epi32(pairs[i + half], pairs[i + half + 2]);
-    }
-  for (int i = 0; i < 4; ++i) {
-    _mm_storeu_si128(reinterpret_cast<__m128i *>(to + 2 * i * toStride), _mm_unpacklo_epi64(fours[i], fours[i + 4]));
-    _mm_storeu_si128(reinterpret_cast<__m128i *>(to + (2 * i + 1) * toStride),
-                     _mm_unpackhi_epi64(fours[i], fours[i + 4]));
-  }
-#else
-  for (int r = 0; r < 8; ++r) {
-    for (int c = 0; c < 8; ++c) to[r * toStride + c] = from[c * fromStride + r];
-  }
-#endif
-}
-
-constexpr int64_t kByteRows = 16;
-
-// The same of a 16 x 16 block: each pass interleaves the first half of the rows with the second, which turns the bits
-// of an element's place (row, column) round by one.
-void transposeBlock(const uint8_t *from, ptrdiff_t fromStride, uint8_t *to, ptrdiff_t toStride) {
-#if defined(__SSE2__)
-  __m128i rows[kByteRows], next[kByteRows];
-  for (int r = 0; r < kByteRows; ++r)
-    rows[r] = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + r * fromStride));
-  const auto interleave = [](const __m128i *a, __m128i *b) {
-    for (int r = 0; r < kByteRows / 2; ++r) {
-      b[2 * r] = _mm_unpacklo_epi8(a[r], a[r + kByteRows / 2]);
-      b[2 * r + 1] = _mm_unpackhi_epi8(a[r], a[r + kByteRows / 2]);
-    }
-  };
-  interleave(rows, next), interleave(next, rows), interleave(rows, next), interleave(next, rows);
-  for (int r = 0; r < kByteRows; ++r) _mm_storeu_si128(reinterpret_cast<__m128i *>(to + r * toStride), rows[r]);
-#else
-  for (int r = 0; r < kByteRows; ++r) {
-    for (int c = 0; c < kByteRows; ++c) to[r * toStride + c] = from[c * fromStride + r];
-  }
-#endif
-}
-
-template <int kBlock, class T, class Block>
-void transposeBlocks(const T *x, ptrdiff_t xStride, T *y, ptrdiff_t yStride, int64_t rows, int64_t cols,
-                     Block &&block) {
-  const int64_t wholeRows = rows - rows % kBlock, wholeCols = cols - cols % kBlock;
-  for (int64_t tile = 0; tile < wholeCols; tile += kTile) {
-    const int64_t end = std::min(wholeCols, tile + kTile);
-    for (int64_t r = 0; r < wholeRows; r += kBlock) {
-      for (int64_t c = tile; c < end; c += kBlock) block(x + r * xStride + c, xStride, y + c * yStride + r, yStride);
-    }
-  }
-  for (int64_t c = 0; c < cols; ++c) {
-    for (int64_t r = c < wholeCols ? wholeRows : 0; r < rows; ++r) y[c * yStride + r] = x[r * xStride + c];
-  }
-}
-
-}  // namespace
-
-void transpose(const float *x, ptrdiff_t xStride, float *y, ptrdiff_t yStride, int64_t rows, int64_t cols) noexcept {
-  transposeBlocks<4>(x, xStride, y, yStride, rows, cols, transposeFour);
-}
-
-void transpose(const uint16_t *x, ptrdiff_t xStride, uint16_t *y, ptrdiff_t yStride, int64_t rows,
-               int64_t cols) noexcept {
-  transposeBlocks<8>(x, xStride, y, yStride, rows, cols, transposeEight);
-}
-
-void transpose(const uint8_t *x, ptrdiff_t xStride, uint8_t *y, ptrdiff_t yStride, int64_t rows,
-               int64_t cols) noexcept {
-  if (rows < kByteRows || cols < kByteRows) {
-    for (int64_t c = 0; c < cols; ++c)
-      for (int64_t r = 0; r < rows; ++r) y[c * yStride + r] = x[r * xStride + c];
-    return;
-  }
-  for (int64_t column = 0; column < cols; column += kByteRows)
-    for (int64_t row = 0; row < rows; row += kByteRows) {
-      const int64_t r = std::min(row, rows - kByteRows), c = std::min(column, cols - kByteRows);
-      transposeBlock(x + r * xStride + c, xStride, y + c * yStride + r, yStride);
-    }
+void transpose(int64_t elementBytes, const ByteMatrix &x, const ByteTarget &y) noexcept {
+  if (x.rows > 0 && x.cols > 0) HWY_DYNAMIC_DISPATCH(transposeOf)(elementBytes, x, y);
 }
 
 }  // namespace popart::cpu
+#endif

@@ -1,5 +1,6 @@
-// Vectorised transposition of matrices of 32-bit, 16-bit and 8-bit elements.
-// Invariant: a pure permutation; every bit pattern, NaN payloads included, arrives unchanged.
+// Vectorised transposition of matrices of any element type.
+// Invariant: a pure permutation; every bit pattern, NaN payloads included, arrives unchanged. Nothing but the elements
+// of x is read (and what lies between its rows), nothing but those of y is written.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +8,26 @@
 
 namespace popart::cpu {
 
-// y[c, r] = x[r, c] for r in [0, rows), c in [0, cols); rows of x are xStride apart, rows of y yStride. No overlap.
-void transpose(const float *x, ptrdiff_t xStride, float *y, ptrdiff_t yStride, int64_t rows, int64_t cols) noexcept;
-void transpose(const uint16_t *x, ptrdiff_t xStride, uint16_t *y, ptrdiff_t yStride, int64_t rows,
-               int64_t cols) noexcept;
-void transpose(const uint8_t *x, ptrdiff_t xStride, uint8_t *y, ptrdiff_t yStride, int64_t rows, int64_t cols) noexcept;
+// A matrix whose rows of contiguous elements are `stride` bytes apart.
+struct ByteMatrix {
+  const char *data;
+  ptrdiff_t stride;
+  int64_t rows, cols;
+};
+// Where its transpose goes: rows of contiguous elements, `stride` bytes apart.
+struct ByteTarget {
+  char *data;
+  ptrdiff_t stride;
+};
+// y[c, r] = x[r, c], for elements of 1, 2, 4, 8 or 16 bytes at any address. No overlap.
+void transpose(int64_t elementBytes, const ByteMatrix &x, const ByteTarget &y) noexcept;
+
+// The same; strides in elements.
+template <class T>
+void transpose(const T *x, ptrdiff_t xStride, T *y, ptrdiff_t yStride, int64_t rows, int64_t cols) noexcept {
+  constexpr auto kBytes = static_cast<ptrdiff_t>(sizeof(T));
+  transpose(kBytes, {reinterpret_cast<const char *>(x), xStride * kBytes, rows, cols},
+            {reinterpret_cast<char *>(y), yStride * kBytes});
+}
 
 }  // namespace popart::cpu

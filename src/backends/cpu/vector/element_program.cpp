@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/ceil_div.hpp"
+#include "backends/cpu/kernels/pick_strided.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -66,12 +67,13 @@ void fill(void *to, const void *value, int64_t count) {
   std::fill_n(static_cast<T *>(to), count, v);
 }
 
-// `count` elements that are either consecutive (stride 1) or all the same (stride 0).
+// `count` elements that are `stride` elements apart: consecutive (1), all the same (0), or any other.
 void copyRun(void *to, const void *from, int bytes, int64_t stride, int64_t count) {
-  if (stride != 0) {
+  if (stride == 1) {
     std::memcpy(to, from, static_cast<size_t>(count * bytes));
     return;
   }
+  if (stride != 0) return pickStrided(bytes, from, stride * bytes, count, to);
   switch (bytes) {
     case 1:
       return fill<uint8_t>(to, from, count);
@@ -88,7 +90,7 @@ void copyRun(void *to, const void *from, int bytes, int64_t stride, int64_t coun
 
 struct ElementProgram::Frame {
   const void *pointers[kMaxPointers];
-  const char *const *in;
+  const char *in[kMaxPointers];  // by input: its first element
   char *const *out;
   char *expansion;
   executable::RunContext *context;
@@ -133,10 +135,16 @@ bool ElementProgram::cutInto(int64_t count) {
 
 int64_t ElementProgram::scratchBytes() const { return (temporaries + expanded_) * block_ * kRegisterBytes; }
 
-bool ElementProgram::canOverwrite(int i, int o) const {
-  const int output = static_cast<int>(inputs.size()) + o;
-  if (inputs[i].access == Access::kUnused) return true;
-  if (inputs[i].access != Access::kFull || inputs[i].bytes != outputBytes[o]) return false;
+bool ElementProgram::canOverwrite(int operand, int o) const {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].operand == operand && !isReadBefore(i, o)) return false;
+  return true;
+}
+
+bool ElementProgram::isReadBefore(size_t input, int o) const {
+  const int i = static_cast<int>(input), output = static_cast<int>(inputs.size()) + o;
+  if (inputs[input].access == Access::kUnused) return true;
+  if (inputs[input].access != Access::kFull || inputs[input].bytes != outputBytes[o]) return false;
   int lastRead = -1, firstWrite = static_cast<int>(code.size());
   for (int c = static_cast<int>(code.size()); c-- > 0;) {
     if (code[c].out == output) firstWrite = c;
@@ -146,10 +154,11 @@ bool ElementProgram::canOverwrite(int i, int o) const {
 }
 
 void ElementProgram::bind(Frame &frame, const void *const *in, void *const *out, void *scratch) const noexcept {
-  frame.in = reinterpret_cast<const char *const *>(in);
   frame.out = reinterpret_cast<char *const *>(out);
   size_t at = inputs.size() + outputBytes.size();
-  for (size_t i = 0; i < inputs.size(); ++i) frame.pointers[i] = in[i];
+  for (size_t i = 0; i < inputs.size(); ++i)
+    frame.pointers[i] = frame.in[i] =
+        static_cast<const char *>(in[inputs[i].operand]) + inputs[i].offset * inputs[i].bytes;
   for (const uint64_t &c : constants) frame.pointers[at++] = &c;
   char *temporary = static_cast<char *>(scratch);
   for (int t = 0; t < temporaries; ++t, temporary += block_ * kRegisterBytes) frame.pointers[at++] = temporary;

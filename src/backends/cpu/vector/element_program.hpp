@@ -27,7 +27,10 @@ struct ElementInstruction {
 struct ElementOperand {
   int bytes = 4;  // of an element
   enum class Access : uint8_t { kUnused, kFull, kOne, kBroadcast } access = Access::kUnused;
-  std::vector<int64_t> strides;  // kBroadcast: in elements, along the loop's dimensions; the last is 0 or 1
+  // kBroadcast: in elements, along the loop's dimensions. The last is 0 or 1, in mode kExpanded any number.
+  std::vector<int64_t> strides;
+  int operand = 0;     // whose memory it is
+  int64_t offset = 0;  // of its first element
 };
 
 // The loop over the result. Without broadcast inputs: one run of `elements`. Otherwise dims (outer to inner) of a loop
@@ -74,12 +77,13 @@ class ElementProgram {
   // Elements [begin, end) of the result, in memory order. Only for programs without broadcast inputs.
   void runRange(const void *const *in, void *const *out, void *scratch, executable::RunContext &context, int64_t begin,
                 int64_t end) const noexcept;
-  // Whether output o may be written over input i: the last instruction that reads i does not come after the first that
-  // writes o.
-  bool canOverwrite(int i, int o) const;
+  // Whether output o may be written over an operand: the last instruction that reads it does not come after the first
+  // that writes o.
+  bool canOverwrite(int operand, int o) const;
 
  private:
   struct Frame;
+  bool isReadBefore(size_t input, int o) const;
   void bind(Frame &frame, const void *const *in, void *const *out, void *scratch) const noexcept;
   void runFlat(Frame &frame, int64_t begin, int64_t end) const noexcept;
   void runRows(Frame &frame, int64_t begin, int64_t end) const noexcept;

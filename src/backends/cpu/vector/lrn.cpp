@@ -1,5 +1,6 @@
 // Response normalisation, compiled once per instruction set by Highway. Terms are stored in a zero-padded scratch row,
-// so that a window is `size` shifted loads; s^-beta is exp(-beta log s).
+// so that a window is `size` shifted loads. s^-beta is exp(-beta log s), or made of roots where beta is a multiple of a
+// quarter, as the usual 0.75 is.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/lrn.cpp"
 #include <hwy/foreach_target.h>
@@ -10,6 +11,7 @@
 #include "backends/cpu/kernels/lanes-inl.hpp"
 // clang-format on
 #include <algorithm>
+#include <cmath>
 
 HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
@@ -36,9 +38,19 @@ HWY_INLINE V windowSum(Lanes lanes, const float *row, int64_t c, int64_t size) {
   return sum;
 }
 
-HWY_INLINE V power(V s, float exponent) {
+// s^-beta
+HWY_INLINE V inversePower(V s, float beta) {
   const D d;
-  return hn::Exp(d, hn::Mul(hn::Set(d, exponent), hn::Log(d, s)));
+  const float quarters = beta * 4;
+  if (quarters < 0 || quarters > 8 || quarters != std::floor(quarters))
+    return hn::Exp(d, hn::Mul(hn::Set(d, -beta), hn::Log(d, s)));
+  const int count = static_cast<int>(quarters);
+  V power = hn::Set(d, 1.0f);
+  const V root = hn::Sqrt(s);
+  if (count & 2) power = root;
+  if (count & 1) power = hn::Mul(power, hn::Sqrt(root));
+  for (int i = 0; i < count / 4; ++i) power = hn::Mul(power, s);
+  return hn::Div(hn::Set(d, 1.0f), power);
 }
 
 // Writes x² between zeros; windowSum at c is then the sum of c's window.
@@ -52,17 +64,19 @@ void writeSquares(const Lrn &lrn, const float *x, float *row) {
   });
 }
 
+HWY_INLINE V scaleOf(const Lrn &lrn, V sum) {
+  const D d;
+  return hn::MulAdd(sum, hn::Set(d, lrn.alpha / static_cast<float>(lrn.size)), hn::Set(d, lrn.bias));
+}
 template <class Lanes>
 HWY_INLINE V scaleAt(const Lrn &lrn, Lanes lanes, const float *row, int64_t c) {
-  const D d;
-  return hn::MulAdd(windowSum(lanes, row, c, lrn.size), hn::Set(d, lrn.alpha / static_cast<float>(lrn.size)),
-                    hn::Set(d, lrn.bias));
+  return scaleOf(lrn, windowSum(lanes, row, c, lrn.size));
 }
 
 void pixelOf(const Lrn &lrn, const float *x, float *y, float *scratch) {
   writeSquares(lrn, x, scratch);
   forChannels(lrn.channels, [&](auto lanes, int64_t c) {
-    lanes.store(hn::Mul(lanes.load(x + c), power(scaleAt(lrn, lanes, scratch, c), -lrn.beta)), y + c);
+    lanes.store(hn::Mul(lanes.load(x + c), inversePower(scaleAt(lrn, lanes, scratch, c), lrn.beta)), y + c);
   });
 }
 
@@ -75,7 +89,7 @@ void gradientPixelOf(const Lrn &lrn, const float *g, const float *x, float *dx, 
   std::fill_n(terms + before + lrn.channels, lrn.size - 1 - before, 0.0f);
   float *direct = terms + lrn.channels + lrn.size;
   forChannels(lrn.channels, [&](auto lanes, int64_t c) {
-    const V s = scaleAt(lrn, lanes, scratch, c), p = hn::Mul(lanes.load(g + c), power(s, -lrn.beta));
+    const V s = scaleAt(lrn, lanes, scratch, c), p = hn::Mul(lanes.load(g + c), inversePower(s, lrn.beta));
     lanes.store(p, direct + c);
     lanes.store(hn::Div(hn::Mul(p, lanes.load(x + c)), s), terms + before + c);
   });
@@ -86,6 +100,53 @@ void gradientPixelOf(const Lrn &lrn, const float *g, const float *x, float *dx, 
   });
 }
 
+// Of one vector of pixels: sum of terms over the channels [c - before, c - before + size) that there are.
+template <class Term>
+HWY_INLINE V channelSum(const Lrn &lrn, int64_t c, int64_t before, const Term &term) {
+  const int64_t begin = std::max<int64_t>(0, c - before), end = std::min(lrn.channels, c - before + lrn.size);
+  V sum = hn::Zero(D());
+  for (int64_t i = begin; i < end; ++i) sum = hn::Add(sum, term(i));
+  return sum;
+}
+template <class Lanes>
+HWY_INLINE V scaleOfChannel(const Lrn &lrn, Lanes lanes, const float *x, ptrdiff_t stride, int64_t c) {
+  return scaleOf(lrn, channelSum(lrn, c, (lrn.size - 1) / 2, [&](int64_t i) {
+                   const V v = lanes.load(x + i * stride);
+                   return hn::Mul(v, v);
+                 }));
+}
+
+void placesOf(const Lrn &lrn, const LrnPlaces &places, const float *x, float *y) {
+  for (int64_t c = 0; c < lrn.channels; ++c)
+    forChannels(places.count, [&](auto lanes, int64_t p) {
+      const V s = scaleOfChannel(lrn, lanes, x + p, places.stride, c);
+      const int64_t at = c * places.stride + p;
+      lanes.store(hn::Mul(lanes.load(x + at), inversePower(s, lrn.beta)), y + at);
+    });
+}
+
+// As gradientPixelOf; what is direct waits in dx.
+void gradientPlacesOf(const Lrn &lrn, const LrnPlaces &places, const float *g, const float *x, float *dx,
+                      float *terms) {
+  for (int64_t c = 0; c < lrn.channels; ++c)
+    forChannels(places.count, [&](auto lanes, int64_t p) {
+      const int64_t at = c * places.stride + p;
+      const V s = scaleOfChannel(lrn, lanes, x + p, places.stride, c);
+      const V direct = hn::Mul(lanes.load(g + at), inversePower(s, lrn.beta));
+      lanes.store(direct, dx + at);
+      lanes.store(hn::Div(hn::Mul(direct, lanes.load(x + at)), s), terms + c * places.count + p);
+    });
+  const V factor = hn::Set(D(), 2 * lrn.alpha * lrn.beta / static_cast<float>(lrn.size));
+  const int64_t before = lrn.size - 1 - (lrn.size - 1) / 2;
+  for (int64_t c = 0; c < lrn.channels; ++c)
+    forChannels(places.count, [&](auto lanes, int64_t p) {
+      const int64_t at = c * places.stride + p;
+      const V sum = channelSum(lrn, c, before, [&](int64_t i) { return lanes.load(terms + i * places.count + p); });
+      const V back = hn::Mul(hn::Mul(factor, lanes.load(x + at)), sum);
+      lanes.store(hn::Sub(lanes.load(dx + at), back), dx + at);
+    });
+}
+
 }  // namespace popart::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -93,6 +154,8 @@ HWY_AFTER_NAMESPACE();
 namespace popart::cpu {
 HWY_EXPORT(pixelOf);
 HWY_EXPORT(gradientPixelOf);
+HWY_EXPORT(placesOf);
+HWY_EXPORT(gradientPlacesOf);
 
 int64_t lrnScratchFloats(const Lrn &lrn) noexcept { return 3 * (lrn.channels + lrn.size); }
 void lrnPixel(const Lrn &lrn, const float *x, float *y, float *scratch) noexcept {
@@ -100,6 +163,13 @@ void lrnPixel(const Lrn &lrn, const float *x, float *y, float *scratch) noexcept
 }
 void lrnGradientPixel(const Lrn &lrn, const float *g, const float *x, float *dx, float *scratch) noexcept {
   HWY_DYNAMIC_DISPATCH(gradientPixelOf)(lrn, g, x, dx, scratch);
+}
+void lrnPlaces(const Lrn &lrn, const LrnPlaces &places, const float *x, float *y) noexcept {
+  HWY_DYNAMIC_DISPATCH(placesOf)(lrn, places, x, y);
+}
+void lrnGradientPlaces(const Lrn &lrn, const LrnPlaces &places, const float *g, const float *x, float *dx,
+                       float *scratch) noexcept {
+  HWY_DYNAMIC_DISPATCH(gradientPlacesOf)(lrn, places, g, x, dx, scratch);
 }
 }  // namespace popart::cpu
 #endif

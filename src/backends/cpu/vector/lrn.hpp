@@ -1,6 +1,8 @@
-// Local response normalisation of one pixel's channels (ONNX LRN-13) and its gradient.
+// Local response normalisation (ONNX LRN-13) and its gradient: of one pixel's channels, which are neighbours in memory,
+// or of pixels that are neighbours in memory, whose channels are `stride` floats apart. Both give the same bits.
 //   s[c] = bias + alpha / size · sum of x² over channels [c - floor((size - 1) / 2), c + ceil((size - 1) / 2)]
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 namespace popart::cpu {
@@ -16,5 +18,15 @@ void lrnPixel(const Lrn &lrn, const float *x, float *y, float *scratch) noexcept
 // dx[c] = g[c] s[c]^-beta - 2 alpha beta / size · x[c] · sum of g x s^(-beta - 1) over the channels whose s contains c.
 // dx may be g or x.
 void lrnGradientPixel(const Lrn &lrn, const float *g, const float *x, float *dx, float *scratch) noexcept;
+
+// Pixels in plain memory. y is not x.
+struct LrnPlaces {
+  ptrdiff_t stride;
+  int64_t count;
+};
+void lrnPlaces(const Lrn &lrn, const LrnPlaces &places, const float *x, float *y) noexcept;
+// dx is neither g nor x. Scratch: one float for each channel of each pixel.
+void lrnGradientPlaces(const Lrn &lrn, const LrnPlaces &places, const float *g, const float *x, float *dx,
+                       float *scratch) noexcept;
 
 }  // namespace popart::cpu

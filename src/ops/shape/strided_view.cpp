@@ -1,0 +1,62 @@
+// See strided_view.hpp.
+#include "ops/shape/strided_view.hpp"
+
+#include "ops/shape/slice_range.hpp"
+
+namespace popart::ops {
+namespace {
+
+Shape stridesOf(const Shape &shape) {
+  Shape strides(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+  return strides;
+}
+
+StridedView selected(Shape strides, const std::vector<SliceRange> &ranges) {
+  StridedView view{0, std::move(strides)};
+  for (size_t d = 0; d < ranges.size(); ++d)
+    view.offset += ranges[d].start * view.strides[d], view.strides[d] *= ranges[d].step;
+  return view;
+}
+
+StridedView permuted(const Op &op, const Shape &own) {
+  const auto perm = op.attributes().getAttribute<std::vector<int64_t>>("perm", {});
+  StridedView view;
+  for (size_t d = 0; d < own.size(); ++d)
+    view.strides.push_back(perm.empty() ? own[own.size() - 1 - d] : own[static_cast<size_t>(perm[d])]);
+  return view;
+}
+
+StridedView repeated(const Op &op, const Shape &own) {
+  const Shape &shape = op.inShape(0);
+  StridedView view{0, Shape(op.outShape(0).size(), 0)};
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] != 1) view.strides[view.strides.size() - shape.size() + d] = own[d];
+  return view;
+}
+
+std::vector<SliceRange> reversedRanges(const Op &op) {
+  std::vector<SliceRange> ranges;
+  for (const int64_t size : op.inShape(0)) ranges.push_back({0, 1, size});
+  for (const int64_t d : op.attrInts("dimensions")) {
+    SliceRange &range = ranges[static_cast<size_t>(d)];
+    range = {range.size - 1, -1, range.size};
+  }
+  return ranges;
+}
+
+}  // namespace
+
+std::optional<StridedView> stridedView(const Op &op) {
+  if (op.isUserOp() || op.inputCount() == 0) return std::nullopt;
+  const std::string &type = op.def().base().type();
+  const auto own = [&] { return stridesOf(op.inShape(0)); };
+  if (type == "Transpose") return permuted(op, own());
+  if (type == "Slice") return selected(own(), sliceRanges(op.attributes(), op.inShape(0)));
+  if (type == "Reverse") return selected(own(), reversedRanges(op));
+  if (type == "Expand") return repeated(op, own());
+  return std::nullopt;
+}
+
+}  // namespace popart::ops

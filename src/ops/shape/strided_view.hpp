@@ -1,0 +1,18 @@
+// Where the elements of an op's result lie in its operand, for ops that only select, repeat or permute elements.
+#pragma once
+#include <optional>
+
+#include <popart/op.hpp>
+
+namespace popart::ops {
+
+// In elements of the operand in C order: that of the result's first element, and between neighbours along each of the
+// result's dimensions (0 where an element repeats, negative backwards).
+struct StridedView {
+  int64_t offset = 0;
+  Shape strides;
+};
+// Of Transpose, Slice, Reverse and Expand, whose operand is input 0; nullopt for other ops. Shapes are known.
+std::optional<StridedView> stridedView(const Op &op);
+
+}  // namespace popart::ops

@@ -1,0 +1,209 @@
+// Kernels of spatial operators that exist twice, for plain memory and for channels last: both give the reference's
+// numbers, and pools and response normalisations the same bits.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "../support/against_reference.hpp"
+#include "executable/host_kernel.hpp"
+
+namespace popart {
+namespace {
+
+using executable::Layout;
+using test::floats;
+using Ints = std::vector<int64_t>;
+
+// Memory at 64 bytes.
+class Memory {
+ public:
+  explicit Memory(int64_t bytes) : lines_(static_cast<size_t>(bytes / 64 + 1)) {}
+  void *data() { return lines_.data(); }
+
+ private:
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  std::vector<Line> lines_;
+};
+
+// The op's results from the CPU kernel whose first `activations` inputs and first output have the layout.
+std::vector<TensorData> runIn(const Layout *layout, size_t activations, const SingleOp &op) {
+  Ir ir;
+  Graph &graph = ir.getMainGraph();
+  std::vector<TensorIndex> inputs;
+  std::vector<TensorId> outputs;
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    inputs.push_back(graph.addStream("in" + std::to_string(i), op.inputs[i].info()));
+  for (int i = 0; i < op.outputs; ++i) outputs.push_back("out" + std::to_string(i));
+  const Op *added = graph.addConnectedOp(
+      opDef(op.type), inputs, outputs, opDef(op.type).completeAttributes(op.attributes, op.type), Op::Settings(graph));
+  executable::KernelRequest request = executable::requestOf(*added);
+  for (size_t i = 0; i < activations; ++i) request.inputs[i].layout = layout;
+  request.outputs[0].layout = layout;
+  std::string reason;
+  const auto kernel = cpu::backend().createKernel(request, reason);
+  if (!kernel) throw error("{}: {}", op.type, reason);
+  std::vector<Memory> memory;
+  std::vector<const void *> in;
+  std::vector<void *> out;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    memory.emplace_back(op.inputs[i].info().nbytes());
+    executable::pack(op.inputs[i].info(), request.inputs[i].layout, op.inputs[i].data(), memory.back().data());
+    in.push_back(memory.back().data());
+  }
+  for (const auto &o : request.outputs) {
+    memory.emplace_back(o.info.nbytes());
+    out.push_back(memory.back().data());
+  }
+  Memory scratch(kernel->scratchBytes()), shared(kernel->sharedBytes());
+  std::atomic<bool> failed = false;
+  executable::RunContext context(failed);
+  for (int task = 0; task < kernel->tasks(); ++task)
+    static_cast<const executable::HostKernel &>(*kernel).run(
+        {in.data(), out.data(), scratch.data(), context, shared.data()}, task);
+  std::vector<TensorData> results;
+  for (size_t i = 0; i < out.size(); ++i) {
+    results.emplace_back(request.outputs[i].info);
+    executable::unpack(request.outputs[i].info, request.outputs[i].layout, out[i], results.back().mutableData());
+  }
+  return results;
+}
+
+void expectNear(const std::vector<TensorData> &got, const std::vector<TensorData> &want, double tolerance,
+                const std::string &what) {
+  for (size_t o = 0; o < want.size(); ++o) {
+    const auto a = got[o].asDoubles(), b = want[o].asDoubles();
+    for (size_t i = 0; i < b.size(); ++i)
+      ASSERT_TRUE((std::isnan(a[i]) && std::isnan(b[i])) || a[i] == b[i] ||
+                  std::fabs(a[i] - b[i]) <= tolerance * std::max(1.0, std::fabs(b[i])))
+          << what << " output " << o << " [" << i << "]: got " << a[i] << ", expected " << b[i];
+  }
+}
+
+enum class Bits { Same, Near };
+void compare(const SingleOp &op, size_t activations, Bits bits, double tolerance = 2e-5) {
+  const auto plain = runIn(nullptr, activations, op), last = runIn(executable::channelsLast(), activations, op);
+  const auto want = runOp(op, OpBackend::Reference);
+  expectNear(plain, want, tolerance, op.type + " of plain memory");
+  expectNear(last, want, tolerance, op.type + " of channels last");
+  if (bits == Bits::Same) expectNear(plain, last, 0, op.type + " of plain memory against channels last");
+}
+
+struct Window {
+  Shape x;
+  Ints kernel, strides, pads, dilations;
+  int64_t ceil = 0;
+};
+
+// Every way in which a row is read: as it is, with padding, split by strides of up to four and of more; rows of one
+// vector, of several and of parts of one; windows that skip rows, and that lie outside the input.
+const std::vector<Window> &windows() {
+  static const std::vector<Window> all = {{{2, 3, 12, 40}, {3, 3}, {1, 1}, {0, 0, 0, 0}, {1, 1}},
+                                          {{2, 3, 12, 70}, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},
+                                          {{1, 5, 56, 56}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
+                                          {{1, 2, 9, 131}, {2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}},
+                                          {{1, 2, 9, 131}, {2, 2}, {2, 2}, {0, 0, 0, 1}, {1, 1}, 1},
+                                          {{1, 2, 20, 100}, {4, 5}, {3, 3}, {2, 1, 0, 3}, {1, 1}},
+                                          {{1, 2, 20, 100}, {2, 3}, {4, 4}, {0, 1, 1, 1}, {1, 2}},
+                                          {{1, 2, 21, 103}, {3, 7}, {7, 5}, {1, 3, 1, 3}, {2, 1}, 1},
+                                          {{1, 2, 7, 7}, {7, 7}, {1, 1}, {0, 0, 0, 0}, {1, 1}},
+                                          {{1, 2, 5, 6}, {3, 3}, {1, 1}, {2, 2, 2, 2}, {2, 2}},
+                                          {{3, 2, 40}, {3}, {2}, {1, 1}, {1}},
+                                          {{1, 2, 3000}, {5}, {1}, {2, 2}, {1}},
+                                          {{1, 2, 3000}, {5}, {2}, {2, 2}, {3}},
+                                          {{1, 2, 9, 6, 20}, {5, 1, 1}, {1, 1, 1}, {2, 0, 0, 2, 0, 0}, {1, 1, 1}},
+                                          {{1, 2, 6, 7, 19}, {3, 2, 3}, {2, 1, 2}, {1, 0, 1, 1, 1, 0}, {1, 2, 1}},
+                                          {{1, 2, 6, 7, 19}, {3, 3, 3}, {1, 2, 1}, {1, 1, 1, 1, 1, 1}, {2, 1, 1}}};
+  return all;
+}
+
+Attributes attributesOf(const Window &w) {
+  return {{"kernel_shape", w.kernel},
+          {"strides", w.strides},
+          {"pads", w.pads},
+          {"dilations", w.dilations},
+          {"ceil_mode", w.ceil}};
+}
+
+TensorData gradientFor(const SingleOp &forward, int seed) { return floats(inferOp(forward)[0].shape(), seed); }
+
+TEST(PlainLayout, maxima_of_windows) {
+  for (const Window &w : windows()) {
+    TensorData x = floats(w.x, 1);
+    const SingleOp forward{"MaxPool", attributesOf(w), {x}, 1};
+    compare(forward, 1, Bits::Same, 0);
+    compare({"MaxPoolGrad", attributesOf(w), {gradientFor(forward, 2), x}, 1}, 2, Bits::Same);
+  }
+}
+
+TEST(PlainLayout, maxima_of_what_is_no_number_or_not_finite) {
+  const Window w{{1, 2, 9, 37}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}};
+  TensorData x = floats(w.x, 1);
+  auto *values = static_cast<float *>(x.mutableData());
+  std::fill_n(values, 150, -INFINITY);
+  values[400] = values[403] = NAN;
+  values[500] = INFINITY;
+  const SingleOp forward{"MaxPool", attributesOf(w), {x}, 1};
+  compare(forward, 1, Bits::Same, 0);
+  compare({"MaxPoolGrad", attributesOf(w), {gradientFor(forward, 2), x}, 1}, 2, Bits::Same);
+}
+
+TEST(PlainLayout, averages_of_windows) {
+  for (const Window &w : windows())
+    for (const int64_t counts : {0, 1}) {
+      Attributes a = attributesOf(w);
+      a.set("count_include_pad", counts);
+      const SingleOp forward{"AveragePool", a, {floats(w.x, 1)}, 1};
+      compare(forward, 1, Bits::Same);
+      a.set("fwd_shape", w.x);
+      compare({"AveragePoolGrad", a, {gradientFor(forward, 2)}, 1}, 1, Bits::Same);
+    }
+}
+
+TEST(PlainLayout, response_normalisation) {
+  for (const Shape &x : {Shape{2, 7, 5, 9}, Shape{1, 70, 20, 20}, Shape{3, 2, 300}})
+    for (const int64_t size : {1, 4, 5, 9})
+      for (const float beta : {0.75f, 0.5f, 1.0f, 0.6f}) {
+        const Attributes a{{"size", size}, {"alpha", 0.3f}, {"beta", beta}, {"bias", 1.5f}};
+        compare({"LRN", a, {floats(x, 1)}, 1}, 1, Bits::Same);
+        compare({"LRNGrad", a, {floats(x, 2), floats(x, 1)}, 1}, 2, Bits::Same);
+      }
+}
+
+TensorData positive(const Shape &shape, int seed) {
+  std::vector<float> values = test::numbers(elementCount(shape), seed);
+  for (float &v : values) v = std::fabs(v) + 0.5f;
+  return TensorData::of<float>(shape, values);
+}
+
+TEST(PlainLayout, batch_normalisation) {
+  for (const Shape &x : {Shape{3, 7, 5, 9}, Shape{2, 70, 40}, Shape{1, 3, 200, 201}}) {
+    const Shape c{x[1]};
+    const std::vector<TensorData> inputs{floats(x, 1), floats(c, 2), floats(c, 3), floats(c, 4), positive(c, 5)};
+    compare({"BatchNormalization", {}, inputs, 1}, 1, Bits::Near);
+    for (const int64_t unbiased : {0, 1})
+      compare({"BatchNormalization",
+               {{"training_mode", int64_t{1}}, {"unbiased_variance", unbiased}, {"momentum", 0.7f}},
+               inputs,
+               5},
+              1, Bits::Near);
+    compare({"BatchNormalizationGrad", {}, {floats(x, 6), inputs[0], inputs[1], inputs[3], inputs[4]}, 3}, 2,
+            Bits::Near, 3e-4);  // sums of up to 40,200 terms
+  }
+}
+
+TEST(PlainLayout, gradient_of_group_normalisation) {
+  for (const auto &[x, groups] : std::vector<std::pair<Shape, int64_t>>{
+           {{1, 6, 129, 130}, 1}, {{2, 12, 37, 50}, 3}, {{3, 70, 7, 5}, 70}, {{5, 8, 3}, 4}}) {
+    const Shape sets{x[0] * groups}, c{x[1]};
+    compare({"GroupNormalizationGrad",
+             {{"num_groups", groups}},
+             {floats(x, 1), floats(x, 2), floats(c, 3), floats(sets, 4), positive(sets, 5)},
+             3},
+            2, Bits::Near, 3e-4);  // sums of up to 100,620 terms
+  }
+}
+
+}  // namespace
+}  // namespace popart
