@@ -143,8 +143,9 @@ class ViewReader {
 }  // namespace
 
 void readViews(Ir &flat, const executable::Backend &backend) {
-  for (Graph *graph : flat.getAllGraphs())
-    if (graph->id.rfind("fused/", 0) != 0) ViewReader(flat, *graph, backend).run();
+  std::vector<Graph *> graphs = flat.getAllGraphs();
+  std::erase_if(graphs, [](const Graph *graph) { return graph->id.rfind("fused/", 0) == 0; });  // bodies come and go
+  for (Graph *graph : graphs) ViewReader(flat, *graph, backend).run();
 }
 
 }  // namespace popart::lower
