@@ -38,16 +38,25 @@ void addSizes(const Op &op, Pieces &pieces) {
 
 bool neverFallsApart(const Op &op) {
   if (op.isUserOp() || op.def().isInplaceVariant() || op.has(Trait::Call) || op.has(Trait::HostIo)) return true;
-  if (op.hasSideEffect() || op.requiresRandomSeed() || !op.hasOutput(0)) return true;
+  if (op.hasSideEffect() || (op.requiresRandomSeed() && !op.isIdentity()) || !op.hasOutput(0)) return true;
   for (InIndex i = 0; i < op.inputCount(); ++i)
     if (op.hasInput(i) && op.modifiesInput(i)) return true;
   return false;
+}
+
+// Input 0 comes back as it is; the others do not matter.
+bool identityPieces(const Op &, InIndex cut, int axis, Pieces &pieces) {
+  if (cut != 0) return false;
+  pieces.in[0] = axis;
+  std::ranges::fill(pieces.out, axis);
+  return true;
 }
 
 PiecesFn ruleOf(const Op &op) {
   return op.def().piecesRule()        ? op.def().piecesRule()
          : op.has(Trait::View)        ? viewPieces
          : op.has(Trait::Elementwise) ? alignedPieces
+         : op.isIdentity()            ? identityPieces
                                       : nullptr;
 }
 

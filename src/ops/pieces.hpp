@@ -9,7 +9,7 @@
 namespace popart::ops {
 
 // How the op falls into `count` pieces when its input `cut` does along `axis`; none where it does not, or where an axis
-// is no multiple of the count. Element-wise ops and views need no rule of their own. Random ops (their numbers belong
+// is no multiple of the count. Element-wise ops, views and identities need no rule of their own. Random ops (their numbers belong
 // to places), ops with effects or in place, calls and user ops never fall apart. Shapes are known.
 std::optional<Pieces> piecesOf(const Op &op, InIndex cut, int axis, int64_t count);
 

@@ -106,6 +106,7 @@ class ReduceKernel final : public executable::HostKernel {
     const int64_t column = task % columnTasks_ * columnsPerTask_,
                   columns = std::min(columnsPerTask_, blocks_.inner - column);
     const int64_t first = task / columnTasks_ * outerPerTask_, last = std::min(first + outerPerTask_, blocks_.outer);
+    if (areRows()) return rows(args, first, last);
     for (int64_t o = first; o < last; ++o) {
       auto *scratch = static_cast<Total *>(args.scratch);
       if (isHalf(type_))
@@ -210,6 +211,21 @@ class ReduceKernel final : public executable::HostKernel {
   }
 
   // ---- FLOAT
+
+  // Rows one behind the other, with no shift: many short ones are worth one call.
+  bool areRows() const {
+    return blocks_.inner == 1 && blocks_.leading == 1 && !isHalf(type_) && row_.finish != Finish::kLogSumExp;
+  }
+  void rows(const KernelArgs &args, int64_t first, int64_t last) const noexcept {
+    constexpr int64_t kAtOnce = 64;
+    Total totals[kAtOnce];
+    auto *y = static_cast<float *>(args.out[0]);
+    for (int64_t o = first; o < last; o += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, last - o);
+      reduceRows(row_.op, static_cast<const float *>(args.in[0]) + o * blocks_.reduced, count, blocks_.reduced, totals);
+      for (int64_t i = 0; i < count; ++i) y[o + i] = static_cast<float>(finish(totals[i]));
+    }
+  }
 
   // Columns [column, column + columns) of block `outer` into y; scratch for two totals of each.
   void one(const float *x, float *y, int64_t outer, int64_t column, int64_t columns, Total *scratch) const noexcept {

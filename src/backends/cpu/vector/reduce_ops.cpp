@@ -227,6 +227,11 @@ template <DoubleReduceOp kOp>
 double doubleRowOf(const float *x, int64_t count) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (count < lanes) {
+    double total = kOp == DoubleReduceOp::kProduct ? 1.0 : 0.0;
+    for (int64_t i = 0; i < count; ++i) total = kOp == DoubleReduceOp::kProduct ? total * x[i] : total + x[i];
+    return total;
+  }
   Doubles a = doubleIdentity<kOp>(), b = a;
   int64_t i = 0;
   for (; i + 2 * lanes <= count; i += 2 * lanes) {
@@ -267,52 +272,56 @@ void doubleColumnsOf(const float *x, int64_t stride, int64_t rows, int64_t colum
 
 // ---- dispatch
 
-float rowResult(ReduceOp op, const float *x, int64_t count, float shift) {
+// f(c) with c() == op, a constant.
+template <class F>
+HWY_INLINE auto forOp(ReduceOp op, F &&f) {
   switch (op) {
     case ReduceOp::kSum:
-      return rowOf<ReduceOp::kSum>(x, count, shift);
+      return f(std::integral_constant<ReduceOp, ReduceOp::kSum>());
     case ReduceOp::kSumSquare:
-      return rowOf<ReduceOp::kSumSquare>(x, count, shift);
+      return f(std::integral_constant<ReduceOp, ReduceOp::kSumSquare>());
     case ReduceOp::kSumAbs:
-      return rowOf<ReduceOp::kSumAbs>(x, count, shift);
+      return f(std::integral_constant<ReduceOp, ReduceOp::kSumAbs>());
     case ReduceOp::kSumExp:
-      return rowOf<ReduceOp::kSumExp>(x, count, shift);
+      return f(std::integral_constant<ReduceOp, ReduceOp::kSumExp>());
     case ReduceOp::kSumDistance:
-      return rowOf<ReduceOp::kSumDistance>(x, count, shift);
+      return f(std::integral_constant<ReduceOp, ReduceOp::kSumDistance>());
     case ReduceOp::kMax:
-      return rowOf<ReduceOp::kMax>(x, count, shift);
+      return f(std::integral_constant<ReduceOp, ReduceOp::kMax>());
     case ReduceOp::kMin:
-      return rowOf<ReduceOp::kMin>(x, count, shift);
+      break;
   }
-  return 0;
+  return f(std::integral_constant<ReduceOp, ReduceOp::kMin>());
+}
+template <class F>
+HWY_INLINE auto forOp(DoubleReduceOp op, F &&f) {
+  return op == DoubleReduceOp::kProduct ? f(std::integral_constant<DoubleReduceOp, DoubleReduceOp::kProduct>())
+                                        : f(std::integral_constant<DoubleReduceOp, DoubleReduceOp::kSum>());
+}
+
+float rowResult(ReduceOp op, const float *x, int64_t count, float shift) {
+  return forOp(op, [&](auto constant) { return rowOf<constant()>(x, count, shift); });
+}
+void rowResults(ReduceOp op, const float *x, int64_t rows, int64_t count, float *out) {
+  forOp(op, [&](auto constant) {
+    for (int64_t r = 0; r < rows; ++r) out[r] = rowOf<constant()>(x + r * count, count, 0);
+  });
 }
 void columnResults(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out,
                    const float *shift) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return columnsOf<ReduceOp::kSum>(x, stride, rows, columns, out, shift);
-    case ReduceOp::kSumSquare:
-      return columnsOf<ReduceOp::kSumSquare>(x, stride, rows, columns, out, shift);
-    case ReduceOp::kSumAbs:
-      return columnsOf<ReduceOp::kSumAbs>(x, stride, rows, columns, out, shift);
-    case ReduceOp::kSumExp:
-      return columnsOf<ReduceOp::kSumExp>(x, stride, rows, columns, out, shift);
-    case ReduceOp::kSumDistance:
-      return columnsOf<ReduceOp::kSumDistance>(x, stride, rows, columns, out, shift);
-    case ReduceOp::kMax:
-      return columnsOf<ReduceOp::kMax>(x, stride, rows, columns, out, shift);
-    case ReduceOp::kMin:
-      return columnsOf<ReduceOp::kMin>(x, stride, rows, columns, out, shift);
-  }
+  forOp(op, [&](auto constant) { columnsOf<constant()>(x, stride, rows, columns, out, shift); });
 }
 double doubleRowResult(DoubleReduceOp op, const float *x, int64_t count) {
-  return op == DoubleReduceOp::kProduct ? doubleRowOf<DoubleReduceOp::kProduct>(x, count)
-                                        : doubleRowOf<DoubleReduceOp::kSum>(x, count);
+  return forOp(op, [&](auto constant) { return doubleRowOf<constant()>(x, count); });
+}
+void doubleRowResults(DoubleReduceOp op, const float *x, int64_t rows, int64_t count, double *out) {
+  forOp(op, [&](auto constant) {
+    for (int64_t r = 0; r < rows; ++r) out[r] = doubleRowOf<constant()>(x + r * count, count);
+  });
 }
 void doubleColumnResults(DoubleReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns,
                          double *out) {
-  return op == DoubleReduceOp::kProduct ? doubleColumnsOf<DoubleReduceOp::kProduct>(x, stride, rows, columns, out)
-                                        : doubleColumnsOf<DoubleReduceOp::kSum>(x, stride, rows, columns, out);
+  forOp(op, [&](auto constant) { doubleColumnsOf<constant()>(x, stride, rows, columns, out); });
 }
 
 }  // namespace popart::cpu::HWY_NAMESPACE
@@ -321,8 +330,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace popart::cpu {
 HWY_EXPORT(rowResult);
+HWY_EXPORT(rowResults);
 HWY_EXPORT(columnResults);
 HWY_EXPORT(doubleRowResult);
+HWY_EXPORT(doubleRowResults);
 HWY_EXPORT(doubleColumnResults);
 
 float reduceIdentity(ReduceOp op) {
@@ -341,6 +352,12 @@ float reduceRow(ReduceOp op, const float *x, int64_t count, float shift) noexcep
 }
 double reduceRow(DoubleReduceOp op, const float *x, int64_t count) noexcept {
   return HWY_DYNAMIC_DISPATCH(doubleRowResult)(op, x, count);
+}
+void reduceRows(ReduceOp op, const float *x, int64_t rows, int64_t count, float *out) noexcept {
+  HWY_DYNAMIC_DISPATCH(rowResults)(op, x, rows, count, out);
+}
+void reduceRows(DoubleReduceOp op, const float *x, int64_t rows, int64_t count, double *out) noexcept {
+  HWY_DYNAMIC_DISPATCH(doubleRowResults)(op, x, rows, count, out);
 }
 void reduceColumns(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out,
                    const float *shift) noexcept {

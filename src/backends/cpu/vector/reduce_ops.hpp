@@ -20,6 +20,9 @@ double reduceCombine(DoubleReduceOp op, double a, double b);
 // Over `count` consecutive elements. Only kSumExp and kSumDistance read `shift`.
 float reduceRow(ReduceOp op, const float *x, int64_t count, float shift = 0) noexcept;
 double reduceRow(DoubleReduceOp op, const float *x, int64_t count) noexcept;
+// The same for each of `rows` rows of `count` elements, one behind the other. Not for kSumExp and kSumDistance.
+void reduceRows(ReduceOp op, const float *x, int64_t rows, int64_t count, float *out) noexcept;
+void reduceRows(DoubleReduceOp op, const float *x, int64_t rows, int64_t count, double *out) noexcept;
 // out[c] for columns [0, columns): over `rows` elements x[r * stride + c]. Only kSumExp and kSumDistance
 // read shift[c].
 void reduceColumns(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out,
