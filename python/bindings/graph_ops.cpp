@@ -113,8 +113,8 @@ void refuseChangedConstants(const Graph &graph, const OpDef &def, const std::vec
   }
 }
 
-Op *createOp(Graph &graph, const std::string &type, const std::vector<TensorIndex> &inputs,
-             const std::vector<TensorId> &outputs, const nb::dict &attributes, Op::Settings settings) {
+Op *connectedOp(Graph &graph, const std::string &type, const std::vector<TensorIndex> &inputs,
+                const std::vector<TensorId> &outputs, const nb::dict &attributes, Op::Settings settings) {
   const OpDef &def = rowOf(type, settings.name);
   refuseChangedConstants(graph, def, inputs);
   return graph.addConnectedOp(def, inputs, outputs, makeAttributes(def, attributes), std::move(settings));
@@ -261,7 +261,7 @@ Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optio
   rowOf(type, nb::cast<std::string>(settings["name"]));  // first: tensors of an operator that is none do not matter
   std::vector<TensorIndex> indices;
   for (const auto &id : inputs) indices.push_back(id ? graph.getTensor(*id)->index() : TensorIndex{});
-  return createOp(graph, type, indices, outputs, attributes, makeSettings(graph, settings));
+  return connectedOp(graph, type, indices, outputs, attributes, makeSettings(graph, settings));
 }
 
 std::vector<TensorId> uniqueIds(Graph &graph, const std::vector<std::string> &names, const std::string &scope) {
@@ -297,7 +297,7 @@ nb::tuple emitOp(Graph &graph, const std::string &type, const nb::list &inputs, 
           tensor ? tensor->id : TensorId());
     indices.push_back(tensor ? tensor->index() : TensorIndex{});
   }
-  const Op &op = *createOp(graph, type, indices, outputs, attributes, std::move(settings));
+  const Op &op = *connectedOp(graph, type, indices, outputs, attributes, std::move(settings));
   nb::list results;
   for (size_t o = 0; o < std::min(wanted, op.outputs().size()); ++o)
     results.append(objectOf(graph.tensor(op.outputs()[o]), object));
