@@ -149,6 +149,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   compiling.checkLog2Scales = options.checkLog2Scales;
   compiling.cacheFolder = options.cacheFolder;
   refuseUnfinished(ir);
+  verify(ir);  // what a program leaves open must not reach a pass
   pipeline::logOperations(ir);
   impl_->program.compile(ir, compiling);
   const int64_t limit = session::memoryLimitBytes(given.engineOptions);
