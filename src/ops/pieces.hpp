@@ -10,7 +10,7 @@ namespace popart::ops {
 
 // How the op falls into `count` pieces when its input `cut` does along `axis`; none where it does not, or where an axis
 // is no multiple of the count. Element-wise ops, views and identities need no rule of their own. Random ops that draw
-// (their numbers belong to places), ops with effects or in place, calls and user ops never fall apart. Shapes are known.
+// (their numbers belong to places), ops with effects or in place, calls and user ops never do. Shapes are known.
 std::optional<Pieces> piecesOf(const Op &op, InIndex cut, int axis, int64_t count);
 
 // Whether every element of the results follows from the elements of the operands at its place and from single numbers.
