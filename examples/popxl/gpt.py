@@ -96,7 +96,7 @@ class SelfAttention(InParts):
         size = self.config.hidden // self.config.heads
         parts = ops.split(self.qkv(enter(x, self.config)), 3, axis=1)
         q, k, v = (ops.transpose(ops.reshape(t, (batch, length, heads, size)), (0, 2, 1, 3)) for t in parts)
-        later = np.triu(np.full((length, length), -10000.0), 1)
+        later = np.triu(np.full((length, length), -np.inf), 1)  # what is hidden for certain is not computed
         scores = q @ ops.transpose(k, (0, 1, 3, 2)) * (1 / math.sqrt(size)) + popxl.constant(later, x.dtype)
         mixed = ops.transpose(ops.softmax(scores, -1) @ v, (0, 2, 1, 3))
         return self.project(ops.reshape(mixed, (x.shape[0], heads * size)))
