@@ -7,6 +7,7 @@ They are made when a variable takes them, in its element type.
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ Made = Callable[[Any], np.ndarray]
 _FEW = 1 << 14  # random numbers that NumPy draws as fast as the state of its generator is copied
 
 
-class FirstValues:
+class FirstValues(ABC):
     """A source of first values.
 
     Args:
@@ -34,13 +35,13 @@ class FirstValues:
         """Return the next values, as a new array."""
         return self.draw(0)(self.dtype)
 
+    @abstractmethod
     def draw(self, skipped: int) -> Made:
         """Take the next values after some others: of as many variables as `skipped` says.
 
         Raises:
             TypeError, ValueError: as NumPy for a shape that is none.
         """
-        raise NotImplementedError
 
     def _size(self) -> int:
         """Return the number of values."""

@@ -16,6 +16,7 @@
 #include "lower/try_replace.hpp"
 #include "lower/widen.hpp"
 #include "ops/numbers.hpp"
+#include "ops/pieces.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -249,11 +250,12 @@ class EpilogueFuser {
   }
 
   // What was widened although there are kernels for 16 bits: convolutions, whose kernels are those of fused ops; what
-  // may be attention (widen.cpp); what an op was decomposed to that was widened.
+  // may be attention (widen.cpp); reductions that an op was decomposed to after it was widened.
   static bool computesInHalves(const Op &op) {
-    const std::string &type = op.def().base().type();
-    return op.is(Role::Conv) || op.is(Role::ConvDataGrad) || op.is(Role::ConvWeightsGrad) || mayBeAttention(op) ||
-           type == "ReduceSum" || type == "ReduceMean";
+    const bool isConvolution = op.is(Role::Conv) || op.is(Role::ConvDataGrad) || op.is(Role::ConvWeightsGrad);
+    const bool isReduction = op.def().piecesRule() == ops::reductionPieces;
+    return (isConvolution || mayBeAttention(op) || isReduction) && op.outputCount() == 1 &&
+           op.outInfo(0).dataType() == DataType::FLOAT;
   }
 
   // What such an op reads instead of `t` to compute in the 16-bit type: the tensor before a cast, or a constant.

@@ -76,8 +76,8 @@ class IntegerConvKernel : public executable::HostKernel {
                         p_.outChannels);
     if (!p_.ending.isStore()) finishSums(finish, sums, sumStride, count, columns, sums, sumStride);
     const int64_t places = p_.runs.places(), image = row / places;
-    transpose(reinterpret_cast<const float *>(sums), sumStride,
-              reinterpret_cast<float *>(out) + (image * p_.outChannels + channel) * places + row % places, places,
+    transpose(sums, sumStride,
+              reinterpret_cast<int32_t *>(out) + (image * p_.outChannels + channel) * places + row % places, places,
               count, columns);
   }
 

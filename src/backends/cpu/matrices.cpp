@@ -1,15 +1,10 @@
 // See matrices.hpp.
 #include "backends/cpu/matrices.hpp"
 
+#include "ops/shape/strided_view.hpp"
+
 namespace popart::cpu {
 namespace {
-
-Shape plainStrides(const Shape &shape) {
-  Shape strides(shape.size());
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
-  return strides;
-}
 
 Matrix matrix(const Shape &sizes, const Shape &strides) {
   const size_t row = sizes.size() - 2;
@@ -20,7 +15,7 @@ Matrix matrix(const Shape &sizes, const Shape &strides) {
 }  // namespace
 
 Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
-  const Shape plain = plainStrides(shape);
+  const Shape plain = ops::stridesInOrder(shape);
   if (!op.hasAttr(name)) return matrix(shape, plain);
   const auto &perm = op.attrInts(name);
   Shape sizes(shape.size()), strides(shape.size());
@@ -30,7 +25,7 @@ Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
 }
 
 Matrix resultOf(const Op &op, const char *name, const Shape &shape) {
-  const Shape plain = plainStrides(shape);
+  const Shape plain = ops::stridesInOrder(shape);
   if (!op.hasAttr(name)) return matrix(shape, plain);
   const auto &perm = op.attrInts(name);
   Shape sizes(shape.size()), strides(shape.size());

@@ -22,13 +22,6 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using ops::SliceRange;
 
-// Byte strides of a plain tensor.
-Shape byteStrides(const Shape &shape, int64_t bytes) {
-  Shape strides(shape.size());
-  for (size_t d = shape.size(); d-- > 0; bytes *= shape[d]) strides[d] = bytes;
-  return strides;
-}
-
 // ---- copies: every element of the results comes from one operand --------------------------------
 
 struct Piece {
@@ -65,7 +58,7 @@ std::unique_ptr<executable::Kernel> single(std::vector<CopyDim> dims, int64_t by
 // The whole result, read from the operand at byte strides `from`.
 std::unique_ptr<executable::Kernel> readStrided(const KernelRequest &request, int64_t bytes, int64_t offset,
                                                 const Shape &from) {
-  const Shape &shape = request.outputs[0].info.shape(), to = byteStrides(shape, bytes);
+  const Shape &shape = request.outputs[0].info.shape(), to = ops::stridesInOrder(shape, bytes);
   std::vector<CopyDim> dims;
   for (size_t d = 0; d < shape.size(); ++d) dims.push_back({shape[d], from[d], to[d]});
   return single(std::move(dims), bytes, offset);
@@ -88,7 +81,7 @@ std::unique_ptr<executable::Kernel> createView(const KernelRequest &request, std
 
 std::unique_ptr<executable::Kernel> readRanges(const KernelRequest &request, const std::vector<SliceRange> &ranges,
                                                int64_t bytes) {
-  Shape from = byteStrides(request.inputs[0].info.shape(), bytes);
+  Shape from = ops::stridesInOrder(request.inputs[0].info.shape(), bytes);
   int64_t offset = 0;
   for (size_t d = 0; d < from.size(); ++d) offset += ranges[d].start * from[d], from[d] *= ranges[d].step;
   return readStrided(request, bytes, offset, from);
@@ -115,7 +108,7 @@ std::unique_ptr<executable::Kernel> createTile(const KernelRequest &request, std
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
   const Shape &shape = request.inputs[0].info.shape(), &result = request.outputs[0].info.shape();
-  const Shape from = byteStrides(shape, bytes), to = byteStrides(result, bytes);
+  const Shape from = ops::stridesInOrder(shape, bytes), to = ops::stridesInOrder(result, bytes);
   std::vector<CopyDim> dims;
   for (size_t d = 0; d < shape.size(); ++d) {
     dims.push_back({shape[d] == 0 ? 0 : result[d] / shape[d], 0, to[d] * shape[d]});
@@ -139,14 +132,14 @@ std::unique_ptr<executable::Kernel> createPieces(const KernelRequest &request, s
     for (const auto &o : list) sizes.push_back(o.info.shape()[axis]);
   else
     sizes = ops::splitSizes(request.op->attributes(), joined[axis], static_cast<int64_t>(list.size()));
-  const Shape whole = byteStrides(joined, bytes);
+  const Shape whole = ops::stridesInOrder(joined, bytes);
   std::vector<Piece> pieces;
   int64_t start = 0;
   for (size_t i = 0; i < list.size(); start += sizes[i++] * whole[axis]) {
     if (!list[i].connected) continue;
     Shape shape = joined;
     shape[axis] = sizes[i];
-    const Shape own = byteStrides(shape, bytes);
+    const Shape own = ops::stridesInOrder(shape, bytes);
     std::vector<CopyDim> dims;
     for (size_t d = 0; d < shape.size(); ++d)
       dims.push_back({shape[d], kJoin ? own[d] : whole[d], kJoin ? whole[d] : own[d]});
@@ -176,10 +169,10 @@ class WindowKernel final : public executable::HostKernel {
         part_(part),
         isZero_(std::all_of(rest_.fill.begin(), rest_.fill.end(), [](char c) { return c == 0; })) {
     constexpr int64_t kTailBytes = 1 << 14, kRunBytes = 256, kTaskBytes = int64_t{1} << 17;
-    const Shape to = byteStrides(result, bytes);
+    const Shape to = ops::stridesInOrder(result, bytes);
     Shape sizes;
     for (const SliceRange &r : window) sizes.push_back(r.size);
-    const Shape from = byteStrides(sizes, bytes);
+    const Shape from = ops::stridesInOrder(sizes, bytes);
     tailBytes_ = elementCount(result) * bytes;
     size_t d = 0;
     const bool isLong =

@@ -11,6 +11,7 @@
 #include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 #include "ops/rules.hpp"
+#include "ops/shape/strided_view.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -108,9 +109,7 @@ struct Groups {
 
 Groups groupsOf(const Shape &shape, const std::vector<int64_t> &axes) {
   Groups g;
-  std::vector<int64_t> strides(shape.size());
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+  const Shape strides = ops::stridesInOrder(shape);
   for (size_t d = 0; d < shape.size(); ++d) {
     const bool reduces = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
     (reduces ? g.members : g.results) *= shape[d];

@@ -15,6 +15,7 @@
 #include "base/element_types.hpp"
 #include "ops/index/scatter_layout.hpp"
 #include "ops/rules.hpp"
+#include "ops/shape/strided_view.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -88,13 +89,6 @@ std::vector<int64_t> offsetsOf(const Shape &result, const Shape &own, const Shap
     offsets = std::move(next);
   }
   return offsets;
-}
-
-Shape elementStrides(const Shape &shape) {
-  Shape strides(shape.size());
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
-  return strides;
 }
 
 Lines linesOf(const Shape &result, const Shape &own, const Shape &strides, size_t axis) {
@@ -223,9 +217,9 @@ std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &r
   AxisScatter form;
   form.result = aroundAxis(data, static_cast<int64_t>(axis));
   form.count = indices[axis];
-  form.indices = linesOf(data, indices, elementStrides(indices), axis);
+  form.indices = linesOf(data, indices, ops::stridesInOrder(indices), axis);
   const Shape &updates = request.inputs[2].info.shape();  // at least as large as indices: the leading part is used
-  form.updates = linesOf(data, updates, elementStrides(updates), axis);
+  form.updates = linesOf(data, updates, ops::stridesInOrder(updates), axis);
   form.index = IndexOperand::of(request);
   return makeFor<AxisScatterKernel>(combineOf(*request.op), request.outputs[0].info.dataType(), reason, form);
 }
@@ -236,14 +230,14 @@ AxisScatter reduceForm(const KernelRequest &request, const Shape &result, const 
   const Attributes &attributes = request.op->attributes();
   const auto axis = static_cast<size_t>(ops::axisOf(attributes, static_cast<int64_t>(source.size())));
   const ops::ScatterLayout layout = ops::scatterLayout(attributes, source, request.inputs[1].info.shape());
-  Shape strides = elementStrides(layout.indices);
+  Shape strides = ops::stridesInOrder(layout.indices);
   for (size_t d = 0; d < strides.size(); ++d)
     if (layout.indices[d] != layout.window[d]) strides[d] = 0;
   AxisScatter form;
   form.result = aroundAxis(result, static_cast<int64_t>(axis));
   form.count = layout.window[axis];
   form.indices = linesOf(result, layout.indices, strides, axis);
-  form.updates = linesOf(result, source, elementStrides(source), axis);
+  form.updates = linesOf(result, source, ops::stridesInOrder(source), axis);
   form.index = IndexOperand::of(request);
   return form;
 }
@@ -331,7 +325,7 @@ struct Tuples {
 };
 
 Tuples tuplesOf(const Shape &data, const KernelRequest &request, int64_t batch) {
-  const Shape &shape = request.inputs[1].info.shape(), all = elementStrides(data);
+  const Shape &shape = request.inputs[1].info.shape(), all = ops::stridesInOrder(data);
   Tuples t;
   const auto first = data.begin() + batch, last = first + shape.back();
   t.sizes.assign(first, last);

@@ -6,13 +6,6 @@
 namespace popart::ops {
 namespace {
 
-Shape stridesOf(const Shape &shape) {
-  Shape strides(shape.size());
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
-  return strides;
-}
-
 StridedView selected(Shape strides, const std::vector<SliceRange> &ranges) {
   StridedView view{0, std::move(strides)};
   for (size_t d = 0; d < ranges.size(); ++d)
@@ -48,10 +41,16 @@ std::vector<SliceRange> reversedRanges(const Op &op) {
 
 }  // namespace
 
+Shape stridesInOrder(const Shape &shape, int64_t step) {
+  Shape strides(shape.size());
+  for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
+  return strides;
+}
+
 std::optional<StridedView> stridedView(const Op &op) {
   if (op.isUserOp() || op.inputCount() == 0) return std::nullopt;
   const std::string &type = op.def().base().type();
-  const auto own = [&] { return stridesOf(op.inShape(0)); };
+  const auto own = [&] { return stridesInOrder(op.inShape(0)); };
   if (type == "Transpose") return permuted(op, own());
   if (type == "Slice") return selected(own(), sliceRanges(op.attributes(), op.inShape(0)));
   if (type == "Reverse") return selected(own(), reversedRanges(op));

@@ -6,6 +6,9 @@
 
 namespace popart::ops {
 
+// Distances between neighbours along each dimension of a tensor in C order, of which elements are `step` apart.
+Shape stridesInOrder(const Shape &shape, int64_t step = 1);
+
 // In elements of the operand in C order: that of the result's first element, and between neighbours along each of the
 // result's dimensions (0 where an element repeats, negative backwards).
 struct StridedView {

@@ -149,6 +149,22 @@ TEST(PlainLayout, maxima_of_what_is_no_number_or_not_finite) {
   compare({"MaxPoolGrad", attributesOf(w), {gradientFor(forward, 2), x}, 1}, 2, Bits::Same);
 }
 
+// Numbers of taps are floats: more of them than floats tell apart go to another kernel.
+TEST(PlainLayout, maxima_of_more_taps_than_have_numbers) {
+  for (const int64_t side : {4096, 4097}) {
+    Ir ir;
+    Graph &graph = ir.getMainGraph();
+    const TensorInfo result(DataType::FLOAT, {1, 2, 1, 1}), image(DataType::FLOAT, {1, 2, side, side});
+    const Op *gradient = graph.addConnectedOp(
+        opDef("MaxPoolGrad"), {graph.addStream("g", result), graph.addStream("x", image)}, {"dx"},
+        opDef("MaxPoolGrad").completeAttributes({{"kernel_shape", Ints{side, side}}}, "MaxPoolGrad"),
+        Op::Settings(graph));
+    std::string reason;
+    const auto kernel = cpu::backend().createKernel(executable::requestOf(*gradient), reason);
+    EXPECT_EQ(kernel != nullptr, side == 4096) << reason;
+  }
+}
+
 TEST(PlainLayout, averages_of_windows) {
   for (const Window &w : windows())
     for (const int64_t counts : {0, 1}) {

@@ -218,7 +218,8 @@ TEST(ConvQuads, refuse_what_they_do_not_describe) {
   const cpu::ConvQuads layout(16, 4, 2);
   for (const TensorInfo &info : {TensorInfo(DataType::FLOAT, {4, 4, 1}), TensorInfo(DataType::INT8, {6, 4, 1})})
     EXPECT_NE(test::messageOf([&] { layout.bytes(info); }).find("does not describe"), std::string::npos);
-  for (const char *name : {"quads_conv", "quads_conv16g4", "quads_conv16g4j3", "quads_conv16g4j2x", "quads_conv99g1j1"})
+  for (const char *name : {"quads_conv", "quads_conv16g4", "quads_conv16g4j3", "quads_conv16g4j2x", "quads_conv99g1j1",
+                           "quads_conv16g0j1"})
     EXPECT_NE(test::messageOf([&] { executable::layoutNamed(name); }).find("quads_conv<columns>"), std::string::npos)
         << name;
 }

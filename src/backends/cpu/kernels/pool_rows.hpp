@@ -54,6 +54,8 @@ RowPool::Plan planRows(const Pool &pool, PoolKind kind, bool countPadding, int64
 // spans the row any more.
 class RowPoolGradient {
  public:
+  static constexpr int64_t kMostTaps = int64_t{1} << 24;  // of a maximum: their numbers are floats
+
   RowPoolGradient(const Pool &pool, PoolKind kind, bool countPadding);
   int tasks() const { return tasks_; }
   int64_t scratchBytes() const { return plan_.rows.scratchBytes + plan_.scratchBytes; }

@@ -26,8 +26,8 @@ const executable::LayoutFamily kConvQuadFamily("quads_conv<columns>g<groups>j<gr
                                                  const int64_t panel = numberBehind("quads_conv", text),
                                                                groups = numberBehind("g", text),
                                                                joined = numberBehind("j", text);
-                                                 if (panel == 0 || panel > kMostQuadColumns || joined == 0 ||
-                                                     groups % joined != 0 || !text.empty())
+                                                 if (panel == 0 || panel > kMostQuadColumns || groups == 0 ||
+                                                     joined == 0 || groups % joined != 0 || !text.empty())
                                                    return nullptr;
                                                  return std::make_unique<ConvQuads>(static_cast<int32_t>(panel), groups,
                                                                                     joined);
