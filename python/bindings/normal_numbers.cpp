@@ -1,9 +1,8 @@
 // Module popart_core._random: first values of weights, drawn from the generator of NumPy's functions.
-#include "api/normal_numbers.hpp"
-
 #include <popart/error.hpp>
 
 #include "api/virtual_ipus.hpp"
+#include "backends/cpu/normal_numbers.hpp"
 #include "host_array.hpp"
 
 using namespace nb::literals;
@@ -29,12 +28,12 @@ void writeTo(nb::handle result, int64_t count, const auto &write) {
   asked == DataType::DOUBLE ? write(static_cast<double *>(array.data())) : write(static_cast<float *>(array.data()));
 }
 
-std::pair<NormalNumbers, int> drawNormalNumbers(nb::handle key, int position, int64_t skipped, int64_t count) {
+std::pair<cpu::NormalNumbers, int> drawNormalNumbers(nb::handle key, int position, int64_t skipped, int64_t count) {
   const HostArray words = arrayOf(key, DataType::UINT32, cpu::Twister::kWords, "key", true);
   cpu::Twister generator;
   std::copy_n(static_cast<const uint32_t *>(words.data()), cpu::Twister::kWords, generator.key.begin());
   generator.position = position;
-  NormalNumbers drawn(generator, skipped, count);
+  cpu::NormalNumbers drawn(generator, skipped, count);
   std::ranges::copy(generator.key, static_cast<uint32_t *>(words.data()));
   return {std::move(drawn), generator.position};
 }
@@ -43,10 +42,10 @@ std::pair<NormalNumbers, int> drawNormalNumbers(nb::handle key, int position, in
 
 void bindNormalNumbers(nb::module_ &parent) {
   nb::module_ m = parent.def_submodule("_random", "Normal numbers for first values of weights.");
-  nb::class_<NormalNumbers>(m, "NormalNumbers", "Normal numbers that were drawn and are not made yet.")
+  nb::class_<cpu::NormalNumbers>(m, "NormalNumbers", "Normal numbers that were drawn and are not made yet.")
       .def(
           "make",
-          [](const NormalNumbers &drawn, double deviation, nb::handle result) {
+          [](const cpu::NormalNumbers &drawn, double deviation, nb::handle result) {
             const int threads = drawn.hasShares() ? computeThreadCount() : 1;
             writeTo(result, drawn.count(), [&](auto *numbers) { drawn.make(deviation, numbers, threads); });
           },

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <popart/error.hpp>
 
-#include "api/normal_numbers.hpp"
+#include "backends/cpu/normal_numbers.hpp"
 
 namespace popart::cpu {
 namespace {

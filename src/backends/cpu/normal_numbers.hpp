@@ -6,7 +6,7 @@
 
 #include "backends/cpu/vector/twister.hpp"
 
-namespace popart {
+namespace popart::cpu {
 
 // Numbers of deviation 1 that are cut at two deviations on both sides. To draw them moves the generator on, which is
 // much less work than to make them; from what is kept for each share of them, threads make them at the same time.
@@ -14,7 +14,7 @@ class NormalNumbers {
  public:
   // Draws the next `count` numbers after `skipped` ones and moves the generator on behind them. Throws popart::error
   // for negative counts, and a position that is none.
-  NormalNumbers(cpu::Twister &generator, int64_t skipped, int64_t count);
+  NormalNumbers(Twister &generator, int64_t skipped, int64_t count);
 
   int64_t count() const { return count_; }
   // Whether threads can share the work of making them.
@@ -25,7 +25,7 @@ class NormalNumbers {
 
  private:
   int64_t count_;
-  std::vector<cpu::Twister> shares_;  // the generator in front of each
+  std::vector<Twister> shares_;  // the generator in front of each
 };
 
-}  // namespace popart
+}  // namespace popart::cpu
