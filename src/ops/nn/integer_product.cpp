@@ -45,8 +45,13 @@ DataType requireEnding(const InferContext &c, int64_t columns) {
   return c.type(kZeroInput);
 }
 
-OpDef &endingInputs(OpDef &row) {
-  return row.input("bias", typeBit(DataType::INT32), "", Arity::Optional)
+// Two factors, their zero points, and what the product ends in.
+OpDef &productInputs(OpDef &row, const std::string &left, const std::string &right) {
+  return row.input(left, kBytes)
+      .input(right, kBytes)
+      .input(left + "_zero", kBytes, "", Arity::Optional)
+      .input(right + "_zero", kBytes, "", Arity::Optional)
+      .input("bias", typeBit(DataType::INT32), "", Arity::Optional)
       .input("scale", typeBit(DataType::FLOAT), "", Arity::Optional)
       .input("y_zero", kBytes, "", Arity::Optional);
 }
@@ -77,11 +82,7 @@ void inferIntegerConv(InferContext &c) {
 
 OpDef integerConvolution() {
   OpDef row("popart", "IntegerConv", {1});
-  row.input("x", kBytes)
-      .input("w", kBytes)
-      .input("x_zero", kBytes, "", Arity::Optional)
-      .input("w_zero", kBytes, "", Arity::Optional);
-  endingInputs(row).output("y");
+  productInputs(row, "x", "w").output("y");
   convAttributes(row)
       .traits(Trait::Spatial)
       .infer(inferIntegerConv)
@@ -99,11 +100,7 @@ OpDef integerConvolution() {
 
 OpDef integerMatMul() {
   OpDef row("popart", "IntegerMatMul", {1});
-  row.input("a", kBytes)
-      .input("b", kBytes)
-      .input("a_zero", kBytes, "", Arity::Optional)
-      .input("b_zero", kBytes, "", Arity::Optional);
-  endingInputs(row)
+  productInputs(row, "a", "b")
       .output("y")
       .infer(inferIntegerMatMul)
       .layouts([](const Op &, OperandLayouts &layouts) { layouts.in[1] = OperandLayout::Chosen; })

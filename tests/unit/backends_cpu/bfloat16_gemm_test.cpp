@@ -11,6 +11,7 @@
 #include <popart/half.hpp>
 
 #include "../support/random_floats.hpp"
+#include "../support/run_matmul.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
 #include "base/threads/thread_pool.hpp"
 
@@ -20,6 +21,7 @@ namespace {
 using Floats = std::vector<float>;
 using Halves = std::vector<uint16_t>;
 using test::randomFloats;
+using test::transposed;
 
 class Bfloat16Matmul : public testing::Test {
  protected:
@@ -34,20 +36,11 @@ Halves rounded(const Floats &values) {
   return result;
 }
 
-Halves transposed(const Halves &x, int64_t rows, int64_t columns) {
-  Halves y(x.size());
-  for (int64_t i = 0; i < rows * columns; ++i) y[i % columns * rows + i / columns] = x[i];
-  return y;
-}
-
 Floats run(const MatmulShape &shape, MatmulArgs args, int threads, ptrdiff_t rowStride) {
   Floats c(static_cast<size_t>(shape.m * rowStride), -7.0f);
   args.c = c.data(), args.cRowStride = rowStride;
   ThreadPool pool(std::min(threads, 8));
-  const Matmul matmul(shape, threads);
-  std::vector<Floats> scratch(static_cast<size_t>(pool.threads()), Floats(matmul.scratchFloats(), NAN));
-  pool.parallel(matmul.tasks(),
-                [&](int task, int thread) { matmul.run(task, args, scratch[static_cast<size_t>(thread)].data()); });
+  test::runMatmul(Matmul(shape, threads), args, pool);
   return c;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../support/random_floats.hpp"
+#include "../support/run_matmul.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "base/threads/thread_pool.hpp"
 
@@ -18,12 +19,7 @@ namespace {
 
 using Floats = std::vector<float>;
 using test::randomFloats;
-
-void runAll(const Matmul &matmul, const MatmulArgs &args, ThreadPool &pool) {
-  std::vector<Floats> scratch(static_cast<size_t>(pool.threads()), Floats(matmul.scratchFloats(), NAN));
-  pool.parallel(matmul.tasks(),
-                [&](int task, int thread) { matmul.run(task, args, scratch[static_cast<size_t>(thread)].data()); });
-}
+using test::runMatmul;
 
 double expectedSum(const MatmulArgs &args, int64_t m, int64_t n, int64_t k) {
   double sum = 0;
@@ -83,7 +79,7 @@ TEST(Matmul, matches_loops_for_every_layout_and_thread_count) {
       double share = 0;
       for (int task = 0; task < matmul.tasks(); ++task) share += matmul.share(task);
       ASSERT_NEAR(share, matmul.tasks() > 0 ? 1.0 : 0.0, 1e-9);
-      runAll(matmul, args, pool);
+      runMatmul(matmul, args, pool);
       if (variant == 0) {
         first = c;
         for (int64_t m = 0; m < s.m; ++m) {
@@ -117,7 +113,7 @@ TEST(Matmul, sums_each_element_in_the_same_order_for_every_number_of_rows) {
     Floats c(m * n);
     MatmulArgs args;
     args.a = a.data(), args.aRowStride = k, args.b = packed.data(), args.c = c.data(), args.cRowStride = n;
-    runAll(Matmul({m, n, k, BLayout::kPacked}, 1), args, pool);
+    runMatmul(Matmul({m, n, k, BLayout::kPacked}, 1), args, pool);
     if (m == most) whole = c;
     ASSERT_EQ(c, Floats(whole.begin(), whole.begin() + m * n)) << m << " rows";
   }
@@ -134,7 +130,7 @@ TEST(Matmul, broadcasts_and_strides_over_batch_dimensions) {
   args.b = b.data(), args.bRowStride = n, args.bBatchStride = {0, 0, k * n, 0};
   args.c = c.data(), args.cRowStride = n, args.cBatchStride = {0, 0, 3 * m * n, m * n};
   ThreadPool pool(2);
-  runAll(Matmul(shape, 2), args, pool);
+  runMatmul(Matmul(shape, 2), args, pool);
   for (int64_t i = 0; i < 6; ++i) {
     MatmulArgs one = args;
     one.a += i % 3 * m * k;
@@ -160,7 +156,7 @@ TEST(Matmul, fused_epilogue_equals_separate_steps) {
       args.c = plain.data(), args.cRowStride = s.n;
       ThreadPool pool(2);
       const Matmul matmul({s.m, s.n, s.k}, 2);
-      runAll(matmul, args, pool);
+      runMatmul(matmul, args, pool);
       for (int64_t i = 0; i < s.m * s.n; ++i) plain[i] = (0.5f * plain[i] + bias[i % s.n]) + residual[i];
       args.c = fused.data();
       args.epilogue.alpha = 0.5f;
@@ -168,7 +164,7 @@ TEST(Matmul, fused_epilogue_equals_separate_steps) {
       args.epilogue.residual = fused.data();
       args.epilogue.preActivation = pre.data();
       args.epilogue.activation = {activation, {0.75f, 0}};
-      runAll(matmul, args, pool);
+      runMatmul(matmul, args, pool);
       ASSERT_EQ(pre, plain);
       const void *const operand = plain.data();
       elementFunction(activation, 0)(&operand, plain.data(), s.m * s.n, args.epilogue.activation.parameters.data());
@@ -186,17 +182,17 @@ TEST(Matmul, transposed_packed_product_of_few_rows_passes_the_epilogue) {
   args.a = dy.data(), args.aRowStride = k, args.b = packed.data(), args.c = plain.data(), args.cRowStride = n;
   ThreadPool pool(2);
   const Matmul matmul({m, n, k, BLayout::kPackedTransposed}, 2);
-  runAll(matmul, args, pool);
+  runMatmul(matmul, args, pool);
   args.c = c.data();
   args.epilogue.bias = bias.data();
   args.epilogue.residual = c.data();
-  runAll(matmul, args, pool);
+  runMatmul(matmul, args, pool);
   for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], plain[i] + bias[i % n] + 2.0f);
   const Floats saved = randomFloats(m * n, 24);
   args.epilogue = {};
   args.epilogue.other = saved.data();
   args.epilogue.last.op = ElementOp::kReluGrad;
-  runAll(matmul, args, pool);
+  runMatmul(matmul, args, pool);
   for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], saved[i] > 0 ? plain[i] : 0.0f);
 }
 
@@ -231,7 +227,7 @@ TEST(Matmul, update_equals_gradient_then_update) {
     args.cRowStride = s.n;
     Floats gradient(s.m * s.n);
     args.c = gradient.data();
-    runAll(matmul, args, pool);
+    runMatmul(matmul, args, pool);
     for (const auto layout : {MatmulArgs::ParameterLayout::kPacked, MatmulArgs::ParameterLayout::kRows}) {
       const bool packed = layout == MatmulArgs::ParameterLayout::kPacked;
       const auto stored = [&](const Floats &plain) {
@@ -254,7 +250,7 @@ TEST(Matmul, update_equals_gradient_then_update) {
         withUpdate(fused, [&](const Update &update) {
           args.c = fused[0].data();
           args.update = &update;
-          runAll(matmul, args, pool);
+          runMatmul(matmul, args, pool);
         });
         withUpdate(separate, [&](const Update &update) {
           applyUpdate(update, g.data(), size, separate[0].data(), size, 1, size);

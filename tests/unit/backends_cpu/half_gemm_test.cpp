@@ -10,6 +10,7 @@
 
 #include "../support/halves.hpp"
 #include "../support/random_floats.hpp"
+#include "../support/run_matmul.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 #include "base/threads/thread_pool.hpp"
@@ -24,6 +25,7 @@ using test::integers;
 using test::kHalfTypes;
 using test::randomFloats;
 using test::roundedTo;
+using test::transposed;
 using test::widened;
 
 struct Size {
@@ -36,10 +38,7 @@ template <class T>
 void run(const MatmulShape &shape, MatmulArgs args, int threads, std::vector<T> &c, ptrdiff_t rowStride) {
   args.c = c.data(), args.cRowStride = rowStride;
   ThreadPool pool(std::min(threads, 8));
-  const Matmul matmul(shape, threads);
-  std::vector<Floats> scratch(static_cast<size_t>(pool.threads()), Floats(matmul.scratchFloats(), NAN));
-  pool.parallel(matmul.tasks(),
-                [&](int task, int thread) { matmul.run(task, args, scratch[static_cast<size_t>(thread)].data()); });
+  test::runMatmul(Matmul(shape, threads), args, pool);
 }
 
 Halves packed(DataType type, const Halves &b, int64_t rows, int64_t columns) {
@@ -48,13 +47,6 @@ Halves packed(DataType type, const Halves &b, int64_t rows, int64_t columns) {
   Halves stored(static_cast<size_t>(layout->bytes(info) / 2));
   layout->pack(info, b.data(), stored.data());
   return stored;
-}
-
-template <class T>
-std::vector<T> transposed(const std::vector<T> &x, int64_t rows, int64_t columns) {
-  std::vector<T> y(x.size());
-  for (int64_t i = 0; i < rows * columns; ++i) y[i % columns * rows + i / columns] = x[i];
-  return y;
 }
 
 // The operands of a product; `variant`: bit 0 A by columns, then how B lies.
