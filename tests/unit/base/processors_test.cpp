@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
+
+#include "../support/temporary_folder.hpp"
 
 namespace popart {
 namespace {
@@ -18,26 +19,21 @@ namespace fs = std::filesystem;
 class Machine {
  public:
   explicit Machine(const std::map<std::string, std::string> &files) {
-    std::string pattern = (fs::temp_directory_path() / "processors-XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
     for (const auto &[name, text] : files) {
-      const fs::path path = root_ + name;
+      const fs::path path = folder_.path().string() + name;
       fs::create_directories(path.parent_path());
       std::ofstream(path) << text;
     }
   }
-  ~Machine() { fs::remove_all(root_); }
-  Machine(const Machine &) = delete;
-  Machine &operator=(const Machine &) = delete;
 
   ProcessorLimits limits(int processors = 64) const {
     std::vector<int> numbers(static_cast<size_t>(processors));
     std::iota(numbers.begin(), numbers.end(), 0);
-    return readProcessorLimits(numbers, root_);
+    return readProcessorLimits(numbers, folder_.path());
   }
 
  private:
-  std::string root_;
+  test::TemporaryFolder folder_;
 };
 
 TEST(Processors, without_files_every_processor_is_a_core_without_limit) {

@@ -8,6 +8,7 @@
 #include <popart/error.hpp>
 
 #include "../support/message_of.hpp"
+#include "../support/temporary_folder.hpp"
 #include "onnx/writer.hpp"
 
 namespace popart::onnx {
@@ -104,8 +105,8 @@ TEST(ModelBuilder, scope_attributes_become_settings_of_the_op) {
 }
 
 TEST(ModelBuilder, external_initializers_read_back_and_values_can_be_replaced) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "popart_external";
-  std::filesystem::create_directories(folder);
+  const test::TemporaryFolder temporary;
+  const std::filesystem::path &folder = temporary.path();
   ModelBuilder b;
   const TensorId x = b.addInputTensor(TensorInfo(DataType::FLOAT, {2}));
   const std::vector<float> values = {1.5f, -2.0f};

@@ -8,6 +8,7 @@
 
 #include <popart/error.hpp>
 
+#include "../support/temporary_folder.hpp"
 #include "backends/ref/ref.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -235,8 +236,8 @@ TEST(Reader, tensors_that_do_not_match_their_dimensions_are_refused) {
 
 TEST(Reader, external_data_stays_in_the_folder) {
   namespace fs = std::filesystem;
-  const fs::path root = fs::path(::testing::TempDir()) / "popart_reader_external";
-  fs::remove_all(root);
+  const test::TemporaryFolder folder;
+  const fs::path &root = folder.path();
   fs::create_directories(root / "model");
   std::ofstream(root / "secret.bin") << std::string(16, 'x');
   std::ofstream(root / "model" / "short.bin") << std::string(4, 'x');
