@@ -130,13 +130,14 @@ class ReduceKernel final : public executable::HostKernel {
                                   std::max<int64_t>(1, std::min(blocks_.reduced / kLeastChain, kMostTasks / units)));
   }
   // Columns of a task: no more tasks than the threads need, since long pieces of rows are read faster. The columns'
-  // totals are a task's scratch.
+  // totals are a task's scratch, and so is what it widens of them.
   void chooseColumns(int64_t perTask, int threads) {
-    constexpr int64_t kMost = 4096, kStep = 16;
+    constexpr int64_t kStep = 16;
+    const int64_t most = isHalf(type_) ? kMostWidened / kRowsWidened : 4096;
     const int64_t reduced = blocks_.leading * blocks_.reduced, inner = blocks_.inner;
     const int64_t worth = std::max<int64_t>(1, reduced / leaves_ * inner / perTask);
     const int64_t ranges = std::min(worth, columnRanges(inner, blocks_.outer * leaves_, 256, kStep, threads));
-    columnsPerTask_ = std::clamp<int64_t>(ceilDiv(ceilDiv(inner, ranges), kStep) * kStep, 1, inner == 1 ? 1 : kMost);
+    columnsPerTask_ = std::clamp<int64_t>(ceilDiv(ceilDiv(inner, ranges), kStep) * kStep, 1, inner == 1 ? 1 : most);
     columnTasks_ = ceilDiv(inner, columnsPerTask_);
   }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "../support/against_reference.hpp"
+#include "../support/halves.hpp"
 
 namespace popart {
 namespace {
@@ -25,6 +26,32 @@ TEST(CpuReduce, AgreesWithReference) {
        {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL1", "ReduceL2"})
     for (const auto &[shape, axes] : cases)
       for (int64_t keep : {0, 1}) compare({type, {{"axes", axes}, {"keepdims", keep}}, {floats(shape, 3)}, 1}, 1e-5);
+}
+
+// As a bias's gradient reads the logits of a vocabulary: on the kernel that widens blocks, however wide the rows are.
+TEST(CpuReduce, WideRowsOfHalves) {
+  const Shape shape{130, 30'001};
+  const Attributes columns{{"axes", Axes{0}}, {"keepdims", int64_t{0}}};
+  const std::vector<float> x = test::integers(elementCount(shape), 2);
+  std::vector<float> sums(30'001, 0.0f);
+  for (size_t i = 0; i < x.size(); ++i) sums[i % sums.size()] += x[i];
+  for (const DataType type : test::kHalfTypes) {
+    const TensorData data(TensorInfo(type, shape), test::halved(type, x).data());
+    EXPECT_EQ(runOp({"ReduceSum", columns, {data}, 1}, OpBackend::Best)[0].asDoubles(),
+              std::vector<double>(sums.begin(), sums.end()));
+    Ir ir;
+    Graph &graph = ir.getMainGraph();
+    const Op *op = graph.addConnectedOp(opDef("ReduceSum"), {graph.addStream("x", data.info())}, {"y"}, columns,
+                                        Op::Settings(graph));
+    for (const int threads : {1, 2, 64}) {
+      executable::KernelRequest request = executable::requestOf(*op);
+      request.threads = threads;
+      std::string reason;
+      const auto kernel = cpu::backend().createKernel(request, reason);
+      ASSERT_TRUE(kernel) << reason;
+      EXPECT_EQ(kernel->name(), "reduce columns");
+    }
+  }
 }
 
 TEST(CpuReduce, EmptyAndNanInputs) {
