@@ -6,6 +6,7 @@
 #include <popart/op.hpp>
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -57,9 +58,18 @@ struct Label<Op> {
 template <>
 struct Label<Tensor> {
   explicit Label(const Tensor &tensor) : id(tensor.id) {}
+  explicit Label(TensorId tensor) : id(std::move(tensor)) {}
   std::string str() const { return "tensor '" + id + "'"; }
   TensorId id;
 };
+
+// A slot of `graph`, if what it was made for is still there. Throws popart::error that calls it by its label.
+template <class Index, class T>
+auto &atAliveIndex(const Graph &graph, Index index, const Label<T> &label) {
+  if (!graph.alive(index))
+    throw error("{} was erased from {}: it cannot be used any more", label.str(), graph.getGraphString());
+  return atIndex(graph, index);
+}
 
 // Of an op or a tensor: a slot of a graph, which is never used again.
 template <class T>
@@ -69,14 +79,7 @@ class NodeHandle {
   NodeHandle(T &node, nb::object graph);
   // What Python holds of this node.
   PyObject *&object() const { return graph_->objects(index_)[index_.value]; }
-  T &get() const { return in(graph_->get()); }
-  // The node, as a part of its graph, which is alive.
-  T &in(Graph &graph) const {
-    if (!graph.alive(index_))
-      throw error("{} was erased from {}: it cannot be used any more", label_.str(), graph.getGraphString());
-    return atIndex(graph, index_);
-  }
-  bool isOf(const GraphHandle &graph) const { return graph_ == &graph; }
+  T &get() const { return atAliveIndex(graph_->get(), index_, label_); }
 
  private:
   nb::object graphObject_;
@@ -178,13 +181,22 @@ class HandleClass : public nb::class_<Handle<T>> {
 // ---- ops.cpp, for graphs
 Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs,
              const std::vector<TensorId> &outputs, const nb::dict &attributes, const nb::dict &settings);
-// Adds an op to tensors of the graph (None: absent) and returns its number and its first `wanted` results. `names`: of
-// the results; `scope`: name scopes of op and results; executionContext: number of the enumeration; earlier: ops that
-// it follows.
-nb::tuple emitOp(Graph &graph, const std::string &type, const nb::list &inputs, const std::vector<std::string> &names,
-                 const nb::dict &attributes, const std::string &label, const std::string &scope,
-                 std::optional<VGraphId> ipu, bool ioTiles, int executionContext, std::optional<PipelineStage> stage,
-                 size_t wanted, const std::vector<OpId> &earlier);
+// How programs know a tensor that was made for them: its index, by which they give it to ops, and its id.
+using MadeTensor = std::pair<uint32_t, TensorId>;
+inline MadeTensor madeTensor(const Tensor &tensor) { return {tensor.index().value, tensor.id}; }
+using EmittedOp = std::pair<OpId, std::vector<MadeTensor>>;
+// Adds an op to the tensors of these indices (none: absent) and returns its number and its first `wanted` results.
+// `names`: of the results; `scope`: name scopes of op and results; executionContext: number of the enumeration;
+// earlier: ops that it follows. None, and no op, when an input was erased or when, with `movedInto`, the inputs are not
+// together (ir/placement.hpp).
+std::optional<EmittedOp> emitOp(Graph &graph, const std::string &type,
+                                const std::vector<std::optional<uint32_t>> &inputs,
+                                const std::vector<std::string> &names, const nb::dict &attributes,
+                                const std::string &label, const std::string &scope, std::optional<VGraphId> ipu,
+                                bool ioTiles, int executionContext, std::optional<PipelineStage> stage, size_t wanted,
+                                const std::vector<OpId> &earlier, const std::optional<std::set<GraphId>> &movedInto);
+// The id of a new tensor; scope: name scopes, which come before the name.
+TensorId newId(Graph &graph, const std::string &name, const std::string &scope);
 // Ids for the new tensors of one op, which has none of them yet.
 std::vector<TensorId> uniqueIds(Graph &graph, const std::vector<std::string> &names, const std::string &scope);
 Op *findOp(const Graph &graph, OpId id);  // null when there is none

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "graph_handles.hpp"
+#include "ir/placement.hpp"
 #include "ops/control/loops.hpp"
 
 using namespace nb::literals;
@@ -118,12 +119,6 @@ Op *connectedOp(Graph &graph, const std::string &type, const std::vector<TensorI
   const OpDef &def = rowOf(type, settings.name);
   refuseChangedConstants(graph, def, inputs);
   return graph.addConnectedOp(def, inputs, outputs, makeAttributes(def, attributes), std::move(settings));
-}
-
-// The tensor of an object, which is of this graph as a rule.
-Tensor &tensorIn(Graph &graph, const GraphHandle &handle, nb::handle object) {
-  const auto &place = nb::cast<Handle<Tensor> &>(object).place;
-  return place.isOf(handle) ? place.in(graph) : place.get();
 }
 
 // ---- edits
@@ -264,11 +259,15 @@ Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optio
   return connectedOp(graph, type, indices, outputs, attributes, makeSettings(graph, settings));
 }
 
+TensorId newId(Graph &graph, const std::string &name, const std::string &scope) {
+  return graph.uniqueId(graph.addScope(scoped(scope, name.empty() ? "t" : name)));
+}
+
 std::vector<TensorId> uniqueIds(Graph &graph, const std::vector<std::string> &names, const std::string &scope) {
   std::vector<TensorId> ids;
   ids.reserve(names.size());
   for (const std::string &name : names) {
-    const TensorId first = graph.uniqueId(graph.addScope(scoped(scope, name.empty() ? "t" : name)));
+    const TensorId first = newId(graph, name, scope);
     TensorId candidate = first;
     while (std::find(ids.begin(), ids.end(), candidate) != ids.end())
       candidate = first + "__t" + std::to_string(graph.getIr().getAndIncrTensorCounter());
@@ -277,10 +276,23 @@ std::vector<TensorId> uniqueIds(Graph &graph, const std::vector<std::string> &na
   return ids;
 }
 
-nb::tuple emitOp(Graph &graph, const std::string &type, const nb::list &inputs, const std::vector<std::string> &names,
-                 const nb::dict &attributes, const std::string &label, const std::string &scope,
-                 std::optional<VGraphId> ipu, bool ioTiles, int executionContext, std::optional<PipelineStage> stage,
-                 size_t wanted, const std::vector<OpId> &earlier) {
+std::optional<EmittedOp> emitOp(Graph &graph, const std::string &type,
+                                const std::vector<std::optional<uint32_t>> &inputs,
+                                const std::vector<std::string> &names, const nb::dict &attributes,
+                                const std::string &label, const std::string &scope, std::optional<VGraphId> ipu,
+                                bool ioTiles, int executionContext, std::optional<PipelineStage> stage, size_t wanted,
+                                const std::vector<OpId> &earlier, const std::optional<std::set<GraphId>> &movedInto) {
+  std::vector<TensorIndex> indices;
+  std::vector<const Tensor *> given;
+  indices.reserve(inputs.size());
+  given.reserve(inputs.size());
+  for (const auto &input : inputs) {
+    indices.push_back(input ? TensorIndex{*input} : TensorIndex{});
+    if (!input) continue;
+    if (!graph.alive(indices.back())) return std::nullopt;
+    given.push_back(&graph.tensor(indices.back()));
+  }
+  if (movedInto && given.size() > 1 && !areTogether(given, *movedInto)) return std::nullopt;
   const std::vector<TensorId> outputs = uniqueIds(graph, names, scope);
   Op::Settings settings(graph, scoped(scope, label));
   settings.scope = scope;
@@ -288,21 +300,12 @@ nb::tuple emitOp(Graph &graph, const std::string &type, const nb::list &inputs, 
   settings.tileSet = ioTiles ? TileSet::IO : TileSet::Compute;
   settings.executionContext = static_cast<ExecutionContext>(executionContext);
   if (stage && *stage >= 0) settings.pipelineStage = stage;
-  std::vector<TensorIndex> indices;
-  indices.reserve(inputs.size());
-  const nb::object object = objectOf(graph);
-  for (nb::handle input : inputs) {
-    const Tensor *tensor = input.is_none() ? nullptr : &tensorIn(graph, handleOf(object), input);
-    check(!tensor || &tensor->getGraph() == &graph, "{} '{}': the tensor '{}' is of another graph", type, settings.name,
-          tensor ? tensor->id : TensorId());
-    indices.push_back(tensor ? tensor->index() : TensorIndex{});
-  }
   const Op &op = *connectedOp(graph, type, indices, outputs, attributes, std::move(settings));
-  nb::list results;
+  std::vector<MadeTensor> results;
   for (size_t o = 0; o < std::min(wanted, op.outputs().size()); ++o)
-    results.append(objectOf(graph.tensor(op.outputs()[o]), object));
+    results.push_back(madeTensor(graph.tensor(op.outputs()[o])));
   runAfter(op, earlier);
-  return nb::make_tuple(op.id, results);
+  return EmittedOp{op.id, std::move(results)};
 }
 
 void runAfter(const Op &later, const std::vector<OpId> &earlier) {

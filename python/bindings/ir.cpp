@@ -29,6 +29,7 @@ class HostBuffer {
   }
   void *data() const { return view_.buf; }
   int64_t bytes() const { return view_.len; }
+  Shape shape() const { return Shape(view_.shape, view_.shape + view_.ndim); }
 
  private:
   Py_buffer view_;
@@ -59,11 +60,19 @@ bool areTogetherInPython(const nb::list &given, const std::set<GraphId> &movedIn
   return areTogether(tensors, movedInto);
 }
 
+nb::tuple sizesToPython(const Shape &shape) {
+  nb::tuple sizes = nb::steal<nb::tuple>(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (size_t i = 0; i < shape.size(); ++i)
+    PyTuple_SET_ITEM(sizes.ptr(), static_cast<Py_ssize_t>(i), nb::int_(shape[i]).release().ptr());
+  return sizes;
+}
+
 void bindTensor(nb::module_ &m) {
   HandleClass<Tensor>(m, "Tensor", nb::is_weak_referenceable(), "A typed edge of a graph.")
       .property("id", [](const Tensor &t) { return t.id; })
-      .def("shape", [](const Tensor &t) { return nb::tuple(nb::cast(t.info.shape())); })
-      .def("metaShape", [](const Tensor &t) { return nb::tuple(nb::cast(t.info.metaShape())); })
+      .property("index", [](const Tensor &t) { return t.index().value; })
+      .def("shape", [](const Tensor &t) { return sizesToPython(t.info.shape()); })
+      .def("metaShape", [](const Tensor &t) { return sizesToPython(t.info.metaShape()); })
       .def("dataType", [](const Tensor &t) { return static_cast<int>(t.info.dataType()); })
       .def("nelms", [](const Tensor &t) { return t.info.nelms(); })
       .def("nbytes", [](const Tensor &t) { return t.info.nbytes(); })
@@ -107,6 +116,23 @@ TensorData copiedData(const TensorInfo &info, nb::handle host, const TensorId &i
   return TensorData(info, buffer.data());
 }
 
+std::vector<MadeTensor> newVariables(Graph &graph, const std::vector<std::string> &names, const std::string &scope,
+                                     const std::vector<int> &types, const nb::list &hosts) {
+  check(names.size() == types.size() && names.size() == hosts.size(),
+        "new variables: got {} names, {} types and {} arrays, expected as many of each", names.size(), types.size(),
+        hosts.size());
+  std::vector<MadeTensor> made;
+  made.reserve(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const TensorId id = newId(graph, names[i], scope);
+    const auto owner = std::make_shared<HostBuffer>(hosts[i], PyBUF_C_CONTIGUOUS);
+    const TensorInfo info = makeInfo(types[i], owner->shape());
+    checkBytes(*owner, info, id);
+    made.push_back(madeTensor(graph.tensor(graph.addVariable(id, TensorData::share(info, owner, owner->data())))));
+  }
+  return made;
+}
+
 // Position of the tensor, -1 when it is not in the list.
 int64_t indexIn(const std::vector<TensorIndex> &list, const Tensor &t) {
   const auto it = std::find(list.begin(), list.end(), t.index());
@@ -119,6 +145,13 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
       .def("addScope", &Graph::addScope)
       .def("contains", &Graph::contains)
       .def("getTensor", &Graph::getTensor, nb::rv_policy::reference_internal)
+      .def(
+          "tensorAt",
+          [](const Graph &g, uint32_t index, const TensorId &id) {
+            return &atAliveIndex(g, TensorIndex{index}, Label<Tensor>(id));
+          },
+          nb::rv_policy::reference_internal, "index"_a, "id"_a,
+          "The tensor that was made with this index and id. Throws popart_exception when it was erased.")
       .def("getTensors", &Graph::tensors, nb::rv_policy::reference_internal)
       .def(
           "getTensorIds",
@@ -138,13 +171,9 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
           },
           nb::rv_policy::reference_internal, nb::arg("id"), nb::arg("type"), nb::arg("shape"), nb::arg("host"),
           nb::arg("metaShape") = Shape())
-      .def(
-          "newVariable",
-          [](Graph &g, const std::string &name, int type, const Shape &shape, nb::handle host) {
-            const TensorId id = g.uniqueId(g.addScope(name));
-            return &g.tensor(g.addVariable(id, sharedData(makeInfo(type, shape), host, id)));
-          },
-          nb::rv_policy::reference_internal, "As addVariable, of an id that is made of the name.")
+      .def("newVariables", &newVariables, "names"_a, "scope"_a, "types"_a, "hosts"_a,
+           "Variables with the values and shapes of arrays, which they share; their ids are made of names and name\n"
+           "scope. Returns index and id of each.")
       .def(
           "setRemoteBuffer",
           [](Graph &g, const TensorId &id, int type, const Shape &shape, const Shape &metaShape) {
@@ -179,13 +208,13 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
           nb::rv_policy::reference_internal)
       .def(
           "newInput",
-          [](Graph &g, const std::string &name, int type, const Shape &shape, const Shape &metaShape,
-             bool byReference) {
-            Tensor &t = g.tensor(g.addInput(g.uniqueId(g.addScope(name)), makeInfo(type, shape, metaShape)));
+          [](Graph &g, const std::string &name, const std::string &scope, int type, const Shape &shape,
+             const Shape &metaShape, bool byReference) {
+            Tensor &t = g.tensor(g.addInput(newId(g, name, scope), makeInfo(type, shape, metaShape)));
             t.byReference = byReference;
-            return &t;
+            return madeTensor(t);
           },
-          nb::rv_policy::reference_internal, "As addInput, of an id that is made of the name.")
+          "As addInput, of an id that is made of the name and name scope; returns the tensor's index and this id.")
       .def(
           "addStream",
           [](Graph &g, const TensorId &id, int type, const Shape &shape) {
@@ -230,8 +259,10 @@ void bindGraph(nb::module_ &m) {
            "settings"_a, "Adds an op of the catalog; input None: absent optional input. Throws popart_exception.")
       .def("emitOp", &emitOp, "type"_a, "inputs"_a, "names"_a, "attributes"_a, "label"_a, "scope"_a, "ipu"_a.none(),
            "io_tiles"_a, "execution_context"_a, "pipeline_stage"_a.none(), "wanted"_a, "earlier"_a,
-           "Adds an op of the catalog to tensors, after the ops `earlier`; returns its number and its first `wanted`\n"
-           "results. Throws popart_exception.")
+           "moved_into"_a.none(),
+           "Adds an op of the catalog to tensors given by index (None: absent), after the ops `earlier`; returns its\n"
+           "number, and index and id of its first `wanted` results. None, and no op, when a tensor was erased, or,\n"
+           "with `moved_into`, when they are not together (`areTogether`). Throws popart_exception.")
       .def("appendCallOutput",
            [](Graph &g, OpId op, const TensorId &id) {
              Op *o = findOp(g, op);

@@ -10,26 +10,26 @@ using namespace nb::literals;
 namespace popart::python {
 namespace {
 
-// An array with a type and a size, which may be written to.
-HostArray arrayOf(nb::handle object, DataType type, int64_t count, const char *what, bool isWritten) {
-  HostArray array(object, HostArray::Types::All);
+// Checks that an array has a type and a size, and may be written to where that is asked.
+void checkArray(const HostArray &array, DataType type, int64_t count, const char *what, bool isWritten) {
   array.requireContiguous("normal numbers:", what);
   check(array.info().dataType() == type && array.info().nelms() == count && !(isWritten && array.isReadOnly()),
         "normal numbers: {}: got {}{}, expected {} elements of {}{}", what, array.isReadOnly() ? "read-only " : "",
         array.info(), count, type, isWritten ? " to write to" : "");
-  return array;
 }
 
 // Calls write(numbers) for the elements of `result`, an array of float or double.
 void writeTo(nb::handle result, int64_t count, const auto &write) {
-  const DataType asked = HostArray(result, HostArray::Types::All).info().dataType();
-  const HostArray array = arrayOf(result, asked == DataType::DOUBLE ? asked : DataType::FLOAT, count, "result", true);
+  const HostArray array(result, HostArray::Types::All);
+  const bool isDouble = array.info().dataType() == DataType::DOUBLE;
+  checkArray(array, isDouble ? DataType::DOUBLE : DataType::FLOAT, count, "result", true);
   ReleaseGil release;
-  asked == DataType::DOUBLE ? write(static_cast<double *>(array.data())) : write(static_cast<float *>(array.data()));
+  isDouble ? write(static_cast<double *>(array.data())) : write(static_cast<float *>(array.data()));
 }
 
 std::pair<cpu::NormalNumbers, int> drawNormalNumbers(nb::handle key, int position, int64_t skipped, int64_t count) {
-  const HostArray words = arrayOf(key, DataType::UINT32, cpu::Twister::kWords, "key", true);
+  const HostArray words(key, HostArray::Types::All);
+  checkArray(words, DataType::UINT32, cpu::Twister::kWords, "key", true);
   cpu::Twister generator;
   std::copy_n(static_cast<const uint32_t *>(words.data()), cpu::Twister::kWords, generator.key.begin());
   generator.position = position;
@@ -58,9 +58,9 @@ void bindNormalNumbers(nb::module_ &parent) {
   m.def(
       "normalOfUniform",
       [](nb::handle uniform, double deviation, nb::handle result) {
-        const HostArray given(uniform, HostArray::Types::All);
-        const int64_t count = given.info().nelms();
-        const HostArray shares = arrayOf(uniform, DataType::DOUBLE, count, "uniform", false);
+        const HostArray shares(uniform, HostArray::Types::All);
+        const int64_t count = shares.info().nelms();
+        checkArray(shares, DataType::DOUBLE, count, "uniform", false);
         writeTo(result, count, [&](auto *numbers) {
           cpu::cutNormal(static_cast<const double *>(shares.data()), deviation, numbers, count);
         });

@@ -70,9 +70,7 @@ def local_replicas(options: SessionOptions) -> int:
 
 def global_replicas(options: SessionOptions) -> int:
     """Replicas of all processes."""
-    if options.enableDistributedReplicatedGraphs:
-        return options.globalReplicationFactor
-    return options.replicatedGraphCount if options.enableReplicatedGraphs else 1
+    return options.getGlobalReplicationFactor()
 
 
 def set_replicas(options: SessionOptions, count: int) -> None:

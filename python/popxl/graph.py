@@ -228,10 +228,9 @@ class Graph:
         ir = self.ir
         if ir._is_prepared:
             ir._check_open("its tensors")
-        pb_tensor = self._pb_graph.newInput(
-            _CURRENT_CONTEXT._scoped(name), dtype._core_value, shape, meta_shape, by_ref
-        )
-        wrapped = Tensor._make(ir._tensor_classes[0], self, pb_tensor)
+        scope = "/".join(_CURRENT_CONTEXT.name_scopes)
+        index, tensor_id = self._pb_graph.newInput(name or "t", scope, dtype._core_value, shape, meta_shape, by_ref)
+        wrapped = Tensor._make(ir._tensor_classes[0], self, index, tensor_id)
         if by_ref:
             self._by_ref_inputs.add(wrapped)
         return wrapped

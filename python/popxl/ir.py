@@ -80,12 +80,16 @@ class Ir:
             kind = pb_tensor.tensorType()
             plain, variable, constant = self._tensor_classes
             cls = variable if kind == _VARIABLE else constant if kind == _CONSTANT else plain
-            tensor = Tensor._make(cls, graph, pb_tensor)
+            tensor = Tensor._make(cls, graph, pb_tensor.index, pb_tensor.id)
         return tensor
 
-    def _variable(self, graph: Graph, pb_tensor: Any) -> Variable:
+    def _variable(
+        self, graph: Graph, index: int, tensor_id: str, host: np.ndarray, grouping: ReplicaGrouping, mode: str
+    ) -> Variable:
         """Wrap a new variable."""
-        made = self._variables[pb_tensor.id] = Tensor._make(self._tensor_classes[1], graph, pb_tensor)
+        made = Tensor._make(self._tensor_classes[1], graph, index, tensor_id)
+        made.replica_grouping, made.retrieval_mode = grouping, mode
+        self._variables[tensor_id], self._variable_data[tensor_id] = made, host
         return made
 
     # ---- facts

@@ -44,6 +44,7 @@ class ReplicaGrouping:
         self._stride = stride
         self._group_size = group_size
         self._num_groups = len(assignment) // group_size
+        self._fills_replicas = stride is None or len(assignment) % (stride * group_size) == 0
         return self
 
     @classmethod
@@ -89,12 +90,10 @@ class ReplicaGrouping:
         Raises:
             ValueError: stride and group size leave a group incomplete.
         """
-        if self._stride is None:
-            return
-        replicas, span = len(self._assignment), self._stride * self._group_size
-        if replicas % span:
+        if not self._fills_replicas:
             raise ValueError(
-                f"{self}: stride times group size must divide the replication factor {replicas}: got {span}."
+                f"{self}: stride times group size must divide the replication factor {len(self._assignment)}: got "
+                f"{self._stride * self._group_size}."
             )
 
     @property

@@ -99,9 +99,20 @@ class TensorSpec(_MappingBase):
         return f"TensorSpec(shape={self._shape}, dtype={self._dtype}, meta_shape={self._meta_shape})"
 
 
+class _CoreTensor:
+    """Attribute of a tensor: the core's object that answers questions, made at the first; ops take the index alone."""
+
+    def __get__(self, t: "Tensor | None", owner: type) -> Any:
+        if t is None:
+            return self
+        t._pb_tensor = made = t._graph._pb_graph.tensorAt(t._index, t._id)
+        return made
+
+
 class Tensor:
     """A value in a graph. Made by ops, `variable`, `constant` and `graph_input`; has no constructor."""
 
+    _pb_tensor = _CoreTensor()
     _row: Row | None = None  # of variables in remote memory
     __array_ufunc__ = None  # NumPy arrays on the left of an operator defer to the reflected method
     __iter__ = None
@@ -113,12 +124,10 @@ class Tensor:
         )
 
     @staticmethod
-    def _make(cls: type, graph: "Graph", pb_tensor: Any) -> "Tensor":
+    def _make(cls: type, graph: "Graph", index: int, tensor_id: str) -> "Tensor":
         self = object.__new__(cls)
-        self._graph = graph
-        self._pb_tensor = pb_tensor
-        self._id = pb_tensor.id
-        graph._tensors[self._id] = self
+        self._graph, self._index, self._id = graph, index, tensor_id
+        graph._tensors[tensor_id] = self
         return self
 
     @classmethod

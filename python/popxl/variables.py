@@ -256,31 +256,65 @@ def make_variable(
                 f"variable '{name or 't'}': the memory map (np.memmap) of {array.filename} is copied: replicas are "
                 f"grouped irregularly, {grouping!r}"
             )
-    core, add, scoped = dtypes.of_array(array)._core_value, graph._pb_graph, _CURRENT_CONTEXT._scoped(name)
-    if ir._is_prepared:
-        ir._check_open("its tensors")
     if row is None and holding is None:
         first = host if groups == 1 else np.ascontiguousarray(host[0]).reshape(shape)
-        pb_tensor = add.newVariable(scoped, core, shape, first)
+        (result,) = _add_whole(graph, [first], [name], [grouping], mode)
         if groups > 1 or mode == "all_replicas":
             on_device = grouping.const_rg
-            pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
+            result._pb_tensor.setReplicaGroups(on_device.stride, on_device.group_size, mode == "all_replicas")
+            ir._variable_data[result._id] = host
+        return result
+    ir._check_open("its tensors")
+    core, add, scoped = dtypes.of_array(array)._core_value, graph._pb_graph, _CURRENT_CONTEXT._scoped(name)
+    part, meta = (shape, ()) if holding is None else (holding.part_shape, shape)
+    if row is not None:
+        pb_tensor = add.addHostTensor(add.uniqueId(scoped), core, part, meta)
     else:
-        part, meta = (shape, ()) if holding is None else (holding.part_shape, shape)
-        if row is not None:
-            pb_tensor = add.addHostTensor(add.uniqueId(scoped), core, part, meta)
-        else:
-            pb_tensor = add.addVariable(add.uniqueId(scoped), core, part, bytes_view(holding.split(host)[0]), meta)
-            pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
-    result = ir._variable(graph, pb_tensor)
-    result.replica_grouping = grouping
-    result.retrieval_mode = mode
+        pb_tensor = add.addVariable(add.uniqueId(scoped), core, part, bytes_view(holding.split(host)[0]), meta)
+        pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
+    result = ir._variable(graph, pb_tensor.index, pb_tensor.id, host, grouping, mode)
     if holding is not None:
         result._holding = holding
     if row is not None:
         result._row = row
-    ir._variable_data[result._id] = host
     return result
+
+
+def make_shared_variables(
+    arrays: list[np.ndarray], names: list[str | None], groupings: "list[ReplicaGrouping]"
+) -> "list[Variable]":
+    """Add variables whose values all replicas share, in one step, as `make_variable` does one by one.
+
+    Args:
+        arrays: the first values, which become the host values.
+        names: their names.
+        groupings: groupings of all replicas.
+
+    Returns:
+        The variables.
+
+    Raises:
+        RuntimeError: there is no current graph.
+        ValueError: it is not the main graph, or a grouping leaves replicas out.
+    """
+    for grouping in groupings:
+        grouping._require_whole_groups()
+    return _add_whole(main_graph(), arrays, names, groupings, "one_per_group")
+
+
+def _add_whole(
+    graph: "Graph", arrays: list[np.ndarray], names: list[str | None], groupings: "list[ReplicaGrouping]", mode: str
+) -> "list[Variable]":
+    """Add variables that each replica holds the whole of; arrays: values on a replica."""
+    ir, scope = graph.ir, "/".join(_CURRENT_CONTEXT.name_scopes)
+    if ir._is_prepared:
+        ir._check_open("its tensors")
+    types = [dtypes.of_array(array)._core_value for array in arrays]
+    made = graph._pb_graph.newVariables([name or "t" for name in names], scope, types, arrays)
+    return [
+        ir._variable(graph, index, tensor_id, array, grouping, mode)
+        for (index, tensor_id), array, grouping in zip(made, arrays, groupings)
+    ]
 
 
 def bytes_view(array: np.ndarray) -> np.ndarray:

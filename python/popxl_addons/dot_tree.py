@@ -49,6 +49,13 @@ class DotTree(Generic[L]):
             for key, value in kwargs.items():
                 self.insert(key, value)
 
+    @classmethod
+    def _of(cls: type[Tree], entries: dict[str, Any]) -> Tree:
+        """Return a tree of checked names and their entries, which it keeps."""
+        result = object.__new__(cls)
+        result._map = entries
+        return result
+
     # ---- changing
     def insert(self, key: Key, value: Union[L, "DotTree[L]"], overwrite: bool = False) -> None:
         """Store a leaf or a tree under a name.
@@ -188,11 +195,8 @@ class DotTree(Generic[L]):
     # ---- conversions
     def copy(self: Tree) -> Tree:
         """Return a copy of the tree with the same leaves."""
-        result = type(self)()
-        entries = result._map
-        for key, value in self._map.items():
-            entries[key] = value.copy() if isinstance(value, DotTree) else value
-        return result
+        entries = self._map.items()
+        return type(self)._of({key: value.copy() if isinstance(value, DotTree) else value for key, value in entries})
 
     def filter_keys(self: Tree, keys: Iterable[Key]) -> Tree:
         """Return a tree of the given names.

@@ -7,8 +7,8 @@ They are made when a variable takes them, in its element type.
 
 import math
 import operator
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,28 +20,28 @@ Made = Callable[[Any], np.ndarray]
 _FEW = 1 << 14  # random numbers that NumPy draws as fast as the state of its generator is copied
 
 
-class FirstValues(ABC):
+class FirstValues:
     """A source of first values.
 
-    Args:
+    Attributes:
         shape: their shape.
         dtype: element type of NumPy that a call gives.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self.shape, self.dtype = shape, np.dtype(dtype)
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
     def __call__(self) -> np.ndarray:
         """Return the next values, as a new array."""
         return self.draw(0)(self.dtype)
 
-    @abstractmethod
     def draw(self, skipped: int) -> Made:
-        """Take the next values after some others: of as many variables as `skipped` says.
+        """Take the next values after some others: of as many variables as `skipped` says. Sources override this.
 
         Raises:
             TypeError, ValueError: as NumPy for a shape that is none.
         """
+        raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
 
     def _size(self) -> int:
         """Return the number of values."""
@@ -60,8 +60,7 @@ class Filled(FirstValues):
     """
 
     def __init__(self, shape: tuple[int, ...], number: int, dtype: Any) -> None:
-        super().__init__(shape, dtype)
-        self._number = number
+        self.shape, self.dtype, self._number = shape, np.dtype(dtype), number
 
     def draw(self, skipped: int) -> Made:
         """See `FirstValues.draw`."""
@@ -88,31 +87,22 @@ class CutNormal(FirstValues):
     """
 
     def __init__(self, shape: tuple[int, ...], deviation: float) -> None:
-        super().__init__(shape, np.float64)
-        self._deviation = deviation
+        self.shape, self.dtype, self._deviation = shape, _DOUBLE, deviation
 
     def draw(self, skipped: int) -> Made:
         """See `FirstValues.draw`."""
         size = self._size()
         drawn = None if size <= _FEW else self._draw_many(skipped, size)
-        if drawn is None:
-            first = skipped * size
-            uniform = np.random.random_sample(first + size)[first:]
+        if drawn is not None:
+            return partial(self._made, drawn.make)
+        first = skipped * size
+        return partial(self._made, partial(_random.normalOfUniform, np.random.random_sample(first + size)[first:]))
 
-            def fill(result: np.ndarray) -> None:
-                _random.normalOfUniform(uniform, self._deviation, result)
-        else:
-
-            def fill(result: np.ndarray) -> None:
-                drawn.make(self._deviation, result)
-
-        def made(dtype: Any) -> np.ndarray:
-            of_core = dtype in _OF_CORE
-            result = np.empty(self.shape, dtype if of_core else np.float64)
-            fill(result)
-            return result if of_core else result.astype(dtype)
-
-        return made
+    def _made(self, make: Callable[[float, np.ndarray], None], dtype: Any) -> np.ndarray:
+        of_core = dtype in _OF_CORE
+        result = np.empty(self.shape, dtype if of_core else _DOUBLE)
+        make(self._deviation, result)
+        return result if of_core else result.astype(dtype)
 
     def _draw_many(self, skipped: int, size: int) -> Any:
         """Draw numbers that are made later; None where NumPy's functions have another generator than MT19937."""
@@ -127,4 +117,5 @@ class CutNormal(FirstValues):
         return drawn
 
 
-_OF_CORE = (np.dtype(np.float32), np.dtype(np.float64))
+_DOUBLE = np.dtype(np.float64)
+_OF_CORE = (np.dtype(np.float32), _DOUBLE)

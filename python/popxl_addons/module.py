@@ -72,6 +72,8 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
     _name_scope: str | None = None
     _graph_cache: GraphCache | None = None
     _building = 0
+    _aux: Aux | None = None
+    _grad_infos: GradInfos | None = None
 
     def __init__(self, cache: Any = False, grad_inlining_error: str = "error") -> None:
         if grad_inlining_error not in _INLINING:
@@ -79,24 +81,39 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         if cache and self.implements_grad_graph:
             raise ValueError("You cannot use graph caching if you have implemented `build_grad`.")
         # A model has many modules: nothing is made before it is used, and nothing looks for modules among these values.
-        self.__dict__.update(_attached={}, _entries={}, grad_inlining_error=grad_inlining_error)
+        set_plain = super().__setattr__
+        set_plain("_attached", {})
+        set_plain("_entries", {})
+        set_plain("grad_inlining_error", grad_inlining_error)
         if cache:
             self._graph_cache = GraphCache()
 
-    @cached_property
+    @property
     def aux(self) -> Aux:
         """Values that `build` stores for `build_grad`."""
-        return Aux()
+        if self._aux is None:
+            self._aux = Aux()
+        return self._aux
+
+    @aux.setter
+    def aux(self, value: Aux) -> None:
+        self._aux = value
 
     @cached_property
     def var_grad(self) -> VarGrad:
         """Gradients of variables that `build_grad` states."""
         return VarGrad()
 
-    @cached_property
+    @property
     def called_graphs_grad_info(self) -> GradInfos:
         """Gradient infos of graphs that `build` calls."""
-        return GradInfos()
+        if self._grad_infos is None:
+            self._grad_infos = GradInfos()
+        return self._grad_infos
+
+    @called_graphs_grad_info.setter
+    def called_graphs_grad_info(self, value: GradInfos) -> None:
+        self._grad_infos = value
 
     @cached_property
     def _cached(self) -> dict[popxl.Graph, tuple[NamedVariableFactories, NamedTensors]]:
@@ -145,10 +162,11 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     def set_name_scope(self, name: str) -> None:
         """Prefix tensor names of `build` with ``name/``."""
-        self._name_scope = name
+        super().__setattr__("_name_scope", name)
 
     def __setattr__(self, key: str, value: Any) -> None:
-        if isinstance(value, Module):
+        # few values are modules, and isinstance takes longer with a class that has a metaclass
+        if isinstance(value, popxl.Module) and isinstance(value, Module):
             self._attach(key, value)
         super().__setattr__(key, value)
 
@@ -173,12 +191,12 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     def _trees(self) -> tuple[NamedVariableFactories, NamedTensors]:
         """Return new trees of the factories and of their graph inputs."""
-        factories, inputs = NamedVariableFactories(), NamedTensors()
-        all_factories, all_inputs = factories._map, inputs._map
+        factories: dict[str, Any] = {}
+        inputs: dict[str, Any] = {}
         for key, entry in self._entries.items():
             plain = type(entry) is tuple and not isinstance(entry[0], NamedVariableFactories)
-            all_factories[key], all_inputs[key] = entry if plain else self._new_trees(entry)
-        return factories, inputs
+            factories[key], inputs[key] = entry if plain else self._new_trees(entry)
+        return NamedVariableFactories._of(factories), NamedTensors._of(inputs)
 
     @staticmethod
     def _new_trees(entry: Any) -> tuple[Any, ...]:
@@ -214,7 +232,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     def _built(self, graph: popxl.Graph) -> tuple[NamedVariableFactories, GraphWithNamedArgs]:
         factories, inputs = self._trees()
-        aux = self.aux._take() if "aux" in self.__dict__ else None
+        aux = None if self._aux is None else self._aux._take()
         made = GraphWithNamedArgs(graph, inputs, None, self, aux, self._all_grad_infos({}))
         return factories, made
 
@@ -234,17 +252,18 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         """Add the gradient infos of attached modules and then its own to `found`, and return that."""
         for module in self._attached.values():
             module._all_grad_infos(found)
-        if "called_graphs_grad_info" in self.__dict__:
-            found.update(self.called_graphs_grad_info)
+        if self._grad_infos is not None:
+            found.update(self._grad_infos)
         return found
 
     def _reset(self) -> None:
         """Forget what a build has added, here and in attached modules; the containers of these stay attached."""
-        if "aux" in self.__dict__:
-            self.aux._take()
-        if "called_graphs_grad_info" in self.__dict__:
-            self.called_graphs_grad_info.clear()
-        self._entries = dict(self._attached)
+        if self._aux is not None:
+            self._aux._take()
+        if self._grad_infos is not None:
+            self._grad_infos.clear()
+        self._entries.clear()
+        self._entries.update(self._attached)
         for module in self._attached.values():
             module._reset()
 

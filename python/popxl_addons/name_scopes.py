@@ -21,7 +21,7 @@ class NameScopeMeta(type):
 def _in_name_scope(build: Any) -> Any:
     @wraps(build)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        scope = self.__dict__.get("_name_scope")
+        scope = getattr(self, "_name_scope", None)
         if scope is None:
             return build(self, *args, **kwargs)
         scopes = get_current_context().name_scopes  # as `popxl.name_scope`, which takes longer than an operator

@@ -9,7 +9,7 @@ variable. Those of our layers (first_values.py) draw what the check would draw, 
 from collections.abc import Callable, Iterable
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import popdist
@@ -19,7 +19,7 @@ from popxl._collector import collector_paused
 from popxl.context import _CURRENT_CONTEXT
 from popxl.tensor import HostTensor, Variable, host_tensor_types
 from popxl.utils import to_numpy
-from popxl.variables import main_graph, make_variable
+from popxl.variables import make_shared_variables
 
 from popxl_addons.dot_tree import DotTree
 from popxl_addons.first_values import FirstValues, Made
@@ -39,9 +39,10 @@ class _Peekable:
         take: gives the next item.
     """
 
+    _seen: list | None = None
+
     def __init__(self, take: Callable[[], HostTensor]) -> None:
         self._take = take
-        self._seen: list = []
 
     def peek(self) -> HostTensor:
         """Return the next item and leave it first in line.
@@ -64,24 +65,18 @@ class _Drawn(_Peekable):
     """Iterator over the values of a source; its first ones are drawn, as if they were looked at after a check."""
 
     def __init__(self, source: FirstValues) -> None:
-        super().__init__(source)
-        self.source = source
+        self._source = source
         self._made: Made | None = source.draw(1)
 
-    def peek(self) -> HostTensor:
-        if not self._seen:
-            self._seen = [next(self)]
-        return self._seen[0]
-
-    def __next__(self) -> HostTensor:
-        return self._seen.pop() if self._seen else self._next_of(self.source.dtype)
+    def _take(self) -> HostTensor:
+        return self._next_of(self._source.dtype)
 
     def next_as(self, dtype: np.dtype) -> np.ndarray:
         """Return the next values in an element type, as an array that nobody else has."""
         return self._seen.pop().astype(dtype) if self._seen else self._next_of(dtype)
 
     def _next_of(self, dtype: np.dtype) -> np.ndarray:
-        made, self._made = self._made or self.source.draw(0), None
+        made, self._made = self._made or self._source.draw(0), None
         return made(dtype)
 
 
@@ -234,10 +229,16 @@ class VariableFactory:
             )
         return np.memmap(path, self.dtype.as_numpy(), "r" if read_only_if_exists else "r+", shape=shape)
 
-    def _holds_plain_value(self) -> bool:
-        """Whether all replicas share one value, of an element type that NumPy's arrays convert to."""
-        one = self.replica_grouping._num_groups == 1
-        return one and isinstance(self.dtype, popxl.dtype) and self.dtype._np.names is None
+    def _makes_shared_variable(self) -> bool:
+        """Whether the next variable has values of a source, all replicas share them, and NumPy can convert them."""
+        dtype = self.dtype
+        return (
+            isinstance(self.data_iter, _Drawn)
+            and self.replica_grouping._num_groups == 1
+            and isinstance(dtype, popxl.dtype)
+            and dtype._np.names is None
+            and type(self).create_tensor is VariableFactory.create_tensor
+        )
 
     def _next_values(self, name: str, empty: bool, memmap_dir: str | None, read_only_if_exists: bool) -> np.ndarray:
         """Values of the next variable, kept in a file where a folder is given."""
@@ -263,10 +264,10 @@ class VariableFactory:
         Returns:
             The variable.
         """
-        name, values = name or self.name, self.data_iter
-        if isinstance(values, _Drawn) and not (empty or memmap_dir) and self._holds_plain_value():
-            array = values.next_as(self.dtype._np)
-            return make_variable(main_graph(), array, name, self.replica_grouping, None)
+        name = name or self.name
+        if not (empty or memmap_dir) and self._makes_shared_variable():
+            array = self.data_iter.next_as(self.dtype._np)
+            return make_shared_variables([array], [name], [self.replica_grouping])[0]
         data = self._next_values(name, empty, memmap_dir, read_only_if_exists)
         return popxl.variable(data, self.dtype, name, True, self.replica_grouping)
 
@@ -380,9 +381,15 @@ class NamedVariableFactories(DotTree[VariableFactory]):
         Returns:
             The variables under the names of the factories.
         """
-        return self._init(
-            prefix, lambda _, factory, full: factory.create_tensor(full, empty, memmap_dir, read_only_if_exists)
-        )
+
+        def make(factories: dict[str, VariableFactory], names: list[str]) -> list[Variable]:
+            given = factories.values()
+            if not (empty or memmap_dir) and all(f._makes_shared_variable() for f in given):
+                arrays = [f.data_iter.next_as(f.dtype._np) for f in given]
+                return make_shared_variables(arrays, names, [f.replica_grouping for f in given])
+            return [f.create_tensor(n, empty, memmap_dir, read_only_if_exists) for f, n in zip(given, names)]
+
+        return self._init(prefix, make)
 
     def init_remote(
         self,
@@ -410,29 +417,44 @@ class NamedVariableFactories(DotTree[VariableFactory]):
             KeyError: a factory has no buffer.
         """
         by_name = buffers.to_dict()
-        return self._init(
-            prefix,
-            lambda name, factory, full: factory.create_remote_tensor(
-                by_name[name], entry, full, empty, memmap_dir, read_only_if_exists
-            ),
-        )
 
-    def _init(self, prefix: str | None, make: Callable[[str, VariableFactory, str], Variable]) -> NamedTensors:
-        with collector_paused():
-            return self._init_below("", f"{prefix}." if prefix else "", make)
+        def make(factories: dict[str, VariableFactory], names: list[str]) -> list[Variable]:
+            return [
+                f.create_remote_tensor(by_name[key], entry, name, empty, memmap_dir, read_only_if_exists)
+                for (key, f), name in zip(factories.items(), names)
+            ]
 
-    def _init_below(
-        self, path: str, prefix: str, make: Callable[[str, VariableFactory, str], Variable]
+        return self._init(prefix, make)
+
+    def _init(
+        self, prefix: str | None, make: Callable[[dict[str, VariableFactory], list[str]], list[Variable]]
     ) -> NamedTensors:
-        result = NamedTensors()
-        made = result._map
+        """Return the tree of what `make` makes of all factories, by their dotted names, and of names for variables."""
+        with collector_paused():
+            factories: dict[str, VariableFactory] = {}
+            places: list[tuple[dict[str, Any], str]] = []
+            entries = self._list_sorted("", factories, places)
+            names = [f"{prefix}.{name}" for name in factories] if prefix else list(factories)
+            for (place, key), made in zip(places, make(factories, names)):
+                place[key] = made
+            return NamedTensors._of(entries)
+
+    def _list_sorted(
+        self, path: str, factories: dict[str, VariableFactory], places: list[tuple[dict[str, Any], str]]
+    ) -> dict[str, Any]:
+        """Add the factories in the order of their dotted names, and for each the place of what is made of it.
+
+        Returns:
+            The entries of the new tree, without empty subtrees; leaves come to their places.
+        """
+        entries: dict[str, Any] = {}
         for key, entry in sorted(self._map.items()):  # a dot comes before what keys consist of
-            name = path + key
             if not isinstance(entry, NamedVariableFactories):
-                made[key] = make(name, entry, prefix + name)
-            elif (below := entry._init_below(f"{name}.", prefix, make))._map:
-                made[key] = below
-        return result
+                entries[key], factories[path + key] = None, entry
+                places.append((entries, key))
+            elif below := entry._list_sorted(f"{path}{key}.", factories, places):
+                entries[key] = NamedTensors._of(below)
+        return entries
 
     def _init_in_graph(self, init_type: str) -> NamedTensors:
         flat = self.to_dict().items()

@@ -1,7 +1,7 @@
 """Matrix products."""
 
 from popxl import dtypes
-from popxl.context import get_current_graph
+from popxl.context import _CURRENT_CONTEXT, get_current_graph
 from popxl.dtypes import dtype
 from popxl.ops._float8 import FLOAT8, check_log2_scale, check_scaled
 from popxl.ops.elementwise import _ONNX_NUMBER
@@ -35,7 +35,7 @@ def matmul(
     check_memory_proportion(available_memory_proportion)
     if partials_type not in (None, dtypes.float16, dtypes.float32):
         raise ValueError(f"partials_type: got {partials_type}, expected float16 or float32.")
-    option = get_current_graph().ir._options.partialsTypeMatMuls
+    option = _CURRENT_CONTEXT.ir._options.partialsTypeMatMuls
     if option and option.lower() not in ("half", "float"):
         raise ValueError(f"SessionOptions.partialsTypeMatMuls: got {option!r}, expected '', 'half' or 'float'.")
     attributes = {} if output_type is None else {"output_type": _ONNX_NUMBER[output_type.name]}

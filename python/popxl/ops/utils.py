@@ -148,15 +148,11 @@ def add_op(
     graph, ir = ctx.current
     for name, t in inputs.items():
         if t is None and name in optional:
+            read.append(None)
             continue
         if not (isinstance(t, Tensor) and t._graph is graph and t._row is None):
             check_in_graph(graph, **{name: t})
-        read.append(t._pb_tensor)
-    together = not same_placement or len(read) < 2 or not graph._checks_placement
-    if not together and not _ir.areTogether(read, ir._graphs_of_moved_ops):
-        check_tensor_ipu_and_tile_set(**{name: t for name, t in inputs.items() if t is not None})
-    if len(read) < len(inputs):
-        read = [None if t is None else t._pb_tensor for t in inputs.values()]
+        read.append(t._index)
     if function and not has_operator(op_type):
         raise unsupported(function, f"There is no operator {op_type}.")
     if ir._is_prepared:
@@ -164,7 +160,7 @@ def add_op(
     history, earlier = None, _NO_OPS
     if ctx.in_sequence is True and (history := ctx._plain_history(graph)) is not None:
         earlier = history.previous
-    op_id, results = graph._pb_graph.emitOp(
+    emitted = graph._pb_graph.emitOp(
         op_type,
         read,
         names,
@@ -177,15 +173,31 @@ def add_op(
         ctx.pipeline_stage,
         len(names) if wanted is None else wanted,
         earlier,
+        ir._graphs_of_moved_ops if same_placement and graph._checks_placement else None,
     )
+    if emitted is None:
+        _refuse({name: t for name, t in inputs.items() if t is not None})
+    op_id, results = emitted
     if history is not None:
-        history.follow(op_id)
+        history.previous = [op_id]  # the history has no group
     elif ctx.in_sequence is not None:
         ctx._add_in_sequence_topocons(graph, op_id)
     if graph._op_created_hooks:
         graph._call_hooks(graph._pb_graph.getOp(op_id))
     make, plain = Tensor._make, ir._tensor_classes[0]
-    return [make(plain, graph, results[0])] if len(results) == 1 else [make(plain, graph, t) for t in results]
+    return [make(plain, graph, *results[0])] if len(results) == 1 else [make(plain, graph, *r) for r in results]
+
+
+def _refuse(inputs: Mapping[str, Tensor]) -> None:
+    """Say why the core has not taken the inputs of an op.
+
+    Raises:
+        popart_exception: one was erased.
+        ValueError: they are on different IPUs or tile sets.
+    """
+    for t in inputs.values():
+        _ = t.shape  # an erased tensor refuses every question
+    check_tensor_ipu_and_tile_set(**inputs)
 
 
 def emit_one(

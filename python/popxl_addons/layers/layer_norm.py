@@ -29,8 +29,9 @@ class LayerNorm(Module):
         """
         if x.rank != 2:
             raise ValueError(f"LayerNorm: x: got shape {x.shape}, expected (N, C). Reshape it first.")
-        self.weight = self.add_variable_input("weight", ones(x.shape[-1]), x.dtype)
-        self.bias = self.add_variable_input("bias", zeros(x.shape[-1]), x.dtype)
+        columns, dtype = x.shape[1], x.dtype
+        self.weight = self.add_variable_input("weight", ones(columns), dtype)
+        self.bias = self.add_variable_input("bias", zeros(columns), dtype)
         return ops.layer_norm(x, self.weight, self.bias, eps)
 
     @staticmethod

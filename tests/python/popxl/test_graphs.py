@@ -10,6 +10,7 @@ import popxl.ops as ops
 import pytest
 from popart_core import _ir, popart_exception
 from popxl import TensorSpec, float32
+from popxl_addons.patterns import apply_pre_alias_patterns
 from programs import evaluate
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -280,14 +281,33 @@ def test_tensors_of_a_removed_graph_are_refused():
         x = popxl.variable(np.ones(2, np.float32))
         gone = ir.create_graph(lambda x: x + x, x)
         there = ir.create_graph(lambda x: x * x, x)
-    t = gone.inputs[0]
-    with there, pytest.raises(popart_exception, match="is of another graph"):
-        there._pb_graph.emitOp("Tanh", [t._pb_tensor], ["y"], {}, "tanh", "", 0, False, 0, None, 1, [])
+    t, unasked = gone.inputs[0], gone.outputs[0]
+    with there, pytest.raises(ValueError, match="is not in the current graph"):
+        ops.tanh(t)
     ir._pb_ir.removeGraph(gone.id)
     with pytest.raises(popart_exception, match="was removed from its Ir"):
         assert t.shape
-    with there, pytest.raises(popart_exception, match="was removed from its Ir"):
-        there._pb_graph.emitOp("Tanh", [t._pb_tensor], ["y"], {}, "tanh", "", 0, False, 0, None, 1, [])
+    with pytest.raises(popart_exception, match="was removed from its Ir"):
+        assert unasked.shape
+    with gone, pytest.raises(popart_exception, match="was removed from its Ir"):
+        ops.tanh(t)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_erased_tensors_are_refused(is_asked):
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(np.ones(2, np.float32), name="x")
+        same = ops.reshape(x, (2,))
+        if is_asked:
+            assert same.shape == (2,)
+        _ = same + x
+        apply_pre_alias_patterns(ir)
+        with pytest.raises(popart_exception, match=f"tensor '{same._id}' was erased from the main graph"):
+            assert same.shape
+        with pytest.raises(popart_exception, match=f"tensor '{same._id}' was erased from the main graph"):
+            ops.add(x, same)
+        assert len(ir.main_graph._pb_graph.getOps()) == 1
 
 
 def test_ops_in_sequence_run_after_the_one_before():
