@@ -4,6 +4,9 @@
 // only channels last has a kernel. A tensor gets the layout its producer writes, a variable or constant that of its
 // set; other readers get a Reorder in front. When the backend refuses an op in its set's layout, the op is excluded (it
 // asks for plain memory) and the layouts are computed again, until a fixed point is reached.
+//
+// Where every convolution of the program has a kernel of plain memory as well (depthwise ones do), none wants channels
+// last: their activations are "the same as the others", so that a lone convolution reads and writes what the host has.
 #include "lower/channels_last.hpp"
 
 #include <algorithm>
@@ -38,6 +41,7 @@ class ChannelsLastAssigner {
 
   void run() {
     if (std::none_of(ops_.begin(), ops_.end(), [](const Op *op) { return isSpatial(*op); })) return;
+    followsNeighbours_ = std::all_of(ops_.begin(), ops_.end(), [this](const Op *op) { return canBePlain(*op); });
     // Terminates: each round excludes or forces at least one more op.
     do decide();
     while (!allAccepted());
@@ -59,8 +63,35 @@ class ChannelsLastAssigner {
     if (excluded_.count(&op)) {
       std::fill(asked.in.begin(), asked.in.end(), OperandLayout::Plain);
       std::fill(asked.out.begin(), asked.out.end(), OperandLayout::Plain);
+    } else if (followsNeighbours_) {
+      askAsNeighbours(op, asked);
     }
     return asked;
+  }
+
+  // Operands that the backend wants channels last are to lie like the others.
+  void askAsNeighbours(const Op &op, OperandLayouts &asked) const {
+    forOperands(op, OperandLayouts(asked), [&](Side side, int i, TensorIndex, OperandLayout of) {
+      if (isChosen(of) && backend_.wantedLayout(op, side, i) == executable::channelsLast())
+        (side == Side::In ? asked.in : asked.out)[static_cast<size_t>(i)] = OperandLayout::Channels;
+    });
+  }
+
+  // False for an op that wants channels last and has no kernel for plain activations.
+  bool canBePlain(const Op &op) const {
+    const OperandLayouts asked = ops::operandLayouts(op);
+    OperandLayouts plain = asked;
+    askAsNeighbours(op, plain);
+    if (plain.in == asked.in && plain.out == asked.out) return true;
+    executable::KernelRequest r = executable::requestOf(op);
+    forOperands(op, plain, [&](Side side, int i, TensorIndex t, OperandLayout of) {
+      OperandDesc &operand = operandOf(r, side, i);
+      operand.layout = isChosen(of) && takesPart(op.getGraph(), t)
+                           ? forTensor(backend_.wantedLayout(op, side, i), operand.info)
+                           : nullptr;
+    });
+    std::string reason;
+    return backend_.createKernel(r, reason) != nullptr;
   }
 
   // f(loop or branch, passed value) for the values that get a layout, those of outer graphs first.
@@ -259,6 +290,7 @@ class ChannelsLastAssigner {
   std::map<Tensor *, const Layout *> chosen_;
   std::map<const Graph *, std::map<int, const Layout *>> carriedLayouts_;  // of a body, by output
   std::set<const Op *> excluded_, forced_;
+  bool followsNeighbours_ = false;  // no convolution wants channels last
   std::set<std::pair<const Op *, bool>> accepted_;
   std::map<std::pair<const Tensor *, const Layout *>, TensorIndex> copies_;
 };

@@ -1,8 +1,9 @@
 // Memory layouts around convolutions, pools and normalisations. Spatial kernels read activations (N, C, spatial…) with
 // the channels innermost and convolution weights in panels; this pass assigns a layout to every tensor of rank >= 3 and
-// inserts a Reorder op where producer and reader disagree. Invariants: host streams, inputs and outputs of branches and
-// scan outputs of loops stay plain; a loop-carried value has one layout outside and inside; an op sees a layout only
-// when the backend has a kernel for it; a tensor with singleton channels or spatial dimensions is always called plain.
+// inserts a Reorder op where producer and reader disagree. Activations of a program whose convolutions all have kernels
+// of plain memory stay plain. Invariants: host streams, inputs and outputs of branches and scan outputs of loops stay
+// plain; a loop-carried value has one layout outside and inside; an op sees a layout only when the backend has a kernel
+// for it; a tensor with singleton channels or spatial dimensions is always called plain.
 #pragma once
 #include <popart/ir.hpp>
 

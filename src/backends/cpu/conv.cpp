@@ -1,4 +1,6 @@
-// Convolutions and their gradients on kernels/conv, over channels-last activations and panel-packed weights.
+// Convolutions and their gradients on kernels/conv, over channels-last activations and panel-packed weights; those with
+// one input channel in a group also over plain activations (kernels/conv_planes).
+#include <algorithm>
 #include <optional>
 
 #include <popart/graph.hpp>
@@ -6,6 +8,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/epilogue_match.hpp"
 #include "backends/cpu/kernels/conv.hpp"
+#include "backends/cpu/kernels/conv_planes.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/weight_update.hpp"
@@ -58,14 +61,27 @@ std::string kindOf(const ConvShape &s) {
   return groups + (s.type == DataType::FLOAT16 ? " float16" : s.type == DataType::BFLOAT16 ? " bfloat16" : "");
 }
 
+constexpr const char *kOfPlanes = " of plain memory";
+
+// Whether the convolution reads and writes planes: activations in plain memory that is not channels last as well.
+bool takesPlanes(const ConvShape &s, std::initializer_list<const OperandDesc *> activations) {
+  const auto isPlain = [](const OperandDesc *o) { return !o->layout; };
+  const auto isEither = [](const OperandDesc *o) { return isChannelsLast(*o); };
+  return s.type == DataType::FLOAT && s.groups > 1 && s.groups == s.cin && std::ranges::all_of(activations, isPlain) &&
+         !std::ranges::all_of(activations, isEither);
+}
+
 // ---- forward ------------------------------------------------------------------------------------
 
+enum class Bias { None, Given };
+
+// Conv: the plan.
+template <class Conv>
 class ConvKernel final : public executable::HostKernel {
  public:
-  enum class Bias { None, Given };
-  ConvKernel(const ConvShape &shape, Bias bias, MatchedEpilogue epilogue, int threads)
-      : shape_(shape), bias_(bias), epilogue_(epilogue), conv_(shape, threads) {}
-  std::string name() const override { return "conv" + kindOf(shape_); }
+  ConvKernel(std::string name, Bias bias, MatchedEpilogue epilogue, Conv conv)
+      : name_(std::move(name)), bias_(bias), epilogue_(epilogue), conv_(std::move(conv)) {}
+  std::string name() const override { return name_; }
   int tasks() const override { return conv_.tasks(); }
   double share(int task) const override { return conv_.share(task); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
@@ -78,10 +94,10 @@ class ConvKernel final : public executable::HostKernel {
 
  private:
   static constexpr int kExtras = 3;
-  ConvShape shape_;
+  std::string name_;
   Bias bias_;
   MatchedEpilogue epilogue_;
-  ConvForward conv_;
+  Conv conv_;
 };
 
 std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std::string &reason) {
@@ -89,20 +105,22 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
   const DataType type = request.inputs[0].info.dataType();
   const auto shape = convShape(op, request.inputs[0].info.shape(), request.inputs[1].info.shape(),
                                request.outputs[0].info.shape(), type, reason);
-  if (!shape || !requireChannelsLast(request.inputs[0], reason, type) ||
-      !requireWeights(request.inputs[1], *shape, reason))
-    return nullptr;
+  if (!shape || !requireWeights(request.inputs[1], *shape, reason)) return nullptr;
+  const bool planes = takesPlanes(*shape, {&request.inputs[0], &request.outputs[0]});
+  const auto requireActivation = [&](const OperandDesc &o) {
+    return planes ? requirePlain(o, type, reason) : requireChannelsLast(o, reason, type);
+  };
   const bool hasBias = request.inputs.size() > 2 && request.inputs[2].connected;
-  if (hasBias && !requirePlain(request.inputs[2], type, reason)) return nullptr;
+  if (!requireActivation(request.inputs[0]) || (hasBias && !requirePlain(request.inputs[2], type, reason)))
+    return nullptr;
   for (const OperandDesc &o : request.outputs)
-    if (o.connected && !requireChannelsLast(o, reason, type)) return nullptr;
+    if (o.connected && !requireActivation(o)) return nullptr;
   MatchedEpilogue epilogue;
   epilogue.type = type;
   if (op.hasAttr("epilogue")) {
     for (size_t i = 3; i < request.inputs.size(); ++i) {
       const bool full = request.inputs[i].info.shape() == request.outputs[0].info.shape();
-      if (full ? !requireChannelsLast(request.inputs[i], reason, type) : !requirePlain(request.inputs[i], type, reason))
-        return nullptr;
+      if (full ? !requireActivation(request.inputs[i]) : !requirePlain(request.inputs[i], type, reason)) return nullptr;
     }
     const auto matched = matchEpilogue(*op.getCalledGraphs().front(), shape->cout, reason, RowAxis::Channels);
     if (!matched) return nullptr;
@@ -110,28 +128,33 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
     if (hasBias && (epilogue.bias >= 0 || epilogue.alpha))
       return reason = "its epilogue scales or adds a bias after the convolution's own bias", nullptr;
   }
-  return std::make_unique<ConvKernel>(*shape, hasBias ? ConvKernel::Bias::Given : ConvKernel::Bias::None, epilogue,
-                                      request.threads);
+  const Bias bias = hasBias ? Bias::Given : Bias::None;
+  const std::string name = "conv" + kindOf(*shape);
+  if (planes) return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, bias, epilogue, PlaneConv(*shape));
+  return std::make_unique<ConvKernel<ConvForward>>(name, bias, epilogue, ConvForward(*shape, request.threads));
 }
 
 // ---- data gradient ------------------------------------------------------------------------------
 
+template <class Conv>
 class DataGradientKernel final : public executable::HostKernel {
  public:
-  DataGradientKernel(const ConvShape &shape, int threads) : shape_(shape), conv_(shape, threads) {}
-  std::string name() const override { return "conv data gradient" + kindOf(shape_); }
+  DataGradientKernel(std::string name, DataType type, Conv conv)
+      : name_(std::move(name)), type_(type), conv_(std::move(conv)) {}
+  std::string name() const override { return name_; }
   int tasks() const override { return conv_.tasks(); }
   double share(int task) const override { return conv_.share(task); }
   int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
   void run(const KernelArgs &args, int task) const noexcept override {
     Epilogue store;
-    store.type = shape_.type;
+    store.type = type_;
     conv_.run(task, args.in[0], args.in[1], args.out[0], store, static_cast<float *>(args.scratch));
   }
 
  private:
-  ConvShape shape_;
-  ConvDataGradient conv_;
+  std::string name_;
+  DataType type_;
+  Conv conv_;
 };
 
 std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &request, std::string &reason) {
@@ -139,18 +162,22 @@ std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &requ
   const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(),
                                request.inputs[0].info.shape(), type, reason);
   if (!shape || !requireWeights(request.inputs[1], *shape, reason, Transposed::kYes)) return nullptr;
+  const std::string name = "conv data gradient" + kindOf(*shape);
+  if (PlaneConv::hasDataGradient(*shape) && takesPlanes(*shape, {&request.inputs[0], &request.outputs[0]}))
+    return std::make_unique<DataGradientKernel<PlaneConv>>(name + kOfPlanes, type, PlaneConv::dataGradient(*shape));
   if (!requireChannelsLast(request.inputs[0], reason, type) || !requireChannelsLast(request.outputs[0], reason, type))
     return nullptr;
-  return std::make_unique<DataGradientKernel>(*shape, request.threads);
+  return std::make_unique<DataGradientKernel<ConvDataGradient>>(name, type, ConvDataGradient(*shape, request.threads));
 }
 
 // ---- weight gradient ----------------------------------------------------------------------------
 
+template <class Conv>
 class WeightGradientKernel final : public executable::HostKernel {
  public:
-  WeightGradientKernel(const ConvShape &shape, std::optional<WeightUpdate> update, int threads)
-      : shape_(shape), update_(std::move(update)), conv_(shape, threads) {}
-  std::string name() const override { return "conv weight gradient" + kindOf(shape_) + (update_ ? " update" : ""); }
+  WeightGradientKernel(std::string name, DataType type, std::optional<WeightUpdate> update, Conv conv)
+      : name_(std::move(name)), type_(type), update_(std::move(update)), conv_(std::move(conv)) {}
+  std::string name() const override { return name_ + (update_ ? " update" : ""); }
   int tasks() const override { return conv_.tasks(); }
   std::span<const int> roundEnds() const override { return conv_.rounds().ends(); }
   int64_t scratchBytes() const override {
@@ -164,14 +191,15 @@ class WeightGradientKernel final : public executable::HostKernel {
     const auto run = [&](const Update &update, float *scratch) {
       conv_.run(task, args.in[1], args.in[0], weights, update, scratch, static_cast<float *>(args.shared));
     };
-    if (!update_) return run({.base = weights, .type = shape_.type}, static_cast<float *>(args.scratch));
+    if (!update_) return run({.base = weights, .type = type_}, static_cast<float *>(args.scratch));
     update_->bind(args, run);
   }
 
  private:
-  ConvShape shape_;
+  std::string name_;
+  DataType type_;
   std::optional<WeightUpdate> update_;
-  ConvWeightGradient conv_;
+  Conv conv_;
 };
 
 std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &request, std::string &reason) {
@@ -180,7 +208,9 @@ std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &re
   const auto shape = convShape(op, request.inputs[1].info.shape(), request.outputs[0].info.shape(),
                                request.inputs[0].info.shape(), type, reason);
   if (!shape || !requireWeights(request.outputs[0], *shape, reason)) return nullptr;
-  if (!requireChannelsLast(request.inputs[0], reason, type) || !requireChannelsLast(request.inputs[1], reason, type))
+  const bool planes = shape->isDepthwise() && takesPlanes(*shape, {&request.inputs[0], &request.inputs[1]});
+  if (!planes &&
+      (!requireChannelsLast(request.inputs[0], reason, type) || !requireChannelsLast(request.inputs[1], reason, type)))
     return nullptr;
   std::optional<WeightUpdate> update;
   if (op.hasAttr("epilogue")) {
@@ -188,7 +218,12 @@ std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &re
     if (!update) update = WeightUpdate::compiled(request, reason);
     if (!update) return nullptr;
   }
-  return std::make_unique<WeightGradientKernel>(*shape, std::move(update), request.threads);
+  const std::string name = "conv weight gradient" + kindOf(*shape);
+  if (planes)
+    return std::make_unique<WeightGradientKernel<PlaneWeightGradient>>(name + kOfPlanes, type, std::move(update),
+                                                                       PlaneWeightGradient(*shape));
+  return std::make_unique<WeightGradientKernel<ConvWeightGradient>>(name, type, std::move(update),
+                                                                    ConvWeightGradient(*shape, request.threads));
 }
 
 constexpr Entry kEntries[] = {{"FusedConv", createConv},

@@ -108,6 +108,13 @@ const std::vector<Window> &windows() {
                                           {{1, 2, 20, 100}, {2, 3}, {4, 4}, {0, 1, 1, 1}, {1, 2}},
                                           {{1, 2, 21, 103}, {3, 7}, {7, 5}, {1, 3, 1, 3}, {2, 1}, 1},
                                           {{1, 2, 7, 7}, {7, 7}, {1, 1}, {0, 0, 0, 0}, {1, 1}},
+                                          {{2, 40, 4, 5}, {2, 2}, {1, 1}, {0, 0, 0, 0}, {1, 1}},
+                                          {{2, 40, 8, 8}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
+                                          {{1, 2, 200, 90}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
+                                          {{1, 2, 13, 300}, {13, 13}, {1, 1}, {6, 6, 6, 6}, {1, 1}},
+                                          {{1, 3, 9, 9}, {1, 1}, {2, 2}, {0, 0, 0, 0}, {1, 1}},
+                                          {{1, 3, 11, 67}, {2, 2}, {3, 3}, {1, 0, 1, 0}, {1, 2}},
+                                          {{1, 3, 16, 64}, {2, 3}, {4, 4}, {0, 0, 0, 0}, {1, 1}},
                                           {{1, 2, 5, 6}, {3, 3}, {1, 1}, {2, 2, 2, 2}, {2, 2}},
                                           {{3, 2, 40}, {3}, {2}, {1, 1}, {1}},
                                           {{1, 2, 3000}, {5}, {1}, {2, 2}, {1}},
@@ -138,15 +145,31 @@ TEST(PlainLayout, maxima_of_windows) {
 }
 
 TEST(PlainLayout, maxima_of_what_is_no_number_or_not_finite) {
-  const Window w{{1, 2, 9, 37}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}};
-  TensorData x = floats(w.x, 1);
-  auto *values = static_cast<float *>(x.mutableData());
-  std::fill_n(values, 150, -INFINITY);
-  values[400] = values[403] = NAN;
-  values[500] = INFINITY;
-  const SingleOp forward{"MaxPool", attributesOf(w), {x}, 1};
-  compare(forward, 1, Bits::Same, 0);
-  compare({"MaxPoolGrad", attributesOf(w), {gradientFor(forward, 2), x}, 1}, 2, Bits::Same);
+  for (const Window &w : {Window{{1, 2, 9, 37}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
+                          Window{{1, 2, 9, 37}, {3, 2}, {1, 1}, {0, 0, 0, 0}, {1, 1}},
+                          Window{{1, 2, 9, 37}, {2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}},
+                          Window{{1, 2, 9, 37}, {1, 3}, {1, 1}, {0, 1, 0, 1}, {1, 1}}}) {
+    TensorData x = floats(w.x, 1);
+    auto *values = static_cast<float *>(x.mutableData());
+    std::fill_n(values, 150, -INFINITY);
+    values[400] = values[403] = NAN;
+    values[500] = INFINITY;
+    const SingleOp forward{"MaxPool", attributesOf(w), {x}, 1};
+    compare(forward, 1, Bits::Same, 0);
+    compare({"MaxPoolGrad", attributesOf(w), {gradientFor(forward, 2), x}, 1}, 2, Bits::Same);
+  }
+}
+
+// Zeros of both signs are equal: the first one stays.
+TEST(PlainLayout, maxima_of_signed_zeros) {
+  for (const Window &w : windows()) {
+    TensorData x = floats(w.x, 1);
+    auto *values = static_cast<float *>(x.mutableData());
+    for (int64_t i = 0; i < x.info().nelms(); ++i)
+      values[i] = values[i] > 0.1f ? 0.0f : values[i] > -0.1f ? -0.0f : -1.0f;
+    const SingleOp forward{"MaxPool", attributesOf(w), {x}, 1};
+    EXPECT_TRUE(runIn(nullptr, 1, forward)[0] == runIn(executable::channelsLast(), 1, forward)[0]);
+  }
 }
 
 // Numbers of taps are floats: more of them than floats tell apart go to another kernel.

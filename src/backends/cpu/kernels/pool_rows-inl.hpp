@@ -1,5 +1,6 @@
-// Rows of the input of a pooling as pool_rows.hpp stages them. Compiled once per instruction set; only for .cpp files
-// that Highway compiles so.
+// Rows of a plane (N, C, spatial…) as windows read them: split by the remainder of the column by the stride, with
+// neutral values around them, see pool_rows.hpp. Compiled once per instruction set; only for .cpp files that Highway
+// compiles so.
 #if defined(POPART_CPU_POOL_ROWS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_POOL_ROWS_INL_HPP
 #undef POPART_CPU_POOL_ROWS_INL_HPP
@@ -25,34 +26,62 @@ constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 
 // ---- phases: element q goes to position q / stride of phase q % stride
 
+// kStride vectors of neighbours, of which vector p holds the elements of phase p.
 template <int64_t kStride>
-HWY_INLINE void splitVectors(const float *from, float *to, int64_t phase) {
+HWY_INLINE void loadPhases(const float *from, V *phases) {
   const D d;
-  V a, b, c, e;
-  if constexpr (kStride == 2) hn::LoadInterleaved2(d, from, a, b);
-  if constexpr (kStride == 3) hn::LoadInterleaved3(d, from, a, b, c);
-  if constexpr (kStride == 4) hn::LoadInterleaved4(d, from, a, b, c, e);
-  hn::StoreU(a, d, to);
-  hn::StoreU(b, d, to + phase);
-  if constexpr (kStride > 2) hn::StoreU(c, d, to + 2 * phase);
-  if constexpr (kStride > 3) hn::StoreU(e, d, to + 3 * phase);
+  if constexpr (kStride == 1) phases[0] = hn::LoadU(d, from);
+  if constexpr (kStride == 2) hn::LoadInterleaved2(d, from, phases[0], phases[1]);
+  if constexpr (kStride == 3) hn::LoadInterleaved3(d, from, phases[0], phases[1], phases[2]);
+  if constexpr (kStride == 4) hn::LoadInterleaved4(d, from, phases[0], phases[1], phases[2], phases[3]);
 }
-// Reads whole vectors: `from` has room behind its `count` elements, and so has each phase.
+
+// A row of the input: `width` elements from `row` on; memory is readable up to `end`.
+struct PlaneRow {
+  const float *row;
+  int64_t width;
+  const float *end;
+};
+
+// Positions [begin, begin + count) of a row, by phase; `neutral` where it has none. What lies behind a phase's last
+// element may be written, too, up to a vector. kStride 0: `stride`, which is above 4.
 template <int64_t kStride>
-HWY_INLINE void splitBy(const float *from, int64_t count, float *to, int64_t phase) {
-  for (int64_t i = 0; i * kStride < count; i += kLanes) splitVectors<kStride>(from + i * kStride, to + i, phase);
+HWY_INLINE void stageBy(const PlaneRow &from, int64_t begin, int64_t count, int64_t stride, float neutral, float *to,
+                        int64_t phase) {
+  if constexpr (kStride != 0) stride = kStride;
+  const int64_t low = std::clamp<int64_t>(-begin, 0, count), high = std::clamp<int64_t>(from.width - begin, low, count);
+  const float *first = from.row + begin;
+  int64_t q = 0, p = 0, i = 0;
+  const auto put = [&](float value) {
+    to[p * phase + i] = value;
+    if (++q, ++p == stride) p = 0, ++i;
+  };
+  while (q < low) put(neutral);
+  if constexpr (kStride != 0) {
+    while (q < high && p != 0) put(first[q]);
+    for (; q < high && from.end - first >= q + kStride * kLanes; q += kStride * kLanes, i += kLanes) {
+      V v[kStride];
+      loadPhases<kStride>(first + q, v);
+      for (int64_t k = 0; k < kStride; ++k) hn::StoreU(v[k], D(), to + k * phase + i);
+    }
+    if (q > high) q = high, p = high % kStride, i = high / kStride;
+  }
+  while (q < high) put(first[q]);
+  while (q < count) put(neutral);
 }
-HWY_INLINE void split(int64_t stride, const float *from, int64_t count, float *to, int64_t phase) {
+HWY_INLINE void stageRow(const PlaneRow &from, int64_t begin, int64_t count, int64_t stride, float neutral, float *to,
+                         int64_t phase) {
   switch (stride) {
+    case 1:
+      return stageBy<1>(from, begin, count, stride, neutral, to, phase);
     case 2:
-      return splitBy<2>(from, count, to, phase);
+      return stageBy<2>(from, begin, count, stride, neutral, to, phase);
     case 3:
-      return splitBy<3>(from, count, to, phase);
+      return stageBy<3>(from, begin, count, stride, neutral, to, phase);
     case 4:
-      return splitBy<4>(from, count, to, phase);
+      return stageBy<4>(from, begin, count, stride, neutral, to, phase);
     default:
-      for (int64_t p = 0; p < std::min(stride, count); ++p)
-        for (int64_t i = 0; i * stride + p < count; ++i) to[p * phase + i] = from[i * stride + p];
+      stageBy<0>(from, begin, count, stride, neutral, to, phase);
   }
 }
 
@@ -64,8 +93,8 @@ class StagedRows {
   // neutral: what stands in the padding.
   StagedRows(const RowPool::Plan &plan, const float *x, float neutral, float *scratch)
       : plan_(plan), p_(plan.pool), x_(x), neutral_(neutral), staged_(scratch) {
-    padded_ = staged_ + plan.slots * plan.slot;
-    kept_ = reinterpret_cast<int64_t *>(padded_ + plan.padded);
+    kept_ = reinterpret_cast<int64_t *>(staged_ + plan.slots * plan.slot + plan.padded);
+    if (x) end_ = x + p_.n * p_.channels * p_.inputPixels();
   }
   // Of the scratch memory.
   void *end() const { return kept_ + plan_.slots; }
@@ -89,22 +118,16 @@ class StagedRows {
     float *to = staged_ + slot * plan_.slot;
     if (kept_[slot] == number) return to;
     kept_[slot] = number;
-    float *whole = stride == 1 ? to : padded_;
-    const int64_t low = std::clamp<int64_t>(-begin_, 0, span_),
-                  high = std::clamp<int64_t>(p_.in[2] - begin_, low, span_);
-    std::fill_n(whole, low, neutral_);
-    std::copy_n(from + begin_ + low, high - low, whole + low);
-    std::fill_n(whole + high, span_ - high, neutral_);
-    if (stride != 1) split(stride, padded_, span_, to, plan_.phase);
+    stageRow({from, p_.in[2], end_}, begin_, span_, stride, neutral_, to, plan_.phase);
     return to;
   }
 
  private:
   const RowPool::Plan &plan_;
   const Pool &p_;
-  const float *x_;
+  const float *x_, *end_ = nullptr;
   float neutral_;
-  float *staged_, *padded_;
+  float *staged_;
   int64_t *kept_;  // by slot: the number of the input row that is staged there, or -1
   int64_t plane_ = 0, begin_ = 0, span_ = 0;
   bool isInside_ = false;

@@ -33,6 +33,9 @@ std::vector<int32_t> slotsOf(const Pool &p, size_t d, int64_t factor) {
   return slots;
 }
 
+// Whether no window has columns outside of the input.
+bool isInside(const Pool &p) { return p.padLow[2] == 0 && (p.out[2] - 1) * p.stride[2] + spannedBy(p, 2) <= p.in[2]; }
+
 void planScratch(RowPool::Plan &plan) {
   const Pool &p = plan.pool;
   const int64_t stride = p.stride[2], span = (plan.block - 1) * stride + spannedBy(p, 2);
@@ -66,6 +69,32 @@ RowPool::Plan planRows(const Pool &pool, PoolKind kind, bool countPadding, int64
   plan.units = p.n * p.channels * plan.blocks * p.out[0] * p.out[1];
   planScratch(plan);
   return plan;
+}
+
+RowPool::Chunks planChunks(const RowPool::Plan &plan) {
+  constexpr int64_t kFloats = int64_t{1} << 13;  // 32 KiB, of the first or second level cache
+  using Reading = RowPool::Reading;
+  const Pool &p = plan.pool;
+  const int64_t stride = p.stride[2], spannedRows = std::min(spannedBy(p, 1), p.in[1]);
+  RowPool::Chunks c;
+  if (isInside(p) && stride == 1) c.reading = Reading::kInPlace;
+  if (isInside(p) && stride > 1 && stride <= 4 && spannedBy(p, 2) <= stride) c.reading = Reading::kInRegisters;
+  const bool isStaged = c.reading == Reading::kStaged;
+  c.bySteps = plan.kind == PoolKind::kMaximum && plan.rowsOfWindow > 1 && c.reading != Reading::kInRegisters;
+  c.pitch = isStaged ? ceilDiv((plan.block - 1) * stride + spannedBy(p, 2), stride) : plan.block;
+  const int64_t floatsOfRow = c.pitch * ((isStaged ? stride : 0) + (c.bySteps ? 1 : 0));
+  c.rows = std::max(std::min(p.kernel[0], p.in[0]) * spannedRows, kFloats / std::max<int64_t>(1, floatsOfRow));
+  c.phase = c.rows * c.pitch + kRoom;
+  for (int64_t k = 0; k < p.kernel[2]; ++k) {
+    const int64_t at = k * p.dilation[2];
+    c.taps.push_back(isStaged ? at % stride * c.phase + at / stride : at);
+  }
+  for (const int64_t tap : c.taps)
+    if (c.reading == Reading::kInRegisters) c.isTap[static_cast<size_t>(tap)] = true;
+  if (isStaged) c.stagedFloats = stride * c.phase;
+  if (c.bySteps) c.maximaFloats = c.phase;
+  if (plan.kind == PoolKind::kAverage) c.scaleFloats = plan.block + kRoom;
+  return c;
 }
 
 }  // namespace popart::cpu
