@@ -10,7 +10,9 @@
 #include "backends/cpu/task_count.hpp"
 // clang-format on
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
@@ -41,171 +43,135 @@ struct PoolSum {
   static HWY_INLINE V of(V first, V second) { return hn::Add(first, second); }
 };
 
-// Whether an element is a NaN; also true for some that have both infinities.
-bool poolHasNaN(const float *from, int64_t count) {
-  const D d;
-  auto found = hn::IsNaN(hn::Zero(d));
-  int64_t i = 0;
-  for (; i + 2 * kLanes <= count; i += 2 * kLanes)
-    found = hn::Or(found, hn::IsNaN(hn::Add(hn::LoadU(d, from + i), hn::LoadU(d, from + i + kLanes))));
-  for (; i < count; i += kLanes)
-    found = hn::Or(found, hn::IsNaN(FirstLanes(std::min(kLanes, count - i)).load(from + i)));
-  return !hn::AllFalse(d, found);
-}
-
-// to[i] = maximum over taps of from[tap + i]. `Last`: the lanes of the last vector.
-template <class Maximum, class Last>
-HWY_INLINE void poolMaxima(const float *from, const std::vector<int64_t> &taps, int64_t count, float *to) {
-  const D d;
-  int64_t i = 0;
-  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    const float *at = from + i;
-    V a = hn::LoadU(d, at), b = hn::LoadU(d, at + kLanes), c = hn::LoadU(d, at + 2 * kLanes),
-      e = hn::LoadU(d, at + 3 * kLanes);
-    for (size_t k = 1; k < taps.size(); ++k) {
-      at = from + taps[k] + i;
-      a = Maximum::of(a, hn::LoadU(d, at)), b = Maximum::of(b, hn::LoadU(d, at + kLanes));
-      c = Maximum::of(c, hn::LoadU(d, at + 2 * kLanes)), e = Maximum::of(e, hn::LoadU(d, at + 3 * kLanes));
-    }
-    hn::StoreU(a, d, to + i), hn::StoreU(b, d, to + i + kLanes);
-    hn::StoreU(c, d, to + i + 2 * kLanes), hn::StoreU(e, d, to + i + 3 * kLanes);
-  }
-  for (; i < count; i += kLanes) {
-    const Last lanes(std::min(kLanes, count - i));
-    V a = lanes.load(from + i);
-    for (size_t k = 1; k < taps.size(); ++k) a = Maximum::of(a, lanes.load(from + taps[k] + i));
-    hn::StoreU(a, d, to + i);
-  }
-}
-// Where there is room behind the array.
-struct PoolVectors : AllLanes {
-  explicit PoolVectors(int64_t) {}
+// What the loops over rows read, in registers.
+struct PoolReader {
+  const float *begin, *end;  // of the tensor
+  const float *masks;
+  const uint8_t *isTap;
+  int64_t places, stride, readFloats;
 };
 
-template <PoolKind kKind>
+// kStride: of the columns; 0: any above 4. kTaps: neighbouring columns of a window; 0: any.
+template <PoolKind kKind, int64_t kStride, int64_t kTaps>
 class RowPooling {
   static constexpr bool kMaximum = kKind == PoolKind::kMaximum;
   static constexpr float kNeutral = kMaximum ? -std::numeric_limits<float>::infinity() : 0.0f;
-  using Reading = RowPool::Reading;
+  using First = std::conditional_t<kMaximum, PoolNumberMaximum, PoolSum>;
 
  public:
-  RowPooling(const RowPool::Plan &plan, const RowPool::Chunks &chunks, const float *x, float *y, void *scratch)
-      : plan_(plan), chunks_(chunks), p_(plan.pool), x_(x), y_(y) {
-    end_ = x + p_.n * p_.channels * p_.inputPixels();
-    rows_ = static_cast<const float **>(scratch);
-    staged_ = reinterpret_cast<float *>(rows_ + plan.rowsOfWindow);
-    maxima_ = staged_ + chunks.stagedFloats;
-    scales_ = maxima_ + chunks.maximaFloats;
+  RowPooling(const RowPool::Plan &plan, const RowPool::Reading &reading, const float *x, float *y, void *scratch)
+      : plan_(plan), reading_(reading), p_(plan.pool), x_(x), end_(x + p_.n * p_.channels * p_.inputPixels()), y_(y) {
+    masks_ = static_cast<float *>(scratch);
+    maxima_ = masks_ + static_cast<int64_t>(reading.isTap.size()) * kLanes;
+    scales_ = maxima_ + (reading.bySteps ? reading.rows * kLanes : 0);
   }
 
   // Units are (plane, block of columns, depth, row).
   void run(int64_t begin, int64_t end) {
-    for (int64_t unit = begin; unit < end;) {
-      for (stagedRows_ = segmentCount_ = 0; unit < end && segmentCount_ < kMostSegments;) {
-        Segment &s = segments_[segmentCount_];
-        s = segmentAt(unit, end - unit);
-        if (s.units == 0) break;
-        ++segmentCount_, stagedRows_ += s.rows(), unit += s.units;
-      }
-      finish();
+    while (begin < end) {
+      const Segment s = segmentAt(begin, end - begin);
+      for (int64_t o = 0; o < s.columns; o += kLanes) column(s, o);
+      begin += s.units;
     }
   }
 
  private:
-  static constexpr int64_t kMostSegments = 64;
   // Neighbouring units of one plane, block and depth, and the rows of the input that their windows span.
   struct Segment {
-    int64_t units, plane, depth, row, first, columns;
-    int64_t firstRow, spanned, depths, place;  // place: the number of its first row among those of the chunk
-    int64_t rows() const { return spanned * depths; }
+    int64_t units, plane, depth, row, first, columns, firstRow, spanned, depths;
   };
-
-  // As many units as there is memory for.
   Segment segmentAt(int64_t unit, int64_t most) const {
     Segment s;
     s.row = unit % p_.out[1], unit /= p_.out[1];
     s.depth = unit % p_.out[0], unit /= p_.out[0];
     s.plane = unit / plan_.blocks, s.first = unit % plan_.blocks * plan_.block;
     s.columns = std::min(plan_.block, p_.out[2] - s.first);
-    s.depths = plan_.depths[s.depth].count, s.place = stagedRows_;
+    s.depths = plan_.depths[s.depth].count;
     const int64_t stride = p_.stride[1], span = (p_.kernel[1] - 1) * p_.dilation[1] + 1;
     s.units = std::min(most, p_.out[1] - s.row);
-    if (const int64_t left = (chunks_.rows - stagedRows_) / std::max<int64_t>(1, s.depths); left < p_.in[1])
-      s.units = std::min(s.units, left < span ? 0 : (left - span) / stride + 1);
+    if (const int64_t rows = reading_.rows / std::max<int64_t>(1, s.depths); rows < p_.in[1])
+      s.units = std::min(s.units, (std::max(rows, span) - span) / stride + 1);
     const int64_t begin = s.row * stride - p_.padLow[1];
     s.firstRow = std::clamp<int64_t>(begin, 0, p_.in[1]);
     s.spanned = std::clamp<int64_t>(begin + (s.units - 1) * stride + span, s.firstRow, p_.in[1]) - s.firstRow;
     return s;
   }
 
+  // Some lanes of results, from column o of the segment on.
+  struct Column {
+    int64_t o, lanes, position;  // position: of the first tap of lane 0 in a row of the input
+  };
+  void column(const Segment &s, int64_t o) {
+    const int64_t stride = p_.stride[2], span = (p_.kernel[2] - 1) * p_.dilation[2] + 1;
+    const Column c{o, std::min(kLanes, s.columns - o), (s.first + o) * stride - p_.padLow[2]};
+    const bool isInside = c.position >= 0 && c.position + (c.lanes - 1) * stride + span <= p_.in[2];
+    if (!isInside) makeMasks(c);
+    if (isInside ? combine<First, false>(s, c) : combine<First, true>(s, c)) return;
+    if constexpr (kMaximum) isInside ? combine<PoolMaximum, false>(s, c) : combine<PoolMaximum, true>(s, c);
+  }
+  // By tap: all bits in the lanes whose element is inside the input.
+  void makeMasks(const Column &c) {
+    if (maskPosition_ == c.position && maskLanes_ == c.lanes) return;
+    maskPosition_ = c.position, maskLanes_ = c.lanes;
+    for (int64_t q = 0; q < static_cast<int64_t>(reading_.isTap.size()); ++q)
+      for (int64_t i = 0; i < kLanes; ++i) {
+        const int64_t at = c.position + q + i * p_.stride[2];
+        const uint32_t bits = i < c.lanes && at >= 0 && at < p_.in[2] ? ~uint32_t{0} : 0;
+        std::memcpy(masks_ + q * kLanes + i, &bits, sizeof(bits));
+      }
+  }
+
+  // False when maxima are those of numbers and there may be a NaN. Sums of everything read say so: they are none, too.
+  template <class Combine, bool kBorder>
+  bool combine(const Segment &s, const Column &c) {
+    const PoolReader reader{x_,
+                            end_,
+                            masks_,
+                            reading_.isTap.data(),
+                            static_cast<int64_t>(reading_.isTap.size()),
+                            p_.stride[2],
+                            reading_.readFloats};
+    const bool bySteps = kMaximum && reading_.bySteps;
+    const int64_t width = p_.in[2], spanned = s.spanned, step = p_.dilation[1];
+    V all = hn::Zero(D());
+    float *to = maxima_;
+    for (int64_t depth = 0; bySteps && depth < s.depths; ++depth) {
+      const float *from = inputRow(s, depth, s.firstRow) + c.position;
+      for (int64_t row = 0; row < spanned; ++row, from += width, to += kLanes)
+        hn::StoreU(ofRow<Combine, kBorder>(reader, from, hn::Set(D(), kNeutral), all), D(), to);
+    }
+    const Reach &depth = plan_.depths[s.depth];
+    float *y = y_ + ((s.plane * p_.out[0] + s.depth) * p_.out[1] + s.row) * p_.out[2] + s.first + c.o;
+    for (int64_t unit = 0; unit < s.units; ++unit, y += p_.out[2]) {
+      const Reach &row = plan_.rows[s.row + unit];
+      V total = hn::Set(D(), kNeutral);
+      for (int64_t i = 0; i < depth.count; ++i) {
+        if (bySteps) {
+          const float *from = maxima_ + (i * spanned + row.first - s.firstRow) * kLanes;
+          for (int64_t j = 0; j < row.count; ++j, from += step * kLanes)
+            total = Combine::of(total, hn::LoadU(D(), from));
+        } else {
+          const float *from = inputRow(s, i, row.first) + c.position;
+          for (int64_t j = 0; j < row.count; ++j, from += step * width)
+            total = ofRow<Combine, kBorder>(reader, from, total, all);
+        }
+      }
+      if constexpr (!kMaximum) {
+        makeScales(s, static_cast<float>(countedPerColumn(depth, row)));
+        total = hn::Mul(total, hn::LoadU(D(), scales_ + c.o));
+      }
+      c.lanes == kLanes ? AllLanes().store(total, y) : FirstLanes(c.lanes).store(total, y);
+    }
+    if constexpr (std::is_same_v<Combine, PoolNumberMaximum>) return hn::AllFalse(D(), hn::IsNaN(all));
+    return true;
+  }
   const float *inputRow(const Segment &s, int64_t depth, int64_t row) const {
     const int64_t at = plan_.depths[s.depth].first + depth * p_.dilation[0];
     return x_ + ((s.plane * p_.in[0] + at) * p_.in[1] + row) * p_.in[2];
   }
-  // f(segment, its depth, its row, number of the row in the chunk)
-  template <class F>
-  HWY_INLINE void forRows(F &&f) const {
-    for (int64_t i = 0; i < segmentCount_; ++i) {
-      const Segment &s = segments_[i];
-      int64_t number = s.place;
-      for (int64_t depth = 0; depth < s.depths; ++depth)
-        for (int64_t row = 0; row < s.spanned; ++row) f(s, depth, s.firstRow + row, number++);
-    }
-  }
-  int64_t begin(const Segment &s) const { return s.first * p_.stride[2] - p_.padLow[2]; }
-
-  void finish() {
-    if (chunks_.reading == Reading::kStaged)
-      forRows([&](const Segment &s, int64_t depth, int64_t row, int64_t number) {
-        pools::stageRow({inputRow(s, depth, row), p_.in[2], end_}, begin(s), chunks_.pitch * p_.stride[2], p_.stride[2],
-                        kNeutral, staged_ + number * chunks_.pitch, chunks_.phase);
-      });
-    if constexpr (kMaximum) {
-      if (chunks_.bySteps) return hasNaN() ? finishBySteps<PoolMaximum>() : finishBySteps<PoolNumberMaximum>();
-      forUnits([&](const Segment &s, float *y) {
-        chunks_.reading == Reading::kInRegisters ? split(s, y) : combine<PoolMaximum>(s, y);
-      });
-    } else {
-      forUnits([&](const Segment &s, float *y) {
-        chunks_.reading == Reading::kInRegisters ? split(s, y) : combine<PoolSum>(s, y);
-      });
-    }
-  }
-  bool hasNaN() const {
-    bool found = false;
-    if (chunks_.reading == Reading::kInPlace) {
-      forRows([&](const Segment &s, int64_t depth, int64_t row, int64_t) {
-        found |= poolHasNaN(inputRow(s, depth, row), p_.in[2]);
-      });
-    } else {
-      for (int64_t phase = 0; phase < p_.stride[2]; ++phase)
-        found |= poolHasNaN(staged_ + phase * chunks_.phase, stagedRows_ * chunks_.pitch);
-    }
-    return found;
-  }
-
-  // f(segment, where the unit's result lies), with rows_ and perColumn_ of the unit.
-  template <class F>
-  HWY_INLINE void forUnits(F &&f) {
-    for (int64_t i = 0; i < segmentCount_; ++i) {
-      const Segment &s = segments_[i];
-      const Reach &depth = plan_.depths[s.depth];
-      for (int64_t unit = 0; unit < s.units; ++unit) {
-        const Reach &row = plan_.rows[s.row + unit];
-        rowCount_ = 0;
-        for (int64_t j = 0; j < depth.count; ++j)
-          for (int64_t k = 0; k < row.count; ++k) rows_[rowCount_++] = address(s, j, row.first + k * p_.dilation[1]);
-        if constexpr (!kMaximum)
-          makeScales(s, static_cast<float>(plan_.countPadding ? depth.padded * row.padded : rowCount_));
-        f(s, y_ + ((s.plane * p_.out[0] + s.depth) * p_.out[1] + s.row + unit) * p_.out[2] + s.first);
-      }
-    }
-  }
-  const float *address(const Segment &s, int64_t depth, int64_t row) const {
-    if (chunks_.bySteps) return maxima_ + (s.place + depth * s.spanned + row - s.firstRow) * chunks_.pitch;
-    if (chunks_.reading == Reading::kStaged)
-      return staged_ + (s.place + depth * s.spanned + row - s.firstRow) * chunks_.pitch;
-    return inputRow(s, depth, row) + begin(s);
+  // What an average counts for each tap of a column.
+  int64_t countedPerColumn(const Reach &depth, const Reach &row) const {
+    return plan_.countPadding ? depth.padded * row.padded : depth.count * row.count;
   }
   // What sums are multiplied by, by column: 1 / (taps that an average counts), 0 without taps.
   void makeScales(const Segment &s, float perColumn) {
@@ -217,129 +183,96 @@ class RowPooling {
     }
   }
 
-  template <class Maximum>
-  void finishBySteps() {
-    if (chunks_.reading == Reading::kStaged)
-      poolMaxima<Maximum, PoolVectors>(staged_, chunks_.taps, stagedRows_ * chunks_.pitch, maxima_);
-    else
-      forRows([&](const Segment &s, int64_t depth, int64_t row, int64_t number) {
-        poolMaxima<Maximum, FirstLanes>(inputRow(s, depth, row) + begin(s), chunks_.taps, s.columns,
-                                        maxima_ + number * chunks_.pitch);
-      });
-    forUnits([&](const Segment &s, float *y) {
-      int64_t o = 0;
-      for (; o + kLanes <= s.columns; o += kLanes) ofRows<Maximum>(AllLanes(), o, y);
-      if (o < s.columns) ofRows<Maximum>(FirstLanes(s.columns - o), o, y);
-    });
-  }
-  template <class Maximum, class Lanes>
-  HWY_INLINE void ofRows(Lanes lanes, int64_t o, float *y) const {
-    V total = hn::Set(D(), kNeutral);
-    for (int64_t r = 0; r < rowCount_; ++r) total = Maximum::of(total, hn::LoadU(D(), rows_[r] + o));
-    lanes.store(total, y + o);
-  }
+  // ---- the taps of a row, in order
 
-  template <class Lanes>
-  HWY_INLINE void store(Lanes lanes, V total, int64_t o, float *y) const {
-    if constexpr (!kMaximum) total = hn::Mul(total, lanes.load(scales_ + o));
-    lanes.store(total, y + o);
+  template <class Combine, bool kBorder>
+  static HWY_INLINE V ofRow(const PoolReader &r, const float *from, V total, V &all) {
+    if (HWY_UNLIKELY(from < r.begin || r.end - from < r.readFloats))
+      return ofTaps<Combine, kBorder, false>(r, from, total, all);
+    return ofTaps<Combine, kBorder, true>(r, from, total, all);
   }
-
-  // Two vectors of results, the second with some of its lanes, hide each other's latency.
-  template <class Combine>
-  HWY_INLINE void combine(const Segment &s, float *y) const {
-    int64_t o = 0;
-    for (; s.columns - o > 2 * kLanes; o += 2 * kLanes) two<Combine>(AllLanes(), o, y);
-    if (s.columns - o > kLanes) return two<Combine>(FirstLanes(s.columns - o - kLanes), o, y);
-    last<Combine>(FirstLanes(s.columns - o), o, y);
-  }
-  template <class Combine, class Lanes>
-  HWY_INLINE void two(Lanes second, int64_t o, float *y) const {
-    V a = hn::Set(D(), kNeutral), b = a;
-    for (int64_t r = 0; r < rowCount_; ++r)
-      for (const int64_t tap : chunks_.taps) {
-        const float *from = rows_[r] + tap + o;
-        a = Combine::of(a, hn::LoadU(D(), from));
-        b = Combine::of(b, second.load(from + kLanes));
-      }
-    store(AllLanes(), a, o, y);
-    store(second, b, o + kLanes, y);
-  }
-  template <class Combine, class Lanes>
-  HWY_INLINE void last(Lanes lanes, int64_t o, float *y) const {
-    V total = hn::Set(D(), kNeutral);
-    for (int64_t r = 0; r < rowCount_; ++r)
-      for (const int64_t tap : chunks_.taps) total = Combine::of(total, lanes.load(rows_[r] + tap + o));
-    store(lanes, total, o, y);
-  }
-
-  // ---- windows between two steps of the stride
-
-  HWY_INLINE void split(const Segment &s, float *y) const {
-    if (p_.stride[2] == 2) return splitBy<2>(s, y);
-    if (p_.stride[2] == 3) return splitBy<3>(s, y);
-    splitBy<4>(s, y);
-  }
-  template <int64_t kStride>
-  HWY_INLINE void splitBy(const Segment &s, float *y) const {
-    int64_t o = 0;
-    for (; o + kLanes <= s.columns; o += kLanes) splitVector<kStride>(AllLanes(), o, kLanes, y);
-    if (o < s.columns) splitVector<kStride>(FirstLanes(s.columns - o), o, s.columns - o, y);
-  }
-  template <int64_t kStride, class Lanes>
-  HWY_INLINE void splitVector(Lanes lanes, int64_t o, int64_t count, float *y) const {
-    if constexpr (kMaximum) {
-      // Sums of everything are no number where there is a NaN.
-      V total = hn::Set(D(), kNeutral), all = hn::Zero(D());
-      forTaps<kStride>(o, count, [&](V v) { total = PoolNumberMaximum::of(total, v), all = hn::Add(all, v); });
-      if (HWY_UNLIKELY(!hn::AllFalse(D(), hn::IsNaN(all)))) {
-        total = hn::Set(D(), kNeutral);
-        forTaps<kStride>(o, count, [&](V v) { total = PoolMaximum::of(total, v); });
-      }
-      store(lanes, total, o, y);
-    } else {
-      V total = hn::Zero(D());
-      forTaps<kStride>(o, count, [&](V v) { total = hn::Add(total, v); });
-      store(lanes, total, o, y);
-    }
-  }
-  // f(vector of `count` neighbouring windows' tap) for every tap, in order.
-  template <int64_t kStride, class F>
-  HWY_INLINE void forTaps(int64_t o, int64_t count, F &&f) const {
-    for (int64_t r = 0; r < rowCount_; ++r) {
-      const float *from = rows_[r] + o * kStride;
-      HWY_ALIGN float whole[kStride * kLanes];
-      if (HWY_UNLIKELY(end_ - from < kStride * kLanes)) {
-        std::fill(std::copy(from, std::min(end_, from + kStride * count), whole), whole + kStride * kLanes, 0.0f);
-        from = whole;
-      }
-      V v[kStride];
-      pools::loadPhases<kStride>(from, v);
+  template <class Combine, bool kBorder, bool kReadable>
+  static HWY_INLINE V ofTaps(const PoolReader &r, const float *from, V total, V &all) {
+    constexpr int64_t kPhases = std::max<int64_t>(1, kStride), kPlaces = (kTaps + kPhases - 1) / kPhases * kPhases;
+    V sum = hn::Zero(D());
+    const int64_t places = kTaps > 0 ? kPlaces : r.places;
 #pragma GCC unroll 4
-      for (int64_t q = 0; q < kStride; ++q)
-        if (chunks_.isTap[q]) f(v[q]);
+    for (int64_t q = 0; q < places; q += kPhases) {
+      V v[kPhases];
+      load<kReadable>(r, from + q, v);
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < kPhases; ++k) {
+        if (kTaps > 0 ? q + k >= kTaps : !r.isTap[q + k]) continue;
+        if constexpr (kMaximum) sum = hn::Add(sum, v[k]);
+        if constexpr (kBorder)
+          v[k] = hn::IfVecThenElse(hn::LoadU(D(), r.masks + (q + k) * kLanes), v[k], hn::Set(D(), kNeutral));
+        total = Combine::of(total, v[k]);
+      }
+    }
+    all = hn::Add(all, sum);
+    return total;
+  }
+  // Vectors of every kStride-th element; zeros for those outside of the tensor.
+  template <bool kReadable>
+  static HWY_INLINE void load(const PoolReader &r, const float *from, V *v) {
+    if constexpr (kReadable && kStride > 0) return pools::loadPhases<kStride>(from, v);
+    constexpr int64_t kPhases = std::max<int64_t>(1, kStride);
+    for (int64_t k = 0; k < kPhases; ++k) {
+      HWY_ALIGN float lanes[kLanes];
+      for (int64_t i = 0; i < kLanes; ++i) {
+        const float *at = from + k + i * r.stride;
+        lanes[i] = at >= r.begin && at < r.end ? *at : 0.0f;
+      }
+      v[k] = hn::Load(D(), lanes);
     }
   }
 
   const RowPool::Plan &plan_;
-  const RowPool::Chunks &chunks_;
+  const RowPool::Reading &reading_;
   const Pool &p_;
   const float *x_, *end_;
   float *y_;
-  const float **rows_;  // of a unit's window: the input, staged, or their maxima
-  float *staged_, *maxima_, *scales_;
-  Segment segments_[kMostSegments];
-  int64_t segmentCount_ = 0, stagedRows_ = 0, rowCount_ = 0;
+  float *masks_, *maxima_, *scales_;
+  int64_t maskPosition_ = 0, maskLanes_ = -1, scalesFirst_ = -1;
   float scalesPerColumn_ = -1;
-  int64_t scalesFirst_ = -1;
 };
 
-void poolRows(const RowPool::Plan &plan, const RowPool::Chunks &chunks, const float *x, float *y, void *scratch,
-              int64_t begin, int64_t end) {
+struct PoolUnits {
+  const float *x;
+  float *y;
+  void *scratch;
+  int64_t begin, end;
+};
+template <int64_t kStride, int64_t kTaps>
+void poolTaps(const RowPool::Plan &plan, const RowPool::Reading &reading, const PoolUnits &u) {
   if (plan.kind == PoolKind::kMaximum)
-    RowPooling<PoolKind::kMaximum>(plan, chunks, x, y, scratch).run(begin, end);
+    RowPooling<PoolKind::kMaximum, kStride, kTaps>(plan, reading, u.x, u.y, u.scratch).run(u.begin, u.end);
   else
-    RowPooling<PoolKind::kAverage>(plan, chunks, x, y, scratch).run(begin, end);
+    RowPooling<PoolKind::kAverage, kStride, kTaps>(plan, reading, u.x, u.y, u.scratch).run(u.begin, u.end);
+}
+// Windows of two and three columns are the common ones.
+template <int64_t kStride>
+void poolStride(const RowPool::Plan &plan, const RowPool::Reading &reading, const PoolUnits &units) {
+  const bool areNeighbours = plan.pool.dilation[2] == 1;
+  if (areNeighbours && plan.pool.kernel[2] == 2) return poolTaps<kStride, 2>(plan, reading, units);
+  if (areNeighbours && plan.pool.kernel[2] == 3) return poolTaps<kStride, 3>(plan, reading, units);
+  poolTaps<kStride, 0>(plan, reading, units);
+}
+void poolRows(const RowPool::Plan &plan, const RowPool::Reading &reading, const float *x, float *y, void *scratch,
+              int64_t begin, int64_t end) {
+  const PoolUnits units{x, y, scratch, begin, end};
+  switch (plan.pool.stride[2]) {
+    case 1:
+      return poolStride<1>(plan, reading, units);
+    case 2:
+      return poolStride<2>(plan, reading, units);
+    case 3:
+      return poolTaps<3, 0>(plan, reading, units);
+    case 4:
+      return poolTaps<4, 0>(plan, reading, units);
+    default:
+      return poolTaps<0, 0>(plan, reading, units);
+  }
 }
 
 }  // namespace popart::cpu::HWY_NAMESPACE
@@ -356,19 +289,14 @@ constexpr int64_t kBlock = 1024;  // columns of the result: their staged rows st
 }  // namespace
 
 RowPool::RowPool(const Pool &pool, PoolKind kind, bool countPadding)
-    : plan_(planRows(pool, kind, countPadding, kBlock)), chunks_(planChunks(plan_)) {
+    : plan_(planRows(pool, kind, countPadding, kBlock)), reading_(planReading(plan_)) {
   tasks_ = static_cast<int>(
       taskCount(pool.n * pool.channels * pool.outputPixels() * pool.taps(), int64_t{1} << 15, plan_.units));
 }
 
-int64_t RowPool::scratchBytes() const {
-  const int64_t floats = chunks_.stagedFloats + chunks_.maximaFloats + chunks_.scaleFloats;
-  return plan_.rowsOfWindow * static_cast<int64_t>(sizeof(float *)) + floats * static_cast<int64_t>(sizeof(float));
-}
-
 void RowPool::run(const float *x, float *y, void *scratch, int task) const noexcept {
   HWY_DYNAMIC_DISPATCH(poolRows)
-  (plan_, chunks_, x, y, scratch, plan_.units * task / tasks_, plan_.units * (task + 1) / tasks_);
+  (plan_, reading_, x, y, scratch, plan_.units * task / tasks_, plan_.units * (task + 1) / tasks_);
 }
 
 }  // namespace popart::cpu

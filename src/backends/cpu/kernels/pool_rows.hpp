@@ -3,15 +3,14 @@
 //   rows of a window, stride 2          even columns  x0 x2 x4 …   tap 0 of y0 y1 y2 …, tap 2 from x2 on
 //   x0 x1 x2 x3 x4 x5 …         ──▶     odd columns   x1 x3 x5 …   tap 1 of y0 y1 y2 …
 //
-// Rows that need padding or have a stride are first staged so, many at once: each remainder of the column by the stride
-// becomes an array of all rows, with neutral values around each. Then every tap is a load of neighbours, and one loop
-// goes over the rows of several planes. Windows that lie between two steps of the stride are split in registers.
-// A maximum is that of each row's taps, then that of the rows; one pass over the input says whether there is a NaN,
-// without which an instruction makes the maximum of two.
+// Forward, vectors of neighbouring columns go down the rows of a plane: the columns are split in registers, and where
+// windows leave the input, masks put neutral values there. A maximum is that of each row's taps, then that of the rows.
+// Whether there is a NaN is seen when a column is done; without one an instruction makes the maximum of two.
+// For gradients a row that needs padding or has a stride is first staged: each remainder of the column by the stride
+// becomes a row of its own, with neutral values around it. Then every tap is a load of neighbours.
 // Invariant: taps are combined in the order of memory, as windows.hpp does for channels last, so that both layouts give
 // the same bits (the first of several equal maxima is the first of the first row that has it).
 #pragma once
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -26,7 +25,7 @@ class RowPool {
 
   // Pieces of about equal work; depends on the shape alone.
   int tasks() const { return tasks_; }
-  int64_t scratchBytes() const;
+  int64_t scratchBytes() const { return reading_.scratchFloats * static_cast<int64_t>(sizeof(float)); }
   // Maxima: the first NaN wins, -inf without taps. Averages: 0 without taps. Scratch at 64 bytes.
   void run(const float *x, float *y, void *scratch, int task) const noexcept;
 
@@ -45,26 +44,23 @@ class RowPool {
     int64_t padded = 0;                        // floats of a row with its padding
     int64_t scratchBytes = 0;
   };
-  // How rows are read, and how many at once.
-  enum class Reading : uint8_t { kInRegisters, kInPlace, kStaged };
-  struct Chunks {
-    Reading reading = Reading::kStaged;
-    bool bySteps = false;            // maxima of rows first
-    int64_t rows = 0;                // of the input, at most; every unit's fit
-    int64_t pitch = 0, phase = 0;    // floats from row to row, and from phase to phase
-    std::vector<int64_t> taps;       // of a row, from its first float
-    std::array<bool, 4> isTap = {};  // by phase, where windows lie between two steps
-    int64_t stagedFloats = 0, maximaFloats = 0, scaleFloats = 0;
+  // How columns are read.
+  struct Reading {
+    std::vector<uint8_t> isTap;  // by place in a row of the window, up to a multiple of the stride (up to 4)
+    bool bySteps = false;        // maxima of rows first
+    int64_t rows = 0;            // of the input, that a column goes down at once; at least those of a window
+    int64_t readFloats = 0;      // from the first tap on, by whole vectors
+    int64_t scratchFloats = 0;
   };
 
  private:
   Plan plan_;
-  Chunks chunks_;
+  Reading reading_;
   int tasks_ = 1;
 };
 // mostColumns: of the result, in a unit.
 RowPool::Plan planRows(const Pool &pool, PoolKind kind, bool countPadding, int64_t mostColumns);
-RowPool::Chunks planChunks(const RowPool::Plan &plan);
+RowPool::Reading planReading(const RowPool::Plan &plan);
 
 // The gradient: that of a maximum goes to its first tap (the first NaN wins), that of an average to all of its taps.
 // Tasks are planes. What a row of dx gets is summed as rows are staged, and brought back into order when no window

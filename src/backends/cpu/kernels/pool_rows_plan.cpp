@@ -33,9 +33,6 @@ std::vector<int32_t> slotsOf(const Pool &p, size_t d, int64_t factor) {
   return slots;
 }
 
-// Whether no window has columns outside of the input.
-bool isInside(const Pool &p) { return p.padLow[2] == 0 && (p.out[2] - 1) * p.stride[2] + spannedBy(p, 2) <= p.in[2]; }
-
 void planScratch(RowPool::Plan &plan) {
   const Pool &p = plan.pool;
   const int64_t stride = p.stride[2], span = (plan.block - 1) * stride + spannedBy(p, 2);
@@ -71,30 +68,20 @@ RowPool::Plan planRows(const Pool &pool, PoolKind kind, bool countPadding, int64
   return plan;
 }
 
-RowPool::Chunks planChunks(const RowPool::Plan &plan) {
-  constexpr int64_t kFloats = int64_t{1} << 13;  // 32 KiB, of the first or second level cache
-  using Reading = RowPool::Reading;
+RowPool::Reading planReading(const RowPool::Plan &plan) {
+  constexpr int64_t kFloats = int64_t{1} << 13;  // of the input: 32 KiB, of the first or second level cache
   const Pool &p = plan.pool;
-  const int64_t stride = p.stride[2], spannedRows = std::min(spannedBy(p, 1), p.in[1]);
-  RowPool::Chunks c;
-  if (isInside(p) && stride == 1) c.reading = Reading::kInPlace;
-  if (isInside(p) && stride > 1 && stride <= 4 && spannedBy(p, 2) <= stride) c.reading = Reading::kInRegisters;
-  const bool isStaged = c.reading == Reading::kStaged;
-  c.bySteps = plan.kind == PoolKind::kMaximum && plan.rowsOfWindow > 1 && c.reading != Reading::kInRegisters;
-  c.pitch = isStaged ? ceilDiv((plan.block - 1) * stride + spannedBy(p, 2), stride) : plan.block;
-  const int64_t floatsOfRow = c.pitch * ((isStaged ? stride : 0) + (c.bySteps ? 1 : 0));
-  c.rows = std::max(std::min(p.kernel[0], p.in[0]) * spannedRows, kFloats / std::max<int64_t>(1, floatsOfRow));
-  c.phase = c.rows * c.pitch + kRoom;
-  for (int64_t k = 0; k < p.kernel[2]; ++k) {
-    const int64_t at = k * p.dilation[2];
-    c.taps.push_back(isStaged ? at % stride * c.phase + at / stride : at);
-  }
-  for (const int64_t tap : c.taps)
-    if (c.reading == Reading::kInRegisters) c.isTap[static_cast<size_t>(tap)] = true;
-  if (isStaged) c.stagedFloats = stride * c.phase;
-  if (c.bySteps) c.maximaFloats = c.phase;
-  if (plan.kind == PoolKind::kAverage) c.scaleFloats = plan.block + kRoom;
-  return c;
+  const int64_t stride = p.stride[2], phases = stride <= 4 ? stride : 1, span = spannedBy(p, 2);
+  RowPool::Reading r;
+  r.isTap.assign(static_cast<size_t>(ceilDiv(span, phases) * phases), 0);
+  for (int64_t k = 0; k < p.kernel[2]; ++k) r.isTap[static_cast<size_t>(k * p.dilation[2])] = 1;
+  const auto places = static_cast<int64_t>(r.isTap.size());
+  r.bySteps = plan.kind == PoolKind::kMaximum && plan.rowsOfWindow > 1;
+  r.rows = std::max(std::min(p.kernel[0], p.in[0]) * std::min(spannedBy(p, 1), p.in[1]),
+                    kFloats / std::max<int64_t>(1, plan.block * stride));
+  r.readFloats = places - phases + stride * kRoom;
+  r.scratchFloats = (places + (r.bySteps ? r.rows : 0)) * kRoom + plan.block + kRoom;
+  return r;
 }
 
 }  // namespace popart::cpu
