@@ -5,6 +5,7 @@
 #include <hwy/highway.h>
 // clang-format off
 #include "backends/cpu/kernels/conv_planes.hpp"
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/pool_rows-inl.hpp"
@@ -52,15 +53,35 @@ class StagedPlane {
       const int64_t z = depth * s_.stride[0] - s_.padLow[0] + i * s_.dilation[0];
       for (int64_t r = 0; r < rows; ++r) {
         const bool isInside = z >= 0 && z < s_.in[0] && first + r >= 0 && first + r < s_.in[1];
-        pools::PlaneRow row{x_, 0, end_};
-        if (isInside) row.row += ((plane * s_.in[0] + z) * s_.in[1] + first + r) * s_.in[2], row.width = s_.in[2];
-        pools::stageRow(row, isInside ? -s_.padLow[2] : 0, plan_.pitch * stride, stride, 0.0f,
-                        staged_ + (i * plan_.stagedRows + r) * plan_.pitch, plan_.phase);
+        float *to = staged_ + (i * plan_.stagedRows + r) * plan_.pitch;
+        const float *row = x_;
+        if (isInside) row += ((plane * s_.in[0] + z) * s_.in[1] + first + r) * s_.in[2];
+        if (kMasks && stride == 1)
+          copyRow(row, isInside ? s_.in[2] : 0, to);
+        else
+          pools::stageRow({row, isInside ? s_.in[2] : 0, end_}, -s_.padLow[2], plan_.span, stride, 0.0f, to,
+                          plan_.phase);
       }
     }
   }
 
  protected:
+  static constexpr bool kMasks = HWY_TARGET <= HWY_AVX2;  // instructions that touch no memory of the other lanes
+  // The `width` floats of a row with zeros around them, by whole lines of the staged row.
+  void copyRow(const float *row, int64_t width, float *to) const {
+    const D d;
+    int64_t at = -s_.padLow[2];
+    for (int64_t i = 0; i < plan_.pitch; i += kLanes, at += kLanes) {
+      if (at >= 0 && at + kLanes <= width) {
+        hn::StoreU(hn::LoadU(d, row + at), d, to + i);
+        continue;
+      }
+      const int64_t low = std::clamp<int64_t>(-at, 0, kLanes), high = std::clamp<int64_t>(width - at, low, kLanes);
+      const auto mask = hn::AndNot(hn::FirstN(d, static_cast<size_t>(low)), hn::FirstN(d, static_cast<size_t>(high)));
+      hn::StoreU(hn::MaskedLoad(mask, d, row + at), d, to + i);
+    }
+  }
+
   const PlanePlan &plan_;
   const ConvShape &s_;
   const float *x_, *end_;
@@ -288,7 +309,8 @@ constexpr int64_t kPlaneRoom = 64;  // floats behind an array that may be read a
 PlanePlan::PlanePlan(const ConvShape &s) : shape(s), out(s.out()), perGroup(s.cout / std::max<int64_t>(1, s.cin)) {
   constexpr int64_t kFloats = int64_t{1} << 13;  // of staged rows: 32 KiB, of the first or second level cache
   const int64_t stride = s.stride[2], spannedColumns = s.dilation[2] * (s.kernel[2] - 1) + 1;
-  pitch = ceilDiv(std::max<int64_t>(0, (out[2] - 1) * stride) + spannedColumns, stride);
+  span = std::max<int64_t>(0, (out[2] - 1) * stride) + spannedColumns;
+  pitch = ceilDiv(ceilDiv(span, stride), kCacheLineFloats) * kCacheLineFloats;  // so that some loads cross no line
   // The lines whose rows of the input stay in the cache, in equal pieces of whole tiles.
   const int64_t spannedRows = s.dilation[1] * (s.kernel[1] - 1) + 1, rows = kFloats / (pitch * stride * s.kernel[0]);
   const int64_t most = std::max(kTileLines, rows < spannedRows ? 0 : (rows - spannedRows) / s.stride[1] + 1);

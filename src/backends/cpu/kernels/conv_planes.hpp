@@ -26,6 +26,7 @@ struct PlanePlan {
   Spatial out;
   int64_t perGroup = 1;           // output channels of an input channel
   int64_t lines = 1, pieces = 1;  // output rows of a piece
+  int64_t span = 0;               // columns of the input, with padding, that the windows of a row read
   int64_t stagedRows = 0;         // of a depth of the window
   int64_t pitch = 0, phase = 0;   // floats from staged row to row, and from phase to phase
   std::vector<int64_t> columns;   // by column of the kernel: where it begins in a staged row
