@@ -3,13 +3,13 @@
 // combined block by block in order.
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <type_traits>
 
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/halves.hpp"
+#include "backends/cpu/reduce_blocks.hpp"
 #include "backends/cpu/rounds.hpp"
 #include "backends/cpu/task_count.hpp"
 #include "backends/cpu/vector/reduce_ops.hpp"
@@ -41,40 +41,10 @@ constexpr ReduceRow<ReduceOp> kRows[] = {{"ReduceSum", ReduceOp::kSum, Finish::k
 constexpr ReduceRow<DoubleReduceOp> kDoubleRows[] = {{"ReduceProd", DoubleReduceOp::kProduct, Finish::kNone},
                                                      {"ReduceLogSum", DoubleReduceOp::kSum, Finish::kLog}};
 
-// x as [leading][outer][reduced][inner]: `leading` and `reduced` are summed over, `outer` and `inner` are kept.
-struct Blocks {
-  int64_t leading = 1, outer = 1, reduced = 1, inner = 1;
-};
-
-// nullopt: the axes alternate too often.
-std::optional<Blocks> blocksOf(const Shape &shape, const std::vector<int64_t> &axes) {
-  std::vector<std::pair<bool, int64_t>> runs;  // (reduced, elements), outermost first
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 1) continue;
-    const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
-    if (!runs.empty() && runs.back().first == reduced)
-      runs.back().second *= shape[d];
-    else
-      runs.emplace_back(reduced, shape[d]);
-  }
-  Blocks b;
-  auto take = [&](bool reduced, int64_t &size) {
-    if (runs.empty() || runs.back().first != reduced) return;
-    size = runs.back().second;
-    runs.pop_back();
-  };
-  take(false, b.inner);
-  take(true, b.reduced);
-  take(false, b.outer);
-  take(true, b.leading);
-  if (!runs.empty()) return std::nullopt;
-  return b;
-}
-
 template <class Op>
 class ReduceKernel final : public executable::HostKernel {
  public:
-  ReduceKernel(const ReduceRow<Op> &row, Blocks blocks, DataType type, int threads)
+  ReduceKernel(const ReduceRow<Op> &row, ReducedBlocks blocks, DataType type, int threads)
       : row_(row), blocks_(blocks), type_(type) {
     constexpr int64_t kPerTask = 32768;  // elements read
     chooseLeaves();
@@ -199,7 +169,7 @@ class ReduceKernel final : public executable::HostKernel {
 
   void oneOfHalves(const KernelArgs &args, int64_t outer, int64_t column, int64_t columns,
                    Total *scratch) const noexcept {
-    const Blocks &b = blocks_;
+    const ReducedBlocks &b = blocks_;
     Total *totals = scratch, *part = scratch + columnsPerTask_;
     std::fill_n(totals, columns, reduceIdentity(row_.op));
     for (int64_t l = 0; l < b.leading; ++l) {
@@ -248,7 +218,7 @@ class ReduceKernel final : public executable::HostKernel {
   }
   template <class... Shift>
   void fold(Op op, const float *x, int64_t columns, Total *totals, Total *part, Shift... shift) const noexcept {
-    const Blocks &b = blocks_;
+    const ReducedBlocks &b = blocks_;
     std::fill_n(totals, columns, reduceIdentity(op));
     for (int64_t l = 0; l < b.leading; ++l, x += b.outer * b.reduced * b.inner) {
       Total *to = b.leading == 1 ? totals : part;
@@ -273,14 +243,14 @@ class ReduceKernel final : public executable::HostKernel {
   }
 
   ReduceRow<Op> row_;
-  Blocks blocks_;
+  ReducedBlocks blocks_;
   DataType type_;
   int64_t columnsPerTask_, columnTasks_, outerPerTask_, outerTasks_, leaves_ = 1;
   Rounds rounds_;
 };
 
 template <class Op>
-std::unique_ptr<executable::Kernel> reduceKernel(const ReduceRow<Op> &row, const Blocks &blocks,
+std::unique_ptr<executable::Kernel> reduceKernel(const ReduceRow<Op> &row, const ReducedBlocks &blocks,
                                                  const KernelRequest &request, std::string &reason) {
   const DataType type = request.inputs[0].info.dataType();
   auto kernel = std::make_unique<ReduceKernel<Op>>(row, blocks, type, request.threads);
@@ -297,7 +267,8 @@ std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, s
     return nullptr;
   const std::string &type = request.op->def().base().type();
   const Shape &shape = request.inputs[0].info.shape();
-  const auto blocks = blocksOf(shape, ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(shape.size())));
+  const auto blocks =
+      reducedBlocks(shape, ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(shape.size())));
   if (!blocks) return reason = "its axes alternate between kept and reduced too often", nullptr;
   for (const auto &row : kRows)
     if (type == row.type) return reduceKernel(row, *blocks, request, reason);
@@ -306,11 +277,11 @@ std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, s
   return nullptr;
 }
 
-constexpr Entry kEntries[] = {{"ReduceSum", createReduce},       {"ReduceMean", createReduce},
-                              {"ReduceMax", createReduce},       {"ReduceMin", createReduce},
-                              {"ReduceSumSquare", createReduce}, {"ReduceL1", createReduce},
-                              {"ReduceL2", createReduce},        {"ReduceProd", createReduce},
-                              {"ReduceLogSum", createReduce},    {"ReduceLogSumExp", createReduce}};
+constexpr Entry kEntries[] = {
+    {"ReduceSum", createReduce},       {"ReduceMean", createReduce},       {"ReduceMax", createReduce},
+    {"ReduceMin", createReduce},       {"ReduceSumSquare", createReduce},  {"ReduceL1", createReduce},
+    {"ReduceL2", createReduce},        {"ReduceProd", createReduce},       {"ReduceLogSum", createReduce},
+    {"ReduceLogSumExp", createReduce}, {"ReduceProdGrad", productGradient}};
 
 }  // namespace
 

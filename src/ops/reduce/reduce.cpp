@@ -143,19 +143,24 @@ E timesOthers(OpEmitter &b, E g, E x) {
   return g;
 }
 
+// Rows are what a backend has a kernel for, if any; without one they become timesOthers.
 void decomposeProductGradient(DecomposeBuilder &b) {
   const Shape &shape = b.inInfo(1).shape();
   if (b.inInfo(1).nelms() == 0) return b.result(0, b.emit("Identity", {b.in(1)}));
   const std::vector<int64_t> axes = reductionAxes(b.attrs(), b.inInfo(1).rank());
+  const int64_t rows = b.inInfo(0).nelms(), width = b.inInfo(1).nelms() / rows;
+  const TensorIndex g = emitReshape(b, b.in(0), {rows, 1});
+  if (shape.size() == 2 && axes == std::vector<int64_t>{1})
+    return b.result(0, width == 1 ? b.emit("Identity", {g}) : timesOthers(b, E(b, g), E(b, b.in(1))));
   std::vector<int64_t> order, back(shape.size());  // kept axes, then reduced ones
   for (int64_t axis = 0; axis < b.inInfo(1).rank(); ++axis)
     if (!std::ranges::binary_search(axes, axis)) order.push_back(axis);
   order.insert(order.end(), axes.begin(), axes.end());
   for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  const int64_t rows = b.inInfo(0).nelms();
   const TensorIndex moved = b.emit("Transpose", {b.in(1)}, {{"perm", order}});
-  const E x(b, emitReshape(b, moved, {rows, b.inInfo(1).nelms() / rows})), g(b, emitReshape(b, b.in(0), {rows, 1}));
-  b.result(0, b.emit("Transpose", {emitReshape(b, timesOthers(b, g, x), b.info(moved).shape())}, {{"perm", back}}));
+  const TensorIndex dx = b.emit("ReduceProdGrad", {g, emitReshape(b, moved, {rows, width})},
+                                {{"fwd_shape", Shape{rows, width}}, {"axes", std::vector<int64_t>{1}}});
+  b.result(0, b.emit("Transpose", {emitReshape(b, dx, b.info(moved).shape())}, {{"perm", back}}));
 }
 
 void addExtremes(OpDefs &rows) {

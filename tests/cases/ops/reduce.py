@@ -74,6 +74,36 @@ def silent(function):
     return quiet
 
 
+def without_each(g, x, axes):
+    """Return g times the product of the other elements along `axes`, for each element of x."""
+    rest = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    order = (*rest, *axes)
+    rows = x.transpose(order).reshape(g.size, -1)
+    others = np.stack([np.delete(rows, i, axis=1).prod(axis=1) for i in range(rows.shape[1])], axis=1)
+    moved = (g.reshape(-1, 1) * others).reshape([x.shape[axis] for axis in order])
+    return moved.transpose(np.argsort(order))
+
+
+def product_gradients():
+    """Return the cases of ReduceProdGrad over several choices of axes, with zeros and without."""
+    cases = []
+    for axes, zeros in [([1], 0), ([2], 1), ([0], 2), ([0, 2], 3), ([0, 1, 2], 2), ([0, 1, 2], 1)]:
+        x = floats(3, 4, 5, low=0.5, high=1.5)
+        if zeros:
+            x.reshape(-1)[:: 60 // zeros] = 0
+        g = floats(*(1 if axis in axes else size for axis, size in enumerate(x.shape)))
+        cases.append(
+            Case(
+                "ReduceProdGrad",
+                [g, x],
+                {"axes": axes, "fwd_shape": list(x.shape)},
+                lambda g, x, a=tuple(axes): without_each(g, x, a),
+                name=f"axes{axes}zeros{zeros}",
+            )
+        )
+    return cases
+
+
 ZEROS = np.array([[2.0, 0.0, -1.5], [0.0, 0.0, 3.0], [1.5, -2.0, 0.5]], np.float32)
 
 REDUCTIONS = [
@@ -90,6 +120,7 @@ REDUCTIONS = [
     *extreme("ReduceProd", silent(lambda x, a: x.prod(axis=a, keepdims=True))),
     *extreme("ReduceLogSum", silent(lambda x, a: np.log(x.sum(axis=a, keepdims=True)))),
     *extreme("ReduceLogSumExp", exact_logsumexp),
+    *product_gradients(),
     Case("ReduceProd", [ZEROS], {"axes": [1]}, lambda x: x.prod(axis=1, keepdims=True), gradients=[0], name="zeros"),
     Case("ReduceSum", [NUMBERS], {"axes": [0]}, lambda x: x.sum(axis=0, keepdims=True, dtype=np.int32)),
     Case("ReduceMax", [NUMBERS], {"axes": [0]}, lambda x: x.max(axis=0, keepdims=True)),
