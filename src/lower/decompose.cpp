@@ -10,7 +10,9 @@
 
 #include "ir/decomposed.hpp"
 #include "lower/channels_last.hpp"
+#include "lower/fuse_elementwise.hpp"
 #include "lower/widen.hpp"
+#include "ops/shape/slice_range.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -41,6 +43,18 @@ void shortenPair(Graph &graph, Op &op) {
   if (std::is_sorted(both.begin(), both.end())) return replaceByInput(graph, op, x);
   op.mutableAttributes().set("perm", both);
   graph.connectInput(op.index(), 0, x);
+}
+
+// Slice(Slice(x)) → Slice(x), where nothing else reads the first.
+void joinSlices(Graph &graph, Op &op) {
+  const Op *first = op.inputCount() == 1 && op.hasInput(0) ? op.inTensor(0)->getProducerUnsafe() : nullptr;
+  auto both = first ? ops::sliceOfSlice(*first, op) : std::nullopt;
+  if (!both) return;
+  const Tensor &between = *op.inTensor(0), &x = *first->inTensor(0);
+  const bool isUpdated = x.tensorType() == TensorType::Variable;  // perhaps before this one's readers run
+  if (between.uses().size() != 1 || between.isGraphOutput() || isUpdated || staysApart(*first, op)) return;
+  op.mutableAttributes() = std::move(*both);
+  graph.connectInput(op.index(), 0, x.index());
 }
 
 // Cast(Cast(x)) → x from 16 bits to FLOAT and back, which is exact; Cast(Transpose(Cast(x))) → Transpose(x).
@@ -140,6 +154,21 @@ std::optional<FoldSize> largeTranspose(const Graph &graph, const Op &op, const s
   return follows ? std::optional(FoldSize::WithinBudget) : std::nullopt;
 }
 
+// Statistics of a batch that nothing reads are not made. Without new running ones those before, which the row wants,
+// are not read either: the scale, of the same shape, stands for them, so that what computes them goes.
+void dropUnreadStatistics(Graph &graph, Op &op) {
+  enum { kScale = 1, kMean = 3, kVariance = 4 };
+  if (!op.is(Role::BatchNormalization) || op.attrInt("training_mode") == 0) return;
+  for (int i = 1; i < op.outputCount(); ++i) {
+    if (!op.hasOutput(i) || !op.outTensor(i)->uses().empty() || op.outTensor(i)->isGraphOutput()) continue;
+    const TensorIndex unread = op.outputs()[static_cast<size_t>(i)];
+    graph.disconnectOutput(op.index(), i);
+    graph.eraseTensor(unread);
+  }
+  if (op.hasOutput(1) || op.hasOutput(2)) return;
+  for (const int i : {kMean, kVariance}) graph.connectInput(op.index(), i, op.inputs()[kScale]);
+}
+
 void removeUnused(Graph &graph) {
   const auto order = schedule::orderOps(graph);
   std::vector<char> isOutput(graph.tensorSlots(), 0);
@@ -186,10 +215,14 @@ void simplify(Ir &flat) {
     }
     for (OpIndex o : schedule::orderOps(*graph))
       if (graph->alive(o)) moveNarrow(*graph, graph->op(o));
-    for (OpIndex o : schedule::orderOps(*graph)) shortenPair(*graph, graph->op(o));
+    for (OpIndex o : schedule::orderOps(*graph)) {
+      shortenPair(*graph, graph->op(o));
+      if (graph->alive(o)) joinSlices(*graph, graph->op(o));
+    }
     for (OpIndex o : schedule::orderOps(*graph))
       if (graph->alive(o)) addIntoWindow(*graph, graph->op(o));
     mergeEqual(*graph);
+    for (Op *op : graph->ops()) dropUnreadStatistics(*graph, *op);
     removeUnused(*graph);
   }
 }

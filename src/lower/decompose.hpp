@@ -15,9 +15,9 @@ void decompose(Ir &flat, const executable::Backend &backend);
 // depends on them and constants alone, except those that only matrix products read.
 void foldLargeTransposes(Ir &flat, const EvaluateOp &evaluate);
 
-// Removes no-ops: Identity-like views of equal shape, single-input Sum, double negations and transposes, casts from 16
-// bits to FLOAT and back (around a transpose, too), unused ops without side effects, and merges equal ops on equal
-// inputs (never random or host ops).
+// Removes no-ops: Identity-like views of equal shape, single-input Sum, double negations, slices and transposes, casts
+// from 16 bits to FLOAT and back (around a transpose, too), unused ops without side effects, unread statistics of
+// batches with what is read for them alone, and merges equal ops on equal inputs (never random or host ops).
 void simplify(Ir &flat);
 
 }  // namespace popart::lower

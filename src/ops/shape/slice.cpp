@@ -279,6 +279,25 @@ std::vector<SliceRange> sliceRanges(const Attributes &attributes, const Shape &s
   return ranges;
 }
 
+std::optional<Attributes> sliceOfSlice(const Op &first, const Op &second) {
+  for (const Op *op : {&first, &second})
+    if (&op->def() != &opDef("Slice")) return std::nullopt;
+  const Shape &shape = first.inShape(0);
+  const std::vector<SliceRange> outer = sliceRanges(first.attributes(), shape),
+                                inner = sliceRanges(second.attributes(), second.inShape(0));
+  Ints axes, starts, ends, steps;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const int64_t size = inner[d].size, step = size > 1 ? outer[d].step * inner[d].step : 1;
+    const int64_t start = size > 0 ? outer[d].start + inner[d].start * outer[d].step : 0;
+    const int64_t end = size > 0 ? start + (size - 1) * step + (step > 0 ? 1 : -1) : 0;
+    axes.push_back(static_cast<int64_t>(d));
+    starts.push_back(start);
+    ends.push_back(end < 0 ? -shape[d] - 1 : end);  // in front of the first; -1 is the last
+    steps.push_back(step);
+  }
+  return Attributes{{"axes", axes}, {"ends", ends}, {"starts", starts}, {"steps", steps}};
+}
+
 std::vector<SliceRange> subsampleRanges(const std::vector<int64_t> &strides, const Shape &shape) {
   std::vector<SliceRange> ranges;
   for (size_t i = 0; i < shape.size(); ++i) {

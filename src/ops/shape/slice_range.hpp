@@ -1,9 +1,14 @@
 // SliceRange: the elements start, start + step, … that a slice takes along one axis, after clamping (ONNX Slice-13).
 #pragma once
+#include <optional>
 #include <vector>
 
 #include <popart/attributes.hpp>
 #include <popart/names.hpp>
+
+namespace popart {
+class Op;
+}
 
 namespace popart::ops {
 
@@ -17,6 +22,9 @@ struct SliceRange {
 // starts and ends count from the end; both are clamped. Throws popart::error for lists of different lengths, repeated
 // or out-of-range axes and a step of 0.
 std::vector<SliceRange> sliceRanges(const Attributes &attributes, const Shape &shape);
+// The attributes of one Slice that takes what `second` takes of the result of `first`; nullopt when one of them is no
+// Slice. Shapes are known.
+std::optional<Attributes> sliceOfSlice(const Op &first, const Op &second);
 // One range per axis of `shape` from attribute "strides" (missing ones are 1).
 std::vector<SliceRange> subsampleRanges(const std::vector<int64_t> &strides, const Shape &shape);
 
