@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../support/conv_weights.hpp"
+#include "../support/instruction_sets.hpp"
 #include "../support/random_floats.hpp"
 #include "backends/cpu/kernels/conv.hpp"
 
@@ -181,6 +182,15 @@ TEST(ConvPlanes, data_gradients_match_loops_and_have_the_bits_of_channels_last) 
   }
 }
 
+// The packed weights after the update.
+Floats weightGradient(const ConvShape &s, const Floats &x, const Floats &dy, const Update &update, Floats weights) {
+  const PlaneWeightGradient plan(s);
+  Floats scratch(plan.scratchFloats(), NAN), shared(plan.sharedFloats(), NAN);
+  for (int task = 0; task < plan.tasks(); ++task)
+    plan.run(task, x.data(), dy.data(), weights.data(), update, scratch.data(), shared.data());
+  return weights;
+}
+
 TEST(ConvPlanes, weight_gradients_match_loops_and_update_in_place) {
   std::vector<ConvShape> all = shapes();
   all.push_back(square(9, {1, 40, 41}, 35, 1, {1, 3, 3}, {0, 1, 1}));  // several leaves
@@ -192,19 +202,37 @@ TEST(ConvPlanes, weight_gradients_match_loops_and_update_in_place) {
                  packed = test::packedConvWeights(s, randomFloats(s.cout * s.taps(), 3));
     std::vector<double> expected(static_cast<size_t>(s.cout * s.taps()), 0.0);
     forProducts(s, [&](size_t i, size_t j, size_t o) { expected[j] += static_cast<double>(x[i]) * dy[o]; });
-    const PlaneWeightGradient plan(s);
     const Update descent{.kind = UpdateKind::kSgd, .rate = 0.5f, .decay = 0.9f};
-    Floats stored(packed.size(), 0.0f), updated = packed, separate = packed;
-    for (Floats *target : {&stored, &updated}) {
-      Floats scratch(plan.scratchFloats(), NAN), shared(plan.sharedFloats(), NAN);
-      for (int task = 0; task < plan.tasks(); ++task)
-        plan.run(task, x.data(), dy.data(), target->data(), target == &stored ? Update() : descent, scratch.data(),
-                 shared.data());
-    }
+    const Floats stored = weightGradient(s, x, dy, Update(), Floats(packed.size(), 0.0f)),
+                 updated = weightGradient(s, x, dy, descent, packed);
+    Floats separate = packed;
     expectNear(test::unpackedConvWeights(s, stored), expected, s.n * volume(s.out()), index - 1);
     applyUpdate(descent, stored.data(), 0, separate.data(), 0, 1, static_cast<int64_t>(separate.size()));
     ASSERT_EQ(updated, separate) << "shape " << index - 1;
   }
+}
+
+TEST(ConvPlanes, every_instruction_set_gives_these_sums) {
+  test::forAllInstructionSets([] {
+    int index = 0;
+    for (const ConvShape &s : shapes()) {
+      const Floats x = randomFloats(s.n * s.cin * volume(s.in), 1), w = randomFloats(s.cout * s.taps(), 2),
+                   dy = randomFloats(s.n * s.cout * volume(s.out()), 3), packed = test::packedConvWeights(s, w);
+      std::vector<double> y(dy.size(), 0.0), dx(x.size(), 0.0), dw(w.size(), 0.0);
+      forProducts(s, [&](size_t i, size_t j, size_t o) {
+        y[o] += static_cast<double>(x[i]) * w[j];
+        dx[i] += static_cast<double>(dy[o]) * w[j];
+        dw[j] += static_cast<double>(dy[o]) * x[i];
+      });
+      expectNear(run(PlaneConv(s), x, packed, Epilogue(), Floats(y.size(), NAN)), y, s.taps(), index);
+      if (PlaneConv::hasDataGradient(s))
+        expectNear(run(PlaneConv::dataGradient(s), dy, packed, Epilogue(), Floats(x.size(), NAN)), dx, s.taps(), index);
+      if (s.isDepthwise())
+        expectNear(test::unpackedConvWeights(s, weightGradient(s, x, dy, Update(), packed)), dw, s.n * volume(s.out()),
+                   index);
+      ++index;
+    }
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "../support/against_reference.hpp"
+#include "../support/instruction_sets.hpp"
 #include "executable/host_kernel.hpp"
 
 namespace popart {
@@ -198,6 +199,20 @@ TEST(PlainLayout, averages_of_windows) {
       a.set("fwd_shape", w.x);
       compare({"AveragePoolGrad", a, {gradientFor(forward, 2)}, 1}, 1, Bits::Same);
     }
+}
+
+TEST(PlainLayout, pools_with_every_instruction_set) {
+  test::forAllInstructionSets([] {
+    for (const Window &w : windows()) {
+      const TensorData x = floats(w.x, 1);
+      for (const char *type : {"MaxPool", "AveragePool"}) {
+        const SingleOp forward{type, attributesOf(w), {x}, 1};
+        compare(forward, 1, Bits::Same);
+      }
+      const SingleOp forward{"MaxPool", attributesOf(w), {x}, 1};
+      compare({"MaxPoolGrad", attributesOf(w), {gradientFor(forward, 2), x}, 1}, 2, Bits::Same);
+    }
+  });
 }
 
 TEST(PlainLayout, response_normalisation) {

@@ -2,11 +2,10 @@
 // layout of weights; programs that read constants and variables packed.
 #include <gtest/gtest.h>
 
-#include <hwy/targets.h>
-
 #include <cstring>
 #include <random>
 
+#include "../support/instruction_sets.hpp"
 #include "../support/message_of.hpp"
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
@@ -30,15 +29,9 @@ std::vector<uint8_t> bytes(int64_t count, unsigned seed) {
 // f(kernels) for all kernels of all instruction sets.
 template <class F>
 void forAllKernels(F &&f) {
-  int count = 0;
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    for (const QuadKernels *kernels : cpu::quadKernelChoices()) f(*kernels), ++count;
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();
-  EXPECT_GE(count, 1);
+  test::forAllInstructionSets([&] {
+    for (const QuadKernels *kernels : cpu::quadKernelChoices()) f(*kernels);
+  });
 }
 
 struct Panel {
