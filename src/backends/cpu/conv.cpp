@@ -67,8 +67,8 @@ constexpr const char *kOfPlanes = " of plain memory";
 bool takesPlanes(const ConvShape &s, std::initializer_list<const OperandDesc *> activations) {
   const auto isPlain = [](const OperandDesc *o) { return !o->layout; };
   const auto isEither = [](const OperandDesc *o) { return isChannelsLast(*o); };
-  return s.type == DataType::FLOAT && s.groups > 1 && s.groups == s.cin && std::ranges::all_of(activations, isPlain) &&
-         !std::ranges::all_of(activations, isEither);
+  return s.type == DataType::FLOAT && s.groups > 1 && s.groups == s.cin && PlanePlan::fits(s) &&
+         std::ranges::all_of(activations, isPlain) && !std::ranges::all_of(activations, isEither);
 }
 
 // ---- forward ------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ std::unique_ptr<executable::Kernel> createPool(const KernelRequest &request, std
   const Op &op = *request.op;
   const Pool pool = poolOf(op, request.inputs[0].info.shape(), request.outputs[0].info.shape());
   const bool countPadding = kKind == PoolKind::kAverage && op.attrInt("count_include_pad") != 0;
-  if (isPlain(request)) return std::make_unique<PlainPoolKernel>(pool, kKind, countPadding);
+  if (isPlain(request) && RowPool::fits(pool)) return std::make_unique<PlainPoolKernel>(pool, kKind, countPadding);
   if (!takes(request, reason)) return nullptr;
   return std::make_unique<PoolKernel>(pool, kKind, countPadding);
 }
@@ -162,7 +162,8 @@ std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request,
   const Op &op = *request.op;
   const Pool pool = poolOf(op, request.outputs[0].info.shape(), request.inputs[0].info.shape());
   const bool countPadding = kKind == PoolKind::kAverage && op.attrInt("count_include_pad") != 0;
-  if (isPlain(request) && (kKind == PoolKind::kAverage || pool.taps() <= RowPoolGradient::kMostTaps))
+  if (isPlain(request) && RowPool::fits(pool) &&
+      (kKind == PoolKind::kAverage || pool.taps() <= RowPoolGradient::kMostTaps))
     return std::make_unique<PlainPoolGradientKernel>(pool, kKind, countPadding);
   if (!takes(request, reason)) return nullptr;
   return std::make_unique<PoolGradientKernel>(pool, kKind, countPadding, request.threads);

@@ -235,5 +235,22 @@ TEST(ConvPlanes, every_instruction_set_gives_these_sums) {
   });
 }
 
+// What a model may ask for, too.
+TEST(ConvPlanes, what_takes_much_memory_or_overflows_is_left_to_others) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  for (const ConvShape &s : shapes()) EXPECT_TRUE(PlanePlan::fits(s));
+  for (const size_t d : {1, 2}) {
+    ConvShape steps = square(1, {1, 9, 9}, 2, 1, {1, 3, 3}), spreads = square(1, {1, 9, 9}, 2, 1, {1, 3, 3});
+    steps.stride[d] = kHuge;
+    spreads.dilation[d] = kHuge / 4, spreads.padLow[d] = kHuge / 2;
+    EXPECT_FALSE(PlanePlan::fits(steps));
+    EXPECT_FALSE(PlanePlan::fits(spreads));
+    EXPECT_FALSE(PlaneConv::hasDataGradient(steps));
+    EXPECT_FALSE(PlaneConv::hasDataGradient(spreads));
+  }
+  EXPECT_FALSE(PlanePlan::fits(square(1, {1, 1, 1 << 20}, 2, 1, {1, 1, 3})));
+  EXPECT_TRUE(PlanePlan::fits(square(1, {1, 4096, 4096}, 2, 1, {1, 7, 7})));
+}
+
 }  // namespace
 }  // namespace popart::cpu

@@ -189,6 +189,25 @@ TEST(PlainLayout, maxima_of_more_taps_than_have_numbers) {
   }
 }
 
+// Scratch memory is a vector for each row and column that a window spans.
+TEST(PlainLayout, windows_that_span_much_are_left_to_others) {
+  const auto fits = [](int64_t width, int64_t kernel, int64_t stride) {
+    Ir ir;
+    Graph &graph = ir.getMainGraph();
+    const Op *pool = graph.addConnectedOp(
+        opDef("MaxPool"), {graph.addStream("x", TensorInfo(DataType::FLOAT, {1, 2, 3, width}))}, {"y"},
+        opDef("MaxPool").completeAttributes({{"kernel_shape", Ints{1, kernel}}, {"strides", Ints{1, stride}}}, "MaxPool"),
+        Op::Settings(graph));
+    std::string reason;
+    return cpu::backend().createKernel(executable::requestOf(*pool), reason) != nullptr;
+  };
+  EXPECT_TRUE(fits(100'000, 4096, 1));
+  EXPECT_TRUE(fits(100'000, 5, 4096));
+  EXPECT_FALSE(fits(100'000, 4097, 1));
+  EXPECT_FALSE(fits(100'000, 5, 4097));
+  EXPECT_FALSE(fits(9, 5, int64_t{1} << 30));
+}
+
 TEST(PlainLayout, averages_of_windows) {
   for (const Window &w : windows())
     for (const int64_t counts : {0, 1}) {

@@ -304,6 +304,16 @@ namespace {
 
 constexpr int64_t kPlaneRoom = 64;  // floats behind an array that may be read and written: the widest vector
 
+ConvShape gradientShape(const ConvShape &forward) {
+  ConvShape s = forward;
+  s.in = forward.out();
+  for (size_t d = 0; d < 3; ++d) {
+    s.padLow[d] = forward.dilation[d] * (forward.kernel[d] - 1) - forward.padLow[d];
+    s.padHigh[d] = forward.in[d] - s.in[d] + forward.dilation[d] * (forward.kernel[d] - 1) - s.padLow[d];
+  }
+  return s;
+}
+
 }  // namespace
 
 PlanePlan::PlanePlan(const ConvShape &s) : shape(s), out(s.out()), perGroup(s.cout / std::max<int64_t>(1, s.cin)) {
@@ -326,21 +336,27 @@ PlanePlan::PlanePlan(const ConvShape &s) : shape(s), out(s.out()), perGroup(s.co
   stagedFloats = stride * phase;
 }
 
+// In double, since strides and dilations of a model may be any numbers.
+bool PlanePlan::fits(const ConvShape &s) {
+  constexpr double kMostFloats = 1 << 20;
+  const auto number = [](int64_t n) { return static_cast<double>(n); };
+  const auto spanned = [&](size_t d) { return number(s.dilation[d]) * number(s.kernel[d] - 1) + 1; };
+  const double row = number(s.stride[2]) * number(s.out()[2] + kCacheLineFloats) + spanned(2);
+  const double rows = 2.0 * kTileLines * number(s.stride[1]) + spanned(1);
+  return number(s.kernel[0]) * rows * row + number(s.stride[2]) * kPlaneRoom <= kMostFloats;
+}
+
 PlaneConv::PlaneConv(const ConvShape &s, const ConvShape &forward, bool reversed)
     : plan_{PlanePlan(s), panelWidth(), forward.joinsGroups() ? 1 : forward.groups, reversed} {
   const int64_t work = s.n * s.cout * volume(plan_.planes.out) * (s.taps() + 4);
   tasks_ = static_cast<int>(taskCount(work, int64_t{1} << 16, plan_.planes.units()));
 }
 
-PlaneConv PlaneConv::dataGradient(const ConvShape &forward) {
-  ConvShape s = forward;
-  s.in = forward.out();
-  for (size_t d = 0; d < 3; ++d) {
-    s.padLow[d] = forward.dilation[d] * (forward.kernel[d] - 1) - forward.padLow[d];
-    s.padHigh[d] = forward.in[d] - s.in[d] + forward.dilation[d] * (forward.kernel[d] - 1) - s.padLow[d];
-  }
-  return {s, forward, true};
+bool PlaneConv::hasDataGradient(const ConvShape &shape) {
+  return shape.isDepthwise() && volume(shape.stride) == 1 && PlanePlan::fits(gradientShape(shape));
 }
+
+PlaneConv PlaneConv::dataGradient(const ConvShape &forward) { return {gradientShape(forward), forward, true}; }
 
 int64_t PlaneConv::Plan::weightsOf(int64_t channel) const {
   const ConvShape &s = planes.shape;

@@ -22,6 +22,8 @@ struct PlanePlan {
   static constexpr int64_t kTileLines = 4;  // output rows of a tile
 
   explicit PlanePlan(const ConvShape &shape);
+  // Whether what a tile reads can be staged: 4 MiB at most.
+  static bool fits(const ConvShape &shape);
   ConvShape shape;
   Spatial out;
   int64_t perGroup = 1;           // output channels of an input channel
@@ -37,12 +39,12 @@ struct PlanePlan {
 
 class PlaneConv {
  public:
-  // FLOAT, with one input channel in a group.
+  // FLOAT, with one input channel in a group, of a shape that fits.
   explicit PlaneConv(const ConvShape &shape) : PlaneConv(shape, shape, false) {}
   // dx from dy, where strides are 1 and groups have one channel (hasDataGradient): a convolution with the taps from the
   // last to the first. `shape` is that of the forward pass.
   static PlaneConv dataGradient(const ConvShape &shape);
-  static bool hasDataGradient(const ConvShape &shape) { return shape.isDepthwise() && volume(shape.stride) == 1; }
+  static bool hasDataGradient(const ConvShape &shape);
 
   int tasks() const { return tasks_; }
   // The part of all work that a task does.

@@ -20,8 +20,11 @@ namespace popart::cpu {
 
 class RowPool {
  public:
-  // countPadding: averages count the taps in the padding.
+  // countPadding: averages count the taps in the padding. Of a pool that fits.
   RowPool(const Pool &pool, PoolKind kind, bool countPadding);
+
+  // Whether windows span, and step over, at most 4096 rows and columns: what is kept of each is a vector.
+  static bool fits(const Pool &pool);
 
   // Pieces of about equal work; depends on the shape alone.
   int tasks() const { return tasks_; }
@@ -69,6 +72,7 @@ class RowPoolGradient {
  public:
   static constexpr int64_t kMostTaps = int64_t{1} << 24;  // of a maximum: their numbers are floats
 
+  // Of a pool that RowPool fits.
   RowPoolGradient(const Pool &pool, PoolKind kind, bool countPadding);
   int tasks() const { return tasks_; }
   int64_t scratchBytes() const { return plan_.rows.scratchBytes + plan_.scratchBytes; }

@@ -68,6 +68,13 @@ RowPool::Plan planRows(const Pool &pool, PoolKind kind, bool countPadding, int64
   return plan;
 }
 
+bool RowPool::fits(const Pool &pool) {
+  constexpr int64_t kMost = 4096;
+  const Pool p = withLongRows(pool);
+  const int64_t depths = std::min(p.kernel[0], p.in[0]), rows = std::min(spannedBy(p, 1), p.in[1]);
+  return spannedBy(p, 2) <= kMost && p.stride[2] <= kMost && rows <= kMost && depths * rows <= kMost;
+}
+
 RowPool::Reading planReading(const RowPool::Plan &plan) {
   constexpr int64_t kFloats = int64_t{1} << 13;  // of the input: 32 KiB, of the first or second level cache
   const Pool &p = plan.pool;
