@@ -47,38 +47,50 @@ class StagedPlane {
 
   // The rows of the input that the windows of `lines` output rows from `line` on of a plane read.
   void stage(int64_t plane, int64_t depth, int64_t line, int64_t lines) {
-    const int64_t first = line * s_.stride[1] - s_.padLow[1], stride = s_.stride[2];
+    const int64_t first = line * s_.stride[1] - s_.padLow[1];
     const int64_t rows = (lines - 1) * s_.stride[1] + (s_.kernel[1] - 1) * s_.dilation[1] + 1;
     for (int64_t i = 0; i < s_.kernel[0]; ++i) {
       const int64_t z = depth * s_.stride[0] - s_.padLow[0] + i * s_.dilation[0];
-      for (int64_t r = 0; r < rows; ++r) {
-        const bool isInside = z >= 0 && z < s_.in[0] && first + r >= 0 && first + r < s_.in[1];
-        float *to = staged_ + (i * plan_.stagedRows + r) * plan_.pitch;
-        const float *row = x_;
-        if (isInside) row += ((plane * s_.in[0] + z) * s_.in[1] + first + r) * s_.in[2];
-        if (kMasks && stride == 1)
-          copyRow(row, isInside ? s_.in[2] : 0, to);
-        else
-          pools::stageRow({row, isInside ? s_.in[2] : 0, end_}, -s_.padLow[2], plan_.span, stride, 0.0f, to,
-                          plan_.phase);
+      const bool hasRows = z >= 0 && z < s_.in[0];
+      const int64_t low = hasRows ? std::clamp<int64_t>(-first, 0, rows) : rows,
+                    high = hasRows ? std::clamp<int64_t>(s_.in[1] - first, low, rows) : rows;
+      float *to = staged_ + i * plan_.stagedRows * plan_.pitch;
+      fillRows(to, 0, low);
+      if (low < high) {
+        const float *row = x_ + ((plane * s_.in[0] + z) * s_.in[1] + first + low) * s_.in[2];
+        copyRows(row, high - low, to + low * plan_.pitch);
       }
+      fillRows(to, high, rows);  // into which the last row may have been written
     }
   }
 
  protected:
   static constexpr bool kMasks = HWY_TARGET <= HWY_AVX2;  // instructions that touch no memory of the other lanes
-  // The `width` floats of a row with zeros around them, by whole lines of the staged row.
-  void copyRow(const float *row, int64_t width, float *to) const {
+  void fillRows(float *to, int64_t begin, int64_t end) const {
+    for (int64_t phase = 0; phase < s_.stride[2]; ++phase)
+      std::fill_n(to + phase * plan_.phase + begin * plan_.pitch, (end - begin) * plan_.pitch, 0.0f);
+  }
+  // Rows with zeros around them.
+  void copyRows(const float *from, int64_t rows, float *to) const {
+    const int64_t stride = s_.stride[2];
+    if (kMasks && stride == 1) return copyLines(from, rows, to);
+    for (int64_t r = 0; r < rows; ++r, from += s_.in[2], to += plan_.pitch)
+      pools::stageRow({from, s_.in[2], end_}, -s_.padLow[2], plan_.span, stride, 0.0f, to, plan_.phase);
+  }
+  // The same by whole lines of the staged rows.
+  void copyLines(const float *from, int64_t rows, float *to) const {
     const D d;
+    const int64_t width = s_.in[2], pitch = plan_.pitch;
+    from -= s_.padLow[2];
     int64_t at = -s_.padLow[2];
-    for (int64_t i = 0; i < plan_.pitch; i += kLanes, at += kLanes) {
-      if (at >= 0 && at + kLanes <= width) {
-        hn::StoreU(hn::LoadU(d, row + at), d, to + i);
-        continue;
-      }
+    for (int64_t i = 0; i < pitch; i += kLanes, at += kLanes) {
       const int64_t low = std::clamp<int64_t>(-at, 0, kLanes), high = std::clamp<int64_t>(width - at, low, kLanes);
       const auto mask = hn::AndNot(hn::FirstN(d, static_cast<size_t>(low)), hn::FirstN(d, static_cast<size_t>(high)));
-      hn::StoreU(hn::MaskedLoad(mask, d, row + at), d, to + i);
+      if (low == 0 && high == kLanes)
+        for (int64_t r = 0; r < rows; ++r) hn::StoreU(hn::LoadU(d, from + r * width + i), d, to + r * pitch + i);
+      else
+        for (int64_t r = 0; r < rows; ++r)
+          hn::StoreU(hn::MaskedLoad(mask, d, from + r * width + i), d, to + r * pitch + i);
     }
   }
 
