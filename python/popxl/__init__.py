@@ -70,7 +70,9 @@ from popxl.custom import custom_op, define_op  # isort: skip
 from popart._names import suggest_in_classes as _suggest_in_classes  # isort: skip
 from popart._names import suggest_in_modules as _suggest_in_modules  # isort: skip
 
-_suggest_in_classes(Ir, Graph, Session, Tensor, HostToDeviceStream, DeviceToHostStream, RemoteBuffer, ReplicaGrouping)
+# Ir, Graph and Tensor have no hook: with one, each of the many look-ups of a build takes ten times as long. Python's
+# tracebacks suggest the nearest of their names.
+_suggest_in_classes(Session, HostToDeviceStream, DeviceToHostStream, RemoteBuffer, ReplicaGrouping)
 _suggest_in_modules("popxl", "popxl.ops", "popxl.ops.collectives", "popxl.ops.var_updates", "popxl.transforms")
 
 __version__ = "0.1.0"

@@ -35,6 +35,7 @@ class Graph:
         self = object.__new__(cls)
         self._ir_reference, self._ir_id = weakref.ref(ir), ir.id  # the Ir holds its graphs, not they the Ir
         self._pb_graph, self._id = pb_graph, pb_graph.id
+        self._tensor_class = ir._tensor_classes[0]  # of tensors that are no variables and constants
         self._tensors: dict[str, Tensor] = {}  # by id, those that the program has seen
         self._by_ref_inputs = set()
         self._op_created_hooks: dict[int, Callable[[Any], Any]] = {}
@@ -225,12 +226,12 @@ class Graph:
     ) -> Tensor:
         if not isinstance(dtype, dtypes.dtype):
             dtypes.dtype._require(dtype, f"Graph input '{name}'")
-        ir = self.ir
+        ir = self._ir_reference() or self.ir
         if ir._is_prepared:
             ir._check_open("its tensors")
         scope = "/".join(_CURRENT_CONTEXT.name_scopes)
         index, tensor_id = self._pb_graph.newInput(name or "t", scope, dtype._core_value, shape, meta_shape, by_ref)
-        wrapped = Tensor._make(ir._tensor_classes[0], self, index, tensor_id)
+        wrapped = Tensor._make(self._tensor_class, self, index, tensor_id)
         if by_ref:
             self._by_ref_inputs.add(wrapped)
         return wrapped

@@ -113,7 +113,7 @@ class Tensor:
     """A value in a graph. Made by ops, `variable`, `constant` and `graph_input`; has no constructor."""
 
     _pb_tensor = _CoreTensor()
-    _row: Row | None = None  # of variables in remote memory
+    _row: Row | None  # of variables in remote memory
     __array_ufunc__ = None  # NumPy arrays on the left of an operator defer to the reflected method
     __iter__ = None
     __contains__ = None
@@ -126,7 +126,7 @@ class Tensor:
     @staticmethod
     def _make(cls: type, graph: "Graph", index: int, tensor_id: str) -> "Tensor":
         self = object.__new__(cls)
-        self._graph, self._index, self._id = graph, index, tensor_id
+        self._graph, self._index, self._id, self._row = graph, index, tensor_id, None
         graph._tensors[tensor_id] = self
         return self
 

@@ -7,17 +7,20 @@ They are made when a variable takes them, in its element type.
 
 import math
 import operator
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from popart_core import _random
 
-Made = Callable[[Any], np.ndarray]
-"""Function of an element type of NumPy that gives the values as a new array of it."""
-
 _FEW = 1 << 14  # random numbers that NumPy draws as fast as the state of its generator is copied
+
+
+class Drawn(Protocol):
+    """Values that were drawn and are not made yet."""
+
+    def make(self, dtype: Any) -> np.ndarray:
+        """Return the values as a new array of an element type of NumPy."""
+        ...
 
 
 class FirstValues:
@@ -33,9 +36,9 @@ class FirstValues:
 
     def __call__(self) -> np.ndarray:
         """Return the next values, as a new array."""
-        return self.draw(0)(self.dtype)
+        return self.draw(0).make(self.dtype)
 
-    def draw(self, skipped: int) -> Made:
+    def draw(self, skipped: int) -> Drawn:
         """Take the next values after some others: of as many variables as `skipped` says. Sources override this.
 
         Raises:
@@ -62,12 +65,13 @@ class Filled(FirstValues):
     def __init__(self, shape: tuple[int, ...], number: int, dtype: Any) -> None:
         self.shape, self.dtype, self._number = shape, np.dtype(dtype), number
 
-    def draw(self, skipped: int) -> Made:
+    def draw(self, skipped: int) -> Drawn:
         """See `FirstValues.draw`."""
         self._size()
-        return self._made
+        return self
 
-    def _made(self, dtype: Any) -> np.ndarray:
+    def make(self, dtype: Any) -> np.ndarray:
+        """See `Drawn.make`."""
         if not self._number:
             return np.zeros(self.shape, dtype)  # memory that takes none until it is written
         result = np.empty(self.shape, dtype)
@@ -89,20 +93,14 @@ class CutNormal(FirstValues):
     def __init__(self, shape: tuple[int, ...], deviation: float) -> None:
         self.shape, self.dtype, self._deviation = shape, _DOUBLE, deviation
 
-    def draw(self, skipped: int) -> Made:
+    def draw(self, skipped: int) -> Drawn:
         """See `FirstValues.draw`."""
         size = self._size()
         drawn = None if size <= _FEW else self._draw_many(skipped, size)
-        if drawn is not None:
-            return partial(self._made, drawn.make)
-        first = skipped * size
-        return partial(self._made, partial(_random.normalOfUniform, np.random.random_sample(first + size)[first:]))
-
-    def _made(self, make: Callable[[float, np.ndarray], None], dtype: Any) -> np.ndarray:
-        of_core = dtype in _OF_CORE
-        result = np.empty(self.shape, dtype if of_core else _DOUBLE)
-        make(self._deviation, result)
-        return result if of_core else result.astype(dtype)
+        if drawn is None:
+            first = skipped * size
+            drawn = np.random.random_sample(first + size)[first:]
+        return _DrawnNormal(self.shape, self._deviation, drawn)
 
     def _draw_many(self, skipped: int, size: int) -> Any:
         """Draw numbers that are made later; None where NumPy's functions have another generator than MT19937."""
@@ -115,6 +113,24 @@ class CutNormal(FirstValues):
             drawn, words["pos"] = _random.drawNormal(words["key"], words["pos"], skipped * size, size)
             generator.state = state
         return drawn
+
+
+class _DrawnNormal:
+    """Normal numbers, as uniform ones that stand for them, or as the core has drawn them."""
+
+    __slots__ = ("_deviation", "_drawn", "_shape")
+
+    def __init__(self, shape: tuple[int, ...], deviation: float, drawn: Any) -> None:
+        self._shape, self._deviation, self._drawn = shape, deviation, drawn
+
+    def make(self, dtype: Any) -> np.ndarray:
+        of_core = dtype in _OF_CORE
+        result = np.empty(self._shape, dtype if of_core else _DOUBLE)
+        if isinstance(self._drawn, np.ndarray):
+            _random.normalOfUniform(self._drawn, self._deviation, result)
+        else:
+            self._drawn.make(self._deviation, result)
+        return result if of_core else result.astype(dtype)
 
 
 _DOUBLE = np.dtype(np.float64)

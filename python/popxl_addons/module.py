@@ -68,12 +68,18 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
     """
 
     _attached = _MadeByInit()  # name → module
-    _entries = _MadeByInit()  # name → attached module, or factory and graph input, or a tree of both each
+    _variable_factories = _MadeByInit()  # name → factory, tree of factories, or attached module
+    _variable_inputs = _MadeByInit()  # the same names → graph input, tree of them, or attached module
     _name_scope: str | None = None
     _graph_cache: GraphCache | None = None
     _building = 0
+    _plain_setattr = popxl.Module.__setattr__  # of the next class after this one, looked up once for each class
     _aux: Aux | None = None
     _grad_infos: GradInfos | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._plain_setattr = super().__setattr__
 
     def __init__(self, cache: Any = False, grad_inlining_error: str = "error") -> None:
         if grad_inlining_error not in _INLINING:
@@ -81,10 +87,10 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         if cache and self.implements_grad_graph:
             raise ValueError("You cannot use graph caching if you have implemented `build_grad`.")
         # A model has many modules: nothing is made before it is used, and nothing looks for modules among these values.
-        set_plain = super().__setattr__
-        set_plain("_attached", {})
-        set_plain("_entries", {})
-        set_plain("grad_inlining_error", grad_inlining_error)
+        self._plain_setattr("_attached", {})
+        self._plain_setattr("_variable_factories", {})
+        self._plain_setattr("_variable_inputs", {})
+        self._plain_setattr("grad_inlining_error", grad_inlining_error)
         if cache:
             self._graph_cache = GraphCache()
 
@@ -162,17 +168,17 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     def set_name_scope(self, name: str) -> None:
         """Prefix tensor names of `build` with ``name/``."""
-        super().__setattr__("_name_scope", name)
+        self._plain_setattr("_name_scope", name)
 
     def __setattr__(self, key: str, value: Any) -> None:
         # few values are modules, and isinstance takes longer with a class that has a metaclass
         if isinstance(value, popxl.Module) and isinstance(value, Module):
             self._attach(key, value)
-        super().__setattr__(key, value)
+        self._plain_setattr(key, value)
 
     def _attach(self, key: str, module: "Module") -> None:
         head, _ = self._new_key(key, False)
-        self._entries[head] = self._attached[head] = module
+        self._variable_factories[head] = self._variable_inputs[head] = self._attached[head] = module
         module.set_name_scope(key)
 
     def _new_key(self, name: Key, overwrite: bool) -> tuple[str, str]:
@@ -185,23 +191,24 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         if isinstance(name, str) and "." in name:
             head, _, rest = name.partition(".")
         head = check_element(head)
-        if head in self._entries and not overwrite:
+        if head in self._variable_factories and not overwrite:
             raise ValueError(f"Key {head!r} already exists. Pass overwrite=True to replace it.")
         return head, rest
 
     def _trees(self) -> tuple[NamedVariableFactories, NamedTensors]:
         """Return new trees of the factories and of their graph inputs."""
-        factories: dict[str, Any] = {}
-        inputs: dict[str, Any] = {}
-        for key, entry in self._entries.items():
-            plain = type(entry) is tuple and not isinstance(entry[0], NamedVariableFactories)
-            factories[key], inputs[key] = entry if plain else self._new_trees(entry)
+        factories, inputs = self._variable_factories.copy(), self._variable_inputs.copy()
+        for key, entry in self._variable_factories.items():
+            if isinstance(entry, (NamedVariableFactories, popxl.Module)):
+                factories[key], inputs[key] = self._trees_below(key)
         return NamedVariableFactories._of(factories), NamedTensors._of(inputs)
 
-    @staticmethod
-    def _new_trees(entry: Any) -> tuple[Any, ...]:
-        """Return trees of an entry that is a module, or copies of those that it consists of."""
-        return entry._trees() if isinstance(entry, Module) else tuple(tree.copy() for tree in entry)
+    def _trees_below(self, key: str) -> tuple[NamedVariableFactories, NamedTensors]:
+        """Return new trees of what stands under a name; empty ones where nothing does, or one factory."""
+        entry = self._variable_factories.get(key)
+        if isinstance(entry, NamedVariableFactories):
+            return entry.copy(), self._variable_inputs[key].copy()
+        return entry._trees() if isinstance(entry, Module) else (NamedVariableFactories(), NamedTensors())
 
     # ---- building graphs
     def create_graph(self, *args: Any, **kwargs: Any) -> tuple[NamedVariableFactories, GraphWithNamedArgs]:
@@ -262,8 +269,9 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             self._aux._take()
         if self._grad_infos is not None:
             self._grad_infos.clear()
-        self._entries.clear()
-        self._entries.update(self._attached)
+        for entries in (self._variable_factories, self._variable_inputs):
+            entries.clear()
+            entries.update(self._attached)
         for module in self._attached.values():
             module._reset()
 
@@ -413,9 +421,9 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return self._register(name or variable_f.name, variable_f, False)
 
     def _register(self, name: str, factory: VariableFactory, overwrite: bool) -> popxl.Tensor:
-        if type(name) is str and name.isidentifier() and name not in self._entries:
-            tensor = factory.create_input()
-            self._entries[name] = (factory, tensor)
+        if type(name) is str and name.isidentifier() and name not in self._variable_factories:
+            self._variable_inputs[name] = tensor = factory.create_input()
+            self._variable_factories[name] = factory
             return tensor
         return self._add(name, factory, factory.create_input, overwrite)
 
@@ -423,16 +431,14 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         """Add a factory, or a tree of them, and what `create_input` returns; a name that is refused makes no input."""
         head, rest = self._new_key(name, overwrite)
         if not rest:
-            tensor = create_input()
-            self._entries[head] = (factory, tensor)
+            self._variable_inputs[head] = tensor = create_input()
+            self._variable_factories[head] = factory
             return tensor
-        entry = self._entries.get(head, (None, None))
-        has_trees = isinstance(entry, Module) or isinstance(entry[0], NamedVariableFactories)
-        factories, inputs = self._new_trees(entry) if has_trees else (NamedVariableFactories(), NamedTensors())
+        factories, inputs = self._trees_below(head)
         factories.insert(rest, factory, overwrite)
         tensor = create_input()
         inputs.insert(rest, tensor, overwrite)
-        self._entries[head] = (factories, inputs)
+        self._variable_factories[head], self._variable_inputs[head] = factories, inputs
         return tensor
 
     # ---- lists

@@ -22,7 +22,7 @@ from popxl.utils import to_numpy
 from popxl.variables import make_shared_variables
 
 from popxl_addons.dot_tree import DotTree
-from popxl_addons.first_values import FirstValues, Made
+from popxl_addons.first_values import Drawn, FirstValues
 from popxl_addons.named_replica_grouping import NamedReplicaGrouping, fill_none_group
 from popxl_addons.named_tensors import NamedTensors
 
@@ -66,7 +66,7 @@ class _Drawn(_Peekable):
 
     def __init__(self, source: FirstValues) -> None:
         self._source = source
-        self._made: Made | None = source.draw(1)
+        self._drawn: Drawn | None = source.draw(1)
 
     def _take(self) -> HostTensor:
         return self._next_of(self._source.dtype)
@@ -76,8 +76,8 @@ class _Drawn(_Peekable):
         return self._seen.pop().astype(dtype) if self._seen else self._next_of(dtype)
 
     def _next_of(self, dtype: np.dtype) -> np.ndarray:
-        made, self._made = self._made or self._source.draw(0), None
-        return made(dtype)
+        drawn, self._drawn = self._drawn or self._source.draw(0), None
+        return drawn.make(dtype)
 
 
 def _as_iterator(data_iter: DataIter) -> _Peekable:

@@ -26,8 +26,7 @@ NAMES = [  # whose, a wrong name, the one that was meant
     (popart.Builder().aiOnnx, "sofmax", "softmax"),
     (popart.Builder().aiGraphcore, "nlloss", "nllloss"),
     (popart.TensorInfo("FLOAT", [1]), "shap", "shape"),
-    (popxl.Ir(), "replication_facto", "replication_factor"),
-    (popxl.Ir().main_graph, "input", "inputs"),
+    (popxl.Ir().replica_grouping(), "group_siz", "group_size"),
 ]
 
 
@@ -45,18 +44,35 @@ def test_an_unknown_attribute_suggests_the_nearest(owner, wrong, meant):
     assert hasattr(owner, meant)
 
 
-def test_tracebacks_suggest_methods_of_sessions():
-    """Sessions have no hook of their own: a lookup of ``run`` takes as little as it can."""
-    program = """
+SESSION = """
 import popart
 builder = popart.Builder()
 y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [2])])
 device = popart.DeviceManager().createCpuDevice()
 popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device).prepareDevic()
 """
+TENSOR = """
+import popxl
+with popxl.Ir().main_graph:
+    popxl.variable(1.0).shap
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "wrong", "meant"),
+    [
+        (SESSION, "prepareDevic", "prepareDevice"),
+        ("import popxl; popxl.Ir().replication_facto", "replication_facto", "replication_factor"),
+        ("import popxl; popxl.Ir().main_graph.input", "input", "inputs"),
+        (TENSOR, "shap", "shape"),
+    ],
+    ids=["session", "ir", "graph", "tensor"],
+)
+def test_tracebacks_suggest_names_where_no_hook_does(program, wrong, meant):
+    """Look-ups of ``run``, and the many of a build, take as little as they can: a hook makes each slower."""
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
-    assert "has no attribute 'prepareDevic'. Did you mean: 'prepareDevice'?" in run.stderr
+    assert f"has no attribute '{wrong}'. Did you mean: '{meant}'?" in run.stderr
 
 
 def test_private_names_get_no_suggestion():

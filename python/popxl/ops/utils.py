@@ -145,7 +145,7 @@ def add_op(
 ) -> list[Tensor]:
     """As `emit`, with the names of the outputs in a list; `wanted`: how many of them to return, default all."""
     ctx, read = _CURRENT_CONTEXT, []
-    graph, ir = ctx.current
+    graph, ir = (ctx._graphs[-1], ctx._irs[-1]) if ctx._graphs else ctx.current
     for name, t in inputs.items():
         if t is None and name in optional:
             read.append(None)
@@ -184,7 +184,7 @@ def add_op(
         ctx._add_in_sequence_topocons(graph, op_id)
     if graph._op_created_hooks:
         graph._call_hooks(graph._pb_graph.getOp(op_id))
-    make, plain = Tensor._make, ir._tensor_classes[0]
+    make, plain = Tensor._make, graph._tensor_class
     return [make(plain, graph, *results[0])] if len(results) == 1 else [make(plain, graph, *r) for r in results]
 
 
