@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 namespace popart::cpu {
 namespace {
@@ -20,6 +21,16 @@ int64_t secondLevelCacheBytes() {
     if (const long size = sysconf(_SC_LEVEL2_CACHE_SIZE); size > 0) return int64_t{size};
 #endif
     return kDefaultBytes;
+  }();
+  return bytes;
+}
+
+// sysconf adds up the caches of a processor that has several; a core uses one.
+int64_t lastLevelCacheBytes() {
+  static const int64_t bytes = [] {
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");  // "32768K"
+    int64_t kibibytes = 0;
+    return file >> kibibytes && kibibytes > 0 ? kibibytes << 10 : int64_t{32} << 20;
   }();
   return bytes;
 }

@@ -9,6 +9,9 @@ constexpr int64_t kCacheLineFloats = 16;
 // Bytes of the second level cache of one core, as the system says; 1 MiB where it says nothing.
 int64_t secondLevelCacheBytes();
 
+// Bytes of the last level cache that cores share, as the system says; 32 MiB where it says nothing.
+int64_t lastLevelCacheBytes();
+
 // Bytes of the panels of B that a product works through again and again: they share the second level cache with rows of
 // A and C.
 int64_t panelBytesAtOnce();

@@ -8,12 +8,15 @@
 
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pick_strided.hpp"
+#include "backends/cpu/kernels/stream_copy.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 
 namespace popart::cpu {
 namespace {
 
 constexpr int64_t kTaskBytes = int64_t{1} << 17;  // about 33 us (executable/cost.cpp)
+
+constexpr int64_t kLeastStreamed = 512;  // bytes of a run; shorter ones are mostly what whole vectors leave
 
 // Rows and columns of a transposed tile: what a thread reads and writes at a time. Short rows make it longer.
 constexpr int64_t tileSide(int64_t elementBytes) { return elementBytes < 4 ? 128 : 64; }
@@ -92,6 +95,9 @@ void StridedCopy::chooseTasks() {
   int64_t elements = row_.size * column_.size;
   for (const CopyDim &d : outer_) units_ *= d.size, elements *= d.size;
   tasks_ = std::clamp<int64_t>(ceilDiv(elements * bytes_, kTaskBytes), 1, std::min<int64_t>(units_, 1024));
+  const bool hasRuns = (inner_ == Inner::kRun || inner_ == Inner::kStrided) && column_.to == bytes_;
+  isStreamed_ =
+      hasRuns && columnChunk_ * bytes_ >= kLeastStreamed && exceedsCaches(elements * bytes_, elements * bytes_);
 }
 
 const char *StridedCopy::name() const {
@@ -123,6 +129,7 @@ void StridedCopy::run(const void *from, void *to, int64_t task) const noexcept {
     runBlock({static_cast<const char *>(from) + fromAt, static_cast<char *>(to) + toAt,
               std::min(rowChunk_, row_.size - row), std::min(columnChunk_, column_.size - column)});
   }
+  if (isStreamed_) flushStreams();
 }
 
 template <int64_t kBytes>
@@ -133,6 +140,14 @@ void StridedCopy::moveElements(const Block &b) const noexcept {
     char *to = b.to + r * row_.to;
     if (inner_ == Inner::kRepeat) {
       repeat<kBytes>(from, to, b.columns);
+    } else if (toStep == kBytes && isStreamed_) {
+      constexpr int64_t kAtOnce = 4096 / kBytes;
+      char picked[kAtOnce * kBytes];
+      for (int64_t c = 0; c < b.columns; c += kAtOnce) {
+        const int64_t count = std::min(kAtOnce, b.columns - c);
+        pickStrided(kBytes, from + c * fromStep, fromStep, count, picked);
+        streamBytes(to + c * kBytes, picked, count * kBytes);
+      }
     } else if (toStep == kBytes) {
       pickStrided(kBytes, from, fromStep, b.columns, to);
     } else {
@@ -143,8 +158,14 @@ void StridedCopy::moveElements(const Block &b) const noexcept {
 
 void StridedCopy::runBlock(const Block &b) const noexcept {
   if (inner_ == Inner::kRun) {
-    for (int64_t r = 0; r < b.rows; ++r)
-      std::memcpy(b.to + r * row_.to, b.from + r * row_.from, static_cast<size_t>(b.columns * bytes_));
+    for (int64_t r = 0; r < b.rows; ++r) {
+      char *to = b.to + r * row_.to;
+      const char *from = b.from + r * row_.from;
+      if (isStreamed_)
+        streamBytes(to, from, b.columns * bytes_);
+      else
+        std::memcpy(to, from, static_cast<size_t>(b.columns * bytes_));
+    }
     return;
   }
   if (inner_ == Inner::kTranspose) return transpose(bytes_, {b.from, column_.from, b.columns, b.rows}, {b.to, row_.to});
