@@ -17,6 +17,7 @@
 #include "lower/fuse_attention.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
+#include "lower/join_extremes.hpp"
 #include "lower/join_parts.hpp"
 #include "lower/layout.hpp"
 #include "lower/loop_rows.hpp"
@@ -250,6 +251,7 @@ void multiplyAfterLoops(PassContext &c) { lower::multiplyAfterLoops(c.ir()); }
 void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseAttention(PassContext &c) { lower::fuseAttention(c.ir(), c.device()); }
+void joinExtremes(PassContext &c) { lower::joinExtremes(c.ir(), c.device()); }
 void scaleIntegerProducts(PassContext &c) { lower::scaleIntegerProducts(c.ir(), c.device()); }
 void multiplyHalves(PassContext &c) { lower::multiplyHalves(c.ir(), c.device()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
@@ -366,6 +368,8 @@ constexpr Pass kPasses[] = {
      foldBatchNorms},
     {"fuseAttention", "let a softmax between products run without the matrix of scores", Phase::Fuse, fusing,
      fuseAttention},
+    {"joinExtremes", "find least and greatest numbers of a tensor in one pass over it", Phase::Fuse, fusing,
+     joinExtremes},
     {"scaleIntegerProducts", "let products of integers end in the scale that their reader has", Phase::Fuse, fusing,
      scaleIntegerProducts},
     {"multiplyHalves", "let products read 16-bit operands that the device multiplies", Phase::Fuse, fusing,

@@ -10,6 +10,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/reduce_blocks.hpp"
+#include "backends/cpu/reduce_extremes.hpp"
 #include "backends/cpu/rounds.hpp"
 #include "backends/cpu/task_count.hpp"
 #include "backends/cpu/vector/reduce_ops.hpp"
@@ -278,10 +279,10 @@ std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, s
 }
 
 constexpr Entry kEntries[] = {
-    {"ReduceSum", createReduce},       {"ReduceMean", createReduce},       {"ReduceMax", createReduce},
-    {"ReduceMin", createReduce},       {"ReduceSumSquare", createReduce},  {"ReduceL1", createReduce},
-    {"ReduceL2", createReduce},        {"ReduceProd", createReduce},       {"ReduceLogSum", createReduce},
-    {"ReduceLogSumExp", createReduce}, {"ReduceProdGrad", productGradient}};
+    {"ReduceSum", createReduce},       {"ReduceMean", createReduce},        {"ReduceMax", createReduce},
+    {"ReduceMin", createReduce},       {"ReduceSumSquare", createReduce},   {"ReduceL1", createReduce},
+    {"ReduceL2", createReduce},        {"ReduceProd", createReduce},        {"ReduceLogSum", createReduce},
+    {"ReduceLogSumExp", createReduce}, {"ReduceProdGrad", productGradient}, {"ReduceExtremes", createReduceExtremes}};
 
 }  // namespace
 

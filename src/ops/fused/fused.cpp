@@ -128,8 +128,30 @@ Shape permuted(InferContext &c, const char *name, const Shape &shape) {
   return result;
 }
 
+OpDef extremesRow() {
+  return OpDef("popart", "ReduceExtremes", {1})
+      .input("data", kAllTypes)
+      .output("least")
+      .output("greatest")
+      .attrOptional("axes", AttributeType::Ints)
+      .attr("keepdims", int64_t{1})
+      .notOnnx()
+      .infer([](InferContext &c) {
+        const Shape shape = reducedShape(c.shape(0), reductionAxes(c), c.attrInt("keepdims") != 0);
+        for (int i : {0, 1}) c.out(i, c.type(0), shape);
+      })
+      .cost(perElement(2))
+      .noGrad("it is made after differentiation")
+      .decompose([](DecomposeBuilder &b) {
+        b.result(0, b.emit("ReduceMin", {b.in(0)}, b.attrs()));
+        b.result(1, b.emit("ReduceMax", {b.in(0)}, b.attrs()));
+      })
+      .doc("What ReduceMin and ReduceMax give, in one pass.");
+}
+
 OpDefs fusedOps() {
   OpDefs rows;
+  rows.push_back(extremesRow());
   rows.push_back(
       OpDef("popart", "FusedElementwise", {1})
           .input("operands", kAllTypes, "", Arity::Variadic)

@@ -104,6 +104,10 @@ def product_gradients():
     return cases
 
 
+def both_of_nothing(x):
+    return np.full((2, 1), np.inf, np.float32), np.full((2, 1), -np.inf, np.float32)
+
+
 ZEROS = np.array([[2.0, 0.0, -1.5], [0.0, 0.0, 3.0], [1.5, -2.0, 0.5]], np.float32)
 
 REDUCTIONS = [
@@ -152,6 +156,24 @@ REDUCTIONS = [
     Case("ReduceSumTo", [floats(2, 3)], {"shape": []}, lambda x: x.sum(), gradients=[0]),
     Case("ReduceSumTo", [floats(2, 3)], {"shape": [2, 3]}, lambda x: x, gradients=[0]),
     Case("ReduceSumTo", [floats(2, 3)], {"shape": [4]}, refuses="no broadcast"),
+    *(
+        Case(
+            "ReduceExtremes",
+            [x],
+            {"keepdims": 0} | ({} if axis is None else {"axes": [axis]}),
+            lambda x, a=axis: (x.min(axis=a), x.max(axis=a)),
+            dtypes=["float32"],
+            name=f"{name} {axis}",
+        )
+        for name, x in {
+            "short": floats(3, 5),
+            "rows": floats(300, 37),
+            "long": floats(3, 70001),
+            "nan": EXTREMES,
+        }.items()
+        for axis in (0, 1, None)
+    ),
+    Case("ReduceExtremes", [np.zeros((2, 0), np.float32)], {"axes": [1]}, both_of_nothing, name="empty"),
     Case("LambSquare", [floats(3, 4)], {}, lambda x: (x * x).sum(), dtypes=["float32"]),
 ]
 

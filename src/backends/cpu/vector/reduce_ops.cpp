@@ -50,24 +50,27 @@ HWY_INLINE float ofLanes(V v) {
   return hn::GetLane(hn::SumOfLanes(D(), v));
 }
 
-// What kMax and kMin do with NaN differs between instruction sets: it is looked for by itself.
+// What kMax and kMin do with NaN differs between instruction sets: it is looked for by itself, as a number whose bits
+// without the sign are more than those of infinity.
 template <ReduceOp kOp>
 struct ExtremeTotal {
+  using Bits = hn::RebindToUnsigned<D>;
   V best;
-  hn::Mask<D> hasNan;
+  hn::Vec<Bits> largest;  // bits without the sign
 
-  static HWY_INLINE ExtremeTotal none() { return {identity<kOp>(), hn::MaskFromVec(hn::Zero(D()))}; }
+  static HWY_INLINE ExtremeTotal none() { return {identity<kOp>(), hn::Zero(Bits())}; }
   HWY_INLINE void add(V x, V) {
     best = better(best, x);
-    hasNan = hn::Or(hasNan, hn::IsNaN(x));
+    largest = hn::Max(largest, hn::BitCast(Bits(), hn::Abs(x)));
   }
   HWY_INLINE void addFirst(hn::Mask<D> first, V x, V shift) { add(hn::IfThenElse(first, x, identity<kOp>()), shift); }
   HWY_INLINE void join(const ExtremeTotal &other) {
     best = better(best, other.best);
-    hasNan = hn::Or(hasNan, other.hasNan);
+    largest = hn::Max(largest, other.largest);
   }
   HWY_INLINE float result() const {
-    return hn::AllFalse(D(), hasNan) ? ofLanes<kOp>(best) : std::numeric_limits<float>::quiet_NaN();
+    const bool hasNan = !hn::AllFalse(Bits(), hn::Gt(largest, hn::Set(Bits(), 0x7f800000u)));
+    return hasNan ? std::numeric_limits<float>::quiet_NaN() : ofLanes<kOp>(best);
   }
   static HWY_INLINE V better(V a, V b) { return kOp == ReduceOp::kMax ? hn::Max(a, b) : hn::Min(a, b); }
 };
@@ -86,6 +89,15 @@ struct SumTotal {
 template <ReduceOp kOp>
 using RowTotal = std::conditional_t<kOp == ReduceOp::kMax || kOp == ReduceOp::kMin, ExtremeTotal<kOp>, SumTotal<kOp>>;
 
+// A vector that stays in a register. gcc would read memory that is not aligned once for each use.
+HWY_INLINE V loaded(const float *x) {
+  V v = hn::LoadU(D(), x);
+#if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86
+  asm("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
 template <ReduceOp kOp>
 float rowOf(const float *x, int64_t count, float shiftOfRow) {
   const D d;
@@ -94,10 +106,10 @@ float rowOf(const float *x, int64_t count, float shiftOfRow) {
   auto a = RowTotal<kOp>::none(), b = a, c = a, e = a;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    a.add(hn::LoadU(d, x + i), shift);
-    b.add(hn::LoadU(d, x + i + lanes), shift);
-    c.add(hn::LoadU(d, x + i + 2 * lanes), shift);
-    e.add(hn::LoadU(d, x + i + 3 * lanes), shift);
+    a.add(loaded(x + i), shift);
+    b.add(loaded(x + i + lanes), shift);
+    c.add(loaded(x + i + 2 * lanes), shift);
+    e.add(loaded(x + i + 3 * lanes), shift);
   }
   for (; i + lanes <= count; i += lanes) a.add(hn::LoadU(d, x + i), shift);
   if (i < count) {
@@ -107,6 +119,46 @@ float rowOf(const float *x, int64_t count, float shiftOfRow) {
   a.join(b);
   c.join(e);
   a.join(c);
+  return a.result();
+}
+
+// Both extremes of a row; as ExtremeTotal finds NaN.
+struct BothTotals {
+  using Least = ExtremeTotal<ReduceOp::kMin>;
+  Least least;
+  V greatest;
+
+  static HWY_INLINE BothTotals none() { return {Least::none(), identity<ReduceOp::kMax>()}; }
+  HWY_INLINE void add(V x) {
+    least.add(x, x);
+    greatest = hn::Max(greatest, x);
+  }
+  HWY_INLINE void addFirst(hn::Mask<D> first, V x) {
+    least.addFirst(first, x, x);
+    greatest = hn::Max(greatest, hn::IfThenElse(first, x, identity<ReduceOp::kMax>()));
+  }
+  HWY_INLINE void join(const BothTotals &other) {
+    least.join(other.least);
+    greatest = hn::Max(greatest, other.greatest);
+  }
+  HWY_INLINE RowExtremes result() const {
+    const float smallest = least.result();
+    return {smallest, std::isnan(smallest) ? smallest : ofLanes<ReduceOp::kMax>(greatest)};
+  }
+};
+RowExtremes rowExtremes(const float *x, int64_t count) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  BothTotals a = BothTotals::none(), b = a;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    a.add(loaded(x + i));
+    b.add(loaded(x + i + lanes));
+  }
+  for (; i < count; i += lanes) {
+    const FirstLanes tail(std::min(lanes, count - i));
+    a.addFirst(tail.mask, tail.load(x + i));
+  }
+  a.join(b);
   return a.result();
 }
 
@@ -331,6 +383,7 @@ HWY_AFTER_NAMESPACE();
 namespace popart::cpu {
 HWY_EXPORT(rowResult);
 HWY_EXPORT(rowResults);
+HWY_EXPORT(rowExtremes);
 HWY_EXPORT(columnResults);
 HWY_EXPORT(doubleRowResult);
 HWY_EXPORT(doubleRowResults);
@@ -358,6 +411,9 @@ void reduceRows(ReduceOp op, const float *x, int64_t rows, int64_t count, float 
 }
 void reduceRows(DoubleReduceOp op, const float *x, int64_t rows, int64_t count, double *out) noexcept {
   HWY_DYNAMIC_DISPATCH(doubleRowResults)(op, x, rows, count, out);
+}
+RowExtremes reduceRowExtremes(const float *x, int64_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(rowExtremes)(x, count);
 }
 void reduceColumns(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out,
                    const float *shift) noexcept {

@@ -23,6 +23,11 @@ double reduceRow(DoubleReduceOp op, const float *x, int64_t count) noexcept;
 // The same for each of `rows` rows of `count` elements, one behind the other. Not for kSumExp and kSumDistance.
 void reduceRows(ReduceOp op, const float *x, int64_t rows, int64_t count, float *out) noexcept;
 void reduceRows(DoubleReduceOp op, const float *x, int64_t rows, int64_t count, double *out) noexcept;
+// Both extremes of `count` consecutive elements, in one pass; NaN wins both.
+struct RowExtremes {
+  float least, greatest;
+};
+RowExtremes reduceRowExtremes(const float *x, int64_t count) noexcept;
 // out[c] for columns [0, columns): over `rows` elements x[r * stride + c]. Only kSumExp and kSumDistance
 // read shift[c].
 void reduceColumns(ReduceOp op, const float *x, int64_t stride, int64_t rows, int64_t columns, float *out,

@@ -1,0 +1,10 @@
+// Smallest and largest numbers of rows, in one pass over them.
+#pragma once
+#include "backends/cpu/cpu.hpp"
+
+namespace popart::cpu {
+
+// ReduceExtremes of FLOAT in plain memory over its last axes (ones aside).
+std::unique_ptr<executable::Kernel> createReduceExtremes(const executable::KernelRequest &request, std::string &reason);
+
+}  // namespace popart::cpu
