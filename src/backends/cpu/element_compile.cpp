@@ -12,27 +12,14 @@
 #include <set>
 #include <span>
 
+#include "backends/cpu/element_code.hpp"
 #include "backends/cpu/element_table.hpp"
 
 namespace popart::cpu {
 namespace {
 
-// An operand of an instruction. Temporaries are numbered in order of creation; registers are allocated at the end.
-struct Operand {
-  enum class Kind : uint8_t { kNone, kInput, kOutput, kConstant, kTemporary } kind = Kind::kNone;
-  int number = 0;
-  bool isTemporary() const { return kind == Kind::kTemporary; }
-  bool operator==(const Operand &) const = default;
-};
-
-struct Code {
-  ElementFn fn = nullptr;
-  std::array<Operand, 3> in;
-  Operand out;
-  std::array<float, 2> parameters = {0, 0};
-  ElementCheck check = ElementCheck::None;  // as in ElementInstruction
-  const char *type = nullptr;
-};
+using Operand = CodeOperand;
+using Code = ElementCode;
 
 struct Value {
   DataType type = DataType::FLOAT;
@@ -47,7 +34,7 @@ struct Value {
 // in an output instead.
 class Registers {
  public:
-  Registers(const std::vector<Code> &code, const std::map<int, int> &results, size_t inputs, size_t outputs,
+  Registers(const std::vector<Code> &code, const ResultsOfTemporaries &results, size_t inputs, size_t outputs,
             size_t constants)
       : results_(results),
         firstOutput_(static_cast<int>(inputs)),
@@ -104,7 +91,7 @@ class Registers {
     return static_cast<int16_t>(firstRegister_ + register_.at(o.number));
   }
 
-  const std::map<int, int> &results_;  // temporary -> output
+  const ResultsOfTemporaries &results_;  // temporary -> output
   const int firstOutput_, firstConstant_, firstRegister_;
   std::map<int, size_t> lastReader_;
   std::map<int, int> register_;
@@ -212,22 +199,26 @@ class Compiler {
 
   // `fn` of operands in the form it wants, into a new temporary.
   Value append(ElementFn fn, std::initializer_list<Value> in, DataType type, std::array<float, 2> parameters = {0, 0}) {
-    Code code{fn, {}, {Operand::Kind::kTemporary, temporaries_++}, parameters, ElementCheck::None, nullptr};
+    Code code{fn, {}, {Operand::Kind::kTemporary, temporaries_++}, parameters};
     std::transform(in.begin(), in.end(), code.in.begin(), [](const Value &v) { return v.operand; });
     code_.push_back(code);
     return {type, code.out, false, true};
   }
   Value apply(ElementOp op, Value a, DataType type, std::array<float, 2> parameters = {0, 0}) {
     cost_ += elementCost(op);
-    return append(elementFunction(op, 0), {whole(a)}, type, parameters);
+    const Value y = append(elementFunction(op, 0), {whole(a)}, type, parameters);
+    code_.back().op = op;
+    return y;
   }
   Value apply(ElementOp op, Value a, Value b, DataType type, std::array<float, 2> parameters = {0, 0}) {
     cost_ += elementCost(op);
     if (a.isOne && b.isOne) a = whole(a);
-    const ScalarOperands scalars = (a.isOne ? 1u : 0u) | (b.isOne ? 2u : 0u);
+    ScalarOperands scalars = (a.isOne ? 1u : 0u) | (b.isOne ? 2u : 0u);
     ElementFn fn = elementFunction(op, scalars);
-    if (!fn) fn = elementFunction(op, 0), a = whole(a), b = whole(b);
-    return append(fn, {a, b}, type, parameters);
+    if (!fn) fn = elementFunction(op, scalars = 0), a = whole(a), b = whole(b);
+    const Value y = append(fn, {a, b}, type, parameters);
+    code_.back().op = op, code_.back().scalars = scalars;
+    return y;
   }
   // Wraps a result of 64-bit arithmetic to its type.
   Value narrowed(Value v) {
@@ -348,11 +339,17 @@ class Compiler {
   bool compileShortCast(const Op &op, DataType to) {
     const TensorIndex x = op.inputs()[0];
     const DataType from = source_.graph->info(x).dataType();
+    if (const auto it = values_.find(x); it != values_.end() && it->second.isFloat && to == DataType::FLOAT) {
+      const Value held{DataType::FLOAT, it->second.operand, false, true};
+      return values_[op.outputs()[0]] = apply(ElementOp::kWhole, held, to), true;
+    }
     if (const auto memory = unreadInput(x); memory && to == DataType::FLOAT) {
       const ElementFn load = loadAsFloatFunction(from);
       if (!load) return false;
       ++cost_;
-      return values_[op.outputs()[0]] = append(load, {Value{from, *memory, false, true}}, to), true;
+      values_[op.outputs()[0]] = append(load, {Value{from, *memory, false, true}}, to);
+      code_.back().loadsAsFloats = from;
+      return true;
     }
     const auto clipped = ranges_.find(x);
     if (clipped == ranges_.end() || !storeFloatAsFunction(to) || from != DataType::FLOAT) return false;
@@ -435,13 +432,15 @@ class Compiler {
       const int output = static_cast<int>(o);
       if (isNative(v->type) && v->operand.isTemporary() && results_.try_emplace(v->operand.number, output).second)
         continue;
-      code_.push_back(
-          {store, {whole(*v).operand}, {Operand::Kind::kOutput, output}, {0, 0}, ElementCheck::None, nullptr});
+      Code code{store, {whole(*v).operand}, {Operand::Kind::kOutput, output}};
+      if (v->isFloat) code.storesFloatsAs = v->type;
+      code_.push_back(code);
     }
     return true;
   }
 
   void assignRegisters() {
+    joinQuantisations(code_, results_);
     Registers registers(code_, results_, inputs_.size(), source_.outputs.size(), program_.constants.size());
     for (size_t c = 0; c < code_.size(); ++c) program_.code.push_back(registers.place(code_[c], c));
     program_.temporaries = registers.count();
@@ -453,7 +452,7 @@ class Compiler {
   std::vector<Code> code_;
   std::map<TensorIndex, Value> values_;
   std::map<TensorIndex, std::pair<float, float>> ranges_;  // of clipped values, unless they are no numbers
-  std::map<int, int> results_;                             // temporary -> output that it becomes
+  ResultsOfTemporaries results_;
   int temporaries_ = 0, cost_ = 0;
   std::string reason_;
 };

@@ -89,6 +89,17 @@ class Granularity {
   int64_t block() const { return block_; }  // 0: none
   int64_t axis() const { return axis_; }    // -1: one number
 
+  // x as the operations take it, and their result as x is: whole blocks get an axis of their own.
+  Value apart(const Value &x) const {
+    if (!hasWholeBlocks()) return x;
+    Shape shape = x.shape();
+    shape[axis_] = shape[axis_] / block_;
+    shape.insert(shape.begin() + axis_ + 1, block_);
+    return x.reshape(shape);
+  }
+  Value together(const Value &y) const { return hasWholeBlocks() ? y.reshape(x_.shape()) : y; }
+
+  // A scale or zero point as it is broadcast to what apart() gives.
   Value spread(const Value &v) const {
     if (!v.valid() || axis_ < 0) return v.valid() && v.rank() > 0 ? v.reshape({}) : v;
     if (block_ == 0) {
@@ -99,11 +110,14 @@ class Granularity {
     Shape apart = v.shape(), joined = v.shape();
     apart.insert(apart.begin() + axis_ + 1, 1);
     const Value each = v.reshape(apart);
+    if (hasWholeBlocks()) return each;
     apart[axis_ + 1] = block_, joined[axis_] *= block_;
     return each.expand(apart).reshape(joined).slice(axis_, 0, x_.shape()[axis_]);
   }
 
  private:
+  bool hasWholeBlocks() const { return axis_ >= 0 && block_ > 0 && x_.shape()[axis_] % block_ == 0; }
+
   NodeContext &n_;
   const Value x_;
   int64_t axis_ = -1, block_ = 0;
@@ -135,9 +149,10 @@ void importQuantizeLinear(NodeContext &n) {
     const Value product = quantisedProduct(n, x, scale, zero.valid() ? zero : to.scalar(type, 0));
     if (product.valid()) return to.result(0, product);
   }
-  const Value y = x.cast(inner) / granularity.spread(scale.cast(inner));
-  to.result(0, isSmallFloat(type) ? rounded(y, granularity.spread(zero), type, n.attr<int64_t>("saturate", 1))
-                                  : saturated(y, granularity.spread(zero), type));
+  const Value y = granularity.apart(x).cast(inner) / granularity.spread(scale.cast(inner)),
+              shift = granularity.spread(zero);
+  to.result(0, granularity.together(isSmallFloat(type) ? rounded(y, shift, type, n.attr<int64_t>("saturate", 1))
+                                                       : saturated(y, shift, type)));
 }
 
 // In FLOAT, without the zero point. FLOAT holds differences of up to 16 bits.
@@ -160,7 +175,8 @@ void importDequantizeLinear(NodeContext &n) {
   n.require(wanted != 0 || !isSmall(scale.type()), "the scale's type is none of results: got {}. Give output_dtype",
             scale.info());
   const Granularity granularity(n, x, scale);
-  const Value y = dequantised(x, granularity.spread(zero)) * granularity.spread(scale.cast(DataType::FLOAT));
+  const Value y = granularity.together(dequantised(granularity.apart(x), granularity.spread(zero)) *
+                                       granularity.spread(scale.cast(DataType::FLOAT)));
   const DataType type = wanted == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(wanted));
   to.result(0, y.cast(type));
   if (type == DataType::FLOAT && granularity.block() == 0) rememberDequantised(n, x, scale, zero, granularity.axis());

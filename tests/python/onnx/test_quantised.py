@@ -6,6 +6,7 @@ import onnxruntime
 import popart
 import popart.backend
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from onnx import TensorProto, helper, numpy_helper
 from tests.python.onnx.single_node import Node, gradients, output_weights, runtime_values, values
@@ -88,6 +89,87 @@ def test_dynamic(x):
     y, scale, zero = values(Node("DynamicQuantizeLinear", [x], outputs="yab", opset=11))
     assert (y.dtype, scale.dtype, zero.dtype) == (np.uint8, np.float32, np.uint8)
     np.testing.assert_allclose((y.astype(np.float32) - zero) * scale, x, atol=float(scale) * 0.51)
+
+
+def awkward(*shape):
+    """Numbers of which one in three lies at a half of steps of 1/4, some too large for every type."""
+    x = normal(*shape, scale=40).reshape(-1)
+    x[::3] = np.rint(x[::3] * 8) / 8
+    x[1:60:7] = np.resize(np.float32([3e6, -3e6, -0.0, 1e-40, 0.125]), x[1:60:7].shape)
+    return x.reshape(shape)
+
+
+def reference_values(node):
+    """As ONNX's reference evaluator computes them."""
+    model = node.model(variables=False)
+    names = [i.name for i in model.graph.input]
+    return ReferenceEvaluator(model).run(None, dict(zip(names, node.streams(), strict=True)))
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((7, 1500), 0), ((7, 1500), 1), ((3, 40, 7), 1), ((2, 3, 130), -1), ((2111,), None)]
+)
+def test_bits_of_the_reference(shape, axis, dtype, constant):
+    """Halves go to even, saturation, rows that are no whole vectors; scales known before the run and in it."""
+    count = [] if axis is None else [shape[axis]]
+    scale, zero = np.array(RNG.uniform(0.05, 2, count), np.float32), np.array(integers(dtype, *count))
+    scale.reshape(-1)[0] = 0.25
+    attributes = {} if axis is None else {"axis": axis}
+    fixed = (1, 2) if constant else ()
+    node = Node("QuantizeLinear", [awkward(*shape), scale, zero], attributes, opset=21, constant=fixed)
+    (got,) = values(node)
+    np.testing.assert_array_equal(got, reference_values(node)[0])
+    node = Node("DequantizeLinear", [got, scale, zero], attributes, opset=21, constant=fixed)
+    np.testing.assert_array_equal(values(node)[0], reference_values(node)[0])
+
+
+@pytest.mark.parametrize("size", [8, 96, 500, 5])
+def test_bits_of_blocks(size):
+    """Blocks along every axis, and a last one that is shorter."""
+    for axis, length in ((0, size * 2), (1, size * 3), (1, size * 3 - 2)):
+        shape = (length, 6) if axis == 0 else (4, length, 3)
+        counts = tuple(-(-n // size) if d == axis else n for d, n in enumerate(shape))
+        scale, zero = RNG.uniform(0.1, 2, counts).astype(np.float32), integers(np.int8, *counts)
+        attributes = {"axis": axis, "block_size": size}
+        node = Node("QuantizeLinear", [awkward(*shape), scale, zero], attributes, opset=21, constant=(1, 2))
+        each = [np.repeat(a, size, axis).take(range(length), axis) for a in (scale, zero.astype(np.float32))]
+        (got,) = values(node)
+        np.testing.assert_array_equal(got, quantised(node.inputs[0], each[0], each[1], np.int8))
+        node = Node("DequantizeLinear", [got, scale, zero], attributes, opset=21, constant=(1, 2))
+        np.testing.assert_array_equal(values(node)[0], (got.astype(np.float32) - each[1]) * each[0])
+
+
+@pytest.mark.parametrize("shape", [(1,), (5, 7), (300, 411), (2, 3, 50001)])
+@pytest.mark.parametrize("shift", [-60, 0, 3])
+def test_dynamic_bits(shape, shift):
+    """Also where all numbers have one sign."""
+    node = Node("DynamicQuantizeLinear", [normal(*shape, scale=20) + np.float32(shift)], outputs="yab", opset=11)
+    for got, expected in zip(values(node), reference_values(node), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_quantised_in_between():
+    """Between other operators: rounded values are read, too, and go back to floats in the same loop."""
+    x, scale, zero = awkward(40, 70), np.float32(0.25), np.int8(-7)
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Add", ["d", "x"], ["y"]),
+    ]
+    for results in (["y"], ["q", "y"], ["q", "d", "y"]):
+        constants = [numpy_helper.from_array(np.asarray(a), n) for n, a in (("s", scale), ("z", zero))]
+        info = helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)
+        kinds = {"q": TensorProto.INT8}
+        outputs = [helper.make_tensor_value_info(n, kinds.get(n, TensorProto.FLOAT), x.shape) for n in results]
+        graph = helper.make_graph(nodes, "g", [info], outputs, constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        for got, expected in zip(
+            popart.backend.run_model(model, [x]), ReferenceEvaluator(model).run(None, {"x": x}), strict=True
+        ):
+            np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("length", [3, 300, 2000])

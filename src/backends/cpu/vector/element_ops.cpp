@@ -10,6 +10,7 @@
 #include "backends/cpu/vector/int_ops-inl.hpp"
 // clang-format on
 #include <iterator>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
@@ -134,6 +135,48 @@ ElementFn storeFloatAs(DataType type) {
   }
 }
 
+// f(constant) with the form as a constant.
+template <class F>
+ElementFn forForm(OperandForm form, F f) {
+  if (form == OperandForm::kNone) return f(std::integral_constant<OperandForm, OperandForm::kNone>());
+  if (form == OperandForm::kOne) return f(std::integral_constant<OperandForm, OperandForm::kOne>());
+  return f(std::integral_constant<OperandForm, OperandForm::kEach>());
+}
+template <class T>
+ElementFn quantisationTo(OperandForm divisor, OperandForm shift) {
+  return forForm(divisor, [shift](auto d) {
+    return forForm(shift, [](auto s) -> ElementFn { return floats::quantise<T, decltype(d)::value, s()>; });
+  });
+}
+ElementFn quantiseTo(DataType type, OperandForm divisor, OperandForm shift) {
+  if (!storeFloatAs(type)) return nullptr;
+  const bool isByte = type == DataType::INT8 || type == DataType::UINT8;
+  return isByte ? quantisationTo<uint8_t>(divisor, shift) : quantisationTo<uint16_t>(divisor, shift);
+}
+
+template <class T>
+ElementFn dequantisationOf(OperandForm shift, OperandForm factor) {
+  return forForm(shift, [factor](auto s) -> ElementFn {
+    constexpr OperandForm kShift = decltype(s)::value;
+    return factor == OperandForm::kOne ? floats::dequantise<T, kShift, OperandForm::kOne>
+                                       : floats::dequantise<T, kShift, OperandForm::kEach>;
+  });
+}
+ElementFn dequantiseFrom(DataType type, OperandForm shift, OperandForm factor) {
+  switch (type) {
+    case DataType::INT8:
+      return dequantisationOf<int8_t>(shift, factor);
+    case DataType::UINT8:
+      return dequantisationOf<uint8_t>(shift, factor);
+    case DataType::INT16:
+      return dequantisationOf<int16_t>(shift, factor);
+    case DataType::UINT16:
+      return dequantisationOf<uint16_t>(shift, factor);
+    default:
+      return nullptr;
+  }
+}
+
 ElementFn narrowTo(DataType type) {
   switch (type) {
     case DataType::INT8:
@@ -163,6 +206,8 @@ HWY_EXPORT(loadElements);
 HWY_EXPORT(storeElements);
 HWY_EXPORT(loadAsFloat);
 HWY_EXPORT(storeFloatAs);
+HWY_EXPORT(quantiseTo);
+HWY_EXPORT(dequantiseFrom);
 HWY_EXPORT(narrowTo);
 
 ElementFn elementFunction(ElementOp op, ScalarOperands scalars) {
@@ -172,6 +217,12 @@ ElementFn loadFunction(DataType type, LoadFrom from) { return HWY_DYNAMIC_DISPAT
 ElementFn storeFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(storeElements)(type); }
 ElementFn loadAsFloatFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(loadAsFloat)(type); }
 ElementFn storeFloatAsFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(storeFloatAs)(type); }
+ElementFn quantiseFunction(DataType type, OperandForm divisor, OperandForm shift) {
+  return HWY_DYNAMIC_DISPATCH(quantiseTo)(type, divisor, shift);
+}
+ElementFn dequantiseFunction(DataType type, OperandForm shift, OperandForm factor) {
+  return HWY_DYNAMIC_DISPATCH(dequantiseFrom)(type, shift, factor);
+}
 ElementFn narrowFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(narrowTo)(type); }
 
 RegisterForm registerForm(DataType type) {

@@ -42,6 +42,14 @@ ElementFn storeFunction(DataType type);
 // instruction; and back, of values that the type has. nullptr where there is none.
 ElementFn loadAsFloatFunction(DataType type);
 ElementFn storeFloatAsFunction(DataType type);
+// How an instruction is given an operand: not at all, as one value for the whole block, or as a value for each element.
+enum class OperandForm : uint8_t { kNone, kOne, kEach };
+// Floats in[0] to memory of `type`, INT8, UINT8, INT16 or UINT16: divided by in[1], rounded (halves to even), moved by
+// in[2], bounded by parameters[0] and [1], which the type has, and truncated; every step gives a float. What is no
+// number gives 0. nullptr for other types.
+ElementFn quantiseFunction(DataType type, OperandForm divisor, OperandForm shift);
+// Memory of the same types to floats, moved by -in[1] and multiplied by in[2], which is given. nullptr for other types.
+ElementFn dequantiseFunction(DataType type, OperandForm shift, OperandForm factor);
 // Wraps integers to the width of `type`; nullptr for 64-bit types.
 ElementFn narrowFunction(DataType type);
 

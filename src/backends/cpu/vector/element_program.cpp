@@ -197,10 +197,11 @@ void ElementProgram::run(const void *const *in, void *const *out, void *scratch,
 }
 
 void ElementProgram::runFlat(Frame &frame, int64_t begin, int64_t end) const noexcept {
-  for (int64_t position = begin; position < end; position += block_) {
+  const int64_t block = code.size() == 1 ? end - begin : block_;  // one instruction leaves nothing in the cache
+  for (int64_t position = begin; position < end; position += block) {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].access == Access::kFull) frame.pointers[i] = frame.in[i] + position * inputs[i].bytes;
-    runBlock(frame, position, std::min(block_, end - position));
+    runBlock(frame, position, std::min(block, end - position));
   }
 }
 

@@ -27,6 +27,12 @@ struct Copy {
 struct NotZero {
   static HWY_INLINE V call(V x, const float *) { return hn::Not(asVector(hn::Eq(x, zero()))); }
 };
+// What a conversion to an integer and back gives where the integer has the value: 0 for no number, and no -0.
+struct Whole {
+  static HWY_INLINE V call(V x, const float *) {
+    return hn::IfThenElseZero(hn::Eq(x, x), hn::Add(hn::Trunc(x), zero()));
+  }
+};
 struct MaskToFloat {
   static HWY_INLINE V call(V x, const float *) { return hn::And(x, constant(1.0f)); }
 };
@@ -95,6 +101,103 @@ inline void where(const void *const *in, void *out, int64_t count, const float *
   if (i == count) return;
   const FirstLanes tail(count - i);
   tail.store(select(hn::MaskFromVec(tail.load(m + i)), tail.load(a + i), tail.load(b + i)), y + i);
+}
+
+// ---- quantisation, see quantiseFunction (T: as many bits as the memory has) and dequantiseFunction
+
+template <OperandForm kForm, class Lanes>
+HWY_INLINE V operandAt(Lanes lanes, V one, const float *each, int64_t i) {
+  if constexpr (kForm == OperandForm::kEach) return lanes.load(each + i);
+  return one;
+}
+using Bits = hn::RebindToUnsigned<D>;
+// The lowest bits of 1.5 2^23 + x are those of the integer next to x, halves to even, for |x| <= 2^22.
+HWY_INLINE hn::Vec<Bits> nextInteger(V x) { return hn::BitCast(Bits(), hn::Add(x, constant(12582912.0f))); }
+
+template <OperandForm kDivisor, class Lanes>
+HWY_INLINE V quotientAt(Lanes lanes, const float *x, V divisor, const float *divisors, int64_t i) {
+  const V v = lanes.load(x + i);
+  if constexpr (kDivisor == OperandForm::kNone) return v;
+  return hn::Div(v, operandAt<kDivisor>(lanes, divisor, divisors, i));
+}
+// y[i] from what numbersAt(lanes, i) gives for the elements from i on.
+template <class T, class F>
+HWY_INLINE void storeNumbers(T *y, int64_t count, const F &numbersAt) {
+  const hn::Rebind<T, D> narrow;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::TruncateTo(narrow, numbersAt(AllLanes(), i)), narrow, y + i);
+  if (i == count) return;
+  HWY_ALIGN T whole[hn::MaxLanes(D())];
+  hn::Store(hn::TruncateTo(narrow, numbersAt(FirstLanes(count - i), i)), narrow, whole);
+  for (int64_t k = 0; i + k < count; ++k) y[i + k] = whole[k];
+}
+
+// One shift and bounds that are integers: they bound the quotient first, which is then rounded and moved as an integer.
+template <class T, OperandForm kDivisor>
+void quantiseByInteger(const float *x, const float *divisors, float shift, T *y, int64_t count, const float *p) {
+  const V least = constant(p[0] - shift), most = constant(p[1] - shift);
+  const V divisor = kDivisor == OperandForm::kOne ? constant(*divisors) : zero();
+  const auto move = hn::Set(Bits(), static_cast<uint32_t>(static_cast<int32_t>(shift)));
+  storeNumbers(y, count, [&](auto lanes, int64_t i) {
+    const V q = quotientAt<kDivisor>(lanes, x, divisor, divisors, i);
+    const auto number = hn::Add(nextInteger(hn::Min(hn::Max(q, least), most)), move);
+    return hn::IfThenElseZero(hn::RebindMask(Bits(), hn::Eq(q, q)), number);
+  });
+}
+inline bool isShortInteger(float v) {
+  return v >= -1048576.0f && v <= 1048576.0f && v == static_cast<float>(static_cast<int32_t>(v));
+}
+
+template <class T, OperandForm kDivisor, OperandForm kShift>
+void quantise(const void *const *in, void *out, int64_t count, const float *p) {
+  const auto *x = static_cast<const float *>(in[0]), *divisors = static_cast<const float *>(in[1]),
+             *shifts = static_cast<const float *>(in[2]);
+  auto *y = static_cast<T *>(out);
+  if constexpr (kShift != OperandForm::kEach) {
+    const float one = kShift == OperandForm::kOne ? *shifts : 0.0f;
+    if (isShortInteger(one) && isShortInteger(p[0]) && isShortInteger(p[1]))
+      return quantiseByInteger<T, kDivisor>(x, divisors, one, y, count, p);
+  }
+  const V least = constant(p[0]), most = constant(p[1]);
+  const V divisor = kDivisor == OperandForm::kOne ? constant(*divisors) : zero(),
+          shift = kShift == OperandForm::kOne ? constant(*shifts) : zero();
+  storeNumbers(y, count, [&](auto lanes, int64_t i) {
+    V v = hn::Round(quotientAt<kDivisor>(lanes, x, divisor, divisors, i));
+    if constexpr (kShift != OperandForm::kNone) v = hn::Add(v, operandAt<kShift>(lanes, shift, shifts, i));
+    v = hn::IfThenElseZero(hn::Eq(v, v), hn::Min(hn::Max(v, least), most));
+    return nextInteger(hn::Trunc(v));
+  });
+}
+
+template <OperandForm kShift>
+HWY_INLINE V dequantised(hn::Vec<hn::RebindToSigned<D>> x, V shift, V factor) {
+  const V y = hn::ConvertTo(D(), x);
+  if constexpr (kShift == OperandForm::kNone) return hn::Mul(y, factor);
+  return hn::Mul(hn::Sub(y, shift), factor);
+}
+
+template <class T, OperandForm kShift, OperandForm kFactor>
+void dequantise(const void *const *in, void *out, int64_t count, const float *) {
+  const auto *x = static_cast<const T *>(in[0]);
+  const auto *shifts = static_cast<const float *>(in[1]), *factors = static_cast<const float *>(in[2]);
+  auto *y = static_cast<float *>(out);
+  const V shift = kShift == OperandForm::kOne ? constant(*shifts) : zero(),
+          factor = kFactor == OperandForm::kOne ? constant(*factors) : zero();
+  const hn::Rebind<T, D> narrow;
+  const hn::RebindToSigned<D> integers;
+  const auto vectorOf = [&](auto lanes, hn::Vec<hn::Rebind<T, D>> numbers, int64_t i) {
+    return dequantised<kShift>(hn::PromoteTo(integers, numbers), operandAt<kShift>(lanes, shift, shifts, i),
+                               operandAt<kFactor>(lanes, factor, factors, i));
+  };
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(vectorOf(AllLanes(), hn::LoadU(narrow, x + i), i), D(), y + i);
+  if (i == count) return;
+  HWY_ALIGN T whole[hn::MaxLanes(D())] = {};
+  for (int64_t k = 0; i + k < count; ++k) whole[k] = x[i + k];
+  const FirstLanes tail(count - i);
+  tail.store(vectorOf(tail, hn::Load(narrow, whole), i), y + i);
 }
 
 // Functions of the C library, in double.

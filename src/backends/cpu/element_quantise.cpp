@@ -1,0 +1,113 @@
+// From each store of clipped floats as integers back to what is rounded, and from each product back to the integers
+// that are loaded.
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/element_code.hpp"
+
+namespace popart::cpu {
+namespace {
+
+class QuantisationJoiner {
+ public:
+  QuantisationJoiner(std::vector<ElementCode> &code, const ResultsOfTemporaries &results)
+      : code_(code), gone_(code.size(), false) {
+    for (size_t c = 0; c < code.size(); ++c) {
+      if (code[c].out.isTemporary()) at(code[c].out).maker = static_cast<int>(c);
+      for (const CodeOperand &in : code[c].in)
+        if (in.isTemporary()) ++at(in).readers;
+    }
+    for (const auto &[temporary, output] : results) ++at({CodeOperand::Kind::kTemporary, temporary}).readers;
+  }
+
+  void run() {
+    for (ElementCode &c : code_) {
+      if (c.storesFloatsAs) joinStore(c);
+      if (c.op == ElementOp::kMul) joinProduct(c);
+    }
+    std::vector<ElementCode> kept;
+    for (size_t c = 0; c < code_.size(); ++c)
+      if (!gone_[c]) kept.push_back(code_[c]);
+    code_ = std::move(kept);
+  }
+
+ private:
+  struct Temporary {
+    int maker = -1, readers = 0;
+  };
+  Temporary &at(const CodeOperand &o) {
+    if (static_cast<size_t>(o.number) >= temporaries_.size()) temporaries_.resize(static_cast<size_t>(o.number) + 1);
+    return temporaries_[static_cast<size_t>(o.number)];
+  }
+  // The number of the instruction that makes `o`, if nothing else reads that; else -1.
+  int makerOf(const CodeOperand &o) { return o.isTemporary() && at(o).readers == 1 ? at(o).maker : -1; }
+  int makerOf(const CodeOperand &o, ElementOp op) {
+    const int maker = makerOf(o);
+    return maker >= 0 && codeAt(maker).op == op ? maker : -1;
+  }
+  const ElementCode &codeAt(int c) const { return code_[static_cast<size_t>(c)]; }
+  void erase(int c) { gone_[static_cast<size_t>(c)] = true; }
+  static OperandForm formOf(const ElementCode &c, size_t operand) {
+    return (c.scalars >> operand & 1u) != 0 ? OperandForm::kOne : OperandForm::kEach;
+  }
+
+  void joinStore(ElementCode &store) {
+    const int clip = makerOf(store.in[0], ElementOp::kClip);
+    if (clip < 0) return;
+    CodeOperand sum = codeAt(clip).in[0], scale, zero;
+    OperandForm scaleForm = OperandForm::kNone, zeroForm = OperandForm::kNone;
+    const int add = makerOf(sum, ElementOp::kAdd);
+    for (size_t i = 0; add >= 0 && i < 2 && zeroForm == OperandForm::kNone; ++i) {
+      if (makerOf(codeAt(add).in[i], ElementOp::kNearbyInt) < 0) continue;
+      sum = codeAt(add).in[i];
+      zero = codeAt(add).in[1 - i], zeroForm = formOf(codeAt(add), 1 - i);
+    }
+    const int round = makerOf(sum, ElementOp::kNearbyInt);
+    if (round < 0) return;
+    CodeOperand x = codeAt(round).in[0];
+    const int quotient = makerOf(x, ElementOp::kDiv);
+    const bool divides = quotient >= 0 && formOf(codeAt(quotient), 0) == OperandForm::kEach;
+    if (divides) {
+      x = codeAt(quotient).in[0];
+      scale = codeAt(quotient).in[1], scaleForm = formOf(codeAt(quotient), 1);
+    }
+    const ElementFn fn = quantiseFunction(*store.storesFloatsAs, scaleForm, zeroForm);
+    if (!fn) return;
+    store.fn = fn, store.in = {x, scale, zero}, store.parameters = codeAt(clip).parameters;
+    erase(clip), erase(round);
+    if (zeroForm != OperandForm::kNone) erase(add);
+    if (divides) erase(quotient);
+  }
+
+  // Also where the factors stand the other way round.
+  void joinProduct(ElementCode &product) {
+    for (size_t i = 0; i < 2 && product.op; ++i) {
+      CodeOperand f = product.in[i], zero;
+      OperandForm zeroForm = OperandForm::kNone;
+      const int difference = makerOf(f, ElementOp::kSub);
+      if (difference >= 0) {
+        f = codeAt(difference).in[0];
+        zero = codeAt(difference).in[1], zeroForm = formOf(codeAt(difference), 1);
+      }
+      const int load = makerOf(f);
+      if (load < 0 || !codeAt(load).loadsAsFloats) continue;
+      const ElementFn fn = dequantiseFunction(*codeAt(load).loadsAsFloats, zeroForm, formOf(product, 1 - i));
+      if (!fn) continue;
+      product.fn = fn, product.in = {codeAt(load).in[0], zero, product.in[1 - i]}, product.op.reset();
+      erase(load);
+      if (difference >= 0) erase(difference);
+    }
+  }
+
+  std::vector<ElementCode> &code_;
+  std::vector<Temporary> temporaries_;
+  std::vector<bool> gone_;
+};
+
+}  // namespace
+
+void joinQuantisations(std::vector<ElementCode> &code, const ResultsOfTemporaries &results) {
+  QuantisationJoiner(code, results).run();
+}
+
+}  // namespace popart::cpu
