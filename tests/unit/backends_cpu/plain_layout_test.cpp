@@ -196,7 +196,8 @@ TEST(PlainLayout, windows_that_span_much_are_left_to_others) {
     Graph &graph = ir.getMainGraph();
     const Op *pool = graph.addConnectedOp(
         opDef("MaxPool"), {graph.addStream("x", TensorInfo(DataType::FLOAT, {1, 2, 3, width}))}, {"y"},
-        opDef("MaxPool").completeAttributes({{"kernel_shape", Ints{1, kernel}}, {"strides", Ints{1, stride}}}, "MaxPool"),
+        opDef("MaxPool").completeAttributes({{"kernel_shape", Ints{1, kernel}}, {"strides", Ints{1, stride}}},
+                                            "MaxPool"),
         Op::Settings(graph));
     std::string reason;
     return cpu::backend().createKernel(executable::requestOf(*pool), reason) != nullptr;
