@@ -3,20 +3,23 @@
 #include "lower/channels_last.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/try_replace.hpp"
+#include "ops/reduce/extremes.hpp"
 #include "ops/rules.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
 namespace {
 
-bool isReduction(const Op &op, const char *type) { return op.def().base().type() == type; }
+using ops::Extreme;
+using ops::extremeOf;
+
 std::vector<int64_t> reducedAxes(const Op &op) { return ops::reductionAxes(op.attributes(), op.inRank(0)); }
 
 // The ReduceMax beside this ReduceMin.
 Op *greatestBeside(const Op &least) {
   for (Op *op : least.getGraph().tensor(least.inputs()[0]).consumerOps())
-    if (isReduction(*op, "ReduceMax") && op->outInfo(0) == least.outInfo(0) && reducedAxes(*op) == reducedAxes(least) &&
-        !staysApart(least, *op) && !staysApart(*op, least))
+    if (extremeOf(*op) == Extreme::Greatest && op->outInfo(0) == least.outInfo(0) &&
+        reducedAxes(*op) == reducedAxes(least) && !staysApart(least, *op) && !staysApart(*op, least))
       return op;
   return nullptr;
 }
@@ -39,7 +42,7 @@ void joinPair(Graph &graph, Op &least, Op &greatest, const executable::Backend &
 void joinExtremes(Ir &flat, const executable::Backend &backend) {
   for (Graph *graph : flat.getAllGraphs())
     for (OpIndex o : schedule::orderOps(*graph)) {
-      if (!graph->alive(o) || !isReduction(graph->op(o), "ReduceMin")) continue;
+      if (!graph->alive(o) || extremeOf(graph->op(o)) != Extreme::Least) continue;
       if (Op *greatest = greatestBeside(graph->op(o))) joinPair(*graph, graph->op(o), *greatest, backend);
     }
 }

@@ -10,6 +10,7 @@
 #include "ops/forward_op.hpp"
 #include "ops/operand_layouts.hpp"
 #include "ops/pieces.hpp"
+#include "ops/reduce/extremes.hpp"
 #include "ops/rules.hpp"
 
 namespace popart::ops {
@@ -229,6 +230,12 @@ OpDef lambSquareRow() {
 }
 
 }  // namespace
+
+Extreme extremeOf(const Op &op) {
+  const OpDef &row = op.def().base();
+  if (&row == &opDef("ReduceMin").base()) return Extreme::Least;
+  return &row == &opDef("ReduceMax").base() ? Extreme::Greatest : Extreme::None;
+}
 
 OpDefs reduceOps() {
   OpDefs rows;
