@@ -14,7 +14,7 @@ LOW = 0.7  # a ratio below it is named again at the end
 
 def chosen_rows(words: list[str]) -> list[dict[str, Any]]:
     """Names and kinds of the rows that contain one of the words."""
-    from op_rows import ROWS
+    from written_rows import ROWS
 
     rows = [row for row in ROWS if not words or any(word.lower() in row.name.lower() for word in words)]
     return [{"name": row.name, "kinds": ["forward", *(["training"] if row.trains else [])]} for row in rows]
@@ -79,7 +79,8 @@ def summarise(entries: list[dict[str, Any]]) -> None:
 
 def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure the chosen operators and print each line when it is known."""
-    from op_rows import ROWS, SIZES, types_of_cases
+    from op_rows import SIZES, types_of_cases
+    from written_rows import ROWS
 
     print(f"{'median ms':<46}" + "".join(f"{column:>14}" for column in (*COLUMNS, "ratio")), flush=True)
     entries = []

@@ -8,7 +8,7 @@ for, so that operators of tests/cases without a row can be named.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,25 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
+class Node:
+    """A node of a model.
+
+    Attributes:
+        type: Operator.
+        inputs: Names with spaces between them.
+        output: Name.
+        attributes: By name.
+        domain: "" for ai.onnx.
+    """
+
+    type: str
+    inputs: str
+    output: str
+    attributes: dict[str, Any]
+    domain: str = ""
+
+
+@dataclass(frozen=True)
 class Row:
     """One operator.
 
@@ -31,17 +50,25 @@ class Row:
         name: As printed.
         types: ONNX operators that it stands for.
         make: From the size to (function, operands). Operands that are floats are weights in training. None: see model.
+            Without a function PyTorch is left out.
         trains: Whether a training step is measured.
         weights: Whether operands behind the first are weights, which stay the same from call to call.
         model: From the size to the bytes of a model with the result "output", and its inputs.
+        node: From the size to the node that makes "output" of the operands "a", "b", … and of the constants, where
+            PyTorch's exporter writes others; operators of ai.graphcore run in no other implementation but PyTorch.
+        constants: Inputs of the node that are no operands.
+        opset: Of the model with the node.
     """
 
     name: str
     types: tuple[str, ...]
-    make: Callable[[str], tuple[Callable[..., torch.Tensor], list[torch.Tensor]]] | None
+    make: Callable[[str], tuple[Callable[..., torch.Tensor] | None, list[torch.Tensor]]] | None
     trains: bool = True
     weights: bool = False
     model: Callable[[str], tuple[bytes, dict[str, np.ndarray]]] | None = None
+    node: Callable[[str], Node] | None = None
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    opset: int = 20
 
 
 def on(shapes: Shapes, function: Callable[..., Any], low: float = -2.0, high: float = 2.0, operands: int = 1) -> Any:
@@ -236,6 +263,7 @@ UNARY = [
     unary("Sign", torch.sign, trains=False),
     unary("Not", lambda x: number(~(x > 0)), trains=False),
     unary("IsNaN", lambda x: number(torch.isnan(x)), trains=False),
+    unary("IsInf", lambda x: number(torch.isinf(x)), trains=False),
     unary("Cast", lambda x: x.half().float(), trains=False),
 ]
 BINARY = [
@@ -249,6 +277,7 @@ BINARY = [
     binary("Equal", lambda x, y: number(x == y), trains=False),
     binary("And", lambda x, y: number((x > 0) & (y > 0)), trains=False),
     binary("Or", lambda x, y: number((x > 0) | (y > 0)), trains=False),
+    binary("Xor", lambda x, y: number((x > 0) ^ (y > 0)), trains=False),
     binary("Mod", lambda x, y: torch.fmod(x, y), 0.5, trains=False),
     binary("Where", lambda x, y: torch.where(x > 0, x, y)),
     Row("Add broadcast", ("Add",), lambda s: (torch.add, [torch.randn(ROWS_OF[s]), torch.randn(ROWS_OF[s][1])])),
@@ -390,7 +419,7 @@ QUANTISED = [
         QUANTISED_WINDOW, ROWS_OF,
     ),
 ]  # fmt: skip
-ROWS = [*UNARY, *BINARY, *REDUCTIONS, *PRODUCTS, *IMAGES, *MOVES, *QUANTISED]
+EXPORTED = [*UNARY, *BINARY, *REDUCTIONS, *PRODUCTS, *IMAGES, *MOVES, *QUANTISED]
 
 
 def types_of_cases() -> set[str]:

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from figures import figures, largest_difference
 from implementations import THREADS, programs
-from op_rows import ROWS, Row
+from op_rows import Row
 from torch import nn
 from worker import measure
+from written_rows import ROWS
 
 RATE = 1e-3
 TOLERANCE = 2e-4
@@ -32,6 +33,7 @@ class Operator(nn.Module):
     def __init__(self, row: Row, size: str, training: bool) -> None:
         super().__init__()
         torch.manual_seed(7)
+        self.row, self.size = row, size
         self.function, operands = row.make(size)
         self.fixed: list[nn.Parameter | None] = []
         self.inputs = []
@@ -63,8 +65,40 @@ for _name in ("Sinh", "Cosh", "Asinh", "Acosh", "Atanh"):  # that the exporter d
     torch.onnx.register_custom_op_symbolic(f"aten::{_name.lower()}", lambda g, x, name=_name: g.op(name, x), 9)
 
 
+def written(operator: Operator) -> tuple[bytes, dict[str, np.ndarray]]:
+    """The ONNX model with the node of a row, in training with the loss behind it, and its inputs."""
+    from onnx import ValueInfoProto, helper, numpy_helper
+
+    node = operator.row.node(operator.size)
+    given = iter(operator.inputs)
+    operands = {
+        name: (weight is None, (next(given) if weight is None else weight.detach()).numpy())
+        for name, weight in zip(node.inputs.split(), operator.fixed, strict=False)
+    }
+    feeds = {name: array for name, (varies, array) in operands.items() if varies}
+    kept = {name: array for name, (varies, array) in operands.items() if not varies} | operator.row.constants
+    result = "result" if operator.training_step else "output"
+    nodes = [helper.make_node(node.type, node.inputs.split(), [result], domain=node.domain, **node.attributes)]
+    if operator.training_step:
+        feeds["target"] = next(given).numpy()
+        nodes += [helper.make_node("Sub", ["result", "target"], ["difference"])]
+        nodes += [helper.make_node("Mul", ["difference", "difference"], ["square"])]
+        nodes += [helper.make_node("ReduceMean", ["square"], ["output"], keepdims=0)]
+    graph = helper.make_graph(
+        nodes,
+        "rows",
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in feeds.items()],
+        [ValueInfoProto(name="output")],
+        [numpy_helper.from_array(x, n) for n, x in kept.items()],
+    )
+    opsets = [helper.make_opsetid("", operator.row.opset), helper.make_opsetid("ai.graphcore", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(), feeds
+
+
 def exported(operator: Operator) -> tuple[bytes, dict[str, np.ndarray]]:
     """The ONNX model and its inputs."""
+    if operator.row.node:
+        return written(operator)
     import io
 
     file = io.BytesIO()
@@ -135,13 +169,23 @@ def torch_eager(operator: Operator, model: bytes, feeds: dict[str, np.ndarray]) 
 MAKERS = {"torch_eager": torch_eager, "onnxruntime": onnx_runtime, "ours": ours}
 
 
+def implementations_of(row: Row, size: str, training: bool) -> list[str]:
+    """Who runs a row: ONNX Runtime neither trains nor knows ai.graphcore."""
+    absent = set()
+    if row.model is not None or row.make(size)[0] is None:
+        absent.add("torch_eager")
+    if training or (row.node is not None and row.node(size).domain):
+        absent.add("onnxruntime")
+    return [name for name in MAKERS if name not in absent]
+
+
 def compared(row: Row, size: str, training: bool, seconds: float, warm_up: float, rounds: int) -> dict[str, Any]:
     """The times of one row in one size, or why an implementation has none."""
     calls: dict[str, Callable[[], np.ndarray]] = {}
     entry: dict[str, Any] = {"results": {}}
     expected: np.ndarray | None = None
     for name, make in MAKERS.items():
-        if (training and name == "onnxruntime") or (row.model is not None and name == "torch_eager"):
+        if name not in implementations_of(row, size, training):
             continue
         try:
             operator = None if row.model is not None else Operator(row, size, training)

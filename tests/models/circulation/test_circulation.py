@@ -1,5 +1,7 @@
 """Networks in circulation: inference equal to ONNX Runtime, and of each family one that trains as PyTorch does.
 
+No operator of theirs runs on the reference backend.
+
 The networks are in of_torchvision.py, of_transformers.py and written_out.py. Weights are random, so no value is written
 down here.
 """
@@ -13,7 +15,7 @@ import torch
 from torch.nn import functional
 
 import onnx
-from tests.inference import infer
+from tests.inference import on_reference, prepare, run_once
 from tests.models.circulation import of_torchvision, of_transformers, written_out
 from tests.models.circulation.exporting import FORMS, Form, export
 from tests.models.circulation.network import Flat
@@ -64,7 +66,9 @@ def test_inference_equals_onnx_runtime(name, form):
     arrays = [x.numpy() for x in inputs]
     feeds = {value.name: arrays[int(value.name.removeprefix("in"))] for value in peer.get_inputs()}
     names = [value.name for value in peer.get_outputs()]
-    for output, ours, theirs in zip(names, infer(model, feeds, names), peer.run(None, feeds), strict=True):
+    session = prepare(model, names)
+    assert not on_reference(session)
+    for output, ours, theirs in zip(names, run_once(session, feeds, names), peer.run(None, feeds), strict=True):
         compare(ours, theirs, output)
 
 
@@ -126,6 +130,7 @@ def our_losses(model, batches):
         popart.DeviceManager().createCpuDevice(),
     )
     session.prepareDevice()
+    assert not on_reference(session)
     session.weightsFromHost()
     anchors = session.initAnchorArrays()
     feeds = {f"in{i}": np.stack([x.numpy() for x in column]) for i, column in enumerate(zip(*batches))}
