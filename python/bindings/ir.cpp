@@ -152,6 +152,19 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
           },
           nb::rv_policy::reference_internal, "index"_a, "id"_a,
           "The tensor that was made with this index and id. Throws popart_exception when it was erased.")
+      .def(
+          "shapeAt",
+          [](const Graph &g, uint32_t index) -> nb::object {
+            return g.alive(TensorIndex{index}) ? sizesToPython(g.tensor(TensorIndex{index}).info.shape()) : nb::none();
+          },
+          nb::arg("index"), "Shape of the tensor with this index, without an object for it; None: it was erased.")
+      .def(
+          "dataTypeAt",
+          [](const Graph &g, uint32_t index) -> std::optional<int> {
+            if (!g.alive(TensorIndex{index})) return std::nullopt;
+            return static_cast<int>(g.tensor(TensorIndex{index}).info.dataType());
+          },
+          nb::arg("index"), "As `shapeAt`: number of the element type.")
       .def("getTensors", &Graph::tensors, nb::rv_policy::reference_internal)
       .def(
           "getTensorIds",

@@ -126,7 +126,10 @@ class Tensor:
     @staticmethod
     def _make(cls: type, graph: "Graph", index: int, tensor_id: str) -> "Tensor":
         self = object.__new__(cls)
-        self._graph, self._index, self._id, self._row = graph, index, tensor_id, None
+        self._graph = graph
+        self._index = index
+        self._id = tensor_id
+        self._row = None
         graph._tensors[tensor_id] = self
         return self
 
@@ -154,12 +157,14 @@ class Tensor:
     @property
     def dtype(self) -> dtype:
         """Element type."""
-        return dtypes._CORE_TO_POPXL[self._pb_tensor.dataType()]
+        found = self._graph._pb_graph.dataTypeAt(self._index)
+        return dtypes._CORE_TO_POPXL[self._pb_tensor.dataType() if found is None else found]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Dimension sizes on one replica."""
-        return self._pb_tensor.shape()
+        found = self._graph._pb_graph.shapeAt(self._index)
+        return self._pb_tensor.shape() if found is None else found  # an erased tensor refuses every question
 
     @property
     def rank(self) -> int:

@@ -297,7 +297,7 @@ def make_shared_variables(
         RuntimeError: there is no current graph.
         ValueError: it is not the main graph, or a grouping leaves replicas out.
     """
-    for grouping in groupings:
+    for grouping in {id(g): g for g in groupings}.values():  # nearly always one
         grouping._require_whole_groups()
     return _add_whole(main_graph(), arrays, names, groupings, "one_per_group")
 

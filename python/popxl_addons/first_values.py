@@ -7,6 +7,7 @@ They are made when a variable takes them, in its element type.
 
 import math
 import operator
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,8 +47,9 @@ class FirstValues:
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
 
+    @cached_property
     def _size(self) -> int:
-        """Return the number of values."""
+        """The number of values."""
         if self.shape and min(self.shape) < 0:
             raise ValueError(f"negative dimensions are not allowed: got shape {self.shape}")
         return operator.index(math.prod(self.shape))
@@ -67,7 +69,7 @@ class Filled(FirstValues):
 
     def draw(self, skipped: int) -> Drawn:
         """See `FirstValues.draw`."""
-        self._size()
+        _ = self._size  # raises for a shape that is none
         return self
 
     def make(self, dtype: Any) -> np.ndarray:
@@ -95,7 +97,7 @@ class CutNormal(FirstValues):
 
     def draw(self, skipped: int) -> Drawn:
         """See `FirstValues.draw`."""
-        size = self._size()
+        size = self._size
         drawn = None if size <= _FEW else self._draw_many(skipped, size)
         if drawn is None:
             first = skipped * size

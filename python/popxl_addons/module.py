@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import popxl
+from popxl.module import Module as PlainModule
 from popxl.transforms import GradGraphInfo
 
 from popxl_addons.dot_tree import Key, check_element
@@ -172,12 +173,13 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     def __setattr__(self, key: str, value: Any) -> None:
         # few values are modules, and isinstance takes longer with a class that has a metaclass
-        if isinstance(value, popxl.Module) and isinstance(value, Module):
+        if isinstance(value, PlainModule) and isinstance(value, Module):
             self._attach(key, value)
         self._plain_setattr(key, value)
 
     def _attach(self, key: str, module: "Module") -> None:
-        head, _ = self._new_key(key, False)
+        free = key.isidentifier() and key not in self._variable_factories
+        head = key if free else self._new_key(key, False)[0]
         self._variable_factories[head] = self._variable_inputs[head] = self._attached[head] = module
         module.set_name_scope(key)
 

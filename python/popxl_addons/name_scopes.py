@@ -4,7 +4,7 @@ import inspect
 from functools import wraps
 from typing import Any
 
-from popxl.context import get_current_context
+from popxl.context import _CURRENT_CONTEXT
 
 
 class NameScopeMeta(type):
@@ -24,7 +24,7 @@ def _in_name_scope(build: Any) -> Any:
         scope = getattr(self, "_name_scope", None)
         if scope is None:
             return build(self, *args, **kwargs)
-        scopes = get_current_context().name_scopes  # as `popxl.name_scope`, which takes longer than an operator
+        scopes = _CURRENT_CONTEXT.name_scopes  # as `popxl.name_scope`, which takes longer than an operator
         scopes.append(scope)
         try:
             return build(self, *args, **kwargs)

@@ -81,14 +81,14 @@ class _Drawn(_Peekable):
 
 
 def _as_iterator(data_iter: DataIter) -> _Peekable:
-    if callable(data_iter):
-        try:
-            if isinstance(data_iter, FirstValues):
-                return _Drawn(data_iter)
+    try:
+        if isinstance(data_iter, FirstValues):
+            return _Drawn(data_iter)
+        if callable(data_iter):
             data_iter()
-        except Exception as e:
-            raise ValueError("Passed callable via `data_iter` throws error.") from e
-        return _Peekable(data_iter)
+            return _Peekable(data_iter)
+    except Exception as e:
+        raise ValueError("Passed callable via `data_iter` throws error.") from e
     if not hasattr(data_iter, "__iter__"):
         raise ValueError(f"`data_iter` must be an iterable or callable: got {type(data_iter).__name__}.")
     return _Peekable(iter(data_iter).__next__)

@@ -23,17 +23,18 @@ std::string Graph::removeScope(const TensorId &tensorId) const {
 // ---- tensors ------------------------------------------------------------------------------------
 
 TensorIndex Graph::addTensor(const TensorId &tensorId, const TensorInfo &info, TensorType type) {
-  check(!byId_.count(tensorId), "{}: tensor '{}' exists already. Choose another name", getGraphString(), tensorId);
+  const TensorIndex index{static_cast<uint32_t>(tensors_.size())};
+  if (!byId_.try_emplace(tensorId, index).second)
+    throw error("{}: tensor '{}' exists already. Choose another name", getGraphString(), tensorId);
   auto tensor = std::make_unique<Tensor>();
   tensor->id = tensorId;
   tensor->info = info;
   tensor->type_ = type;
   tensor->graph_ = this;
-  tensor->index_ = TensorIndex{static_cast<uint32_t>(tensors_.size())};
-  byId_.emplace(tensorId, tensor->index_);
+  tensor->index_ = index;
   tensors_.push_back(std::move(tensor));
   ++revision_;
-  return tensors_.back()->index_;
+  return index;
 }
 
 TensorIndex Graph::addConstant(const TensorId &tensorId, const TensorData &data) {

@@ -1,6 +1,10 @@
-"""First values of the variables of layers, and values taken from PyTorch's layers."""
+"""First values of the variables of layers, and values taken from PyTorch's layers.
+
+A source keeps nothing of what was drawn: layers of equal size share it.
+"""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,16 +16,19 @@ from popxl_addons.named_tensors import NamedTensors
 from popxl_addons.utils import WeightsDict
 
 
+@cache
 def normal(*shape: int) -> FirstValues:
     """Return a source of normal numbers with deviation 0.02, cut at two deviations."""
     return CutNormal(shape, 0.02)
 
 
+@cache
 def ones(*shape: int) -> FirstValues:
     """Return a source of ones."""
     return Filled(shape, 1, np.float64)
 
 
+@cache
 def zeros(*shape: int, dtype: Any = np.float32) -> FirstValues:
     """Return a source of zeros."""
     return Filled(shape, 0, dtype)
