@@ -1,5 +1,5 @@
-// Operators along an axis of tensors: softmax, log softmax, layer normalisation (last axes), and their gradients.
-// 16-bit tensors are widened row by row as they are read, and computed with in float32.
+// Operators along an axis of tensors: softmax, log softmax, layer and root mean square normalisation (last axes), and
+// their gradients. 16-bit tensors are widened row by row as they are read, and computed with in float32.
 #include <algorithm>
 #include <optional>
 
@@ -168,14 +168,15 @@ std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, 
 class LayerNormKernel final : public executable::HostKernel {
  public:
   // `statistics`: the type of those that it writes; UNDEFINED: none.
-  LayerNormKernel(Matrix m, DataType type, float epsilon, bool hasBias, DataType statistics)
-      : m_(m),
+  LayerNormKernel(NormForm form, Matrix m, DataType type, float epsilon, bool hasBias, DataType statistics)
+      : form_(form),
+        m_(m),
         type_(type),
         epsilon_(epsilon),
         hasBias_(hasBias),
         hasStatistics_(statistics != DataType::UNDEFINED),
         statistics_(statistics) {}
-  std::string name() const override { return "layer norm"; }
+  std::string name() const override { return form_ == NormForm::kCentred ? "layer norm" : "root mean square norm"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, ceilDiv(m_.rows, rowsPerTask(m_.cols)))); }
   int64_t scratchBytes() const override {
     const int64_t widened = isHalf(type_) ? (rowsWidened(m_.cols) + 2) * m_.cols : 0;
@@ -186,7 +187,8 @@ class LayerNormKernel final : public executable::HostKernel {
     auto *means = static_cast<float *>(args.scratch), *deviations = means + rowsPerTask(m_.cols);
     float *spare = deviations + rowsPerTask(m_.cols), *scale = spare + rowsWidened(m_.cols) * m_.cols;
     const LayerNorm norm{floatsAt(args.in[1], 0, m_.cols, type_, scale),
-                         hasBias_ ? floatsAt(args.in[2], 0, m_.cols, type_, scale + m_.cols) : nullptr, epsilon_};
+                         hasBias_ ? floatsAt(args.in[2], 0, m_.cols, type_, scale + m_.cols) : nullptr, epsilon_,
+                         form_};
     const int64_t step = isHalf(type_) ? rowsWidened(m_.cols) : rowsPerTask(m_.cols);
     for (int64_t row = begin; row < end; row += step) {
       const int64_t rows = std::min(step, end - row), at = row * m_.cols, count = rows * m_.cols;
@@ -202,6 +204,7 @@ class LayerNormKernel final : public executable::HostKernel {
   }
 
  private:
+  NormForm form_;
   Matrix m_;
   DataType type_;
   float epsilon_;
@@ -212,18 +215,23 @@ class LayerNormKernel final : public executable::HostKernel {
 // A round of rows (statistics where none are given as floats, dx), then one of columns (dscale, dbias).
 class LayerNormGradKernel final : public executable::HostKernel {
  public:
-  // `statistics`: the type of those that it is given; UNDEFINED: none.
-  LayerNormGradKernel(Matrix m, DataType type, float epsilon, DataType statistics, bool hasParameters, int threads)
-      : m_(m),
+  // `statistics`: the type of those that it is given; UNDEFINED: none. `parameters`: dscale alone, or dbias as well.
+  LayerNormGradKernel(NormForm form, Matrix m, DataType type, float epsilon, DataType statistics, int parameters,
+                      int threads)
+      : form_(form),
+        m_(m),
         type_(type),
         epsilon_(epsilon),
         hasStatistics_(statistics != DataType::UNDEFINED),
         statistics_(statistics),
+        parameters_(parameters),
         columns_(ceilDiv(m.cols, 64) < threads ? 16 : 64) {
     rounds_.add(std::max<int64_t>(1, ceilDiv(m.rows, rowsPerTask(m.cols))), 3);  // passes over memory
-    if (hasParameters && m.cols > 0) rounds_.add(ceilDiv(m.cols, columns_), 2);
+    if (parameters > 0 && m.cols > 0) rounds_.add(ceilDiv(m.cols, columns_), 2);
   }
-  std::string name() const override { return "layer norm gradient"; }
+  std::string name() const override {
+    return form_ == NormForm::kCentred ? "layer norm gradient" : "root mean square norm gradient";
+  }
   int tasks() const override { return rounds_.tasks(); }
   std::span<const int> roundEnds() const override { return rounds_.ends(); }
   double share(int task) const override { return rounds_.share(task); }
@@ -233,7 +241,7 @@ class LayerNormGradKernel final : public executable::HostKernel {
   }
   int64_t scratchBytes() const override {
     const int64_t widened = isHalf(type_) ? (2 * rowsWidened(m_.cols) + 1) * m_.cols : 0;
-    return (widened + (hasStatistics_ ? 0 : m_.cols)) * static_cast<int64_t>(sizeof(float));
+    return widened * static_cast<int64_t>(sizeof(float));
   }
   int64_t sharedBytes() const override {
     return readsStatistics() ? 0 : 2 * m_.rows * static_cast<int64_t>(sizeof(float));
@@ -246,20 +254,19 @@ class LayerNormGradKernel final : public executable::HostKernel {
                 *deviation = readsStatistics() ? input(args, 4) : shared + m_.rows;
     if (place.round == 1) {
       const int64_t column = place.task * columns_, end = std::min(column + columns_, m_.cols);
-      return layerNormParameterGradient(type_, args.in[1], args.in[0], mean, deviation, args.out[1], args.out[2],
-                                        m_.rows, m_.cols, column, end);
+      return layerNormParameterGradient(type_, args.in[1], args.in[0], mean, deviation, args.out[1],
+                                        parameters_ > 1 ? args.out[2] : nullptr, m_.rows, m_.cols, column, end);
     }
     const int64_t begin = place.task * rowsPerTask(m_.cols), end = std::min(begin + rowsPerTask(m_.cols), m_.rows);
     const int64_t step = isHalf(type_) ? rowsWidened(m_.cols) : rowsPerTask(m_.cols);
     auto *spareX = static_cast<float *>(args.scratch), *spareDy = spareX + rowsWidened(m_.cols) * m_.cols;
     float *spareScale = spareDy + rowsWidened(m_.cols) * m_.cols;
-    float *unused = isHalf(type_) ? spareScale + m_.cols : spareX;  // for the normalised rows
-    const LayerNorm norm{floatsAt(args.in[2], 0, m_.cols, type_, spareScale), nullptr, epsilon_};
+    const LayerNorm norm{floatsAt(args.in[2], 0, m_.cols, type_, spareScale), nullptr, epsilon_, form_};
     for (int64_t row = begin; row < end; row += step) {
       const int64_t rows = std::min(step, end - row), at = row * m_.cols, count = rows * m_.cols;
       const float *x = floatsAt(args.in[1], at, count, type_, spareX),
                   *dy = floatsAt(args.in[0], at, count, type_, spareDy);
-      if (!readsStatistics()) findStatistics(args, x, row, rows, unused);
+      if (!readsStatistics()) findStatistics(args, x, row, rows);
       float *dx = placeAt(args.out[0], at, type_, spareDy);
       layerNormGradientRows(norm, x, dy, mean + row, deviation + row, dx, rows, m_.cols);
       keepFloats(dx, args.out[0], at, count, type_);
@@ -270,21 +277,22 @@ class LayerNormGradKernel final : public executable::HostKernel {
   // Whether those that are given are read where they are.
   bool readsStatistics() const { return statistics_ == DataType::FLOAT; }
   // Those of some rows of x into shared memory.
-  void findStatistics(const KernelArgs &args, const float *x, int64_t row, int64_t rows, float *unused) const noexcept {
+  void findStatistics(const KernelArgs &args, const float *x, int64_t row, int64_t rows) const noexcept {
     float *mean = static_cast<float *>(args.shared) + row, *deviation = mean + m_.rows;
     if (hasStatistics_) {
       widen(statistics_, static_cast<const uint16_t *>(args.in[3]) + row, rows, mean);
       return widen(statistics_, static_cast<const uint16_t *>(args.in[4]) + row, rows, deviation);
     }
-    for (int64_t r = 0; r < rows; ++r)
-      layerNormRows({nullptr, nullptr, epsilon_}, x + r * m_.cols, unused, mean + r, deviation + r, 1, m_.cols);
+    layerNormRows({nullptr, nullptr, epsilon_, form_}, x, nullptr, mean, deviation, rows, m_.cols);
   }
 
+  NormForm form_;
   Matrix m_;
   DataType type_;
   float epsilon_;
   bool hasStatistics_;
   DataType statistics_;
+  int parameters_;
   int64_t columns_;  // of a task
   Rounds rounds_;
 };
@@ -303,16 +311,6 @@ bool takesNorm(KernelRequest request, std::vector<executable::OperandDesc> Kerne
   return takes(request, reason);
 }
 
-std::unique_ptr<executable::Kernel> createLayerNorm(const KernelRequest &request, std::string &reason) {
-  if (!takesNorm(request, &KernelRequest::outputs, 1, reason)) return nullptr;
-  return layerNormOver(request, request.op->attrInt("axis"), reason);
-}
-
-std::unique_ptr<executable::Kernel> createLayerNormGradient(const KernelRequest &request, std::string &reason) {
-  if (!takesNorm(request, &KernelRequest::inputs, 3, reason)) return nullptr;
-  return layerNormGradientOver(request, request.op->attrInt("axis"), reason);
-}
-
 // Rows and columns of `x`; nothing when a parameter is broadcast over the columns.
 std::optional<Matrix> normalised(const KernelRequest &request, const Shape &x, int64_t axis, size_t parameters,
                                  size_t firstParameter, std::string &reason) {
@@ -324,33 +322,60 @@ std::optional<Matrix> normalised(const KernelRequest &request, const Shape &x, i
   return matrixOf(x, axis);
 }
 
-constexpr Entry kEntries[] = {{"Softmax", createSoftmax},
-                              {"LogSoftmax", createSoftmax},
-                              {"SoftmaxGrad", createSoftmax},
-                              {"LogSoftmaxGrad", createSoftmax},
-                              {"LayerNormalization", createLayerNorm},
-                              {"LayerNormalizationGrad", createLayerNormGradient}};
-
-}  // namespace
-
-std::unique_ptr<executable::Kernel> layerNormOver(const KernelRequest &request, int64_t axis, std::string &reason) {
+// As layerNormOver and layerNormGradientOver; in the form kRootMeanSquare there are no bias and no statistics.
+std::unique_ptr<executable::Kernel> normOver(NormForm form, const KernelRequest &request, int64_t axis,
+                                             std::string &reason) {
   const auto m = normalised(request, request.inputs[0].info.shape(), axis, 2, 1, reason);
   if (!m) return nullptr;
   if (has(request.outputs, 1) != has(request.outputs, 2))
     return reason = "it has one of its two statistics only", nullptr;
-  return std::make_unique<LayerNormKernel>(*m, request.inputs[0].info.dataType(), request.op->attrFloat("epsilon"),
-                                           has(request.inputs, 2), typeOf(request.outputs, 1));
+  return std::make_unique<LayerNormKernel>(form, *m, request.inputs[0].info.dataType(),
+                                           request.op->attrFloat("epsilon"), has(request.inputs, 2),
+                                           typeOf(request.outputs, 1));
+}
+
+std::unique_ptr<executable::Kernel> normGradientOver(NormForm form, const KernelRequest &request, int64_t axis,
+                                                     std::string &reason) {
+  const auto m = normalised(request, request.inputs[1].info.shape(), axis, 1, 2, reason);
+  if (!m) return nullptr;
+  const bool hasScale = has(request.outputs, 1), hasBias = has(request.outputs, 2);
+  if (hasBias && !hasScale) return reason = "the gradient of the bias alone is wanted", nullptr;
+  return std::make_unique<LayerNormGradKernel>(form, *m, request.inputs[1].info.dataType(),
+                                               request.op->attrFloat("epsilon"),
+                                               has(request.inputs, 4) ? typeOf(request.inputs, 3) : DataType::UNDEFINED,
+                                               int{hasScale} + int{hasBias}, request.threads);
+}
+
+template <NormForm kForm>
+std::unique_ptr<executable::Kernel> createRowNorm(const KernelRequest &request, std::string &reason) {
+  if (!takesNorm(request, &KernelRequest::outputs, 1, reason)) return nullptr;
+  return normOver(kForm, request, request.op->attrInt("axis"), reason);
+}
+
+template <NormForm kForm>
+std::unique_ptr<executable::Kernel> createRowNormGradient(const KernelRequest &request, std::string &reason) {
+  if (!takesNorm(request, &KernelRequest::inputs, 3, reason)) return nullptr;
+  return normGradientOver(kForm, request, request.op->attrInt("axis"), reason);
+}
+
+constexpr Entry kEntries[] = {{"Softmax", createSoftmax},
+                              {"LogSoftmax", createSoftmax},
+                              {"SoftmaxGrad", createSoftmax},
+                              {"LogSoftmaxGrad", createSoftmax},
+                              {"LayerNormalization", createRowNorm<NormForm::kCentred>},
+                              {"LayerNormalizationGrad", createRowNormGradient<NormForm::kCentred>},
+                              {"RMSNormalization", createRowNorm<NormForm::kRootMeanSquare>},
+                              {"RMSNormalizationGrad", createRowNormGradient<NormForm::kRootMeanSquare>}};
+
+}  // namespace
+
+std::unique_ptr<executable::Kernel> layerNormOver(const KernelRequest &request, int64_t axis, std::string &reason) {
+  return normOver(NormForm::kCentred, request, axis, reason);
 }
 
 std::unique_ptr<executable::Kernel> layerNormGradientOver(const KernelRequest &request, int64_t axis,
                                                           std::string &reason) {
-  const auto m = normalised(request, request.inputs[1].info.shape(), axis, 1, 2, reason);
-  if (!m) return nullptr;
-  if (has(request.outputs, 1) != has(request.outputs, 2))
-    return reason = "one of its parameter gradients is not wanted", nullptr;
-  return std::make_unique<LayerNormGradKernel>(*m, request.inputs[1].info.dataType(), request.op->attrFloat("epsilon"),
-                                               has(request.inputs, 4) ? typeOf(request.inputs, 3) : DataType::UNDEFINED,
-                                               has(request.outputs, 1), request.threads);
+  return normGradientOver(NormForm::kCentred, request, axis, reason);
 }
 
 std::span<const Entry> rowwiseKernels() { return kEntries; }

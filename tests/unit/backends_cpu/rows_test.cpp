@@ -65,43 +65,53 @@ TEST(Softmax, survives_large_arguments_and_works_in_place) {
   for (float v : broken) EXPECT_TRUE(std::isnan(v));
 }
 
-TEST(LayerNorm, matches_the_formula_and_its_gradients) {
-  for (int64_t cols : kWidths) {
-    const int64_t rows = 5;
-    const Floats x = randomFloats(rows * cols, 3), dy = randomFloats(rows * cols, 4), scale = randomFloats(cols, 5),
-                 bias = randomFloats(cols, 6);
-    const LayerNorm norm{scale.data(), bias.data(), 1e-3f};
-    Floats y(x.size()), dx(x.size()), mean(rows), inverse(rows), dScale(cols), dBias(cols);
-    layerNormRows(norm, x.data(), y.data(), mean.data(), inverse.data(), rows, cols);
-    layerNormGradientRows(norm, x.data(), dy.data(), mean.data(), inverse.data(), dx.data(), rows, cols);
-    layerNormParameterGradient(DataType::FLOAT, x.data(), dy.data(), mean.data(), inverse.data(), dScale.data(),
-                               dBias.data(), rows, cols, 0, cols);
-    std::vector<double> expectedScale(cols), expectedBias(cols);
-    for (int64_t r = 0; r < rows; ++r) {
-      double mu = 0, var = 0, sumG = 0, sumGH = 0;
-      for (int64_t c = 0; c < cols; ++c) mu += x[r * cols + c] / static_cast<double>(cols);
-      for (int64_t c = 0; c < cols; ++c)
-        var += (x[r * cols + c] - mu) * (x[r * cols + c] - mu) / static_cast<double>(cols);
-      const double inv = 1 / std::sqrt(var + 1e-3);
-      const auto h = [&](int64_t c) { return (x[r * cols + c] - mu) * inv; };
-      const auto g = [&](int64_t c) { return static_cast<double>(dy[r * cols + c]) * scale[c]; };
-      for (int64_t c = 0; c < cols; ++c) {
-        sumG += g(c);
-        sumGH += g(c) * h(c);
-        expectedScale[c] += dy[r * cols + c] * h(c);
-        expectedBias[c] += dy[r * cols + c];
-      }
-      const double scaleOfError = 1e-5 * inv * (1 + std::abs(sumGH) / static_cast<double>(cols));
-      for (int64_t c = 0; c < cols; ++c) {
-        ASSERT_NEAR(y[r * cols + c], h(c) * scale[c] + bias[c], 2e-5);
-        ASSERT_NEAR(dx[r * cols + c], inv * (g(c) - sumG / cols - h(c) * sumGH / cols), scaleOfError * 4) << cols;
-      }
-    }
+void expectNorm(NormForm form, int64_t cols) {
+  const bool isCentred = form == NormForm::kCentred;
+  const int64_t rows = 5;
+  const Floats x = randomFloats(rows * cols, 3), dy = randomFloats(rows * cols, 4), scale = randomFloats(cols, 5),
+               bias = randomFloats(cols, 6);
+  const LayerNorm norm{scale.data(), isCentred ? bias.data() : nullptr, 1e-3f, form};
+  Floats y(x.size()), dx(x.size()), mean(rows), inverse(rows), dScale(cols), dBias(cols);
+  layerNormRows(norm, x.data(), y.data(), mean.data(), inverse.data(), rows, cols);
+  layerNormGradientRows(norm, x.data(), dy.data(), mean.data(), inverse.data(), dx.data(), rows, cols);
+  layerNormParameterGradient(DataType::FLOAT, x.data(), dy.data(), mean.data(), inverse.data(), dScale.data(),
+                             isCentred ? dBias.data() : nullptr, rows, cols, 0, cols);
+  std::vector<double> expectedScale(cols), expectedBias(cols);
+  for (int64_t r = 0; r < rows; ++r) {
+    double mu = 0, var = 0, sumG = 0, sumGH = 0;
+    for (int64_t c = 0; c < cols && isCentred; ++c) mu += x[r * cols + c] / static_cast<double>(cols);
+    for (int64_t c = 0; c < cols; ++c)
+      var += (x[r * cols + c] - mu) * (x[r * cols + c] - mu) / static_cast<double>(cols);
+    const double inv = 1 / std::sqrt(var + 1e-3);
+    const auto h = [&](int64_t c) { return (x[r * cols + c] - mu) * inv; };
+    const auto g = [&](int64_t c) { return static_cast<double>(dy[r * cols + c]) * scale[c]; };
     for (int64_t c = 0; c < cols; ++c) {
-      ASSERT_NEAR(dScale[c], expectedScale[c], 1e-4);
-      ASSERT_NEAR(dBias[c], expectedBias[c], 1e-5);
+      sumG += isCentred ? g(c) : 0;
+      sumGH += g(c) * h(c);
+      expectedScale[c] += dy[r * cols + c] * h(c);
+      expectedBias[c] += isCentred ? dy[r * cols + c] : 0;
+    }
+    const double scaleOfError = 1e-5 * inv * (1 + std::abs(sumGH) / static_cast<double>(cols));
+    for (int64_t c = 0; c < cols; ++c) {
+      ASSERT_NEAR(y[r * cols + c], h(c) * scale[c] + (isCentred ? bias[c] : 0), 2e-5);
+      ASSERT_NEAR(dx[r * cols + c], inv * (g(c) - sumG / cols - h(c) * sumGH / cols), scaleOfError * 4) << cols;
     }
   }
+  for (int64_t c = 0; c < cols; ++c) {
+    ASSERT_NEAR(dScale[c], expectedScale[c], 1e-4);
+    ASSERT_NEAR(dBias[c], expectedBias[c], 1e-5);
+  }
+  Floats sameMean(rows), sameInverse(rows);
+  layerNormRows(norm, x.data(), nullptr, sameMean.data(), sameInverse.data(), rows, cols);
+  ASSERT_TRUE(sameMean == mean && sameInverse == inverse) << "statistics alone, of " << cols << " columns";
+}
+
+TEST(LayerNorm, matches_the_formula_and_its_gradients) {
+  for (const int64_t cols : kWidths) expectNorm(NormForm::kCentred, cols);
+}
+
+TEST(LayerNorm, of_root_mean_squares_matches_the_formula_and_its_gradients) {
+  for (const int64_t cols : kWidths) expectNorm(NormForm::kRootMeanSquare, cols);
 }
 
 TEST(Sums, of_exponentials_and_products_in_double_match) {

@@ -257,11 +257,11 @@ struct Normalise {
 void layerNormOf(const LayerNorm &norm, const float *x, float *y, float *mean, float *inverse, int64_t rows,
                  int64_t cols) {
   const auto count = static_cast<float>(cols);
-  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    mean[r] = sumRow(Value{x}, cols) / count;
+  for (int64_t r = 0; r < rows; ++r, x += cols, y = y ? y + cols : y) {
+    mean[r] = norm.form == NormForm::kCentred ? sumRow(Value{x}, cols) / count : 0.0f;
     const V middle = hn::Set(D(), mean[r]);
     inverse[r] = 1.0f / std::sqrt(sumRow(SquaredDistance{x, middle}, cols) / count + norm.epsilon);
-    writeRow(Normalise{norm, x, y, middle, hn::Set(D(), inverse[r])}, cols);
+    if (y) writeRow(Normalise{norm, x, y, middle, hn::Set(D(), inverse[r])}, cols);
   }
 }
 
@@ -355,7 +355,7 @@ void layerNormGradientOf(const LayerNorm &norm, const float *x, const float *dy,
   const auto count = static_cast<float>(cols);
   for (int64_t r = 0; r < rows; ++r, x += cols, dy += cols, dx += cols) {
     const NormTerms terms{norm, x, dy, hn::Set(D(), mean[r]), hn::Set(D(), inverse[r])};
-    const float meanG = sumRow(GradientSum{terms}, cols) / count;
+    const float meanG = norm.form == NormForm::kCentred ? sumRow(GradientSum{terms}, cols) / count : 0.0f;
     const float meanGH = sumRow(GradientProduct{terms}, cols) / count;
     writeRow(NormGradient{terms, dx, hn::Set(D(), meanG), hn::Set(D(), meanGH)}, cols);
   }
@@ -379,7 +379,7 @@ HWY_INLINE void parameterColumns(Lanes lanes, const Stored *x, const Stored *dy,
   }
   for (size_t i = 0; i < kVectors; ++i) {
     Type::store(lanes, scale[i], dScale + static_cast<int64_t>(i) * kLanes);
-    Type::store(lanes, bias[i], dBias + static_cast<int64_t>(i) * kLanes);
+    if (dBias) Type::store(lanes, bias[i], dBias + static_cast<int64_t>(i) * kLanes);
   }
 }
 
@@ -387,13 +387,14 @@ template <class Type, class Stored = typename Type::Stored>
 void parameterGradient(const Stored *x, const Stored *dy, const float *mean, const float *inverse, Stored *dScale,
                        Stored *dBias, int64_t rows, int64_t cols, int64_t begin, int64_t end) {
   int64_t c = begin;
+  const auto bias = [&] { return dBias ? dBias + c : nullptr; };
   for (; c + 4 * kLanes <= end; c += 4 * kLanes)
-    parameterColumns<Type, 4>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+    parameterColumns<Type, 4>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, bias(), rows, cols);
   for (; c + kLanes <= end; c += kLanes)
-    parameterColumns<Type, 1>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+    parameterColumns<Type, 1>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, bias(), rows, cols);
   if (c == end) return;
   const FirstLanes tail(end - c);
-  parameterColumns<Type, 1>(tail, x + c, dy + c, mean, inverse, dScale + c, dBias + c, rows, cols);
+  parameterColumns<Type, 1>(tail, x + c, dy + c, mean, inverse, dScale + c, bias(), rows, cols);
 }
 
 void parameterGradientOf(DataType type, const void *x, const void *dy, const float *mean, const float *inverse,

@@ -25,13 +25,18 @@ void softmaxColumns(SoftmaxForm form, const float *x, float *y, int64_t stride, 
 void softmaxGradientRows(SoftmaxForm form, const float *y, const float *dy, float *dx, int64_t rows,
                          int64_t cols) noexcept;
 
-// mean = sum(x) / cols; inverseDeviation = 1 / sqrt(sum((x - mean)^2) / cols + epsilon); y = (x - mean) *
-// inverseDeviation * scale + bias (ONNX LayerNormalization-17). scale and bias (cols) may be nullptr; mean and
-// inverseDeviation (rows) are written.
+// What is taken off a row before it is divided: its mean (ONNX LayerNormalization-17), or nothing
+// (RMSNormalization-23).
+enum class NormForm : uint8_t { kCentred, kRootMeanSquare };
+
+// mean = sum(x) / cols, or 0 in the form kRootMeanSquare; inverseDeviation = 1 / sqrt(sum((x - mean)^2) / cols +
+// epsilon); y = (x - mean) * inverseDeviation * scale + bias. scale and bias (cols) may be nullptr, and so may y when
+// only mean and inverseDeviation (rows) are wanted, which are written. y may be x.
 struct LayerNorm {
   const float *scale = nullptr;
   const float *bias = nullptr;
   float epsilon = 1e-5f;
+  NormForm form = NormForm::kCentred;
 };
 void layerNormRows(const LayerNorm &norm, const float *x, float *y, float *mean, float *inverseDeviation, int64_t rows,
                    int64_t cols) noexcept;
@@ -51,12 +56,12 @@ struct RowGradient {
 void normaliseGradientRow(const RowGradient &row, const float *dy, const float *x, float *dx, int64_t cols) noexcept;
 
 // g = dy * scale, h = (x - mean) * inverseDeviation; dx = inverseDeviation * (g - sum(g) / cols - h * sum(g * h) /
-// cols).
+// cols), without sum(g) in the form kRootMeanSquare. dx may be dy or x.
 void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *dy, const float *mean,
                            const float *inverseDeviation, float *dx, int64_t rows, int64_t cols) noexcept;
 
 // dScale[c] = sum over rows of dy * h, dBias[c] = sum over rows of dy, for columns [begin, end); matrices are cols
-// wide. `type`: of x, dy, dScale and dBias, FLOAT or 16 bits.
+// wide. dBias may be nullptr. `type`: of x, dy, dScale and dBias, FLOAT or 16 bits.
 void layerNormParameterGradient(DataType type, const void *x, const void *dy, const float *mean,
                                 const float *inverseDeviation, void *dScale, void *dBias, int64_t rows, int64_t cols,
                                 int64_t begin, int64_t end) noexcept;
