@@ -1,4 +1,5 @@
-// Pooling and its gradients. In plain memory along rows (kernels/pool_rows.hpp). Channels last window by window; a
+// Pooling and its gradients. In plain memory along rows (kernels/pool_rows.hpp), and the gradients of windows that have
+// all of the input plane by plane. Channels last window by window; a
 // window is the list of its pixels inside the input. Forward tasks are rows of output pixels; gradient tasks are an
 // image and a block of channels, so that no two write the same element.
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "backends/cpu/kernels/pool_rows.hpp"
 #include "backends/cpu/pool_window.hpp"
 #include "backends/cpu/task_count.hpp"
+#include "backends/cpu/vector/extremes.hpp"
 #include "backends/cpu/vector/windows.hpp"
 
 namespace popart::cpu {
@@ -124,6 +126,49 @@ class PlainPoolGradientKernel final : public executable::HostKernel {
   RowPoolGradient rows_;
 };
 
+// The gradients of plain memory where each plane is one window.
+class PlanePoolGradientKernel final : public executable::HostKernel {
+ public:
+  PlanePoolGradientKernel(const Pool &pool, PoolKind kind, bool countPadding)
+      : kind_(kind), planes_(pool.n * pool.channels), size_(pool.inputPixels()) {
+    int64_t counted = 1;
+    for (size_t d = 0; d < pool.in.size(); ++d) counted *= countPadding ? reach(pool, d, 0).padded : pool.in[d];
+    scale_ = 1.0f / static_cast<float>(counted);
+    tasks_ = static_cast<int>(taskCount(planes_ * size_, int64_t{1} << 14, planes_));
+  }
+  // Whether there is one window, which has all of the input.
+  static bool fits(const Pool &pool) {
+    for (size_t d = 0; d < pool.in.size(); ++d)
+      if (pool.out[d] != 1 || reach(pool, d, 0).count != pool.in[d] || (pool.dilation[d] > 1 && pool.in[d] > 1))
+        return false;
+    return true;
+  }
+  std::string name() const override {
+    return kind_ == PoolKind::kMaximum ? "max pool gradient of planes" : "average pool gradient of planes";
+  }
+  int tasks() const override { return tasks_; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const auto *g = static_cast<const float *>(args.in[0]);
+    for (int64_t plane = planes_ * task / tasks_; plane < planes_ * (task + 1) / tasks_; ++plane) {
+      float *dx = static_cast<float *>(args.out[0]) + plane * size_;
+      if (kind_ == PoolKind::kAverage) {
+        std::fill_n(dx, size_, g[plane] * scale_);
+        continue;
+      }
+      const float *x = static_cast<const float *>(args.in[1]) + plane * size_;
+      const int64_t place = placeOfExtreme(Extreme::kLargest, Tie::kFirst, x, size_);
+      std::fill_n(dx, size_, 0.0f);
+      if (size_ > 0) dx[place] = g[plane];
+    }
+  }
+
+ private:
+  PoolKind kind_;
+  int64_t planes_, size_;
+  float scale_ = 1;
+  int tasks_ = 1;
+};
+
 // Whether the request is one for rows of plain memory; channels-last memory with a single channel is.
 bool isPlain(const KernelRequest &request) {
   std::string reason;
@@ -162,6 +207,8 @@ std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request,
   const Op &op = *request.op;
   const Pool pool = poolOf(op, request.outputs[0].info.shape(), request.inputs[0].info.shape());
   const bool countPadding = kKind == PoolKind::kAverage && op.attrInt("count_include_pad") != 0;
+  if (isPlain(request) && PlanePoolGradientKernel::fits(pool))
+    return std::make_unique<PlanePoolGradientKernel>(pool, kKind, countPadding);
   if (isPlain(request) && RowPool::fits(pool) &&
       (kKind == PoolKind::kAverage || pool.taps() <= RowPoolGradient::kMostTaps))
     return std::make_unique<PlainPoolGradientKernel>(pool, kKind, countPadding);

@@ -109,6 +109,8 @@ const std::vector<Window> &windows() {
                                           {{1, 2, 20, 100}, {2, 3}, {4, 4}, {0, 1, 1, 1}, {1, 2}},
                                           {{1, 2, 21, 103}, {3, 7}, {7, 5}, {1, 3, 1, 3}, {2, 1}, 1},
                                           {{1, 2, 7, 7}, {7, 7}, {1, 1}, {0, 0, 0, 0}, {1, 1}},
+                                          {{2, 3, 60, 71}, {60, 71}, {1, 1}, {0, 0, 0, 0}, {1, 1}},
+                                          {{1, 3, 6, 5}, {9, 6}, {4, 3}, {2, 0, 3, 1}, {1, 1}},
                                           {{2, 40, 4, 5}, {2, 2}, {1, 1}, {0, 0, 0, 0}, {1, 1}},
                                           {{2, 40, 8, 8}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
                                           {{1, 2, 200, 90}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
@@ -118,6 +120,8 @@ const std::vector<Window> &windows() {
                                           {{1, 3, 16, 64}, {2, 3}, {4, 4}, {0, 0, 0, 0}, {1, 1}},
                                           {{1, 2, 5, 6}, {3, 3}, {1, 1}, {2, 2, 2, 2}, {2, 2}},
                                           {{3, 2, 40}, {3}, {2}, {1, 1}, {1}},
+                                          {{3, 2, 40}, {40}, {2}, {0, 1}, {1}},
+                                          {{1, 2, 3, 4, 50}, {3, 4, 50}, {1, 1, 1}, {0, 0, 0, 0, 0, 0}, {1, 1, 1}},
                                           {{1, 2, 3000}, {5}, {1}, {2, 2}, {1}},
                                           {{1, 2, 3000}, {5}, {2}, {2, 2}, {3}},
                                           {{1, 2, 9, 6, 20}, {5, 1, 1}, {1, 1, 1}, {2, 0, 0, 2, 0, 0}, {1, 1, 1}},
@@ -149,7 +153,8 @@ TEST(PlainLayout, maxima_of_what_is_no_number_or_not_finite) {
   for (const Window &w : {Window{{1, 2, 9, 37}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},
                           Window{{1, 2, 9, 37}, {3, 2}, {1, 1}, {0, 0, 0, 0}, {1, 1}},
                           Window{{1, 2, 9, 37}, {2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}},
-                          Window{{1, 2, 9, 37}, {1, 3}, {1, 1}, {0, 1, 0, 1}, {1, 1}}}) {
+                          Window{{1, 2, 9, 37}, {1, 3}, {1, 1}, {0, 1, 0, 1}, {1, 1}},
+                          Window{{5, 2, 5, 14}, {5, 14}, {1, 1}, {0, 0, 0, 0}, {1, 1}}}) {
     TensorData x = floats(w.x, 1);
     auto *values = static_cast<float *>(x.mutableData());
     std::fill_n(values, 150, -INFINITY);
@@ -178,7 +183,7 @@ TEST(PlainLayout, maxima_of_more_taps_than_have_numbers) {
   for (const int64_t side : {4096, 4097}) {
     Ir ir;
     Graph &graph = ir.getMainGraph();
-    const TensorInfo result(DataType::FLOAT, {1, 2, 1, 1}), image(DataType::FLOAT, {1, 2, side, side});
+    const TensorInfo result(DataType::FLOAT, {1, 2, 1, 2}), image(DataType::FLOAT, {1, 2, side, side + 1});
     const Op *gradient = graph.addConnectedOp(
         opDef("MaxPoolGrad"), {graph.addStream("g", result), graph.addStream("x", image)}, {"dx"},
         opDef("MaxPoolGrad").completeAttributes({{"kernel_shape", Ints{side, side}}}, "MaxPoolGrad"),
