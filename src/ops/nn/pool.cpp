@@ -129,6 +129,13 @@ void addAveragePool(OpDefs &rows) {
                      .doc("The gradient spread over the elements each mean counted."));
 }
 
+// sign(x) |x|^(p - 1)
+Expression normSlope(const Expression &x, double p) {
+  if (p > 3) return x * x.apply("Abs").apply("Pow", x.number(p - 2));
+  return p == 1 ? x.apply("Sign") : p == 2 ? x : x * x.apply("Abs");
+}
+Expression oneForZero(const Expression &y) { return select(y.apply("Equal", y.number(0)), y.number(1), y); }
+
 // sign(x) |x|^(p - 1) spread(g / y^(p - 1)), 0 where y is 0. What spreads over the elements of each window is the
 // gradient of an average with all of its places counted, times their number: the window ends where the last one does.
 void decomposeLpPoolGrad(DecomposeBuilder &b) {
@@ -144,12 +151,10 @@ void decomposeLpPoolGrad(DecomposeBuilder &b) {
   average.set("pads", window.pads());
   average.set("count_include_pad", int64_t{1});
   average.set("fwd_shape", b.inInfo(1).shape());
-  const Expression isZero = y.apply("Equal", y.number(0)), norm = select(isZero, y.number(1), y);
+  const Expression isZero = y.apply("Equal", y.number(0)), norm = oneForZero(y);
   const Expression share = p == 1 ? g : g / (p == 2 ? norm : norm.apply("Pow", y.number(p - 1)));
   const Expression spread(b, b.emit("AveragePoolGrad", {select(isZero, g.number(0), share)}, average));
-  Expression slope = p == 1 ? x.apply("Sign") : p == 2 ? x : x * x.apply("Abs");
-  if (p > 3) slope = x * x.apply("Abs").apply("Pow", x.number(p - 2));
-  b.result(0, slope * spread * static_cast<double>(elementCount(window.kernel)));
+  b.result(0, normSlope(x, p) * spread * static_cast<double>(elementCount(window.kernel)));
 }
 
 void addLpPool(OpDefs &rows) {
@@ -231,16 +236,14 @@ void addGlobalPools(OpDefs &rows) {
                        inferGlobal(c);
                      })
                      .vjp([](VjpBuilder &b) {
-                       if (b.inInfo(0).rank() == 2) {  // |x|
-                         b.grad(0, Expression(b, b.gradOut(0)) * Expression(b, b.in(0)).apply("Sign"));
-                         return;
-                       }
-                       Attributes attributes = wholeWindow(b.inInfo(0).shape());
-                       attributes.set("p", b.op().attrInt("p"));
-                       b.grad(0, b.emit("LpPoolGrad", {b.gradOut(0), b.in(0), b.out(0)}, attributes));
+                       const Expression g(b, b.gradOut(0)), x(b, b.in(0)), y(b, b.out(0));
+                       if (b.inInfo(0).rank() == 2) return b.grad(0, g * x.apply("Sign"));  // of |x|
+                       const auto p = static_cast<double>(b.op().attrInt("p"));
+                       b.grad(0, g * normSlope(x / oneForZero(y), p));  // all x are 0 where y is
                      })
                      .decompose([](DecomposeBuilder &b) {
                        const double p = static_cast<double>(b.op().attrInt("p"));
+                       if (p <= 2) return b.result(0, reduceSpatial(b, b.in(0), p == 1 ? "ReduceL1" : "ReduceL2"));
                        Expression magnitude = Expression(b, b.in(0)).apply("Abs");
                        Expression sum(b, reduceSpatial(b, magnitude.apply("Pow", magnitude.number(p)), "ReduceSum"));
                        b.result(0, sum.apply("Pow", sum.number(1.0 / p)));

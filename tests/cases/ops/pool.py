@@ -10,6 +10,7 @@ from tests.cases.torch_oracle import with_torch
 
 MAX = [None, functional.max_pool1d, functional.max_pool2d, functional.max_pool3d]
 AVERAGE = [None, functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d]
+IMAGE = floats(2, 3, 4, 5)
 Sizes = list[int]
 
 
@@ -29,12 +30,12 @@ def average_case(name: str, shape: tuple[int, ...], kernel: Sizes, stride: Sizes
     return Case("AveragePool", [floats(*shape)], attributes, oracle, gradients=[0], name=name)
 
 
-def lp_case(p: int, shape: tuple[int, ...], kernel: Sizes, stride: Sizes) -> Case:
+def lp_case(p: int, shape: tuple[int, ...], kernel: Sizes, stride: Sizes, name: str = "") -> Case:
     """Return an LpPool case without pads."""
     count = int(np.prod(kernel))
     oracle = with_torch(lambda x: (AVERAGE[len(kernel)](x.abs() ** p, kernel, stride) * count) ** (1 / p))
     attributes = {"kernel_shape": kernel, "strides": stride, "p": p}
-    return Case("LpPool", [floats(*shape)], attributes, oracle, gradients=[0], name=f"p{p}")
+    return Case("LpPool", [floats(*shape)], attributes, oracle, gradients=[0], name=name or f"p{p}")
 
 
 def max_with_positions(x):
@@ -44,12 +45,11 @@ def max_with_positions(x):
     return values, positions + planes * (x.shape[2] * x.shape[3])
 
 
-def lp_norm(x):
-    """Return the 3-norm over the last two dimensions."""
-    return (np.abs(x) ** 3).sum((2, 3), keepdims=True) ** (1 / 3)
+def global_norm_case(p: int) -> Case:
+    """Return a GlobalLpPool case."""
+    oracle = lambda x: (np.abs(x) ** p).sum((2, 3), keepdims=True) ** (1 / p)  # noqa: E731
+    return Case("GlobalLpPool", [IMAGE], {"p": p}, oracle, gradients=[0], name=f"p{p}")
 
-
-IMAGE = floats(2, 3, 4, 5)
 
 CASES = [
     max_case("2d", (2, 3, 8, 7), [3, 2], [2, 2], [1, 0]),
@@ -85,7 +85,12 @@ CASES = [
     Case("GlobalAveragePool", [IMAGE], expected=lambda x: x.mean((2, 3), keepdims=True), gradients=[0]),
     Case("GlobalAveragePool", [floats(2, 3, 4)], expected=lambda x: x.mean(2, keepdims=True), gradients=[0]),
     Case("GlobalMaxPool", [IMAGE], expected=lambda x: x.max((2, 3), keepdims=True), gradients=[0]),
-    Case("GlobalLpPool", [IMAGE], {"p": 3}, lp_norm, gradients=[0]),
+    *[global_norm_case(p) for p in (1, 2, 3, 4)],
+    max_case("whole_planes", (2, 3, 4, 5), [4, 5], [1, 1], [0, 0]),
+    max_case("whole_padded_planes", (2, 3, 4, 5), [5, 7], [3, 4], [1, 2]),
+    average_case("whole_planes", (2, 3, 4, 5), [4, 5], [1, 1], [0, 0]),
+    average_case("whole_padded_planes", (2, 3, 4, 5), [5, 7], [3, 4], [1, 2], count_include_pad=1),
+    lp_case(2, (2, 3, 4, 5), [4, 5], [1, 1], "p2_of_planes"),
     Case("MaxPool", [floats(2, 3)], {"kernel_shape": [2]}, refuses="(N, C, spatial"),
     Case("MaxPool", [floats(2, 3, 4)], {"kernel_shape": [2, 2]}, refuses="wrong number of entries"),
     Case("AveragePool", [floats(2, 3, 4)], {"kernel_shape": [5]}, refuses="the kernel does not fit"),
