@@ -45,7 +45,11 @@ void allAlike(const Op &, OperandLayouts &layouts) {
 
 void joinedChannels(const Op &op, OperandLayouts &layouts) {
   const int64_t rank = op.outRank(0), axis = op.attrInt("axis");
-  if (rank < 3 || (axis != 1 && axis != 1 - rank)) return;
+  if (axis == 1 || axis == 1 - rank) channelsOfAll(op, layouts);
+}
+
+void channelsOfAll(const Op &op, OperandLayouts &layouts) {
+  if (op.outRank(0) < 3) return;
   std::fill(layouts.in.begin(), layouts.in.end(), OperandLayout::Channels);
   layouts.out[0] = OperandLayout::Channels;
 }

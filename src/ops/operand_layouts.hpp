@@ -20,8 +20,9 @@ void sameChannels(const Op &, OperandLayouts &layouts) {
   for (size_t i = 0; i < kInputs && i < layouts.in.size(); ++i) layouts.in[i] = OperandLayout::Channels;
   layouts.out[0] = OperandLayout::Channels;
 }
-// Concatenation along channels; a piece of a spatial tensor.
+// Concatenation along channels; any choice of channels of several tensors; a piece of a spatial tensor.
 void joinedChannels(const Op &op, OperandLayouts &layouts);
+void channelsOfAll(const Op &op, OperandLayouts &layouts);
 void pieceOfChannels(const Op &op, OperandLayouts &layouts);
 // A spatial tensor, and one value per channel (or no channels at all) on the other side.
 void reducedChannels(const Op &op, OperandLayouts &layouts);

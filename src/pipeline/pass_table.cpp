@@ -25,6 +25,7 @@
 #include "lower/meetings.hpp"
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
+#include "lower/pick_channels.hpp"
 #include "lower/read_views.hpp"
 #include "lower/ring_rows.hpp"
 #include "lower/scale_integers.hpp"
@@ -252,6 +253,7 @@ void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseAttention(PassContext &c) { lower::fuseAttention(c.ir(), c.device()); }
 void joinExtremes(PassContext &c) { lower::joinExtremes(c.ir(), c.device()); }
+void pickChannels(PassContext &c) { lower::pickChannels(c.ir(), c.device()); }
 void scaleIntegerProducts(PassContext &c) { lower::scaleIntegerProducts(c.ir(), c.device()); }
 void multiplyHalves(PassContext &c) { lower::multiplyHalves(c.ir(), c.device()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
@@ -370,6 +372,8 @@ constexpr Pass kPasses[] = {
      fuseAttention},
     {"joinExtremes", "find least and greatest numbers of a tensor in one pass over it", Phase::Fuse, fusing,
      joinExtremes},
+    {"pickChannels", "copy each channel at most once where channels are joined, cut and shuffled", Phase::Fuse, fusing,
+     pickChannels},
     {"scaleIntegerProducts", "let products of integers end in the scale that their reader has", Phase::Fuse, fusing,
      scaleIntegerProducts},
     {"multiplyHalves", "let products read 16-bit operands that the device multiplies", Phase::Fuse, fusing,

@@ -1,5 +1,5 @@
-// Data movement and sums of channels-last activations: changes of layout, concatenation and slices of channels,
-// reductions over pixels, and broadcasts of one value per channel.
+// Data movement and sums of channels-last activations: changes of layout, concatenation and slices of channels (any
+// choice of them: pick_channels.cpp), reductions over pixels, and broadcasts of one value per channel.
 #include <algorithm>
 #include <cstring>
 
@@ -11,6 +11,7 @@
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 #include "backends/cpu/layouts/panels.hpp"
+#include "backends/cpu/pick_channels.hpp"
 #include "backends/cpu/rounds.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/task_count.hpp"
@@ -333,6 +334,7 @@ std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, s
 
 constexpr Entry kEntries[] = {{"Reorder", createReorder},
                               {"Concat", createConcat},
+                              {"PickChannels", createPickChannels},
                               {"Slice", createSlice},
                               {"ReduceSum", createReduction<Reduction::Sum>},
                               {"ReduceMean", createReduction<Reduction::Mean>},

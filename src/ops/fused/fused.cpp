@@ -149,9 +149,53 @@ OpDef extremesRow() {
       .doc("What ReduceMin and ReduceMax give, in one pass.");
 }
 
+// Each channel of the result is one of some tensor (N, C, spatial…): channels[i] of input inputs[i].
+OpDef pickedChannelsRow() {
+  return OpDef("popart", "PickChannels", {1})
+      .input("tensors", kStoredTypes, "T", Arity::Variadic)
+      .output("picked")
+      .attrRequired("inputs", AttributeType::Ints)
+      .attrRequired("channels", AttributeType::Ints)
+      .notOnnx()
+      .infer([](InferContext &c) {
+        c.require(c.inputCount() > 0 && c.in(0).rank() >= 2, "needs tensors (N, C, …): got {} inputs", c.inputCount());
+        const auto &inputs = c.attrInts("inputs"), &channels = c.attrInts("channels");
+        c.require(inputs.size() == channels.size() && !inputs.empty(),
+                  "needs channels, and an input for each: got {} inputs for {}", inputs.size(), channels.size());
+        Shape shape = c.shape(0);
+        for (int i = 0; i < c.inputCount(); ++i) {
+          shape[1] = c.shape(i).size() > 1 ? c.shape(i)[1] : 0;
+          c.require(c.shape(i) == shape, "shapes differ in other dimensions than 1: got {} and {}", c.shape(0),
+                    c.shape(i));
+        }
+        for (size_t k = 0; k < inputs.size(); ++k) {
+          const bool isInput = inputs[k] >= 0 && inputs[k] < c.inputCount();
+          c.require(isInput && channels[k] >= 0 && channels[k] < c.shape(static_cast<int>(inputs[k]))[1],
+                    "channel {} of input {} is none of theirs", channels[k], inputs[k]);
+        }
+        shape[1] = static_cast<int64_t>(channels.size());
+        c.out(0, c.type(0), shape);
+      })
+      .layouts(channelsOfAll)
+      .cost(movesData())
+      .noGrad("it is made after differentiation")
+      .decompose([](DecomposeBuilder &b) {
+        std::vector<TensorIndex> picked;
+        for (size_t k = 0; k < b.op().attrInts("channels").size(); ++k) {
+          const int64_t channel = b.op().attrInts("channels")[k];
+          using Ints = std::vector<int64_t>;
+          picked.push_back(b.emit("Slice", {b.in(static_cast<int>(b.op().attrInts("inputs")[k]))},
+                                  {{"axes", Ints{1}}, {"starts", Ints{channel}}, {"ends", Ints{channel + 1}}}));
+        }
+        b.result(0, b.emit("Concat", picked, {{"axis", int64_t{1}}}));
+      })
+      .doc("What concatenations, slices and shuffles of channels give, in one copy.");
+}
+
 OpDefs fusedOps() {
   OpDefs rows;
   rows.push_back(extremesRow());
+  rows.push_back(pickedChannelsRow());
   rows.push_back(
       OpDef("popart", "FusedElementwise", {1})
           .input("operands", kAllTypes, "", Arity::Variadic)

@@ -72,6 +72,31 @@ JOINS = [
 ]
 
 
+INTERLEAVED = {"inputs": [0, 1] * 4 + [1, 1], "channels": [0, 1, 1, 2, 2, 3, 3, 4, 0, 0]}
+
+
+def interleaved(x, y):
+    return np.stack([x[:, 0], y[:, 1], x[:, 1], y[:, 2], x[:, 2], y[:, 3], x[:, 3], y[:, 4], y[:, 0], y[:, 0]], 1)
+
+
+PICKS = [
+    *[
+        Case("PickChannels", [x, y], INTERLEAVED, interleaved, name=name)
+        for name, x, y in [
+            ("floats", floats(2, 4, 3, 5), floats(2, 5, 3, 5)),
+            ("rows", floats(3, 4), floats(3, 5)),
+            ("bytes", ints(1, 4, 7, dtype="int8"), ints(1, 5, 7, dtype="int8")),
+            ("long", ints(1, 4, 7, dtype="int64"), ints(1, 5, 7, dtype="int64")),
+        ]
+    ],
+    Case("PickChannels", [floats(2, 3, 4)], {"inputs": [], "channels": []}, refuses="needs channels"),
+    Case("PickChannels", [floats(2, 3, 4)], {"inputs": [0], "channels": [3]}, refuses="none of theirs"),
+    Case("PickChannels", [floats(2, 3, 4)], {"inputs": [1], "channels": [0]}, refuses="none of theirs"),
+    Case("PickChannels", [floats(2, 3, 4)], {"inputs": [0], "channels": [0, 1]}, refuses="an input for each"),
+    Case("PickChannels", [floats(2, 3, 4), floats(2, 3, 5)], {"inputs": [0], "channels": [0]}, refuses="shapes differ"),
+]
+
+
 def replace(where):
     def replaced(whole, part):
         result = whole.copy()
@@ -184,4 +209,4 @@ CONSTANTS = [
     Case("Size", [X], {}, lambda x: np.array(24)),
 ]
 
-CASES = VIEWS + JOINS + SLICES + EXPANSIONS + CONSTANTS
+CASES = VIEWS + JOINS + PICKS + SLICES + EXPANSIONS + CONSTANTS

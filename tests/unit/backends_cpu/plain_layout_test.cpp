@@ -284,5 +284,21 @@ TEST(PlainLayout, gradient_of_group_normalisation) {
   }
 }
 
+// Runs of neighbours, every other channel, backwards, and one that comes twice.
+TEST(PlainLayout, channels_that_are_picked) {
+  for (const Shape &spatial : {Shape{5}, Shape{13, 11}, Shape{40, 41}, Shape{2, 3, 7}}) {
+    Shape x{2, 37}, y{2, 50};
+    for (Shape *shape : {&x, &y}) shape->insert(shape->end(), spatial.begin(), spatial.end());
+    Ints inputs, channels;
+    const auto pick = [&](int64_t input, int64_t channel) { inputs.push_back(input), channels.push_back(channel); };
+    for (int64_t c = 0; c < 19; ++c) pick(0, c);
+    for (int64_t c = 0; c < 20; ++c) pick(1, 25 + c), pick(0, c + 17);
+    for (int64_t c = 36; c >= 0; c -= 3) pick(0, c);
+    pick(1, 0), pick(1, 0), pick(1, 49);
+    compare({"PickChannels", {{"inputs", inputs}, {"channels", channels}}, {floats(x, 1), floats(y, 2)}, 1}, 2,
+            Bits::Same, 0);
+  }
+}
+
 }  // namespace
 }  // namespace popart
