@@ -15,14 +15,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("LayerNormalizationGrad", "broadcast over the normalised"): "as LayerNormalization",
     ("LayerNormalization", "float32 only"): "16-bit form of the row above",
     ("LayerNormalizationGrad", "float32 only"): "16-bit form of the row above",
-    (
-        "RoiAlign",
-        "",
-    ): "a few hundred boxes of the last maps of a detection network; no network of the benchmarks has it",
-    ("RoiAlignGrad", ""): "as RoiAlign",
-    ("MaxRoiPool", ""): "as RoiAlign, in networks that are older still",
-    ("MaxRoiPoolGrad", ""): "as RoiAlign",
-    ("Bucketize", ""): "a search by element; no network of the benchmarks has it",
+    ("RoiAlign", "no millions of samples"): "maxima of bins with thousands of samples each: no network has them",
+    ("RoiAlignGrad", "no millions of samples"): "as RoiAlign",
     ("Abort", ""): "one element, and what would follow is not run",
     ("Ctc", ""): "alignments of short label sequences, beside the network that gives the probabilities",
     ("CtcGrad", ""): "as Ctc",
@@ -31,7 +25,6 @@ ALLOWED: dict[tuple[str, str], str] = {
         ("Where", f"no {kind}"): "a choice between elements that are moved only; no network of the benchmarks has it"
         for kind in ("float8", "float6", "float4", "int4", "uint4", "int2", "uint2", "complex")
     },
-    ("ReduceMedian", ""): "selection within reduced axes taken as one; no network of the benchmarks has it",
     ("ScatterReduceGradOp", "Sum only"): "products, extremes and last writes need the whole contribution list",
 }
 

@@ -60,6 +60,14 @@ inline bool isIndexType(DataType type) {
   }
 }
 
+// Index results are INT64 or INT32.
+inline void setIndex(void *data, DataType type, int64_t i, int64_t value) {
+  if (type == DataType::INT64)
+    static_cast<int64_t *>(data)[i] = value;
+  else
+    static_cast<int32_t *>(data)[i] = static_cast<int32_t>(value);
+}
+
 // The position an index selects: [0, size), or -1 when out of range.
 enum class NegativeIndex { kOutOfRange, kFromEnd };
 inline int64_t placeOf(int64_t index, int64_t size, NegativeIndex negative) {

@@ -35,7 +35,9 @@ class CpuBackend final : public executable::Backend {
                        nonFiniteKernels(),   histogramKernels(),
                        smallTypeKernels(),   collectiveUpdateKernels(),
                        resizeKernels(),      integerProductKernels(),
-                       attentionKernels(),   selectionKernels()})
+                       attentionKernels(),   selectionKernels(),
+                       medianKernels(),      bucketKernels(),
+                       roiAlignKernels(),    roiPoolKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

@@ -21,14 +21,6 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-// Index results are INT64 or INT32.
-void setIndex(void *data, DataType type, int64_t i, int64_t value) {
-  if (type == DataType::INT64)
-    static_cast<int64_t *>(data)[i] = value;
-  else
-    static_cast<int32_t *>(data)[i] = static_cast<int32_t>(value);
-}
-
 // Base class: lines are distributed evenly over tasks.
 class LineKernel : public executable::HostKernel {
  public:
@@ -117,17 +109,6 @@ std::unique_ptr<executable::Kernel> createArg(const KernelRequest &request, std:
   return kernel;
 }
 
-// The key of an element of at most 32 bits, larger for one that comes first.
-template <class T>
-uint32_t orderKeyOf(T value, Extreme first) {
-  uint32_t key = 0;
-  if constexpr (std::is_integral_v<T>)
-    key = static_cast<uint32_t>(value) ^ (std::is_signed_v<T> ? 0x80000000u : 0u);
-  else
-    key = orderKey(static_cast<float>(value));
-  return first == Extreme::kLargest ? key : ~key;
-}
-
 // The first `count` elements of each line in order, and their indices. The order is total (value, then index), so that
 // any sorting algorithm gives the same result.
 template <class T>
@@ -184,7 +165,8 @@ class OrderKernel final : public LineKernel {
         return;
       }
     }
-    for (int64_t j = 0; j < sizes_.length; ++j) keys[j] = orderKeyOf(x[j * sizes_.inner], first_);
+    for (int64_t j = 0; j < sizes_.length; ++j)
+      keys[j] = first_ == Extreme::kLargest ? orderKeyOf(x[j * sizes_.inner]) : ~orderKeyOf(x[j * sizes_.inner]);
   }
 
   // placeOf(j): of the j-th element in order.

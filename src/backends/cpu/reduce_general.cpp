@@ -8,10 +8,10 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/reduce_groups.hpp"
 #include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 #include "ops/rules.hpp"
-#include "ops/shape/strided_view.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -92,37 +92,6 @@ V foldChunk(Fold fold, V total, const V *v, int64_t count, V top) {
   return total;
 }
 
-struct Dim {
-  int64_t size, stride;
-};
-// Offset of position `at` (in C order) of some dimensions.
-int64_t offsetOf(const std::vector<Dim> &dims, int64_t at) {
-  int64_t offset = 0;
-  for (size_t d = dims.size(); d-- > 0; at /= dims[d].size) offset += at % dims[d].size * dims[d].stride;
-  return offset;
-}
-
-struct Groups {
-  std::vector<Dim> kept, reduced;  // neighbouring dimensions with matching strides are merged
-  int64_t results = 1, members = 1;
-};
-
-Groups groupsOf(const Shape &shape, const std::vector<int64_t> &axes) {
-  Groups g;
-  const Shape strides = ops::stridesInOrder(shape);
-  for (size_t d = 0; d < shape.size(); ++d) {
-    const bool reduces = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
-    (reduces ? g.members : g.results) *= shape[d];
-    auto &dims = reduces ? g.reduced : g.kept;
-    if (!dims.empty() && dims.back().stride == shape[d] * strides[d])
-      dims.back() = {dims.back().size * shape[d], strides[d]};
-    else
-      dims.push_back({shape[d], strides[d]});
-  }
-  if (g.reduced.empty()) g.reduced.push_back({1, 0});
-  return g;
-}
-
 // T: element; V: what it is folded in.
 template <class T, class V>
 class FoldKernel final : public executable::HostKernel {
@@ -149,7 +118,7 @@ class FoldKernel final : public executable::HostKernel {
  private:
   V foldGroup(Fold fold, const T *group, V top) const {
     V total = identity<V, T>(fold), chunk[kChunk];
-    const Dim &last = groups_.reduced.back();
+    const GroupAxis &last = groups_.reduced.back();
     for (int64_t at = 0; at < groups_.members; at += last.size) {
       const T *run = group + offsetOf(groups_.reduced, at);
       for (int64_t j = 0; j < last.size; j += kChunk) {

@@ -1,5 +1,6 @@
 // Reference kernels of MaxRoiPool and its gradient. An image number that is out of range ends the run.
-#include <algorithm>
+#include "ops/nn/roi_pool.hpp"
+
 #include <cmath>
 #include <vector>
 
@@ -9,29 +10,10 @@
 namespace popart::ref {
 namespace {
 
-// The bins of a box along one axis. Bounds are computed as ONNX Runtime and torchvision do, in float and with halves
-// away from zero, so that a bin has the same elements; both ends of a box belong to it.
-struct RoiBins {
-  float first = 0, size = 0;
-  int64_t limit;
-
-  RoiBins(double low, double high, float scale, int64_t bins, int64_t length) : limit(length) {
-    first = std::round(static_cast<float>(low) * scale);
-    const float last = std::round(static_cast<float>(high) * scale);
-    size = std::max(last - first + 1, 1.0f) / static_cast<float>(bins);
-  }
-  int64_t begin(int64_t bin) const { return inside(std::floor(static_cast<float>(bin) * size) + first); }
-  int64_t end(int64_t bin) const { return inside(std::ceil(static_cast<float>(bin + 1) * size) + first); }
-
- private:
-  int64_t inside(float at) const {
-    return at > 0 ? static_cast<int64_t>(std::min(at, static_cast<float>(limit))) : 0;  // NaN is 0
-  }
-};
-
 // Place in x of the largest element of a bin of `plane`, -1 for an empty bin. The first NaN wins, as in MaxPool.
 template <class T>
-int64_t firstLargest(const T *x, int64_t plane, const RoiBins &rows, int64_t i, const RoiBins &columns, int64_t j) {
+int64_t firstLargest(const T *x, int64_t plane, const ops::RoiBins &rows, int64_t i, const ops::RoiBins &columns,
+                     int64_t j) {
   int64_t best = -1;
   for (int64_t row = rows.begin(i); row < rows.end(i); ++row)
     for (int64_t column = columns.begin(j); column < columns.end(j); ++column) {
@@ -59,8 +41,8 @@ void forLargest(const Context &c, int images, F &&f) {
         c.report(executable::FailureKind::Index, images + 1, 5 * n, shown, 0, shape[0] - 1);
         continue;
       }
-      const RoiBins columns(load(boxes, 5 * n + 1), load(boxes, 5 * n + 3), scale, bins[1], shape[3]);
-      const RoiBins rows(load(boxes, 5 * n + 2), load(boxes, 5 * n + 4), scale, bins[0], shape[2]);
+      const ops::RoiBins columns(load(boxes, 5 * n + 1), load(boxes, 5 * n + 3), scale, bins[1], shape[3]);
+      const ops::RoiBins rows(load(boxes, 5 * n + 2), load(boxes, 5 * n + 4), scale, bins[0], shape[2]);
       for (int64_t e = 0; e < ofBox; ++e) {
         const int64_t plane = static_cast<int64_t>(number) * shape[1] + e / (bins[0] * bins[1]);
         f(n * ofBox + e, firstLargest(x.as<const T>(), plane, rows, e / bins[1] % bins[0], columns, e % bins[1]));

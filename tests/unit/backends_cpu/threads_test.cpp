@@ -20,11 +20,7 @@ void compare(const SingleOp &op, double tolerance) {
       ASSERT_NEAR(a[i], b[i], tolerance * std::max(1.0, std::fabs(b[i])))
           << op.type << " output " << o << " [" << i << "]";
   }
-  for (int threads : {2, 3, 8, 64}) {
-    const auto other = runOp(op, OpRun{OpBackend::Best, OpOperands::Plain, threads, 3});
-    for (size_t o = 0; o < want.size(); ++o)
-      ASSERT_TRUE(one[o] == other[o]) << op.type << " output " << o << " depends on threads: 1 and " << threads;
-  }
+  test::expectSameOnThreads(op);
 }
 
 TensorData positive(const Shape &shape, int seed) {

@@ -55,4 +55,15 @@ inline void compareWithReference(const SingleOp &op, double tolerance) {
   }
 }
 
+// The same bits with 1, 2, 3, 8 and 64 threads.
+inline void expectSameOnThreads(const SingleOp &op) {
+  const auto one = runOp(op, OpRun{OpBackend::Best, OpOperands::Plain, 1, 1});
+  for (const int threads : {2, 3, 8, 64}) {
+    const auto other = runOp(op, OpRun{OpBackend::Best, OpOperands::Plain, threads, 2});
+    ASSERT_EQ(one.size(), other.size());
+    for (size_t o = 0; o < one.size(); ++o)
+      ASSERT_TRUE(one[o] == other[o]) << op.type << " output " << o << " depends on threads: 1 and " << threads;
+  }
+}
+
 }  // namespace popart::test

@@ -174,6 +174,78 @@ void largestOf(const uint32_t *keys, int64_t length, int64_t count, uint64_t *it
   std::sort(items, items + held, std::greater<>());
 }
 
+// How many keys are below a limit. Four counts at a time, which do not wait for each other.
+int64_t countBelow(const uint32_t *keys, int64_t length, uint32_t limit) {
+  const hn::ScalableTag<uint32_t> d;
+  constexpr int64_t kCounts = 4;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto bound = hn::Set(d, limit), one = hn::Set(d, 1);
+  decltype(hn::Zero(d)) counts[kCounts] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  int64_t i = 0, count = 0;
+  for (; i + kCounts * lanes <= length; i += kCounts * lanes)
+    for (int64_t k = 0; k < kCounts; ++k) {
+      const auto isBelow = hn::Lt(hn::LoadU(d, keys + i + k * lanes), bound);
+      counts[k] = hn::Add(counts[k], hn::IfThenElseZero(isBelow, one));
+    }
+  const auto all = hn::Add(hn::Add(counts[0], counts[1]), hn::Add(counts[2], counts[3]));
+  for (; i < length; ++i) count += static_cast<int64_t>(keys[i] < limit);
+  return count + static_cast<int64_t>(hn::GetLane(hn::SumOfLanes(d, all)));
+}
+
+// Copies the keys in [first, last] to the front of `to`, which may be `keys`; their number.
+int64_t keepBetween(const uint32_t *keys, int64_t length, uint32_t first, uint32_t last, uint32_t *to) {
+  const hn::ScalableTag<uint32_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto low = hn::Set(d, first), high = hn::Set(d, last);
+  int64_t i = 0, kept = 0;
+  for (; i + lanes <= length; i += lanes) {
+    const auto v = hn::LoadU(d, keys + i);
+    const auto isKept = hn::Not(hn::Or(hn::Lt(v, low), hn::Gt(v, high)));
+    if (hn::AllFalse(d, isKept)) continue;
+    hn::StoreU(hn::Compress(v, isKept), d, to + kept);
+    kept += static_cast<int64_t>(hn::CountTrue(d, isKept));
+  }
+  for (; i < length; ++i)
+    if (keys[i] >= first && keys[i] <= last) to[kept++] = keys[i];
+  return kept;
+}
+
+// The place of the `number`-th of the keys that are equal to `key`, counted from 0; there is one.
+int64_t placeOfEqual(const uint32_t *keys, uint32_t key, int64_t length, int64_t number) {
+  const hn::ScalableTag<uint32_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto wanted = hn::Set(d, key);
+  int64_t i = 0;
+  for (; i + lanes <= length; i += lanes) {
+    const auto equal = static_cast<int64_t>(hn::CountTrue(d, hn::Eq(hn::LoadU(d, keys + i), wanted)));
+    if (equal > number) break;
+    number -= equal;
+  }
+  while (keys[i] != key || number-- > 0) ++i;
+  return i;
+}
+
+// Bit by bit from the highest on: a bit is set where no more keys are below than the rank allows. Only keys that have
+// the bits so far are looked at, chosen anew after every eight bits; the work does not depend on their order.
+int64_t placeOfRankOf(const uint32_t *keys, int64_t length, int64_t rank, uint32_t *spare) {
+  constexpr int kBits = 8;
+  const uint32_t *left = keys;
+  int64_t count = length, leftRank = rank;
+  uint32_t key = 0;
+  for (int bit = 32; bit > 0;) {
+    int64_t below = 0;
+    for (const int end = bit - kBits; bit > end; --bit) {
+      const uint32_t tried = key | 1u << (bit - 1);
+      const int64_t found = countBelow(left, count, tried);
+      if (found <= leftRank) key = tried, below = found;
+    }
+    leftRank -= below;
+    count = keepBetween(left, count, key, key | static_cast<uint32_t>((uint64_t{1} << bit) - 1), spare);
+    left = spare;
+  }
+  return placeOfEqual(keys, key, length, leftRank);
+}
+
 }  // namespace popart::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -183,6 +255,7 @@ HWY_EXPORT(placeOfValue);
 HWY_EXPORT(placesOf);
 HWY_EXPORT(keysOf);
 HWY_EXPORT(largestOf);
+HWY_EXPORT(placeOfRankOf);
 
 namespace {
 
@@ -219,6 +292,10 @@ void orderKeys(const float *x, int64_t count, uint32_t *keys) noexcept { HWY_DYN
 
 void largestKeys(const uint32_t *keys, int64_t length, int64_t count, uint64_t *items) noexcept {
   HWY_DYNAMIC_DISPATCH(largestOf)(keys, length, count, items);
+}
+
+int64_t placeOfRank(const uint32_t *keys, int64_t length, int64_t rank, uint32_t *spare) noexcept {
+  return HWY_DYNAMIC_DISPATCH(placeOfRankOf)(keys, length, rank, spare);
 }
 }  // namespace popart::cpu
 #endif

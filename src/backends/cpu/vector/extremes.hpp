@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace popart::cpu {
 
@@ -22,9 +23,21 @@ inline uint32_t orderKey(float x) noexcept {
   return x != x ? 0xffffffffu : bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
 }
 void orderKeys(const float *x, int64_t count, uint32_t *keys) noexcept;
+// Elements of at most 32 bits as such integers.
+template <class T>
+uint32_t orderKeyOf(T value) noexcept {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<uint32_t>(value) ^ (std::is_signed_v<T> ? 0x80000000u : 0u);
+  else
+    return orderKey(static_cast<float>(value));
+}
 // The `count` largest of `length` <= 2^32 keys in order, equal ones by place: items of the key and, in the low half,
 // the place turned round. There is room for min(length, 2 * count + 32) items.
 void largestKeys(const uint32_t *keys, int64_t length, int64_t count, uint64_t *items) noexcept;
+// The place of the key that stands at `rank` in order from the smallest on, equal ones by place; rank < length < 2^31.
+// There is room for length + kSpareKeys keys in `spare`.
+constexpr int64_t kSpareKeys = 64;
+int64_t placeOfRank(const uint32_t *keys, int64_t length, int64_t rank, uint32_t *spare) noexcept;
 inline int64_t placeOfItem(uint64_t item) noexcept { return static_cast<int64_t>(~static_cast<uint32_t>(item)); }
 
 }  // namespace popart::cpu
