@@ -1,7 +1,7 @@
-// Axis by axis: the rows of a bin become one row, vector by vector, in `work`; then its columns are added for several
-// rows of bins at once, whose sums do not wait for each other.
+// Axis by axis: the rows of a bin become one row, vector by vector, in `work`, where those of several rows of bins lie
+// interleaved; then columns are added for all of these at once.
 //
-//   plane (H, W)  ──rows──▶  work (kTogether, columns of the box)  ──columns──▶  y (kTogether, bins)
+//   plane (H, W)  ──rows──▶  work (columns, kTogether)  ──columns──▶  y (kTogether, bins)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/bins.cpp"
 #include <hwy/foreach_target.h>
@@ -23,11 +23,12 @@ using lanes::AllLanes;
 using lanes::FirstLanes;
 
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-constexpr int64_t kTogether = 8;  // rows of bins
+constexpr int64_t kTogether = 4;  // rows of bins, which lie interleaved in `work`
+using D4 = hn::CappedTag<float, static_cast<size_t>(kTogether)>;
+using V4 = hn::Vec<D4>;
 
-// Distance of the rows of `work`: a cache line more than they are long, lest they compete for places in caches.
-HWY_INLINE int64_t workStride(int64_t length) { return (length + 15) / 16 * 16 + 16; }
-int64_t workOf(int64_t width) { return kTogether * workStride(width); }
+// Whole vectors of columns.
+int64_t workLength(int64_t length) { return kTogether * ((length + kLanes - 1) / kLanes * kLanes); }
 
 template <class F>
 HWY_INLINE void forColumns(int64_t length, F &&f) {
@@ -47,93 +48,113 @@ HWY_INLINE void asElements(DataType type, const void *plane, F &&f) {
     f(lanes::Bfloat16(), static_cast<const uint16_t *>(plane));
 }
 
+// y[r * step] for the rows of bins that there are.
+HWY_INLINE void storeRows(V4 v, int64_t count, int64_t step, float *y) {
+  HWY_ALIGN float rows[kTogether];
+  hn::Store(v, D4(), rows);
+  for (int64_t r = 0; r < count; ++r) y[r * step] = rows[r];
+}
+
 // ---- sums
 
+// Rows [bin, bin + count) of bins.
 template <class T>
-void sumRows(const typename T::Stored *x, int64_t width, const BinTaps &rows, int64_t bin, int64_t length, float *y) {
+void sumRows(const typename T::Stored *x, int64_t width, const BinTaps &rows, int64_t bin, int64_t count,
+             int64_t length, float *work) {
   forColumns(length, [&](auto lanes, int64_t c) {
-    V sum = hn::Zero(D());
-    for (int32_t t = rows.begin[bin]; t < rows.begin[bin + 1]; ++t)
-      sum = hn::MulAdd(hn::Set(D(), rows.weight[t]), T::load(lanes, x + rows.index[t] * width + c), sum);
-    lanes.store(sum, y + c);
+    V sums[kTogether] = {hn::Zero(D()), hn::Zero(D()), hn::Zero(D()), hn::Zero(D())};
+    for (int64_t r = 0; r < count; ++r) {
+      V sum = hn::Zero(D());
+      for (int32_t t = rows.begin[bin + r]; t < rows.begin[bin + r + 1]; ++t)
+        sum = hn::MulAdd(hn::Set(D(), rows.weight[t]), T::load(lanes, x + rows.index[t] * width + c), sum);
+      sums[r] = sum;
+    }
+    hn::StoreInterleaved4(sums[0], sums[1], sums[2], sums[3], D(), work + kTogether * c);
   });
 }
 
-void sumColumns(const BinTaps &columns, const float *work, int64_t stride, int64_t count, float *y) {
+void sumColumns(const BinTaps &columns, const float *work, int64_t count, float *y) {
   for (int64_t j = 0; j < columns.bins; ++j) {
-    float sums[kTogether] = {};
-    for (int32_t t = columns.begin[j]; t < columns.begin[j + 1]; ++t) {
-      const float weight = columns.weight[t], *x = work + (columns.index[t] - columns.low);
-      for (int64_t r = 0; r < kTogether; ++r) sums[r] += weight * x[r * stride];
-    }
-    for (int64_t r = 0; r < count; ++r) y[r * columns.bins + j] = sums[r];
+    V4 sum = hn::Zero(D4());
+    for (int32_t t = columns.begin[j]; t < columns.begin[j + 1]; ++t)
+      sum = hn::MulAdd(hn::Set(D4(), columns.weight[t]),
+                       hn::Load(D4(), work + kTogether * (columns.index[t] - columns.low)), sum);
+    storeRows(sum, count, columns.bins, y + j);
   }
 }
 
 void sumBinsOf(DataType type, const void *plane, const BinsOfBox<BinTaps> &box, float *work, float *y) {
-  const int64_t length = box.columns.high - box.columns.low, stride = workStride(length);
+  const int64_t length = box.columns.high - box.columns.low;
   asElements(type, plane, [&]<class T>(T, const typename T::Stored *x) {
     for (int64_t i = 0; i < box.rows.bins; i += kTogether) {
       const int64_t count = std::min(kTogether, box.rows.bins - i);
-      for (int64_t r = 0; r < count; ++r)
-        sumRows<T>(x + box.columns.low, box.width, box.rows, i + r, length, work + r * stride);
-      for (int64_t r = count; r < kTogether; ++r) std::fill_n(work + r * stride, length, 0.0f);
-      sumColumns(box.columns, work, stride, count, y + i * box.columns.bins);
+      sumRows<T>(x + box.columns.low, box.width, box.rows, i, count, length, work);
+      sumColumns(box.columns, work, count, y + i * box.columns.bins);
     }
   });
 }
 
 void spreadBinsOf(const float *g, const BinsOfBox<BinTaps> &box, float *work, float *plane) {
   const BinTaps &rows = box.rows, &columns = box.columns;
-  const int64_t length = columns.high - columns.low, stride = workStride(length);
+  const int64_t length = columns.high - columns.low;
   for (int64_t i = 0; i < rows.bins; i += kTogether) {
     const int64_t count = std::min(kTogether, rows.bins - i);
-    for (int64_t r = 0; r < count; ++r) std::fill_n(work + r * stride, length, 0.0f);
-    for (int64_t j = 0; j < columns.bins; ++j)
-      for (int32_t t = columns.begin[j]; t < columns.begin[j + 1]; ++t)
-        for (int64_t r = 0; r < count; ++r)
-          work[r * stride + columns.index[t] - columns.low] += columns.weight[t] * g[(i + r) * columns.bins + j];
-    for (int64_t r = 0; r < count; ++r)
-      for (int32_t t = rows.begin[i + r]; t < rows.begin[i + r + 1]; ++t) {
-        float *to = plane + rows.index[t] * box.width + columns.low;
-        const float *from = work + r * stride;
-        forColumns(length, [&](auto lanes, int64_t c) {
-          lanes.store(hn::MulAdd(hn::Set(D(), rows.weight[t]), lanes.load(from + c), lanes.load(to + c)), to + c);
-        });
+    std::fill_n(work, workLength(length), 0.0f);
+    for (int64_t j = 0; j < columns.bins; ++j) {
+      HWY_ALIGN float ofRows[kTogether] = {};
+      for (int64_t r = 0; r < count; ++r) ofRows[r] = g[(i + r) * columns.bins + j];
+      const V4 gradients = hn::Load(D4(), ofRows);
+      for (int32_t t = columns.begin[j]; t < columns.begin[j + 1]; ++t) {
+        float *to = work + kTogether * (columns.index[t] - columns.low);
+        hn::Store(hn::MulAdd(hn::Set(D4(), columns.weight[t]), gradients, hn::Load(D4(), to)), D4(), to);
       }
+    }
+    forColumns(length, [&](auto lanes, int64_t c) {
+      V v[kTogether];
+      hn::LoadInterleaved4(D(), work + kTogether * c, v[0], v[1], v[2], v[3]);
+      for (int64_t r = 0; r < count; ++r)
+        for (int32_t t = rows.begin[i + r]; t < rows.begin[i + r + 1]; ++t) {
+          float *to = plane + rows.index[t] * box.width + columns.low + c;
+          lanes.store(hn::MulAdd(hn::Set(D(), rows.weight[t]), v[r], lanes.load(to)), to);
+        }
+    });
   }
 }
 
 // ---- maxima
 
-// The maxima of rows [begin, end), one at least, and whether a NaN is among them, of which they then show nothing.
+// Rows [bin, bin + count) of bins; empty ones are 0. Bit r: a NaN is in row r, of which the maxima then show nothing.
 template <class T>
-bool maximaOfRows(const typename T::Stored *x, int64_t width, int64_t begin, int64_t end, int64_t length, float *y) {
-  bool hasNan = false;
+unsigned maximaOfRows(const typename T::Stored *x, int64_t width, const BinRanges &rows, int64_t bin, int64_t count,
+                      int64_t length, float *work) {
+  unsigned found = 0;
   forColumns(length, [&](auto lanes, int64_t c) {
-    V best = T::load(lanes, x + begin * width + c);
-    auto nans = hn::IsNaN(best);
-    for (int64_t row = begin + 1; row < end; ++row) {
-      const V v = T::load(lanes, x + row * width + c);
-      nans = hn::Or(nans, hn::IsNaN(v));
-      best = hn::Max(best, v);
+    V best[kTogether] = {hn::Zero(D()), hn::Zero(D()), hn::Zero(D()), hn::Zero(D())};
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t begin = rows.begin[bin + r], end = rows.end[bin + r];
+      if (begin >= end) continue;
+      V largest = T::load(lanes, x + begin * width + c);
+      auto nans = hn::IsNaN(largest);
+      for (int64_t row = begin + 1; row < end; ++row) {
+        const V v = T::load(lanes, x + row * width + c);
+        nans = hn::Or(nans, hn::IsNaN(v));
+        largest = hn::Max(largest, v);
+      }
+      best[r] = largest;
+      if (!hn::AllFalse(D(), nans)) found |= 1u << r;
     }
-    lanes.store(best, y + c);
-    hasNan |= !hn::AllFalse(D(), nans);
+    hn::StoreInterleaved4(best[0], best[1], best[2], best[3], D(), work + kTogether * c);
   });
-  return hasNan;
+  return found;
 }
 
-void maximaOfColumns(const BinRanges &columns, const float *work, int64_t stride, int64_t count, float *y) {
+void maximaOfColumns(const BinRanges &columns, const float *work, int64_t count, float *y) {
   for (int64_t j = 0; j < columns.bins; ++j) {
-    float best[kTogether];
     const bool isEmpty = columns.begin[j] >= columns.end[j];
-    std::fill_n(best, kTogether, isEmpty ? 0.0f : -std::numeric_limits<float>::infinity());
-    for (int64_t c = columns.begin[j]; c < columns.end[j]; ++c) {
-      const float *x = work + (c - columns.low);
-      for (int64_t r = 0; r < kTogether; ++r) best[r] = x[r * stride] > best[r] ? x[r * stride] : best[r];
-    }
-    for (int64_t r = 0; r < count; ++r) y[r * columns.bins + j] = best[r];
+    V4 best = hn::Set(D4(), isEmpty ? 0.0f : -std::numeric_limits<float>::infinity());
+    for (int64_t c = columns.begin[j]; c < columns.end[j]; ++c)
+      best = hn::Max(best, hn::Load(D4(), work + kTogether * (c - columns.low)));
+    storeRows(best, count, columns.bins, y + j);
   }
 }
 
@@ -154,19 +175,12 @@ void maximaWithNan(const typename T::Stored *x, const BinsOfBox<BinRanges> &box,
 
 void maximaOfBinsOf(DataType type, const void *plane, const BinsOfBox<BinRanges> &box, float *work, float *y) {
   const BinRanges &rows = box.rows;
-  const int64_t length = std::max<int64_t>(0, box.columns.high - box.columns.low), stride = workStride(length);
+  const int64_t length = box.columns.high - box.columns.low;
   asElements(type, plane, [&]<class T>(T, const typename T::Stored *x) {
     for (int64_t i = 0; i < rows.bins; i += kTogether) {
       const int64_t count = std::min(kTogether, rows.bins - i);
-      unsigned nans = 0;
-      for (int64_t r = 0; r < kTogether; ++r) {
-        float *to = work + r * stride;
-        if (r >= count || rows.begin[i + r] >= rows.end[i + r])
-          std::fill_n(to, length, 0.0f);
-        else if (maximaOfRows<T>(x + box.columns.low, box.width, rows.begin[i + r], rows.end[i + r], length, to))
-          nans |= 1u << r;
-      }
-      maximaOfColumns(box.columns, work, stride, count, y + i * box.columns.bins);
+      const unsigned nans = maximaOfRows<T>(x + box.columns.low, box.width, rows, i, count, length, work);
+      maximaOfColumns(box.columns, work, count, y + i * box.columns.bins);
       for (int64_t r = 0; nans >> r != 0; ++r)
         if ((nans >> r & 1) != 0) maximaWithNan<T>(x, box, i + r, y + (i + r) * box.columns.bins);
     }
@@ -178,12 +192,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace popart::cpu {
-HWY_EXPORT(workOf);
+HWY_EXPORT(workLength);
 HWY_EXPORT(sumBinsOf);
 HWY_EXPORT(spreadBinsOf);
 HWY_EXPORT(maximaOfBinsOf);
 
-int64_t workOfBins(int64_t width) { return HWY_DYNAMIC_DISPATCH(workOf)(width); }
+int64_t workOfBins(int64_t width) { return HWY_DYNAMIC_DISPATCH(workLength)(width); }
 
 void sumBins(DataType type, const void *plane, const BinsOfBox<BinTaps> &box, float *work, float *y) noexcept {
   HWY_DYNAMIC_DISPATCH(sumBinsOf)(type, plane, box, work, y);
