@@ -9,6 +9,7 @@
 
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/kernels/stream_copy.hpp"
 #include "backends/cpu/task_count.hpp"
 #include "base/element_types.hpp"
 
@@ -26,32 +27,39 @@ struct WindowForm {
   DataType offsetType = DataType::INT32;
 
   int64_t runElements() const { return window.back() * inner; }
+  int64_t elements() const { return runs * runElements(); }
+  // Of a kernel that calls forEachRun: where the window begins in each dimension.
+  int64_t scratchBytes() const { return static_cast<int64_t>(whole.size() * sizeof(int64_t)); }
 
-  // A run of the window: f(first element in the tensor, first element in the window, elements inside the tensor).
+  // The runs that elements [begin, end) of the window consist of, the first and the last maybe in part: f(first element
+  // in the tensor, first element in the window, elements, those of them inside the tensor).
   template <class F>
   void forEachRun(const KernelArgs &args, int64_t begin, int64_t end, F &&f) const {
-    Shape start(whole.size(), 0);
+    auto *start = static_cast<int64_t *>(args.scratch);
     bool outside = false;
     for (size_t d = 0; d < whole.size(); ++d) {
+      start[d] = 0;
       if (offsetOf[d] < 0) continue;
       start[d] = indexAt(args.in[1], offsetType, offsetOf[d]);
       if (start[d] < 0 || start[d] > whole[d] - window[d])
         args.context.report({executable::FailureKind::Offset, 1, offsetOf[d], start[d], 0, whole[d] - window[d]});
       if (start[d] < 0 || start[d] >= whole[d]) outside = true, start[d] = 0;
     }
-    if (runElements() == 0) return;
     const size_t last = whole.size() - 1;
-    for (int64_t r = begin; r < end; ++r) {
-      int64_t at = 0, rest = r, stride = whole[last] * inner;
-      bool inside = !outside;
+    const int64_t reach = std::min(window[last], whole[last] - start[last]) * inner;
+    for (int64_t element = begin; element < end;) {
+      const int64_t run = element / runElements(), skipped = element % runElements();
+      const int64_t count = std::min(runElements() - skipped, end - element);
+      int64_t at = start[last] * inner, rest = run, stride = whole[last] * inner;
+      bool inside = !outside && skipped < reach;
       for (size_t d = last; d-- > 0; rest /= window[d]) {
         const int64_t place = start[d] + rest % window[d];
         inside = inside && place < whole[d];
         at += place * stride;
         stride *= whole[d];
       }
-      const int64_t fits = inside ? std::min(window[last], whole[last] - start[last]) * inner : 0;
-      f(inside ? at + start[last] * inner : 0, r * runElements(), fits);
+      f(inside ? at + skipped : 0, element, count, inside ? std::min(count, reach - skipped) : 0);
+      element += count;
     }
   }
 };
@@ -80,24 +88,34 @@ WindowForm formOf(const KernelRequest &request, const Shape &shape) {
 class DynamicSliceKernel final : public executable::HostKernel {
  public:
   DynamicSliceKernel(const WindowForm &form, int64_t bytes) : form_(form), bytes_(bytes) {
-    tasks_ = taskCount(form.runs * form.runElements() * bytes, 1 << 17, form.runs);
+    const int64_t all = form.elements() * bytes;
+    tasks_ = taskCount(all, 1 << 17, form.elements());
+    isStreamed_ = form.runElements() * bytes >= kLeastStreamed && exceedsCaches(all, all);
   }
   std::string name() const override { return "dynamic slice"; }
   int tasks() const override { return static_cast<int>(tasks_); }
+  int64_t scratchBytes() const override { return form_.scratchBytes(); }
   void run(const KernelArgs &args, int task) const noexcept override {
     const char *from = static_cast<const char *>(args.in[0]);
     char *to = static_cast<char *>(args.out[0]);
-    form_.forEachRun(args, form_.runs * task / tasks_, form_.runs * (task + 1) / tasks_,
-                     [&](int64_t whole, int64_t window, int64_t fits) {
+    const int64_t all = form_.elements();
+    form_.forEachRun(args, all * task / tasks_, all * (task + 1) / tasks_,
+                     [&](int64_t whole, int64_t window, int64_t count, int64_t inside) {
                        char *run = to + window * bytes_;
-                       std::memcpy(run, from + whole * bytes_, static_cast<size_t>(fits * bytes_));
-                       std::memset(run + fits * bytes_, 0, static_cast<size_t>((form_.runElements() - fits) * bytes_));
+                       if (isStreamed_)
+                         streamBytes(run, from + whole * bytes_, inside * bytes_);
+                       else
+                         std::memcpy(run, from + whole * bytes_, static_cast<size_t>(inside * bytes_));
+                       std::memset(run + inside * bytes_, 0, static_cast<size_t>((count - inside) * bytes_));
                      });
+    if (isStreamed_) flushStreams();
   }
 
  private:
+  static constexpr int64_t kLeastStreamed = 512;  // bytes of a run
   WindowForm form_;
   int64_t bytes_, tasks_ = 1;
+  bool isStreamed_ = false;
 };
 
 enum class Write { Update, Add, Zero };
@@ -109,15 +127,16 @@ class DynamicWriteKernel final : public executable::HostKernel {
   DynamicWriteKernel(const WindowForm &form, int64_t bytes) : form_(form), bytes_(bytes) {}
   std::string name() const override { return "dynamic write"; }
   bool canOverwrite(int input, int) const override { return input == 0; }
+  int64_t scratchBytes() const override { return form_.scratchBytes(); }
   void run(const KernelArgs &args, int) const noexcept override {
     if (bytes_ > 0 && args.out[0] != args.in[0]) std::memcpy(args.out[0], args.in[0], static_cast<size_t>(bytes_));
     T *to = static_cast<T *>(args.out[0]);
     const T *slice = kWrite == Write::Zero ? nullptr : static_cast<const T *>(args.in[2]);
-    form_.forEachRun(args, 0, form_.runs, [&](int64_t whole, int64_t window, int64_t fits) {
-      if constexpr (kWrite == Write::Zero) std::fill_n(to + whole, fits, T(0));
-      if constexpr (kWrite == Write::Update) std::copy_n(slice + window, fits, to + whole);
+    form_.forEachRun(args, 0, form_.elements(), [&](int64_t whole, int64_t window, int64_t, int64_t inside) {
+      if constexpr (kWrite == Write::Zero) std::fill_n(to + whole, inside, T(0));
+      if constexpr (kWrite == Write::Update) std::copy_n(slice + window, inside, to + whole);
       if constexpr (kWrite == Write::Add)
-        for (int64_t i = 0; i < fits; ++i) to[whole + i] = static_cast<T>(to[whole + i] + slice[window + i]);
+        for (int64_t i = 0; i < inside; ++i) to[whole + i] = static_cast<T>(to[whole + i] + slice[window + i]);
     });
   }
 

@@ -9,6 +9,7 @@
 #include "backends/cpu/axis.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/task_count.hpp"
+#include "backends/cpu/vector/combine_row.hpp"
 #include "base/element_types.hpp"
 #include "ops/rules.hpp"
 
@@ -131,9 +132,7 @@ class GatherGradientKernel final : public executable::HostKernel {
         form_.places(args, o, k, std::min(IndexOperand::kAtOnce, form_.count - k), places);
       const int64_t at = places[k % IndexOperand::kAtOnce];
       if (at < first || at >= last) continue;
-      const float *from = g + k * d.inner;
-      float *to = y + at * d.inner;
-      for (int64_t c = 0; c < columns; ++c) to[c] += from[c];
+      combineRow(RowCombine::kAdd, g + k * d.inner, columns, y + at * d.inner);
     }
   }
 

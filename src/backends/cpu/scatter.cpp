@@ -12,6 +12,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/rounds.hpp"
 #include "backends/cpu/task_count.hpp"
+#include "backends/cpu/vector/combine_row.hpp"
 #include "base/element_types.hpp"
 #include "ops/index/scatter_layout.hpp"
 #include "ops/rules.hpp"
@@ -43,6 +44,22 @@ T combined(T old, T update) {
   if constexpr (kCombine == Combine::Max) return old != old || old > update ? old : update;
   if constexpr (kCombine == Combine::Min) return old != old || old < update ? old : update;
   return update;
+}
+
+// The same for elements that lie one behind the other.
+template <Combine kCombine, class T>
+void combineElements(const T *updates, int64_t count, T *to) {
+  if constexpr (kCombine == Combine::None) {
+    std::copy_n(updates, count, to);
+  } else if constexpr (std::is_same_v<T, float>) {
+    constexpr RowCombine kHow = kCombine == Combine::Add   ? RowCombine::kAdd
+                                : kCombine == Combine::Mul ? RowCombine::kMultiply
+                                : kCombine == Combine::Max ? RowCombine::kMax
+                                                           : RowCombine::kMin;
+    combineRow(kHow, updates, count, to);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = combined<kCombine>(to[i], updates[i]);
+  }
 }
 
 // Makes `K<combine, T>` for the element type: plain writes by size, reductions by type.
@@ -209,6 +226,93 @@ class AxisScatterKernel final : public executable::HostKernel {
   Rounds rounds_;
 };
 
+// Whether every position before and behind the axis is reached, one index serves all positions behind it, and updates
+// lie there as the result does: whole rows are combined.
+bool hasRows(const AxisScatter &form) {
+  constexpr int64_t kLeast = 16;  // elements of a row
+  const auto isReached = [](int64_t offset) { return offset >= 0; };
+  if (form.result.inner < kLeast || !std::ranges::all_of(form.indices.outer, isReached) ||
+      !std::ranges::all_of(form.updates.outer, isReached))
+    return false;
+  for (size_t c = 0; c < form.updates.inner.size(); ++c)
+    if (form.indices.inner[c] != 0 || form.updates.inner[c] != static_cast<int64_t>(c)) return false;
+  return true;
+}
+
+// Scatter of whole rows. A task owns positions of the axis, or some of what lies behind it where they are few: it
+// writes the initial values, then reads all indices and applies the updates that are its own.
+template <Combine kCombine, class T>
+class RowScatterKernel final : public executable::HostKernel {
+ public:
+  RowScatterKernel(const AxisScatter &form, int threads) : form_(form) {
+    constexpr int64_t kElements = 1 << 15;
+    const AxisSizes &r = form.result;
+    const int64_t most = std::max<int64_t>(r.inner / 16, int64_t{2} * threads);  // so that reading indices is little
+    placeParts_ = taskCount(r.length * r.inner, kElements, std::min(r.length, most));
+    const int64_t parts = r.outer * placeParts_;
+    if (parts < 2 * threads)
+      columnParts_ = taskCount(form.count * r.inner, kElements, std::min<int64_t>(r.inner / 64, 16));
+  }
+  std::string name() const override { return "scatter rows"; }
+  int tasks() const override {
+    return static_cast<int>(std::max<int64_t>(1, form_.result.outer * placeParts_ * columnParts_));
+  }
+  bool canOverwrite(int input, int) const override { return input == form_.initialOperand; }
+  int64_t scratchBytes() const override { return form_.firstReplaces ? form_.result.length : 0; }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const AxisSizes &r = form_.result;
+    if (r.outer * r.length == 0) return;
+    const int64_t column = task % columnParts_, part = task / columnParts_ % placeParts_,
+                  o = task / columnParts_ / placeParts_;
+    const int64_t begin = r.inner * column / columnParts_, count = r.inner * (column + 1) / columnParts_ - begin;
+    const int64_t first = r.length * part / placeParts_, last = r.length * (part + 1) / placeParts_;
+    const int64_t at = o * r.length * r.inner + begin;
+    T *to = static_cast<T *>(args.out[0]) + at;
+    initialise(args, at, to, first, last, count);
+    update(args, o, to, first, last, begin, count);
+  }
+
+ private:
+  // Elements [at, at + count) of rows [first, last).
+  void initialise(const KernelArgs &args, int64_t at, T *to, int64_t first, int64_t last,
+                  int64_t count) const noexcept {
+    const T *from = form_.initialOperand >= 0 ? static_cast<const T *>(args.in[form_.initialOperand]) + at : nullptr;
+    for (int64_t place = first; place < last; ++place) {
+      const int64_t row = place * form_.result.inner;
+      if (!from)
+        std::fill_n(to + row, count, static_cast<T>(form_.start));
+      else if (from != to)
+        std::copy_n(from + row, count, to + row);
+    }
+  }
+  void update(const KernelArgs &args, int64_t o, T *to, int64_t first, int64_t last, int64_t begin,
+              int64_t count) const noexcept {
+    const auto outer = static_cast<size_t>(o);
+    const T *updates = static_cast<const T *>(args.in[form_.updateOperand]) + form_.updates.outer[outer] + begin;
+    char *started = static_cast<char *>(args.scratch);
+    if (form_.firstReplaces) std::fill_n(started + first, last - first, char{0});
+    int64_t places[IndexOperand::kAtOnce];
+    for (int64_t k = 0; k < form_.count; ++k) {
+      const int64_t within = k % IndexOperand::kAtOnce;
+      if (within == 0)
+        form_.index.places(args, form_.indices.outer[outer] + k * form_.indices.stride, form_.indices.stride,
+                           std::min(IndexOperand::kAtOnce, form_.count - k), form_.result.length, places);
+      const int64_t place = places[within];
+      if (place < first || place >= last) continue;
+      const T *from = updates + k * form_.updates.stride;
+      T *row = to + place * form_.result.inner;
+      if (form_.firstReplaces && !started[place])
+        std::copy_n(from, count, row);
+      else
+        combineElements<kCombine>(from, count, row);
+      if (form_.firstReplaces) started[place] = 1;
+    }
+  }
+
+  AxisScatter form_;
+  int64_t placeParts_ = 1, columnParts_ = 1;
+};
+
 std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
   const Shape &data = request.inputs[0].info.shape(), &indices = request.inputs[1].info.shape();
@@ -251,41 +355,67 @@ std::unique_ptr<executable::Kernel> createScatterReduce(const KernelRequest &req
   form.initialOperand = initial ? 2 : -1;
   form.start = combine == Combine::Mul ? 1 : 0;
   form.firstReplaces = !initial && (combine == Combine::Max || combine == Combine::Min);
-  return makeFor<AxisScatterKernel>(combine, request.outputs[0].info.dataType(), reason, form);
+  const DataType type = request.outputs[0].info.dataType();
+  if (hasRows(form)) return makeFor<RowScatterKernel>(combine, type, reason, form, request.threads);
+  return makeFor<AxisScatterKernel>(combine, type, reason, form);
 }
 
-// Gradient of a summing ScatterReduce: every source reads the gradient of its element; initial values get all of it.
+// Gradient of a summing ScatterReduce: every source reads the gradient of its element; initial values get all of it. A
+// task owns positions before and along the axis.
 class ScatterSumGradientKernel final : public executable::HostKernel {
  public:
-  explicit ScatterSumGradientKernel(const AxisScatter &form) : form_(form) {
+  explicit ScatterSumGradientKernel(const AxisScatter &form)
+      : form_(form), hasRows_(hasRows(form)), rows_(form.result.outer * form.count) {
     const AxisSizes &r = form.result;
-    tasks_ = taskCount(r.outer * form.count * r.inner, 1 << 14, r.outer);
+    elements_ = form.initialOperand >= 0 ? r.outer * r.length * r.inner : 0;
+    tasks_ = taskCount(rows_ * r.inner + elements_, 1 << 14, std::max(rows_, elements_));
   }
   std::string name() const override { return "scatter sum gradient"; }
   int tasks() const override { return static_cast<int>(tasks_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const AxisSizes &r = form_.result;
     const auto *g = static_cast<const float *>(args.in[0]);
-    auto *source = static_cast<float *>(args.out[0]);
-    int64_t places[IndexOperand::kAtOnce];
-    for (int64_t o = r.outer * task / tasks_; o < r.outer * (task + 1) / tasks_; ++o) {
-      for (int64_t k = 0; k < form_.count; ++k)
-        for (int64_t begin = 0; begin < r.inner; begin += IndexOperand::kAtOnce) {
-          const int64_t count = std::min(IndexOperand::kAtOnce, r.inner - begin);
-          form_.index.places(args, form_.indices.outer[static_cast<size_t>(o)] + k * form_.indices.stride,
-                             form_.indices.inner.data() + begin, count, r.length, places);
-          float *to = source + (o * form_.count + k) * r.inner + begin;
-          const float *from = g + o * r.length * r.inner + begin;
-          for (int64_t c = 0; c < count; ++c) to[c] = places[c] < 0 ? 0.0f : from[places[c] * r.inner + c];
-        }
-      const int64_t line = r.length * r.inner;
-      if (form_.initialOperand >= 0) std::copy_n(g + o * line, line, static_cast<float *>(args.out[1]) + o * line);
+    const int64_t first = elements_ * task / tasks_, last = elements_ * (task + 1) / tasks_;
+    if (first < last) std::copy(g + first, g + last, static_cast<float *>(args.out[1]) + first);
+    for (int64_t r = rows_ * task / tasks_, end = rows_ * (task + 1) / tasks_; r < end;) {
+      const int64_t o = r / form_.count, k = r % form_.count;
+      const int64_t count = hasRows_ ? std::min({IndexOperand::kAtOnce, form_.count - k, end - r}) : 1;
+      const float *from = g + o * form_.result.length * form_.result.inner;
+      float *to = static_cast<float *>(args.out[0]) + r * form_.result.inner;
+      if (hasRows_)
+        readRows(args, o, k, count, from, to);
+      else
+        readElements(args, o, k, from, to);
+      r += count;
     }
   }
 
  private:
+  void readRows(const KernelArgs &args, int64_t o, int64_t k, int64_t count, const float *from,
+                float *to) const noexcept {
+    int64_t places[IndexOperand::kAtOnce];
+    const int64_t inner = form_.result.inner, step = form_.indices.stride;
+    form_.index.places(args, form_.indices.outer[static_cast<size_t>(o)] + k * step, step, count, form_.result.length,
+                       places);
+    for (int64_t i = 0; i < count; ++i, to += inner)
+      if (places[i] < 0)
+        std::fill_n(to, inner, 0.0f);
+      else
+        std::copy_n(from + places[i] * inner, inner, to);
+  }
+  void readElements(const KernelArgs &args, int64_t o, int64_t k, const float *from, float *to) const noexcept {
+    int64_t places[IndexOperand::kAtOnce];
+    const AxisSizes &r = form_.result;
+    for (int64_t begin = 0; begin < r.inner; begin += IndexOperand::kAtOnce) {
+      const int64_t count = std::min(IndexOperand::kAtOnce, r.inner - begin);
+      form_.index.places(args, form_.indices.outer[static_cast<size_t>(o)] + k * form_.indices.stride,
+                         form_.indices.inner.data() + begin, count, r.length, places);
+      for (int64_t c = 0; c < count; ++c) to[begin + c] = places[c] < 0 ? 0.0f : from[places[c] * r.inner + begin + c];
+    }
+  }
+
   AxisScatter form_;
-  int64_t tasks_ = 1;
+  bool hasRows_;
+  int64_t rows_, elements_ = 0, tasks_ = 1;
 };
 
 std::unique_ptr<executable::Kernel> createScatterReduceGradient(const KernelRequest &request, std::string &reason) {
@@ -311,16 +441,21 @@ struct Tuples {
   int64_t count = 0, elements = 1, perBatch = 1, batchStride = 0, total = 1;
   IndexOperand index;
 
-  // First element of the slice that tuple t names, or -1.
-  int64_t at(const KernelArgs &args, int64_t t) const noexcept {
-    const auto depth = static_cast<int64_t>(sizes.size());
-    int64_t offset = t / perBatch * batchStride;
-    for (int64_t d = 0; d < depth; ++d) {
-      const int64_t place = index.place(args, t * depth + d, sizes[d]);
-      if (place < 0) return -1;
-      offset += place * strides[d];
+  static constexpr int64_t kAtOnce = IndexOperand::kAtOnce;
+  // First elements of the slices that tuples [t, t + n) name, or -1; n is at most kAtOnce.
+  void find(const KernelArgs &args, int64_t t, int64_t n, int64_t *first) const noexcept {
+    int64_t places[kAtOnce], batch = t / perBatch, left = perBatch - t % perBatch;
+    for (int64_t i = 0; i < n; ++i) {
+      first[i] = batch * batchStride;
+      if (--left == 0) ++batch, left = perBatch;
     }
-    return offset;
+    const auto depth = static_cast<int64_t>(sizes.size());
+    for (int64_t d = 0; d < depth; ++d) {
+      const auto axis = static_cast<size_t>(d);
+      index.places(args, t * depth + d, depth, n, sizes[axis], places);
+      for (int64_t i = 0; i < n; ++i)
+        first[i] = first[i] < 0 || places[i] < 0 ? -1 : first[i] + places[i] * strides[axis];
+    }
   }
 };
 
@@ -342,25 +477,46 @@ Tuples tuplesOf(const Shape &data, const KernelRequest &request, int64_t batch) 
 class GatherTuplesKernel final : public executable::HostKernel {
  public:
   GatherTuplesKernel(const Tuples &tuples, int64_t bytes) : tuples_(tuples), slice_(tuples.elements * bytes) {
+    constexpr int64_t kLine = 64;  // bytes that a slice reads at least
     element_ = bytes;
-    tasks_ = taskCount(tuples.count * std::max<int64_t>(slice_, 16), 1 << 17, tuples.count);
+    tasks_ = taskCount(tuples.count * std::max(slice_, kLine), 1 << 17, tuples.count);
   }
   std::string name() const override { return "gather tuples"; }
   int tasks() const override { return static_cast<int>(tasks_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    if (slice_ == 0) return;
-    const char *from = static_cast<const char *>(args.in[0]);
-    char *to = static_cast<char *>(args.out[0]);
-    for (int64_t t = tuples_.count * task / tasks_; t < tuples_.count * (task + 1) / tasks_; ++t) {
-      const int64_t at = tuples_.at(args, t);
-      if (at < 0)
-        std::memset(to + t * slice_, 0, static_cast<size_t>(slice_));
-      else
-        std::memcpy(to + t * slice_, from + at * element_, static_cast<size_t>(slice_));
+    switch (slice_) {
+      case 0:
+        return;
+      case 4:
+        return slices<4>(args, task);
+      case 8:
+        return slices<8>(args, task);
+      default:
+        return slices<0>(args, task);
     }
   }
 
  private:
+  // kBytes: bytes of a slice, 0: any.
+  template <int64_t kBytes>
+  void slices(const KernelArgs &args, int task) const noexcept {
+    const auto bytes = static_cast<size_t>(kBytes != 0 ? kBytes : slice_);
+    const char *from = static_cast<const char *>(args.in[0]);
+    int64_t first[Tuples::kAtOnce];
+    for (int64_t t = tuples_.count * task / tasks_, end = tuples_.count * (task + 1) / tasks_; t < end;) {
+      const int64_t n = std::min(Tuples::kAtOnce, end - t);
+      tuples_.find(args, t, n, first);
+      char *to = static_cast<char *>(args.out[0]) + t * slice_;
+      for (int64_t i = 0; i < n; ++i, to += bytes) {
+        if (first[i] < 0)
+          std::memset(to, 0, bytes);
+        else
+          std::memcpy(to, from + first[i] * element_, bytes);
+      }
+      t += n;
+    }
+  }
+
   Tuples tuples_;
   int64_t slice_, element_, tasks_ = 1;
 };
@@ -393,12 +549,13 @@ class ScatterTuplesKernel final : public executable::HostKernel {
     else if (from != to)
       std::copy(from + begin, from + end, to + begin);
     const T *updates = static_cast<const T *>(args.in[updates_]);
+    int64_t starts[Tuples::kAtOnce];
     for (int64_t t = 0; t < tuples_.count; ++t) {
-      const int64_t at = tuples_.at(args, t);
-      if (at < 0) continue;
-      const int64_t first = std::max(at, begin), last = std::min(at + tuples_.elements, end);
-      const T *slice = updates + t * tuples_.elements - at;
-      for (int64_t i = first; i < last; ++i) to[i] = combined<kCombine>(to[i], slice[i]);
+      const int64_t within = t % Tuples::kAtOnce;
+      if (within == 0) tuples_.find(args, t, std::min(Tuples::kAtOnce, tuples_.count - t), starts);
+      const int64_t at = starts[within], first = std::max(at, begin), last = std::min(at + tuples_.elements, end);
+      if (at >= 0 && first < last)
+        combineElements<kCombine>(updates + t * tuples_.elements + (first - at), last - first, to + first);
     }
   }
 

@@ -2,6 +2,8 @@
 // numbers, and the same bits with every number of threads.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "../support/against_reference.hpp"
 
 namespace popart {
@@ -9,16 +11,19 @@ namespace {
 
 using test::floats;
 
-// The reference's values, and the same bits with 1, 2, 3, 8 and 64 threads. The tolerance is relative above 1.
+// The reference's values, and the same bits with 1, 2, 3, 8 and 64 threads. The tolerance is relative above 1; infinity
+// and NaN are where the reference has them.
 void compare(const SingleOp &op, double tolerance) {
   EXPECT_TRUE(opFallbacks(op).empty()) << op.type << " runs on the reference";
   const auto want = runOp(op, OpBackend::Reference);
   const auto one = runOp(op, OpRun{OpBackend::Best, OpOperands::Plain, 1, 1});
   for (size_t o = 0; o < want.size(); ++o) {
     const auto a = one[o].asDoubles(), b = want[o].asDoubles();
-    for (size_t i = 0; i < a.size(); ++i)
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
       ASSERT_NEAR(a[i], b[i], tolerance * std::max(1.0, std::fabs(b[i])))
           << op.type << " output " << o << " [" << i << "]";
+    }
   }
   test::expectSameOnThreads(op);
 }
@@ -171,13 +176,15 @@ TEST(CpuThreads, reductions_and_softmax_of_columns) {
   }
 }
 
+// From -length + 1 to length - 1.
+TensorData indicesOf(const Shape &shape, int64_t length) {
+  std::vector<int64_t> indices;
+  for (float v : test::numbers(elementCount(shape), 3))
+    indices.push_back(static_cast<int64_t>(v * static_cast<float>(length - 1)));
+  return TensorData::of<int64_t>(shape, indices);
+}
+
 TEST(CpuThreads, elements_at_indices) {
-  const auto indicesOf = [](const Shape &shape, int64_t length) {
-    std::vector<int64_t> indices;
-    for (float v : test::numbers(elementCount(shape), 3))
-      indices.push_back(static_cast<int64_t>(v * static_cast<float>(length - 1)));
-    return TensorData::of<int64_t>(shape, indices);
-  };
   for (const int64_t axis : {0, 1, 2}) {
     const Shape data{20, 300, 60};
     for (const Shape &part : {Shape{20, 300, 60}, Shape{7, 40, 60}, Shape{20, 3, 5}}) {
@@ -192,6 +199,58 @@ TEST(CpuThreads, elements_at_indices) {
     }
     compare({"Gather", {{"axis", axis}}, {floats(data, 1), indicesOf({900}, data[static_cast<size_t>(axis)])}, 1}, 0);
   }
+}
+
+// One index for each row of the source, which is read, combined and written as a whole.
+TEST(CpuThreads, rows_at_indices) {
+  constexpr int64_t kLength = 190;
+  for (const auto &[source, axis, group] : std::vector<std::tuple<Shape, int64_t, int64_t>>{{{700, 95}, 0, 1},
+                                                                                            {{50, 1030}, 0, 1},
+                                                                                            {{3, 400, 67}, 1, 1},
+                                                                                            {{3, 400, 67}, 1, 3},
+                                                                                            {{2, 3, 90, 5, 7}, 2, 1}}) {
+    const auto at = static_cast<size_t>(axis);
+    Shape vector(source.size(), 1), result = source;
+    vector[at] = source[at];
+    if (group > 1) vector[0] = source[0];
+    result[at] = kLength;
+    const TensorData indices = indicesOf(vector, kLength);
+    for (const char *reduction : {"Sum", "Mul", "Max", "Min", "None"}) {
+      const Attributes a{
+          {"axis", axis}, {"axis_size", kLength}, {"group_size", group}, {"reduction", std::string(reduction)}};
+      compare({"ScatterReduce", a, {floats(source, 1), indices}, 1}, 1e-5);
+      compare({"ScatterReduce", a, {floats(source, 1), indices, floats(result, 2)}, 1}, 1e-5);
+      compare({"ScatterReduce", a, {wholeNumbers<int32_t>(source, 1), indices}, 1}, 0);
+      if (a.getAttribute<std::string>("reduction") != "Sum") continue;
+      compare({"ScatterReduceGradOp", a, {floats(result, 3), indices, floats(source, 1)}, 1}, 0);
+      compare({"ScatterReduceGradOp", a, {floats(result, 3), indices, floats(source, 1), floats(result, 2)}, 2}, 0);
+    }
+  }
+}
+
+TEST(CpuThreads, windows_at_an_offset) {
+  using Ints = std::vector<int64_t>;
+  for (const auto &[axes, sizes, offset] : std::vector<std::tuple<Ints, Ints, std::vector<int32_t>>>{
+           {{0}, {151}, {9}}, {{1}, {1201}, {77}}, {{0, 1}, {160, 1300}, {0, 0}}, {{1, 0}, {700, 33}, {600, 127}}}) {
+    const Attributes window{{"axes", axes}, {"sizes", sizes}};
+    const TensorData x = floats({160, 1300}, 1),
+                     at = TensorData::of<int32_t>({static_cast<int64_t>(offset.size())}, offset);
+    compare({"DynamicSlice", window, {x, at}, 1}, 0);
+    const TensorData part = runOp({"DynamicSlice", window, {floats({160, 1300}, 2), at}, 1}, OpBackend::Reference)[0];
+    compare({"DynamicUpdate", window, {x, at, part}, 1}, 0);
+    compare({"DynamicAdd", window, {x, at, part}, 1}, 0);
+    compare({"DynamicZero", window, {x, at}, 1}, 0);
+  }
+}
+
+TEST(CpuThreads, slices_at_coordinates) {
+  const TensorData pairs = indicesOf({9001, 2}, 61), batches = indicesOf({5, 333, 1}, 61);
+  for (const Shape &data : {Shape{61, 67}, Shape{61, 64, 2}, Shape{61, 70, 3}}) {
+    compare({"GatherND", {}, {floats(data, 1), pairs}, 1}, 0);
+    const TensorData g = runOp({"GatherND", {}, {floats(data, 2), pairs}, 1}, OpBackend::Reference)[0];
+    compare({"GatherNDGrad", {{"batch_dims", int64_t{0}}, {"fwd_shape", data}}, {g, pairs}, 1}, 1e-5);
+  }
+  compare({"GatherND", {{"batch_dims", int64_t{1}}}, {floats({5, 61, 9}, 1), batches}, 1}, 0);
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ const char *StridedCopy::name() const {
 void StridedCopy::run(const void *from, void *to, int64_t task) const noexcept {
   if (tasks_ == 0) return;
   const int64_t end = units_ * (task + 1) / tasks_;
-  for (int64_t u = units_ * task / tasks_; u < end; ++u) {
+  for (int64_t u = units_ * task / tasks_; u < end;) {
     const int64_t column = u % columnUnits_ * columnChunk_, row = u / columnUnits_ % rowUnits_ * rowChunk_;
     int64_t rest = u / columnUnits_ / rowUnits_;
     int64_t fromAt = fromOffset_ + column * column_.from + row * row_.from,
@@ -126,8 +126,13 @@ void StridedCopy::run(const void *from, void *to, int64_t task) const noexcept {
       const int64_t at = rest % outer_[d].size;
       fromAt += at * outer_[d].from, toAt += at * outer_[d].to;
     }
-    runBlock({static_cast<const char *>(from) + fromAt, static_cast<char *>(to) + toAt,
-              std::min(rowChunk_, row_.size - row), std::min(columnChunk_, column_.size - column)});
+    // Where a unit has all rows and columns, the next ones are neighbours along the last of the other dimensions.
+    const bool isLine = rowUnits_ * columnUnits_ == 1 && !outer_.empty();
+    const CopyDim &line = isLine ? outer_.back() : row_;
+    const int64_t last = isLine ? std::min(end, u - u % line.size + line.size) : u + 1;
+    for (; u < last; ++u, fromAt += line.from, toAt += line.to)
+      runBlock({static_cast<const char *>(from) + fromAt, static_cast<char *>(to) + toAt,
+                std::min(rowChunk_, row_.size - row), std::min(columnChunk_, column_.size - column)});
   }
   if (isStreamed_) flushStreams();
 }

@@ -4,7 +4,8 @@
 //
 //   x, rows r…r+15   ──128-bit loads──▶   four squares side by side   ──interleave──▶   y, 16 neighbours of a row
 //
-// Rows and columns that are left form smaller blocks; the last of them reaches back over what is already moved.
+// Rows and columns that are left form smaller blocks; the last of them reaches back over what is already moved. Two to
+// four columns without gaps between the rows of x, or rows without gaps in y, go through interleaved loads and stores.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/transpose.cpp"
 #include <hwy/foreach_target.h>
@@ -135,9 +136,71 @@ class Transposition {
     }
   }
 
+  // Whether elements are where vectors of T may be loaded and stored.
+  bool isAligned() const {
+    const auto bits = reinterpret_cast<uintptr_t>(x_.data) | reinterpret_cast<uintptr_t>(y_.data) |
+                      static_cast<uintptr_t>(x_.stride) | static_cast<uintptr_t>(y_.stride);
+    return bits % sizeof(T) == 0;
+  }
+  const T *rowOfX(int64_t r) const { return reinterpret_cast<const T *>(x_.data + r * x_.stride); }
+  T *rowOfY(int64_t c) const { return reinterpret_cast<T *>(y_.data + c * y_.stride); }
+
+  // Rows of x that follow each other, `kColumns` elements each. False: they are fewer than a vector.
+  template <size_t kColumns, class D>
+  bool splitRows(D d) const {
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    if (x_.rows < lanes) return false;
+    for (int64_t r = 0; r < x_.rows; r += lanes) {
+      const int64_t at = std::min(r, x_.rows - lanes);
+      hn::Vec<D> first, second, third, fourth;
+      if constexpr (kColumns == 2) hn::LoadInterleaved2(d, rowOfX(at), first, second);
+      if constexpr (kColumns == 3) hn::LoadInterleaved3(d, rowOfX(at), first, second, third);
+      if constexpr (kColumns == 4) hn::LoadInterleaved4(d, rowOfX(at), first, second, third, fourth);
+      hn::StoreU(first, d, rowOfY(0) + at);
+      hn::StoreU(second, d, rowOfY(1) + at);
+      if constexpr (kColumns > 2) hn::StoreU(third, d, rowOfY(2) + at);
+      if constexpr (kColumns > 3) hn::StoreU(fourth, d, rowOfY(3) + at);
+    }
+    return true;
+  }
+  // Rows of y that follow each other, `kRows` elements each.
+  template <size_t kRows, class D>
+  bool joinRows(D d) const {
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    if (x_.cols < lanes) return false;
+    for (int64_t c = 0; c < x_.cols; c += lanes) {
+      const int64_t at = std::min(c, x_.cols - lanes);
+      const auto load = [&](int64_t r) HWY_ATTR { return hn::LoadU(d, rowOfX(r) + at); };
+      if constexpr (kRows == 2) hn::StoreInterleaved2(load(0), load(1), d, rowOfY(at));
+      if constexpr (kRows == 3) hn::StoreInterleaved3(load(0), load(1), load(2), d, rowOfY(at));
+      if constexpr (kRows == 4) hn::StoreInterleaved4(load(0), load(1), load(2), load(3), d, rowOfY(at));
+    }
+    return true;
+  }
+  template <size_t kCount>
+  bool splitInVectors() const {
+    return splitRows<kCount>(hn::ScalableTag<T>()) || splitRows<kCount>(hn::FixedTag<T, kSquare>());
+  }
+  template <size_t kCount>
+  bool joinInVectors() const {
+    return joinRows<kCount>(hn::ScalableTag<T>()) || joinRows<kCount>(hn::FixedTag<T, kSquare>());
+  }
+  bool splits() const {
+    if (x_.stride != x_.cols * kSize || !isAligned()) return false;
+    return x_.cols == 2   ? splitInVectors<2>()
+           : x_.cols == 3 ? splitInVectors<3>()
+                          : x_.cols == 4 && splitInVectors<4>();
+  }
+  bool joins() const {
+    if (y_.stride != x_.rows * kSize || !isAligned()) return false;
+    return x_.rows == 2 ? joinInVectors<2>() : x_.rows == 3 ? joinInVectors<3>() : x_.rows == 4 && joinInVectors<4>();
+  }
+
   // Fewer rows than a square has: where rows of y follow each other, each one is stored with what the next ones
   // overwrite.
   void fewRows() const {
+    if constexpr (kSide > 2)
+      if (joins()) return;
     int64_t c = 0;
     if (x_.rows > 0 && y_.stride == x_.rows * kSize)
       for (; c + kSide <= x_.cols && (c + kSide - 1) * y_.stride + kPartBytes <= x_.cols * y_.stride; c += kSide)
@@ -146,6 +209,8 @@ class Transposition {
   }
   // Fewer columns than a square has: rows of x are read with what lies behind them, as long as that is the matrix.
   void fewColumns() const {
+    if constexpr (kSide > 2)
+      if (splits()) return;
     const ptrdiff_t bytes = (x_.rows - 1) * x_.stride + x_.cols * kSize;
     constexpr int64_t kHeight = kSide * static_cast<int64_t>(kMostParts);
     int64_t r = 0;
