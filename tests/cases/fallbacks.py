@@ -18,8 +18,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("RoiAlign", "no millions of samples"): "maxima of bins with thousands of samples each: no network has them",
     ("RoiAlignGrad", "no millions of samples"): "as RoiAlign",
     ("Abort", ""): "one element, and what would follow is not run",
-    ("Ctc", ""): "alignments of short label sequences, beside the network that gives the probabilities",
-    ("CtcGrad", ""): "as Ctc",
     ("CtcBeamSearchDecoder", ""): "a search with a map of prefixes: inference only, once for each sample",
     **{
         ("Where", f"no {kind}"): "a choice between elements that are moved only; no network of the benchmarks has it"

@@ -37,7 +37,8 @@ class CpuBackend final : public executable::Backend {
                        resizeKernels(),      integerProductKernels(),
                        attentionKernels(),   selectionKernels(),
                        medianKernels(),      bucketKernels(),
-                       roiAlignKernels(),    roiPoolKernels()})
+                       roiAlignKernels(),    roiPoolKernels(),
+                       ctcKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

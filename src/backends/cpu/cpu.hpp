@@ -50,6 +50,7 @@ std::span<const Entry> attentionKernels();
 std::span<const Entry> collectiveUpdateKernels();
 std::span<const Entry> nonFiniteKernels();
 std::span<const Entry> histogramKernels();
+std::span<const Entry> ctcKernels();
 std::span<const Entry> integerProductKernels();
 std::span<const Entry> foldKernels();  // after reduceKernels and the channels-last reductions: takes what they refuse
 

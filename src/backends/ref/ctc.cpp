@@ -16,6 +16,7 @@ using ops::LossReduction;
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 double logSum(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return a + b;
   const double most = std::max(a, b);
   return most == kNever ? kNever : most + std::log1p(std::exp(std::min(a, b) - most));
 }

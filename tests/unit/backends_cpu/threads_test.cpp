@@ -253,5 +253,110 @@ TEST(CpuThreads, slices_at_coordinates) {
   compare({"GatherND", {{"batch_dims", int64_t{1}}}, {floats({5, 61, 9}, 1), batches}, 1}, 0);
 }
 
+// ---- connectionist temporal classification
+
+struct Alignments {
+  TensorData logProbs, targets, steps, lengths;
+};
+// Labels differ from the blank 1; every fourth one repeats the one before it. Lengths descend from sample to sample.
+Alignments alignments(int64_t steps, int64_t batch, int64_t classes, int64_t targets, float spread) {
+  std::vector<float> scores = test::numbers(steps * batch * classes, 5);
+  for (float &v : scores) v *= spread;
+  std::vector<int32_t> labels, times, lengths;
+  for (int64_t i = 0; i < batch * targets; ++i) {
+    const auto label = static_cast<int32_t>((i * 37 + i / 5) % (classes - 1));
+    labels.push_back(i % 4 == 3 ? labels.back() : label == 1 ? static_cast<int32_t>(classes - 1) : label);
+  }
+  for (int64_t n = 0; n < batch; ++n) {
+    times.push_back(static_cast<int32_t>(std::max<int64_t>(0, steps - 2 * n)));
+    lengths.push_back(static_cast<int32_t>(std::max<int64_t>(0, targets - 3 * n)));
+  }
+  return {runOp({"LogSoftmax", {{"axis", int64_t{2}}}, {TensorData::of<float>({steps, batch, classes}, scores)}, 1},
+                OpBackend::Reference)[0],
+          TensorData::of<int32_t>({batch, targets}, labels), TensorData::of<int32_t>({batch}, times),
+          TensorData::of<int32_t>({batch}, lengths)};
+}
+
+void compareCtc(const Alignments &x, int64_t zeroInfinity, double tolerance) {
+  const int64_t batch = x.steps.info().nelms();
+  for (const std::string reduction : {"Mean", "Sum", "NoReduction"}) {
+    const Attributes a{{"reduction", reduction}, {"blank", int64_t{1}}, {"zeroInfinity", zeroInfinity}};
+    const TensorData g = reduction == "NoReduction" ? floats({batch}, 3) : TensorData::scalar<float>(1.5f);
+    compare({"Ctc", a, {x.logProbs, x.targets, x.steps, x.lengths}, 1}, tolerance);
+    compare({"CtcGrad", a, {x.logProbs, x.targets, x.steps, x.lengths, g}, 1}, tolerance);
+  }
+}
+
+TEST(CpuThreads, ctc_of_samples_of_any_length) {
+  compareCtc(alignments(1, 1, 3, 1, 1), 0, 1e-5);
+  compareCtc(alignments(6, 3, 4, 2, 3), 0, 1e-5);
+  compareCtc(alignments(90, 7, 33, 21, 4), 0, 1e-5);
+  compareCtc(alignments(300, 9, 20, 40, 20), 0, 1e-5);  // probabilities down to e^-40 in each step
+  compareCtc(alignments(40, 5, 6, 0, 1), 0, 1e-5);      // nothing but blanks
+}
+
+TEST(CpuThreads, ctc_of_what_cannot_be_aligned) {
+  for (const int64_t zeroInfinity : {0, 1}) {
+    compareCtc(alignments(12, 4, 9, 11, 2), zeroInfinity, 1e-5);  // equal neighbours leave no step for their blanks
+    Alignments x = alignments(30, 4, 9, 11, 2);
+    auto *logProbs = static_cast<float *>(x.logProbs.mutableData());
+    for (int64_t i = 0; i < x.logProbs.info().nelms(); i += 7) logProbs[i] = -INFINITY;
+    compareCtc(x, zeroInfinity, 1e-5);
+    logProbs[9] = NAN;
+    compareCtc(x, zeroInfinity, 1e-5);
+  }
+}
+
+// Where the targets are far less likely than blanks, the alignments that end with them are lost in sums that are not
+// kept apart: e^-60 for each of 40 labels.
+TEST(CpuThreads, ctc_of_targets_that_are_hardly_possible) {
+  Alignments x = alignments(120, 2, 9, 40, 1);
+  auto *logProbs = static_cast<float *>(x.logProbs.mutableData());
+  for (int64_t i = 0; i < x.logProbs.info().nelms(); ++i) {
+    const bool isLate = i / 18 >= 60;  // from here on a blank is as unlikely as a label
+    logProbs[i] = i % 9 == 1 && !isLate ? -1e-3f : -60.0f - static_cast<float>(i % 7);
+  }
+  compareCtc(x, 0, 2e-5);
+}
+
+TEST(CpuThreads, ctc_in_sixteen_bits) {
+  for (const DataType type : {DataType::FLOAT16, DataType::BFLOAT16}) {
+    Alignments x = alignments(70, 5, 12, 17, 3);
+    x.logProbs = runOp({"Cast", {{"to", static_cast<int64_t>(type == DataType::FLOAT16 ? 10 : 16)}}, {x.logProbs}, 1},
+                       OpBackend::Reference)[0];
+    const Attributes a{{"reduction", std::string("Sum")}, {"blank", int64_t{1}}};
+    const TensorData one = TensorData::scalar<float>(1.0f);
+    compare({"Ctc", a, {x.logProbs, x.targets, x.steps, x.lengths}, 1}, 1e-2);
+    compare({"CtcGrad",
+             a,
+             {x.logProbs, x.targets, x.steps, x.lengths,
+              runOp({"Cast", {{"to", static_cast<int64_t>(type == DataType::FLOAT16 ? 10 : 16)}}, {one}, 1},
+                    OpBackend::Reference)[0]},
+             1},
+            1e-2);
+  }
+}
+
+// The same message as the reference's, whichever of the numbers is out of its range.
+TEST(CpuThreads, ctc_reports_labels_and_lengths) {
+  const auto messageOf = [](const SingleOp &op, OpBackend backend) -> std::string {
+    try {
+      runOp(op, backend);
+    } catch (const runtime_error &e) {
+      return e.what();
+    }
+    return "no failure";
+  };
+  for (const size_t operand : {1, 2, 3})
+    for (const int32_t wrong : {-1, 1000}) {
+      const Alignments x = alignments(20, 6, 7, 5, 1);
+      SingleOp op{"Ctc", {{"blank", int64_t{1}}}, {x.logProbs, x.targets, x.steps, x.lengths}, 1};
+      static_cast<int32_t *>(op.inputs[operand].mutableData())[operand == 1 ? 6 : 3] = wrong;
+      const std::string want = messageOf(op, OpBackend::Reference);
+      EXPECT_NE(want.find("input " + std::to_string(operand)), std::string::npos) << want;
+      EXPECT_EQ(messageOf(op, OpBackend::Best), want);
+    }
+}
+
 }  // namespace
 }  // namespace popart
