@@ -163,11 +163,20 @@ void importCast(NodeContext &n) {
 
 void importCastLike(NodeContext &n) { castTo(n, n.info(1).dataType()); }
 
-// Of small types, which are only converted, as of the floats that have their values.
+// Whether `to` has every number of `from`.
+bool isWidened(DataType from, DataType to) {
+  return isFloatingPoint(from) && !isSmall(from) && isFloatingPoint(to) &&
+         getDataTypeInfo(from).nbytes < getDataTypeInfo(to).nbytes;
+}
+
+// Of small types, which are only converted, as of the floats that have their values; of what a Cast widens (PyTorch
+// exports torch.isinf of a float as IsInf of a DOUBLE) as of what was there before.
 void importFloatTest(NodeContext &n) {
-  if (!isSmall(n.info(0).dataType())) return importRegular(n);
-  const TensorIndex wide = n.emit("Cast", {n.in(0)}, {{"to", int64_t{toOnnxDataType(DataType::FLOAT)}}});
-  n.result(0, n.type(), {wide}, n.attributes());
+  TensorIndex x = n.in(0);
+  const Op *cast = n.graph().tensor(x).getProducerUnsafe();
+  if (cast && cast->is("Cast") && isWidened(cast->inInfo(0).dataType(), n.info(x).dataType())) x = cast->inputs()[0];
+  if (isSmall(n.info(x).dataType())) x = n.emit("Cast", {x}, {{"to", int64_t{toOnnxDataType(DataType::FLOAT)}}});
+  n.result(0, n.type(), {x}, n.attributes());
 }
 
 // One input: the operator is the identity.

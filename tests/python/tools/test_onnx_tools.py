@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import popart.backend
 import pytest
 import torch
 from torch import nn
@@ -186,6 +187,25 @@ def test_inspect_names_operators_on_the_reference_backend(tmp_path):
     (fallback,) = facts("inspect", path)["program"]["fallbacks"]
     assert "MatMul" in fallback["op"] and fallback["reason"]
     assert "on the reference backend" in run("inspect", path).stdout
+
+
+def test_infinities_of_widened_numbers_are_found_where_they_were_narrow(tmp_path):
+    """What PyTorch's exporter makes of torch.isinf: nothing is computed in float64, which the CPU backend does not."""
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("IsInf", ["wide"], ["infinite"]),
+        helper.make_node("IsNaN", ["wide"], ["missing"]),
+        helper.make_node("Or", ["infinite", "missing"], ["y"]),
+    ]
+    path = small(
+        tmp_path / "infinite.onnx", nodes,
+        [value("x", TensorProto.FLOAT, [6])], [value("y", TensorProto.BOOL, [6])],
+    )  # fmt: skip
+    assert facts("inspect", path)["program"]["fallbacks"] == []
+    x = np.array([np.inf, -np.inf, np.nan, 0.0, np.finfo(np.float32).max, 1e-45], np.float32)
+    result = popart.backend.prepare(onnx.load(path)).run({"x": x})[0]
+    np.testing.assert_array_equal(result, ~np.isfinite(x))
 
 
 def test_inspect_lists_refused_nodes_with_reasons(tmp_path):
