@@ -21,13 +21,13 @@ constexpr std::array<float, 2> kParameters = {0.75f, 1.25f};
 // Numbers in (0, 1), in which every function is defined; as integers 1 to 7.
 struct Operands {
   alignas(64) float floats[kBlock];
-  alignas(64) int64_t ints[kBlock];
+  alignas(64) int32_t ints[kBlock];
   alignas(64) uint32_t masks[kBlock];
   explicit Operands(int64_t seed) {
     for (int64_t i = 0; i < kBlock; ++i) {
       const int64_t number = (i * 37 + seed * 11) % 101;
       floats[i] = (static_cast<float>(number) + 0.5f) / 101.5f;
-      ints[i] = number % 7 + 1;
+      ints[i] = static_cast<int32_t>(number % 7 + 1);
       masks[i] = number % 2 ? ~0u : 0u;
     }
   }
@@ -55,7 +55,8 @@ void instruction(benchmark::State &state, const ElementRow &row) {
   const Operands a(1), b(2);
   Operands y(3);
   const void *const in[] = {a.of(row.form), b.of(row.form)};
-  const ElementFn fn = elementFunction(row.op, 0);
+  const bool isInteger = row.form == RegisterForm::kInt;
+  const ElementFn fn = isInteger ? integerFunction(row.op, DataType::INT32) : elementFunction(row.op, 0);
   reportBest(state, kBlock, [&] { fn(in, const_cast<void *>(y.of(row.form)), kBlock, kParameters.data()); });
 }
 

@@ -22,7 +22,7 @@ def test_page_has_the_table():
     [
         ('row("Wave")', True),
         ("ElementOp::kWave", True),
-        ("INT_UNARY(Wave, kNone, return x;)", True),
+        ("INT_UNARY(Wave, Bits, return x;)", True),
         ("kIntWave", True),
         ("// like Wave", False),
         ("/* Wave */ int x;", False),

@@ -27,6 +27,7 @@ struct ElementCode {
   std::array<float, 2> parameters = {0, 0};
   ElementCheck check = ElementCheck::None;  // as in ElementInstruction
   const char *type = nullptr;
+  DataType checked = DataType::UNDEFINED;
   // What it computes, for those that look for it:
   std::optional<ElementOp> op = std::nullopt;
   ScalarOperands scalars = 0;

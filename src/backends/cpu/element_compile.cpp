@@ -27,6 +27,7 @@ struct Value {
   bool isOne = false;     // one value instead of a block
   bool isRounded = true;  // holds a value of `type` exactly
   bool isFloat = false;   // of an integer type, held as a float that is one of its values, or no number
+  bool isByte = false;    // of BOOL, held as in memory
   RegisterForm form() const { return registerForm(type); }
 };
 
@@ -52,6 +53,7 @@ class Registers {
     placed.parameters = code.parameters;
     placed.check = code.check;
     placed.type = code.type;
+    placed.checked = code.checked;
     std::set<int> released;
     for (size_t i = 0; i < code.in.size(); ++i) {
       placed.in[i] = position(code.in[i]);
@@ -140,14 +142,15 @@ class Compiler {
   }
   Value number(float value) { return {DataType::FLOAT, constant(&value, sizeof value), true, true}; }
 
-  bool isNative(DataType type) const {
-    return type == DataType::FLOAT || type == DataType::INT64 || type == DataType::UINT64;
-  }
+  // Whether the type's memory has the form of a register.
+  static bool isNative(DataType type) { return type == DataType::FLOAT || registerForm(type) == RegisterForm::kInt; }
 
   // The tensor's value; loads it at first use.
   std::optional<Value> read(TensorIndex t) {
     if (const auto it = values_.find(t); it != values_.end()) {
       if (it->second.isFloat) it->second = inIntegers(it->second);
+      if (it->second.isByte)
+        it->second = append(loadFunction(DataType::BOOL, LoadFrom::kElements), {it->second}, DataType::BOOL);
       return rounded(t, it->second);
     }
     const TensorInfo &info = source_.graph->info(t);
@@ -172,7 +175,7 @@ class Compiler {
     return values_[t] = v;
   }
   Value inIntegers(const Value &v) {
-    return narrowed(apply(ElementOp::kFloatToInt, Value{DataType::FLOAT, v.operand, v.isOne, true}, v.type));
+    return apply(ElementOp::kFloatToInt, Value{DataType::FLOAT, v.operand, v.isOne, true}, v.type);
   }
   Value rounded(TensorIndex t, Value v) {
     if (v.isRounded) return v;
@@ -204,9 +207,14 @@ class Compiler {
     code_.push_back(code);
     return {type, code.out, false, true};
   }
+  // The function of `op` of operands of type `from` with results of type `to`.
+  static ElementFn functionOf(ElementOp op, DataType from, DataType to) {
+    const ElementFn fn = integerFunction(op, registerForm(from) == RegisterForm::kInt ? from : to);
+    return fn ? fn : elementFunction(op, 0);
+  }
   Value apply(ElementOp op, Value a, DataType type, std::array<float, 2> parameters = {0, 0}) {
     cost_ += elementCost(op);
-    const Value y = append(elementFunction(op, 0), {whole(a)}, type, parameters);
+    const Value y = append(functionOf(op, a.type, type), {whole(a)}, type, parameters);
     code_.back().op = op;
     return y;
   }
@@ -215,15 +223,10 @@ class Compiler {
     if (a.isOne && b.isOne) a = whole(a);
     ScalarOperands scalars = (a.isOne ? 1u : 0u) | (b.isOne ? 2u : 0u);
     ElementFn fn = elementFunction(op, scalars);
-    if (!fn) fn = elementFunction(op, scalars = 0), a = whole(a), b = whole(b);
+    if (!fn) fn = functionOf(op, a.type, type), scalars = 0, a = whole(a), b = whole(b);
     const Value y = append(fn, {a, b}, type, parameters);
     code_.back().op = op, code_.back().scalars = scalars;
     return y;
-  }
-  // Wraps a result of 64-bit arithmetic to its type.
-  Value narrowed(Value v) {
-    ElementFn fn = narrowFunction(v.type);
-    return fn ? append(fn, {v}, v.type) : v;
   }
 
   std::optional<Value> convert(Value v, DataType to) {
@@ -242,9 +245,10 @@ class Compiler {
     if (form == RegisterForm::kMask)
       return apply(from == RegisterForm::kFloat ? ElementOp::kNotZero : ElementOp::kIntNotZero, v, to);
     if (from == RegisterForm::kMask) return apply(ElementOp::kMaskToInt, v, to);
-    if (from == RegisterForm::kFloat) v = apply(ElementOp::kFloatToInt, v, to);
+    if (from == RegisterForm::kFloat) return apply(ElementOp::kFloatToInt, v, to);
+    if (const ElementFn fn = integerConversion(v.type, to)) return ++cost_, append(fn, {v}, to);
     v.type = to;
-    return narrowed(v);
+    return v;
   }
 
   // ---- ops
@@ -266,6 +270,7 @@ class Compiler {
       return fail("it makes no " + toText(source_.graph->info(op.outputs()[0]).dataType()));
     for (const auto &[type, compileSpecial] : specials())
       if (op.def().base().type() == type) return (this->*compileSpecial)(op);
+    if (compileBools(op)) return true;
     const auto first = read(op.inputs()[0]);
     if (!first) return false;
     std::string reason;
@@ -275,11 +280,34 @@ class Compiler {
   }
   DataType resultType(const Op &op) const { return source_.graph->info(op.outputs()[0]).dataType(); }
 
+  // Logic of what lies in memory as bytes, or came about from such alone. Whether this op is that.
+  bool compileBools(const Op &op) {
+    const ElementRow *row = findElementRow(op.def().base().type(), RegisterForm::kMask);
+    const ElementFn fn = row ? boolFunction(row->op) : nullptr;
+    if (!fn || op.inputCount() != row->operands) return false;
+    std::array<Value, 2> in;
+    for (int i = 0; i < op.inputCount(); ++i) {
+      const TensorIndex t = op.inputs()[i];
+      if (source_.graph->info(t).dataType() != DataType::BOOL) return false;
+      const auto memory = unreadInput(t);
+      if (const auto it = values_.find(t); it != values_.end() && it->second.isByte)
+        in[i] = it->second;
+      else if (memory)
+        in[i] = {DataType::BOOL, *memory};
+      else
+        return false;
+    }
+    ++cost_;
+    Value y = append(fn, {in[0], in[1]}, DataType::BOOL);
+    y.isByte = true;
+    return values_[op.outputs()[0]] = y, true;
+  }
+
   bool compileUnary(const Op &op, const ElementRow &row, const Value &x) {
     const std::array<float, 2> parameters = elementParameters(row, op);
     const Value y = apply(row.op, x, resultType(op), parameters);
     if (row.op == ElementOp::kClip) ranges_[op.outputs()[0]] = {parameters[0], parameters[1]};
-    return define(op, row.wraps() ? narrowed(y) : y);
+    return define(op, y);
   }
 
   // Two operands, or any number from left to right.
@@ -291,7 +319,7 @@ class Compiler {
       check(op, elementCheck(row.op), total, *next);
       total = apply(row.op, total, *next, resultType(op), elementParameters(row, op));
     }
-    return define(op, row.wraps() ? narrowed(total) : total);
+    return define(op, total);
   }
   Value copied(Value v) {
     if (v.isOne) return v;
@@ -315,16 +343,14 @@ class Compiler {
     const auto a = read(op.inputs()[0]), b = read(op.inputs()[1]);
     if (!a || !b) return false;
     if (a->form() != RegisterForm::kInt) return fail("it takes integers only");
-    const auto bits = static_cast<float>(8 * getDataTypeInfo(a->type).nbytes);
     const ElementOp code = op.attrString("direction") == "RIGHT" ? ElementOp::kShiftRight : ElementOp::kShiftLeft;
-    return define(op, narrowed(apply(code, *a, *b, resultType(op), {bits, 0})));
+    return define(op, apply(code, *a, *b, resultType(op)));
   }
 
   // Operands outside the operator's domain are reported before it computes.
   void check(const Op &op, ElementCheck kind, const Value &a, const Value &b) {
     if (kind == ElementCheck::None) return;
-    const auto bits = static_cast<float>(8 * getDataTypeInfo(resultType(op)).nbytes);
-    code_.push_back({nullptr, {a.operand, b.operand}, {}, {bits, 0}, kind, op.def().base().type().c_str()});
+    code_.push_back({nullptr, {a.operand, b.operand}, {}, {0, 0}, kind, op.def().base().type().c_str(), a.type});
   }
 
   // The memory of an operand of the program that is no single number and that nothing has read.
@@ -379,10 +405,8 @@ class Compiler {
     const auto m = read(op.inputs()[0]), a = read(op.inputs()[1]), b = read(op.inputs()[2]);
     if (!m || !a || !b) return false;
     ++cost_;
-    const bool isInt = a->form() == RegisterForm::kInt;
-    const Value x = whole(*a), y = whole(*b);
-    return define(op,
-                  append(elementFunction(isInt ? ElementOp::kIntWhere : ElementOp::kWhere, 0), {*m, x, y}, a->type));
+    const ElementOp code = a->form() == RegisterForm::kInt ? ElementOp::kIntWhere : ElementOp::kWhere;
+    return define(op, append(functionOf(code, a->type, a->type), {*m, whole(*a), whole(*b)}, a->type));
   }
 
   // scale · x; scale is an input, else an attribute.
@@ -428,10 +452,12 @@ class Compiler {
       const auto it = values_.find(source_.outputs[o]);
       const auto v = it != values_.end() ? std::optional<Value>(it->second) : read(source_.outputs[o]);
       if (!v) return false;
-      const ElementFn store = v->isFloat ? storeFloatAsFunction(v->type) : storeFunction(v->type);
+      const ElementFn store = v->isFloat  ? storeFloatAsFunction(v->type)
+                              : v->isByte ? storeFunction(DataType::UINT8)
+                                          : storeFunction(v->type);
       const int output = static_cast<int>(o);
-      if (isNative(v->type) && v->operand.isTemporary() && results_.try_emplace(v->operand.number, output).second)
-        continue;
+      const bool isAsInMemory = (isNative(v->type) && !v->isFloat) || v->isByte;
+      if (isAsInMemory && v->operand.isTemporary() && results_.try_emplace(v->operand.number, output).second) continue;
       Code code{store, {whole(*v).operand}, {Operand::Kind::kOutput, output}};
       if (v->isFloat) code.storesFloatsAs = v->type;
       code_.push_back(code);

@@ -10,8 +10,8 @@ namespace {
 
 #define STRIP(...) __VA_ARGS__
 constexpr ElementRow kRows[] = {
-#define OPERATOR(type, form, operands, enumerator, parameters, rule) \
-  {type, RegisterForm::form, operands, ElementOp::enumerator, {STRIP parameters}, IntegerRule::rule},
+#define OPERATOR(type, form, operands, enumerator, parameters) \
+  {type, RegisterForm::form, operands, ElementOp::enumerator, {STRIP parameters}},
 #include "backends/cpu/vector/element_ops.inc"
 };
 #undef STRIP
@@ -32,7 +32,7 @@ const ElementRow *findElementRow(std::string_view type, RegisterForm form) {
 
 const ElementRow *elementRowOf(const Op &op, DataType type, std::string &reason) {
   const ElementRow *row = findElementRow(op.def().base().type(), registerForm(type));
-  if (row && !(type == DataType::UINT64 && row->isSigned())) return row;
+  if (row) return row;
   reason = "there is no element-wise instruction for " + op.opType() + " of " + toText(type);
   return nullptr;
 }

@@ -12,9 +12,6 @@
 
 namespace popart::cpu {
 
-// How an integer operator treats its type: kWraps: the result wraps to it; kSigned: it does not support UINT64.
-enum class IntegerRule : uint8_t { kNone, kWraps, kSigned, kSignedWraps };
-
 // An operator whose first operand has form `form`. Operators of two operands take any number, from left to right.
 struct ElementRow {
   const char *type;
@@ -22,9 +19,6 @@ struct ElementRow {
   int operands;
   ElementOp op;
   std::array<const char *, 2> parameters;  // attributes, in the instruction's order; nullptr: none
-  IntegerRule rule;
-  bool wraps() const { return rule == IntegerRule::kWraps || rule == IntegerRule::kSignedWraps; }
-  bool isSigned() const { return rule == IntegerRule::kSigned || rule == IntegerRule::kSignedWraps; }
 };
 
 std::span<const ElementRow> elementRows();

@@ -2,6 +2,7 @@
 // take, over operand shapes that lead to each kind of loop; fused chains; packed storage; threads.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -12,8 +13,10 @@
 #include "../support/against_reference.hpp"
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
+#include "backends/cpu/element_operands.hpp"
 #include "backends/cpu/element_table.hpp"
 #include "backends/ref/ref.hpp"
+#include "executable/run_context.hpp"
 #include "support/run_op.hpp"
 
 namespace popart {
@@ -24,7 +27,7 @@ using cpu::RegisterForm;
 
 constexpr DataType kTypes[] = {DataType::FLOAT,  DataType::FLOAT16, DataType::BFLOAT16, DataType::INT8,
                                DataType::INT16,  DataType::INT32,   DataType::INT64,    DataType::UINT8,
-                               DataType::UINT32, DataType::UINT64,  DataType::BOOL};
+                               DataType::UINT16, DataType::UINT32,  DataType::UINT64,   DataType::BOOL};
 
 // Numbers in (-4, 4); integers and the bools made from them include 0.
 TensorData values(DataType type, const Shape &shape, int seed) {
@@ -173,8 +176,8 @@ TEST(Elementwise, SpecialNumbersPassThrough) {
     if (row.operands != 1 || row.form != RegisterForm::kFloat) continue;
     SingleOp op{row.type, attributesOf(opDef(row.type)), {x}, 1};
     const std::string type = row.type;
-    if (type == "IncrementMod" || type == "Gelu" || type == "GeluErf" || type == "HardSwish" || type == "Softsign" ||
-        type == "Mish" || type == "Swish")
+    if (type == "Gelu" || type == "GeluErf" || type == "HardSwish" || type == "Softsign" || type == "Mish" ||
+        type == "Swish")
       continue;
     const auto got = runOp(op, OpBackend::Best)[0], want = runOp(op, OpBackend::Reference)[0];
     if (want.info().dataType() == DataType::FLOAT)
@@ -235,6 +238,156 @@ TEST(Elementwise, RemaindersAreExact) {
     for (const auto &[got, want] : {std::pair(fmods[i], r), {remainders[i], shifted}})
       ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(want))
           << a[i] << ", " << b[i] << ": got " << got << ", expected " << want;
+  }
+}
+
+// The numbers of a type, its ends and small ones densely.
+template <class T>
+std::vector<T> integers(int seed) {
+  std::mt19937_64 engine(static_cast<uint64_t>(seed));
+  std::vector<T> x;
+  for (int i = 0; i < 700; ++i) {
+    const T ends[] = {std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), T(0), T(1), T(-1), T(2), T(7)};
+    x.push_back(engine() % 2 ? ends[engine() % std::size(ends)] : static_cast<T>(engine() >> engine() % 64));
+  }
+  return x;
+}
+
+void expectSameBits(const SingleOp &op, const std::string &what) {
+  EXPECT_TRUE(runOp(op, OpBackend::Best)[0] == runOp(op, OpBackend::Reference)[0]) << what;
+}
+
+// Quotients beyond the type are refused: no divisor is -1 or 0.
+template <class T>
+void compareIntegers(DataType type) {
+  const std::vector<T> a = integers<T>(1), b = integers<T>(2);
+  std::vector<T> divisors = b;
+  for (T &d : divisors)
+    if (d == T(0) || d == T(-1)) d = T(3);
+  const TensorInfo info(type, {static_cast<int64_t>(a.size())});
+  const TensorData x(info, a.data()), y(info, b.data()), divisor(info, divisors.data());
+  int compared = 0;
+  for (const ElementRow &row : cpu::elementRows()) {
+    if (row.form != RegisterForm::kInt || !accepts(opDef(row.type), type)) continue;
+    const std::string name = row.type;
+    const bool divides = name == "Div" || name == "Fmod" || name == "Remainder";
+    SingleOp op{name, attributesOf(opDef(row.type)), {x}, 1};
+    if (row.operands == 2) op.inputs.push_back(divides ? divisor : y);
+    if (!test::refusalOf(op).empty()) continue;
+    ++compared;
+    expectSameBits(op, name + " of " + toText(type));
+  }
+  EXPECT_GT(compared, 15) << toText(type);
+  for (const char *direction : {"LEFT", "RIGHT"})
+    if (accepts(opDef("BitShift"), type))
+      expectSameBits({"BitShift", {{"direction", std::string(direction)}}, {x, y}, 1},
+                     std::string(direction) + " of " + toText(type));
+  for (DataType to : kTypes)
+    if (cpu::registerForm(to) == RegisterForm::kInt)
+      expectSameBits({"Cast", {{"to", int64_t{toOnnxDataType(to)}}}, {x}, 1},
+                     "Cast " + toText(type) + " to " + toText(to));
+}
+
+// Bit for bit over whole types, in which sums and products wrap.
+TEST(Elementwise, IntegersOfEveryTypeAgreeToTheBit) {
+  for (DataType type : kTypes)
+    ref::dispatchAll(type, [&](auto tag) {
+      using T = decltype(tag);
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) compareIntegers<T>(type);
+    });
+}
+
+// Logic on bytes and on masks in one loop: operands that only logic reads and one that a selection reads as well,
+// results that are read again and stored. Every byte but 0 is true.
+TEST(Elementwise, LogicOfBytesAndMasksInOneLoop) {
+  constexpr int64_t kCount = 1333;
+  Ir ir;
+  test::GraphBuilder b(ir.createGraph(GraphId("body")));
+  const TensorIndex p = b.input("p", {kCount}, DataType::BOOL), q = b.input("q", {kCount}, DataType::BOOL),
+                    x = b.input("x", {kCount});
+  const TensorIndex both = b.op("And", {p, q}, "both"), other = b.op("Xor", {b.op("Not", {both}, "not"), q}, "other");
+  const TensorIndex chosen = b.op("Where", {both, x, b.op("Neg", {x}, "negative")}, "chosen");
+  const TensorIndex mixed = b.op("Or", {other, b.op("Less", {chosen, x}, "less")}, "mixed");
+  for (const TensorIndex t : {other, mixed, chosen, both}) b.graph().markOutput(t);
+  std::vector<executable::OperandDesc> inputs, outputs;
+  for (TensorIndex t : b.graph().inputs()) inputs.push_back({.info = b.graph().info(t)});
+  for (TensorIndex t : b.graph().outputs()) outputs.push_back({.info = b.graph().info(t)});
+  std::string reason;
+  const auto program = cpu::makeElementProgram(cpu::elementSource(b.graph()), inputs, outputs, reason);
+  ASSERT_TRUE(program) << reason;
+
+  std::vector<uint8_t> ps, qs, others(kCount), mixeds(kCount), boths(kCount);
+  std::vector<float> chosens(kCount);
+  for (int i = 0; i < kCount; ++i)
+    ps.push_back(static_cast<uint8_t>("\0\1\2\377\0"[i % 5])), qs.push_back(i % 3 ? 4 : 0);
+  const std::vector<float> xs = test::numbers(kCount, 4);
+  const void *in[] = {ps.data(), qs.data(), xs.data()};
+  void *out[] = {others.data(), mixeds.data(), chosens.data(), boths.data()};
+  std::vector<char> scratch(static_cast<size_t>(program->scratchBytes()) + 64);
+  std::atomic<bool> failed = false;
+  executable::RunContext context(failed);
+  for (int task = 0; task < program->tasks(); ++task) program->run(in, out, scratch.data(), context, task);
+  for (size_t i = 0; i < kCount; ++i) {
+    const bool wantBoth = ps[i] && qs[i], wantOther = !wantBoth != (qs[i] != 0);
+    const float wantChosen = wantBoth ? xs[i] : -xs[i];
+    ASSERT_EQ(boths[i], wantBoth) << i;
+    ASSERT_EQ(others[i], wantOther) << i;
+    ASSERT_EQ(chosens[i], wantChosen) << i;
+    ASSERT_EQ(mixeds[i], wantOther || wantChosen < xs[i]) << i;
+  }
+}
+
+// One instruction, without a temporary.
+TEST(Elementwise, IntegersAndBoolsAreComputedWhereTheyLie) {
+  for (const auto &[type, data] : {std::pair("BitwiseXor", DataType::INT32),
+                                   {"BitwiseAnd", DataType::UINT8},
+                                   {"Add", DataType::INT16},
+                                   {"Mul", DataType::UINT32},
+                                   {"And", DataType::BOOL}}) {
+    Ir ir;
+    test::GraphBuilder b(ir.createGraph(GraphId("body")));
+    b.graph().markOutput(b.op(type, {b.input("a", {9}, data), b.input("b", {9}, data)}, "y"));
+    const executable::OperandDesc operand{.info = TensorInfo(data, {9})};
+    std::string reason;
+    const auto program = cpu::makeElementProgram(cpu::elementSource(b.graph()), {operand, operand}, {operand}, reason);
+    ASSERT_TRUE(program) << reason;
+    EXPECT_EQ(program->code.size(), 1u) << type;
+    EXPECT_EQ(program->temporaries, 0) << type;
+    EXPECT_TRUE(program->canOverwrite(0, 0)) << type;
+  }
+}
+
+// To the bit, on both sides of multiples of the modulus, and where the quotient is too large for the vector form.
+TEST(Elementwise, IncrementModIsExact) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 engine(7);
+  for (const auto &[increment, modulus] : {std::pair(1.0f, 3.0f),
+                                           {0.1f, 0.7f},
+                                           {-2.5f, -1.1f},
+                                           {0.0f, 1e-45f},
+                                           {1e30f, 3e-5f},
+                                           {1.0f, 0.0f},
+                                           {1.0f, kInfinity},
+                                           {kInfinity, 2.0f},
+                                           {1.0f, NAN},
+                                           {0.3f, 3e38f}}) {
+    std::vector<float> x = {0.0f, -0.0f, -increment, kInfinity, -kInfinity, NAN, 1e-45f, 3.4028235e38f};
+    for (int i = 0; i < 40000; ++i) {
+      x.push_back(std::bit_cast<float>(static_cast<uint32_t>(engine())));
+      const float multiple = modulus * static_cast<float>(static_cast<int>(engine() % 2000) - 1000) - increment;
+      x.push_back(std::nextafter(multiple, engine() % 2 ? kInfinity : -kInfinity));
+      x.push_back(multiple);
+    }
+    const TensorData in(TensorInfo(DataType::FLOAT, {static_cast<int64_t>(x.size())}), x.data());
+    const SingleOp op{"IncrementMod", {{"increment", increment}, {"modulus", modulus}}, {in}, 1};
+    const TensorData out = runOp(op, OpBackend::Best)[0];
+    const auto *y = static_cast<const float *>(out.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const auto want = static_cast<float>(
+          std::fmod(static_cast<double>(x[i]) + static_cast<double>(increment), static_cast<double>(modulus)));
+      ASSERT_TRUE(std::isnan(want) ? std::isnan(y[i]) : std::bit_cast<uint32_t>(y[i]) == std::bit_cast<uint32_t>(want))
+          << x[i] << " + " << increment << " by " << modulus << ": got " << y[i] << ", expected " << want;
+    }
   }
 }
 
@@ -302,6 +455,45 @@ TEST(Elementwise, PowIsAccurateAndTakesSpecialNumbers) {
   for (size_t i = 0; i < a.size(); ++i)
     ASSERT_TRUE(isWithin(power[i], std::pow(static_cast<double>(a[i]), static_cast<double>(b[i])), 0.51))
         << a[i] << " to the power of " << b[i];
+}
+
+// All quadrants, the axes with zeros of either sign, diagonals, and quotients that leave the normal numbers.
+TEST(Elementwise, Atan2IsAccurateAndTakesSpecialNumbers) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> special = {0.0f,       1e-45f,        1e-38f,   1.0f, 0.99999994f,
+                                      1.0000001f, 3.4028235e38f, infinity, NAN};
+  std::vector<float> a, b;
+  for (const float y : special)
+    for (const float x : special)
+      for (const int signs : {0, 1, 2, 3}) a.push_back(signs & 1 ? -y : y), b.push_back(signs & 2 ? -x : x);
+  std::mt19937 engine(9);
+  std::uniform_real_distribution<float> near(-2.0f, 2.0f);
+  for (int i = 0; i < 300000; ++i) {
+    a.push_back(i % 2 ? near(engine) : std::bit_cast<float>(static_cast<uint32_t>(engine())));
+    b.push_back(i % 2 ? near(engine) : std::bit_cast<float>(static_cast<uint32_t>(engine())));
+  }
+  const Shape shape{static_cast<int64_t>(a.size())};
+  const TensorData y(TensorInfo(DataType::FLOAT, shape), a.data()), x(TensorInfo(DataType::FLOAT, shape), b.data());
+  const TensorData out = runOp({"Atan2", {}, {y, x}, 1}, OpBackend::Best)[0];
+  const auto *angles = static_cast<const float *>(out.data());
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double want = std::atan2(static_cast<double>(a[i]), static_cast<double>(b[i]));
+    ASSERT_TRUE(isWithin(angles[i], want, 2.0)) << "Atan2 of " << a[i] << ", " << b[i];
+    const bool isOnAxis = a[i] == 0 || b[i] == 0;
+    ASSERT_TRUE(!isOnAxis || isWithin(angles[i], static_cast<double>(static_cast<float>(want)), 0))
+        << a[i] << ", " << b[i];
+  }
+}
+
+// What is a test of one sign only, and of both.
+TEST(Elementwise, IsInfAsksForTheSignsWanted) {
+  const float inf = INFINITY;
+  const TensorData x = TensorData::of<float>({7}, std::vector<float>{inf, -inf, NAN, 0.0f, 3.4028235e38f, -1.0f, inf});
+  for (const int64_t negative : {0, 1})
+    for (const int64_t positive : {0, 1}) {
+      const SingleOp op{"IsInf", {{"detect_negative", negative}, {"detect_positive", positive}}, {x}, 1};
+      EXPECT_TRUE(runOp(op, OpBackend::Best)[0] == runOp(op, OpBackend::Reference)[0]) << negative << positive;
+    }
 }
 
 TEST(Elementwise, WhereAndScaledAddAndPow) {

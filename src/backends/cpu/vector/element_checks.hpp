@@ -23,8 +23,8 @@ struct ElementBlock {
   const char *type;  // of the operator
   executable::RunContext *context;
 };
-// Checks `count` pairs of 64-bit integers of a type of `bits` bits and reports the first that fails.
-void checkElements(ElementCheck check, const void *const *in, int64_t count, int bits,
+// Checks `count` pairs of integers of `type` and reports the first that fails.
+void checkElements(ElementCheck check, DataType type, const void *const *in, int64_t count,
                    const ElementBlock &block) noexcept;
 
 }  // namespace popart::cpu

@@ -21,26 +21,74 @@ struct Functions {
 };
 template <class F>
 constexpr Functions kFloatPair = {{floats::map2<F, 0>, floats::map2<F, 1>, floats::map2<F, 2>}};
-template <class F>
-constexpr Functions kLibraryPair = {{floats::library2<F, 0>, floats::library2<F, 1>, floats::library2<F, 2>}};
 
 constexpr Functions kFunctions[] = {
 #define UNARY(name, ...) {{floats::map1<floats::name>}},
 #define BINARY(name, ...) kFloatPair<floats::name>,
-#define LIBRARY_UNARY(name, ...) {{floats::library1<floats::name>}},
-#define LIBRARY_BINARY(name, ...) kLibraryPair<floats::name>,
 #define MASK_UNARY(name, ...) {{floats::map1<floats::Mask##name>}},
 #define MASK_BINARY(name, ...) kFloatPair<floats::Mask##name>,
-#define INT_UNARY(name, ...) {{ints::map1<ints::name>}},
-#define INT_BINARY(name, ...) {{ints::map2<ints::name>}},
-#define INT_COMPARE(name, ...) {{ints::compare<ints::name>}},
 #define LOOP(name, ...) {{__VA_ARGS__}},
+#define ELEMENT(...) {{nullptr}},  // of integers
 #include "backends/cpu/vector/element_ops.inc"
 };
 static_assert(std::size(kFunctions) == static_cast<size_t>(ElementOp::kCount));
 
+constexpr ElementFn kBoolFunctions[] = {
+#define MASK_UNARY(name, ...) floats::bools1<floats::Mask##name>,
+#define MASK_BINARY(name, ...) floats::bools2<floats::Mask##name>,
+#define ELEMENT(...) nullptr,
+#include "backends/cpu/vector/element_ops.inc"
+};
+ElementFn boolFunctionOf(ElementOp op) { return kBoolFunctions[static_cast<size_t>(op)]; }
+
+template <class T>
+constexpr ElementFn kIntegerFunctions[] = {
+#define INT_UNARY(name, as, ...) ints::map1<ints::as<T>, ints::name>,
+#define INT_BINARY(name, as, ...) ints::map2<ints::as<T>, ints::name>,
+#define INT_COMPARE(name, as, ...) ints::compare<ints::as<T>, ints::name>,
+#define INT_LOOP(name, as, function) ints::function<ints::as<T>>,
+#define ELEMENT(...) nullptr,
+#include "backends/cpu/vector/element_ops.inc"
+};
+
+// f of a number of the integer type; nullptr for other types.
+template <class F>
+ElementFn forInteger(DataType type, F f) {
+  switch (type) {
+    case DataType::INT8:
+      return f(int8_t());
+    case DataType::INT16:
+      return f(int16_t());
+    case DataType::INT32:
+      return f(int32_t());
+    case DataType::INT64:
+      return f(int64_t());
+    case DataType::UINT8:
+      return f(uint8_t());
+    case DataType::UINT16:
+      return f(uint16_t());
+    case DataType::UINT32:
+      return f(uint32_t());
+    case DataType::UINT64:
+      return f(uint64_t());
+    default:
+      return nullptr;
+  }
+}
+
 ElementFn functionOf(ElementOp op, ScalarOperands scalars) {
   return scalars < 3 ? kFunctions[static_cast<size_t>(op)].of[scalars] : nullptr;
+}
+
+ElementFn integerFunctionOf(ElementOp op, DataType type) {
+  return forInteger(type, [op](auto tag) { return kIntegerFunctions<decltype(tag)>[static_cast<size_t>(op)]; });
+}
+ElementFn convertIntegers(DataType from, DataType to) {
+  if (getDataTypeInfo(from).nbytes == getDataTypeInfo(to).nbytes) return nullptr;
+  return forInteger(from, [to](auto tag) {
+    return forInteger(
+        to, [](auto wanted) -> ElementFn { return ints::convert<decltype(tag), ints::Bits<decltype(wanted)>>; });
+  });
 }
 
 template <bool kScalar>
@@ -54,24 +102,11 @@ ElementFn loadOf(DataType type) {
       return ints::loadBFloat16<kScalar>;
     case DataType::BOOL:
       return ints::loadBool<kScalar>;
-    case DataType::INT8:
-      return ints::loadInt<int8_t, kScalar>;
-    case DataType::INT16:
-      return ints::loadInt<int16_t, kScalar>;
-    case DataType::INT32:
-      return ints::loadInt<int32_t, kScalar>;
-    case DataType::INT64:
-      return ints::loadInt<int64_t, kScalar>;
-    case DataType::UINT8:
-      return ints::loadInt<uint8_t, kScalar>;
-    case DataType::UINT16:
-      return ints::loadInt<uint16_t, kScalar>;
-    case DataType::UINT32:
-      return ints::loadInt<uint32_t, kScalar>;
-    case DataType::UINT64:
-      return ints::loadInt<uint64_t, kScalar>;
     default:
-      return nullptr;
+      return forInteger(type, [](auto tag) -> ElementFn {
+        using T = ints::Bits<decltype(tag)>;
+        return kScalar ? ints::fill<T> : ints::copy<T>;
+      });
   }
 }
 ElementFn loadElements(DataType type, LoadFrom from) {
@@ -88,38 +123,13 @@ ElementFn storeElements(DataType type) {
       return ints::storeBFloat16;
     case DataType::BOOL:
       return ints::storeBool;
-    case DataType::INT8:
-    case DataType::UINT8:
-      return ints::storeInt<uint8_t>;
-    case DataType::INT16:
-    case DataType::UINT16:
-      return ints::storeInt<uint16_t>;
-    case DataType::INT32:
-    case DataType::UINT32:
-      return ints::storeInt<uint32_t>;
-    case DataType::INT64:
-    case DataType::UINT64:
-      return ints::storeInt<uint64_t>;
     default:
-      return nullptr;
+      return loadOf<false>(type);  // integers lie in registers as in memory
   }
 }
 
 ElementFn loadAsFloat(DataType type) {
-  switch (type) {
-    case DataType::INT8:
-      return ints::loadAsFloat<int8_t>;
-    case DataType::UINT8:
-      return ints::loadAsFloat<uint8_t>;
-    case DataType::INT16:
-      return ints::loadAsFloat<int16_t>;
-    case DataType::UINT16:
-      return ints::loadAsFloat<uint16_t>;
-    case DataType::INT32:
-      return ints::loadAsFloat<int32_t>;
-    default:
-      return nullptr;
-  }
+  return type == DataType::UINT64 ? nullptr : integerFunctionOf(ElementOp::kIntToFloat, type);
 }
 
 ElementFn storeFloatAs(DataType type) {
@@ -177,42 +187,28 @@ ElementFn dequantiseFrom(DataType type, OperandForm shift, OperandForm factor) {
   }
 }
 
-ElementFn narrowTo(DataType type) {
-  switch (type) {
-    case DataType::INT8:
-      return ints::narrow<int8_t>;
-    case DataType::INT16:
-      return ints::narrow<int16_t>;
-    case DataType::INT32:
-      return ints::narrow<int32_t>;
-    case DataType::UINT8:
-      return ints::narrow<uint8_t>;
-    case DataType::UINT16:
-      return ints::narrow<uint16_t>;
-    case DataType::UINT32:
-      return ints::narrow<uint32_t>;
-    default:
-      return nullptr;
-  }
-}
-
 }  // namespace popart::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace popart::cpu {
 HWY_EXPORT(functionOf);
+HWY_EXPORT(boolFunctionOf);
+HWY_EXPORT(integerFunctionOf);
+HWY_EXPORT(convertIntegers);
 HWY_EXPORT(loadElements);
 HWY_EXPORT(storeElements);
 HWY_EXPORT(loadAsFloat);
 HWY_EXPORT(storeFloatAs);
 HWY_EXPORT(quantiseTo);
 HWY_EXPORT(dequantiseFrom);
-HWY_EXPORT(narrowTo);
 
 ElementFn elementFunction(ElementOp op, ScalarOperands scalars) {
   return HWY_DYNAMIC_DISPATCH(functionOf)(op, scalars);
 }
+ElementFn boolFunction(ElementOp op) { return HWY_DYNAMIC_DISPATCH(boolFunctionOf)(op); }
+ElementFn integerFunction(ElementOp op, DataType type) { return HWY_DYNAMIC_DISPATCH(integerFunctionOf)(op, type); }
+ElementFn integerConversion(DataType from, DataType to) { return HWY_DYNAMIC_DISPATCH(convertIntegers)(from, to); }
 ElementFn loadFunction(DataType type, LoadFrom from) { return HWY_DYNAMIC_DISPATCH(loadElements)(type, from); }
 ElementFn storeFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(storeElements)(type); }
 ElementFn loadAsFloatFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(loadAsFloat)(type); }
@@ -223,7 +219,6 @@ ElementFn quantiseFunction(DataType type, OperandForm divisor, OperandForm shift
 ElementFn dequantiseFunction(DataType type, OperandForm shift, OperandForm factor) {
   return HWY_DYNAMIC_DISPATCH(dequantiseFrom)(type, shift, factor);
 }
-ElementFn narrowFunction(DataType type) { return HWY_DYNAMIC_DISPATCH(narrowTo)(type); }
 
 RegisterForm registerForm(DataType type) {
   if (type == DataType::BOOL) return RegisterForm::kMask;

@@ -1,10 +1,10 @@
 // The instruction set of the element-wise engine: functions over blocks of values in registers, compiled per
 // instruction set.
 //
-// A register holds one block: floats (kFloat), 32-bit masks of all ones or all zeros (kMask) or 64-bit integers (kInt),
-// or is a tensor's own memory where that has the same form. Invariant: element i of a result depends on element i of
-// the operands only, so blocks may be split anywhere. A result may be computed in place of an operand of the same
-// form.
+// A register holds one block: floats (kFloat), 32-bit masks of all ones or all zeros (kMask) or integers of the
+// tensor's type (kInt), or is a tensor's own memory where that has the same form. Invariant: element i of a result
+// depends on element i of the operands only, so blocks may be split anywhere. A result may be computed in place of an
+// operand of the same form.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,14 @@ enum class RegisterForm : uint8_t { kFloat, kMask, kInt };
 // Bit i: operand i is one value for the whole block. At most one operand of an instruction may be; kWhere takes none.
 using ScalarOperands = unsigned;
 
-// nullptr when there is no such form of the instruction.
+// nullptr when there is no such form of the instruction, or it has operands or results of integers.
 ElementFn elementFunction(ElementOp op, ScalarOperands scalars);
+// A mask instruction from memory of BOOL to memory of BOOL; nullptr for other instructions.
+ElementFn boolFunction(ElementOp op);
+// An instruction with operands or results of integers, of this type. nullptr when it has none or `type` is no integer.
+ElementFn integerFunction(ElementOp op, DataType type);
+// From one type of integers to another, wrapping; nullptr when both have as many bits, so that nothing is to be done.
+ElementFn integerConversion(DataType from, DataType to);
 // Rough work per element: 1 for an addition.
 int elementCost(ElementOp op);
 
@@ -50,7 +56,5 @@ enum class OperandForm : uint8_t { kNone, kOne, kEach };
 ElementFn quantiseFunction(DataType type, OperandForm divisor, OperandForm shift);
 // Memory of the same types to floats, moved by -in[1] and multiplied by in[2], which is given. nullptr for other types.
 ElementFn dequantiseFunction(DataType type, OperandForm shift, OperandForm factor);
-// Wraps integers to the width of `type`; nullptr for 64-bit types.
-ElementFn narrowFunction(DataType type);
 
 }  // namespace popart::cpu

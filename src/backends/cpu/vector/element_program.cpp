@@ -269,7 +269,7 @@ void ElementProgram::runBlock(const Frame &frame, int64_t position, int64_t coun
     const void *in[3] = {pointers[c.in[0]], c.in[1] < 0 ? nullptr : pointers[c.in[1]],
                          c.in[2] < 0 ? nullptr : pointers[c.in[2]]};
     if (c.check != ElementCheck::None) {
-      checkElements(c.check, in, count, static_cast<int>(c.parameters[0]), {position, c.type, frame.context});
+      checkElements(c.check, c.checked, in, count, {position, c.type, frame.context});
       continue;
     }
     c.fn(in, const_cast<void *>(pointers[c.out]), count, c.parameters.data());

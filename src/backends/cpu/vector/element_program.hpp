@@ -21,6 +21,7 @@ struct ElementInstruction {
   std::array<float, 2> parameters = {0, 0};
   ElementCheck check = ElementCheck::None;  // not None: looks at its operands and computes nothing
   const char *type = nullptr;               // of a check: the operator's
+  DataType checked = DataType::UNDEFINED;   // of a check: its operands' element type
 };
 
 // How one input is indexed, relative to the result.

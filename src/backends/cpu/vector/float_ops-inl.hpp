@@ -1,5 +1,5 @@
 // Float and mask instructions of the element-wise engine, made from the rows of element_ops.inc: F::call computes one
-// vector (one number in the LIBRARY rows), the loops below an array. For .cpp files that Highway compiles once per
+// vector, the loops below an array. For .cpp files that Highway compiles once per
 // instruction set.
 #if defined(POPART_CPU_FLOAT_OPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_FLOAT_OPS_INL_HPP
@@ -44,49 +44,83 @@ struct MaskToFloat {
   struct name {                                                                         \
     static HWY_INLINE V call(V a, V b, [[maybe_unused]] const float *p) { __VA_ARGS__ } \
   };
-#define LIBRARY_UNARY(name, parameters, ...)                                      \
-  struct name {                                                                   \
-    static double call(double x, [[maybe_unused]] const float *p) { __VA_ARGS__ } \
+#define MASK_UNARY(name, ...)                      \
+  struct Mask##name {                              \
+    template <class B>                             \
+    static HWY_INLINE B call(B x, const float *) { \
+      __VA_ARGS__                                  \
+    }                                              \
   };
-#define LIBRARY_BINARY(name, ...)                          \
-  struct name {                                            \
-    static double call(double a, double b) { __VA_ARGS__ } \
-  };
-#define MASK_UNARY(name, ...)                                    \
-  struct Mask##name {                                            \
-    static HWY_INLINE V call(V x, const float *) { __VA_ARGS__ } \
-  };
-#define MASK_BINARY(name, ...)                                        \
-  struct Mask##name {                                                 \
-    static HWY_INLINE V call(V a, V b, const float *) { __VA_ARGS__ } \
+#define MASK_BINARY(name, ...)                          \
+  struct Mask##name {                                   \
+    template <class B>                                  \
+    static HWY_INLINE B call(B a, B b, const float *) { \
+      __VA_ARGS__                                       \
+    }                                                   \
   };
 #include "backends/cpu/vector/element_ops.inc"
+
+// Parameters in registers, because stores of results may alias anything in memory.
+struct Parameters {
+  float of[2];
+  explicit Parameters(const float *p) : of{p ? p[0] : 0.0f, p ? p[1] : 0.0f} {}
+};
 
 template <class F>
 void map1(const void *const *in, void *out, int64_t count, const float *p) {
   const auto *x = static_cast<const float *>(in[0]);
   auto *y = static_cast<float *>(out);
+  const Parameters own(p);
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(F::call(hn::LoadU(D(), x + i), p), D(), y + i);
+  for (; i + lanes <= count; i += lanes) hn::StoreU(F::call(hn::LoadU(D(), x + i), own.of), D(), y + i);
   if (i == count) return;
   const FirstLanes tail(count - i);
-  tail.store(F::call(tail.load(x + i), p), y + i);
+  tail.store(F::call(tail.load(x + i), own.of), y + i);
 }
 
 template <class F, ScalarOperands kScalars>
 void map2(const void *const *in, void *out, int64_t count, const float *p) {
   const auto *a = static_cast<const float *>(in[0]), *b = static_cast<const float *>(in[1]);
   auto *y = static_cast<float *>(out);
+  const Parameters own(p);
   constexpr bool kScalarA = (kScalars & 1) != 0, kScalarB = (kScalars & 2) != 0;
   const V sa = kScalarA ? hn::Set(D(), *a) : zero(), sb = kScalarB ? hn::Set(D(), *b) : zero();
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
-    hn::StoreU(F::call(kScalarA ? sa : hn::LoadU(D(), a + i), kScalarB ? sb : hn::LoadU(D(), b + i), p), D(), y + i);
+    hn::StoreU(F::call(kScalarA ? sa : hn::LoadU(D(), a + i), kScalarB ? sb : hn::LoadU(D(), b + i), own.of), D(),
+               y + i);
   if (i == count) return;
   const FirstLanes tail(count - i);
-  tail.store(F::call(kScalarA ? sa : tail.load(a + i), kScalarB ? sb : tail.load(b + i), p), y + i);
+  tail.store(F::call(kScalarA ? sa : tail.load(a + i), kScalarB ? sb : tail.load(b + i), own.of), y + i);
+}
+
+// Of BOOL in memory, of which every byte but 0 is true; results are 0 or 1.
+template <class D8>
+HWY_INLINE hn::Vec<D8> maskOfBytes(D8 d, const void *x, int64_t i) {
+  const auto bytes = hn::LoadU(d, static_cast<const uint8_t *>(x) + i);
+  return hn::VecFromMask(d, hn::Ne(bytes, hn::Zero(d)));
+}
+template <class F, class... X>
+HWY_INLINE void mapBools(void *out, int64_t count, const X *...x) {
+  auto *y = static_cast<uint8_t *>(out);
+  const auto at = [&](auto d, int64_t i) {
+    hn::StoreU(hn::And(F::call(maskOfBytes(d, x, i)..., nullptr), hn::Set(d, uint8_t{1})), d, y + i);
+  };
+  const hn::ScalableTag<uint8_t> all;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(all));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) at(all, i);
+  for (; i < count; ++i) at(hn::CappedTag<uint8_t, 1>(), i);
+}
+template <class F>
+void bools1(const void *const *in, void *out, int64_t count, const float *) {
+  mapBools<F>(out, count, in[0]);
+}
+template <class F>
+void bools2(const void *const *in, void *out, int64_t count, const float *) {
+  mapBools<F>(out, count, in[0], in[1]);
 }
 
 inline void where(const void *const *in, void *out, int64_t count, const float *) {
@@ -198,25 +232,6 @@ void dequantise(const void *const *in, void *out, int64_t count, const float *) 
   for (int64_t k = 0; i + k < count; ++k) whole[k] = x[i + k];
   const FirstLanes tail(count - i);
   tail.store(vectorOf(tail, hn::Load(narrow, whole), i), y + i);
-}
-
-// Functions of the C library, in double.
-template <class F>
-void library1(const void *const *in, void *out, int64_t count, const float *p) {
-  const auto *x = static_cast<const float *>(in[0]);
-  auto *y = static_cast<float *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(F::call(static_cast<double>(x[i]), p));
-}
-template <class F, ScalarOperands kScalars>
-void library2(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *a = static_cast<const float *>(in[0]), *b = static_cast<const float *>(in[1]);
-  auto *y = static_cast<float *>(out);
-  const double firstA = count > 0 ? a[0] : 0, firstB = count > 0 ? b[0] : 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const double va = kScalars & 1 ? firstA : static_cast<double>(a[i]),
-                 vb = kScalars & 2 ? firstB : static_cast<double>(b[i]);
-    y[i] = static_cast<float>(F::call(va, vb));
-  }
 }
 
 }  // namespace floats

@@ -1,6 +1,6 @@
 // Integer and conversion instructions of the element-wise engine: rows of element_ops.inc and plain loops that the
-// compiler vectorises for each instruction set; only for element_ops.cpp. Registers hold 64-bit integers; narrow()
-// wraps them to their type's range. Arithmetic wraps; a zero divisor, which element_checks.hpp reports, gives 0.
+// compiler vectorises for each instruction set; only for element_ops.cpp. Arithmetic wraps; a zero divisor, which
+// element_checks.hpp reports, gives 0.
 #if defined(POPART_CPU_INT_OPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_INT_OPS_INL_HPP
 #undef POPART_CPU_INT_OPS_INL_HPP
@@ -10,7 +10,9 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include <popart/half.hpp>
 
@@ -18,120 +20,157 @@ HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
 namespace ints {
 namespace hn = hwy::HWY_NAMESPACE;
-using I = int64_t;
 
-inline I wrap(uint64_t v) { return static_cast<I>(v); }
-inline I quotient(I a, I b) { return b == 0 ? 0 : b == -1 ? wrap(0 - static_cast<uint64_t>(a)) : a / b; }
-inline I remainder(I a, I b) { return b == 0 || b == -1 ? 0 : a % b; }
-inline I flooredRemainder(I a, I b) {
-  const I r = remainder(a, b);
-  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+// Before a loop whose results may lie in the memory of an operand: element i depends on the elements i only.
+#if HWY_COMPILER_CLANG
+#define POPART_EACH_ELEMENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define POPART_EACH_ELEMENT _Pragma("GCC ivdep")
+#endif
+
+// The column `as` of element_ops.inc.
+template <class T>
+using Number = T;
+template <class T>
+using Bits = std::make_unsigned_t<T>;
+
+// An unsigned number no narrower than int, to which the language would widen it as a signed one.
+template <class T>
+constexpr auto word(T v) {
+  return static_cast<std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>(v);
+}
+template <class T>
+constexpr bool isNegative([[maybe_unused]] T v) {
+  if constexpr (std::is_signed_v<T>) return v < 0;
+  return false;
+}
+template <class T>
+inline T quotient(T a, T b) {
+  if (b == 0) return 0;
+  if constexpr (std::is_signed_v<T>)
+    if (b == -1) return static_cast<T>(0 - word(a));
+  return static_cast<T>(a / b);
+}
+template <class T>
+inline T remainder(T a, T b) {
+  if (b == 0) return 0;
+  if constexpr (std::is_signed_v<T>)
+    if (b == -1) return 0;
+  return static_cast<T>(a % b);
+}
+template <class T>
+inline T flooredRemainder(T a, T b) {
+  const T r = remainder(a, b);
+  return r != 0 && isNegative(r) != isNegative(b) ? static_cast<T>(r + b) : r;
 }
 
-struct Copy {
-  static inline I call(I x) { return x; }
-};
-#define INT_UNARY(name, rule, ...)            \
-  struct name {                               \
-    static inline I call(I x) { __VA_ARGS__ } \
+#define INT_UNARY(name, as, ...) \
+  struct name {                  \
+    template <class T>           \
+    static inline T call(T x) {  \
+      __VA_ARGS__                \
+    }                            \
   };
-#define INT_BINARY(name, rule, ...)                \
-  struct name {                                    \
-    static inline I call(I a, I b) { __VA_ARGS__ } \
+#define INT_BINARY(name, as, ...)    \
+  struct name {                      \
+    template <class T>               \
+    static inline T call(T a, T b) { \
+      __VA_ARGS__                    \
+    }                                \
   };
-#define INT_COMPARE(name, rule, ...)                  \
-  struct name {                                       \
-    static inline bool call(I a, I b) { __VA_ARGS__ } \
+#define INT_COMPARE(name, as, ...)      \
+  struct name {                         \
+    template <class T>                  \
+    static inline bool call(T a, T b) { \
+      __VA_ARGS__                       \
+    }                                   \
   };
 #include "backends/cpu/vector/element_ops.inc"
 
-template <class F>
+// y[i] = f(x[i]), and of two and three operands.
+template <class X, class Y, class F>
+HWY_INLINE void mapEach(const void *const *in, void *out, int64_t count, F f) {
+  const auto *x = static_cast<const X *>(in[0]);
+  auto *y = static_cast<Y *>(out);
+  POPART_EACH_ELEMENT
+  for (int64_t i = 0; i < count; ++i) y[i] = f(x[i]);
+}
+template <class X, class Y, class F>
+HWY_INLINE void mapPairs(const void *const *in, void *out, int64_t count, F f) {
+  const auto *a = static_cast<const X *>(in[0]), *b = static_cast<const X *>(in[1]);
+  auto *y = static_cast<Y *>(out);
+  POPART_EACH_ELEMENT
+  for (int64_t i = 0; i < count; ++i) y[i] = f(a[i], b[i]);
+}
+
+template <class T, class F>
 void map1(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *x = static_cast<const I *>(in[0]);
-  auto *y = static_cast<I *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = F::call(x[i]);
+  mapEach<T, T>(in, out, count, [](T x) { return F::call(x); });
 }
-template <class F>
+template <class T, class F>
 void map2(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *a = static_cast<const I *>(in[0]), *b = static_cast<const I *>(in[1]);
-  auto *y = static_cast<I *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = F::call(a[i], b[i]);
+  mapPairs<T, T>(in, out, count, [](T a, T b) { return F::call(a, b); });
 }
-template <class F>
+template <class T, class F>
 void compare(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *a = static_cast<const I *>(in[0]), *b = static_cast<const I *>(in[1]);
-  auto *y = static_cast<uint32_t *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = F::call(a[i], b[i]) ? ~0u : 0u;
+  mapPairs<T, uint32_t>(in, out, count, [](T a, T b) { return F::call(a, b) ? ~0u : 0u; });
 }
-inline void notZero(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *x = static_cast<const I *>(in[0]);
-  auto *y = static_cast<uint32_t *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] != 0 ? ~0u : 0u;
+template <class T>
+void copy(const void *const *in, void *out, int64_t count, const float *) {
+  mapEach<T, T>(in, out, count, [](T x) { return x; });
 }
-// parameters[0]: bits of the type.
-template <bool kLeft>
-void shift(const void *const *in, void *out, int64_t count, const float *p) {
-  const auto *a = static_cast<const uint64_t *>(in[0]), *b = static_cast<const uint64_t *>(in[1]);
-  auto *y = static_cast<uint64_t *>(out);
-  const auto bits = static_cast<uint64_t>(p[0]);
-  for (int64_t i = 0; i < count; ++i) y[i] = b[i] >= bits ? 0 : kLeft ? a[i] << b[i] : a[i] >> b[i];
+template <class T>
+void notZero(const void *const *in, void *out, int64_t count, const float *) {
+  mapEach<T, uint32_t>(in, out, count, [](T x) { return x != 0 ? ~0u : 0u; });
 }
-inline void where(const void *const *in, void *out, int64_t count, const float *) {
+template <class T>
+void shiftLeft(const void *const *in, void *out, int64_t count, const float *) {
+  mapPairs<T, T>(in, out, count, [](T a, T b) { return b >= 8 * sizeof(T) ? T{0} : static_cast<T>(word(a) << b); });
+}
+template <class T>
+void shiftRight(const void *const *in, void *out, int64_t count, const float *) {
+  mapPairs<T, T>(in, out, count, [](T a, T b) { return b >= 8 * sizeof(T) ? T{0} : static_cast<T>(word(a) >> b); });
+}
+template <class T>
+void where(const void *const *in, void *out, int64_t count, const float *) {
   const auto *m = static_cast<const uint32_t *>(in[0]);
-  const auto *a = static_cast<const I *>(in[1]), *b = static_cast<const I *>(in[2]);
-  auto *y = static_cast<I *>(out);
+  const auto *a = static_cast<const T *>(in[1]), *b = static_cast<const T *>(in[2]);
+  auto *y = static_cast<T *>(out);
+  POPART_EACH_ELEMENT
   for (int64_t i = 0; i < count; ++i) y[i] = m[i] ? a[i] : b[i];
 }
 
-// Truncates toward zero; NaN gives 0, values beyond 64 bits the nearest 64-bit integer.
-inline void floatToInt(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *x = static_cast<const float *>(in[0]);
-  auto *y = static_cast<I *>(out);
-  for (int64_t i = 0; i < count; ++i) {
-    const float v = x[i];
-    y[i] = !(v == v)                     ? 0
-           : v >= 9223372036854775808.0f ? INT64_MAX
-           : v < -9223372036854775808.0f ? INT64_MIN
-                                         : static_cast<I>(v);
-  }
+// Truncates toward zero; NaN gives 0, values beyond 64 bits the nearest 64-bit integer. Wraps to T.
+template <class T>
+void floatToInt(const void *const *in, void *out, int64_t count, const float *) {
+  mapEach<float, T>(in, out, count, [](float v) {
+    return static_cast<T>(!(v == v)                     ? 0
+                          : v >= 9223372036854775808.0f ? INT64_MAX
+                          : v < -9223372036854775808.0f ? INT64_MIN
+                                                        : static_cast<int64_t>(v));
+  });
 }
-inline void intToFloat(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *x = static_cast<const I *>(in[0]);
-  auto *y = static_cast<float *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(x[i]);
+// Also from memory.
+template <class T>
+void intToFloat(const void *const *in, void *out, int64_t count, const float *) {
+  mapEach<T, float>(in, out, count, [](T x) { return static_cast<float>(x); });
 }
-inline void maskToInt(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *x = static_cast<const uint32_t *>(in[0]);
-  auto *y = static_cast<I *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] & 1;
+template <class T>
+void maskToInt(const void *const *in, void *out, int64_t count, const float *) {
+  mapEach<uint32_t, T>(in, out, count, [](uint32_t x) { return static_cast<T>(x & 1); });
+}
+// Between integer types; wraps.
+template <class T, class To>
+void convert(const void *const *in, void *out, int64_t count, const float *) {
+  mapEach<T, To>(in, out, count, [](T x) { return static_cast<To>(x); });
 }
 
 // ---- memory to registers and back
 
-template <class T, bool kScalar>
-void loadInt(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *x = static_cast<const T *>(in[0]);
-  auto *y = static_cast<I *>(out);
-  const T first = x[0];
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<I>(kScalar ? first : x[i]);
-}
+// One value to a whole register.
 template <class T>
-void storeInt(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *x = static_cast<const I *>(in[0]);
-  auto *y = static_cast<T *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<T>(x[i]);
-}
-template <class T>
-void narrow(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *x = static_cast<const I *>(in[0]);
-  auto *y = static_cast<I *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<I>(static_cast<T>(x[i]));
-}
-template <class T>
-void loadAsFloat(const void *const *in, void *out, int64_t count, const float *) {
-  const auto *x = static_cast<const T *>(in[0]);
-  auto *y = static_cast<float *>(out);
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(x[i]);
+void fill(const void *const *in, void *out, int64_t count, const float *) {
+  std::fill_n(static_cast<T *>(out), count, *static_cast<const T *>(in[0]));
 }
 // Values that T, or the signed type of its size, has; what is no number gives 0.
 template <class T>

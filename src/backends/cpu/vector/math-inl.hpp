@@ -20,6 +20,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 using M = hn::Mask<D>;
+using DD = hn::ScalableTag<double>;
+using VD = hn::Vec<DD>;
 
 HWY_INLINE V constant(float value) { return hn::Set(D(), value); }
 HWY_INLINE V zero() { return hn::Zero(D()); }
@@ -86,6 +88,37 @@ HWY_INLINE V flooredRemainder(V a, V b) {
   return select(otherSign, hn::Add(r, b), r);
 }
 
+// fmod(x + increment, modulus) with the sum in double, as the C library finds it. With n = |x + increment|, d =
+// |modulus| and q = trunc(n times the rounded 1 / d) below 2^28, q is trunc(n / d), one less or one more. The product
+// q d has at most 52 bits, and n - q d is a multiple of the last place of n or d and smaller than n or d: both are
+// exact, and so is d more or less.
+HWY_INLINE V remainderOfSum(V x, float increment, float modulus) {
+  const DD d;
+  const hn::Half<D> half;
+  const double size = std::fabs(static_cast<double>(modulus));
+  const bool isOrdinary = size > 0 && size <= std::numeric_limits<float>::max();
+  const VD divisor = hn::Set(d, size), inverse = hn::Set(d, isOrdinary ? 1 / size : 0.0);
+  const VD most = hn::Set(d, isOrdinary ? 268435456.0 : -1.0), none = hn::Zero(d);  // of the quotient
+  bool isInside = true;
+  const auto remainderOf = [&](hn::Vec<hn::Half<D>> part) {
+    const VD sum = hn::Add(hn::PromoteTo(d, part), hn::Set(d, static_cast<double>(increment))), n = hn::Abs(sum);
+    const VD quotient = hn::Mul(n, inverse);
+    isInside = hn::AllTrue(d, hn::Le(quotient, most)) && isInside;
+    VD r = hn::NegMulAdd(hn::Trunc(quotient), divisor, n);
+    r = hn::IfThenElse(hn::Lt(r, none), hn::Add(r, divisor), r);
+    r = hn::IfThenElse(hn::Ge(r, divisor), hn::Sub(r, divisor), r);
+    return hn::DemoteTo(half, hn::CopySign(r, sum));
+  };
+  const auto low = remainderOf(hn::LowerHalf(half, x)), high = remainderOf(hn::UpperHalf(half, x));
+  if (HWY_LIKELY(isInside)) return hn::Combine(D(), high, low);
+  HWY_ALIGN float numbers[hn::MaxLanes(D())];
+  hn::Store(x, D(), numbers);
+  for (size_t i = 0; i < hn::Lanes(D()); ++i)
+    numbers[i] = static_cast<float>(
+        std::fmod(static_cast<double>(numbers[i]) + static_cast<double>(increment), static_cast<double>(modulus)));
+  return hn::Load(D(), numbers);
+}
+
 // ---- exponentials and logarithms
 
 // e^x = p 2^n with n = x / ln 2 rounded and p = e^r, r = x - n ln 2: 1 + r + r^2 q(r), q a minimax polynomial with
@@ -142,9 +175,6 @@ HWY_INLINE V softplus(V x) {
 }
 
 // ---- powers
-
-using DD = hn::ScalableTag<double>;
-using VD = hn::Vec<DD>;
 
 // m^b 2^(b e) for m in [0.7, 1.42] and whole e. log2 m = s p(s^2) with s = (m - 1) / (m + 1); with t the exponent of
 // two and n = t rounded, 2^t = 2^n (1 + f q(f)), f = t - n. The relative errors of both polynomials are below 1.2e-10,
@@ -269,6 +299,36 @@ HWY_INLINE V tangent(V x) {
   const V c = hn::Cos(D(), x);
   const M inside = hn::And(isReducible(x), hn::Ge(hn::Abs(c), constant(0.125f)));
   return orLibrary<std::tan>(inside, x, hn::Div(hn::Sin(D(), x), c));
+}
+
+// The angle of the point (b, a), as the C library's atan2(a, b), signs of zeros included. With t the smaller of |a| and
+// |b| by the larger, atan t = t + t^3 p(t^2), p a minimax polynomial with which the relative error is 2.6e-9; the angle
+// is that, or that less than or beyond a quarter or half of a turn. Error below 2 ulp.
+HWY_INLINE V angle(V a, V b) {
+  const V height = hn::Abs(a), width = hn::Abs(b);
+  const M isSteep = hn::Gt(height, width), isLeft = hn::Lt(hn::CopySign(constant(1.0f), b), zero());
+  const V least = select(isSteep, width, height), most = select(isSteep, height, width);
+  V t = hn::Div(least, most);
+  t = hn::IfThenZeroElse(hn::Eq(most, zero()), t);
+  t = select(hn::Eq(least, infinity()), constant(1.0f), t);
+  const V s = hn::Mul(t, t);
+  V p = constant(-1.793622971e-03f);
+  p = hn::MulAdd(p, s, constant(1.091461163e-02f));
+  p = hn::MulAdd(p, s, constant(-3.117785603e-02f));
+  p = hn::MulAdd(p, s, constant(5.795760453e-02f));
+  p = hn::MulAdd(p, s, constant(-8.403450996e-02f));
+  p = hn::MulAdd(p, s, constant(1.095218584e-01f));
+  p = hn::MulAdd(p, s, constant(-1.426424235e-01f));
+  p = hn::MulAdd(p, s, constant(1.999854892e-01f));
+  p = hn::MulAdd(p, s, constant(-3.333329856e-01f));
+  const V within = hn::MulAdd(p, hn::Mul(t, s), t);
+  // (start, in two parts) plus or minus what is within the eighth.
+  const V quarter = constant(1.57079637f), half = constant(3.14159274f);
+  const V start = select(isSteep, quarter, hn::IfThenElseZero(isLeft, half));
+  const V rest = select(isSteep, constant(-4.37113883e-8f), hn::IfThenElseZero(isLeft, constant(-8.74227766e-8f)));
+  const V turned = select(hn::Xor(isSteep, isLeft), hn::Neg(within), within);
+  const V y = hn::CopySign(hn::Add(hn::Add(start, turned), rest), a);
+  return select(hn::Or(hn::IsNaN(a), hn::IsNaN(b)), notANumber(), y);
 }
 
 // ---- the error function
