@@ -11,6 +11,7 @@
 #include <popart/ir.hpp>
 
 #include "../support/against_reference.hpp"
+#include "../support/instruction_sets.hpp"
 #include "../support/program.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/element_operands.hpp"
@@ -290,11 +291,13 @@ void compareIntegers(DataType type) {
 
 // Bit for bit over whole types, in which sums and products wrap.
 TEST(Elementwise, IntegersOfEveryTypeAgreeToTheBit) {
-  for (DataType type : kTypes)
-    ref::dispatchAll(type, [&](auto tag) {
-      using T = decltype(tag);
-      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) compareIntegers<T>(type);
-    });
+  test::forAllInstructionSets([] {
+    for (DataType type : kTypes)
+      ref::dispatchAll(type, [&](auto tag) {
+        using T = decltype(tag);
+        if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) compareIntegers<T>(type);
+      });
+  });
 }
 
 // Logic on bytes and on masks in one loop: operands that only logic reads and one that a selection reads as well,
@@ -380,14 +383,17 @@ TEST(Elementwise, IncrementModIsExact) {
     }
     const TensorData in(TensorInfo(DataType::FLOAT, {static_cast<int64_t>(x.size())}), x.data());
     const SingleOp op{"IncrementMod", {{"increment", increment}, {"modulus", modulus}}, {in}, 1};
-    const TensorData out = runOp(op, OpBackend::Best)[0];
-    const auto *y = static_cast<const float *>(out.data());
-    for (size_t i = 0; i < x.size(); ++i) {
-      const auto want = static_cast<float>(
-          std::fmod(static_cast<double>(x[i]) + static_cast<double>(increment), static_cast<double>(modulus)));
-      ASSERT_TRUE(std::isnan(want) ? std::isnan(y[i]) : std::bit_cast<uint32_t>(y[i]) == std::bit_cast<uint32_t>(want))
-          << x[i] << " + " << increment << " by " << modulus << ": got " << y[i] << ", expected " << want;
-    }
+    test::forAllInstructionSets([&] {
+      const TensorData out = runOp(op, OpBackend::Best)[0];
+      const auto *y = static_cast<const float *>(out.data());
+      for (size_t i = 0; i < x.size(); ++i) {
+        const auto want = static_cast<float>(
+            std::fmod(static_cast<double>(x[i]) + static_cast<double>(increment), static_cast<double>(modulus)));
+        ASSERT_TRUE(std::isnan(want) ? std::isnan(y[i])
+                                     : std::bit_cast<uint32_t>(y[i]) == std::bit_cast<uint32_t>(want))
+            << x[i] << " + " << increment << " by " << modulus << ": got " << y[i] << ", expected " << want;
+      }
+    });
   }
 }
 
@@ -474,15 +480,17 @@ TEST(Elementwise, Atan2IsAccurateAndTakesSpecialNumbers) {
   }
   const Shape shape{static_cast<int64_t>(a.size())};
   const TensorData y(TensorInfo(DataType::FLOAT, shape), a.data()), x(TensorInfo(DataType::FLOAT, shape), b.data());
-  const TensorData out = runOp({"Atan2", {}, {y, x}, 1}, OpBackend::Best)[0];
-  const auto *angles = static_cast<const float *>(out.data());
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double want = std::atan2(static_cast<double>(a[i]), static_cast<double>(b[i]));
-    ASSERT_TRUE(isWithin(angles[i], want, 2.0)) << "Atan2 of " << a[i] << ", " << b[i];
-    const bool isOnAxis = a[i] == 0 || b[i] == 0;
-    ASSERT_TRUE(!isOnAxis || isWithin(angles[i], static_cast<double>(static_cast<float>(want)), 0))
-        << a[i] << ", " << b[i];
-  }
+  test::forAllInstructionSets([&] {
+    const TensorData out = runOp({"Atan2", {}, {y, x}, 1}, OpBackend::Best)[0];
+    const auto *angles = static_cast<const float *>(out.data());
+    for (size_t i = 0; i < a.size(); ++i) {
+      const double want = std::atan2(static_cast<double>(a[i]), static_cast<double>(b[i]));
+      ASSERT_TRUE(isWithin(angles[i], want, 2.0)) << "Atan2 of " << a[i] << ", " << b[i];
+      const bool isOnAxis = a[i] == 0 || b[i] == 0;
+      ASSERT_TRUE(!isOnAxis || isWithin(angles[i], static_cast<double>(static_cast<float>(want)), 0))
+          << a[i] << ", " << b[i];
+    }
+  });
 }
 
 // What is a test of one sign only, and of both.
