@@ -1,7 +1,8 @@
 """How long popxl takes to build programs, in this process; what is built is run and compared before its time counts.
 
-`operators` and `modules` give microseconds of Python for each operator (modules also for each variable), `transformer` milliseconds of each part of a
-training program: its graphs and variables, automatic differentiation, the optimizer, and the session.
+`operators` and `modules` give microseconds of Python for each operator (modules also for each variable), `transformer`
+milliseconds of each part of a training program: its graphs and variables, automatic differentiation, the optimizer, and
+the session.
 """
 
 from __future__ import annotations
