@@ -155,7 +155,8 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
       .def(
           "shapeAt",
           [](const Graph &g, uint32_t index) -> nb::object {
-            return g.alive(TensorIndex{index}) ? sizesToPython(g.tensor(TensorIndex{index}).info.shape()) : nb::none();
+            if (!g.alive(TensorIndex{index})) return nb::none();
+            return sizesToPython(g.tensor(TensorIndex{index}).info.shape());
           },
           nb::arg("index"), "Shape of the tensor with this index, without an object for it; None: it was erased.")
       .def(
