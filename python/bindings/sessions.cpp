@@ -79,7 +79,7 @@ std::vector<LossObject> toLosses(nb::handle losses) {
 // Runs the program's signal handlers when this is the main thread; what they raise (Ctrl-C: KeyboardInterrupt) ends the
 // run that asks.
 void handleSignals() {
-  nb::gil_scoped_acquire gil;
+  HoldGil gil;
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 

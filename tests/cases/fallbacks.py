@@ -18,6 +18,11 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("LayerNormalizationGrad", "float32 only"): "16-bit form of the row above",
     ("RoiAlign", "no millions of samples"): "maxima of bins with thousands of samples each: no network has them",
     ("RoiAlignGrad", "no millions of samples"): "as RoiAlign",
+    ("GetRandomSeed", ""): "two numbers, once in a run or micro-batch",
+    ("ModifyRandomSeed", ""): "two numbers",
+    ("ReplicaRandomSeed", ""): "two numbers, once in a run",
+    ("FloatingPointCheck", ""): "looks at the two numbers that FirstNonFinite found, which has a kernel",
+    ("PrintTensor", ""): "making the text takes the time",
     ("Abort", ""): "one element, and what would follow is not run",
     ("CtcBeamSearchDecoder", ""): "a search with a map of prefixes: inference only, once for each sample",
     **{

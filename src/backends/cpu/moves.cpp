@@ -1,6 +1,6 @@
 // Operators that move elements of any type in plain layout: Transpose, Concat, Split, Slice, Reverse, Expand, Tile,
 // copies of views, and those that write a window of their result and fill the rest from elsewhere: SliceUpdate,
-// SliceGrad, Pad.
+// SliceGrad, Pad. Init as well, which fills everything.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -96,6 +96,26 @@ std::unique_ptr<executable::Kernel> createZeros(const KernelRequest &request, st
                                   static_cast<const char *>(x.constant->data()) + bytes, [](char c) { return c == 0; });
   if (!isZero) return reason = "in other than plain layout it gives zeros only", nullptr;
   return single({{executable::storageBytes(y.info, y.layout) / bytes, 0, bytes}}, bytes, 0);
+}
+
+// Undefined content is zero as well: runs repeat to the bit.
+class ZerosKernel final : public executable::HostKernel {
+ public:
+  explicit ZerosKernel(int64_t bytes) : bytes_(bytes), tasks_(taskCount(bytes, 1 << 17, bytes)) {}
+  std::string name() const override { return "zeros"; }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const int64_t begin = bytes_ * task / tasks_, end = bytes_ * (task + 1) / tasks_;
+    std::fill_n(static_cast<char *>(args.out[0]) + begin, end - begin, char{0});
+  }
+
+ private:
+  int64_t bytes_, tasks_;
+};
+
+std::unique_ptr<executable::Kernel> createInit(const KernelRequest &request, std::string &reason) {
+  if (!allPlain(request, reason)) return nullptr;
+  return std::make_unique<ZerosKernel>(request.outputs[0].info.nbytes());
 }
 
 std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, std::string &reason) {
@@ -332,6 +352,7 @@ constexpr Entry kEntries[] = {{"Transpose", createView},
                               {"Slice", createView},
                               {"Reverse", createView},
                               {"Expand", createExpand},
+                              {"Init", createInit},
                               {"Tile", createTile},
                               {"Concat", createPieces<Direction::Join>},
                               {"Split", createPieces<Direction::Cut>},

@@ -1,7 +1,7 @@
 // Pooling and its gradients. In plain memory along rows (kernels/pool_rows.hpp), and the gradients of windows that have
-// all of the input plane by plane. Channels last window by window; a
-// window is the list of its pixels inside the input. Forward tasks are rows of output pixels; gradient tasks are an
-// image and a block of channels, so that no two write the same element.
+// all of the input plane by plane. Channels last window by window; a window is the list of its pixels inside the input.
+// Forward tasks are rows of output pixels; gradient tasks are an image and a block of channels, so that no two write
+// the same element.
 #include <algorithm>
 
 #include <popart/graph.hpp>
@@ -155,10 +155,11 @@ class PlanePoolGradientKernel final : public executable::HostKernel {
         std::fill_n(dx, size_, g[plane] * scale_);
         continue;
       }
+      if (size_ == 0) continue;
       const float *x = static_cast<const float *>(args.in[1]) + plane * size_;
       const int64_t place = placeOfExtreme(Extreme::kLargest, Tie::kFirst, x, size_);
       std::fill_n(dx, size_, 0.0f);
-      if (size_ > 0) dx[place] = g[plane];
+      dx[place] = g[plane];
     }
   }
 

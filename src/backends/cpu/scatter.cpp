@@ -261,7 +261,7 @@ class RowScatterKernel final : public executable::HostKernel {
   int64_t scratchBytes() const override { return form_.firstReplaces ? form_.result.length : 0; }
   void run(const KernelArgs &args, int task) const noexcept override {
     const AxisSizes &r = form_.result;
-    if (r.outer * r.length == 0) return;
+    if (r.outer == 0) return;
     const int64_t column = task % columnParts_, part = task / columnParts_ % placeParts_,
                   o = task / columnParts_ / placeParts_;
     const int64_t begin = r.inner * column / columnParts_, count = r.inner * (column + 1) / columnParts_ - begin;

@@ -37,12 +37,14 @@ void inferResize(InferContext &c) {
   c.out(0, c.type(0), out);
 }
 
+// maps: forwardMaps or gradientMaps.
+template <std::vector<AxisTaps> maps(const Attributes &, const Shape &)>
 bool keepsAll(const Op &op) {
   const Shape &shape = op.inShape(0);
   if (op.outShape(0) != shape) return false;
-  const std::vector<AxisTaps> maps = forwardMaps(op.attributes(), shape);
-  for (size_t axis = 0; axis < maps.size(); ++axis)
-    if (!maps[axis].changesNothing(shape[axis])) return false;
+  const std::vector<AxisTaps> found = maps(op.attributes(), shape);
+  for (size_t axis = 0; axis < found.size(); ++axis)
+    if (!found[axis].changesNothing(shape[axis])) return false;
   return true;
 }
 
@@ -88,7 +90,7 @@ OpDef resizeRow() {
       })
       .layouts(sameChannels<1>)
       .pieces(untouchedPieces)
-      .identityIf(keepsAll)
+      .identityIf(keepsAll<forwardMaps>)
       .doc("The input with another number of elements along each axis, interpolated.");
 }
 
@@ -106,6 +108,7 @@ OpDef resizeGradientRow() {
         b.grad(0, b.emit("Resize", {b.gradOut(0)}, attributes));
       })
       .layouts(sameChannels<1>)
+      .identityIf(keepsAll<gradientMaps>)
       .doc("Gradient of Resize: what each element of the input gave, gathered back.");
 }
 

@@ -30,6 +30,8 @@ FORMS_OF_TRAINED = [Form(False, 11), USUAL, Form(True, 24)]
 ORDER_OF_SUMMATION = 2e-5
 # A difference of rounding grows by a small factor in every step of training; 20 steps stay far below this.
 ORDER_OVER_STEPS = 1e-4
+# Each draws a number or two for a whole step: the only operators that may run on the reference.
+SEEDS = ("GetRandomSeed", "ModifyRandomSeed")
 STEPS = 20
 RATE = 0.02
 
@@ -130,7 +132,7 @@ def our_losses(model, batches):
         popart.DeviceManager().createCpuDevice(),
     )
     session.prepareDevice()
-    assert not on_reference(session)
+    assert not [op for op in on_reference(session) if not op.startswith(SEEDS)]
     session.weightsFromHost()
     anchors = session.initAnchorArrays()
     feeds = {f"in{i}": np.stack([x.numpy() for x in column]) for i, column in enumerate(zip(*batches))}

@@ -33,15 +33,31 @@ elif sys.argv[1] == "waiting callbacks":
     step = popart.PyStepIOCallback(lambda n, p: wait(X), lambda n: wait(), lambda n: wait(Y), lambda n: wait())
 else:
     step = popart.PyStepIO({"x": np.ones((2, 64, 64), np.float32)}, session.initAnchorArrays())
+if sys.argv[1] == "one long run":
+    options = popart.SessionOptions()
+    options.syntheticDataMode = popart.SyntheticDataMode.Zeros
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(10**8, {h: popart.AnchorReturnType("Final")}),
+        popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
 started = threading.Event()
 
 def work():
     while True:
-        session.run(step)
         started.set()
+        session.run(step)
 
+class Slow:  # the interpreter takes longer to shut down than a run goes on between two looks for signals
+    def __del__(self, sleep=time.sleep):
+        sleep(0.2)
+
+slow = Slow()
 threading.Thread(target=work, daemon=True).start()
 started.wait()
+time.sleep(0.1)
 """
 
 LIMITED = """
@@ -92,7 +108,7 @@ def ends(code, *arguments, **environment):
     return result.returncode, result.stderr
 
 
-@pytest.mark.parametrize("kind", ["arrays", "callbacks", "waiting callbacks"])
+@pytest.mark.parametrize("kind", ["arrays", "callbacks", "waiting callbacks", "one long run"])
 def test_a_process_ends_cleanly_while_a_daemon_thread_runs(kind):
     for _ in range(5):
         assert ends(MODEL + DAEMON, kind) == (0, "")

@@ -47,6 +47,13 @@ TEST(CpuMoves, TransposeAgreesWithReference) {
     for (const TensorData &x : everyWidth(shape)) compare({"Transpose", {{"perm", perm}}, {x}, 1});
 }
 
+TEST(CpuMoves, InitFillsEverything) {
+  for (const Shape &shape : {Shape{}, Shape{0, 3}, Shape{5, 7}, Shape{700, 1001}})
+    for (const DataType type : {DataType::BOOL, DataType::FLOAT16, DataType::FLOAT, DataType::INT64})
+      for (const int64_t kind : {0, 1})
+        compare({"Init", {{"shape", shape}, {"dtype", int64_t{toOnnxDataType(type)}}, {"init_type", kind}}, {}, 1});
+}
+
 TEST(CpuMoves, SlicesAgreeWithReference) {
   struct Range {
     Shape shape;

@@ -123,6 +123,8 @@ TEST(Identities, FollowFromAttributesAndInfos) {
            "%y : float32[2, 3] = Split(%x) {axis = 1}",
            "%y : float32[2, 3] = Dropout(%x)",
            "%y : float32[2, 3] = ReduceSumTo(%x) {shape = [2, 3]}",
+           "%y : float32[2, 3] = Resize(%x) {sizes = [2, 3], mode = \"linear\"}",
+           "%y : float32[2, 3] = ResizeGrad(%x) {sizes = [2, 3], mode = \"linear\", fwd_shape = [2, 3]}",
        })
     EXPECT_TRUE(isIdentity(line)) << line;
   for (const char *line : {
@@ -135,6 +137,8 @@ TEST(Identities, FollowFromAttributesAndInfos) {
            "%y : float32[2, 3] = Pad(%x) {pads = [1, 0, -1, 0]}",
            "%y : float32[2, 3] = Slice(%x) {starts = [1], ends = [-3], steps = [-1]}",
            "%y : float32[2, 3] = Relu(%x)",
+           "%y : float32[2, 6] = Resize(%x) {sizes = [2, 6], mode = \"linear\"}",
+           "%y : float32[2, 1] = ResizeGrad(%x) {sizes = [2, 3], mode = \"linear\", fwd_shape = [2, 1]}",
            "%y : float32[2, 3] = ReshapeInplace(%x) {shape = [2, 3]}",
        })
     EXPECT_FALSE(isIdentity(line)) << line;

@@ -1,6 +1,5 @@
 // Float and mask instructions of the element-wise engine, made from the rows of element_ops.inc: F::call computes one
-// vector, the loops below an array. For .cpp files that Highway compiles once per
-// instruction set.
+// vector, the loops below an array. For .cpp files that Highway compiles once per instruction set.
 #if defined(POPART_CPU_FLOAT_OPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_FLOAT_OPS_INL_HPP
 #undef POPART_CPU_FLOAT_OPS_INL_HPP
