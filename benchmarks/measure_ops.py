@@ -79,8 +79,7 @@ def summarise(entries: list[dict[str, Any]]) -> None:
 
 def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure the chosen operators and print each line when it is known."""
-    from op_rows import SIZES, types_of_cases
-    from written_rows import ROWS
+    from op_rows import SIZES, WITHOUT_ROW
 
     print(f"{'median ms':<46}" + "".join(f"{column:>14}" for column in (*COLUMNS, "ratio")), flush=True)
     entries = []
@@ -95,6 +94,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
         worker.close()
     summarise(entries)
     if not args.ops:
-        missing = sorted(types_of_cases() - {name for row in ROWS for name in row.types})
-        print(f"operators of tests/cases without a row: {', '.join(missing)}")
+        for reason in dict.fromkeys(WITHOUT_ROW.values()):
+            names = [name for name, why in WITHOUT_ROW.items() if why == reason]
+            print(f"without a row ({reason}): {', '.join(names)}")
     return entries

@@ -2,7 +2,7 @@
 
 Sizes: ``small`` (about a thousand numbers), ``cache`` (about a megabyte), ``memory`` (tens of megabytes); recurrent
 operators and attention have three shapes of their own instead. `Row.types` are the ONNX operators that a row stands
-for, so that operators of tests/cases without a row can be named.
+for; WITHOUT_ROW says why others have none.
 """
 
 from __future__ import annotations
@@ -422,8 +422,28 @@ QUANTISED = [
 EXPORTED = [*UNARY, *BINARY, *REDUCTIONS, *PRODUCTS, *IMAGES, *MOVES, *QUANTISED]
 
 
+_FOLDED = "folded when a program is compiled"
+_INTERNAL = "made by gradients and passes, measured in the rows of what they are made from"
+WITHOUT_ROW = {
+    **dict.fromkeys(("Constant", "ConstantOfShape", "Range", "Shape", "Size"), _FOLDED),
+    **dict.fromkeys(
+        (
+            "FirstNonFinite", "GatherGrad", "GatherNDGrad", "Histogram", "IntegerConv", "IntegerMatMul", "LambSquare",
+            "LossScaleUpdate", "NllGrad", "NlllWithSoftmaxGradDirect", "PickChannels", "PopartTiedGather",
+            "ReduceExtremes", "ReduceProdGrad", "ReduceSumTo", "ScatterReduceGradOp", "SliceUpdate",
+            "SoftmaxGradDirect",
+        ),
+        _INTERNAL,
+    ),
+    "BitCast": "a view; the peers do not have its opset",
+    "CtcBeamSearchDecoder": "no peer has it",
+    "NonMaxSuppression": "how long its result is depends on data",
+    "Unique": "how long its result is depends on data",
+}  # fmt: skip
+
+
 def types_of_cases() -> set[str]:
-    """Operators that tests/cases has cases of."""
+    """Operators that tests/cases has cases of; each has a row, or a reason in WITHOUT_ROW."""
     import sys
     from pathlib import Path
 

@@ -54,6 +54,11 @@ def whole(shapes: Shapes, count: int) -> Operands:
     return lambda size: [torch.randint(1 << 20, shapes[size], dtype=torch.int32) for _ in range(count)]
 
 
+def shifted_bytes(size: str) -> list[torch.Tensor]:
+    """Bytes, and by how many bits each is shifted."""
+    return [torch.randint(high, FLAT[size], dtype=torch.uint8) for high in (256, 8)]
+
+
 def matrix_and(*more: Callable[[int, int, int], torch.Tensor]) -> Operands:
     """A matrix, and what is made from its rows, its columns, and how many rows are picked."""
     return lambda size: [torch.randn(ROWS_OF[size]), *(make(*ROWS_OF[size], COUNT[size]) for make in more)]
@@ -146,6 +151,7 @@ ELEMENTS = [
     ),
     written("BitwiseNot", torch.bitwise_not, whole(FLAT, 1), trains=False),
     graphcore("BitwiseXnor", lambda x, y: ~(x ^ y), whole(FLAT, 2), trains=False),
+    written("BitShift", torch.bitwise_left_shift, shifted_bytes, {"direction": "LEFT"}, trains=False),
     written("Shrink", lambda x: F.hardshrink(x, 0.5), floats(FLAT), {"lambd": 0.5, "bias": 0.0}),
     written("ThresholdedRelu", lambda x: F.threshold(x, 0.5, 0.0), floats(FLAT), {"alpha": 0.5}),
     written("Sum", lambda x, y, z: x + y + z, floats(FLAT, count=3)),
@@ -161,11 +167,15 @@ ELEMENTS = [
     graphcore(
         "ScaledAdd", lambda x, y: 0.5 * x + 2.0 * y, floats(FLAT, count=2), {"scale0": 0.5, "scale1": 2.0}
     ),
+    # Counts: of other numbers PyTorch rounds the sum, which may then be the modulus itself.
     graphcore(
-        "IncrementMod", lambda x: torch.fmod(x + 1, 3), floats(FLAT, 0.0, 3.0), {"increment": 1.0, "modulus": 3.0},
-        trains=False,
+        "IncrementMod", lambda x: torch.fmod(x + 1, 3), lambda size: [torch.randint(3, FLAT[size]).float()],
+        {"increment": 1.0, "modulus": 3.0}, trains=False,
     ),
     graphcore("L1", lambda x: 0.5 * x.abs().mean(), floats(FLAT), {"lambda": 0.5, "reduction": 1}),
+    graphcore("IdentityLoss", torch.mean, floats(FLAT), {"reduction": 1}),
+    graphcore("Nop", own(lambda x: x), floats(ROWS_OF)),
+    graphcore("Detach", own(lambda x: x), floats(ROWS_OF), trains=False),
 ]  # fmt: skip
 BY_ROW = [
     written("Hardmax", lambda x: F.one_hot(x.argmax(1), x.shape[1]).float(), floats(ROWS_OF), {"axis": 1}, False),
@@ -223,6 +233,14 @@ PLACES = [
         matrix_and(
             lambda rows, width, n: torch.randperm(rows)[:n, None], lambda rows, width, n: torch.randn(n, width)
         ),
+    ),
+    written(
+        "Scatter", lambda x, i, y: x.scatter(0, i, y),
+        matrix_and(
+            lambda rows, width, n: torch.argsort(torch.rand(rows, width), 0)[:n],
+            lambda rows, width, n: torch.randn(min(rows, n), width),
+        ),
+        {"axis": 0}, opset=10,
     ),
     written(
         "OneHot", lambda i: F.one_hot(i, 64).float(), lambda size: [torch.randint(64, (ROWS_OF[size][0] * 4,))],

@@ -98,9 +98,10 @@ class ViewReader {
       return false;
     const Op &view = *value.getProducer();
     const auto made = position_.find(view.index().value);
-    return view.outputCount() == 1 && ops::stridedView(view) && !executable::takesNoStep(view) &&
-           view.inTensor(0)->layout.empty() && view.inTensor(0)->tensorType() != TensorType::Variable &&
-           !staysApart(view, reader) && made != position_.end() && at - made->second <= kMostOpsBetween;
+    return view.inputCount() == 1 && view.outputCount() == 1 && ops::stridedView(view) &&
+           !executable::takesNoStep(view) && view.inTensor(0)->layout.empty() &&
+           view.inTensor(0)->tensorType() != TensorType::Variable && !staysApart(view, reader) &&
+           made != position_.end() && at - made->second <= kMostOpsBetween;
   }
 
   // Null when the backend refuses.

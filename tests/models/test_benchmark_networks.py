@@ -10,6 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 pytest.importorskip("torchvision")
 import implementations
 import networks
+import op_rows
 import operators
 
 pytestmark = pytest.mark.models
@@ -37,6 +38,12 @@ def test_operators(row):
         results = operators.compared(row, "small", training, 0.0, 0.0, 1)["results"]
         assert {name: result["error"] for name, result in results.items() if "error" in result} == {}
         assert list(results) == operators.implementations_of(row, "small", training)
+
+
+def test_every_operator_has_a_row_or_a_reason():
+    measured = {name for row in operators.ROWS for name in row.types}
+    assert not measured & op_rows.WITHOUT_ROW.keys()
+    assert op_rows.types_of_cases() <= measured | op_rows.WITHOUT_ROW.keys()
 
 
 def test_rows_have_names_of_their_own():

@@ -1,6 +1,6 @@
 // Operators that move elements of any type in plain layout: Transpose, Concat, Split, Slice, Reverse, Expand, Tile,
-// copies of views, and those that write a window of their result and fill the rest from elsewhere: SliceUpdate,
-// SliceGrad, Pad. Init as well, which fills everything.
+// Gather at one known position, copies of views, and those that write a window of their result and fill the rest from
+// elsewhere: SliceUpdate, SliceGrad, Pad. Init as well, which fills everything.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -70,13 +70,14 @@ std::unique_ptr<executable::Kernel> createCopy(const KernelRequest &request, std
   return single({{request.outputs[0].info.nelms(), bytes, bytes}}, bytes, 0);
 }
 
-// Transpose, Slice, Subsample, Reverse, Expand.
+// What ops::stridedView describes.
 std::unique_ptr<executable::Kernel> createView(const KernelRequest &request, std::string &reason) {
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
-  ops::StridedView view = *ops::stridedView(*request.op);
-  for (int64_t &stride : view.strides) stride *= bytes;
-  return readStrided(request, bytes, view.offset * bytes, view.strides);
+  std::optional<ops::StridedView> view = ops::stridedView(*request.op);
+  if (!view) return reason = "it reads no position that is a constant", nullptr;
+  for (int64_t &stride : view->strides) stride *= bytes;
+  return readStrided(request, bytes, view->offset * bytes, view->strides);
 }
 
 std::unique_ptr<executable::Kernel> readRanges(const KernelRequest &request, const std::vector<SliceRange> &ranges,
@@ -351,6 +352,7 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
 constexpr Entry kEntries[] = {{"Transpose", createView},
                               {"Slice", createView},
                               {"Reverse", createView},
+                              {"Gather", createView},  // others: index.cpp
                               {"Expand", createExpand},
                               {"Init", createInit},
                               {"Tile", createTile},

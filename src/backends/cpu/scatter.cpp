@@ -137,16 +137,21 @@ std::vector<int64_t> reached(const std::vector<int64_t> &indices, const std::vec
 template <Combine kCombine, class T>
 class AxisScatterKernel final : public executable::HostKernel {
  public:
-  explicit AxisScatterKernel(const AxisScatter &form)
+  AxisScatterKernel(const AxisScatter &form, int threads)
       : form_(form),
         outer_(reached(form.indices.outer, form.updates.outer)),
         inner_(reached(form.indices.inner, form.updates.inner)) {
     constexpr int64_t kUpdates = 1 << 12, kElements = 1 << 16;
-    for (const int64_t c : inner_) indexSteps_.push_back(form.indices.inner[static_cast<size_t>(c)]);
+    constexpr int64_t kFewest = 16, kMost = 256;  // positions of a task, which read indices that lie beside each other
+    for (const int64_t c : inner_) {
+      indexSteps_.push_back(form.indices.inner[static_cast<size_t>(c)]);
+      updateSteps_.push_back(form.updates.inner[static_cast<size_t>(c)]);
+    }
     const auto outer = static_cast<int64_t>(outer_.size()), inner = static_cast<int64_t>(inner_.size());
     elements_ = form.result.outer * form.result.length * form.result.inner;
     outerParts_ = taskCount(outer * form.count * inner, kUpdates, outer);
-    innerParts_ = taskCount(form.count * inner, kUpdates, std::min(inner / 16, kMostTasks / outerParts_));
+    const int64_t width = std::clamp<int64_t>(outer * inner / (2 * threads), kFewest, kMost);
+    innerParts_ = taskCount(form.count * inner, kUpdates, std::min(inner / width, kMostTasks / outerParts_));
     rounds_.add(taskCount(elements_, kElements, elements_), static_cast<double>(elements_));
     rounds_.add(outerParts_ * innerParts_, static_cast<double>(4 * outer * form.count * inner));
   }
@@ -206,11 +211,11 @@ class AxisScatterKernel final : public executable::HostKernel {
              int64_t at) const noexcept {
     if (at < 0) return;
     const AxisSizes &r = form_.result;
-    const auto column = static_cast<size_t>(inner_[static_cast<size_t>(c)]);
+    const auto column = static_cast<size_t>(c);
     const T value =
         static_cast<const T *>(args.in[form_.updateOperand])[form_.updates.outer[static_cast<size_t>(o)] +
-                                                             k * form_.updates.stride + form_.updates.inner[column]];
-    T &target = static_cast<T *>(args.out[0])[(o * r.length + at) * r.inner + static_cast<int64_t>(column)];
+                                                             k * form_.updates.stride + updateSteps_[column]];
+    T &target = static_cast<T *>(args.out[0])[(o * r.length + at) * r.inner + inner_[column]];
     if (!form_.firstReplaces) {
       target = combined<kCombine>(target, value);
       return;
@@ -221,7 +226,7 @@ class AxisScatterKernel final : public executable::HostKernel {
   }
 
   AxisScatter form_;
-  std::vector<int64_t> outer_, inner_, indexSteps_;
+  std::vector<int64_t> outer_, inner_, indexSteps_, updateSteps_;
   int64_t elements_ = 0, outerParts_ = 1, innerParts_ = 1;
   Rounds rounds_;
 };
@@ -325,7 +330,8 @@ std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &r
   const Shape &updates = request.inputs[2].info.shape();  // at least as large as indices: the leading part is used
   form.updates = linesOf(data, updates, ops::stridesInOrder(updates), axis);
   form.index = IndexOperand::of(request);
-  return makeFor<AxisScatterKernel>(combineOf(*request.op), request.outputs[0].info.dataType(), reason, form);
+  return makeFor<AxisScatterKernel>(combineOf(*request.op), request.outputs[0].info.dataType(), reason, form,
+                                    request.threads);
 }
 
 // What a ScatterReduce of `source` into `result` and its gradient share. Input 1 is the index tensor: one of the
@@ -357,7 +363,7 @@ std::unique_ptr<executable::Kernel> createScatterReduce(const KernelRequest &req
   form.firstReplaces = !initial && (combine == Combine::Max || combine == Combine::Min);
   const DataType type = request.outputs[0].info.dataType();
   if (hasRows(form)) return makeFor<RowScatterKernel>(combine, type, reason, form, request.threads);
-  return makeFor<AxisScatterKernel>(combine, type, reason, form);
+  return makeFor<AxisScatterKernel>(combine, type, reason, form, request.threads);
 }
 
 // Gradient of a summing ScatterReduce: every source reads the gradient of its element; initial values get all of it. A

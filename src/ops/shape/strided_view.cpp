@@ -1,6 +1,9 @@
 // See strided_view.hpp.
 #include "ops/shape/strided_view.hpp"
 
+#include <popart/graph.hpp>
+
+#include "ops/rules.hpp"
 #include "ops/shape/slice_range.hpp"
 
 namespace popart::ops {
@@ -29,6 +32,22 @@ StridedView repeated(const Op &op, const Shape &own) {
   return view;
 }
 
+// Of one position that is known and lies on the axis.
+std::optional<StridedView> gathered(const Op &op, Shape strides) {
+  const Tensor &position = *op.inTensor(1);
+  const bool isKnown = position.tensorType() == TensorType::Const && position.hasTensorData();
+  if (!isKnown || position.info.nelms() != 1 || op.attrInt("group_size") != 1) return std::nullopt;
+  const auto axis = static_cast<size_t>(axisOf(op.attributes(), op.inRank(0)));
+  const int64_t size = op.inShape(0)[axis];
+  int64_t at = position.tensorData().asInts()[0];
+  if (at < 0 && op.attrInt("zero_OOR") == 0) at += size;
+  if (at < 0 || at >= size) return std::nullopt;
+  const int64_t offset = at * strides[axis];
+  const auto place = strides.erase(strides.begin() + static_cast<ptrdiff_t>(axis));
+  strides.insert(place, position.info.shape().size(), 0);  // along dimensions of one element
+  return StridedView{offset, std::move(strides)};
+}
+
 std::vector<SliceRange> reversedRanges(const Op &op) {
   std::vector<SliceRange> ranges;
   for (const int64_t size : op.inShape(0)) ranges.push_back({0, 1, size});
@@ -55,6 +74,7 @@ std::optional<StridedView> stridedView(const Op &op) {
   if (type == "Slice") return selected(own(), sliceRanges(op.attributes(), op.inShape(0)));
   if (type == "Reverse") return selected(own(), reversedRanges(op));
   if (type == "Expand") return repeated(op, own());
+  if (type == "Gather") return gathered(op, own());
   return std::nullopt;
 }
 

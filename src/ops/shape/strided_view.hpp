@@ -15,7 +15,8 @@ struct StridedView {
   int64_t offset = 0;
   Shape strides;
 };
-// Of Transpose, Slice, Reverse and Expand, whose operand is input 0; nullopt for other ops. Shapes are known.
+// Of Transpose, Slice, Reverse, Expand, and Gather at one position that is a constant; the operand is input 0. nullopt
+// for other ops. Shapes are known.
 std::optional<StridedView> stridedView(const Op &op);
 
 }  // namespace popart::ops
