@@ -155,7 +155,7 @@ Json programJson(const executable::Program &program) {
     if (step.kind == Kind::Kernel) {
       entry["flops"] = step.kernel->flops();
       entry["bytes"] = step.kernel->bytes();
-      entry["predictedNanoseconds"] = executable::predictedNanoseconds(*step.kernel);
+      entry["predictedNanoseconds"] = executable::predictedNanoseconds(step);
     }
     if (step.kind == Kind::Loop) entry["tripCount"] = step.tripCount;
     steps.push_back(std::move(entry));

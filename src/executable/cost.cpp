@@ -1,6 +1,7 @@
-// The time model. A kernel needs the longer of two times: its operations at kFlops, its bytes at kBytes. Both are
-// orders of magnitude of one core of a present server. Most kernels are bound by their bytes; those in the cache are
-// faster, so that the model rather wakes a thread too many than too few.
+// The time model. A kernel needs the longer of two times: its operations at kFlops, its bytes at kBytes, or at
+// kCachedBytes in a program that works on no more than a core's cache keeps. All are orders of magnitude of one core of
+// a present server. Most kernels are bound by their bytes; those that others leave in the cache are faster, so that the
+// model rather wakes a thread too many than too few.
 //
 // With k threads a kernel takes T / k + kStart + k * kPerThread: waking and waiting cost kStart once and kPerThread for
 // every thread. The best k is sqrt(T / kPerThread), and more than one thread pays when T > T / k + kStart + k *
@@ -20,8 +21,10 @@
 namespace popart::executable {
 namespace {
 
-constexpr double kFlops = 100;              // per nanosecond
-constexpr double kBytes = 4;                // per nanosecond
+constexpr double kFlops = 100;       // per nanosecond
+constexpr double kBytes = 4;         // per nanosecond
+constexpr double kCachedBytes = 32;  // per nanosecond
+constexpr int64_t kCache = int64_t{1} << 20;
 constexpr double kStart = 500;              // nanoseconds
 constexpr double kPerThread = 150;          // nanoseconds
 constexpr double kLeastPerThread = 20'000;  // nanoseconds: kernels below do not count in the sum
@@ -82,7 +85,7 @@ void addProgram(const Program &program, int threads, std::vector<KernelUse> &row
     for (size_t i = 0; i < step.programs.size(); ++i) addProgram(*step.programs[i], threadsOf(step, i, threads), rows);
     if (!step.kernel) continue;
     KernelUse use{step.name, step.kernel->name(), step.kernel->tasks()};
-    use.nanoseconds = predictedNanoseconds(*step.kernel);
+    use.nanoseconds = predictedNanoseconds(step);
     use.threads = threadsThatPay(use.nanoseconds, widestRound(*step.kernel), threads);
     use.elapsed = elapsedOn(*step.kernel, use.nanoseconds, use.threads);
     rows.push_back(std::move(use));
@@ -106,7 +109,7 @@ double runOf(const Executable &executable, const Program &program, int threads) 
       inner = std::max(inner, runOf(executable, *step.programs[i], threadsOf(step, i, threads)));
     switch (step.kind) {
       case Step::Kind::Kernel: {
-        const double alone = predictedNanoseconds(*step.kernel);
+        const double alone = predictedNanoseconds(step);
         sum += alone / threadsThatPay(alone, widestRound(*step.kernel), threads);
         break;
       }
@@ -138,6 +141,10 @@ double runOf(const Executable &executable, const Program &program, int threads) 
 
 double predictedNanoseconds(double flops, double bytes) { return std::max(flops / kFlops, bytes / kBytes); }
 double predictedNanoseconds(const Kernel &kernel) { return predictedNanoseconds(kernel.flops(), kernel.bytes()); }
+double predictedNanoseconds(const Step &step) {
+  return std::max(step.kernel->flops() / kFlops, step.kernel->bytes() / (step.staysInCache ? kCachedBytes : kBytes));
+}
+bool staysInCache(int64_t bytes) { return bytes <= kCache; }
 double copyNanoseconds(int64_t bytes) { return 2 * static_cast<double>(bytes) / kBytes; }  // read and written
 
 double elapsedNanoseconds(const Kernel &kernel, int threads) {

@@ -11,6 +11,10 @@ namespace popart::executable {
 // Nanoseconds that one thread needs for the kernel, or for so many operations on so many bytes.
 double predictedNanoseconds(const Kernel &kernel);
 double predictedNanoseconds(double flops, double bytes);
+// The same for the kernel of a step, whose operands may be in the cache.
+double predictedNanoseconds(const Step &step);
+// Whether a core's cache keeps so many bytes while a program works on them again and again.
+bool staysInCache(int64_t bytes);
 // The same for a copy of so many bytes, within memory or to and from remote memory.
 double copyNanoseconds(int64_t bytes);
 // Nanoseconds of one run on `threads` threads, loops with all their iterations: kernels, copies, transfers. Nothing is

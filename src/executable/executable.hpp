@@ -70,6 +70,8 @@ struct Step {
   std::string name;  // "MatMul.104"
   std::string op;    // the op in messages at run time: "MatMul 'name'"
   std::shared_ptr<const Kernel> kernel;
+  bool staysInCache =
+      false;  // the loop around it, or the whole program, works on so little that a core's cache keeps it
   std::vector<BufferIndex> in, out;
   int32_t stream = -1;  // HostLoad, HostStore
   // HostLoad: in = {buffer that the value has in the arena}, out = {buffer that is read}. With canShareHostMemory the

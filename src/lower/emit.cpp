@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "executable/cost.hpp"
 #include "lower/program_tensors.hpp"
 
 namespace popart::lower {
@@ -34,6 +35,9 @@ class Emitter {
     for (const Tensor *t : plan_.constants) result_->constants.push_back(constant(*t));
     collectStreams();
     findHostMemory();
+    findCached(program_.getMainGraph(), program_.getMainGraph());
+    for (const auto &[repeated, used] : used_)
+      if (staysInCache(*repeated)) cached_.insert(repeated);
     emitGraph(program_.getMainGraph(), result_->main);
     for (const memory::Copy &c : plan_.assigned) result_->main.steps.push_back(copyStep(c, "assign"));
     result_->memory.arenaBytes = plan_.arenaBytes;
@@ -49,6 +53,31 @@ class Emitter {
   }
 
  private:
+  // Finds the graphs whose ops work on what stays in a core's cache (Step::staysInCache), and what they work on: the
+  // main graph runs again and again, and so do bodies of loops, with what they call. `repeated`: which of these the
+  // graph belongs to.
+  void findCached(const Graph &graph, const Graph &repeated) {
+    repeated_[&graph] = &repeated;
+    std::unordered_set<int> &used = used_[&repeated];
+    for (const Op *op : graph.ops()) {
+      for (const auto *list : {&op->inputs(), &op->outputs()})
+        for (const TensorIndex t : *list)
+          if (t.valid()) used.insert(plan_.of(graph, t));
+      if (op->has(Trait::Internal)) continue;  // its graph describes a kernel
+      for (const Graph *called : op->getCalledGraphs()) {
+        const Graph &inner = op->is(Role::Loop) ? *called : repeated;
+        findCached(*called, inner);
+        if (&inner != &repeated) used_[&repeated].insert(used_[&inner].begin(), used_[&inner].end());
+      }
+    }
+  }
+  bool staysInCache(const Graph &repeated) const {
+    int64_t bytes = 0;
+    for (const int s : used_.at(&repeated))
+      if (s >= 0) bytes += plan_.storages[static_cast<size_t>(s)].bytes;
+    return executable::staysInCache(bytes);
+  }
+
   static executable::ConstantSpec constant(const Tensor &t) {
     const executable::Layout *layout = executable::layoutOf(t);
     if (t.tensorData().nbytes() != executable::storageBytes(t.info, layout))
@@ -130,6 +159,7 @@ class Emitter {
     step.name = op.str();
     step.op = op.debugName();
     step.kernel = kernels_.of.at(&op);
+    step.staysInCache = cached_.contains(repeated_.at(&graph));
     for (TensorIndex t : op.inputs()) step.in.push_back(optionalBuffer(graph, t));
     for (TensorIndex t : op.outputs()) step.out.push_back(optionalBuffer(graph, t));
     result_->scratchBytesPerThread = std::max(result_->scratchBytesPerThread, step.kernel->scratchBytes());
@@ -345,7 +375,10 @@ class Emitter {
   const memory::MemoryPlan &plan_;
   std::shared_ptr<Executable> result_;
   std::unordered_map<std::string, int> inputStreams_, outputStreams_;
-  std::unordered_set<const Op *> sharing_;  // loads and stores that can use the host's memory
+  std::unordered_map<const Graph *, const Graph *> repeated_;
+  std::unordered_map<const Graph *, std::unordered_set<int>> used_;  // storages, by graph that is repeated
+  std::unordered_set<const Graph *> cached_;                         // those whose storages stay in a cache
+  std::unordered_set<const Op *> sharing_;                           // loads and stores that can use the host's memory
   std::unordered_map<const Graph *, std::map<TensorIndex, int>> loaded_;  // the buffers of values that such loads give
 };
 

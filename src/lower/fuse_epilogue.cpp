@@ -82,6 +82,11 @@ class EpilogueFuser {
     for (auto it = products_.rbegin(); it != products_.rend(); ++it) absorbReader(**it);
   }
 
+  void absorbGates() {
+    for (OpIndex o : schedule::orderOps(graph_))
+      if (graph_.alive(o) && graph_.op(o).is(Role::FusedMatMul)) absorbGates(graph_.op(o));
+  }
+
   void multiplyHalves() {
     const auto order = schedule::orderOps(graph_);
     for (OpIndex o : order)
@@ -381,6 +386,20 @@ class EpilogueFuser {
     absorb(product, reader, ir_.getGraph(body));
   }
 
+  // The cluster of another shape that alone reads a product.
+  void absorbGates(Op &product) {
+    if (product.hasAttr("epilogue") || product.hasAttr("perm_out") || isGraphOutput(product.outputs()[0])) return;
+    const auto readers = graph_.tensor(product.outputs()[0]).consumerOps();
+    if (readers.size() != 1 || !readers.front()->is(Role::FusedElementwise)) return;
+    Op &reader = *readers.front();
+    const auto isOrdered = [&](const auto &pair) {
+      return pair.first == product.index() || pair.second == product.index() || pair.first == reader.index() ||
+             pair.second == reader.index();
+    };
+    if (staysApart(product, reader) || std::ranges::any_of(graph_.constraints(), isOrdered)) return;
+    absorb(product, reader, *reader.getCalledGraphs().front());
+  }
+
   // Cached, because a sum may read many products.
   bool isSupported(const Op &reader) {
     const auto [it, fresh] = supported_.try_emplace(reader.index(), false);
@@ -469,6 +488,11 @@ bool isBody(const Graph &graph) { return graph.id.rfind("fused/", 0) == 0; }
 void multiplyHalves(Ir &flat, const executable::Backend &backend) {
   for (Graph *graph : flat.getAllGraphs())
     if (!isBody(*graph)) EpilogueFuser(flat, *graph, backend).multiplyHalves();
+}
+
+void fuseGates(Ir &flat, const executable::Backend &backend) {
+  for (Graph *graph : flat.getAllGraphs())
+    if (!isBody(*graph)) EpilogueFuser(flat, *graph, backend).absorbGates();
 }
 
 void fuseEpilogues(Ir &flat, const executable::Backend &backend) {

@@ -13,6 +13,12 @@ namespace popart::lower {
 // float32 products, and those that multiplyHalves made. Flat graphs only.
 void fuseEpilogues(Ir &flat, const executable::Backend &backend);
 
+//   p = FusedMatMul(x, w); y = FusedElementwise(p, c; body{… p[:, 0:4] … p[:, 4:8] …})
+//   →  y = FusedMatMul(x, w, c; epilogue{… p[:, 0:4] … p[:, 4:8] …})
+// where the backend has a kernel for that, as for gates of recurrent cells. Runs behind readViews, which lets
+// element-wise ops read pieces. Flat graphs only.
+void fuseGates(Ir &flat, const executable::Backend &backend);
+
 // FusedMatMul(a, b) for MatMul(Cast(a), Cast(b)) of 16-bit tensors that `backend` multiplies as they are, transposes
 // included: the product, in FLOAT, is that of the widened operands but for the order of its sums. Where it was rounded
 // to the type of the operands, the product has that type. Convolutions and their gradients likewise, and a softmax

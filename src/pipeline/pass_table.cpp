@@ -29,6 +29,7 @@
 #include "lower/read_views.hpp"
 #include "lower/ring_rows.hpp"
 #include "lower/scale_integers.hpp"
+#include "lower/slice_operands.hpp"
 #include "lower/stochastic_rounding.hpp"
 #include "lower/widen.hpp"
 #include "patterns/pattern.hpp"
@@ -256,6 +257,7 @@ void joinExtremes(PassContext &c) { lower::joinExtremes(c.ir(), c.device()); }
 void pickChannels(PassContext &c) { lower::pickChannels(c.ir(), c.device()); }
 void scaleIntegerProducts(PassContext &c) { lower::scaleIntegerProducts(c.ir(), c.device()); }
 void multiplyHalves(PassContext &c) { lower::multiplyHalves(c.ir(), c.device()); }
+void sliceOperands(PassContext &c) { lower::sliceOperands(c.ir()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
 void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), *c.backends); }
@@ -264,6 +266,7 @@ void mergeCollectives(PassContext &c) { lower::mergeCollectives(c.ir(), c.loweri
 void updateWhereReplicasMeet(PassContext &c) { lower::updateWhereReplicasMeet(c.ir(), c.device()); }
 void overlapCollectives(PassContext &c) { lower::overlapCollectives(c.ir(), c.lowering.collectives); }
 void readViews(PassContext &c) { lower::readViews(c.ir(), c.device()); }
+void fuseGates(PassContext &c) { lower::fuseGates(c.ir(), c.device()); }
 void orderUpdates(PassContext &c) { lower::orderUpdates(c.ir()); }
 void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
 void runDevicePasses(PassContext &c) {
@@ -378,6 +381,8 @@ constexpr Pass kPasses[] = {
      scaleIntegerProducts},
     {"multiplyHalves", "let products read 16-bit operands that the device multiplies", Phase::Fuse, fusing,
      multiplyHalves},
+    {"sliceOperands", "slice operands of element-wise operators in the place of their results", Phase::Fuse, fusing,
+     sliceOperands},
     {"fuseElementwise", "cluster element-wise operators", Phase::Fuse, fusing, fuseElementwise},
     {"fuseEpilogues", "let products absorb transposes and element-wise operators", Phase::Fuse, fusing, fuseEpilogues},
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},
@@ -389,6 +394,8 @@ constexpr Pass kPasses[] = {
      overlapCollectives},
     {"readViews", "let element-wise operators read slices and transposes where they lie", Phase::Order, fusing,
      readViews},
+    {"fuseGates", "let products absorb element-wise operators that read pieces of them", Phase::Order, fusing,
+     fuseGates},
     {"orderUpdates", "read old values of variables before their updates", Phase::Order, always, orderUpdates},
     {"runUpdatesEarly", "update variables right after their gradients", Phase::Order, always, runUpdatesEarly},
     {"runDevicePasses", "the passes of the device, in its order", Phase::Order, fusing, runDevicePasses},

@@ -30,7 +30,7 @@ class HostLaunch final : public Launch {
     const int tasks = executable::widestRound(kernel), threads = team.pool.threads();
     threads_ = team.waking == Waking::Always
                    ? std::clamp(tasks, 1, threads)
-                   : executable::threadsThatPay(executable::predictedNanoseconds(kernel), tasks, threads);
+                   : executable::threadsThatPay(executable::predictedNanoseconds(step), tasks, threads);
   }
 
   void run() override {

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/epilogue_match.hpp"
+#include "backends/cpu/gated_product.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/matrices.hpp"
@@ -206,7 +207,7 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
   auto update = WeightUpdate::descent(request, reason);
   const bool isWeightGradient = transA && op.outRank(0) == 2 && !op.hasAttr("perm_out");
   if (!update && isWeightGradient) update = WeightUpdate::compiled(request, reason);
-  if (!update) return nullptr;
+  if (!update) return createGatedProduct(request, reason);
   return std::make_unique<MatmulKernel>(std::move(*problem), std::move(*update), request.threads);
 }
 

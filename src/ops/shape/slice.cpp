@@ -298,6 +298,16 @@ std::optional<Attributes> sliceOfSlice(const Op &first, const Op &second) {
   return Attributes{{"axes", axes}, {"ends", ends}, {"starts", starts}, {"steps", steps}};
 }
 
+std::optional<SliceRange> rangeOfLast(const Op &op) {
+  if (&op.def() != &opDef("Slice") || op.inputCount() != 1 || op.inRank(0) == 0) return std::nullopt;
+  const std::vector<SliceRange> ranges = sliceRanges(op.attributes(), op.inShape(0));
+  for (size_t d = 0; d < ranges.size(); ++d) {
+    const bool isWhole = ranges[d].start == 0 && ranges[d].size == op.inShape(0)[d];
+    if (ranges[d].step != 1 || (d + 1 < ranges.size() && !isWhole)) return std::nullopt;
+  }
+  return ranges.back();
+}
+
 std::vector<SliceRange> subsampleRanges(const std::vector<int64_t> &strides, const Shape &shape) {
   std::vector<SliceRange> ranges;
   for (size_t i = 0; i < shape.size(); ++i) {

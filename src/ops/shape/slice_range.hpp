@@ -25,6 +25,9 @@ std::vector<SliceRange> sliceRanges(const Attributes &attributes, const Shape &s
 // The attributes of one Slice that takes what `second` takes of the result of `first`; nullopt when one of them is no
 // Slice. Shapes are known.
 std::optional<Attributes> sliceOfSlice(const Op &first, const Op &second);
+// What a Slice takes of the last dimension, all elements between its ends, when it takes all of the others; nullopt for
+// other ops. Shapes are known.
+std::optional<SliceRange> rangeOfLast(const Op &op);
 // One range per axis of `shape` from attribute "strides" (missing ones are 1).
 std::vector<SliceRange> subsampleRanges(const std::vector<int64_t> &strides, const Shape &shape);
 

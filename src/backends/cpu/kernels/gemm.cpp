@@ -169,7 +169,7 @@ void Matmul::balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels) {
     }
 }
 
-Matmul::Range Matmul::range(int task) const noexcept {
+Matmul::Part Matmul::partOf(int task) const noexcept {
   const int64_t perBatch = rowTasks_ * colTasks_, rest = task % perBatch;
   const int64_t row = rest % rowTasks_, col = rest / rowTasks_;
   return {task / perBatch, rowTiles_ * row / rowTasks_, rowTiles_ * (row + 1) / rowTasks_, panels_ * col / colTasks_,
@@ -177,7 +177,7 @@ Matmul::Range Matmul::range(int task) const noexcept {
 }
 
 double Matmul::share(int task) const noexcept {
-  const Range r = range(task);
+  const Part r = partOf(task);
   return static_cast<double>((r.endTile - r.firstTile) * (r.endPanel - r.firstPanel)) /
          static_cast<double>(batches() * rowTiles_ * panels_);
 }
@@ -466,7 +466,19 @@ void Matmul::runOuterUpdate(const Block &block, const MatmulArgs &args) const no
 }
 
 void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcept {
-  const Range range = this->range(task);
+  runBlock(partOf(task), 0, args, scratch);
+}
+
+void Matmul::runPart(const Part &part, const MatmulArgs &args, float *scratch) const noexcept {
+  const ptrdiff_t origin = firstRow(part.firstTile) * args.cRowStride + part.firstPanel * panelWidth();
+  for (int64_t panel = part.firstPanel; panel < part.endPanel; panel += panelsPerTask_)
+    for (int64_t tile = part.firstTile; tile < part.endTile; tile += tilesPerTask_)
+      runBlock({part.batch, tile, std::min(part.endTile, tile + tilesPerTask_), panel,
+                std::min(part.endPanel, panel + panelsPerTask_)},
+               origin, args, scratch);
+}
+
+void Matmul::runBlock(const Part &range, ptrdiff_t origin, const MatmulArgs &args, float *scratch) const noexcept {
   int64_t batch = range.batch;
   ptrdiff_t aOffset = 0, bOffset = 0, cOffset = 0, biasOffset = 0;
   for (int i = kMaxBatchRank - 1; i >= 0; --i) {
@@ -477,6 +489,7 @@ void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcep
     cOffset += at * args.cBatchStride[static_cast<size_t>(i)];
     biasOffset += at * args.biasBatchStride[static_cast<size_t>(i)];
   }
+  cOffset -= origin;
   Block block{};
   block.cOffset = cOffset;
   block.biasOffset = biasOffset;

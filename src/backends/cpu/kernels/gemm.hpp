@@ -9,6 +9,7 @@
 // of threads and the layout of A and B never change a bit.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -71,13 +72,23 @@ class Matmul {
   // Runs one task of [0, tasks()).
   void run(int task, const MatmulArgs &args, float *scratch) const noexcept;
 
+  // A part of one matrix: rows of some tiles, columns of some panels.
+  struct Part {
+    int64_t batch = 0, firstTile = 0, endTile = 0, firstPanel = 0, endPanel = 0;
+  };
+  int64_t rowTiles() const { return rowTiles_; }
+  int64_t firstRow(int64_t tile) const { return shape_.m * tile / std::max<int64_t>(1, rowTiles_); }
+  int64_t panels() const { return panels_; }
+  int64_t panelWidth() const { return kernels_->panelWidth; }
+  // Runs a part of any size in blocks as large as a task's; the part's first element goes to args.c, which has
+  // cRowStride. For products without an update; the epilogue's matrices are the part's as well.
+  void runPart(const Part &part, const MatmulArgs &args, float *scratch) const noexcept;
+
  private:
   struct Block;
-  // Ranges of tiles and panels of a task, the same for every batch.
-  struct Range {
-    int64_t batch, firstTile, endTile, firstPanel, endPanel;
-  };
-  Range range(int task) const noexcept;
+  Part partOf(int task) const noexcept;
+  // `origin`: C's element at args.c.
+  void runBlock(const Part &part, ptrdiff_t origin, const MatmulArgs &args, float *scratch) const noexcept;
   int64_t batches() const { return shape_.batch[0] * shape_.batch[1] * shape_.batch[2] * shape_.batch[3]; }
   void planBlocks(int threads);
   void halveBlocks(int threads);
