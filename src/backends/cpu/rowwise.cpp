@@ -6,15 +6,14 @@
 #include <popart/op.hpp>
 
 #include "backends/cpu/axis.hpp"
+#include "backends/cpu/column_softmax.hpp"
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/kernels/rows.hpp"
-#include "backends/cpu/kernels/transpose.hpp"
 #include "backends/cpu/layer_norm.hpp"
 #include "backends/cpu/parted_kernel.hpp"
 #include "backends/cpu/rounds.hpp"
-#include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -44,7 +43,6 @@ bool takes(const KernelRequest &request, std::string &reason) {
 int64_t rowsWidened(int64_t cols) { return std::max<int64_t>(1, 2048 / std::max<int64_t>(1, cols)); }
 
 const float *input(const KernelArgs &args, size_t i) { return static_cast<const float *>(args.in[i]); }
-float *output(const KernelArgs &args, size_t i) { return static_cast<float *>(args.out[i]); }
 
 class SoftmaxKernel final : public PartedKernel {
  public:
@@ -88,65 +86,6 @@ class SoftmaxKernel final : public PartedKernel {
   int64_t rows_;  // of a task
 };
 
-// Softmax along an axis that is not the last, for ranges of columns that stay in the cache where the axis is short.
-class ColumnSoftmaxKernel final : public executable::HostKernel {
- public:
-  ColumnSoftmaxKernel(SoftmaxForm form, const AxisSizes &sizes, int threads) : form_(form), sizes_(sizes) {
-    constexpr int64_t kElements = 1 << 16, kLeastElements = 1 << 13, kStep = 16;
-    const int64_t widest = std::clamp<int64_t>(kElements / std::max<int64_t>(1, sizes.length), 64, 1024);
-    const int64_t forThreads = columnRanges(sizes.inner, sizes.outer, std::min<int64_t>(widest, 256), kStep, threads);
-    columns_ = ceilDiv(ceilDiv(sizes.inner, std::max(ceilDiv(sizes.inner, widest), forThreads)), kStep) * kStep;
-    columnTasks_ = ceilDiv(sizes.inner, columns_);
-    outerPerTask_ = std::max<int64_t>(1, kLeastElements / (sizes.length * std::min(columns_, sizes.inner)));
-  }
-  std::string name() const override { return "softmax of columns"; }
-  int tasks() const override { return static_cast<int>(ceilDiv(sizes_.outer, outerPerTask_) * columnTasks_); }
-  int64_t scratchBytes() const override { return 2 * columns_ * static_cast<int64_t>(sizeof(float)); }
-  bool canOverwrite(int input, int) const override { return input == 0; }
-  void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t column = task % columnTasks_ * columns_, count = std::min(columns_, sizes_.inner - column);
-    const int64_t first = task / columnTasks_ * outerPerTask_, last = std::min(first + outerPerTask_, sizes_.outer);
-    for (int64_t o = first; o < last; ++o) {
-      const int64_t at = o * sizes_.length * sizes_.inner + column;
-      softmaxColumns(form_, input(args, 0) + at, output(args, 0) + at, sizes_.inner, sizes_.length, count,
-                     static_cast<float *>(args.scratch));
-    }
-  }
-
- private:
-  SoftmaxForm form_;
-  AxisSizes sizes_;
-  int64_t columns_, columnTasks_, outerPerTask_;
-};
-
-// Its gradient: blocks of columns are transposed to rows, computed, and transposed back.
-class ColumnSoftmaxGradientKernel final : public executable::HostKernel {
- public:
-  ColumnSoftmaxGradientKernel(SoftmaxForm form, const AxisSizes &sizes) : form_(form), sizes_(sizes) {
-    columns_ = std::min<int64_t>(64, sizes.inner);
-    columnTasks_ = ceilDiv(sizes.inner, columns_);
-  }
-  std::string name() const override { return "softmax gradient of columns"; }
-  int tasks() const override { return static_cast<int>(sizes_.outer * columnTasks_); }
-  int64_t scratchBytes() const override { return 2 * columns_ * sizes_.length * static_cast<int64_t>(sizeof(float)); }
-  bool canOverwrite(int input, int) const override { return input == 0; }
-  void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t length = sizes_.length, inner = sizes_.inner, column = task % columnTasks_ * columns_,
-                  count = std::min(columns_, inner - column);
-    const int64_t at = task / columnTasks_ * length * inner + column;
-    auto *first = static_cast<float *>(args.scratch), *second = first + columns_ * length;
-    transpose(input(args, 0) + at, inner, first, length, length, count);
-    transpose(input(args, 1) + at, inner, second, length, length, count);
-    softmaxGradientRows(form_, second, first, first, count, length);
-    transpose(first, length, output(args, 0) + at, inner, count, length);
-  }
-
- private:
-  SoftmaxForm form_;
-  AxisSizes sizes_;
-  int64_t columns_, columnTasks_;
-};
-
 std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, std::string &reason) {
   if (!takes(request, reason)) return nullptr;
   const Shape &shape = request.inputs[0].info.shape();
@@ -161,8 +100,8 @@ std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, 
     return std::make_unique<SoftmaxKernel>(form, pass, m, dataType);
   if (dataType != DataType::FLOAT) return reason = "along columns it takes FLOAT only", nullptr;
   const AxisSizes sizes = aroundAxis(shape, axis);
-  if (pass == SoftmaxKernel::Pass::kGradient) return std::make_unique<ColumnSoftmaxGradientKernel>(form, sizes);
-  return std::make_unique<ColumnSoftmaxKernel>(form, sizes, request.threads);
+  return pass == SoftmaxKernel::Pass::kGradient ? columnSoftmaxGradient(form, sizes, request.threads)
+                                                : columnSoftmax(form, sizes, request.threads);
 }
 
 class LayerNormKernel final : public executable::HostKernel {

@@ -289,6 +289,19 @@ void compareIntegers(DataType type) {
                      "Cast " + toText(type) + " to " + toText(to));
 }
 
+// Every byte by every other one, and some more that fill no vector.
+TEST(Elementwise, BytesAreShiftedByAnyNumber) {
+  std::vector<uint8_t> x, by;
+  for (int i = 0; i < 256 * 256 + 13; ++i)
+    x.push_back(static_cast<uint8_t>(i)), by.push_back(static_cast<uint8_t>(i >> 8));
+  const Shape shape{static_cast<int64_t>(x.size())};
+  const TensorData bytes = TensorData::of<uint8_t>(shape, x), bits = TensorData::of<uint8_t>(shape, by);
+  test::forAllInstructionSets([&] {
+    for (const std::string direction : {"LEFT", "RIGHT"})
+      expectSameBits({"BitShift", {{"direction", direction}}, {bytes, bits}, 1}, direction);
+  });
+}
+
 // Bit for bit over whole types, in which sums and products wrap.
 TEST(Elementwise, IntegersOfEveryTypeAgreeToTheBit) {
   test::forAllInstructionSets([] {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "../support/against_reference.hpp"
+#include "../support/instruction_sets.hpp"
 
 namespace popart {
 namespace {
@@ -173,6 +174,56 @@ TEST(CpuThreads, reductions_and_softmax_of_columns) {
     const Attributes over{{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}};
     const auto top = runOp({"ReduceMax", over, {x}, 1}, OpBackend::Best)[0].asDoubles();
     EXPECT_EQ(std::count_if(top.begin(), top.end(), [](double v) { return std::isnan(v); }), 1);
+  }
+}
+
+// Of few and many rows, in one and in several slices; cut in ranges of rows for some numbers of threads.
+const Shape kColumnShapes[] = {{1, 1000, 1030}, {1, 301, 130}, {2, 5000, 40}, {3, 90, 300}, {5, 257, 65},
+                               {1, 17, 3000},   {1, 16400, 3}, {9, 1, 700},   {70, 4, 5},   {4, 0, 3}};
+
+void compareSoftmax(const TensorData &x, const TensorData &dy) {
+  for (const std::string type : {"Softmax", "LogSoftmax"}) {
+    const SingleOp forward{type, {{"axis", int64_t{1}}}, {x}, 1};
+    compare(forward, 1e-5);
+    compare({type + "Grad", {{"axis", int64_t{1}}}, {dy, runOp(forward, OpBackend::Reference)[0]}, 1}, 2e-5);
+  }
+}
+
+TEST(CpuThreads, softmax_of_columns_and_its_gradient) {
+  for (const Shape &shape : kColumnShapes) compareSoftmax(floats(shape, 1), floats(shape, 2));
+}
+
+// In the first, the middle and the last row of some columns.
+TEST(CpuThreads, softmax_of_columns_with_numbers_that_are_not_finite) {
+  const Shape shape{1, 301, 130};
+  for (const int64_t row : {0, 150, 300}) {
+    TensorData x = floats(shape, 1), dy = floats(shape, 2);
+    for (const int64_t column : {3, 50, 127}) {
+      float *at = static_cast<float *>(x.mutableData()) + row * 130 + column;
+      at[0] = NAN, at[1] = -INFINITY, at[2] = INFINITY;
+      float *of = static_cast<float *>(dy.mutableData()) + row * 130 + column - 2;
+      of[0] = INFINITY, of[1] = -INFINITY, of[2] = NAN;
+    }
+    test::forAllInstructionSets([&] { compareSoftmax(x, dy); });
+  }
+}
+
+// Equal dy, and columns whose probability lies in one place: nothing is left of the gradient, whatever y rounded to.
+TEST(CpuThreads, gradient_of_softmax_of_columns_is_zero_where_mathematics_says_so) {
+  for (const Shape &shape : kColumnShapes) {
+    const Attributes axis{{"axis", int64_t{1}}};
+    const TensorData y = runOp({"Softmax", axis, {floats(shape, 1)}, 1}, OpBackend::Reference)[0];
+    std::vector<float> same(static_cast<size_t>(elementCount(shape)), 0.7f), one(same.size(), 0.0f);
+    for (int64_t outer = 0; outer < shape[0] && shape[1] > 0; ++outer)
+      for (int64_t column = 0; column < shape[2]; ++column)
+        one[static_cast<size_t>((outer * shape[1] + column * 7 % shape[1]) * shape[2] + column)] = 1.0f;
+    for (const auto &[dy, of] : {std::pair{TensorData::of<float>(shape, same), y},
+                                 std::pair{floats(shape, 2), TensorData::of<float>(shape, one)}})
+      for (const int threads : {1, 2, 8}) {
+        const auto dx =
+            runOp({"SoftmaxGrad", axis, {dy, of}, 1}, OpRun{OpBackend::Best, OpOperands::Plain, threads, 1});
+        for (const double v : dx[0].asDoubles()) ASSERT_EQ(v, 0);
+      }
   }
 }
 

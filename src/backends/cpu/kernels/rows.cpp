@@ -9,7 +9,6 @@
 #include "backends/cpu/kernels/rows.hpp"
 #include "backends/cpu/vector/math-inl.hpp"
 #include "backends/cpu/kernels/lanes-inl.hpp"
-#include "backends/cpu/vector/reduce_ops.hpp"
 // clang-format on
 #include <algorithm>
 #include <cmath>
@@ -110,70 +109,6 @@ void softmaxOf(SoftmaxForm form, const float *x, float *y, int64_t rows, int64_t
       writeRow(Scale{y, hn::Set(D(), 1.0f / sum)}, cols);
     } else {
       writeRow(Shift{x, y, shift, hn::Set(D(), std::log(sum))}, cols);
-    }
-  }
-}
-
-struct ColumnExp {  // part += exp(x - shift), kept in y when wanted
-  const float *x;
-  float *y;
-  const float *shift;
-  float *part;
-  template <class Lanes>
-  HWY_INLINE void write(Lanes lanes, int64_t c) const {
-    const V e = math::exponential(hn::Sub(lanes.load(x + c), lanes.load(shift + c)));
-    if (y) lanes.store(e, y + c);
-    lanes.store(hn::Add(lanes.load(part + c), e), part + c);
-  }
-};
-struct ColumnSum {  // y = y + x, x = 0
-  float *x, *y;
-  template <class Lanes>
-  HWY_INLINE void write(Lanes lanes, int64_t c) const {
-    lanes.store(hn::Add(lanes.load(y + c), lanes.load(x + c)), y + c);
-    lanes.store(hn::Zero(D()), x + c);
-  }
-};
-struct ColumnProduct {  // y = y * factor
-  float *y;
-  const float *factor;
-  template <class Lanes>
-  HWY_INLINE void write(Lanes lanes, int64_t c) const {
-    lanes.store(hn::Mul(lanes.load(y + c), lanes.load(factor + c)), y + c);
-  }
-};
-struct ColumnDifference {  // y = (x - first) - second
-  const float *x;
-  float *y;
-  const float *first, *second;
-  template <class Lanes>
-  HWY_INLINE void write(Lanes lanes, int64_t c) const {
-    lanes.store(hn::Sub(hn::Sub(lanes.load(x + c), lanes.load(first + c)), lanes.load(second + c)), y + c);
-  }
-};
-
-// Sums in blocks of rows, so that a long column's is exact. maxima: of the columns.
-void softmaxColumnsOf(SoftmaxForm form, const float *x, float *y, int64_t stride, int64_t rows, int64_t columns,
-                      const float *maxima, float *sums) {
-  constexpr int64_t kBlock = 128, kMost = 1024;
-  HWY_ALIGN float part[kMost] = {};
-  const bool probability = form == SoftmaxForm::kProbability;
-  for (int64_t first = 0; first < columns; first += kMost) {
-    const int64_t count = std::min(kMost, columns - first);
-    float *sum = sums + first;
-    std::fill_n(sum, count, 0.0f);
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t at = r * stride + first;
-      writeRow(ColumnExp{x + at, probability ? y + at : nullptr, maxima + first, part}, count);
-      if (r % kBlock == kBlock - 1 || r == rows - 1) writeRow(ColumnSum{part, sum}, count);
-    }
-    for (int64_t c = 0; c < count; ++c) sum[c] = probability ? 1.0f / sum[c] : std::log(sum[c]);
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t at = r * stride + first;
-      if (probability)
-        writeRow(ColumnProduct{y + at, sum}, count);
-      else
-        writeRow(ColumnDifference{x + at, y + at, maxima + first, sum}, count);
     }
   }
 }
@@ -416,7 +351,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace popart::cpu {
 HWY_EXPORT(softmaxOf);
-HWY_EXPORT(softmaxColumnsOf);
 HWY_EXPORT(softmaxGradientOf);
 HWY_EXPORT(layerNormOf);
 HWY_EXPORT(normaliseRowOf);
@@ -427,12 +361,6 @@ HWY_EXPORT(parameterGradientOf);
 
 void softmaxRows(SoftmaxForm form, const float *x, float *y, int64_t rows, int64_t cols) noexcept {
   HWY_DYNAMIC_DISPATCH(softmaxOf)(form, x, y, rows, cols);
-}
-
-void softmaxColumns(SoftmaxForm form, const float *x, float *y, int64_t stride, int64_t rows, int64_t columns,
-                    float *spare) noexcept {
-  reduceColumns(ReduceOp::kMax, x, stride, rows, columns, spare);
-  HWY_DYNAMIC_DISPATCH(softmaxColumnsOf)(form, x, y, stride, rows, columns, spare, spare + columns);
 }
 
 void softmaxGradientRows(SoftmaxForm form, const float *y, const float *dy, float *dx, int64_t rows,

@@ -17,10 +17,6 @@ enum class SoftmaxForm { kProbability, kLogarithm };
 // give NaN.
 void softmaxRows(SoftmaxForm form, const float *x, float *y, int64_t rows, int64_t cols) noexcept;
 
-// The same for each of `columns` columns of a matrix whose rows are `stride` apart. `spare`: 2 * columns numbers.
-void softmaxColumns(SoftmaxForm form, const float *x, float *y, int64_t stride, int64_t rows, int64_t columns,
-                    float *spare) noexcept;
-
 // From the output y: dx = y * (dy - sum(y * dy)), or dy - exp(y) * sum(dy). dx may be dy.
 void softmaxGradientRows(SoftmaxForm form, const float *y, const float *dy, float *dx, int64_t rows,
                          int64_t cols) noexcept;

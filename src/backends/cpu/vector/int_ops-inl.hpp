@@ -1,6 +1,6 @@
 // Integer and conversion instructions of the element-wise engine: rows of element_ops.inc and plain loops that the
-// compiler vectorises for each instruction set; only for element_ops.cpp. Arithmetic wraps; a zero divisor, which
-// element_checks.hpp reports, gives 0.
+// compiler vectorises for each instruction set, but for shifts of bytes; only for element_ops.cpp. Arithmetic wraps; a
+// zero divisor, which element_checks.hpp reports, gives 0.
 #if defined(POPART_CPU_INT_OPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_INT_OPS_INL_HPP
 #undef POPART_CPU_INT_OPS_INL_HPP
@@ -123,14 +123,58 @@ template <class T>
 void notZero(const void *const *in, void *out, int64_t count, const float *) {
   mapEach<T, uint32_t>(in, out, count, [](T x) { return x != 0 ? ~0u : 0u; });
 }
+// ---- shifts; by the width or more they give 0
+
+enum class Shift : uint8_t { kLeft, kRight };
+
+template <Shift kShift, class T>
+constexpr T shifted(T a, T b) {
+  if (b >= 8 * sizeof(T)) return 0;
+  return static_cast<T>(kShift == Shift::kLeft ? word(a) << b : word(a) >> b);
+}
+// No instruction shifts bytes: they are multiplied by powers of two, in pairs, of which each product takes one.
+template <Shift kShift, class V = hn::Vec<hn::ScalableTag<uint8_t>>>
+HWY_INLINE V shiftedBytes(V x, V b) {
+  static constexpr uint8_t kPowers[2][16] = {{1, 2, 4, 8, 16, 32, 64, 128}, {128, 64, 32, 16, 8, 4, 2, 1}};
+  const hn::ScalableTag<uint8_t> d;
+  const hn::ScalableTag<uint16_t> pairs;
+  const V table = hn::LoadDup128(d, kPowers[kShift == Shift::kRight]);  // 2^b, or 2^(7 - b), and 0 from 8 on
+  const auto a = hn::BitCast(pairs, x),
+             power = hn::BitCast(pairs, hn::TableLookupBytes(table, hn::Min(b, hn::Set(d, 8))));
+  const auto low = hn::Set(pairs, 0xff), high = hn::Set(pairs, 0xff00);
+  if constexpr (kShift == Shift::kLeft) {
+    const auto odd = hn::Mul(hn::And(a, high), hn::ShiftRight<8>(power));
+    return hn::BitCast(d, hn::Or(hn::And(hn::Mul(a, power), low), odd));
+  }
+  // x 2^(7 - b) / 2^7 is the upper half of (2^8 x) (2 2^(7 - b)).
+  const auto even = hn::MulHigh(hn::ShiftLeft<8>(a), hn::ShiftLeft<1>(hn::And(power, low))),
+             odd = hn::MulHigh(hn::And(a, high), hn::ShiftLeft<1>(hn::ShiftRight<8>(power)));
+  return hn::BitCast(d, hn::Or(even, hn::ShiftLeft<8>(odd)));
+}
+template <Shift kShift, class T>
+void shift(const void *const *in, void *out, int64_t count) {
+  if constexpr (sizeof(T) > 1) {
+    mapPairs<T, T>(in, out, count, [](T a, T b) { return shifted<kShift>(a, b); });
+  } else {
+    const auto *a = static_cast<const T *>(in[0]), *b = static_cast<const T *>(in[1]);
+    auto *y = static_cast<T *>(out);
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    int64_t i = 0;
+    for (; i + lanes <= count; i += lanes)
+      hn::StoreU(shiftedBytes<kShift>(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, y + i);
+    for (; i < count; ++i) y[i] = shifted<kShift>(a[i], b[i]);
+  }
+}
 template <class T>
 void shiftLeft(const void *const *in, void *out, int64_t count, const float *) {
-  mapPairs<T, T>(in, out, count, [](T a, T b) { return b >= 8 * sizeof(T) ? T{0} : static_cast<T>(word(a) << b); });
+  shift<Shift::kLeft, T>(in, out, count);
 }
 template <class T>
 void shiftRight(const void *const *in, void *out, int64_t count, const float *) {
-  mapPairs<T, T>(in, out, count, [](T a, T b) { return b >= 8 * sizeof(T) ? T{0} : static_cast<T>(word(a) >> b); });
+  shift<Shift::kRight, T>(in, out, count);
 }
+
 template <class T>
 void where(const void *const *in, void *out, int64_t count, const float *) {
   const auto *m = static_cast<const uint32_t *>(in[0]);
