@@ -7,6 +7,7 @@
 
 #include "backends/cpu/depth_first.hpp"
 #include "backends/cpu/integer_products.hpp"
+#include "backends/cpu/kernels/instruction_sets.hpp"
 #include "backends/cpu/kernels/micro_kernel.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/layouts/quad_panels.hpp"
@@ -21,6 +22,7 @@ using executable::OperandDesc;
 class CpuBackend final : public executable::Backend {
  public:
   CpuBackend() {
+    requireInstructionSet();
     for (auto table : {matmulKernels(),      elementwiseKernels(),
                        reduceKernels(),      rowwiseKernels(),
                        lossKernels(),        convKernels(),

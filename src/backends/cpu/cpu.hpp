@@ -9,6 +9,7 @@
 
 namespace popart::cpu {
 
+// Throws popart::error on a processor that the library was not compiled for (instruction_sets.hpp).
 const executable::Backend &backend();
 
 // One operator of the backend. `create` returns nullptr and a reason when it does not take the request.

@@ -4,6 +4,7 @@
 
 #include <popart/error.hpp>
 
+#include "backends/cpu/kernels/instruction_sets.hpp"
 #include "base/threads/for_each_sized.hpp"
 
 namespace popart::cpu {
@@ -20,6 +21,7 @@ NormalNumbers::NormalNumbers(Twister &generator, int64_t skipped, int64_t count)
   check(generator.position >= 0 && generator.position <= Twister::kWords,
         "NormalNumbers: the state of the generator: got position {}, expected 0 to {}", generator.position,
         Twister::kWords);
+  requireInstructionSet();
   skipWords(generator, kWordsOfNumber * skipped);
   shares_.reserve(static_cast<size_t>((count + kShare - 1) / kShare));
   for (int64_t i = 0; i < count; i += kShare) {

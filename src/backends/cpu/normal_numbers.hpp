@@ -13,7 +13,7 @@ namespace popart::cpu {
 class NormalNumbers {
  public:
   // Draws the next `count` numbers after `skipped` ones and moves the generator on behind them. Throws popart::error
-  // for negative counts, and a position that is none.
+  // for negative counts, a position that is none, and a processor that the library was not compiled for.
   NormalNumbers(Twister &generator, int64_t skipped, int64_t count);
 
   int64_t count() const { return count_; }

@@ -1,0 +1,31 @@
+// A library for one instruction set says so on a processor without it, before any of its kernels runs.
+#include "backends/cpu/kernels/instruction_sets.hpp"
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include "../support/message_of.hpp"
+
+namespace popart::cpu {
+namespace {
+
+TEST(InstructionSets, a_processor_that_has_one_of_them_will_do) {
+  EXPECT_NO_THROW(requireInstructionSet(HWY_AVX2, HWY_AVX3 | HWY_AVX2 | HWY_SSE4));
+  EXPECT_NO_THROW(requireInstructionSet(HWY_AVX3 | HWY_AVX2 | HWY_SSE4, HWY_SSE4 | HWY_SSSE3));
+  EXPECT_NO_THROW(requireInstructionSet());
+}
+
+TEST(InstructionSets, a_lesser_processor_is_an_error_that_names_both_and_the_way_out) {
+  const std::string message = test::messageOf([] { requireInstructionSet(HWY_AVX3, HWY_AVX2 | HWY_SSE4); });
+  EXPECT_NE(message.find("got a processor with AVX2, SSE4, expected one with AVX3."), std::string::npos) << message;
+  EXPECT_NE(message.find("-DPOPART_CPU_TARGETS=all"), std::string::npos) << message;
+}
+
+// What dispatch would choose is what is compiled, in builds for one set as well.
+TEST(InstructionSets, this_library_has_the_best_set_of_this_processor) {
+  const int64_t wanted = hwy::SupportedTargets() & (HWY_AVX3 | HWY_AVX2 | HWY_SSE4);
+  EXPECT_EQ(wanted & -wanted, HWY_TARGETS & wanted & -(HWY_TARGETS & wanted));
+}
+
+}  // namespace
+}  // namespace popart::cpu
