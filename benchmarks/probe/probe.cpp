@@ -1,11 +1,13 @@
 // What bench.py cannot measure from Python: the limits of two cores (multiply-adds per second, bytes per second read
-// from a block of a given size) and the time of a session call from C++.
+// from a block of a given size, the time of a cache line between them) and the time of a session call from C++.
 //   popart-bench-probe [--model FILE] [--bytes N]...
 // FILE is an ONNX file with float input "input" (1,) and output "output" (1,). Prints one JSON object; "call_overhead"
 // is present when a model is given, "bytes_per_s" maps each N to what was measured.
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -89,6 +91,36 @@ double measureBandwidth(size_t bytes) {
   return sum;
 }
 
+// Nanoseconds for a cache line from one thread to another and back, median of several rounds: some tens where the two
+// cores share a last-level cache, some hundreds where they do not. 0 on one processor, where threads would only wait.
+double measureExchange() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2) return 0;
+  constexpr int kRounds = 21, kTurns = 2000;
+  alignas(64) std::atomic<int> line{0};  // odd: the other thread's turn
+  std::thread other([&line] {
+    for (int turn = 0; turn < kRounds * kTurns; ++turn) {
+      while (line.load(std::memory_order_acquire) != 2 * turn + 1) {
+      }
+      line.store(2 * turn + 2, std::memory_order_release);
+    }
+  });
+  std::vector<double> times;
+  for (int round = 0, turn = 0; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    for (const int end = turn + kTurns; turn < end; ++turn) {
+      line.store(2 * turn + 1, std::memory_order_release);
+      while (line.load(std::memory_order_acquire) != 2 * turn + 2) {
+      }
+    }
+    times.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() /
+                    kTurns);
+  }
+  other.join();
+  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
+  return times[kRounds / 2];
+}
+
 // Milliseconds of each call of an inference session on `model`.
 std::vector<double> measureCalls(const char *model) {
   const popart::DataFlow dataFlow(1, {{"output", popart::AnchorReturnType("All")}});
@@ -124,7 +156,8 @@ int main(int argc, char **argv) try {
       sizes.push_back(std::stoull(argv[i + 1]));
     }
   }
-  std::printf("{\"flops_per_s\": %.6g, \"threads\": %d, \"bytes_per_s\": {", measureLimit(), kThreads);
+  std::printf("{\"flops_per_s\": %.6g, \"threads\": %d, \"exchange_ns\": %.4g, \"bytes_per_s\": {", measureLimit(),
+              kThreads, measureExchange());
   for (size_t i = 0; i < sizes.size(); ++i)
     std::printf("%s\"%zu\": %.6g", i ? ", " : "", sizes[i], measureBandwidth(sizes[i]));
   std::printf("}");
