@@ -1,6 +1,6 @@
 # Instruction sets that the CPU's kernels are compiled for, see docs/decisions/0075-one-instruction-set.md.
 # `all`: the library takes the best set of the processor it runs on. `native`: the set that `all` would take on this machine and
-# no other, with the same code; on a processor without it the library's first use of the backend is an error.
+# no other, with the same target of Highway; on a processor without it the library's first use of the backend is an error.
 set(POPART_CPU_TARGETS "all" CACHE STRING
   "Instruction sets of the CPU's kernels: all, or native (what this machine would choose; compiles in less time, runs on processors like this one)")
 set_property(CACHE POPART_CPU_TARGETS PROPERTY STRINGS all native)

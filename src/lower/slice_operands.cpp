@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "ir/hints.hpp"
 #include "lower/fuse_elementwise.hpp"
@@ -34,7 +35,7 @@ class OperandSlicer {
         !std::ranges::all_of(op.inputs(), [&](TensorIndex t) { return !t.valid() || canSlice(op, t); }))
       return;
     for (Op *slice : slices) compute(op, *slice);
-    const std::vector<TensorIndex> operands = op.inputs();
+    const std::set<TensorIndex> operands(op.inputs().begin(), op.inputs().end());
     graph_.eraseOpAndOutputs(op.index());
     for (const TensorIndex t : operands)
       if (t.valid()) eraseUnread(t);
@@ -78,8 +79,13 @@ class OperandSlicer {
 
   // slice(op(…)) → op(slice(…), …)
   void compute(const Op &op, Op &slice) {
+    std::map<TensorIndex, TensorIndex> pieces;  // an operand that is read twice is sliced once
     std::vector<TensorIndex> operands;
-    for (const TensorIndex t : op.inputs()) operands.push_back(t.valid() ? sliced(t, op, slice) : t);
+    for (const TensorIndex t : op.inputs()) {
+      const auto [piece, isNew] = pieces.try_emplace(t);
+      if (isNew && t.valid()) piece->second = sliced(t, op, slice);
+      operands.push_back(piece->second);
+    }
     const TensorIndex former = slice.outputs()[0];
     const Op *made = graph_.addConnectedOp(op.def(), operands, {graph_.freeId(slice.outId(0) + "/computed")},
                                            op.attributes(), inheritSettings(op, graph_));
