@@ -16,6 +16,14 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
+# Where the first build counts more than what follows (preset native): code that prepares programs, and the Python extension, with
+# the optimisations that take little time. What computes and what runs in every step is the same as without.
+option(POPART_COMPILE_SOON "Compile in less time: programs then take longer to prepare, and run as fast" OFF)
+set(POPART_PREPARATION_OPTIONS "")
+if(POPART_COMPILE_SOON)
+  set(POPART_PREPARATION_OPTIONS -Og)
+endif()
+
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})

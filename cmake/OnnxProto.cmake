@@ -39,5 +39,5 @@ add_custom_command(
   DEPENDS ${onnx_proto_file} COMMENT "Generating ONNX messages" VERBATIM)
 add_library(popart_onnx_proto STATIC ${onnx_proto_root}/onnx_proto/onnx.pb.cc ${onnx_proto_root}/onnx_proto/onnx.pb.h)
 target_include_directories(popart_onnx_proto SYSTEM PUBLIC ${onnx_proto_root})
-target_compile_options(popart_onnx_proto PRIVATE -w)
+target_compile_options(popart_onnx_proto PRIVATE -w ${POPART_PREPARATION_OPTIONS})
 target_link_libraries(popart_onnx_proto PUBLIC protobuf::libprotobuf-lite)

@@ -111,7 +111,7 @@ class CompiledSteps {
 int64_t wholeLines(int64_t floats) { return ceilDiv(floats, kCacheLineFloats) * kCacheLineFloats; }
 
 // What both ops have in common.
-struct Problem {
+struct AttentionProblem {
   AttentionShape shape;
   AttentionStrides strides;
   std::vector<KeyRange> ranges;
@@ -122,7 +122,7 @@ MatrixStack stackOf(const Matrix &m, const Shape &batch) {
   return {batchStrides(m, batch), m.rowStride, m.columnStride};
 }
 
-std::optional<Problem> plan(const KernelRequest &request, size_t firstExtra, std::string &reason) {
+std::optional<AttentionProblem> plan(const KernelRequest &request, size_t firstExtra, std::string &reason) {
   if (!allPlain(request, reason)) return std::nullopt;
   const DataType type = request.inputs[0].info.dataType();
   if (type != DataType::FLOAT && !isHalf(type)) return reason = "it takes no " + toText(type), std::nullopt;
@@ -133,7 +133,7 @@ std::optional<Problem> plan(const KernelRequest &request, size_t firstExtra, std
   const Shape batch = npOut(q.batch, k.batch);
   if (batch.size() > kMaxBatchRank) return reason = "more than 4 batch dimensions", std::nullopt;
   if (q.rows < kFewestQueries) return reason = "it has few queries", std::nullopt;
-  Problem p;
+  AttentionProblem p;
   p.type = type;
   p.shape = {q.rows, k.columns, q.columns, v.columns, {1, 1, 1, 1}};
   for (size_t i = 0; i < batch.size(); ++i) p.shape.batch[kMaxBatchRank - batch.size() + i] = batch[i];
@@ -150,7 +150,7 @@ std::optional<Problem> plan(const KernelRequest &request, size_t firstExtra, std
 
 class AttentionKernel final : public executable::HostKernel {
  public:
-  AttentionKernel(Problem problem, CompiledSteps steps, bool hasLogSum, int threads)
+  AttentionKernel(AttentionProblem problem, CompiledSteps steps, bool hasLogSum, int threads)
       : strides_(problem.strides),
         type_(problem.type),
         attention_(problem.shape, std::move(problem.ranges), threads),
@@ -183,7 +183,7 @@ class AttentionKernel final : public executable::HostKernel {
 
 class AttentionGradientKernel final : public executable::HostKernel {
  public:
-  AttentionGradientKernel(Problem problem, CompiledSteps steps, size_t results)
+  AttentionGradientKernel(AttentionProblem problem, CompiledSteps steps, size_t results)
       : strides_(problem.strides),
         type_(problem.type),
         attention_(problem.shape, std::move(problem.ranges)),
@@ -269,10 +269,11 @@ std::unique_ptr<executable::Kernel> createAttentionGradient(const KernelRequest 
   return std::make_unique<AttentionGradientKernel>(std::move(*problem), std::move(*steps), request.outputs.size());
 }
 
-constexpr Entry kEntries[] = {{"FusedAttention", createAttention}, {"FusedAttentionGrad", createAttentionGradient}};
+constexpr Entry kAttentionKernels[] = {{"FusedAttention", createAttention},
+                                       {"FusedAttentionGrad", createAttentionGradient}};
 
 }  // namespace
 
-std::span<const Entry> attentionKernels() { return kEntries; }
+std::span<const Entry> attentionKernels() { return kAttentionKernels; }
 
 }  // namespace popart::cpu

@@ -56,10 +56,10 @@ std::unique_ptr<executable::Kernel> createBuckets(const KernelRequest &request, 
   return kernel;
 }
 
-constexpr Entry kEntries[] = {{"Bucketize", createBuckets}};
+constexpr Entry kBucketKernels[] = {{"Bucketize", createBuckets}};
 
 }  // namespace
 
-std::span<const Entry> bucketKernels() { return kEntries; }
+std::span<const Entry> bucketKernels() { return kBucketKernels; }
 
 }  // namespace popart::cpu

@@ -101,12 +101,12 @@ class LossGradientKernel final : public executable::HostKernel {
   int64_t tasks_ = 1;
 };
 
-bool takes(const KernelRequest &request, std::string &reason) {
+bool takesClassLoss(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return false;
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const auto &o : *list)
       if (o.connected && o.info.dataType() != DataType::FLOAT && !isIndexType(o.info.dataType()))
-        return reason = "it takes FLOAT only: got " + toText(o.info.dataType()), false;
+        return reason = "it takesClassLoss FLOAT only: got " + toText(o.info.dataType()), false;
   return true;
 }
 
@@ -122,19 +122,19 @@ Targets targetsOf(const KernelRequest &request, const Shape &x) {
 }
 
 std::unique_ptr<executable::Kernel> createLoss(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason)) return nullptr;
+  if (!takesClassLoss(request, reason)) return nullptr;
   return std::make_unique<LossKernel>(targetsOf(request, request.inputs[0].info.shape()));
 }
-std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason)) return nullptr;
+std::unique_ptr<executable::Kernel> createLossGradient(const KernelRequest &request, std::string &reason) {
+  if (!takesClassLoss(request, reason)) return nullptr;
   return std::make_unique<LossGradientKernel>(targetsOf(request, request.outputs[0].info.shape()));
 }
 
-constexpr Entry kEntries[] = {{"NegativeLogLikelihoodLoss", createLoss},
-                              {"NegativeLogLikelihoodLossGrad", createGradient}};
+constexpr Entry kClassLossKernels[] = {{"NegativeLogLikelihoodLoss", createLoss},
+                                       {"NegativeLogLikelihoodLossGrad", createLossGradient}};
 
 }  // namespace
 
-std::span<const Entry> classLossKernels() { return kEntries; }
+std::span<const Entry> classLossKernels() { return kClassLossKernels; }
 
 }  // namespace popart::cpu

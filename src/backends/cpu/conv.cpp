@@ -226,13 +226,13 @@ std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &re
                                                                     ConvWeightGradient(*shape, request.threads));
 }
 
-constexpr Entry kEntries[] = {{"FusedConv", createConv},
-                              {"ConvDataGrad", createDataGradient},
-                              {"ConvWeightsGrad", createWeightGradient},
-                              {"FusedConvWeightsGrad", createWeightGradient}};
+constexpr Entry kConvKernels[] = {{"FusedConv", createConv},
+                                  {"ConvDataGrad", createDataGradient},
+                                  {"ConvWeightsGrad", createWeightGradient},
+                                  {"FusedConvWeightsGrad", createWeightGradient}};
 
 }  // namespace
 
-std::span<const Entry> convKernels() { return kEntries; }
+std::span<const Entry> convKernels() { return kConvKernels; }
 
 }  // namespace popart::cpu

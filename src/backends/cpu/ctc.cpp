@@ -299,10 +299,10 @@ std::unique_ptr<executable::Kernel> createCtcGradient(const KernelRequest &reque
   return std::make_unique<CtcGradientKernel>(ctcFormOf(request), request.inputs[4].info);
 }
 
-constexpr Entry kEntries[] = {{"Ctc", createCtc}, {"CtcGrad", createCtcGradient}};
+constexpr Entry kCtcKernels[] = {{"Ctc", createCtc}, {"CtcGrad", createCtcGradient}};
 
 }  // namespace
 
-std::span<const Entry> ctcKernels() { return kEntries; }
+std::span<const Entry> ctcKernels() { return kCtcKernels; }
 
 }  // namespace popart::cpu

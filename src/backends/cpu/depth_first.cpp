@@ -23,7 +23,7 @@ using executable::KernelRequest;
 using executable::OperandDesc;
 
 // An operand of a member: an operand of the whole kernel, or scratch memory that holds the current part.
-struct Operand {
+struct PassOperand {
   enum class Place : uint8_t { Absent, Input, Output, Scratch } place = Place::Absent;
   size_t index = 0;       // Input, Output
   int64_t offset = 0;     // Scratch: in bytes
@@ -33,7 +33,7 @@ struct Operand {
 struct Member {
   std::shared_ptr<const HostKernel> kernel;  // in parts
   PartOperands cut;
-  std::vector<Operand> in, out;
+  std::vector<PassOperand> in, out;
 };
 
 class DepthFirstKernel final : public HostKernel {
@@ -80,15 +80,15 @@ class DepthFirstKernel final : public HostKernel {
 
  private:
   // Address of the operand's part 0, as if all were stored: the kernel adds the offset of the current part itself.
-  static const void *address(const Operand &o, const KernelArgs &args, int64_t part) noexcept {
+  static const void *address(const PassOperand &o, const KernelArgs &args, int64_t part) noexcept {
     switch (o.place) {
-      case Operand::Place::Absent:
+      case PassOperand::Place::Absent:
         return nullptr;
-      case Operand::Place::Input:
+      case PassOperand::Place::Input:
         return args.in[o.index];
-      case Operand::Place::Output:
+      case PassOperand::Place::Output:
         return args.out[o.index];
-      case Operand::Place::Scratch:
+      case PassOperand::Place::Scratch:
         return reinterpret_cast<const void *>(reinterpret_cast<intptr_t>(args.scratch) + o.offset - part * o.partBytes);
     }
     return nullptr;
@@ -264,12 +264,12 @@ class Planner {
     return good && written;
   }
 
-  Operand operand(TensorIndex t) const {
+  PassOperand operand(TensorIndex t) const {
     if (!t.valid()) return {};
     const uint32_t r = root(t);
-    if (const auto it = inputOf_.find(r); it != inputOf_.end()) return {Operand::Place::Input, it->second, 0, 0};
-    if (const auto it = outputOf_.find(r); it != outputOf_.end()) return {Operand::Place::Output, it->second, 0, 0};
-    return {Operand::Place::Scratch, 0, offsetOf_.at(r), bytesOf(r) / parts_};
+    if (const auto it = inputOf_.find(r); it != inputOf_.end()) return {PassOperand::Place::Input, it->second, 0, 0};
+    if (const auto it = outputOf_.find(r); it != outputOf_.end()) return {PassOperand::Place::Output, it->second, 0, 0};
+    return {PassOperand::Place::Scratch, 0, offsetOf_.at(r), bytesOf(r) / parts_};
   }
 
   const KernelRequest &request_;

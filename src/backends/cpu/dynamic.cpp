@@ -147,7 +147,7 @@ class DynamicWriteKernel final : public executable::HostKernel {
 
 constexpr int64_t kMostBytes = 8;
 
-std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, std::string &reason) {
+std::unique_ptr<executable::Kernel> createDynamicSlice(const KernelRequest &request, std::string &reason) {
   const int64_t bytes = movedBytes(request, reason, kMostBytes);
   if (bytes == 0) return nullptr;
   return std::make_unique<DynamicSliceKernel>(formOf(request, request.inputs[0].info.shape()), bytes);
@@ -174,13 +174,13 @@ std::unique_ptr<executable::Kernel> createAdd(const KernelRequest &request, std:
                                                                  request.outputs[0].info.nbytes());
 }
 
-constexpr Entry kEntries[] = {{"DynamicSlice", createSlice},
-                              {"DynamicUpdate", createWrite<Write::Update>},
-                              {"DynamicZero", createWrite<Write::Zero>},
-                              {"DynamicAdd", createAdd}};
+constexpr Entry kDynamicKernels[] = {{"DynamicSlice", createDynamicSlice},
+                                     {"DynamicUpdate", createWrite<Write::Update>},
+                                     {"DynamicZero", createWrite<Write::Zero>},
+                                     {"DynamicAdd", createAdd}};
 
 }  // namespace
 
-std::span<const Entry> dynamicKernels() { return kEntries; }
+std::span<const Entry> dynamicKernels() { return kDynamicKernels; }
 
 }  // namespace popart::cpu

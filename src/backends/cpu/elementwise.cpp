@@ -53,7 +53,7 @@ std::unique_ptr<executable::Kernel> createElementwise(const KernelRequest &reque
   return std::make_unique<ElementKernel>(std::move(*program), name);
 }
 
-std::vector<Entry> makeEntries() {
+std::vector<Entry> makeElementEntries() {
   std::vector<Entry> entries{{"FusedElementwise", createElementwise}};
   for (const char *type : elementTypes()) entries.push_back({type, createElementwise});
   return entries;
@@ -62,7 +62,7 @@ std::vector<Entry> makeEntries() {
 }  // namespace
 
 std::span<const Entry> elementwiseKernels() {
-  static const std::vector<Entry> entries = makeEntries();
+  static const std::vector<Entry> entries = makeElementEntries();
   return entries;
 }
 

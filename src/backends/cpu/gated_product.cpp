@@ -30,7 +30,7 @@ using executable::OperandDesc;
 constexpr int64_t kMostRows = 64;                // a product of more rows is worth storing
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
 constexpr int64_t kTileFloats = 1 << 16;         // of p in a task: with its panels in the second level cache
-constexpr int kFirstOperand = 2;                 // of f, behind those of the product
+constexpr int kFirstGateOperand = 2;             // of f, behind those of the product
 
 int64_t alignedFloats(int64_t floats) { return ceilDiv(floats, kCacheLineFloats) * kCacheLineFloats; }
 
@@ -82,7 +82,7 @@ std::optional<Gates> compileGates(const KernelRequest &request, std::string &rea
     piece->operand = place.operand;
     piece->bytes = getDataTypeInfo(info.dataType()).nbytes;
     if (place.operand == 0 && piece->unitStride != 1) return reason = "its gates read one column", std::nullopt;
-    const auto operand = static_cast<size_t>(kFirstOperand + place.operand - 1);
+    const auto operand = static_cast<size_t>(kFirstGateOperand + place.operand - 1);
     if (place.operand > 0 && request.inputs[operand].layout)
       return reason = "an operand of its gates is not plain", std::nullopt;
     inputs.push_back({TensorInfo(info.dataType(), Shape{piece->unitStride == 0 ? 1 : gates.units})});
@@ -100,19 +100,19 @@ std::optional<Gates> compileGates(const KernelRequest &request, std::string &rea
 }
 
 // The product as the kernels see it, but for pointers.
-struct Problem {
+struct GatedProblem {
   MatmulShape shape;
   MatmulArgs args;
 };
 
-std::optional<Problem> planProduct(const KernelRequest &request, std::string &reason) {
+std::optional<GatedProblem> planProduct(const KernelRequest &request, std::string &reason) {
   const Op &op = *request.op;
   const OperandDesc &a = request.inputs[0], &b = request.inputs[1];
   const bool isPlain = !op.hasAttr("perm_a") && !op.hasAttr("perm_b") && op.attrInt("trans_a") == 0 && !a.layout;
   if (!isPlain || b.info.rank() != 2 || a.info.dataType() != DataType::FLOAT || b.info.dataType() != DataType::FLOAT)
     return reason = "gates take products of rows of FLOAT and one matrix", std::nullopt;
   const bool transB = op.attrInt("trans_b") != 0;
-  Problem p;
+  GatedProblem p;
   p.shape.k = b.info.shape()[transB ? 1 : 0];
   p.shape.n = b.info.shape()[transB ? 0 : 1];
   if (p.shape.k == 0 || a.info.nelms() == 0 || p.shape.n == 0) return reason = "its product is empty", std::nullopt;
@@ -134,7 +134,7 @@ std::optional<Problem> planProduct(const KernelRequest &request, std::string &re
 
 class GatedProduct final : public executable::HostKernel {
  public:
-  GatedProduct(const Problem &problem, Gates gates, int threads)
+  GatedProduct(const GatedProblem &problem, Gates gates, int threads)
       : args_(problem.args), layout_(problem.shape.bLayout), gates_(std::move(gates)), matmul_(problem.shape, 1) {
     const MatmulShape &shape = problem.shape;
     const int64_t width = matmul_.panelWidth(), unitPanels = ceilDiv(gates_.units, width), tiles = matmul_.rowTiles();
@@ -167,7 +167,7 @@ class GatedProduct final : public executable::HostKernel {
     bool reads = false;
     for (size_t i = 0; i < gates_.pieces.size(); ++i) {
       const Piece &p = gates_.pieces[i];
-      if (p.operand == 0 || p.operand + kFirstOperand - 1 != input) continue;
+      if (p.operand == 0 || p.operand + kFirstGateOperand - 1 != input) continue;
       reads = true;
       const bool isWhole = p.offset == 0 && p.rowStride == gates_.units && p.unitStride == 1;
       if (!isWhole || !gates_.program.canOverwrite(static_cast<int>(i), output)) return false;
@@ -236,7 +236,7 @@ class GatedProduct final : public executable::HostKernel {
           continue;
         }
         const int64_t at = p.offset + row * p.rowStride + u.begin * p.unitStride;
-        in[i] = static_cast<const char *>(args.in[kFirstOperand + p.operand - 1]) + at * p.bytes;
+        in[i] = static_cast<const char *>(args.in[kFirstGateOperand + p.operand - 1]) + at * p.bytes;
       }
       for (size_t o = 0; o < gates_.program.outputBytes.size(); ++o)
         out[o] = static_cast<char *>(args.out[o]) + (row * gates_.units + u.begin) * gates_.program.outputBytes[o];

@@ -95,10 +95,10 @@ std::unique_ptr<executable::Kernel> createHistogram(const KernelRequest &request
                                            request.op->attrInt("absoluteOfInput") != 0);
 }
 
-constexpr Entry kEntries[] = {{"Histogram", createHistogram}};
+constexpr Entry kHistogramKernels[] = {{"Histogram", createHistogram}};
 
 }  // namespace
 
-std::span<const Entry> histogramKernels() { return kEntries; }
+std::span<const Entry> histogramKernels() { return kHistogramKernels; }
 
 }  // namespace popart::cpu

@@ -263,13 +263,13 @@ std::unique_ptr<executable::Kernel> createOneHot(const KernelRequest &request, s
       aroundAxis(result.shape(), ops::axisOf(request.op->attributes(), result.rank())), type, bytes);
 }
 
-constexpr Entry kEntries[] = {{"Gather", createGather},
-                              {"GatherGrad", createGatherGradient},
-                              {"GatherElements", createGatherElements},
-                              {"OneHot", createOneHot}};
+constexpr Entry kIndexKernels[] = {{"Gather", createGather},
+                                   {"GatherGrad", createGatherGradient},
+                                   {"GatherElements", createGatherElements},
+                                   {"OneHot", createOneHot}};
 
 }  // namespace
 
-std::span<const Entry> indexKernels() { return kEntries; }
+std::span<const Entry> indexKernels() { return kIndexKernels; }
 
 }  // namespace popart::cpu

@@ -29,7 +29,7 @@ std::vector<int64_t> matrixOffsets(const Shape &shape, const Shape &batch) {
 
 constexpr size_t kFirstOfEnding = 4;  // inputs: bias, scale, y_zero
 
-constexpr Entry kEntries[] = {{"IntegerMatMul", createQuadMatMul}, {"IntegerConv", createIntegerConv}};
+constexpr Entry kIntegerProductKernels[] = {{"IntegerMatMul", createQuadMatMul}, {"IntegerConv", createIntegerConv}};
 
 }  // namespace
 
@@ -74,6 +74,6 @@ QuadFinish QuadEnding::of(const executable::KernelArgs &args) const noexcept {
   return f;
 }
 
-std::span<const Entry> integerProductKernels() { return kEntries; }
+std::span<const Entry> integerProductKernels() { return kIntegerProductKernels; }
 
 }  // namespace popart::cpu

@@ -49,7 +49,7 @@ struct Form {
   float least = 0;  // that a probability counts as
 };
 
-struct Problem {
+struct LossProblem {
   int64_t samples, classes;
   LossReduction reduction;
   bool ignores = false, gradientPerSample = false;
@@ -71,7 +71,7 @@ struct Problem {
 
 class NllKernel final : public executable::HostKernel {
  public:
-  NllKernel(Form form, Problem problem)
+  NllKernel(Form form, LossProblem problem)
       : form_(form),
         p_(std::move(problem)),
         rowsPerTask_(std::max<int64_t>(1, 32768 / std::max<int64_t>(1, p_.classes))) {}
@@ -101,7 +101,7 @@ class NllKernel final : public executable::HostKernel {
       const float g = static_cast<float>(static_cast<double>(incoming) / denominator);
       const int64_t label = p_.labelOf(args, i);
       float *gradient = placeAt(out, i * classes, p_.type, spare);
-      row(args.in[0], i * classes, gradient, label == Problem::kIgnored ? 0.0f : g, label);
+      row(args.in[0], i * classes, gradient, label == LossProblem::kIgnored ? 0.0f : g, label);
       keepFloats(gradient, out, i * classes, classes, p_.type);
     }
   }
@@ -148,7 +148,7 @@ class NllKernel final : public executable::HostKernel {
   }
 
   Form form_;
-  Problem p_;
+  LossProblem p_;
   int64_t rowsPerTask_;
 };
 
@@ -176,7 +176,7 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   if (hasLoss && is(request.outputs, 0)) form.loss = 0;
   if (!hasLoss) form.gradient = 0;
   if (type == "NlllWithSoftmaxGradDirect" && is(request.outputs, 1)) form.gradient = 1;
-  Problem p;
+  LossProblem p;
   p.type = dataType;
   p.samples = request.inputs[1].info.nelms();
   p.classes = request.inputs[0].info.shape().back();
@@ -190,13 +190,13 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   return std::make_unique<NllKernel>(form, std::move(p));
 }
 
-constexpr Entry kEntries[] = {{"Nll", createNll},
-                              {"NllGrad", createNll},
-                              {"SoftmaxGradDirect", createNll},
-                              {"NlllWithSoftmaxGradDirect", createNll}};
+constexpr Entry kLossKernels[] = {{"Nll", createNll},
+                                  {"NllGrad", createNll},
+                                  {"SoftmaxGradDirect", createNll},
+                                  {"NlllWithSoftmaxGradDirect", createNll}};
 
 }  // namespace
 
-std::span<const Entry> lossKernels() { return kEntries; }
+std::span<const Entry> lossKernels() { return kLossKernels; }
 
 }  // namespace popart::cpu

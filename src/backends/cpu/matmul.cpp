@@ -23,7 +23,7 @@ using executable::Layout;
 using executable::OperandDesc;
 
 // The product as the kernels see it: batch dimensions collapsed where strides allow.
-struct Problem {
+struct MatmulProblem {
   MatmulShape shape;
   MatmulArgs args;  // strides; pointers come at run time
   int aInput = 0, bInput = 1;
@@ -39,7 +39,7 @@ bool isStack(const Matrix &m, const Shape &batch) {
   return elementCount(m.batch) == elementCount(batch);
 }
 
-std::optional<Problem> plan(const KernelRequest &request, bool transA, bool transB, std::string &reason) {
+std::optional<MatmulProblem> plan(const KernelRequest &request, bool transA, bool transB, std::string &reason) {
   const Op &op = *request.op;
   const Matrix a = matrixOf(op, "perm_a", request.inputs[0].info.shape()),
                b = matrixOf(op, "perm_b", request.inputs[1].info.shape());
@@ -49,7 +49,7 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
   const Layout *bLayout = request.inputs[1].layout;
   if (request.inputs[0].layout != nullptr) return reason = "its left operand must be plain", std::nullopt;
   Shape batch = npOut(a.batch, b.batch);
-  Problem p;
+  MatmulProblem p;
   MatmulShape &s = p.shape;
   s.m = transA ? a.columns : a.rows;
   s.k = transA ? a.rows : a.columns;
@@ -100,9 +100,9 @@ std::optional<Problem> plan(const KernelRequest &request, bool transA, bool tran
 class MatmulKernel final : public PartedKernel {
  public:
   // Results do not depend on `threads`; it only sizes the tasks, so that any number of threads up to it is kept busy.
-  MatmulKernel(Problem problem, MatchedEpilogue epilogue, int threads)
+  MatmulKernel(MatmulProblem problem, MatchedEpilogue epilogue, int threads)
       : problem_(std::move(problem)), epilogue_(epilogue), matmul_(problem_.shape, threads) {}
-  MatmulKernel(Problem problem, WeightUpdate update, int threads)
+  MatmulKernel(MatmulProblem problem, WeightUpdate update, int threads)
       : MatmulKernel(updatedBy(update, std::move(problem)), MatchedEpilogue(), threads) {
     update_ = std::move(update);
   }
@@ -152,7 +152,7 @@ class MatmulKernel final : public PartedKernel {
   }
 
  private:
-  static Problem updatedBy(const WeightUpdate &update, Problem problem) {
+  static MatmulProblem updatedBy(const WeightUpdate &update, MatmulProblem problem) {
     problem.shape.updatesRows = update.isProgram() && !problem.packedOutput;
     return problem;
   }
@@ -165,7 +165,7 @@ class MatmulKernel final : public PartedKernel {
     });
   }
 
-  Problem problem_;
+  MatmulProblem problem_;
   MatchedEpilogue epilogue_;
   std::optional<WeightUpdate> update_;
   Matmul matmul_;
@@ -211,10 +211,10 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
   return std::make_unique<MatmulKernel>(std::move(*problem), std::move(*update), request.threads);
 }
 
-constexpr Entry kEntries[] = {{"MatMul", createMatmul}, {"FusedMatMul", createMatmul}};
+constexpr Entry kMatmulKernels[] = {{"MatMul", createMatmul}, {"FusedMatMul", createMatmul}};
 
 }  // namespace
 
-std::span<const Entry> matmulKernels() { return kEntries; }
+std::span<const Entry> matmulKernels() { return kMatmulKernels; }
 
 }  // namespace popart::cpu

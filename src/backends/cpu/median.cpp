@@ -124,10 +124,10 @@ std::unique_ptr<executable::Kernel> createMedian(const KernelRequest &request, s
   return kernel;
 }
 
-constexpr Entry kEntries[] = {{"ReduceMedian", createMedian}};
+constexpr Entry kMedianKernels[] = {{"ReduceMedian", createMedian}};
 
 }  // namespace
 
-std::span<const Entry> medianKernels() { return kEntries; }
+std::span<const Entry> medianKernels() { return kMedianKernels; }
 
 }  // namespace popart::cpu

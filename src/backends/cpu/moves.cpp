@@ -24,15 +24,15 @@ using ops::SliceRange;
 
 // ---- copies: every element of the results comes from one operand --------------------------------
 
-struct Piece {
+struct MovedPiece {
   StridedCopy copy;
   size_t in, out;
 };
 
 class MoveKernel final : public executable::HostKernel {
  public:
-  MoveKernel(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
-    for (const Piece &p : pieces_) firstTask_.push_back(tasks_), tasks_ += p.copy.tasks();
+  MoveKernel(std::vector<MovedPiece> pieces) : pieces_(std::move(pieces)) {
+    for (const MovedPiece &p : pieces_) firstTask_.push_back(tasks_), tasks_ += p.copy.tasks();
   }
   std::string name() const override { return pieces_.size() == 1 ? pieces_[0].copy.name() : "copy pieces"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, tasks_)); }
@@ -41,18 +41,19 @@ class MoveKernel final : public executable::HostKernel {
     const auto piece = static_cast<size_t>(std::upper_bound(firstTask_.begin(), firstTask_.end(), int64_t{task}) -
                                            firstTask_.begin()) -
                        1;
-    const Piece &p = pieces_[piece];
+    const MovedPiece &p = pieces_[piece];
     p.copy.run(args.in[p.in], args.out[p.out], task - firstTask_[piece]);
   }
 
  private:
-  std::vector<Piece> pieces_;
+  std::vector<MovedPiece> pieces_;
   std::vector<int64_t> firstTask_;
   int64_t tasks_ = 0;
 };
 
 std::unique_ptr<executable::Kernel> single(std::vector<CopyDim> dims, int64_t bytes, int64_t fromOffset) {
-  return std::make_unique<MoveKernel>(std::vector<Piece>{{StridedCopy(std::move(dims), bytes, fromOffset, 0), 0, 0}});
+  return std::make_unique<MoveKernel>(
+      std::vector<MovedPiece>{{StridedCopy(std::move(dims), bytes, fromOffset, 0), 0, 0}});
 }
 
 // The whole result, read from the operand at byte strides `from`.
@@ -154,7 +155,7 @@ std::unique_ptr<executable::Kernel> createPieces(const KernelRequest &request, s
   else
     sizes = ops::splitSizes(request.op->attributes(), joined[axis], static_cast<int64_t>(list.size()));
   const Shape whole = ops::stridesInOrder(joined, bytes);
-  std::vector<Piece> pieces;
+  std::vector<MovedPiece> pieces;
   int64_t start = 0;
   for (size_t i = 0; i < list.size(); start += sizes[i++] * whole[axis]) {
     if (!list[i].connected) continue;
@@ -349,30 +350,30 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
                                         std::move(rest), 0);
 }
 
-constexpr Entry kEntries[] = {{"Transpose", createView},
-                              {"Slice", createView},
-                              {"Reverse", createView},
-                              {"Gather", createView},  // others: index.cpp
-                              {"Expand", createExpand},
-                              {"Init", createInit},
-                              {"Tile", createTile},
-                              {"Concat", createPieces<Direction::Join>},
-                              {"Split", createPieces<Direction::Cut>},
-                              {"SliceUpdate", createSliceUpdate},
-                              {"SliceGrad", createSliceGradient},
-                              {"SubsampleGrad", createSubsampleGradient},
-                              {"Pad", createPad},
-                              {"Reshape", createCopy},
-                              {"Squeeze", createCopy},
-                              {"Unsqueeze", createCopy},
-                              {"Identity", createCopy},
-                              {"IdentityGrad", createCopy},
-                              {"Detach", createCopy},
-                              {"BitCast", createCopy},
-                              {"Nop", createCopy}};
+constexpr Entry kMoveKernels[] = {{"Transpose", createView},
+                                  {"Slice", createView},
+                                  {"Reverse", createView},
+                                  {"Gather", createView},  // others: index.cpp
+                                  {"Expand", createExpand},
+                                  {"Init", createInit},
+                                  {"Tile", createTile},
+                                  {"Concat", createPieces<Direction::Join>},
+                                  {"Split", createPieces<Direction::Cut>},
+                                  {"SliceUpdate", createSliceUpdate},
+                                  {"SliceGrad", createSliceGradient},
+                                  {"SubsampleGrad", createSubsampleGradient},
+                                  {"Pad", createPad},
+                                  {"Reshape", createCopy},
+                                  {"Squeeze", createCopy},
+                                  {"Unsqueeze", createCopy},
+                                  {"Identity", createCopy},
+                                  {"IdentityGrad", createCopy},
+                                  {"Detach", createCopy},
+                                  {"BitCast", createCopy},
+                                  {"Nop", createCopy}};
 
 }  // namespace
 
-std::span<const Entry> moveKernels() { return kEntries; }
+std::span<const Entry> moveKernels() { return kMoveKernels; }
 
 }  // namespace popart::cpu

@@ -139,11 +139,11 @@ std::unique_ptr<executable::Kernel> createFloatingPointCheck(const KernelRequest
   return std::make_unique<FloatingPointCheckKernel>(request);
 }
 
-constexpr Entry kEntries[] = {{"FirstNonFinite", createFirstNonFinite},
-                              {"FloatingPointCheck", createFloatingPointCheck}};
+constexpr Entry kNonFiniteKernels[] = {{"FirstNonFinite", createFirstNonFinite},
+                                       {"FloatingPointCheck", createFloatingPointCheck}};
 
 }  // namespace
 
-std::span<const Entry> nonFiniteKernels() { return kEntries; }
+std::span<const Entry> nonFiniteKernels() { return kNonFiniteKernels; }
 
 }  // namespace popart::cpu

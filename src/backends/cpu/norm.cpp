@@ -488,13 +488,13 @@ std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest 
                                         request.outputs.size());
 }
 
-constexpr Entry kEntries[] = {{"BatchNormalization", createBatchNorm},
-                              {"BatchNormalizationGrad", createBatchNormGradient},
-                              {"GroupNormalization", createGroupNorm},
-                              {"GroupNormalizationGrad", createGroupNormGradient}};
+constexpr Entry kNormKernels[] = {{"BatchNormalization", createBatchNorm},
+                                  {"BatchNormalizationGrad", createBatchNormGradient},
+                                  {"GroupNormalization", createGroupNorm},
+                                  {"GroupNormalizationGrad", createGroupNormGradient}};
 
 }  // namespace
 
-std::span<const Entry> normKernels() { return kEntries; }
+std::span<const Entry> normKernels() { return kNormKernels; }
 
 }  // namespace popart::cpu

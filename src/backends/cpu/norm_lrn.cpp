@@ -15,14 +15,14 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-enum class Direction { Forward, Gradient };
+enum class LrnDirection { Forward, Gradient };
 
 class LrnKernel final : public executable::HostKernel {
  public:
-  LrnKernel(const Lrn &lrn, int64_t rows, Direction direction) : lrn_(lrn), rows_(rows), direction_(direction) {
+  LrnKernel(const Lrn &lrn, int64_t rows, LrnDirection direction) : lrn_(lrn), rows_(rows), direction_(direction) {
     tasks_ = static_cast<int>(taskCount(rows * lrn.channels, int64_t{1} << 13, rows));
   }
-  std::string name() const override { return direction_ == Direction::Forward ? "lrn" : "lrn gradient"; }
+  std::string name() const override { return direction_ == LrnDirection::Forward ? "lrn" : "lrn gradient"; }
   int tasks() const override { return tasks_; }
   int64_t scratchBytes() const override { return lrnScratchFloats(lrn_) * static_cast<int64_t>(sizeof(float)); }
   bool canOverwrite(int input, int output) const override { return output == 0 && input <= 1; }
@@ -31,7 +31,7 @@ class LrnKernel final : public executable::HostKernel {
     float *to = static_cast<float *>(args.out[0]), *scratch = static_cast<float *>(args.scratch);
     for (int64_t r = rows_ * task / tasks_; r < rows_ * (task + 1) / tasks_; ++r) {
       const int64_t at = r * lrn_.channels;
-      if (direction_ == Direction::Forward) {
+      if (direction_ == LrnDirection::Forward) {
         lrnPixel(lrn_, first + at, to + at, scratch);
       } else {
         lrnGradientPixel(lrn_, first + at, static_cast<const float *>(args.in[1]) + at, to + at, scratch);
@@ -42,14 +42,14 @@ class LrnKernel final : public executable::HostKernel {
  private:
   Lrn lrn_;
   int64_t rows_;
-  Direction direction_;
+  LrnDirection direction_;
   int tasks_ = 1;
 };
 
 // Tasks are ranges of blocks of pixels, short enough for all their channels to stay in the cache.
 class PlainLrnKernel final : public executable::HostKernel {
  public:
-  PlainLrnKernel(const Lrn &lrn, const ChannelRows &rows, Direction direction)
+  PlainLrnKernel(const Lrn &lrn, const ChannelRows &rows, LrnDirection direction)
       : lrn_(lrn), rows_(rows), direction_(direction) {
     constexpr int64_t kBlock = 8192, kLeast = 64;  // floats of a block, and pixels of one
     block_ = std::min(rows.places, std::max(kLeast, kBlock / std::max<int64_t>(1, lrn.channels) / kLeast * kLeast));
@@ -57,11 +57,11 @@ class PlainLrnKernel final : public executable::HostKernel {
     tasks_ = static_cast<int>(taskCount(rows.rows() * lrn.channels, int64_t{1} << 13, rows.n * blocks_));
   }
   std::string name() const override {
-    return direction_ == Direction::Forward ? "lrn of plain memory" : "lrn gradient of plain memory";
+    return direction_ == LrnDirection::Forward ? "lrn of plain memory" : "lrn gradient of plain memory";
   }
   int tasks() const override { return tasks_; }
   int64_t scratchBytes() const override {
-    return direction_ == Direction::Forward ? 0 : block_ * lrn_.channels * static_cast<int64_t>(sizeof(float));
+    return direction_ == LrnDirection::Forward ? 0 : block_ * lrn_.channels * static_cast<int64_t>(sizeof(float));
   }
   void run(const KernelArgs &args, int task) const noexcept override {
     const float *first = static_cast<const float *>(args.in[0]);
@@ -70,7 +70,7 @@ class PlainLrnKernel final : public executable::HostKernel {
     for (int64_t i = all * task / tasks_; i < all * (task + 1) / tasks_; ++i) {
       const int64_t begin = i % blocks_ * block_, at = i / blocks_ * lrn_.channels * rows_.places + begin;
       const LrnPlaces places{rows_.places, std::min(block_, rows_.places - begin)};
-      if (direction_ == Direction::Forward)
+      if (direction_ == LrnDirection::Forward)
         lrnPlaces(lrn_, places, first + at, to + at);
       else
         lrnGradientPlaces(lrn_, places, first + at, static_cast<const float *>(args.in[1]) + at, to + at, scratch);
@@ -80,12 +80,12 @@ class PlainLrnKernel final : public executable::HostKernel {
  private:
   Lrn lrn_;
   ChannelRows rows_;
-  Direction direction_;
+  LrnDirection direction_;
   int64_t block_ = 0, blocks_ = 0;
   int tasks_ = 1;
 };
 
-template <Direction kDirection>
+template <LrnDirection kDirection>
 std::unique_ptr<executable::Kernel> createLrn(const KernelRequest &request, std::string &reason) {
   const Op &op = *request.op;
   const ChannelRows rows = channelRows(request.outputs[0].info.shape());
@@ -101,10 +101,11 @@ std::unique_ptr<executable::Kernel> createLrn(const KernelRequest &request, std:
   return std::make_unique<LrnKernel>(lrn, rows.rows(), kDirection);
 }
 
-constexpr Entry kEntries[] = {{"LRN", createLrn<Direction::Forward>}, {"LRNGrad", createLrn<Direction::Gradient>}};
+constexpr Entry kLrnKernels[] = {{"LRN", createLrn<LrnDirection::Forward>},
+                                 {"LRNGrad", createLrn<LrnDirection::Gradient>}};
 
 }  // namespace
 
-std::span<const Entry> lrnKernels() { return kEntries; }
+std::span<const Entry> lrnKernels() { return kLrnKernels; }
 
 }  // namespace popart::cpu

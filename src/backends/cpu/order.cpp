@@ -258,14 +258,14 @@ std::unique_ptr<executable::Kernel> createCumulativeSum(const KernelRequest &req
   return kernel;
 }
 
-constexpr Entry kEntries[] = {{"ArgMax", createArg<Extreme::kLargest>},
-                              {"ArgMin", createArg<Extreme::kSmallest>},
-                              {"TopK", createTopK},
-                              {"Sort", createSort},
-                              {"CumSum", createCumulativeSum}};
+constexpr Entry kOrderKernels[] = {{"ArgMax", createArg<Extreme::kLargest>},
+                                   {"ArgMin", createArg<Extreme::kSmallest>},
+                                   {"TopK", createTopK},
+                                   {"Sort", createSort},
+                                   {"CumSum", createCumulativeSum}};
 
 }  // namespace
 
-std::span<const Entry> orderKernels() { return kEntries; }
+std::span<const Entry> orderKernels() { return kOrderKernels; }
 
 }  // namespace popart::cpu

@@ -100,7 +100,7 @@ class PadKernel final : public executable::HostKernel {
   Shape strides_;
 };
 
-std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std::string &reason) {
+std::unique_ptr<executable::Kernel> createPadOfMode(const KernelRequest &request, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;
   const Op &op = *request.op;
   const TensorInfo &from = request.inputs[0].info, &to = request.outputs[0].info;
@@ -122,10 +122,10 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
   return kernel;
 }
 
-constexpr Entry kEntries[] = {{"Pad", createPad}};
+constexpr Entry kPadKernels[] = {{"Pad", createPadOfMode}};
 
 }  // namespace
 
-std::span<const Entry> padKernels() { return kEntries; }
+std::span<const Entry> padKernels() { return kPadKernels; }
 
 }  // namespace popart::cpu

@@ -178,12 +178,12 @@ bool isPlain(const KernelRequest &request) {
 
 bool hasWindows(const KernelRequest &request, std::string &reason) {
   const int64_t rank = request.outputs[0].info.rank();
-  if (rank < 3 || rank > 5) return reason = "it takes one to three spatial dimensions", false;
+  if (rank < 3 || rank > 5) return reason = "it takesPool one to three spatial dimensions", false;
   if (request.outputs.size() > 1 && request.outputs[1].connected) return reason = "it gives no indices", false;
   return true;
 }
 
-bool takes(const KernelRequest &request, std::string &reason) {
+bool takesPool(const KernelRequest &request, std::string &reason) {
   if (!hasWindows(request, reason)) return false;
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const auto &o : *list)
@@ -198,12 +198,12 @@ std::unique_ptr<executable::Kernel> createPool(const KernelRequest &request, std
   const Pool pool = poolOf(op, request.inputs[0].info.shape(), request.outputs[0].info.shape());
   const bool countPadding = kKind == PoolKind::kAverage && op.attrInt("count_include_pad") != 0;
   if (isPlain(request) && RowPool::fits(pool)) return std::make_unique<PlainPoolKernel>(pool, kKind, countPadding);
-  if (!takes(request, reason)) return nullptr;
+  if (!takesPool(request, reason)) return nullptr;
   return std::make_unique<PoolKernel>(pool, kKind, countPadding);
 }
 
 template <PoolKind kKind>
-std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request, std::string &reason) {
+std::unique_ptr<executable::Kernel> createPoolGradient(const KernelRequest &request, std::string &reason) {
   if (!hasWindows(request, reason)) return nullptr;
   const Op &op = *request.op;
   const Pool pool = poolOf(op, request.outputs[0].info.shape(), request.inputs[0].info.shape());
@@ -213,17 +213,17 @@ std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request,
   if (isPlain(request) && RowPool::fits(pool) &&
       (kKind == PoolKind::kAverage || pool.taps() <= RowPoolGradient::kMostTaps))
     return std::make_unique<PlainPoolGradientKernel>(pool, kKind, countPadding);
-  if (!takes(request, reason)) return nullptr;
+  if (!takesPool(request, reason)) return nullptr;
   return std::make_unique<PoolGradientKernel>(pool, kKind, countPadding, request.threads);
 }
 
-constexpr Entry kEntries[] = {{"MaxPool", createPool<PoolKind::kMaximum>},
-                              {"AveragePool", createPool<PoolKind::kAverage>},
-                              {"MaxPoolGrad", createGradient<PoolKind::kMaximum>},
-                              {"AveragePoolGrad", createGradient<PoolKind::kAverage>}};
+constexpr Entry kPoolKernels[] = {{"MaxPool", createPool<PoolKind::kMaximum>},
+                                  {"AveragePool", createPool<PoolKind::kAverage>},
+                                  {"MaxPoolGrad", createPoolGradient<PoolKind::kMaximum>},
+                                  {"AveragePoolGrad", createPoolGradient<PoolKind::kAverage>}};
 
 }  // namespace
 
-std::span<const Entry> poolKernels() { return kEntries; }
+std::span<const Entry> poolKernels() { return kPoolKernels; }
 
 }  // namespace popart::cpu

@@ -138,22 +138,22 @@ class NormGradientKernel final : public executable::HostKernel {
   int64_t p_;
 };
 
-bool takes(const KernelRequest &request, std::string &reason) {
+bool takesGeneralPool(const KernelRequest &request, std::string &reason) {
   const int64_t rank = request.outputs[0].info.rank();
-  if (rank < 3 || rank > 5) return reason = "it takes one to three spatial dimensions", false;
+  if (rank < 3 || rank > 5) return reason = "it takesGeneralPool one to three spatial dimensions", false;
   for (const auto &o : request.inputs)
     if (!isChannelsLast(o))
-      return reason = "it takes channels last only: got " + executable::layoutName(o.layout), false;
+      return reason = "it takesGeneralPool channels last only: got " + executable::layoutName(o.layout), false;
   if (!isChannelsLast(request.outputs[0])) return reason = "it gives channels last only", false;
   return true;
 }
 bool areFloats(const KernelRequest &request, std::string &reason) {
   if (request.outputs[0].info.dataType() == DataType::FLOAT) return true;
-  return reason = "it takes FLOAT only: got " + toText(request.outputs[0].info.dataType()), false;
+  return reason = "it takesGeneralPool FLOAT only: got " + toText(request.outputs[0].info.dataType()), false;
 }
 
 std::unique_ptr<executable::Kernel> createMaximum(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason)) return nullptr;
+  if (!takesGeneralPool(request, reason)) return nullptr;
   const Pool pool = poolOf(*request.op, request.inputs[0].info.shape(), request.outputs[0].info.shape());
   const bool columnMajor = request.op->attrInt("storage_order") != 0;
   switch (request.outputs[0].info.dataType()) {
@@ -164,26 +164,27 @@ std::unique_ptr<executable::Kernel> createMaximum(const KernelRequest &request, 
     case DataType::UINT8:
       return std::make_unique<MaximumKernel<uint8_t>>(pool, columnMajor);
     default:
-      return reason = "it takes FLOAT only: got " + toText(request.outputs[0].info.dataType()), nullptr;
+      return reason = "it takesGeneralPool FLOAT only: got " + toText(request.outputs[0].info.dataType()), nullptr;
   }
 }
 
-std::unique_ptr<executable::Kernel> createNorm(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason) || !areFloats(request, reason)) return nullptr;
+std::unique_ptr<executable::Kernel> createLpPool(const KernelRequest &request, std::string &reason) {
+  if (!takesGeneralPool(request, reason) || !areFloats(request, reason)) return nullptr;
   return std::make_unique<NormKernel>(
       poolOf(*request.op, request.inputs[0].info.shape(), request.outputs[0].info.shape()), request.op->attrInt("p"));
 }
 
-std::unique_ptr<executable::Kernel> createNormGradient(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason) || !areFloats(request, reason)) return nullptr;
+std::unique_ptr<executable::Kernel> createLpPoolGradient(const KernelRequest &request, std::string &reason) {
+  if (!takesGeneralPool(request, reason) || !areFloats(request, reason)) return nullptr;
   return std::make_unique<NormGradientKernel>(
       poolOf(*request.op, request.outputs[0].info.shape(), request.inputs[0].info.shape()), request.op->attrInt("p"));
 }
 
-constexpr Entry kEntries[] = {{"MaxPool", createMaximum}, {"LpPool", createNorm}, {"LpPoolGrad", createNormGradient}};
+constexpr Entry kGeneralPoolKernels[] = {
+    {"MaxPool", createMaximum}, {"LpPool", createLpPool}, {"LpPoolGrad", createLpPoolGradient}};
 
 }  // namespace
 
-std::span<const Entry> generalPoolKernels() { return kEntries; }
+std::span<const Entry> generalPoolKernels() { return kGeneralPoolKernels; }
 
 }  // namespace popart::cpu

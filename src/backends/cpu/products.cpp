@@ -113,10 +113,10 @@ std::unique_ptr<executable::Kernel> createProduct(const KernelRequest &request, 
   }
 }
 
-constexpr Entry kEntries[] = {{"MatMul", createProduct}};
+constexpr Entry kProductKernels[] = {{"MatMul", createProduct}};
 
 }  // namespace
 
-std::span<const Entry> productKernels() { return kEntries; }
+std::span<const Entry> productKernels() { return kProductKernels; }
 
 }  // namespace popart::cpu

@@ -15,9 +15,12 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-constexpr int64_t kPerTask = 1 << 14;  // elements; a multiple of four, so that tasks begin at whole Philox blocks
+constexpr int64_t kNumbersPerTask =
+    1 << 14;  // elements; a multiple of four, so that tasks begin at whole Philox blocks
 
-int tasksOf(int64_t elements) { return static_cast<int>(std::max<int64_t>(1, (elements + kPerTask - 1) / kPerTask)); }
+int tasksOf(int64_t elements) {
+  return static_cast<int>(std::max<int64_t>(1, (elements + kNumbersPerTask - 1) / kNumbersPerTask));
+}
 PhiloxKey keyOf(const void *seed) {
   return {static_cast<const uint32_t *>(seed)[0], static_cast<const uint32_t *>(seed)[1]};
 }
@@ -33,7 +36,7 @@ class DropoutKernel final : public executable::HostKernel {
   int tasks() const override { return tasksOf(elements_); }
   bool canOverwrite(int input, int output) const override { return input == 0 && output == 0; }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t begin = task * kPerTask, count = std::min(kPerTask, elements_ - begin);
+    const int64_t begin = task * kNumbersPerTask, count = std::min(kNumbersPerTask, elements_ - begin);
     if (count <= 0) return;
     const DropoutRule rule{keyOf(args.in[1]), threshold_, scale_};
     bool *mask = hasMask_ ? static_cast<bool *>(args.out[1]) + begin : nullptr;
@@ -63,9 +66,9 @@ class UniformKernel final : public executable::HostKernel {
   UniformKernel(int64_t elements, float low, float high) : elements_(elements), low_(low), high_(high) {}
   std::string name() const override { return "uniform numbers"; }
   int tasks() const override { return tasksOf(elements_); }
-  int64_t scratchBytes() const override { return kPerTask * static_cast<int64_t>(sizeof(uint32_t)); }
+  int64_t scratchBytes() const override { return kNumbersPerTask * static_cast<int64_t>(sizeof(uint32_t)); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t begin = task * kPerTask, count = std::min(kPerTask, elements_ - begin);
+    const int64_t begin = task * kNumbersPerTask, count = std::min(kNumbersPerTask, elements_ - begin);
     if (count <= 0) return;
     auto *words = static_cast<uint32_t *>(args.scratch);
     randomWords(keyOf(args.in[0]), static_cast<uint64_t>(begin / 4), (count + 3) / 4, words);
@@ -95,7 +98,7 @@ class RoundingKernel final : public executable::HostKernel {
   std::string name() const override { return "stochastic rounding"; }
   int tasks() const override { return tasksOf(elements_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t begin = task * kPerTask, count = std::min(kPerTask, elements_ - begin);
+    const int64_t begin = task * kNumbersPerTask, count = std::min(kNumbersPerTask, elements_ - begin);
     if (count <= 0) return;
     roundElements({keyOf(args.in[1]), stream_, toHalf_}, static_cast<uint64_t>(begin / 4),
                   static_cast<const float *>(args.in[0]) + begin, static_cast<uint16_t *>(args.out[0]) + begin, count);
@@ -114,13 +117,13 @@ std::unique_ptr<executable::Kernel> createRounding(const KernelRequest &request,
                                           y.dataType() == DataType::FLOAT16);
 }
 
-constexpr Entry kEntries[] = {{"Dropout", createDropout},
-                              {"DropoutGrad", createDropout},
-                              {"RandomUniform", createUniform},
-                              {"RoundStochastically", createRounding}};
+constexpr Entry kRandomKernels[] = {{"Dropout", createDropout},
+                                    {"DropoutGrad", createDropout},
+                                    {"RandomUniform", createUniform},
+                                    {"RoundStochastically", createRounding}};
 
 }  // namespace
 
-std::span<const Entry> randomKernels() { return kEntries; }
+std::span<const Entry> randomKernels() { return kRandomKernels; }
 
 }  // namespace popart::cpu

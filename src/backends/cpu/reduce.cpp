@@ -30,14 +30,14 @@ struct ReduceRow {
   Op op;
   Finish finish;
 };
-constexpr ReduceRow<ReduceOp> kRows[] = {{"ReduceSum", ReduceOp::kSum, Finish::kNone},
-                                         {"ReduceMean", ReduceOp::kSum, Finish::kMean},
-                                         {"ReduceMax", ReduceOp::kMax, Finish::kNone},
-                                         {"ReduceMin", ReduceOp::kMin, Finish::kNone},
-                                         {"ReduceSumSquare", ReduceOp::kSumSquare, Finish::kNone},
-                                         {"ReduceL1", ReduceOp::kSumAbs, Finish::kNone},
-                                         {"ReduceL2", ReduceOp::kSumSquare, Finish::kRoot},
-                                         {"ReduceLogSumExp", ReduceOp::kSumExp, Finish::kLogSumExp}};
+constexpr ReduceRow<ReduceOp> kReduceRows[] = {{"ReduceSum", ReduceOp::kSum, Finish::kNone},
+                                               {"ReduceMean", ReduceOp::kSum, Finish::kMean},
+                                               {"ReduceMax", ReduceOp::kMax, Finish::kNone},
+                                               {"ReduceMin", ReduceOp::kMin, Finish::kNone},
+                                               {"ReduceSumSquare", ReduceOp::kSumSquare, Finish::kNone},
+                                               {"ReduceL1", ReduceOp::kSumAbs, Finish::kNone},
+                                               {"ReduceL2", ReduceOp::kSumSquare, Finish::kRoot},
+                                               {"ReduceLogSumExp", ReduceOp::kSumExp, Finish::kLogSumExp}};
 // A product may leave the range of FLOAT and come back, and a sum whose logarithm is wanted may exceed it.
 constexpr ReduceRow<DoubleReduceOp> kDoubleRows[] = {{"ReduceProd", DoubleReduceOp::kProduct, Finish::kNone},
                                                      {"ReduceLogSum", DoubleReduceOp::kSum, Finish::kLog}};
@@ -271,14 +271,14 @@ std::unique_ptr<executable::Kernel> createReduce(const KernelRequest &request, s
   const auto blocks =
       reducedBlocks(shape, ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(shape.size())));
   if (!blocks) return reason = "its axes alternate between kept and reduced too often", nullptr;
-  for (const auto &row : kRows)
+  for (const auto &row : kReduceRows)
     if (type == row.type) return reduceKernel(row, *blocks, request, reason);
   for (const auto &row : kDoubleRows)
     if (type == row.type) return reduceKernel(row, *blocks, request, reason);
   return nullptr;
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kReduceKernels[] = {
     {"ReduceSum", createReduce},       {"ReduceMean", createReduce},        {"ReduceMax", createReduce},
     {"ReduceMin", createReduce},       {"ReduceSumSquare", createReduce},   {"ReduceL1", createReduce},
     {"ReduceL2", createReduce},        {"ReduceProd", createReduce},        {"ReduceLogSum", createReduce},
@@ -286,6 +286,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> reduceKernels() { return kEntries; }
+std::span<const Entry> reduceKernels() { return kReduceKernels; }
 
 }  // namespace popart::cpu

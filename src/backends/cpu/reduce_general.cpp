@@ -26,11 +26,11 @@ struct FoldRow {
   const char *type;
   Fold fold;
 };
-constexpr FoldRow kRows[] = {{"ReduceSum", Fold::kSum},       {"ReduceMean", Fold::kMean},
-                             {"ReduceProd", Fold::kProduct},  {"ReduceSumSquare", Fold::kSumSquare},
-                             {"ReduceL1", Fold::kL1},         {"ReduceL2", Fold::kL2},
-                             {"ReduceLogSum", Fold::kLogSum}, {"ReduceLogSumExp", Fold::kLogSumExp},
-                             {"ReduceMax", Fold::kMax},       {"ReduceMin", Fold::kMin}};
+constexpr FoldRow kFoldRows[] = {{"ReduceSum", Fold::kSum},       {"ReduceMean", Fold::kMean},
+                                 {"ReduceProd", Fold::kProduct},  {"ReduceSumSquare", Fold::kSumSquare},
+                                 {"ReduceL1", Fold::kL1},         {"ReduceL2", Fold::kL2},
+                                 {"ReduceLogSum", Fold::kLogSum}, {"ReduceLogSumExp", Fold::kLogSumExp},
+                                 {"ReduceMax", Fold::kMax},       {"ReduceMin", Fold::kMin}};
 
 template <class V>
 V sumOf(V a, V b) {
@@ -148,7 +148,7 @@ std::unique_ptr<executable::Kernel> createFold(const KernelRequest &request, std
   if (!allPlain(request, reason)) return nullptr;
   const std::string &type = request.op->def().base().type();
   const Fold fold =
-      std::find_if(std::begin(kRows), std::end(kRows), [&](const FoldRow &r) { return type == r.type; })->fold;
+      std::find_if(std::begin(kFoldRows), std::end(kFoldRows), [&](const FoldRow &r) { return type == r.type; })->fold;
   const TensorInfo &x = request.inputs[0].info;
   const Groups groups = groupsOf(x.shape(), ops::reductionAxes(request.op->attributes(), x.rank()));
   const bool isFloatResult = fold == Fold::kL2 || fold == Fold::kLogSum || fold == Fold::kLogSumExp;
@@ -164,16 +164,16 @@ std::unique_ptr<executable::Kernel> createFold(const KernelRequest &request, std
   return kernel;
 }
 
-std::vector<Entry> makeEntries() {
+std::vector<Entry> makeFoldEntries() {
   std::vector<Entry> entries;
-  for (const FoldRow &row : kRows) entries.push_back({row.type, createFold});
+  for (const FoldRow &row : kFoldRows) entries.push_back({row.type, createFold});
   return entries;
 }
 
 }  // namespace
 
 std::span<const Entry> foldKernels() {
-  static const std::vector<Entry> entries = makeEntries();
+  static const std::vector<Entry> entries = makeFoldEntries();
   return entries;
 }
 

@@ -223,11 +223,11 @@ std::unique_ptr<executable::Kernel> createForward(const KernelRequest &request, 
   return create(request, ops::forwardMaps(request.op->attributes(), request.inputs[0].info.shape()), reason);
 }
 
-std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request, std::string &reason) {
+std::unique_ptr<executable::Kernel> createResizeGradient(const KernelRequest &request, std::string &reason) {
   return create(request, ops::gradientMaps(request.op->attributes(), request.outputs[0].info.shape()), reason);
 }
 
-constexpr Entry kResizeKernels[] = {{"Resize", createForward}, {"ResizeGrad", createGradient}};
+constexpr Entry kResizeKernels[] = {{"Resize", createForward}, {"ResizeGrad", createResizeGradient}};
 
 }  // namespace
 

@@ -283,8 +283,8 @@ AlignForm alignForm(const KernelRequest &request, const TensorInfo &images, int 
 }
 
 template <template <class> class Kernel>
-std::unique_ptr<executable::Kernel> create(const KernelRequest &request, const TensorInfo &images, int maps,
-                                           std::string &reason) {
+std::unique_ptr<executable::Kernel> createAlign(const KernelRequest &request, const TensorInfo &images, int maps,
+                                                std::string &reason) {
   const AlignForm form = alignForm(request, images, maps);
   if (!takesBoxes(request, form.form, reason)) return nullptr;
   if (request.op->attrString("mode") != "max")
@@ -295,17 +295,17 @@ std::unique_ptr<executable::Kernel> create(const KernelRequest &request, const T
   return std::make_unique<Kernel<AlignMaxima>>(AlignMaxima(form), request.threads);
 }
 
-std::unique_ptr<executable::Kernel> createForward(const KernelRequest &request, std::string &reason) {
-  return create<BoxKernel>(request, request.inputs[0].info, 0, reason);
+std::unique_ptr<executable::Kernel> createRoiAlign(const KernelRequest &request, std::string &reason) {
+  return createAlign<BoxKernel>(request, request.inputs[0].info, 0, reason);
 }
-std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request, std::string &reason) {
-  return create<BoxGradientKernel>(request, request.outputs[0].info, 3, reason);
+std::unique_ptr<executable::Kernel> createRoiAlignGradient(const KernelRequest &request, std::string &reason) {
+  return createAlign<BoxGradientKernel>(request, request.outputs[0].info, 3, reason);
 }
 
-constexpr Entry kEntries[] = {{"RoiAlign", createForward}, {"RoiAlignGrad", createGradient}};
+constexpr Entry kRoiAlignKernels[] = {{"RoiAlign", createRoiAlign}, {"RoiAlignGrad", createRoiAlignGradient}};
 
 }  // namespace
 
-std::span<const Entry> roiAlignKernels() { return kEntries; }
+std::span<const Entry> roiAlignKernels() { return kRoiAlignKernels; }
 
 }  // namespace popart::cpu

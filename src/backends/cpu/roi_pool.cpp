@@ -107,7 +107,7 @@ struct PoolMaxima {
 };
 
 template <template <class> class Kernel>
-std::unique_ptr<executable::Kernel> create(const KernelRequest &request, int maps, std::string &reason) {
+std::unique_ptr<executable::Kernel> createRoiPoolOf(const KernelRequest &request, int maps, std::string &reason) {
   const TensorInfo &images = request.inputs[static_cast<size_t>(maps)].info,
                    &boxes = request.inputs[static_cast<size_t>(maps) + 1].info;
   const Shape &x = images.shape(), &bins = request.op->attrInts("pooled_shape");
@@ -118,17 +118,17 @@ std::unique_ptr<executable::Kernel> create(const KernelRequest &request, int map
                                               request.threads);
 }
 
-std::unique_ptr<executable::Kernel> createForward(const KernelRequest &request, std::string &reason) {
-  return create<BoxKernel>(request, 0, reason);
+std::unique_ptr<executable::Kernel> createRoiPool(const KernelRequest &request, std::string &reason) {
+  return createRoiPoolOf<BoxKernel>(request, 0, reason);
 }
-std::unique_ptr<executable::Kernel> createGradient(const KernelRequest &request, std::string &reason) {
-  return create<BoxGradientKernel>(request, 1, reason);
+std::unique_ptr<executable::Kernel> createRoiPoolGradient(const KernelRequest &request, std::string &reason) {
+  return createRoiPoolOf<BoxGradientKernel>(request, 1, reason);
 }
 
-constexpr Entry kEntries[] = {{"MaxRoiPool", createForward}, {"MaxRoiPoolGrad", createGradient}};
+constexpr Entry kRoiPoolKernels[] = {{"MaxRoiPool", createRoiPool}, {"MaxRoiPoolGrad", createRoiPoolGradient}};
 
 }  // namespace
 
-std::span<const Entry> roiPoolKernels() { return kEntries; }
+std::span<const Entry> roiPoolKernels() { return kRoiPoolKernels; }
 
 }  // namespace popart::cpu

@@ -35,7 +35,7 @@ Matrix matrixOf(const Shape &shape, int64_t axis) {
 }
 
 // All operands and results FLOAT, or all of one 16-bit type.
-bool takes(const KernelRequest &request, std::string &reason) {
+bool takesRowwise(const KernelRequest &request, std::string &reason) {
   const DataType type = request.inputs[0].info.dataType();
   return allPlain(request, reason) && allOfType(request, isHalf(type) ? type : DataType::FLOAT, reason);
 }
@@ -87,7 +87,7 @@ class SoftmaxKernel final : public PartedKernel {
 };
 
 std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, std::string &reason) {
-  if (!takes(request, reason)) return nullptr;
+  if (!takesRowwise(request, reason)) return nullptr;
   const Shape &shape = request.inputs[0].info.shape();
   const int64_t rank = static_cast<int64_t>(shape.size()),
                 axis = normalizeAxis(request.op->attrInt("axis"), rank, "axis");
@@ -98,7 +98,7 @@ std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, 
   const DataType dataType = request.inputs[0].info.dataType();
   if (m.cols == shape[axis] || elementCount(shape) == 0 || request.op->hasAttr("flatten"))
     return std::make_unique<SoftmaxKernel>(form, pass, m, dataType);
-  if (dataType != DataType::FLOAT) return reason = "along columns it takes FLOAT only", nullptr;
+  if (dataType != DataType::FLOAT) return reason = "along columns it takesRowwise FLOAT only", nullptr;
   const AxisSizes sizes = aroundAxis(shape, axis);
   return pass == SoftmaxKernel::Pass::kGradient ? columnSoftmaxGradient(form, sizes, request.threads)
                                                 : columnSoftmax(form, sizes, request.threads);
@@ -241,13 +241,13 @@ DataType typeOf(const std::vector<executable::OperandDesc> &list, size_t i) {
   return has(list, i) ? list[i].info.dataType() : DataType::UNDEFINED;
 }
 
-// As takes(), with statistics of FLOAT or of the type of the others: two operands or results from number `first` on.
+// As takesRowwise(), with statistics of FLOAT or of the type of the others: two operands or results from number `first` on.
 bool takesNorm(KernelRequest request, std::vector<executable::OperandDesc> KernelRequest::*list, size_t first,
                std::string &reason) {
   std::vector<executable::OperandDesc> &operands = request.*list;
   for (size_t i = first; i < std::min(first + 2, operands.size()); ++i)
     if (operands[i].connected && operands[i].info.dataType() == DataType::FLOAT) operands[i].connected = false;
-  return takes(request, reason);
+  return takesRowwise(request, reason);
 }
 
 // Rows and columns of `x`; nothing when a parameter is broadcast over the columns.
@@ -297,14 +297,14 @@ std::unique_ptr<executable::Kernel> createRowNormGradient(const KernelRequest &r
   return normGradientOver(kForm, request, request.op->attrInt("axis"), reason);
 }
 
-constexpr Entry kEntries[] = {{"Softmax", createSoftmax},
-                              {"LogSoftmax", createSoftmax},
-                              {"SoftmaxGrad", createSoftmax},
-                              {"LogSoftmaxGrad", createSoftmax},
-                              {"LayerNormalization", createRowNorm<NormForm::kCentred>},
-                              {"LayerNormalizationGrad", createRowNormGradient<NormForm::kCentred>},
-                              {"RMSNormalization", createRowNorm<NormForm::kRootMeanSquare>},
-                              {"RMSNormalizationGrad", createRowNormGradient<NormForm::kRootMeanSquare>}};
+constexpr Entry kRowwiseKernels[] = {{"Softmax", createSoftmax},
+                                     {"LogSoftmax", createSoftmax},
+                                     {"SoftmaxGrad", createSoftmax},
+                                     {"LogSoftmaxGrad", createSoftmax},
+                                     {"LayerNormalization", createRowNorm<NormForm::kCentred>},
+                                     {"LayerNormalizationGrad", createRowNormGradient<NormForm::kCentred>},
+                                     {"RMSNormalization", createRowNorm<NormForm::kRootMeanSquare>},
+                                     {"RMSNormalizationGrad", createRowNormGradient<NormForm::kRootMeanSquare>}};
 
 }  // namespace
 
@@ -317,6 +317,6 @@ std::unique_ptr<executable::Kernel> layerNormGradientOver(const KernelRequest &r
   return normGradientOver(NormForm::kCentred, request, axis, reason);
 }
 
-std::span<const Entry> rowwiseKernels() { return kEntries; }
+std::span<const Entry> rowwiseKernels() { return kRowwiseKernels; }
 
 }  // namespace popart::cpu

@@ -587,7 +587,7 @@ std::unique_ptr<executable::Kernel> createGatherNDGradient(const KernelRequest &
       tuplesOf(result.shape(), request, request.op->attrInt("batch_dims")), -1, 0);
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kScatterKernels[] = {
     {"Scatter", createScatterElements},      {"ScatterElements", createScatterElements},
     {"ScatterReduce", createScatterReduce},  {"ScatterReduceGradOp", createScatterReduceGradient},
     {"ScatterND", createScatterND},          {"GatherND", createGatherND},
@@ -595,6 +595,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::span<const Entry> scatterKernels() { return kEntries; }
+std::span<const Entry> scatterKernels() { return kScatterKernels; }
 
 }  // namespace popart::cpu

@@ -222,10 +222,10 @@ std::unique_ptr<executable::Kernel> createNonMaxSuppression(const KernelRequest 
   return kernel;
 }
 
-constexpr Entry kEntries[] = {{"Unique", createUnique}, {"NonMaxSuppression", createNonMaxSuppression}};
+constexpr Entry kSelectionKernels[] = {{"Unique", createUnique}, {"NonMaxSuppression", createNonMaxSuppression}};
 
 }  // namespace
 
-std::span<const Entry> selectionKernels() { return kEntries; }
+std::span<const Entry> selectionKernels() { return kSelectionKernels; }
 
 }  // namespace popart::cpu

@@ -19,7 +19,7 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-constexpr int64_t kPerTask = 1 << 14;  // elements
+constexpr int64_t kElementsPerTask = 1 << 14;  // elements
 
 // One operand is small. Scaled: by 2^s, input 1, an INT32.
 struct CastForm {
@@ -33,7 +33,7 @@ class CastKernel : public executable::HostKernel {
  public:
   explicit CastKernel(const CastForm &form) : form_(form) {}
   int tasks() const override {
-    return static_cast<int>(std::max<int64_t>(1, (form_.elements + kPerTask - 1) / kPerTask));
+    return static_cast<int>(std::max<int64_t>(1, (form_.elements + kElementsPerTask - 1) / kElementsPerTask));
   }
 
  protected:
@@ -53,7 +53,7 @@ class FromSmallKernel final : public CastKernel {
     const Table &table = form_.scaled ? scaled : converted_;
     const auto *x = static_cast<const uint8_t *>(args.in[0]);
     auto *y = static_cast<To *>(args.out[0]);
-    const int64_t begin = task * kPerTask, end = std::min(form_.elements, begin + kPerTask);
+    const int64_t begin = task * kElementsPerTask, end = std::min(form_.elements, begin + kElementsPerTask);
     for (int64_t i = begin; i < end; ++i) y[i] = table[x[i]];
   }
 
@@ -79,7 +79,7 @@ class ToSmallKernel final : public CastKernel {
   explicit ToSmallKernel(const CastForm &form) : CastKernel(form), format_(*smallFormat(form.to)) {}
   std::string name() const override { return "cast to small type"; }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t begin = task * kPerTask, count = std::min(form_.elements, begin + kPerTask) - begin;
+    const int64_t begin = task * kElementsPerTask, count = std::min(form_.elements, begin + kElementsPerTask) - begin;
     const From *x = static_cast<const From *>(args.in[0]) + begin;
     uint8_t *y = static_cast<uint8_t *>(args.out[0]) + begin;
     const int scale = scaleOf(args);
@@ -128,11 +128,11 @@ std::unique_ptr<executable::Kernel> createScaledCast(const KernelRequest &reques
   return createCast(request, {from.nelms(), from.dataType(), to.dataType(), true, {.saturate = false}}, reason);
 }
 
-constexpr Entry kEntries[] = {
+constexpr Entry kSmallTypeKernels[] = {
     {"Cast", createPlainCast}, {"Pow2ScaleThenCast", createScaledCast}, {"CastThenPow2Scale", createScaledCast}};
 
 }  // namespace
 
-std::span<const Entry> smallTypeKernels() { return kEntries; }
+std::span<const Entry> smallTypeKernels() { return kSmallTypeKernels; }
 
 }  // namespace popart::cpu

@@ -186,7 +186,7 @@ std::unique_ptr<executable::Kernel> createConcat(const KernelRequest &request, s
   return std::make_unique<MoveChannels>("concat channels", std::move(pieces), y.rows(), y.channels * bytes);
 }
 
-std::unique_ptr<executable::Kernel> createSlice(const KernelRequest &request, std::string &reason) {
+std::unique_ptr<executable::Kernel> createSpatialSlice(const KernelRequest &request, std::string &reason) {
   if (!allChannelsLast(request, reason)) return nullptr;
   const Shape &from = request.inputs[0].info.shape();
   const auto ranges = ops::sliceRanges(request.op->attributes(), from);
@@ -319,7 +319,7 @@ class SpreadChannels final : public executable::HostKernel {
   int tasks_;
 };
 
-std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, std::string &reason) {
+std::unique_ptr<executable::Kernel> createSpatialExpand(const KernelRequest &request, std::string &reason) {
   const auto &x = request.inputs[0], &y = request.outputs[0];
   if (y.layout != executable::channelsLast()) return reason = "it gives channels last only", nullptr;
   const ChannelRows rows = channelRows(y.info.shape());
@@ -332,17 +332,17 @@ std::unique_ptr<executable::Kernel> createExpand(const KernelRequest &request, s
   return std::make_unique<SpreadChannels>(rows, elementBytes(y), source.n == rows.n);
 }
 
-constexpr Entry kEntries[] = {{"Reorder", createReorder},
-                              {"Concat", createConcat},
-                              {"PickChannels", createPickChannels},
-                              {"Slice", createSlice},
-                              {"ReduceSum", createReduction<Reduction::Sum>},
-                              {"ReduceMean", createReduction<Reduction::Mean>},
-                              {"ReduceMax", createReduction<Reduction::Maximum>},
-                              {"Expand", createExpand}};
+constexpr Entry kSpatialMoveKernels[] = {{"Reorder", createReorder},
+                                         {"Concat", createConcat},
+                                         {"PickChannels", createPickChannels},
+                                         {"Slice", createSpatialSlice},
+                                         {"ReduceSum", createReduction<Reduction::Sum>},
+                                         {"ReduceMean", createReduction<Reduction::Mean>},
+                                         {"ReduceMax", createReduction<Reduction::Maximum>},
+                                         {"Expand", createSpatialExpand}};
 
 }  // namespace
 
-std::span<const Entry> spatialMoveKernels() { return kEntries; }
+std::span<const Entry> spatialMoveKernels() { return kSpatialMoveKernels; }
 
 }  // namespace popart::cpu

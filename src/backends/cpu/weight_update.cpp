@@ -11,7 +11,7 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using executable::OperandDesc;
 
-constexpr int kFirstOperand = 2;  // after the operands of the product
+constexpr int kFirstUpdateOperand = 2;  // after the operands of the product
 
 const Graph &epilogueOf(const KernelRequest &request) { return *request.op->getCalledGraphs().front(); }
 
@@ -20,7 +20,7 @@ const Graph &epilogueOf(const KernelRequest &request) { return *request.op->getC
 std::optional<WeightUpdate> WeightUpdate::descent(const KernelRequest &request, std::string &reason) {
   const auto matched = matchDescent(epilogueOf(request), reason);
   if (!matched) return std::nullopt;
-  const OperandDesc &parameter = request.inputs[static_cast<size_t>(kFirstOperand + matched->parameter)];
+  const OperandDesc &parameter = request.inputs[static_cast<size_t>(kFirstUpdateOperand + matched->parameter)];
   if (parameter.layout != request.outputs[0].layout)
     return reason = "its parameter has layout " + executable::layoutName(parameter.layout), std::nullopt;
   return WeightUpdate(*matched);
@@ -31,7 +31,7 @@ std::optional<WeightUpdate> WeightUpdate::compiled(const KernelRequest &request,
   const Graph &epilogue = epilogueOf(request);
   // The gradient comes in FLOAT, rounded to its type.
   std::vector<OperandDesc> inputs{{TensorInfo(DataType::FLOAT, result.info.shape()), result.layout}};
-  inputs.insert(inputs.end(), request.inputs.begin() + kFirstOperand, request.inputs.end());
+  inputs.insert(inputs.end(), request.inputs.begin() + kFirstUpdateOperand, request.inputs.end());
   auto program = makeElementProgram(elementSource(epilogue), inputs, request.outputs, reason);
   if (!program) return std::nullopt;
   if (program->loop.mode != ElementLoop::Mode::kFlat)
@@ -46,14 +46,14 @@ int64_t WeightUpdate::scratchBytes() const {
 }
 
 bool WeightUpdate::canOverwrite(int input, int output) const {
-  const int operand = input - kFirstOperand;
+  const int operand = input - kFirstUpdateOperand;
   if (operand < 0) return false;
   if (const auto *program = std::get_if<ElementProgram>(&step_)) return program->canOverwrite(1 + operand, output);
   return output == 0 && operand == std::get<MatchedDescent>(step_).parameter;
 }
 
 Update WeightUpdate::boundDescent(const MatchedDescent &descent, const KernelArgs &args) noexcept {
-  const void *const *operands = args.in + kFirstOperand;
+  const void *const *operands = args.in + kFirstUpdateOperand;
   const auto *old = static_cast<const float *>(operands[descent.parameter]);
   return {.kind = UpdateKind::kSgd,
           .rate = descent.rate.read(operands),
@@ -71,7 +71,7 @@ void WeightUpdate::Elements::apply(const float *gradient, int64_t position, int6
   in[0] = gradient;
   for (size_t i = 1; i < program_.inputs.size(); ++i) {
     const bool isFull = program_.inputs[i].access == ElementOperand::Access::kFull;
-    const auto *operand = static_cast<const char *>(args_.in[kFirstOperand + i - 1]);
+    const auto *operand = static_cast<const char *>(args_.in[kFirstUpdateOperand + i - 1]);
     in[i] = isFull ? operand + position * program_.inputs[i].bytes : operand;
   }
   for (size_t o = 0; o < program_.outputBytes.size(); ++o) out[o] = result(o, position);
@@ -83,7 +83,7 @@ void WeightUpdate::Elements::prefetch(int64_t position, int64_t count) const noe
   for (size_t i = 1; i < program_.inputs.size(); ++i) {
     if (program_.inputs[i].access != ElementOperand::Access::kFull) continue;
     const auto *first =
-        static_cast<const char *>(args_.in[kFirstOperand + i - 1]) + position * program_.inputs[i].bytes;
+        static_cast<const char *>(args_.in[kFirstUpdateOperand + i - 1]) + position * program_.inputs[i].bytes;
     for (int64_t byte = 0; byte < count * program_.inputs[i].bytes; byte += kLineBytes)
       __builtin_prefetch(first + byte, 1, 2);
   }

@@ -6,12 +6,12 @@
 namespace popart::cpu {
 namespace {
 
-const executable::LayoutFamily kFamily("packed_conv<columns>g<groups>, packed_conv_t<columns>g<groups>",
-                                       [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
-                                         const auto name = PanelName::parse(text);
-                                         if (!name || name->groups == 0) return nullptr;
-                                         return std::make_unique<ConvPanels>(*name);
-                                       });
+const executable::LayoutFamily kConvPanelFamily("packed_conv<columns>g<groups>, packed_conv_t<columns>g<groups>",
+                                                [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
+                                                  const auto name = PanelName::parse(text);
+                                                  if (!name || name->groups == 0) return nullptr;
+                                                  return std::make_unique<ConvPanels>(*name);
+                                                });
 
 }  // namespace
 

@@ -22,12 +22,12 @@ bool takeWord(std::string_view &text, std::string_view word) {
   return true;
 }
 
-const executable::LayoutFamily kFamily("packed<columns>, packed_t<columns>",
-                                       [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
-                                         const auto name = PanelName::parse(text);
-                                         if (!name || name->groups != 0) return nullptr;
-                                         return std::make_unique<MatrixPanels>(*name);
-                                       });
+const executable::LayoutFamily kPanelFamily("packed<columns>, packed_t<columns>",
+                                            [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
+                                              const auto name = PanelName::parse(text);
+                                              if (!name || name->groups != 0) return nullptr;
+                                              return std::make_unique<MatrixPanels>(*name);
+                                            });
 
 }  // namespace
 
