@@ -1,15 +1,18 @@
 // Tensors that must share a layout form equivalence classes (sets): operands and results of an element-wise op, a
 // product's result and the parameters of its update epilogue, a variable and its new value. A set takes the layout an
 // op wants for a variable or constant in it (the right operand of a product) if all ops that touch it have kernels. A
-// collective that cuts or joins parts of a tensor works in C order; a Reorder stands between it and another layout.
+// collective that cuts or joins parts of a tensor works in C order; a Reorder stands between it and another layout. So it
+// does in front of a loop whose products read a value that is computed before and that no iteration changes.
 #include "lower/layout.hpp"
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "lower/kernels.hpp"
 #include "lower/layout_sets.hpp"
+#include "ops/control/loops.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -22,10 +25,9 @@ class LayoutAssigner {
   LayoutAssigner(Ir &flat, const Backends &backends)
       : flat_(flat), backends_(backends), backend_(*backends[0]), tensors_(flat), refused_(tensors_.size(), 0) {
     collectOps(flat.getMainGraph());
-    sets_ = layoutSets(
-        tensors_, ops_, ops::operandLayouts, [](const Graph &, TensorIndex) { return true; },
-        [](OperandLayout asked) { return asked == OperandLayout::Alike; });
-    joinCopies();
+    findSets();
+    findReread();
+    if (!reread_.empty()) findSets();
   }
 
   void run() {
@@ -35,10 +37,13 @@ class LayoutAssigner {
     for (Graph *graph : tensors_.graphs())
       for (Tensor *t : graph->tensors()) executable::setLayout(*t, layoutOf(*graph, t->index()));
     for (Op *op : ops_) reorder(*op);
+    for (Op *op : ops_)
+      if (op->is(Role::Loop)) reorderBefore(*op);
   }
 
  private:
   static constexpr int kRank = 2;  // of the tensors that this pass lays out; assignChannelsLast takes those above
+  static constexpr int64_t kFewestIterations = 4;  // a Reorder is worth, since one thread runs it
 
   struct Set {
     const Layout *wanted = nullptr;
@@ -55,6 +60,36 @@ class LayoutAssigner {
         if (op.has(Trait::Call)) collectOps(*called);
       ops_.push_back(&op);
     }
+  }
+
+  void findSets() {
+    sets_ = layoutSets(
+        tensors_, ops_, ops::operandLayouts, [](const Graph &, TensorIndex) { return true; },
+        [](OperandLayout asked) { return asked == OperandLayout::Alike; },
+        [&](const Op &, const Passed &p) { return isReread(p); });
+    joinCopies();
+  }
+
+  bool isReread(const Passed &p) const { return reread_.contains(tensors_.number(*p.graph, p.inner)); }
+
+  // Inputs of loop bodies that every loop over the body is given by an op, and that no iteration changes. What is stored,
+  // and so has a layout of its own, is none of them.
+  void findReread() {
+    std::set<uint32_t> stored, others;
+    for (const Graph *graph : tensors_.graphs())
+      for (const Tensor *t : graph->tensors())
+        if (isStored(*t)) stored.insert(sets_.find(tensors_.number(*graph, t->index())));
+    for (const Op *op : ops_)
+      for (const Passed &p : passedBy(*op)) {
+        const Tensor &outer = op->getGraph().tensor(p.outer);
+        const int64_t iterations = op->is(Role::Loop) ? ops::iterationCount(*op) : 0;
+        const uint32_t inner = tensors_.number(*p.graph, p.inner);
+        const bool isFound = p.next == p.inner && !p.result.valid() && outer.hasProducer() &&
+                             outer.info.rank() == kRank && (iterations < 0 || iterations >= kFewestIterations) &&
+                             !stored.contains(sets_.find(inner));
+        (isFound ? reread_ : others).insert(inner);
+      }
+    for (uint32_t inner : others) reread_.erase(inner);
   }
 
   Set &setOf(const Graph &graph, TensorIndex t) { return found_[sets_.find(tensors_.number(graph, t))]; }
@@ -75,6 +110,11 @@ class LayoutAssigner {
     if (!t.hasProducer()) return false;
     const OperandLayouts layouts = ops::operandLayouts(*t.getProducer());
     return isApart(t.getGraph(), t.index(), layouts.out[static_cast<size_t>(t.producerOutput())]);
+  }
+
+  // Its layout is that of memory which stays, or which a copy fills.
+  static bool isStored(const Tensor &t) {
+    return t.tensorType() == TensorType::Variable || t.tensorType() == TensorType::Const || isJoined(t);
   }
 
   // Whole tensors of the same parts lie alike, whoever reads them: kernels for one layout give the same bits.
@@ -112,12 +152,32 @@ class LayoutAssigner {
     });
   }
 
+  // What the loop rereads is brought into the layout of its body once.
+  void reorderBefore(Op &loop) {
+    Graph &graph = loop.getGraph();
+    for (const Passed &p : passedBy(loop)) {
+      const Layout *layout = isReread(p) ? layoutOf(*p.graph, p.inner) : nullptr;
+      if (!layout || layout == layoutOf(graph, p.outer)) continue;
+      const auto [known, isNew] = reordered_.try_emplace({&graph, p.outer.value, layout});
+      if (isNew) {
+        Op &copy = *graph.addOp(opDef("Reorder"), {}, inheritSettings(loop, graph, "reorder"));
+        known->second = graph.addTensor(graph.freeId(graph.tensor(p.outer).id + "/reordered"), graph.info(p.outer),
+                                        TensorType::ActGrad);
+        executable::setLayout(graph.tensor(known->second), layout);
+        graph.connectInput(copy.index(), 0, p.outer);
+        graph.connectOutput(copy.index(), 0, known->second);
+        copy.setup();
+      }
+      graph.connectInput(loop.index(), p.input, known->second);
+    }
+  }
+
   void decide() {
     found_.assign(tensors_.size(), {});
     for (const Graph *graph : tensors_.graphs())
       for (const Tensor *t : graph->tensors()) {
         Set &set = setOf(*graph, t->index());
-        set.isStored |= t->tensorType() == TensorType::Variable || t->tensorType() == TensorType::Const || isJoined(*t);
+        set.isStored |= isStored(*t) || reread_.contains(tensors_.number(*graph, t->index()));
         set.isPlain |= refused_[tensors_.number(*graph, t->index())] != 0 || t->info.nelms() == 1;
         if (set.type == DataType::UNDEFINED) set.type = t->info.dataType();
         set.isPlain |= set.type != t->info.dataType();
@@ -193,6 +253,8 @@ class LayoutAssigner {
   const ProgramTensors tensors_;
   std::vector<Op *> ops_;
   std::set<const Graph *> collected_;
+  std::set<uint32_t> reread_;  // numbers of inputs of loop bodies
+  std::map<std::tuple<const Graph *, uint32_t, const Layout *>, TensorIndex> reordered_;  // by what was reordered
   UnionFind sets_;
   std::vector<Set> found_;  // by representative of the set
   std::vector<char> refused_;

@@ -67,6 +67,50 @@ TEST(Loops, a_weight_that_the_body_reads_stays_packed) {
   for (size_t i = 0; i < results[0].size(); ++i) EXPECT_NEAR(results[0][i], results[1][i], 1e-5f);
 }
 
+// Eight times  v = tanh(v [a b]);  the weight is put together before the loop, from two stored halves.
+constexpr std::string_view kComputedWeight = R"(main {
+  stream %in : float32[8, 32]
+  variable %a : float32[32, 16] = 0.01
+  variable %b : float32[32, 16] = 0.01
+  const %trip : int64[] = 8
+  const %go : bool[] = 1
+  %x = HostLoad() {stream = "in"}
+  %w = Concat(%a, %b) {axis = 1}
+  %y = Loop(%trip, %go, %x, %w) {body = @body, carried = 1}
+  HostStore(%y) {stream = "y"}
+}
+
+graph @body {
+  input %body/i : int64[]
+  input %body/cond : bool[]
+  input %body/v : float32[8, 32]
+  input %body/w : float32[32, 32]
+  %body/p = MatMul(%body/v, %body/w)
+  %body/next = Tanh(%body/p)
+  return %body/cond, %body/next
+}
+)";
+
+TEST(Loops, a_weight_that_is_computed_before_is_packed_once) {
+  const auto ir = parseIr(kComputedWeight);
+  ProgramRun run(*ir, kCpu);
+  const Executable &e = run.executable();
+  EXPECT_EQ(kernels(*loopOf(e).programs[0], "matmul packed"), 1);
+  EXPECT_EQ(kernels(*loopOf(e).programs[0], "reorder"), 0);
+  EXPECT_EQ(kernels(e.main, "reorder"), 1);
+  ProgramRun reference(*ir);
+  const std::vector<float> a = numbers(32 * 16, 5), b = numbers(32 * 16, 7), input = numbers(8 * 32, 6);
+  std::vector<std::vector<float>> results;
+  for (ProgramRun *p : {&run, &reference}) {
+    p->write("a", a);
+    p->write("b", b);
+    p->feed("in", input);
+    p->run();
+    results.push_back(p->anchor("y"));
+  }
+  for (size_t i = 0; i < results[0].size(); ++i) EXPECT_NEAR(results[0][i], results[1][i], 1e-5f);
+}
+
 // Four micro-batches: the accumulator adds up their weight gradients, then the weight is updated.
 constexpr std::string_view kAccumulation = R"(main {
   stream %in : float32[8, 64]
