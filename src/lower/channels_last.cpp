@@ -107,7 +107,7 @@ class ChannelsLastAssigner {
   void decide() {
     sets_ = layoutSets(
         tensors_, ops_, [this](const Op &op) { return askedBy(op); }, takesPart, isSame,
-        [](const Op &, const Passed &) { return false; });
+        [](const Passed &) { return false; });
     found_.assign(sets_.size(), {});
     for (const Op *op : ops_)
       forOperands(*op, askedBy(*op), [&](Side side, int i, TensorIndex t, OperandLayout asked) {

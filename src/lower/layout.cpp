@@ -1,8 +1,8 @@
 // Tensors that must share a layout form equivalence classes (sets): operands and results of an element-wise op, a
 // product's result and the parameters of its update epilogue, a variable and its new value. A set takes the layout an
 // op wants for a variable or constant in it (the right operand of a product) if all ops that touch it have kernels. A
-// collective that cuts or joins parts of a tensor works in C order; a Reorder stands between it and another layout. So it
-// does in front of a loop whose products read a value that is computed before and that no iteration changes.
+// collective that cuts or joins parts of a tensor works in C order; a Reorder stands between it and another layout. So
+// it does in front of a loop whose products read a value that is computed before and that no iteration changes.
 #include "lower/layout.hpp"
 
 #include <algorithm>
@@ -66,14 +66,14 @@ class LayoutAssigner {
     sets_ = layoutSets(
         tensors_, ops_, ops::operandLayouts, [](const Graph &, TensorIndex) { return true; },
         [](OperandLayout asked) { return asked == OperandLayout::Alike; },
-        [&](const Op &, const Passed &p) { return isReread(p); });
+        [this](const Passed &p) { return isReread(p); });
     joinCopies();
   }
 
   bool isReread(const Passed &p) const { return reread_.contains(tensors_.number(*p.graph, p.inner)); }
 
-  // Inputs of loop bodies that every loop over the body is given by an op, and that no iteration changes. What is stored,
-  // and so has a layout of its own, is none of them.
+  // Inputs of loop bodies that every loop over the body is given by an op, and that no iteration changes. What is
+  // stored, and so has a layout of its own, is none of them.
   void findReread() {
     std::set<uint32_t> stored, others;
     for (const Graph *graph : tensors_.graphs())

@@ -23,7 +23,7 @@ void forOperands(const Op &op, const OperandLayouts &layouts, F &&f) {
 }
 
 // Classes over tensor numbers. `layoutsOf(op)`: what the op asks for; `takesPart(graph, tensor)`: whether the tensor
-// may share a set; `isAlike(layout)`: whether operands of an op that ask for this layout are one set; `isCut(op, passed)`:
+// may share a set; `isAlike(layout)`: whether operands of an op that ask for this layout are one set; `isCut(passed)`:
 // whether a value may lie otherwise in the graph that it is passed to.
 template <class Ops, class LayoutsOf, class TakesPart, class IsAlike, class IsCut>
 UnionFind layoutSets(const ProgramTensors &tensors, const Ops &ops, LayoutsOf &&layoutsOf, TakesPart &&takesPart,
@@ -41,7 +41,7 @@ UnionFind layoutSets(const ProgramTensors &tensors, const Ops &ops, LayoutsOf &&
     if (const TensorIndex remote = remoteVariable(*op); first.valid() && remote.valid())
       sets.join(tensors.number(graph, first), tensors.number(op->getIr().getMainGraph(), remote));
     for (const Passed &p : passedBy(*op)) {
-      if (!takesPart(graph, p.outer) || isCut(*op, p)) continue;
+      if (!takesPart(graph, p.outer) || isCut(p)) continue;
       const uint32_t inner = tensors.number(*p.graph, p.inner);
       sets.join(tensors.number(graph, p.outer), inner);
       if (p.next.valid()) sets.join(tensors.number(*p.graph, p.next), inner);

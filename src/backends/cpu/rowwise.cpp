@@ -241,7 +241,8 @@ DataType typeOf(const std::vector<executable::OperandDesc> &list, size_t i) {
   return has(list, i) ? list[i].info.dataType() : DataType::UNDEFINED;
 }
 
-// As takesRowwise(), with statistics of FLOAT or of the type of the others: two operands or results from number `first` on.
+// As takesRowwise(), with statistics of FLOAT or of the type of the others: two operands or results from number `first`
+// on.
 bool takesNorm(KernelRequest request, std::vector<executable::OperandDesc> KernelRequest::*list, size_t first,
                std::string &reason) {
   std::vector<executable::OperandDesc> &operands = request.*list;
