@@ -106,7 +106,7 @@ bool takesClassLoss(const KernelRequest &request, std::string &reason) {
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const auto &o : *list)
       if (o.connected && o.info.dataType() != DataType::FLOAT && !isIndexType(o.info.dataType()))
-        return reason = "it takesClassLoss FLOAT only: got " + toText(o.info.dataType()), false;
+        return reason = "it takes FLOAT only: got " + toText(o.info.dataType()), false;
   return true;
 }
 

@@ -178,7 +178,7 @@ bool isPlain(const KernelRequest &request) {
 
 bool hasWindows(const KernelRequest &request, std::string &reason) {
   const int64_t rank = request.outputs[0].info.rank();
-  if (rank < 3 || rank > 5) return reason = "it takesPool one to three spatial dimensions", false;
+  if (rank < 3 || rank > 5) return reason = "it takes one to three spatial dimensions", false;
   if (request.outputs.size() > 1 && request.outputs[1].connected) return reason = "it gives no indices", false;
   return true;
 }

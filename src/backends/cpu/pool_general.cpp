@@ -140,16 +140,16 @@ class NormGradientKernel final : public executable::HostKernel {
 
 bool takesGeneralPool(const KernelRequest &request, std::string &reason) {
   const int64_t rank = request.outputs[0].info.rank();
-  if (rank < 3 || rank > 5) return reason = "it takesGeneralPool one to three spatial dimensions", false;
+  if (rank < 3 || rank > 5) return reason = "it takes one to three spatial dimensions", false;
   for (const auto &o : request.inputs)
     if (!isChannelsLast(o))
-      return reason = "it takesGeneralPool channels last only: got " + executable::layoutName(o.layout), false;
+      return reason = "it takes channels last only: got " + executable::layoutName(o.layout), false;
   if (!isChannelsLast(request.outputs[0])) return reason = "it gives channels last only", false;
   return true;
 }
 bool areFloats(const KernelRequest &request, std::string &reason) {
   if (request.outputs[0].info.dataType() == DataType::FLOAT) return true;
-  return reason = "it takesGeneralPool FLOAT only: got " + toText(request.outputs[0].info.dataType()), false;
+  return reason = "it takes FLOAT only: got " + toText(request.outputs[0].info.dataType()), false;
 }
 
 std::unique_ptr<executable::Kernel> createMaximum(const KernelRequest &request, std::string &reason) {
@@ -164,7 +164,7 @@ std::unique_ptr<executable::Kernel> createMaximum(const KernelRequest &request, 
     case DataType::UINT8:
       return std::make_unique<MaximumKernel<uint8_t>>(pool, columnMajor);
     default:
-      return reason = "it takesGeneralPool FLOAT only: got " + toText(request.outputs[0].info.dataType()), nullptr;
+      return reason = "it takes FLOAT only: got " + toText(request.outputs[0].info.dataType()), nullptr;
   }
 }
 

@@ -15,8 +15,8 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-constexpr int64_t kNumbersPerTask =
-    1 << 14;  // elements; a multiple of four, so that tasks begin at whole Philox blocks
+// A multiple of four, so that tasks begin at whole Philox blocks.
+constexpr int64_t kNumbersPerTask = 1 << 14;
 
 int tasksOf(int64_t elements) {
   return static_cast<int>(std::max<int64_t>(1, (elements + kNumbersPerTask - 1) / kNumbersPerTask));

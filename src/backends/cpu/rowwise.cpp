@@ -98,7 +98,7 @@ std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, 
   const DataType dataType = request.inputs[0].info.dataType();
   if (m.cols == shape[axis] || elementCount(shape) == 0 || request.op->hasAttr("flatten"))
     return std::make_unique<SoftmaxKernel>(form, pass, m, dataType);
-  if (dataType != DataType::FLOAT) return reason = "along columns it takesRowwise FLOAT only", nullptr;
+  if (dataType != DataType::FLOAT) return reason = "along columns it takes FLOAT only", nullptr;
   const AxisSizes sizes = aroundAxis(shape, axis);
   return pass == SoftmaxKernel::Pass::kGradient ? columnSoftmaxGradient(form, sizes, request.threads)
                                                 : columnSoftmax(form, sizes, request.threads);
@@ -241,8 +241,7 @@ DataType typeOf(const std::vector<executable::OperandDesc> &list, size_t i) {
   return has(list, i) ? list[i].info.dataType() : DataType::UNDEFINED;
 }
 
-// As takesRowwise(), with statistics of FLOAT or of the type of the others: two operands or results from number `first`
-// on.
+// As takesRowwise(), with statistics, two operands or results from number `first` on, of FLOAT or the type of the others.
 bool takesNorm(KernelRequest request, std::vector<executable::OperandDesc> KernelRequest::*list, size_t first,
                std::string &reason) {
   std::vector<executable::OperandDesc> &operands = request.*list;
