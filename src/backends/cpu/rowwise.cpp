@@ -241,7 +241,7 @@ DataType typeOf(const std::vector<executable::OperandDesc> &list, size_t i) {
   return has(list, i) ? list[i].info.dataType() : DataType::UNDEFINED;
 }
 
-// As takesRowwise(), with statistics, two operands or results from number `first` on, of FLOAT or the type of the others.
+// As takesRowwise(), with statistics (two operands or results from number `first` on) of FLOAT or as the others.
 bool takesNorm(KernelRequest request, std::vector<executable::OperandDesc> KernelRequest::*list, size_t first,
                std::string &reason) {
   std::vector<executable::OperandDesc> &operands = request.*list;
