@@ -16,9 +16,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
-# Where the first build counts more than what follows (preset native): code that prepares programs, and the Python
-# extension, with the optimisations that take little time. Rooms that work in every step keep their level.
-option(POPART_COMPILE_SOON "Compile in less time: programs then take longer to prepare" OFF)
+# Where the first build counts more than what follows (preset native): code that prepares programs and hands over arrays,
+# and the reference kernels, with the optimisations that take little time. Kernels and the runtime keep their level.
+option(POPART_COMPILE_SOON "Compile in less time: programs take longer to prepare, operators on the reference to run" OFF)
 set(POPART_PREPARATION_OPTIONS "")
 if(POPART_COMPILE_SOON)
   set(POPART_PREPARATION_OPTIONS -Og)
