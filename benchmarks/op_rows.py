@@ -109,11 +109,11 @@ def conv(
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer's sequence of states."""
+    """The sequence of states of recurrent layers."""
 
-    def __init__(self, kind: type[nn.RNNBase], width: int, both: bool = False) -> None:
+    def __init__(self, kind: type[nn.RNNBase], width: int, both: bool = False, layers: int = 1) -> None:
         super().__init__()
-        self.layer = kind(width, width, batch_first=False, bidirectional=both)
+        self.layer = kind(width, width, num_layers=layers, batch_first=False, bidirectional=both)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Apply the module."""
@@ -124,14 +124,14 @@ class Recurrent(nn.Module):
 RECURRENT = {"small": (16, 1, 64), "cache": (64, 16, 128), "memory": (256, 8, 256)}
 
 
-def recurrent(name: str, kind: type[nn.RNNBase]) -> Row:
+def recurrent(name: str, kind: type[nn.RNNBase], both: bool = False, layers: int = 1) -> Row:
     """A recurrent operator in its three shapes; its weights are its own."""
 
     def make(size: str) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor]]:
-        layer = Recurrent(kind, RECURRENT[size][2])
+        layer = Recurrent(kind, RECURRENT[size][2], both, layers)
         return layer, [torch.randn(RECURRENT[size])]
 
-    return Row(name, (name,), make)
+    return Row(name, (name.split()[0],), make)
 
 
 # batch, heads, queries, keys, width of a head: short, encoder, long
@@ -324,6 +324,8 @@ PRODUCTS = [
     conv("Conv depthwise", 128, 128, 3, groups=128),
     conv("ConvTranspose", 64, 32, 3, 2, transposed=True),
     *(recurrent(n, k) for n, k in (("LSTM", nn.LSTM), ("GRU", nn.GRU), ("RNN", nn.RNN))),
+    *(recurrent(f"{n} both directions", k, both=True) for n, k in (("LSTM", nn.LSTM), ("GRU", nn.GRU))),
+    *(recurrent(f"{n} layers", k, layers=2) for n, k in (("LSTM", nn.LSTM), ("GRU", nn.GRU))),
     attention(False),
     attention(True),
 ]

@@ -125,8 +125,8 @@ class Lives {
       std::ranges::for_each(step.in, touch);
       std::ranges::for_each(step.out, touch);
       for (const auto &scan : step.scans) touch(scan.to);
-      for (const auto &move : step.initial) touch(move.from), touch(move.to);
-      for (const auto &move : step.carried) touch(move.from), touch(move.to);
+      for (const auto *moves : {&step.initial, &step.carried, &step.results})
+        for (const auto &move : *moves) touch(move.from), touch(move.to);
     }
   }
 

@@ -24,10 +24,15 @@ namespace {
 constexpr double kFlops = 100;       // per nanosecond
 constexpr double kBytes = 4;         // per nanosecond
 constexpr double kCachedBytes = 32;  // per nanosecond
+constexpr double kExchanged = 1;     // bytes per nanosecond, from one core's cache to another one's
 constexpr int64_t kCache = int64_t{1} << 20;
 constexpr double kStart = 500;              // nanoseconds
 constexpr double kPerThread = 150;          // nanoseconds
 constexpr double kLeastPerThread = 20'000;  // nanoseconds: kernels below do not count in the sum
+
+double aloneOn(const Kernel &kernel, bool staysInCache) {
+  return std::max(kernel.flops() / kFlops, kernel.bytes() / (staysInCache ? kCachedBytes : kBytes));
+}
 
 // Elapsed time of tasks [begin, end) of the kernel, whose whole time is `whole`, on `threads` threads.
 double elapsedOfRound(const Kernel &kernel, int begin, int end, double whole, int threads) {
@@ -125,7 +130,7 @@ double runOf(const Executable &executable, const Program &program, int threads) 
         sum += copyNanoseconds(step.bytes);
         break;
       case Step::Kind::Loop:
-        sum += movesOf(step.initial) +
+        sum += movesOf(step.initial) + movesOf(step.results) +
                static_cast<double>(std::max<int64_t>(step.tripCount, 1)) * (inner + movesOf(step.carried));
         break;
       case Step::Kind::If:
@@ -141,14 +146,14 @@ double runOf(const Executable &executable, const Program &program, int threads) 
 
 double predictedNanoseconds(double flops, double bytes) { return std::max(flops / kFlops, bytes / kBytes); }
 double predictedNanoseconds(const Kernel &kernel) { return predictedNanoseconds(kernel.flops(), kernel.bytes()); }
-double predictedNanoseconds(const Step &step) {
-  return std::max(step.kernel->flops() / kFlops, step.kernel->bytes() / (step.staysInCache ? kCachedBytes : kBytes));
-}
+double predictedNanoseconds(const Step &step) { return aloneOn(*step.kernel, step.staysInCache); }
 bool staysInCache(int64_t bytes) { return bytes <= kCache; }
 double copyNanoseconds(int64_t bytes) { return 2 * static_cast<double>(bytes) / kBytes; }  // read and written
 
-double elapsedNanoseconds(const Kernel &kernel, int threads) {
-  const double alone = predictedNanoseconds(kernel);
+double exchangeNanoseconds(int64_t bytes) { return static_cast<double>(bytes) / kExchanged; }
+
+double elapsedNanoseconds(const Kernel &kernel, int threads, bool staysInCache) {
+  const double alone = aloneOn(kernel, staysInCache);
   const int used = threadsThatPay(alone, widestRound(kernel), threads);
   return used == 1 ? alone : elapsedOn(kernel, alone, used) + wakingNanoseconds(used);
 }

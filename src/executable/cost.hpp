@@ -17,6 +17,8 @@ double predictedNanoseconds(const Step &step);
 bool staysInCache(int64_t bytes);
 // The same for a copy of so many bytes, within memory or to and from remote memory.
 double copyNanoseconds(int64_t bytes);
+// The same for bytes that some threads have written and others read next.
+double exchangeNanoseconds(int64_t bytes);
 // Nanoseconds of one run on `threads` threads, loops with all their iterations: kernels, copies, transfers. Nothing is
 // taken to hide behind anything else. A loop whose length is not known counts once, of branches the longer one.
 double predictedRunNanoseconds(const Executable &executable, int threads);
@@ -24,7 +26,8 @@ double predictedRunNanoseconds(const Executable &executable, int threads);
 // Nanoseconds of one run of the kernel where at most `threads` threads work on it: those that pay, with what it costs
 // to wake them and with threads that wait for the last task of a round. `wakingNanoseconds`: of so many, the caller
 // among them.
-double elapsedNanoseconds(const Kernel &kernel, int threads);
+// `staysInCache`: as of a step.
+double elapsedNanoseconds(const Kernel &kernel, int threads, bool staysInCache = false);
 double wakingNanoseconds(int threads);
 
 // Number of threads worth waking, in [1, threads], for `nanoseconds` of work in `tasks` equal tasks: each must save

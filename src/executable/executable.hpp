@@ -22,8 +22,9 @@ struct Buffer {
   // Arena: from the arena's start; Row: from the stack's start, in iteration 0; others: index in variables / constants.
   int64_t offset = 0;
   std::string name;
-  BufferIndex stack = -1;  // Row: the buffer it is a part of
-  int64_t stride = 0;      // Row: bytes from one iteration to the next; negative: towards the start
+  BufferIndex stack = -1;    // Row: the buffer it is a part of
+  int64_t stride = 0;        // Row: bytes from one iteration to the next; negative: towards the start
+  BufferIndex initial = -1;  // Row: what it is in the first iteration, in the place of a part of the stack; -1: a part
 };
 
 struct ConstantSpec {
@@ -84,7 +85,8 @@ struct Step {
   int64_t rowCount = 1;
   bool isSignedRow = false;
   // Loop: in = {trip count (INT64 scalar) or -1, condition (BOOL scalar) or -1}; runs body at most tripCount times.
-  //   Before the first iteration `initial` copies run, after each iteration `carried` copies (moves between buffers).
+  //   Before the first iteration `initial` copies run, after each iteration `carried` copies (moves between buffers),
+  //   after the last one `results` copies; rows are then those of one more iteration.
   // If: in = {condition}; then `body` else `otherwise`.
   // Lanes: the programs can run at the same time, and one after the other; each on as many of the threads that the
   // executable was made for as `threads` says.
@@ -104,7 +106,7 @@ struct Step {
     BufferIndex to;
     int64_t bytes;
   };
-  std::vector<Move> initial, carried;
+  std::vector<Move> initial, carried, results;
   std::vector<int> threads;  // Lanes: of each program
 };
 

@@ -49,6 +49,9 @@ class Printer {
       case Buffer::Place::Constant:
         return fmt::format("c{}", buffer.offset);
       case Buffer::Place::Row:
+        if (buffer.initial >= 0)
+          return fmt::format("{}[{} or {:+}i]+{}", this->buffer(buffer.stack), this->buffer(buffer.initial),
+                             buffer.stride, buffer.bytes);
         return fmt::format("{}[{}{:+}i]+{}", this->buffer(buffer.stack), buffer.offset, buffer.stride, buffer.bytes);
     }
     return "?";
@@ -101,6 +104,7 @@ class Printer {
           line(depth + 1,
                fmt::format("append {} -> {} ({} bytes)", buffer(scan.from), buffer(scan.to), scan.bytesPerIteration));
         if (!s.carried.empty()) line(depth + 1, "then: " + moves(s.carried));
+        if (!s.results.empty()) line(depth + 1, "last: " + moves(s.results));
         return;
       case Step::Kind::If:
         line(depth, fmt::format("{}: if {}", s.name, list(s.in)));

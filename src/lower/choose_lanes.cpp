@@ -6,10 +6,12 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 
 #include <popart/logging.hpp>
 
 #include "executable/cost.hpp"
+#include "executable/layout.hpp"
 #include "lower/program_tensors.hpp"
 #include "schedule/lanes.hpp"
 
@@ -20,27 +22,69 @@ using schedule::LaneGroup;
 using schedule::Schedule;
 using schedule::Section;
 
-constexpr double kLeastGain =
-    0.05;  // of the stages' time: lanes take memory, and the prediction is none to the percent
+// Of the time in order. Lanes of stages take memory, and the prediction is none to the percent; recurrent loops have
+// little to keep.
+constexpr double kLeastGain = 0.05, kLeastGainOfLoops = 0.03;
 
 class Costs {
  public:
   explicit Costs(const Kernels &kernels) : kernels_(kernels) {}
 
-  double of(const Op &op, int threads) const {
-    if (const executable::Kernel *kernel = kernels_.find(op)) return executable::elapsedNanoseconds(*kernel, threads);
-    if (!op.has(Trait::Call)) return 0;
-    double longest = 0;
-    for (const Graph *called : op.getCalledGraphs()) {
-      double sum = 0;
-      for (const Op *inner : called->ops()) sum += of(*inner, threads);
-      longest = std::max(longest, sum);
-    }
-    return longest * static_cast<double>(op.hasAttr("trip_count") ? op.attrInt("trip_count") : 1);
-  }
+  double of(const Op &op, int threads) const { return of(op, threads, false).nanoseconds; }
 
  private:
+  struct Time {
+    double nanoseconds = 0;
+    bool isShared = false;  // by several threads
+  };
+
+  Time of(const Op &op, int threads, bool staysInCache) const {
+    if (const executable::Kernel *kernel = kernels_.find(op)) {
+      const double time = executable::elapsedNanoseconds(*kernel, threads, staysInCache);
+      return {time, time < executable::elapsedNanoseconds(*kernel, 1, staysInCache)};
+    }
+    if (!op.has(Trait::Call)) return {};
+    Time longest;
+    for (const Graph *called : op.getCalledGraphs()) {
+      const bool isCached = staysInCache || (op.is(Role::Loop) && executable::staysInCache(bytesOf(*called)));
+      Time sum;
+      for (const Op *inner : called->ops()) {
+        const Time time = of(*inner, threads, isCached);
+        sum.nanoseconds += time.nanoseconds;
+        sum.isShared |= time.isShared;
+      }
+      if (longest.nanoseconds <= sum.nanoseconds) longest = sum;
+    }
+    if (!op.is(Role::Loop)) return longest;
+    if (longest.isShared) longest.nanoseconds += executable::exchangeNanoseconds(stateBytes(op));
+    longest.nanoseconds *= static_cast<double>(op.hasAttr("trip_count") ? op.attrInt("trip_count") : 1);
+    return longest;
+  }
+
+  // Of what each iteration makes for the next one; sums of which it changes a row are none of it.
+  static int64_t stateBytes(const Op &loop) {
+    int64_t sum = 0;
+    for (const Passed &c : passedBy(loop)) {
+      const Op *maker = c.graph->tensor(c.next).getProducerUnsafe();
+      if (c.next != c.inner && maker && !maker->is(Role::DynamicAdd)) sum += c.graph->info(c.next).nbytes();
+    }
+    return sum;
+  }
+
+  // Of all that the graph works on.
+  int64_t bytesOf(const Graph &graph) const {
+    const auto [known, fresh] = bytes_.try_emplace(&graph, 0);
+    if (!fresh) return known->second;
+    int64_t sum = 0;
+    for (const Tensor *t : graph.tensors()) sum += executable::storageBytes(t->info, executable::layoutOf(*t));
+    for (const Op *op : graph.ops())
+      if (op->has(Trait::Call) && !op->has(Trait::Internal))
+        for (const Graph *called : op->getCalledGraphs()) sum += bytesOf(*called);
+    return bytes_[&graph] = sum;
+  }
+
   const Kernels &kernels_;
+  mutable std::unordered_map<const Graph *, int64_t> bytes_;
 };
 
 class SectionCosts {
@@ -157,13 +201,30 @@ double runsOf(const Graph &graph, const Loops &loops) {
   return static_cast<double>(op.hasAttr("trip_count") ? op.attrInt("trip_count") : 1) * runsOf(op.getGraph(), loops);
 }
 
+// Each section on its own.
+Schedule chooseLoops(const Ir &program, const Schedule &plain, const Costs &costs, int threads, LaneRule rule) {
+  const auto choose = [&](const Graph &graph, std::vector<OpIndex> &order, Section &section) {
+    const SectionCosts sectionCosts(graph, order, section, costs);
+    const auto [groups, together] = sectionCosts.best(threads);
+    const double inOrder = sectionCosts.inOrder(threads);
+    const bool pays = rule == LaneRule::Always || together < (1 - kLeastGainOfLoops) * inOrder;
+    logging::devicex::info("{} loops of {} run {}: predicted {} us at the same time, {} us in order, on {} threads",
+                           section.lanes.size(), graph.getGraphString(), pays ? "at the same time" : "in order",
+                           std::llround(together / 1e3), std::llround(inOrder / 1e3), threads);
+    if (pays) section = schedule::joinLanes(order, section, groups);
+    return pays;
+  };
+  return schedule::findLoopLanes(
+      program, plain, [&](const Op &op) { return costs.of(op, 1); }, choose);
+}
+
 }  // namespace
 
 Schedule chooseLanes(const Ir &program, const Schedule &plain, const Kernels &kernels, int threads, LaneRule rule) {
   if (threads < 2 || rule == LaneRule::Never) return plain;
   const Costs costs(kernels);
   Schedule result = schedule::findLanes(program, plain, [&](const Op &op) { return costs.of(op, 1); });
-  if (result.sections.empty()) return plain;
+  if (result.sections.empty()) return chooseLoops(program, plain, costs, threads, rule);
   const Loops loops = loopsByBody(program);
   double inOrder = 0, together = 0;
   for (auto &[id, sections] : result.sections) {

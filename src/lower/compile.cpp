@@ -76,10 +76,8 @@ Compiled compileInSteps(const Program &program, const LowerOptions &options, con
   Compiled result = compileScheduled(program, std::move(chosen), kernels, options, log, executable);
   const bool isTooLarge = options.maxMemoryBytes > 0 && executable->memory.total() > options.maxMemoryBytes;
   if (hasLanes && isTooLarge && options.lanes == LaneRule::Auto) {
-    logging::devicex::info(
-        "stages of a pipeline run one after the other: at the same time they need {} bytes, the limit "
-        "is {}",
-        executable->memory.total(), options.maxMemoryBytes);
+    logging::devicex::info("lanes run one after the other: at the same time they need {} bytes, the limit is {}",
+                           executable->memory.total(), options.maxMemoryBytes);
     result = compileScheduled(program, plain, kernels, options, log, executable);
   }
   if (options.keepText) executable->loweredText = print(program, PrintData::Summary);

@@ -26,7 +26,7 @@ class Emitter {
 
   std::shared_ptr<Executable> run() {
     for (const memory::Storage &s : plan_.storages)
-      result_->buffers.push_back({s.place, s.bytes, s.offset, s.name, s.stack, s.stride});
+      result_->buffers.push_back({s.place, s.bytes, s.offset, s.name, s.stack, s.stride, s.initial});
     for (const Tensor *t : plan_.variables)
       result_->variables.push_back({t->id, t->info, executable::layoutOf(*t), t->tensorData(), t->isOptimizerState,
                                     t->isRemote, t->variableSettings});
@@ -124,7 +124,7 @@ class Emitter {
     step.kind = Step::Kind::Lanes;
     int begin = section.begin;
     for (const schedule::Lane &lane : section.lanes) {
-      step.name += (step.name.empty() ? "stages " : " | ") + lane.name;
+      step.name += (step.name.empty() ? "lanes " : " | ") + lane.name;
       auto inner = std::make_shared<executable::Program>();
       emitOps(graph, {order.data() + begin, order.data() + lane.end}, *inner);
       step.programs.push_back(inner);
@@ -332,10 +332,14 @@ class Emitter {
     const int carries = op.inputCount() - 2;
     for (int j = 0; j < carries; ++j) {
       const int outer = buffer(graph, op.inputs()[2 + j]), carry = buffer(body, body.inputs()[2 + j]);
-      if (outer != carry) step.initial.push_back({outer, carry, plan_.storages[static_cast<size_t>(carry)].bytes});
+      const memory::Storage &storage = plan_.storages[static_cast<size_t>(carry)];
+      const int own = storage.initial < 0 ? carry : storage.initial;
+      if (outer != own) step.initial.push_back({outer, own, storage.bytes});
     }
     if (const auto rows = plan_.rows.find(&op); rows != plan_.rows.end()) step.rows = rows->second;
     for (const memory::Copy &c : plan_.carried.at(&op)) step.carried.push_back({c.from, c.to, c.bytes});
+    if (const auto results = plan_.results.find(&op); results != plan_.results.end())
+      for (const memory::Copy &c : results->second) step.results.push_back({c.from, c.to, c.bytes});
     for (int j = carries; j < op.outputCount(); ++j) {
       if (!op.hasOutput(j)) continue;
       const int64_t bytes = body.info(body.outputs()[1 + j]).nbytes();

@@ -30,6 +30,12 @@ class LaneTimes {
     const Where x = at(a), y = at(b);
     return x.section >= 0 && x.section == y.section && x.lane != y.lane;
   }
+  // Whether a section begins between the two times.
+  bool hasSectionBetween(int first, int last) const {
+    const auto next = std::lower_bound(sections_.begin(), sections_.end(), first,
+                                       [](const Section &s, int t) { return s.first < t; });
+    return next != sections_.end() && next->first <= last;
+  }
   // First and last time of the section.
   std::pair<int, int> range(int section) const {
     const Section &s = sections_[static_cast<size_t>(section)];

@@ -1,11 +1,13 @@
 // One walk over the schedule numbers every op with a time (loop bodies and branches inside their op's range) and
 // records the times at which each storage is read and written. Views alias their input, loop carries the loop's
 // results, a loop-invariant carry the outer value, a LoopRow its place in the stack; the rest is decided in
-// sharing.cpp. What a loop stacks is written where the stack has it. Then the arena is planned.
+// sharing.cpp. What a loop stacks is written where the stack has it, and a carry that is stacked is read there.
+// Then the arena is planned.
 #include "memory/plan.hpp"
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,12 +31,28 @@ class Planner {
     visitGraph(main);
     sharing_.run();
     writeScansInPlace();
+    readCarriesInStacks();
     copyAssigned();
     place();
     return std::move(plan_);
   }
 
  private:
+  struct Scan {  // after each iteration between the times `start` and `end`
+    const Op *loop;
+    int row, stack;
+    int64_t rowBytes;
+    int start, end;
+  };
+
+  struct Carry {  // of a loop that changes it, between the times `start` and `end`
+    const Op *loop;
+    int carry, own;  // in the body, and for the graph around it
+    int value;       // for the next iteration
+    int start, end;
+    bool isResultRead;
+  };
+
   // ---- values -----------------------------------------------------------------------------------
   int &slot(const Graph &graph, TensorIndex t) {
     auto &list = plan_.storageOf[&graph];
@@ -185,15 +203,19 @@ class Planner {
     for (int j = 0; j < carries; ++j) {
       if (invariant[j]) {
         sharing_.readOutsideKernels(carried[j], end);
+        if (j < op.outputCount() && op.hasOutput(j)) slot(graph, op.outputs()[j]) = carried[j];
         continue;
       }
       storages_.keep(carried[j], start, end);
       const int value = storage(body, body.outputs()[1 + j]);
       storages_.use(value, end);
       sharing_.addCarriedMove(value, carried[j], start, end);
+      const bool isResultRead = j < op.outputCount() && isRead(graph, op.outputs()[j]);
+      carries_.push_back({&op, carried[j], ownMemory(carried[j]), value, start, end, isResultRead});
+      if (j < op.outputCount() && op.hasOutput(j)) slot(graph, op.outputs()[j]) = carries_.back().own;
     }
     copyCarried(op, body, carried, invariant, start, end);
-    for (int j = 0; j < op.outputCount(); ++j) visitLoopResult(graph, op, body, carried, j, start, end);
+    for (int j = carries; j < op.outputCount(); ++j) visitScan(graph, op, body, j, start, end);
   }
 
   // After each iteration body results move to the carries; a result that is another carry goes through a temporary.
@@ -218,13 +240,20 @@ class Planner {
     copies.insert(copies.end(), last.begin(), last.end());
   }
 
-  void visitLoopResult(const Graph &graph, const Op &op, const Graph &body, const std::vector<int> &carried, int j,
-                       int start, int end) {
+  static bool isRead(const Graph &graph, TensorIndex t) {
+    return t.valid() && (!graph.tensor(t).uses().empty() || graph.tensor(t).isGraphOutput());
+  }
+
+  // A second number for the memory of a carry, which has the loop's initial value and its result: the body's number may
+  // come to mean rows of a stack (readCarriesInStacks).
+  int ownMemory(int carry) {
+    const int own = storages_.add(Place::Arena, storages_.bytes(carry), 0, "");
+    storages_.join(own, carry);
+    return own;
+  }
+
+  void visitScan(const Graph &graph, const Op &op, const Graph &body, int j, int start, int end) {
     if (!op.hasOutput(j)) return;
-    if (j < static_cast<int>(carried.size())) {  // the carry itself is the result
-      slot(graph, op.outputs()[j]) = carried[j];
-      return;
-    }
     const int stack = storage(graph, op.outputs()[j]), row = storage(body, body.outputs()[1 + j]);
     storages_.keep(stack, start, end);
     sharing_.readOutsideKernels(row, end);
@@ -241,7 +270,60 @@ class Planner {
       if (storages_.bytes(s.stack) < s.rowBytes) continue;  // a loop that never runs
       storages_.makeScanRow(row, s.stack);
       plan_.rows[s.loop].push_back(row);
+      inPlace_.push_back(s);
     }
+  }
+
+  // A carry whose value for the next iteration is a row of a stack is read from that row. Its own memory keeps the
+  // initial value, which nothing in the loop may change then, and has the last value when the loop ends.
+  void readCarriesInStacks() {
+    for (size_t s = 0; s < inPlace_.size();) {
+      size_t end = s;
+      while (end < inPlace_.size() && inPlace_[end].loop == inPlace_[s].loop) ++end;
+      readCarriesInStacks(std::span(inPlace_).subspan(s, end - s));
+      s = end;
+    }
+  }
+
+  // The stacks of one loop. Lanes of its body would read rows that others of them write.
+  void readCarriesInStacks(std::span<const Scan> scans) {
+    const auto [start, end] = std::pair(scans.front().start, scans.front().end);
+    if (lanes_.hasSectionBetween(start, end)) return;
+    std::map<int, const Scan *> stacked;  // by the storage of the row
+    for (const Scan &s : scans) stacked.emplace(storages_.find(s.row), &s);
+    const auto first =
+        std::ranges::lower_bound(carries_, end, {}, &Carry::end);  // loops come in the order of their ends
+    std::vector<std::pair<const Carry *, const Scan *>> found;
+    for (auto c = first; c != carries_.end() && c->end == end; ++c)
+      if (const auto s = stacked.find(storages_.find(c->value));
+          s != stacked.end() && storages_.bytes(c->carry) == s->second->rowBytes)
+        found.emplace_back(&*c, s->second);
+    if (found.empty()) return;
+    const std::set<int> written = writtenWithin(start, end, first - carries_.begin());
+    for (const auto &[carry, scan] : found)
+      if (!written.contains(storages_.find(carry->carry))) readInStack(*carry, *scan);
+  }
+
+  // What kernels of the loop between these times, and the loops in it, write. `carry`: its first one.
+  std::set<int> writtenWithin(int start, int end, std::ptrdiff_t carry) const {
+    std::set<int> written;
+    const std::vector<KernelUse> &kernels = sharing_.kernels();
+    for (auto k = std::ranges::lower_bound(kernels, start, {}, &KernelUse::time); k != kernels.end() && k->time < end;
+         ++k)
+      for (const int s : k->out)
+        if (s >= 0) written.insert(storages_.find(s));
+    for (; carry > 0 && carries_[static_cast<size_t>(carry) - 1].start > start; --carry)
+      written.insert(storages_.find(carries_[static_cast<size_t>(carry) - 1].carry));
+    return written;
+  }
+
+  void readInStack(const Carry &c, const Scan &s) {
+    const int row = storages_.addRowBefore(s.stack, c.own, s.rowBytes, c.loop->str() + "/carry");
+    storages_.keep(row, s.start, s.end);
+    plan_.rows[s.loop].push_back(row);
+    readElsewhere_.emplace(c.carry, row);
+    std::erase_if(plan_.carried[s.loop], [&](const Copy &copy) { return copy.from == c.value && copy.to == c.carry; });
+    if (c.isResultRead) plan_.results[s.loop].push_back({row, c.own, s.rowBytes});
   }
 
   void visitIf(const Graph &graph, const Op &op) {
@@ -294,35 +376,35 @@ class Planner {
       number[s] = static_cast<int>(plan_.storages.size());
       plan_.storages.push_back(placed.storages[s]);
     }
-    auto final = [&](int s) { return s < 0 ? s : number[static_cast<size_t>(storages_.find(s))]; };
+    auto final = [&](int s) {
+      if (s < 0) return s;
+      const auto row = readElsewhere_.find(s);
+      return number[static_cast<size_t>(storages_.find(row == readElsewhere_.end() ? s : row->second))];
+    };
     auto resolve = [&](std::vector<Copy> &copies) {
       for (Copy &c : copies) c.from = final(c.from), c.to = final(c.to);
       std::erase_if(copies, [](const Copy &c) { return c.from == c.to; });
     };
     for (auto &[graph, list] : plan_.storageOf)
       for (int &s : list) s = final(s);
-    for (Storage &s : plan_.storages) s.stack = final(s.stack);
+    for (Storage &s : plan_.storages) s.stack = final(s.stack), s.initial = final(s.initial);
     for (auto &[op, rows] : plan_.rows)
       for (int &s : rows) s = final(s);
-    for (auto &[op, copies] : plan_.carried) resolve(copies);
+    for (auto *moves : {&plan_.carried, &plan_.results})
+      for (auto &[op, copies] : *moves) resolve(copies);
     resolve(plan_.assigned);
     plan_.arenaBytes = placed.arenaBytes;
     plan_.largestLiveSetBytes = placed.largestLiveSetBytes;
   }
-
-  struct Scan {  // after each iteration between the times `start` and `end`
-    const Op *loop;
-    int row, stack;
-    int64_t rowBytes;
-    int start, end;
-  };
 
   const Ir &program_;
   const schedule::Schedule &schedule_;
   const KernelOf &kernelOf_;
   MemoryPlan plan_;
   const Op *loop_ = nullptr;  // whose body is being visited
-  std::vector<Scan> scans_;
+  std::vector<Scan> scans_, inPlace_;
+  std::vector<Carry> carries_;
+  std::map<int, int> readElsewhere_;  // carries that are read in stacks, and the rows there
   Storages storages_;
   LaneTimes lanes_;
   Sharing sharing_{storages_, lanes_};
@@ -384,12 +466,15 @@ std::string print(const MemoryPlan &plan) {
   for (const auto &[op, rows] : plan.rows)
     for (int s : rows) {
       const Storage &row = plan.storages[static_cast<size_t>(s)];
-      text +=
-          fmt::format("in each iteration of {}: {} is a row of {}, {:+} bytes\n", op->str(), s, row.stack, row.stride);
+      text += fmt::format("in each iteration of {}: {} is a row of {}, {:+} bytes{}\n", op->str(), s, row.stack,
+                          row.stride, row.initial < 0 ? "" : fmt::format(", {} in the first one", row.initial));
     }
   for (const auto &[op, copies] : plan.carried)
     for (const Copy &c : copies)
       text += fmt::format("after each iteration of {}: {} -> {}, {} bytes\n", op->str(), c.from, c.to, c.bytes);
+  for (const auto &[op, copies] : plan.results)
+    for (const Copy &c : copies)
+      text += fmt::format("after the last iteration of {}: {} -> {}, {} bytes\n", op->str(), c.from, c.to, c.bytes);
   for (const Copy &c : plan.assigned) text += fmt::format("at the end: {} -> {}, {} bytes\n", c.from, c.to, c.bytes);
   text += fmt::format("arena: {} bytes\nlargest live set: {} bytes\n", plan.arenaBytes, plan.largestLiveSetBytes);
   return text;
@@ -405,9 +490,10 @@ void verify(const MemoryPlan &plan) {
       byStart.push_back({s.first, s.offset, s.last, s.bytes});
     } else if (s.place == Place::Row) {
       const int64_t whole = plan.storages.at(static_cast<size_t>(s.stack)).bytes;
-      if (s.offset < 0 || s.offset + s.bytes > whole)
+      const int64_t start = s.offset + (s.initial < 0 ? 0 : s.stride);  // of the first iteration in which it is a row
+      if (start < 0 || start + s.bytes > whole)
         throw internal_error("memory plan: row '{}' lies outside its stack of {} bytes: {} bytes at {}", s.name, whole,
-                             s.bytes, s.offset);
+                             s.bytes, start);
     }
   std::sort(byStart.begin(), byStart.end());
   std::map<int64_t, std::pair<int64_t, int>> alive;  // offset -> bytes, last

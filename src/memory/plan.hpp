@@ -32,6 +32,7 @@ struct Storage {
   std::string name;                  // of the value it was made for
   int stack = -1;                    // Row: index in MemoryPlan::storages
   int64_t stride = 0;                // Row: bytes from one iteration to the next
+  int initial = -1;                  // Row: the storage it is in the first iteration; -1: a part of the stack
   executable::Sharers sharers = {};  // Variable: the replicas that have it in one memory
 };
 
@@ -51,6 +52,8 @@ struct MemoryPlan {
   std::vector<const Tensor *> variables, constants;  // of the program the plan was made for
   // After each iteration of a loop, in this order: results that become carries.
   std::map<const Op *, std::vector<Copy>, ByOpId> carried;
+  // After the last iteration of a loop, as if one more began: carries that were read where they were stacked.
+  std::map<const Op *, std::vector<Copy>, ByOpId> results;
   // Storages that move on with the iterations of a loop: rows of stacks that its body reads or writes in place.
   std::map<const Op *, std::vector<int>, ByOpId> rows;
   // At the end of the program, in this order: new values of variables.

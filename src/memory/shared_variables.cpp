@@ -20,8 +20,9 @@ class Finder {
   // Variables by storage.
   std::map<int, Sharers> run(const Graph &main) {
     visit(main);
-    for (const auto &[op, copies] : plan_.carried)
-      for (const Copy &c : copies) own(c.to);
+    for (const auto *moves : {&plan_.carried, &plan_.results})
+      for (const auto &[op, copies] : *moves)
+        for (const Copy &c : copies) own(c.to);
     for (const Copy &c : plan_.assigned) own(c.to);
     std::erase_if(shared_, [&](const auto &entry) {
       return own_.contains(entry.first) || plan_.storages[static_cast<size_t>(entry.first)].place != Place::Variable;

@@ -28,6 +28,12 @@ void Storages::makeScanRow(int s, int stack) {
   item.stride = item.bytes;
 }
 
+int Storages::addRowBefore(int stack, int initial, int64_t bytes, std::string name) {
+  const int s = addRow(bytes, stack, -bytes, bytes, std::move(name));
+  items_.back().initial = initial;
+  return s;
+}
+
 int Storages::find(int s) const { return static_cast<int>(sets_.find(static_cast<uint32_t>(s))); }
 
 void Storages::join(int s, int target) {
@@ -107,7 +113,7 @@ Storages::Placed Storages::place(const LaneTimes &lanes) const {
     const int root = find(static_cast<int>(s));
     const Item &item = items_[root];
     result.storages.push_back({item.place, item.bytes, item.place == Place::Arena ? offset[root] : item.index,
-                               item.first, item.last, items_[s].name, item.stack, item.stride});
+                               item.first, item.last, items_[s].name, item.stack, item.stride, item.initial});
   }
   result.arenaBytes = arena.bytes;
   result.largestLiveSetBytes = arena.largestLiveSet;

@@ -17,6 +17,8 @@ class Storages {
   int addRow(int64_t bytes, int stack, int64_t offset, int64_t stride, std::string name);
   // `s`, of the arena, becomes the row that iteration i finds i times its bytes from the stack's start.
   void makeScanRow(int s, int stack);
+  // The row of `stack` that the iteration before wrote; in the first iteration `initial`.
+  int addRowBefore(int stack, int initial, int64_t bytes, std::string name);
   int find(int s) const;
   // `s` becomes part of `target`; uses of both count for target.
   void join(int s, int target);
@@ -50,6 +52,7 @@ class Storages {
     int first = -1, last = -1;  // -1: never
     int stack = -1;             // Row; its offset is `index`
     int64_t stride = 0;
+    int initial = -1;  // Row: what it is in the first iteration
   };
   std::vector<Item> items_;
   UnionFind sets_;

@@ -25,8 +25,9 @@ class Touched {
     for (const TensorIndex t : op.inputs()) touch(graph, t, reads);
     for (size_t o = 0; o < op.outputs().size(); ++o) touch(graph, op.outputs()[o], shows(op, o) ? reads : writes);
     if (!op.has(Trait::Call) || op.has(Trait::Internal)) return;
-    if (const auto copies = plan_.carried.find(&op); copies != plan_.carried.end())
-      for (const Copy &c : copies->second) add(c.from, reads), add(c.to, writes);
+    for (const auto *moves : {&plan_.carried, &plan_.results})
+      if (const auto copies = moves->find(&op); copies != moves->end())
+        for (const Copy &c : copies->second) add(c.from, reads), add(c.to, writes);
     for (const Graph *called : op.getCalledGraphs()) {
       const bool isLoop = op.is(Role::Loop);
       for (size_t i = 0; i < called->inputs().size(); ++i) {
@@ -55,7 +56,10 @@ class Touched {
     if (storage < 0) return;
     const Storage *s = &plan_.storages[static_cast<size_t>(storage)];
     const int named = storage;
-    while (s->place == Place::Row) s = &plan_.storages[static_cast<size_t>(s->stack)];
+    while (s->place == Place::Row) {
+      if (s->initial >= 0) add(s->initial, list);
+      s = &plan_.storages[static_cast<size_t>(s->stack)];
+    }
     if (s->place == Place::Arena) {
       list.push_back({s->place, 0, s->offset, s->offset + s->bytes, named});
     } else {

@@ -40,12 +40,12 @@ constexpr OptionKey kKeys[] = {
     {"engineOptions", "num_threads", Built,
      "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
     {"engineOptions", "pipeline.concurrent", Built,
-     "Whether the stages of a pipeline's cycle run at the same time, each on its share of the threads, with the same "
-     "results: `auto` where that is predicted to be clearly faster than one after the other on all threads, `always` "
-     "wherever "
-     "stages do not wait for one another, `never`. The log of module `devicex` (level `INFO`) tells what was chosen. "
-     "Ours; "
-     "PopXL programs read it from the environment variable `POPLAR_ENGINE_OPTIONS`."},
+     "Whether the stages of a pipeline's cycle, or loops such as both directions of a recurrent layer, run at the same "
+     "time, each on its share of the threads, with the same results: `auto` where that is predicted to be faster than "
+     "one after the other on all threads, `always` wherever they do not wait for one another, `never`. The log of "
+     "module `devicex` (level `INFO`) tells what was chosen. Ours; PopXL programs read it from the environment "
+     "variable "
+     "`POPLAR_ENGINE_OPTIONS`."},
     {"engineOptions", "autoReport.all", Built,
      "`true`: the steps of the first runs are timed, for getSummaryReport and getReport. So do "
      "`autoReport.outputExecutionProfile` and `debug.instrument`."},

@@ -30,6 +30,7 @@ struct BoundMove {
 // A row of a stack: the addresses of both, and all operands that are the row.
 struct BoundRow {
   void *const *stack;
+  void *const *initial;  // what it is in iteration 0; null: a part of the stack
   void **row;
   int64_t offset, stride;
   std::vector<void **> operands;
@@ -65,7 +66,7 @@ struct BoundStep {
   int64_t tripCount = -1;
   void *iteration = nullptr;
   const void *condition = nullptr;
-  std::vector<BoundMove> initial, carried, scans;
+  std::vector<BoundMove> initial, carried, results, scans;
   std::vector<BoundRow> rows;
   std::vector<std::unique_ptr<BoundProgram>> programs;
   Lanes *lanes = nullptr;                    // Lanes; null: its programs run one after the other
@@ -241,6 +242,7 @@ struct Engine::Impl {
     for (const auto b : rows) {
       const executable::Buffer &buffer = executable.buffers[static_cast<size_t>(b)];
       bound.push_back({&addresses[static_cast<size_t>(buffer.stack)],
+                       buffer.initial < 0 ? nullptr : &addresses[static_cast<size_t>(buffer.initial)],
                        &addresses[static_cast<size_t>(b)],
                        buffer.offset,
                        buffer.stride,
@@ -278,6 +280,7 @@ struct Engine::Impl {
       b.initial = bindMoves(s.initial);
       b.rows = bindRows(s.rows);  // before what reads them
       b.carried = bindMoves(s.carried);
+      b.results = bindMoves(s.results);
       for (const auto &scan : s.scans) b.scans.push_back({operands({scan.from, scan.to}), scan.bytesPerIteration});
       if (s.kind == Step::Kind::Lanes) b.lanes = lanesOf(s.threads);
       b.failures.resize(b.lanes ? s.programs.size() : 0);
@@ -419,7 +422,8 @@ struct Engine::Impl {
 
   static void moveRows(std::vector<BoundRow> &rows, int64_t iteration) {
     for (BoundRow &r : rows) {
-      *r.row = static_cast<char *>(*r.stack) + r.offset + iteration * r.stride;
+      *r.row =
+          r.initial && iteration == 0 ? *r.initial : static_cast<char *>(*r.stack) + r.offset + iteration * r.stride;
       for (void **operand : r.operands) *operand = *r.row;
     }
   }
@@ -431,7 +435,8 @@ struct Engine::Impl {
     const int64_t trips = s.in[0] ? std::min(bound, read<int64_t>(own, s.in[0])) : bound;
     bool go = s.in[1] ? isTrue(own, s.in[1]) : true;
     InterruptPace pace;
-    for (int64_t i = 0; i < trips && go; ++i) {
+    int64_t i = 0;
+    for (; i < trips && go; ++i) {
       if (i > 0) pace.iteration();
       write(own, s.iteration, i);
       moveRows(s.rows, i);
@@ -441,6 +446,10 @@ struct Engine::Impl {
       go = isTrue(own, s.condition);
       for (const BoundMove &m : s.carried) copy(own, m);
     }
+    if (s.results.empty()) return;
+    moveRows(s.rows, i);
+    for (const BoundMove &m : s.results)
+      if (m.operands[0] != m.operands[1]) copy(own, m);  // the loop may not have run
   }
 
   const Executable &executable;

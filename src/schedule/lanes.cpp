@@ -1,6 +1,7 @@
 // See lanes.hpp. One walk over the ops around a cycle gives each its place: before, in the lane of the one stage it
 // depends on, or behind. Where an op of a stage depends on another stage, either what it depends on moves before the
-// section or the op and what depends on it move behind, whichever is less work, and the walk starts again.
+// section or the op and what depends on it move behind, whichever is less work, and the walk starts again. Loops of one
+// depth depend on no other of it, so that each is a lane.
 #include "schedule/lanes.hpp"
 
 #include <algorithm>
@@ -42,8 +43,11 @@ int join(int a, int b) { return a == kBefore || a == b ? b : b == kBefore ? a : 
 // The ops of a range of a graph's order, numbered from its begin.
 class SectionFinder {
  public:
-  SectionFinder(const Graph &graph, std::vector<OpIndex> &order, int begin, int end, const WorkOf &work)
-      : order_(order), begin_(begin), count_(static_cast<size_t>(end - begin)), work_(work) {
+  // Whether ops of no stage may be in a lane.
+  enum class Others : uint8_t { MayJoin, StayOutside };
+
+  SectionFinder(const Graph &graph, std::vector<OpIndex> &order, int begin, int end, const WorkOf &work, Others others)
+      : order_(order), begin_(begin), count_(static_cast<size_t>(end - begin)), work_(work), others_(others) {
     for (size_t i = 0; i < count_; ++i) ops_.push_back(&graph.op(order[static_cast<size_t>(begin) + i]));
     stage_.assign(count_, kBefore);
     outside_.assign(count_, 0);
@@ -62,7 +66,7 @@ class SectionFinder {
     findDependences(graph);
     for (int moves = 0; !place(); ++moves)
       if (moves == kMostMoves) return std::nullopt;
-    takeIntoLanes();
+    if (others_ == Others::MayJoin) takeIntoLanes();
     return arrange(names);
   }
 
@@ -141,6 +145,8 @@ class SectionFinder {
       int latest = kBefore;
       for (const size_t p : inputs_[i]) latest = join(latest, place_[p]);
       if (outside_[i]) {
+        place_[i] = latest == kBefore ? kBefore : kBehind;
+      } else if (stage_[i] == kBefore && others_ == Others::StayOutside) {
         place_[i] = latest == kBefore ? kBefore : kBehind;
       } else if (stage_[i] == kBefore || latest == kBefore || latest == stage_[i]) {
         place_[i] = stage_[i] == kBefore ? latest : stage_[i];
@@ -221,6 +227,7 @@ class SectionFinder {
   const int begin_;
   const size_t count_;
   const WorkOf &work_;
+  const Others others_;
   std::vector<const Op *> ops_;
   std::vector<int> stage_;     // number of the stage; kBefore: none
   std::vector<char> outside_;  // cannot be in a lane
@@ -272,7 +279,7 @@ class GraphLanes {
     if (names.size() < 2) return std::nullopt;
     while (begin > free && !hintOf(op(begin - 1), kLane) && !op(begin - 1).has(Trait::Call)) --begin;
     while (end < static_cast<int>(order_.size()) && !hintOf(op(end), kLane) && !op(end).has(Trait::Call)) ++end;
-    return SectionFinder(graph_, order_, begin, end, work_)
+    return SectionFinder(graph_, order_, begin, end, work_, SectionFinder::Others::MayJoin)
         .run(
             graph_,
             [&](const Op &o) {
@@ -286,6 +293,77 @@ class GraphLanes {
   const Graph &graph_;
   std::vector<OpIndex> &order_;
   const WorkOf &work_;
+};
+
+// The sections of a graph whose lanes are its loops, and of the bodies and branches that run in no lane.
+class LoopLanes {
+ public:
+  LoopLanes(const Ir &ir, Schedule &schedule, const WorkOf &work, const Choose &choose)
+      : schedule_(schedule), work_(work), choose_(choose) {
+    visit(ir.getMainGraph());
+  }
+
+ private:
+  void visit(const Graph &graph) {
+    std::vector<OpIndex> &order = schedule_.orders.at(graph.id);
+    std::vector<Section> sections;
+    for (const std::vector<OpIndex> &loops : loopsByDepth(graph, order))
+      if (const auto section = find(graph, order, loops, sections.empty() ? 0 : sections.back().end()))
+        sections.push_back(*section);
+    size_t next = 0;
+    for (int i = 0; i < static_cast<int>(order.size()); ++i) {
+      while (next < sections.size() && sections[next].end() <= i) ++next;
+      const Op &op = graph.op(order[static_cast<size_t>(i)]);
+      const bool isInLane = next < sections.size() && sections[next].begin <= i;
+      if (isInLane || !op.has(Trait::Call) || op.has(Trait::Internal)) continue;
+      for (const Graph *called : op.getCalledGraphs()) visit(*called);
+    }
+    if (!sections.empty()) schedule_.sections.emplace(graph.id, std::move(sections));
+  }
+
+  // Loops by the most loops that come one after the other before them.
+  std::vector<std::vector<OpIndex>> loopsByDepth(const Graph &graph, const std::vector<OpIndex> &order) const {
+    std::vector<std::vector<OpIndex>> loops;
+    if (std::ranges::none_of(order, [&](OpIndex o) { return graph.op(o).is(Role::Loop); })) return loops;
+    std::vector<std::vector<OpIndex>> readers(graph.opSlots());
+    for (const auto &[before, after] : orderEdges(graph)) readers[before.value].push_back(after);
+    std::vector<size_t> depth(graph.opSlots(), 0);
+    for (const OpIndex o : order) {
+      const Op &op = graph.op(o);
+      size_t behind = depth[o.value];
+      if (op.is(Role::Loop) && work_(op) > 0 && !belongsOutside(op)) {
+        if (loops.size() <= behind) loops.resize(behind + 1);
+        loops[behind++].push_back(o);
+      }
+      for (const OpIndex reader : readers[o.value]) depth[reader.value] = std::max(depth[reader.value], behind);
+    }
+    return loops;
+  }
+
+  // `free`: where the section before ends.
+  std::optional<Section> find(const Graph &graph, std::vector<OpIndex> &order, const std::vector<OpIndex> &loops,
+                              int free) const {
+    if (loops.size() < 2) return std::nullopt;
+    std::vector<int> laneOf(graph.opSlots(), kBefore);
+    std::vector<std::string> names;
+    for (const OpIndex loop : loops)
+      laneOf[loop.value] = static_cast<int>(names.size()), names.push_back(graph.op(loop).str());
+    int begin = -1, end = -1;
+    for (int i = free; i < static_cast<int>(order.size()); ++i)
+      if (laneOf[order[static_cast<size_t>(i)].value] != kBefore) begin = begin < 0 ? i : begin, end = i + 1;
+    if (begin < 0) return std::nullopt;
+    const std::vector<OpIndex> before(order.begin() + begin, order.begin() + end);
+    auto section = SectionFinder(graph, order, begin, end, work_, SectionFinder::Others::StayOutside)
+                       .run(
+                           graph, [&](const Op &op) { return laneOf[op.index().value]; }, names);
+    if (section && choose_(graph, order, *section)) return section;
+    std::ranges::copy(before, order.begin() + begin);
+    return std::nullopt;
+  }
+
+  Schedule &schedule_;
+  const WorkOf &work_;
+  const Choose &choose_;
 };
 
 void dropSections(Schedule &schedule, const Graph &graph) {
@@ -310,6 +388,12 @@ Schedule findLanes(const Ir &ir, const Schedule &schedule, const WorkOf &work) {
         if (const Op &op = graph.op(result.of(graph)[static_cast<size_t>(i)]); op.has(Trait::Call))
           for (const Graph *called : op.getCalledGraphs()) dropSections(result, *called);
   }
+  return result;
+}
+
+Schedule findLoopLanes(const Ir &ir, const Schedule &schedule, const WorkOf &work, const Choose &choose) {
+  Schedule result = schedule;
+  LoopLanes(ir, result, work, choose);
   return result;
 }
 

@@ -5,7 +5,7 @@
 
 #include <popart/ir.hpp>
 
-#include "backends/ref/ref.hpp"
+#include "../support/steps.hpp"
 #include "executable/cost.hpp"
 #include "pipeline/passes.hpp"
 
@@ -81,6 +81,45 @@ TEST(ChooseLanes, a_memory_limit_comes_first) {
   EXPECT_EQ(lanesOf(limited), "");
   EXPECT_EQ(limited.executable->memory.total(), inOrder);
   EXPECT_THROW(compiled(sizes, LaneRule::Always, 2, inOrder), memory_allocation_err);
+}
+
+// Two loops of products with square matrices of `size` rows; or one that goes on from the other.
+std::string loopsOf(int64_t size, bool areIndependent) {
+  const std::string n = std::to_string(size), row = "float32[1, " + n + "]", matrix = "float32[" + n + ", " + n + "]";
+  std::string text = "main {\n  variable %x : " + row + " = 1\n  variable %w : " + matrix + " = 0.01\n";
+  text += "  %a, %wa = Loop(_, _, %x, %w) {body = @a, carried = 2, trip_count = 64}\n  %b, %wb = Loop(_, _, " +
+          std::string(areIndependent ? "%x" : "%a") + ", %w) {body = @b, carried = 2, trip_count = 64}\n" +
+          "  HostStore(%a) {stream = \"a\"}\n  HostStore(%b) {stream = \"b\"}\n}\n";
+  for (const std::string name : {"a", "b"}) {
+    const std::string at = "%" + name + "/";
+    text += "graph @" + name + " {\n  input " + at + "i : int64[]\n  input " + at + "go : bool[]\n  input " + at +
+            "s : " + row + "\n  input " + at + "w : " + matrix + "\n  " + at + "p = MatMul(" + at + "s, " + at +
+            "w)\n  " + at + "next = Tanh(" + at + "p)\n  return " + at + "go, " + at + "next, " + at + "w\n}\n";
+  }
+  return text;
+}
+
+TEST(ChooseLanes, loops_of_small_steps_run_side_by_side) {
+  const auto lanes = [](int64_t size, bool areIndependent, LaneRule rule, int threads) {
+    lower::LowerOptions options;
+    options.backends = test::kCpu;
+    options.lanes = rule;
+    options.threads = threads;
+    const lower::Backends backends = lower::remember(options);
+    const lower::Compiled program = lower::compileInSteps(
+        pipeline::lowerProgram(*parseIr(loopsOf(size, areIndependent)), options, backends), options, backends);
+    size_t count = 0;
+    for (const auto &[graph, sections] : program.schedule.sections)
+      for (const schedule::Section &section : sections) count += section.lanes.size();
+    return count;
+  };
+  EXPECT_EQ(lanes(128, true, LaneRule::Auto, 2), 2u);
+  EXPECT_EQ(lanes(128, true, LaneRule::Auto, 8), 2u);
+  EXPECT_EQ(lanes(128, true, LaneRule::Auto, 1), 0u);
+  EXPECT_EQ(lanes(128, true, LaneRule::Never, 2), 0u);
+  EXPECT_EQ(lanes(128, false, LaneRule::Always, 2), 0u);
+  EXPECT_EQ(lanes(4096, true, LaneRule::Auto, 2), 0u) << "all threads share the weights of a step";
+  EXPECT_EQ(lanes(4096, true, LaneRule::Always, 2), 2u);
 }
 
 TEST(ChooseLanes, predicted_runs_take_as_long_as_the_slowest_lane) {

@@ -202,6 +202,168 @@ graph @body {
   EXPECT_EQ(run.anchor("y"), std::vector<float>(16, 7.0f));
 }
 
+// s' = tanh(s w), a row of 16 numbers; `last` and the states of all iterations.
+struct States {
+  std::vector<float> last, all;
+};
+States statesOf(std::vector<float> s, const std::vector<float> &w, int iterations) {
+  States states;
+  for (int i = 0; i < iterations; ++i) {
+    std::vector<float> next(16);
+    for (size_t c = 0; c < 16; ++c) {
+      double sum = 0;
+      for (size_t r = 0; r < 16; ++r) sum += double{s[r]} * double{w[r * 16 + c]};
+      next[c] = static_cast<float>(std::tanh(sum));
+    }
+    s = next;
+    states.all.insert(states.all.end(), s.begin(), s.end());
+  }
+  states.last = s;
+  return states;
+}
+
+void expectNear(const std::vector<float> &got, const std::vector<float> &expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5f) << i;
+}
+
+std::string program(const std::string &loop, const std::string &stores, const std::string &body,
+                    const std::string &inputs = "") {
+  return R"(main {
+  stream %in : float32[1, 16]
+  stream %count : int64[]
+  variable %w : float32[16, 16] = 0.01
+  %x = HostLoad() {stream = "in"}
+  %n = HostLoad() {stream = "count"}
+)" + loop +
+         stores +
+         R"(}
+
+graph @body {
+  input %body/i : int64[]
+  input %body/cond : bool[]
+  input %body/s : float32[1, 16]
+  input %body/w : float32[16, 16]
+)" + inputs +
+         R"(  %body/p = MatMul(%body/s, %body/w)
+  %body/next = Tanh(%body/p)
+)" + body +
+         "}\n";
+}
+constexpr std::string_view kStore = "  HostStore(%y) {stream = \"y\"}\n",
+                           kStack = "  HostStore(%stack) {stream = \"stack\"}\n";
+
+// A state that is stacked is read in the stack by the next iteration: no copy but that of the result, and none of that
+// when nobody reads it. The loop may end before its bound, or not run at all.
+TEST(LoopRows, states_are_read_where_they_are_stacked) {
+  for (const bool isRead : {false, true}) {
+    const auto ir =
+        parseIr(program("  %y, %same, %stack = Loop(%n, _, %x, %w) {body = @body, carried = 2, trip_count = 5}\n",
+                        (isRead ? std::string(kStore) : "") + std::string(kStack),
+                        "  return %body/cond, %body/next, %body/w, %body/next\n"));
+    ProgramRun run(*ir, kCpu, 2);
+    const auto loops = loopsOf(run.executable().main);
+    ASSERT_EQ(loops.size(), 1u);
+    EXPECT_TRUE(loops[0]->scans.empty());
+    EXPECT_TRUE(loops[0]->carried.empty());
+    EXPECT_EQ(loops[0]->results.size(), isRead ? 1u : 0u);
+    const std::vector<float> w = numbers(16 * 16, 5), x = numbers(16, 6);
+    run.write("w", w);
+    run.feed("in", x);
+    for (const int64_t count : {5, 2, 0, 1}) {
+      run.feed<int64_t>("count", {count});
+      run.run();
+      const States states = statesOf(x, w, static_cast<int>(count));
+      if (isRead) expectNear(run.anchor("y"), states.last);
+      std::vector<float> stack = run.anchor("stack");
+      stack.resize(states.all.size());
+      expectNear(stack, states.all);
+    }
+  }
+}
+
+// The memory of such a state is the variable that it begins with, whose new value is what the loop ends with.
+TEST(LoopRows, variables_go_on_with_states_that_are_read_in_stacks) {
+  const auto ir = parseIr(program(R"(  variable %v : float32[1, 16] = 0
+  %y, %same, %stack = Loop(_, _, %v, %w) {body = @body, carried = 2, trip_count = 3}
+  VariableAssign(%v, %y)
+)",
+                                  std::string(kStack), "  return %body/cond, %body/next, %body/w, %body/next\n"));
+  const std::vector<float> w = numbers(16 * 16, 5), x = numbers(16, 6);
+  ProgramRun run(*ir, kCpu);
+  run.write("w", w);
+  run.write("v", x);
+  run.feed("in", x);
+  run.feed<int64_t>("count", {0});
+  run.run();
+  run.run();
+  EXPECT_EQ(loopsOf(run.executable().main)[0]->results.size(), 1u);
+  expectNear(run.variable("v"), statesOf(x, w, 6).last);
+  expectNear(run.anchor("stack"), statesOf(statesOf(x, w, 3).last, w, 3).all);
+}
+
+// A carry that takes over the state before goes through it while it is a row.
+TEST(LoopRows, states_of_two_iterations_before_are_carried_beside) {
+  const auto ir = parseIr(program(
+      "  %y, %same, %before, %stack = Loop(_, _, %x, %w, %x) {body = @body, carried = 3, trip_count = 4}\n",
+      std::string(kStack) + "  HostStore(%before) {stream = \"before\"}\n",
+      "  return %body/cond, %body/next, %body/w, %body/s, %body/next\n", "  input %body/before : float32[1, 16]\n"));
+  const std::vector<float> w = numbers(16 * 16, 5), x = numbers(16, 6);
+  ProgramRun run(*ir, kCpu);
+  run.write("w", w);
+  run.feed("in", x);
+  run.feed<int64_t>("count", {0});
+  run.run();
+  EXPECT_TRUE(loopsOf(run.executable().main)[0]->results.empty());
+  expectNear(run.anchor("before"), statesOf(x, w, 3).last);
+  expectNear(run.anchor("stack"), statesOf(x, w, 4).all);
+}
+
+// An inner loop that goes on from the state may write its memory.
+TEST(LoopRows, states_that_an_inner_loop_goes_on_from) {
+  const auto ir = parseIr(R"(main {
+  stream %in : float32[1, 16]
+  variable %w : float32[16, 16] = 0.01
+  %x = HostLoad() {stream = "in"}
+  %y, %same, %stack = Loop(_, _, %x, %w) {body = @outer, carried = 2, trip_count = 3}
+  HostStore(%y) {stream = "y"}
+  HostStore(%stack) {stream = "stack"}
+}
+
+graph @outer {
+  input %outer/i : int64[]
+  input %outer/cond : bool[]
+  input %outer/s : float32[1, 16]
+  input %outer/w : float32[16, 16]
+  %inner, %unchanged, %rows = Loop(_, _, %outer/s, %outer/w) {body = @body, carried = 2, trip_count = 2}
+  %p = MatMul(%inner, %outer/w)
+  %next = Tanh(%p)
+  return %outer/cond, %next, %outer/w, %next
+}
+
+graph @body {
+  input %body/i : int64[]
+  input %body/cond : bool[]
+  input %body/s : float32[1, 16]
+  input %body/w : float32[16, 16]
+  %body/p = MatMul(%body/s, %body/w)
+  %body/next = Tanh(%body/p)
+  return %body/cond, %body/next, %body/w, %body/next
+}
+)");
+  const std::vector<float> w = numbers(16 * 16, 5), x = numbers(16, 6);
+  ProgramRun run(*ir, kCpu);
+  run.write("w", w);
+  run.feed("in", x);
+  run.run();
+  run.run();
+  const States states = statesOf(x, w, 9);
+  expectNear(run.anchor("y"), states.last);
+  std::vector<float> stack;
+  for (const int i : {2, 5, 8}) stack.insert(stack.end(), &states.all[i * 16], &states.all[i * 16] + 16);
+  expectNear(run.anchor("stack"), stack);
+}
+
 // A stored program is checked again: rows behind the end of their stack, or of one that changes, are refused.
 TEST(LoopRows, the_plan_refuses_rows_outside_of_their_stack) {
   auto compile = [](const std::string &first, const std::string &next) {

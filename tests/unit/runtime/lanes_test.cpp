@@ -174,11 +174,11 @@ TEST(LanesOfEngines, are_printed_with_their_threads) {
   const auto e = compile(kTwoStages, LaneRule::Always, 3);
   const Step *lanes = lanesOf(e->main);
   ASSERT_NE(lanes, nullptr);
-  EXPECT_EQ(lanes->name, "stages 1 | 0");
+  EXPECT_EQ(lanes->name, "lanes 1 | 0");
   EXPECT_EQ(lanes->programs.size(), 2U);
   EXPECT_EQ(lanes->threads[0] + lanes->threads[1], 3);
   const std::string text = print(*e);
-  for (const char *line : {"    stages 1 | 0: at the same time\n", "on 1 thread:\n", "on 2 threads:\n"})
+  for (const char *line : {"    lanes 1 | 0: at the same time\n", "on 1 thread:\n", "on 2 threads:\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
 }
 

@@ -14,8 +14,7 @@ namespace {
 double workOf(const Op &op) { return op.has(Trait::View) ? 0 : 1; }
 
 // The order of the main graph: names of outputs, "|" where a lane begins and where the section ends.
-std::string lanesOf(const Ir &ir, const WorkOf &work = workOf) {
-  const Schedule found = findLanes(ir, schedule(ir), work);
+std::string textOf(const Ir &ir, const Schedule &found) {
   verify(found, ir);
   const Graph &main = ir.getMainGraph();
   std::string text;
@@ -31,6 +30,7 @@ std::string lanesOf(const Ir &ir, const WorkOf &work = workOf) {
   }
   return text;
 }
+std::string lanesOf(const Ir &ir, const WorkOf &work = workOf) { return textOf(ir, findLanes(ir, schedule(ir), work)); }
 std::string lanesOf(const std::string &body) {
   return lanesOf(*parseIr("main {\n  stream %x : float32[4]\n  variable %w : float32[4] = 1\n" + body + "}\n"));
 }
@@ -127,6 +127,67 @@ TEST(Lanes, remote_memory_and_collectives_stay_outside) {
   %b = Relu(%w) <hints = s["lane", "0"]>
 )"),
             "v | a | b | s ");
+}
+
+// A graph that a loop of the same name runs.
+std::string bodyOf(const std::string &name) {
+  const std::string at = "%" + name + "/";
+  return "graph @" + name + " {\n  input " + at + "i : int64[]\n  input " + at + "go : bool[]\n  input " + at +
+         "s : float32[4]\n  " + at + "next = Gelu(" + at + "s)\n  return " + at + "go, " + at + "next\n}\n";
+}
+// `body`, in which %a to %d can be made by loops.
+std::unique_ptr<Ir> withLoops(const std::string &body, const std::string &others = "") {
+  std::string text = "main {\n  variable %w : float32[4] = 1\n" + body + "}\n" + others;
+  for (const std::string name : {"a", "b", "c", "d"})
+    if (text.find("@" + name + ",") != std::string::npos) text += bodyOf(name);
+  return parseIr(text);
+}
+std::string loop(const std::string &name, const std::string &first) {
+  return "  %" + name + " = Loop(_, _, %" + first + ") {body = @" + name + ", trip_count = 2}\n";
+}
+const Choose kAll = [](const Graph &, std::vector<OpIndex> &, Section &) { return true; };
+
+TEST(LoopLanes, loops_that_do_not_depend_on_one_another_stand_side_by_side) {
+  const auto ir = withLoops("  %p = Relu(%w)\n" + loop("a", "p") + "  %q = Relu(%a)\n  %r = Tanh(%w)\n" +
+                            loop("b", "r") + "  %s = Add(%q, %b)\n");
+  EXPECT_EQ(textOf(*ir, findLoopLanes(*ir, schedule(*ir), workOf, kAll)), "p r | a | b | q s ");
+}
+
+TEST(LoopLanes, each_depth_is_a_section) {
+  const auto ir = withLoops(loop("a", "w") + loop("c", "a") + loop("b", "w") + loop("d", "b"));
+  EXPECT_EQ(textOf(*ir, findLoopLanes(*ir, schedule(*ir), workOf, kAll)), "| a | b | | c | d ");
+}
+
+TEST(LoopLanes, loops_one_after_the_other_are_no_section) {
+  const auto ir = withLoops(loop("a", "w") + "  %p = Relu(%a)\n" + loop("b", "p"));
+  EXPECT_EQ(textOf(*ir, findLoopLanes(*ir, schedule(*ir), workOf, kAll)), "a p b ");
+}
+
+TEST(LoopLanes, a_section_that_is_not_chosen_leaves_the_order_as_it_was) {
+  const auto ir = withLoops(loop("a", "w") + "  %q = Relu(%a)\n" + loop("b", "w") + loop("c", "b") + loop("d", "a"));
+  EXPECT_EQ(textOf(*ir, findLoopLanes(*ir, schedule(*ir), workOf,
+                                      [](const Graph &, std::vector<OpIndex> &, Section &) { return false; })),
+            "a q b c d ");
+  const Choose second = [chosen = false](const Graph &, std::vector<OpIndex> &, Section &) mutable {
+    return std::exchange(chosen, true);
+  };
+  EXPECT_EQ(textOf(*ir, findLoopLanes(*ir, schedule(*ir), workOf, second)), "a q b | c | d ");
+}
+
+TEST(LoopLanes, bodies_have_sections_where_they_run_in_no_lane) {
+  const std::string two =
+      "graph @two {\n  input %two/i : int64[]\n  input %two/go : bool[]\n  input %two/s : float32[4]\n" +
+      loop("a", "two/s") + loop("b", "two/s") + "  %two/next = Add(%a, %b)\n  return %two/go, %two/next\n}\n";
+  const auto graphsOf = [&](const std::string &main) {
+    const auto ir = withLoops(main, two);
+    const Schedule found = findLoopLanes(*ir, schedule(*ir), workOf, kAll);
+    verify(found, *ir);
+    std::string graphs;
+    for (const auto &[id, sections] : found.sections) graphs += ir->getGraph(id).getGraphString() + " ";
+    return graphs;
+  };
+  EXPECT_EQ(graphsOf(loop("two", "w")), "subgraph 'two' ");
+  EXPECT_EQ(graphsOf(loop("two", "w") + loop("c", "w")), "the main graph ");
 }
 
 std::unique_ptr<Ir> threeStages() {
