@@ -39,26 +39,37 @@ HostLanes::HostLanes(const std::string &device, Team &team, const std::vector<in
 }
 
 void HostLanes::run(LaneFn body, void *state) {
-  for (const auto &lane : lanes_) lane->team.pool.expectWorkers();
+  for (const auto &lane : lanes_) {
+    lane->team.pool.expectWorkers();
+    lane->isTaken = false;
+  }
   running_ = static_cast<int>(lanes_.size());
   stop_ = false;
-  all_.pool.onEachThread([&](int thread, int) {
-    const Member member = members_[static_cast<size_t>(thread)];
-    ThreadPool &own = lanes_[static_cast<size_t>(member.lane)]->team.pool;
-    if (member.thread > 0) return own.serve(member.thread);
+  all_.pool.parallel(static_cast<int>(members_.size()), [&](int task, int thread) {
+    const Member member = members_[static_cast<size_t>(task)];
     const bool isCaller = thread == 0;
-    const int64_t before = timesEnded();
-    {
-      const StopFlag flag(stop_, isCaller ? StopFlag::Thread::Asks : StopFlag::Thread::Quiet);
-      body(state, member.lane);
+    if (member.thread > 0) {  // the caller has interrupts to look at; a lane need not have all its workers
+      if (!isCaller) lanes_[static_cast<size_t>(member.lane)]->team.pool.serve(member.thread);
+      return;
     }
-    own.release();
-    if (timesEnded() != before) stop_ = true;  // what has ended this lane ends the others, too
-    --running_;
-    wait_.ring();
+    for (size_t i = 0; i < lanes_.size(); ++i)  // its own lane, then those whose thread has not come
+      lead((static_cast<size_t>(member.lane) + i) % lanes_.size(), isCaller, body, state);
     if (isCaller) waitForOthers();
   });
   if (interrupt_) std::rethrow_exception(std::exchange(interrupt_, nullptr));
+}
+
+void HostLanes::lead(size_t lane, bool isCaller, LaneFn body, void *state) noexcept {
+  if (lanes_[lane]->isTaken.exchange(true)) return;
+  const int64_t before = timesEnded();
+  {
+    const StopFlag flag(stop_, isCaller ? StopFlag::Thread::Asks : StopFlag::Thread::Quiet);
+    body(state, static_cast<int>(lane));
+  }
+  lanes_[lane]->team.pool.release();
+  if (timesEnded() != before) stop_ = true;  // what has ended this lane ends the others, too
+  --running_;
+  wait_.ring();
 }
 
 void HostLanes::waitForOthers() noexcept {

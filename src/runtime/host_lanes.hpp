@@ -1,5 +1,6 @@
 // Lanes of the host: the threads of one pool in groups, each of which runs the kernels of one lane. While lanes run,
-// their leaders walk over the steps, and the other threads of a group are lent to its pool.
+// their leaders walk over the steps, and the other threads of a group are lent to its pool. A lane whose leader has not
+// come, because it slept or another program has its core, is led by the first that has ended its own.
 #pragma once
 #include <atomic>
 #include <exception>
@@ -27,6 +28,7 @@ class HostLanes final : public Lanes {
   void run(LaneFn body, void *state) override;
 
  private:
+  void lead(size_t lane, bool isCaller, LaneFn body, void *state) noexcept;
   void waitForOthers() noexcept;
 
   struct Lane {
@@ -35,6 +37,7 @@ class HostLanes final : public Lanes {
         : team(threads, options, waking, settings), queue(device, team) {}
     Team team;
     TeamQueue queue;
+    std::atomic<bool> isTaken{false};  // some thread leads or has led it
   };
   struct Member {
     int lane, thread;
@@ -42,7 +45,7 @@ class HostLanes final : public Lanes {
 
   Team &all_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<Member> members_;  // by thread of the whole team
+  std::vector<Member> members_;  // by thread of the whole team, as long as all come
   std::atomic<int> running_{0};  // lanes
   std::atomic<bool> stop_{false};
   WatchfulWait wait_;             // of the calling thread, for the other lanes

@@ -55,7 +55,7 @@ class ThreadPool {
 
   // For lent workers. From expectWorkers() on, a thread that calls serve(w), 0 < w < threads(), is worker w until
   // release(); one that comes later returns at once. Runs in between need not wait for workers to come. All serve()
-  // return before workers are expected again, and worker w is the same thread every time.
+  // return before workers are expected again.
   void expectWorkers() noexcept { stop_.store(false, std::memory_order_release); }
   void serve(int worker) noexcept;
   void release() noexcept;

@@ -237,6 +237,19 @@ TEST(LanesOfEngines, exceptions_of_user_kernels_come_in_the_order_of_lanes) {
   }
 }
 
+// The workers of this team never come: nobody lends them.
+TEST(HostLanes, are_all_led_by_who_comes) {
+  ThreadPoolOptions absent;
+  absent.workers = ThreadPoolOptions::Workers::Lent;
+  const runtime::RunSettings settings{4, runtime::Waking::Always};
+  runtime::Team team(4, absent, runtime::Waking::Always, settings);
+  runtime::HostLanes lanes("cpu", team, {1, 2, 1}, {nullptr, nullptr, nullptr}, settings);
+  std::vector<int> calls;
+  for (int run = 0; run < 2; ++run)
+    lanes.run([](void *state, int lane) { static_cast<std::vector<int> *>(state)->push_back(lane); }, &calls);
+  EXPECT_EQ(calls, (std::vector<int>{0, 1, 2, 0, 1, 2}));
+}
+
 TEST(ThreadsOfLanes, keep_their_proportion) {
   using runtime::threadsOfLanes;
   const auto threads = [](std::vector<int> asked, int all) { return threadsOfLanes(asked, all); };
