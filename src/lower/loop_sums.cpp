@@ -120,7 +120,7 @@ class LoopProducts {
       const auto a = stackOf(counted, found->a());
       if (!a) continue;
       const auto b = stackOf(counted, found->b());
-      if (b ? b->line != a->line : !mayStack(*found)) continue;
+      if (!b && !mayStack(*found)) continue;
       moves.push_back({carried, *found, *a, b});
       if (b) continue;
       const auto [place, isNew] =
@@ -272,12 +272,16 @@ class LoopProducts {
     const CarriedProduct &p = m.product;
     const int64_t rows = ops::iterationCount(loop_) * body_.info(p.a()).shape()[0];
     OpEmitter behind(graph_, loop_);
+    // Both stacks have a row of each iteration, one of them perhaps from the last to the first.
+    const bool areOpposite = m.b && m.b->line != m.a.line;
+    const TensorIndex rowsOfA =
+        areOpposite ? behind.emit("Reverse", {m.a.whole}, {{"dimensions", std::vector<int64_t>{0}}}) : m.a.whole;
     auto flat = [&](TensorIndex whole, TensorIndex row) {
       return behind.emit("Reshape", {whole},
                          {{"shape", Shape{rows, body_.info(row).shape()[1]}}, {"allowzero", int64_t{1}}});
     };
     const TensorIndex turned =
-        behind.emit("Transpose", {flat(m.a.whole, p.a())}, {{"perm", std::vector<int64_t>{1, 0}}});
+        behind.emit("Transpose", {flat(rowsOfA, p.a())}, {{"perm", std::vector<int64_t>{1, 0}}});
     TensorIndex sum = behind.emit("MatMul", {turned, flat(rowsOfB, p.b())});
     if (!isZeros(m.carried.outer)) sum = behind.emit("Add", {m.carried.outer, sum});
     if (m.carried.result.valid()) graph_.replaceTensor(m.carried.result, sum);

@@ -13,7 +13,8 @@ void addRowsInLoops(Ir &flat);
 
 // The same loops. A product moves behind the loop when nothing else reads it or the sum, it has so few rows that adding
 // it up costs as much as computing it, `a` is a row of a stack, and each row is taken once. Rows of `b` are stacked for
-// that unless they lie in a stack already. The order of the sum over rows is another one.
+// that unless they lie in a stack already; one stack is reversed when the two have opposite orders, as in the reverse
+// direction of recurrent layers. The order of the sum over rows is another one.
 void multiplyAfterLoops(Ir &flat);
 
 }  // namespace popart::lower
