@@ -280,8 +280,7 @@ class LoopProducts {
       return behind.emit("Reshape", {whole},
                          {{"shape", Shape{rows, body_.info(row).shape()[1]}}, {"allowzero", int64_t{1}}});
     };
-    const TensorIndex turned =
-        behind.emit("Transpose", {flat(rowsOfA, p.a())}, {{"perm", std::vector<int64_t>{1, 0}}});
+    const TensorIndex turned = behind.emit("Transpose", {flat(rowsOfA, p.a())}, {{"perm", std::vector<int64_t>{1, 0}}});
     TensorIndex sum = behind.emit("MatMul", {turned, flat(rowsOfB, p.b())});
     if (!isZeros(m.carried.outer)) sum = behind.emit("Add", {m.carried.outer, sum});
     if (m.carried.result.valid()) graph_.replaceTensor(m.carried.result, sum);
