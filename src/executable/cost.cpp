@@ -31,7 +31,7 @@ constexpr double kPerThread = 150;          // nanoseconds
 constexpr double kLeastPerThread = 20'000;  // nanoseconds: kernels below do not count in the sum
 
 double aloneOn(const Kernel &kernel, bool staysInCache) {
-  return std::max(kernel.flops() / kFlops, kernel.bytes() / (staysInCache ? kCachedBytes : kBytes));
+  return staysInCache ? predictedCachedNanoseconds(kernel.flops(), kernel.bytes()) : predictedNanoseconds(kernel);
 }
 
 // Elapsed time of tasks [begin, end) of the kernel, whose whole time is `whole`, on `threads` threads.
@@ -145,6 +145,7 @@ double runOf(const Executable &executable, const Program &program, int threads) 
 }  // namespace
 
 double predictedNanoseconds(double flops, double bytes) { return std::max(flops / kFlops, bytes / kBytes); }
+double predictedCachedNanoseconds(double flops, double bytes) { return std::max(flops / kFlops, bytes / kCachedBytes); }
 double predictedNanoseconds(const Kernel &kernel) { return predictedNanoseconds(kernel.flops(), kernel.bytes()); }
 double predictedNanoseconds(const Step &step) { return aloneOn(*step.kernel, step.staysInCache); }
 bool staysInCache(int64_t bytes) { return bytes <= kCache; }

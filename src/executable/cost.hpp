@@ -11,6 +11,7 @@ namespace popart::executable {
 // Nanoseconds that one thread needs for the kernel, or for so many operations on so many bytes.
 double predictedNanoseconds(const Kernel &kernel);
 double predictedNanoseconds(double flops, double bytes);
+double predictedCachedNanoseconds(double flops, double bytes);  // of bytes that are in the core's cache
 // The same for the kernel of a step, whose operands may be in the cache.
 double predictedNanoseconds(const Step &step);
 // Whether a core's cache keeps so many bytes while a program works on them again and again.

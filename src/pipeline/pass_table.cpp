@@ -8,6 +8,7 @@
 #include "base/nearest.hpp"
 #include "lower/channels_last.hpp"
 #include "lower/collective_updates.hpp"
+#include "lower/cut_loops.hpp"
 #include "lower/decompose.hpp"
 #include "lower/flatten.hpp"
 #include "lower/float8_products.hpp"
@@ -95,6 +96,7 @@ bool serialisingProducts(const PassContext &c) { return c.request.options.serial
 bool outlining(const PassContext &c) { return c.request.options.outlineThreshold.has_value(); }
 bool mergingExchanges(const PassContext &c) { return c.request.options.mergesExchanges; }
 bool computingInPlace(const PassContext &c) { return c.request.patterns.isInPlaceEnabled(); }
+bool runningLanes(const PassContext &c) { return c.lowering.threads > 1 && c.lowering.lanes != lower::LaneRule::Never; }
 bool fusing(const PassContext &c) { return c.lowering.fuse; }
 
 // ---- preparation ------------------------------------------------------------------------------
@@ -251,6 +253,7 @@ void joinPartsEarly(PassContext &c) { lower::joinPartsEarly(c.ir()); }
 void addRowsInLoops(PassContext &c) { lower::addRowsInLoops(c.ir()); }
 void multiplyAfterLoops(PassContext &c) { lower::multiplyAfterLoops(c.ir()); }
 void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
+void cutLoops(PassContext &c) { lower::cutLoops(c.ir(), c.lowering.threads, c.lowering.lanes); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseAttention(PassContext &c) { lower::fuseAttention(c.ir(), c.device()); }
 void joinExtremes(PassContext &c) { lower::joinExtremes(c.ir(), c.device()); }
@@ -369,6 +372,8 @@ constexpr Pass kPasses[] = {
     {"multiplyAfterLoops", "make sums of small products one product behind the loop", Phase::Flatten, always,
      multiplyAfterLoops},
     {"readRowsInPlace", "let loops read rows of stacks where they lie", Phase::Flatten, always, readRowsInPlace},
+    {"cutLoops", "cut loops that follow one another into chunks that can run at the same time", Phase::Flatten,
+     runningLanes, cutLoops},
     {"foldBatchNorms", "fold normalisations with known parameters into convolutions", Phase::Fuse, fusing,
      foldBatchNorms},
     {"fuseAttention", "let a softmax between products run without the matrix of scores", Phase::Fuse, fusing,

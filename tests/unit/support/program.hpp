@@ -73,11 +73,13 @@ inline int countOps(const Graph &graph, const std::string &type) {
 class ProgramRun : public runtime::StreamSource {
  public:
   using Backends = std::vector<const executable::Backend *>;
-  explicit ProgramRun(const Ir &ir, Backends backends = {&ref::backend()}, int threads = 1) {
+  explicit ProgramRun(const Ir &ir, Backends backends = {&ref::backend()}, int threads = 1,
+                      lower::LaneRule lanes = lower::LaneRule::Auto) {
     lower::LowerOptions options;
     options.fuse = backends.front() != &ref::backend();  // fused rows have no reference kernels
     options.backends = std::move(backends);
     options.threads = threads;
+    options.lanes = lanes;
     options.keepText = true;
     executable_ = pipeline::lower(ir, options);
     engine_ =

@@ -20,6 +20,16 @@ inline std::vector<const executable::Step *> loopsOf(const executable::Program &
   return loops;
 }
 
+// How many steps of the kind the program has, those of its lanes and of the programs inside of others among them.
+inline size_t countSteps(const executable::Program &program, executable::Step::Kind kind) {
+  size_t count = 0;
+  for (const executable::Step &step : program.steps) {
+    count += step.kind == kind;
+    for (const auto &inner : step.programs) count += countSteps(*inner, kind);
+  }
+  return count;
+}
+
 // How many steps of the program itself run a kernel whose name has `name` in it.
 inline int kernels(const executable::Program &program, const std::string &name) {
   int count = 0;
