@@ -30,11 +30,11 @@ class LaneTimes {
     const Where x = at(a), y = at(b);
     return x.section >= 0 && x.section == y.section && x.lane != y.lane;
   }
-  // Whether a section begins between the two times.
-  bool hasSectionBetween(int first, int last) const {
-    const auto next = std::lower_bound(sections_.begin(), sections_.end(), first,
-                                       [](const Section &s, int t) { return s.first < t; });
-    return next != sections_.end() && next->first <= last;
+  // Whether a section begins behind the one time and before the other.
+  bool hasSectionBetween(int before, int behind) const {
+    const auto next = std::upper_bound(sections_.begin(), sections_.end(), before,
+                                       [](int t, const Section &s) { return t < s.first; });
+    return next != sections_.end() && next->first < behind;
   }
   // First and last time of the section.
   std::pair<int, int> range(int section) const {

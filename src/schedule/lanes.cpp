@@ -347,7 +347,8 @@ class LoopLanes {
     std::vector<int> laneOf(graph.opSlots(), kBefore);
     std::vector<std::string> names;
     for (const OpIndex loop : loops)
-      laneOf[loop.value] = static_cast<int>(names.size()), names.push_back(graph.op(loop).str());
+      laneOf[loop.value] = static_cast<int>(names.size()),
+      names.push_back(graph.op(loop).getCalledGraphs().front()->id);
     int begin = -1, end = -1;
     for (int i = free; i < static_cast<int>(order.size()); ++i)
       if (laneOf[order[static_cast<size_t>(i)].value] != kBefore) begin = begin < 0 ? i : begin, end = i + 1;

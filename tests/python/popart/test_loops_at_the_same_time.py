@@ -83,8 +83,8 @@ def test_training_has_the_bits_of_loops_in_order(type, direction, layers):
             np.testing.assert_array_equal(got, want, err_msg=f"{threads} threads, {rule}")
 
 
-def lanes_in_log(capfd, direction, rule, threads=2):
-    model, value = network("GRU", direction, 1)
+def log_of(capfd, direction, rule, threads=2, layers=1):
+    model, value = network("GRU", direction, layers)
     options = popart.SessionOptions()
     options.engineOptions = {"num_threads": str(threads), "pipeline.concurrent": rule}
     popart.getLogger("devicex").setLevel("INFO")
@@ -98,12 +98,21 @@ def lanes_in_log(capfd, direction, rule, threads=2):
         session.prepareDevice()
     finally:
         popart.getLogger("devicex").setLevel("WARN")
-    return "2 loops of the main graph run at the same time" in capfd.readouterr().err
+    return capfd.readouterr().err
 
 
 def test_directions_run_at_the_same_time_where_that_is_faster(capfd):
-    assert lanes_in_log(capfd, "bidirectional", "auto")
-    assert lanes_in_log(capfd, "bidirectional", "always")
-    assert not lanes_in_log(capfd, "bidirectional", "never")
-    assert not lanes_in_log(capfd, "bidirectional", "auto", threads=1)
-    assert not lanes_in_log(capfd, "forward", "always")
+    found = "2 loops of the main graph run at the same time"
+    assert found in log_of(capfd, "bidirectional", "auto")
+    assert found in log_of(capfd, "bidirectional", "always")
+    assert found not in log_of(capfd, "bidirectional", "never")
+    assert found not in log_of(capfd, "bidirectional", "auto", threads=1)
+    assert found not in log_of(capfd, "forward", "always")
+
+
+def test_layers_run_in_chunks(capfd):
+    found = f"2 loops in a row of {STEPS} iterations run in chunks"
+    assert found in log_of(capfd, "forward", "always", layers=2)
+    assert found not in log_of(capfd, "forward", "never", layers=2)
+    assert found not in log_of(capfd, "forward", "always", threads=1, layers=2)
+    assert found not in log_of(capfd, "bidirectional", "always", layers=2), "the reverse direction waits for the end"

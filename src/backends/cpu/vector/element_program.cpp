@@ -60,6 +60,43 @@ class RowWalk {
   std::array<int64_t, ElementProgram::kMaxPointers> offsets_;
 };
 
+// Asks for rows before they are read, of inputs whose rows lie apart: prefetchers of the processor follow one row at a
+// time, and it does not look beyond the calls between two rows by itself.
+class RowsAhead {
+ public:
+  RowsAhead(const ElementLoop &loop, const std::vector<ElementOperand> &inputs, const RowWalk &walk)
+      : loop_(loop), inputs_(inputs), walk_(walk) {
+    for (const ElementOperand &o : inputs)
+      if (isApart(o)) rows_ = std::max(rows_, std::clamp<int64_t>(kBytesAhead / bytesOf(o), 1, kMostRows));
+    for (int64_t i = 0; i < rows_; ++i) walk_.next();
+  }
+  // `first`: of each input, its first element.
+  void next(const char *const *first) {
+    if (rows_ == 0) return;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const ElementOperand &o = inputs_[i];
+      if (!isApart(o)) continue;
+      const char *row = first[i] + walk_.offset(i) * o.bytes;
+      for (int64_t b = 0; b < std::min(bytesOf(o), kBytesAhead); b += kLine) __builtin_prefetch(row + b);
+    }
+    walk_.next();
+  }
+
+ private:
+  static constexpr int64_t kBytesAhead = 4096, kMostRows = 16, kLine = 64;
+  int64_t bytesOf(const ElementOperand &o) const { return loop_.dims.back() * o.bytes; }
+  bool isApart(const ElementOperand &o) const {
+    const size_t last = loop_.dims.size() - 1;
+    return o.access == Access::kBroadcast && last > 0 && o.strides[last] == 1 && o.strides[last - 1] != 0 &&
+           o.strides[last - 1] != loop_.dims[last];
+  }
+
+  const ElementLoop &loop_;
+  const std::vector<ElementOperand> &inputs_;
+  RowWalk walk_;
+  int64_t rows_ = 0;  // how far ahead
+};
+
 template <class T>
 void fill(void *to, const void *value, int64_t count) {
   T v;
@@ -210,6 +247,7 @@ void ElementProgram::runRows(Frame &frame, int64_t begin, int64_t end) const noe
   const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_);
   int64_t row = begin / pieces, piece = begin % pieces;
   RowWalk walk(loop, inputs, row);
+  RowsAhead ahead(loop, inputs, walk);
   for (int64_t p = begin; p < end; ++p) {
     const int64_t column = piece * block_, position = row * inner + column;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -223,6 +261,7 @@ void ElementProgram::runRows(Frame &frame, int64_t begin, int64_t end) const noe
     piece = 0;
     ++row;
     walk.next();
+    ahead.next(frame.in);
   }
 }
 
