@@ -4,8 +4,8 @@
 
 namespace popart::lower {
 
-// Auto: where the sections are predicted (executable/cost.hpp) to be clearly faster than their ops one after the other on
-// all threads; those of stages all together, those of loops each on its own.
+// Auto: where the sections are predicted (executable/cost.hpp) to be clearly faster than their ops one after the other
+// on all threads; those of stages all together, those of loops each on its own.
 enum class LaneRule : uint8_t { Auto, Always, Never };
 
 // `plain`, or the program with all sections that can be had. Lanes are joined, shortest first, as far as that

@@ -12,18 +12,14 @@
 #include "lower/program_tensors.hpp"
 #include "ops/control/loops.hpp"
 #include "ops/pieces.hpp"
+#include "schedule/lanes.hpp"
 
 namespace popart::lower {
 namespace {
 
 // Whether the op could run at another time, as far as others like it are concerned.
 bool mayMove(const Op &op) {
-  constexpr Role kOrdered[] = {Role::RemoteLoad,         Role::RemoteStore,         Role::VariableAssign,
-                               Role::CollectiveReduce,   Role::CollectiveScatter,   Role::CollectiveGather,
-                               Role::CollectivePublish,  Role::ReplicatedAllReduce, Role::ReplicatedReduceScatter,
-                               Role::ReplicatedAllGather};
-  return !op.hasSideEffect() && !op.has(Trait::HostIo) && !op.settings.hints.contains(kLane) &&
-         !op.settings.hints.contains(kRing) && std::ranges::none_of(kOrdered, [&](Role role) { return op.is(role); });
+  return !schedule::belongsOutside(op) && !op.settings.hints.contains(kLane) && !op.settings.hints.contains(kRing);
 }
 
 // Products whose rows have one right operand, ops on elements, and what only moves rows. No other op that adds numbers

@@ -96,7 +96,11 @@ bool serialisingProducts(const PassContext &c) { return c.request.options.serial
 bool outlining(const PassContext &c) { return c.request.options.outlineThreshold.has_value(); }
 bool mergingExchanges(const PassContext &c) { return c.request.options.mergesExchanges; }
 bool computingInPlace(const PassContext &c) { return c.request.patterns.isInPlaceEnabled(); }
-bool runningLanes(const PassContext &c) { return c.lowering.threads > 1 && c.lowering.lanes != lower::LaneRule::Never; }
+// Chunks take memory, so that a program with a limit has none unless they are asked for.
+bool cuttingLoops(const PassContext &c) {
+  const bool mayTakeMemory = c.lowering.maxMemoryBytes == 0 || c.lowering.lanes == lower::LaneRule::Always;
+  return c.lowering.threads > 1 && c.lowering.lanes != lower::LaneRule::Never && mayTakeMemory;
+}
 bool fusing(const PassContext &c) { return c.lowering.fuse; }
 
 // ---- preparation ------------------------------------------------------------------------------
@@ -373,7 +377,7 @@ constexpr Pass kPasses[] = {
      multiplyAfterLoops},
     {"readRowsInPlace", "let loops read rows of stacks where they lie", Phase::Flatten, always, readRowsInPlace},
     {"cutLoops", "cut loops that follow one another into chunks that can run at the same time", Phase::Flatten,
-     runningLanes, cutLoops},
+     cuttingLoops, cutLoops},
     {"foldBatchNorms", "fold normalisations with known parameters into convolutions", Phase::Fuse, fusing,
      foldBatchNorms},
     {"fuseAttention", "let a softmax between products run without the matrix of scores", Phase::Fuse, fusing,

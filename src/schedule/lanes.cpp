@@ -22,22 +22,6 @@ const std::string *hintOf(const Op &op, const char *name) {
   return found == op.settings.hints.end() ? nullptr : &found->second;
 }
 
-// Whether the op's order among others of its kind means something, so that it cannot run beside them.
-bool belongsOutside(const Op &op) {
-  constexpr Role kOrdered[] = {Role::RemoteLoad,         Role::RemoteStore,         Role::VariableAssign,
-                               Role::CollectiveReduce,   Role::CollectiveScatter,   Role::CollectiveGather,
-                               Role::CollectivePublish,  Role::ReplicatedAllReduce, Role::ReplicatedReduceScatter,
-                               Role::ReplicatedAllGather};
-  if (op.has(Trait::HostIo) || op.has(Trait::SideEffect) || op.hasAttr("replaces") ||  // a CollectiveUpdate
-      std::ranges::any_of(kOrdered, [&](Role role) { return op.is(role); }))
-    return true;
-  if (!op.has(Trait::Call)) return false;
-  const auto called = op.getCalledGraphs();
-  return std::ranges::any_of(called, [](const Graph *graph) {
-    return std::ranges::any_of(graph->ops(), [](const Op *inner) { return belongsOutside(*inner); });
-  });
-}
-
 int join(int a, int b) { return a == kBefore || a == b ? b : b == kBefore ? a : kBehind; }
 
 // The ops of a range of a graph's order, numbered from its begin.
@@ -375,6 +359,21 @@ void dropSections(Schedule &schedule, const Graph &graph) {
 }
 
 }  // namespace
+
+bool belongsOutside(const Op &op) {
+  constexpr Role kOrdered[] = {Role::RemoteLoad,         Role::RemoteStore,         Role::VariableAssign,
+                               Role::CollectiveReduce,   Role::CollectiveScatter,   Role::CollectiveGather,
+                               Role::CollectivePublish,  Role::ReplicatedAllReduce, Role::ReplicatedReduceScatter,
+                               Role::ReplicatedAllGather};
+  if (op.has(Trait::HostIo) || op.hasSideEffect() || op.hasAttr("replaces") ||  // a CollectiveUpdate
+      std::ranges::any_of(kOrdered, [&](Role role) { return op.is(role); }))
+    return true;
+  if (!op.has(Trait::Call)) return false;
+  const auto called = op.getCalledGraphs();
+  return std::ranges::any_of(called, [](const Graph *graph) {
+    return std::ranges::any_of(graph->ops(), [](const Op *inner) { return belongsOutside(*inner); });
+  });
+}
 
 Schedule findLanes(const Ir &ir, const Schedule &schedule, const WorkOf &work) {
   Schedule result = schedule;

@@ -20,6 +20,9 @@ namespace popart::schedule {
 // How long an op takes, in any unit; 0: it only has to be somewhere.
 using WorkOf = std::function<double(const Op &)>;
 
+// Whether the op's order among others of its kind means something, so that it runs in no lane.
+bool belongsOutside(const Op &op);
+
 // The same program with the sections that can be had, in an order that is valid as before; graphs without a section
 // keep theirs. Work decides which ops leave their lane where lanes depend on one another. Every lane has one thread.
 Schedule findLanes(const Ir &ir, const Schedule &schedule, const WorkOf &work);
