@@ -112,7 +112,7 @@ def test_every_listed_pass_can_be_named() -> None:
     for name in names:
         words = [word for first in BEFORE.get(name, []) for word in ("-p", first)]
         options = ["--verify", "--loss", "loss", "--loss-scale", "8", "--check-floats", "--off-chip", "weights"]
-        options += ["--stochastic-rounding"]
+        options += ["--stochastic-rounding", "--threads", "2"]
         options += ["--replicas", "2", "--shard", "weights", "--phases", "2", "--batches-per-step", "4"]
         options += ["--ipus", "2", "--pipeline"] if "tage" in name or "ipeline" in name else ["--ipus", "1"]
         text = WITH_LOSS.replace("float32", "float16") if "LossScale" in name else WITH_LOSS
