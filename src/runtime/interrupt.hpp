@@ -58,8 +58,8 @@ class WatchfulWait {
     }
   }
   void ring() noexcept {
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // behind the number: either side sees what the other did
-    if (sleepers_.load() == 0) return;
+    // A write in the place of a read: either it comes behind the sleeper's, or the sleeper sees the number.
+    if (sleepers_.fetch_add(0) == 0) return;
     { const std::lock_guard guard(lock_); }
     bell_.notify_all();
   }
@@ -67,10 +67,7 @@ class WatchfulWait {
  private:
   static constexpr std::chrono::milliseconds kPeriod{50};
   struct Sleeper {
-    explicit Sleeper(WatchfulWait &all) : of(all) {
-      ++of.sleepers_;
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-    }
+    explicit Sleeper(WatchfulWait &all) : of(all) { ++of.sleepers_; }
     ~Sleeper() { --of.sleepers_; }
     WatchfulWait &of;
   };
