@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -278,6 +279,31 @@ struct Data {
     return transposed;
   }
 };
+
+// Tasks are claimed in order, each by the first thread that is free.
+double longestThread(const ConvForward &plan, int threads) {
+  std::vector<double> ends(static_cast<size_t>(threads), 0.0);
+  for (int task = 0; task < plan.tasks(); ++task) *std::ranges::min_element(ends) += plan.share(task);
+  return *std::ranges::max_element(ends);
+}
+
+TEST(Conv, ThreadsFinishTogether) {
+  for (const int64_t cout : {208, 224, 256, 288, 320, 384})
+    for (const int64_t size : {14, 28})
+      for (const int threads : {2, 3, 4, 8}) {
+        const ConvForward plan({.n = 1,
+                                .in = {1, size, size},
+                                .cin = 144,
+                                .cout = cout,
+                                .kernel = {1, 3, 3},
+                                .padLow = {0, 1, 1},
+                                .padHigh = {0, 1, 1}},
+                               threads);
+        // Many threads have few tasks each: more would read the weights more often.
+        EXPECT_LT(longestThread(plan, threads) * threads, threads == 2 ? 1.06 : 1.25)
+            << cout << " channels of " << size << " lines on " << threads << " threads";
+      }
+}
 
 TEST(Conv, forward_matches_loops_and_epilogue) {
   int index = 0;

@@ -24,6 +24,8 @@ constexpr int64_t kLongestPass = 256;            // k per pass: the rows of a ti
 constexpr int64_t kTilesPerChunk = 16;           // row tiles that share one read of a pass's weights
 constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
+constexpr double kMovedFloat = 6;         // multiply-adds in the time of a float from a cache (executable/cost.cpp)
+constexpr double kWorthBalancing = 0.95;  // of the elapsed time: smaller gains are within the model's error
 
 }  // namespace
 
@@ -86,35 +88,61 @@ double WindowProduct::share(int task) const {
 }
 
 // Of the ways to split the work into enough tasks, the one that moves the fewest bytes and leaves the fewest threads
-// idle at the end: every chunk reads all weights, every range of panels reads all windows.
+// idle at the end: every chunk reads all weights, every range of panels reads all windows. Then one that ends sooner,
+// where threads would still wait for a long task.
 void WindowProduct::chooseChunks(int threads) {
   const WindowShape &w = shape_.window;
   const double places = static_cast<double>(w.n * volume(w.out)), rows = static_cast<double>(shape_.weightRows);
-  const double flops = 2.0 * places * static_cast<double>(volume(w.taps) * w.channels * panels_ * panelWidth());
-  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(flops) / kSmallestTaskFlops, 1,
-                                             ceilDiv(threads * kTasksPerThread, shape_.groups));
+  const double multiplyAdds = places * static_cast<double>(volume(w.taps) * w.channels * panels_ * panelWidth());
+  const int64_t most = static_cast<int64_t>(2 * multiplyAdds) / kSmallestTaskFlops;
+  const int64_t wanted = std::clamp<int64_t>(most, 1, ceilDiv(threads * kTasksPerThread, shape_.groups));
   const int64_t workers = std::min<int64_t>(threads, wanted * shape_.groups);
+  const int64_t mostSplits = std::max<int64_t>(1, panels_);
   const double weights = rows * static_cast<double>(panels_ * panelWidth());
   const double inputs = static_cast<double>(w.n * volume(w.in) * w.channels) *
                         (Windows(w, {}, microKernels().tileRows).isReadInPlace() ? 1.0 : 2.0);
-  double best = -1.0;
-  ChunkSizes sizes(w, kTilesPerChunk * microKernels().tileRows);
-  for (ChunkSize size; sizes.next(size);) {
-    const int64_t chunks = std::max<int64_t>(1, Windows(w, size).chunks());
-    const int64_t fewest = std::clamp<int64_t>(ceilDiv(wanted, chunks), 1, std::max<int64_t>(1, panels_));
-    for (int64_t splits = fewest; splits <= std::min(2 * fewest - 1, std::max<int64_t>(1, panels_)); ++splits) {
-      const double moved = static_cast<double>(chunks) * weights + static_cast<double>(splits) * inputs;
+  const auto moved = [&](int64_t chunks, int64_t splits) {
+    return static_cast<double>(chunks) * weights + static_cast<double>(splits) * inputs;
+  };
+  // How many times as long as with tasks that all threads end together.
+  const auto waiting = [&](const ChunkSize &size, int64_t chunks, int64_t splits) {
+    const int64_t turns = ceilDiv(shape_.groups * chunks * splits, workers);
+    return static_cast<double>(turns * workers * size.places() * ceilDiv(panels_, splits)) /
+           std::max(1.0, places * static_cast<double>(panels_ * shape_.groups));
+  };
+  const auto elapsed = [&](const ChunkSize &size, int64_t chunks, int64_t splits) {
+    return multiplyAdds * waiting(size, chunks, splits) + kMovedFloat * moved(chunks, splits);
+  };
+  // Calls visit(size, chunks, fewest splits) for each chunk size.
+  const auto forEachSize = [&](auto &&visit) {
+    ChunkSizes sizes(w, kTilesPerChunk * microKernels().tileRows);
+    for (ChunkSize size; sizes.next(size);) {
+      const int64_t chunks = std::max<int64_t>(1, Windows(w, size).chunks());
+      visit(size, chunks, std::clamp<int64_t>(ceilDiv(wanted, chunks), 1, mostSplits));
+    }
+  };
+  double best = -1.0, now = 0;
+  forEachSize([&](const ChunkSize &size, int64_t chunks, int64_t fewest) {
+    for (int64_t splits = fewest; splits <= std::min(2 * fewest - 1, mostSplits); ++splits) {
       const double missing = static_cast<double>(wanted) / static_cast<double>(std::min(wanted, chunks * splits));
-      const int64_t turns = ceilDiv(shape_.groups * chunks * splits, workers);
-      const double waiting = static_cast<double>(turns * workers * size.places() * ceilDiv(panels_, splits)) /
-                             std::max(1.0, places * static_cast<double>(panels_ * shape_.groups));
-      const double cost = moved * missing * waiting;
+      const double cost = moved(chunks, splits) * missing * waiting(size, chunks, splits);
       if (best >= 0.0 && cost >= best) continue;
       best = cost;
+      now = elapsed(size, chunks, splits);
       chunkSize_ = size;
       splits_ = splits;
     }
-  }
+  });
+  double least = now * kWorthBalancing;
+  forEachSize([&](const ChunkSize &size, int64_t chunks, int64_t fewest) {
+    for (int64_t splits = fewest; splits <= mostSplits && chunks * splits <= std::max(most, wanted); ++splits) {
+      const double time = elapsed(size, chunks, splits);
+      if (time >= least) continue;
+      least = time;
+      chunkSize_ = size;
+      splits_ = splits;
+    }
+  });
 }
 
 // One block per tap row where a row's taps are contiguous on both sides, else one per tap.

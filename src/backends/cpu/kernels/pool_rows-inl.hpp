@@ -13,14 +13,12 @@
 
 #include <hwy/highway.h>
 
+#include "backends/cpu/kernels/pool_maximum-inl.hpp"
 #include "backends/cpu/kernels/pool_rows.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
 namespace pools {
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
 
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 
@@ -84,9 +82,6 @@ HWY_INLINE void stageRow(const PlaneRow &from, int64_t begin, int64_t count, int
       stageBy<0>(from, begin, count, stride, neutral, to, phase);
   }
 }
-
-// Whether v replaces best: greater, or the first NaN.
-HWY_INLINE hn::Mask<D> replaces(V v, V best) { return hn::AndNot(hn::IsNaN(best), hn::Not(hn::Le(v, best))); }
 
 class StagedRows {
  public:

@@ -26,19 +26,6 @@ constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 
 // ---- of two values, the first one in the order of memory
 
-// Maxima where a NaN may be, and where there is none.
-struct PoolMaximum {
-  static HWY_INLINE V of(V first, V second) { return hn::IfThenElse(pools::replaces(second, first), second, first); }
-};
-struct PoolNumberMaximum {
-  static HWY_INLINE V of(V first, V second) {
-#if HWY_ARCH_X86
-    return hn::Max(second, first);  // the instruction gives its second operand where both are equal
-#else
-    return hn::IfThenElse(hn::Lt(first, second), second, first);
-#endif
-  }
-};
 struct PoolSum {
   static HWY_INLINE V of(V first, V second) { return hn::Add(first, second); }
 };
@@ -56,7 +43,7 @@ template <PoolKind kKind, int64_t kStride, int64_t kTaps>
 class RowPooling {
   static constexpr bool kMaximum = kKind == PoolKind::kMaximum;
   static constexpr float kNeutral = kMaximum ? -std::numeric_limits<float>::infinity() : 0.0f;
-  using First = std::conditional_t<kMaximum, PoolNumberMaximum, PoolSum>;
+  using First = std::conditional_t<kMaximum, pools::NumberMaximum, PoolSum>;
 
  public:
   RowPooling(const RowPool::Plan &plan, const RowPool::Reading &reading, const float *x, float *y, void *scratch)
@@ -107,7 +94,7 @@ class RowPooling {
     const bool isInside = c.position >= 0 && c.position + (c.lanes - 1) * stride + span <= p_.in[2];
     if (!isInside) makeMasks(c);
     if (isInside ? combine<First, false>(s, c) : combine<First, true>(s, c)) return;
-    if constexpr (kMaximum) isInside ? combine<PoolMaximum, false>(s, c) : combine<PoolMaximum, true>(s, c);
+    if constexpr (kMaximum) isInside ? combine<pools::Maximum, false>(s, c) : combine<pools::Maximum, true>(s, c);
   }
   // By tap: all bits in the lanes whose element is inside the input.
   void makeMasks(const Column &c) {
@@ -162,7 +149,7 @@ class RowPooling {
       }
       c.lanes == kLanes ? AllLanes().store(total, y) : FirstLanes(c.lanes).store(total, y);
     }
-    if constexpr (std::is_same_v<Combine, PoolNumberMaximum>) return hn::AllFalse(D(), hn::IsNaN(all));
+    if constexpr (std::is_same_v<Combine, pools::NumberMaximum>) return hn::AllFalse(D(), hn::IsNaN(all));
     return true;
   }
   const float *inputRow(const Segment &s, int64_t depth, int64_t row) const {

@@ -6,6 +6,7 @@
 // clang-format off
 #include "backends/cpu/vector/windows.hpp"
 #include "backends/cpu/kernels/lanes-inl.hpp"
+#include "backends/cpu/kernels/pool_maximum-inl.hpp"
 // clang-format on
 #include <limits>
 
@@ -26,17 +27,24 @@ HWY_INLINE void forChannels(int64_t channels, F &&f) {
   if (c < channels) f(FirstLanes(channels - c), c);
 }
 
-// Whether v replaces best: greater, or the first NaN.
-HWY_INLINE hn::Mask<D> takesOver(V v, V best) { return hn::AndNot(hn::IsNaN(best), hn::Not(hn::Le(v, best))); }
+template <class Combine, class Lanes>
+HWY_INLINE V maximumBy(Lanes lanes, const float *x, Taps taps, V &sum) {
+  V best = lanes.load(x + taps[0]);
+  sum = best;
+  for (size_t t = 1; t < taps.size(); ++t) {
+    const V v = lanes.load(x + taps[t]);
+    best = Combine::of(best, v);
+    sum = hn::Add(sum, v);
+  }
+  return best;
+}
 
 void maximumOf(const float *x, Taps taps, int64_t channels, float *y) {
   forChannels(channels, [&](auto lanes, int64_t c) {
     if (taps.empty()) return lanes.store(hn::Set(D(), -std::numeric_limits<float>::infinity()), y + c);
-    V best = lanes.load(x + taps[0] + c);
-    for (size_t t = 1; t < taps.size(); ++t) {
-      const V v = lanes.load(x + taps[t] + c);
-      best = hn::IfThenElse(takesOver(v, best), v, best);
-    }
+    V sum;  // a NaN where there may be one
+    V best = maximumBy<pools::NumberMaximum>(lanes, x + c, taps, sum);
+    if (HWY_UNLIKELY(!hn::AllFalse(D(), hn::IsNaN(sum)))) best = maximumBy<pools::Maximum>(lanes, x + c, taps, sum);
     lanes.store(best, y + c);
   });
 }
@@ -48,7 +56,7 @@ void spreadToMaximumOf(const float *x, Taps taps, int64_t channels, const float 
     V best = lanes.load(x + taps[0] + c), winner = hn::Zero(d);
     for (size_t t = 1; t < taps.size(); ++t) {
       const V v = lanes.load(x + taps[t] + c);
-      const auto over = takesOver(v, best);
+      const auto over = pools::replaces(v, best);
       best = hn::IfThenElse(over, v, best);
       winner = hn::IfThenElse(over, hn::Set(d, static_cast<float>(t)), winner);
     }
