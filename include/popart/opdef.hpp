@@ -295,6 +295,15 @@ using CreateFn = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;
 
 // ---- the row -----------------------------------------------------------------------------------------------------
 
+// What an operand is to a network that learns: decides whether an initializer that is read there trains
+// (docs/decisions/0078-what-trains.md).
+enum class Slot : uint8_t {
+  Operand,    // any value (Add, Mul, Concat …): trains by the rule of plain operands
+  Parameter,  // weight, bias, embedding, scale or shift of a norm, slope, recurrent matrix: trains
+  Statistic,  // running mean or variance: the op itself, or nobody, updates it
+  Setting,    // exponent, bound, scale of quantisation, size, pad, index: never trains
+};
+
 enum class Arity { Required, Optional, Variadic };  // Variadic: zero or more, last only
 
 // One input, or (Variadic) the last ones.
@@ -303,6 +312,7 @@ struct InputDef {
   TypeSet types;        // element types taken
   std::string typeVar;  // inputs with the same non-empty type variable must have equal element types
   Arity arity;          // Variadic is the last one's only
+  Slot slot = Slot::Operand;
 };
 // One output, or (Variadic) the last ones; infos come from the shape rule.
 struct OutputDef {
@@ -373,7 +383,8 @@ class OpDef {
   OpDef &identityIf(OpPredicate condition);  // then output 0 is input 0, if it has the same type and shape
   OpDef &cost(CostFn fn);                    // none: what follows from the shapes
   OpDef &role(Role r);
-  OpDef &doc(std::string text);  // one sentence, for getSupportedOperations and people
+  OpDef &slots(Slot slot, std::initializer_list<int> inputs);  // of inputs stated before; all others are operands
+  OpDef &doc(std::string text);                                // one sentence, for getSupportedOperations and people
   OpDef &onnx(std::string domain, std::string type,
               std::vector<OpVersion> versions);  // further ONNX names of the same op
   OpDef &notOnnx();  // no regular ONNX import or builder method (irregular ones live in src/onnx/import)
@@ -400,6 +411,7 @@ class OpDef {
   const OpPredicate &identityRule() const { return identity_; }    // empty: never
   const CostFn &costRule() const { return cost_; }
   Role role() const { return role_; }
+  Slot slot(int input) const;  // of a variadic input: that of its row
   const std::string &doc() const { return doc_; }
   const InferFn &inferRule() const { return infer_; }
   const VjpFn &vjpRule() const { return vjp_; }

@@ -19,6 +19,15 @@ OpDef &OpDef::input(std::string name, TypeSet types, std::string typeVar, Arity 
   inputs_.push_back({std::move(name), types, std::move(typeVar), arity});
   return *this;
 }
+OpDef &OpDef::slots(Slot slot, std::initializer_list<int> inputs) {
+  for (int input : inputs) inputs_.at(static_cast<size_t>(input)).slot = slot;
+  return *this;
+}
+Slot OpDef::slot(int input) const {
+  const size_t last = inputs_.size();
+  if (last == 0 || input < 0) return Slot::Operand;
+  return inputs_[std::min(static_cast<size_t>(input), last - 1)].slot;
+}
 OpDef &OpDef::output(std::string name, Arity arity) {
   outputs_.push_back({std::move(name), arity});
   return *this;
