@@ -304,6 +304,13 @@ enum class Slot : uint8_t {
   Setting,    // exponent, bound, scale of quantisation, size, pad, index: never trains
 };
 
+// How an op takes part where a network computes in 16 bits (docs/decisions/0085-precision.md).
+enum class Precision : uint8_t {
+  Full,     // computes in FLOAT: losses, softmax, sums over many elements, logarithms …
+  Follows,  // computes in 16 bits where its operands are 16 bits: activations, sums of two, pools, what moves elements
+  Reduced,  // computes in 16 bits: products and convolutions
+};
+
 enum class Arity { Required, Optional, Variadic };  // Variadic: zero or more, last only
 
 // One input, or (Variadic) the last ones.
@@ -384,6 +391,7 @@ class OpDef {
   OpDef &cost(CostFn fn);                    // none: what follows from the shapes
   OpDef &role(Role r);
   OpDef &slots(Slot slot, std::initializer_list<int> inputs);  // of inputs stated before; all others are operands
+  OpDef &precision(Precision p);                               // none: Follows for views, Full for all others
   OpDef &doc(std::string text);                                // one sentence, for getSupportedOperations and people
   OpDef &onnx(std::string domain, std::string type,
               std::vector<OpVersion> versions);  // further ONNX names of the same op
@@ -412,6 +420,7 @@ class OpDef {
   const CostFn &costRule() const { return cost_; }
   Role role() const { return role_; }
   Slot slot(int input) const;  // of a variadic input: that of its row
+  Precision precision() const { return has(Trait::View) ? Precision::Follows : precision_; }
   const std::string &doc() const { return doc_; }
   const InferFn &inferRule() const { return infer_; }
   const VjpFn &vjpRule() const { return vjp_; }
@@ -449,6 +458,7 @@ class OpDef {
   PiecesFn pieces_ = nullptr;
   uint32_t traits_ = 0;
   Role role_ = Role::None;
+  Precision precision_ = Precision::Full;
   bool stopsGrad_ = false;
   std::string noGradReason_, doc_;
   const OpDef *base_ = nullptr;

@@ -23,6 +23,10 @@ OpDef &OpDef::slots(Slot slot, std::initializer_list<int> inputs) {
   for (int input : inputs) inputs_.at(static_cast<size_t>(input)).slot = slot;
   return *this;
 }
+OpDef &OpDef::precision(Precision p) {
+  precision_ = p;
+  return *this;
+}
 Slot OpDef::slot(int input) const {
   const size_t last = inputs_.size();
   if (last == 0 || input < 0) return Slot::Operand;
