@@ -24,6 +24,9 @@
 namespace popart::lower {
 namespace {
 
+// Inputs of FusedAttentionGrad: the outputs of FusedAttention begin at kResult.
+constexpr int kResult = 3, kGradOut = 6;
+
 // A graph of element-wise ops on scores, and the operands that it reads besides them.
 class StepsGraph {
  public:
@@ -207,7 +210,7 @@ class AttentionFuser {
       a->set("scale", m.q.scale * m.k.scale * m.scale);
     }
     setPermutation(forward, "perm_y", y.perm);
-    Op *made = add("FusedAttention", inputs, std::move(forward), *m.weighted, m.gradient ? 2 : 1);
+    Op *made = add("FusedAttention", inputs, std::move(forward), *m.weighted, m.gradient ? 3 : 1);
     if (!isSupported(*made)) return graph_.eraseOpAndOutputs(made->index()), false;
     Op *gradient = m.gradient ? addGradient(m, *made, extras, y, std::move(backward)) : nullptr;
     if (m.gradient && !gradient) return graph_.eraseOpAndOutputs(made->index()), false;
@@ -222,8 +225,9 @@ class AttentionFuser {
   Op *addGradient(AttentionMatch &m, const Op &forward, const std::vector<TensorIndex> &extras, const ResultPlace &y,
                   Attributes attributes) {
     const AttentionMatch::Gradient &g = *m.gradient;
-    std::vector<TensorIndex> inputs{m.q.tensor,           m.k.tensor,           m.v.tensor,
-                                    forward.outputs()[0], forward.outputs()[1], g.gradOut.tensor};
+    std::vector<TensorIndex> inputs{m.q.tensor, m.k.tensor, m.v.tensor};
+    inputs.insert(inputs.end(), forward.outputs().begin(), forward.outputs().end());
+    inputs.push_back(g.gradOut.tensor);
     inputs.insert(inputs.end(), extras.begin(), extras.end());
     setPermutation(attributes, "perm_out", inversePermutation(y.perm));
     setPermutation(attributes, "perm_g", g.gradOut.perm);
@@ -341,7 +345,7 @@ class AttentionFuser {
     if (backward && y.isComplete) {
       g.inputs = backward->inputs(), g.attributes = backward->attributes();
       takeOperands(*backward, type, g);
-      g.take(5, "perm_g", widenedFrom(*backward, 5, "perm_g", type));
+      g.take(kGradOut, "perm_g", widenedFrom(*backward, kGradOut, "perm_g", type));
       const char *const perms[] = {"perm_dq", "perm_dk", "perm_dv"};
       for (int o = 0; o < 3; ++o)
         if (backward->hasOutput(o))
@@ -354,7 +358,7 @@ class AttentionFuser {
     if (!madeY) return;
     Op *madeG = nullptr;
     if (backward) {
-      g.inputs[3] = madeY->outputs()[0], g.inputs[4] = madeY->outputs()[1];
+      std::ranges::copy(madeY->outputs(), g.inputs.begin() + kResult);
       g.attributes.erase("perm_out");
       setPermutation(g.attributes, "perm_out", inversePermutation(y.results[0]->perm));
       madeG = addHalves(g, *backward, 3);

@@ -115,7 +115,7 @@ struct AttentionProblem {
   AttentionShape shape;
   AttentionStrides strides;
   std::vector<KeyRange> ranges;
-  DataType type = DataType::FLOAT;  // of operands and results, but for the logarithms of sums
+  DataType type = DataType::FLOAT;  // of operands and results, but for largest scores and sums of rows
 };
 
 MatrixStack stackOf(const Matrix &m, const Shape &batch) {
@@ -150,12 +150,12 @@ std::optional<AttentionProblem> plan(const KernelRequest &request, size_t firstE
 
 class AttentionKernel final : public executable::HostKernel {
  public:
-  AttentionKernel(AttentionProblem problem, CompiledSteps steps, bool hasLogSum, int threads)
+  AttentionKernel(AttentionProblem problem, CompiledSteps steps, std::array<bool, 2> ofRows, int threads)
       : strides_(problem.strides),
         type_(problem.type),
         attention_(problem.shape, std::move(problem.ranges), threads),
         steps_(std::move(steps)),
-        hasLogSum_(hasLogSum) {}
+        ofRows_(ofRows) {}
   std::string name() const override { return "attention"; }
   int tasks() const override { return attention_.tasks(); }
   double share(int task) const override { return attention_.share(task); }
@@ -168,7 +168,8 @@ class AttentionKernel final : public executable::HostKernel {
     AttentionArgs a{};
     a.q = args.in[0], a.k = args.in[1], a.v = args.in[2], a.y = args.out[0];
     a.type = type_;
-    a.logSum = hasLogSum_ ? static_cast<float *>(args.out[1]) : nullptr;
+    a.largest = ofRows_[0] ? static_cast<float *>(args.out[1]) : nullptr;
+    a.total = ofRows_[1] ? static_cast<float *>(args.out[2]) : nullptr;
     a.steps = steps_.isEmpty() ? nullptr : &steps;
     attention_.run(task, strides_, a, scratch);
   }
@@ -178,7 +179,7 @@ class AttentionKernel final : public executable::HostKernel {
   DataType type_;
   AttentionForward attention_;
   CompiledSteps steps_;
-  bool hasLogSum_;
+  std::array<bool, 2> ofRows_;  // whether largest scores and sums are wanted
 };
 
 class AttentionGradientKernel final : public executable::HostKernel {
@@ -208,8 +209,9 @@ class AttentionGradientKernel final : public executable::HostKernel {
                                   args.in[1],
                                   args.in[2],
                                   args.in[3],
-                                  args.in[5],
+                                  args.in[6],
                                   static_cast<const float *>(args.in[4]),
+                                  static_cast<const float *>(args.in[5]),
                                   out(0),
                                   out(1),
                                   out(2),
@@ -239,12 +241,13 @@ std::unique_ptr<executable::Kernel> createAttention(const KernelRequest &request
   problem->strides.y = stackOf(result, result.batch);
   auto steps = CompiledSteps::compile(request, 3, AttentionPlan(problem->shape, {}).keyBlock(), reason);
   if (!steps) return nullptr;
-  const bool hasLogSum = request.outputs.size() > 1 && request.outputs[1].connected;
-  return std::make_unique<AttentionKernel>(std::move(*problem), std::move(*steps), hasLogSum, request.threads);
+  const auto isWanted = [&](size_t o) { return request.outputs.size() > o && request.outputs[o].connected; };
+  return std::make_unique<AttentionKernel>(std::move(*problem), std::move(*steps), std::array{isWanted(1), isWanted(2)},
+                                           request.threads);
 }
 
 std::unique_ptr<executable::Kernel> createAttentionGradient(const KernelRequest &request, std::string &reason) {
-  constexpr size_t kExtras = 6;
+  constexpr size_t kExtras = 7;
   auto problem = plan(request, kExtras, reason);
   if (!problem) return nullptr;
   const Op &op = *request.op;
@@ -253,7 +256,7 @@ std::unique_ptr<executable::Kernel> createAttentionGradient(const KernelRequest 
     const Matrix m = matrixOf(op, perm, request.inputs[i].info.shape());
     return stackOf(m, m.batch);
   };
-  s.y = operand(3, "perm_out"), s.dy = operand(5, "perm_g");
+  s.y = operand(3, "perm_out"), s.dy = operand(6, "perm_g");
   MatrixStack *results[] = {&s.dq, &s.dk, &s.dv};
   const char *const perms[] = {"perm_dq", "perm_dk", "perm_dv"};
   for (size_t o = 0; o < request.outputs.size() && o < 3; ++o) {

@@ -18,7 +18,7 @@
 namespace popart::ops {
 namespace {
 
-// Scores and the logarithms of their sums are of FLOAT where operands and results are of 16 bits.
+// Scores, their largest and their sums are of FLOAT where operands and results are of 16 bits.
 DataType scoreType(InferContext &c) {
   const DataType type = c.type(0);
   return type == DataType::FLOAT16 || type == DataType::BFLOAT16 ? DataType::FLOAT : type;
@@ -72,11 +72,11 @@ void inferAttention(InferContext &c) {
   c.require(c.hasAttr("scores") || c.inputCount() == 3, "operands without a graph that reads them: got {} inputs",
             c.inputCount());
   c.out(0, c.type(0), permuted(c, "perm_y", p.stacked({p.queries, p.valueSize})));
-  c.out(1, scoreType(c), p.stacked({p.queries}));
+  for (int o : {1, 2}) c.out(o, scoreType(c), p.stacked({p.queries}));
 }
 
 void inferAttentionGrad(InferContext &c) {
-  constexpr int kY = 3, kLogSum = 4, kGradient = 5, kExtras = 6;
+  constexpr int kY = 3, kLargest = 4, kTotal = 5, kGradient = 6, kExtras = 7;
   const AttentionProducts p(c);
   checkSteps(c, p, "scores", 1, kExtras);
   checkSteps(c, p, "gradient", 2, kExtras);
@@ -84,8 +84,9 @@ void inferAttentionGrad(InferContext &c) {
   c.require(permuted(c, "perm_out", c.shape(kY)) == y && permuted(c, "perm_g", c.shape(kGradient)) == y,
             "the result or its gradient does not fit the operands: got {} and {}, expected {}", c.in(kY),
             c.in(kGradient), y);
-  const TensorInfo logSum(scoreType(c), p.stacked({p.queries}));
-  c.require(c.in(kLogSum) == logSum, "the logarithms of sums are {}, expected {}", c.in(kLogSum), logSum);
+  const TensorInfo ofRows(scoreType(c), p.stacked({p.queries}));
+  for (int i : {kLargest, kTotal})
+    c.require(c.in(i) == ofRows, "the largest scores and sums of rows are {}, expected {}", c.in(i), ofRows);
   c.out(0, c.type(0), permuted(c, "perm_dq", p.stacked({p.queries, p.size})));
   c.out(1, c.type(0), permuted(c, "perm_dk", p.stacked({p.size, p.keys})));
   c.out(2, c.type(0), permuted(c, "perm_dv", p.stacked({p.keys, p.valueSize})));
@@ -120,20 +121,23 @@ OpDef attentionRow(const char *type) {
 
 OpDefs attentionOps() {
   OpDefs rows;
-  rows.push_back(attentionRow("FusedAttention")
-                     .input("extras", kAllTypes, "", Arity::Variadic)
-                     .output("y")
-                     .output("log_sum", Arity::Optional)
-                     .attrOptional("perm_y", AttributeType::Ints)
-                     .traits(Trait::Internal)
-                     .infer(inferAttention)
-                     .cost(perScore(1, 1, 8))
-                     .doc("softmax(scores(scale · (q @ k), extras…)) @ v along the last axis, and of each row the "
-                          "logarithm of its sum of exponentials. Operands and result may have their dimensions "
-                          "permuted as by Transpose."));
+  rows.push_back(
+      attentionRow("FusedAttention")
+          .input("extras", kAllTypes, "", Arity::Variadic)
+          .output("y")
+          .output("largest", Arity::Optional)
+          .output("total", Arity::Optional)
+          .attrOptional("perm_y", AttributeType::Ints)
+          .traits(Trait::Internal)
+          .infer(inferAttention)
+          .cost(perScore(1, 1, 8))
+          .doc("softmax(scores(scale · (q @ k), extras…)) @ v along the last axis, and of each row the "
+               "largest score and the sum of exp(score - largest). Operands and result may have their dimensions "
+               "permuted as by Transpose."));
   rows.push_back(attentionRow("FusedAttentionGrad")
                      .input("y", kFloats, "T")
-                     .input("log_sum", kFloats)
+                     .input("largest", kFloats)
+                     .input("total", kFloats)
                      .input("grad_out", kFloats, "T")
                      .input("extras", kAllTypes, "", Arity::Variadic)
                      .output("dq", Arity::Optional)
@@ -150,7 +154,8 @@ OpDefs attentionOps() {
                      .traits(Trait::Internal)
                      .infer(inferAttentionGrad)
                      .cost(perScore(3, 2, 12))
-                     .doc("Gradients of FusedAttention: probabilities are computed again from q, k and log_sum. "
+                     .doc("Gradients of FusedAttention: probabilities are computed again from q, k, largest and "
+                          "total. "
                           "`gradient` gives the gradient of the products from the products and the gradient of the "
                           "scores."));
   return rows;

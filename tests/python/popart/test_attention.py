@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import popart
 import pytest
@@ -12,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 Arrays = dict[str, np.ndarray]
+BFLOAT16 = ml_dtypes.bfloat16
 
 
 Steps = Callable[[Any, Any], Any]
@@ -46,8 +48,13 @@ def trained(values: Arrays, steps: Steps, dtype: type = np.float32) -> Arrays:
     )
     session.prepareDevice()
     session.weightsFromHost()
+    return run_once(session, {}, wanted)
+
+
+def run_once(session: Any, feeds: Arrays, wanted: list[str]) -> Arrays:
+    """Y and the gradients by their short names."""
     anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({}, anchors))
+    session.run(popart.PyStepIO(feeds, anchors))
     return {name: anchors[key].copy() for name, key in zip(["y", "q", "k", "v"], wanted, strict=True)}
 
 
@@ -92,7 +99,7 @@ def test_training_equals_pytorch(heads: int, queries: int, keys: int, size: int,
 def test_masks_of_any_shape(shape: tuple[int, ...]) -> None:
     """Addends that broadcast along any axes; some of them cannot be left out."""
     values, mask = operands(3, 40, 50, 16, batch=2), np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    mask[mask > 1] = -1e9 if shape[-1] > 1 else -3  # a whole row at -1e9 has no digits left in float32
+    mask[mask > 1] = -1e9 if shape[-1] > 1 else -3  # rows at -1e9: test_rows_far_from_zero
     ours = trained(values, lambda b, s: b.aiOnnx.add([b.aiOnnx.constant(mask), s]))
     expect_equal(ours, expected(values, lambda s: s + torch.tensor(mask, dtype=torch.float64)))
 
@@ -116,6 +123,125 @@ def test_rows_without_keys_are_not_numbers() -> None:
     mask[[0, 1, 20]] = -np.inf
     ours = trained(values, lambda b, s: b.aiOnnx.add([s, b.aiOnnx.constant(mask)]))
     expect_equal(ours, expected(values, lambda s: s + torch.tensor(mask, dtype=torch.float64)))
+
+
+WHOLE = {np.float32: "FLOAT", np.float16: "FLOAT16", BFLOAT16: "BFLOAT16"}
+FAR = {"-1e9": -1e9, "lowest": np.finfo(np.float32).min, "logits of thousands": 3e6}
+
+
+def whole_numbers(heads: int, queries: int, keys: int, size: int = 16) -> Arrays:
+    """Operands whose products have no rounding error in any of the types, so that only steps and softmax round."""
+    rng = np.random.default_rng(queries)
+    shapes = {"q": queries, "k": keys, "v": keys, "g": queries}
+    return {name: rng.integers(-2, 3, (1, heads, n, size)).astype(np.float32) for name, n in shapes.items()}
+
+
+def far_mask(form: str, queries: int, keys: int, low: float) -> np.ndarray:
+    """What is added to the scores: one entry, one row, some rows or a row but one key at `low`."""
+    mask = np.zeros((queries, keys), np.float32)
+    if form == "entry":
+        mask[0, 0] = low
+    elif form == "row":
+        mask[queries // 2] = low
+    elif form == "rows":
+        mask[::3] = low
+    else:
+        mask[1, 1:] = low
+    return mask
+
+
+def far_model(values: Arrays, mask: np.ndarray, kind: str, dtype: Any, others: dict[str, bool]) -> Any:
+    """The session of y = softmax(scores with the mask) v, the loss sum(y g), and what to anchor."""
+    builder = popart.Builder(opsets={"ai.onnx": 11, "ai.graphcore": 1})
+    o, feeds = builder.aiOnnx, {}
+
+    def typed(t: str) -> str:
+        return t if dtype is np.float32 else o.cast([t], WHOLE[dtype])
+
+    def constant(x: Any) -> str:
+        return typed(o.constant(np.array(x, np.float32)))
+
+    q, k, v = (typed(builder.addInitializedInputTensor(values[name], name)) for name in "qkv")
+    scores = o.mul([o.matmul([q, o.transpose([k], [0, 1, 3, 2])]), constant(0.25)])
+    if kind == "stream":
+        feeds["mask"] = mask
+        scores = o.add([scores, typed(builder.addInputTensor("FLOAT", mask.shape, "mask"))])
+    elif kind == "where":
+        scores = o.where([o.constant(mask == 0), scores, constant(mask.min())])
+    else:
+        scores = o.add([scores, constant(mask)])
+    p = o.softmax([scores], 3)
+    if others.get("recompute"):
+        builder.recomputeOutputInBackwardPass(p)
+    y = o.matmul([p, v])
+    weighted = o.mul([y, constant(values["g"])])
+    loss = builder.aiGraphcore.identityloss([weighted], reduction=popart.ReductionType.Sum)
+    wanted = [y] + [popart.reservedGradientPrefix() + name for name in "qkv"]
+    anchors = wanted + ([p] if others.get("probabilities") else [])
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, {name: popart.AnchorReturnType("All") for name in anchors}),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session, feeds, wanted
+
+
+def rounded_as(dtype: Any, x: Any) -> Any:
+    """X as `dtype` holds it; gradients pass."""
+    return x + (torch.tensor(x.detach().numpy().astype(dtype).astype(np.float64)) - x).detach()
+
+
+def far_expected(values: Arrays, mask: np.ndarray, kind: str, dtype: Any) -> Arrays:
+    """In float64 but for the scores that the softmax reads, which are of the program's type."""
+    low = torch.tensor(float(np.array(mask.min()).astype(dtype)), dtype=torch.float64)
+    addend = torch.tensor(mask.astype(dtype).astype(np.float64))
+
+    def steps(s: Any) -> Any:
+        s = torch.where(torch.tensor(mask == 0), s, low) if kind == "where" else s + addend
+        return rounded_as(dtype, s)
+
+    return expected(values, steps)
+
+
+@pytest.mark.parametrize("others", [{}, {"probabilities": True}, {"recompute": True}], ids=str)
+@pytest.mark.parametrize("kind", ["constant", "stream", "where"])
+@pytest.mark.parametrize("form", ["entry", "row", "rows", "all but one"])
+@pytest.mark.parametrize("low", ["-1e9", "lowest"])
+def test_rows_far_from_zero(low: str, form: str, kind: str, others: dict[str, bool]) -> None:
+    """Rows masked whole have gradients like others: as those of PyTorch on the scores that float32 has."""
+    values = whole_numbers(2, 32, 40)
+    mask = far_mask(form, 32, 40, FAR[low])
+    session, feeds, wanted = far_model(values, mask, kind, np.float32, others)
+    ours = run_once(session, feeds, wanted)
+    expect_equal(ours, far_expected(values, mask, kind, np.float32))
+
+
+@pytest.mark.parametrize("kind", ["constant", "stream", "where"])
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16], ids=["float16", "bfloat16"])
+def test_rows_far_from_zero_in_16_bits(dtype: Any, kind: str) -> None:
+    """The lowest number of the type; products and scores are exact."""
+    values = whole_numbers(2, 32, 40)
+    low = -65504.0 if dtype is np.float16 else -1e9
+    mask = far_mask("rows", 32, 40, low)
+    session, feeds, wanted = far_model(values, mask, kind, dtype, {})
+    ours = run_once(session, feeds, wanted)
+    expect_equal(
+        {name: a.astype(np.float32) for name, a in ours.items()}, far_expected(values, mask, kind, dtype), 2e-2
+    )
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(5, 7), (64, 300), (300, 700)])
+@pytest.mark.parametrize("low", ["-1e9", "logits of thousands"])
+def test_rows_far_from_zero_in_blocks_of_keys(low: str, queries: int, keys: int) -> None:
+    """Several blocks of keys, and ranges of queries that are added; scores of millions keep quarters."""
+    values = whole_numbers(1, queries, keys)
+    mask = far_mask("rows", queries, keys, FAR[low])
+    session, feeds, wanted = far_model(values, mask, "stream", np.float32, {})
+    expect_equal(run_once(session, feeds, wanted), far_expected(values, mask, "stream", np.float32))
 
 
 def test_float16_is_stored_and_summed_in_float32() -> None:

@@ -8,7 +8,6 @@
 #include "backends/cpu/kernels/attention.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -137,7 +136,9 @@ void AttentionForward::run(int index, const AttentionStrides &strides, const Att
   std::fill_n(task.total, task.rows, 0.0f);
   for (int64_t block = 0; block < plan_.keyBlocks(); ++block) keyBlock(task, block);
   for (int64_t r = 0; r < task.rows; ++r) {
-    if (args.logSum) args.logSum[task.batchRow + task.firstRow + r] = task.largest[r] + std::log(task.total[r]);
+    const int64_t row = task.batchRow + task.firstRow + r;
+    if (args.largest) args.largest[row] = task.largest[r];
+    if (args.total) args.total[row] = task.total[r];
     task.factor[r] = 1.0f / task.total[r];
   }
   scaleRows(task.sums, plan_.valueStride, task.factor, 1.0f, task.sums, plan_.valueStride, task.rows, shape.valueSize);

@@ -1,5 +1,6 @@
 // Attention in float32 without the matrix of scores: y = softmax(steps(scale * (Q . K))) . V, key block by key block
-// with a running softmax, and its gradients from the logarithms of the sums (Dao et al., FlashAttention, 2022).
+// with a running softmax, and its gradients from each row's largest score and sum (Dao et al., FlashAttention, 2022,
+// which saves largest + log(sum) instead: where scores are far from zero that sum has no digits left for the logarithm).
 // Operands and results may be of 16 bits: they are widened where they are packed, and rounded where they are written.
 //
 // Plans are made once from shapes; run(task) does a share of the work on pointers, without allocation. Invariant: a
@@ -47,16 +48,18 @@ class ScoreSteps {
 struct AttentionArgs {
   const void *q, *k, *v;  // (queries, size), (size, keys), (keys, valueSize)
   void *y;                // (queries, valueSize)
-  float *logSum;          // all queries of all batches, one after the other; nullptr: not wanted
+  // Of each query of all batches, one after the other: the largest score, and the sum of exp(score - largest);
+  // nullptr: not wanted.
+  float *largest, *total;
   const ScoreSteps *steps = nullptr;
   DataType type = DataType::FLOAT;  // of q, k, v and y
 };
 
 struct AttentionGradientArgs {
   const void *q, *k, *v, *y, *dy;
-  const float *logSum;
+  const float *largest, *total;     // as the forward pass wrote them
   void *dq, *dk, *dv;               // laid out as q, k and v; nullptr: not wanted
-  DataType type = DataType::FLOAT;  // of all but logSum
+  DataType type = DataType::FLOAT;  // of all but largest and total
   const ScoreSteps *steps = nullptr;
   bool hasBackward = false;  // else the gradient of s is that of steps(s)
   float *partial = nullptr;  // AttentionBackward::sharedFloats() for all tasks together

@@ -1,10 +1,10 @@
-// Gradients of attention on the register-tile products. Probabilities are computed again from the products and the
-// logarithms of their sums.
+// Gradients of attention on the register-tile products. Probabilities are computed again from the products, the
+// largest score of each row and the sum of its exponentials.
 //
 //   task = (batch, range of queries)
 //     for each key block:   K and V packed; sums of dK and dV of the block
 //       for each row group: a few row tiles of Q and dY copied
-//         for each tile:      scores, p = exp(scores - logSum), dP = dY . Vt, dS = p (dP - rowsum(dY y));  dQ += dS . K
+//         for each tile:      scores, p = exp(scores - largest) / total, dP = dY . Vt, dS = p (dP - rowsum(dY y));  dQ += dS . K
 //         for each key tile:  dV += pT . dY, dK += dST . Q over the rows of the group
 //
 // Every element of dQ is a sum over key blocks, of dK and dV over row groups and then over ranges, in this order.
@@ -205,13 +205,14 @@ void AttentionBackward::probabilities(const Task &task, const Group &group, int6
   for (int r = 0; r < rows; ++r) {
     const int64_t row = task.batch * shape.queries + first + r, key = blockKey + from;
     float *s = p + r * plan_.scoreStride + from, *ds = g + r * plan_.scoreStride + from;
-    const float logSum = task.args.logSum[row], shift = task.shift[first - task.firstRow + r];
+    const float largest = task.args.largest[row], total = task.args.total[row],
+                shift = task.shift[first - task.firstRow + r];
     if (!task.args.steps) {
-      probabilityGradient(s, logSum, shift, s, ds, count);
+      probabilityGradient(s, largest, total, shift, s, ds, count);
       continue;
     }
     task.args.steps->forward(s, task.stepped, row, key, count);
-    probabilityGradient(task.stepped, logSum, shift, task.stepped, ds, count);
+    probabilityGradient(task.stepped, largest, total, shift, task.stepped, ds, count);
     if (task.args.hasBackward) task.args.steps->backward(s, ds, row, key, count);
     std::memcpy(s, task.stepped, static_cast<size_t>(count) * sizeof(float));
   }

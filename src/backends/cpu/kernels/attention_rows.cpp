@@ -107,10 +107,10 @@ struct ScaledRow {
 struct GradientRow {
   const float *s;
   float *probability, *gradient;
-  V logSum, shift;
+  V largest, factor, shift;
   template <class Lanes>
   HWY_INLINE void write(Lanes lanes, int64_t c) const {
-    const V p = exponentialOfDifference(hn::Sub(lanes.load(s + c), logSum));
+    const V p = hn::Mul(exponentialOfDifference(hn::Sub(lanes.load(s + c), largest)), factor);
     const V g = hn::Mul(p, hn::Sub(lanes.load(gradient + c), shift));
     lanes.store(p, probability + c);
     lanes.store(g, gradient + c);
@@ -132,9 +132,11 @@ void scaleRowsOf(const float *x, ptrdiff_t xStride, const float *factor, float s
              cols);
 }
 
-void probabilityGradientOf(const float *s, float logSum, float shift, float *probability, float *gradient,
+void probabilityGradientOf(const float *s, float largest, float total, float shift, float *probability, float *gradient,
                            int64_t cols) {
-  writeRow(GradientRow{s, probability, gradient, hn::Set(D(), logSum), hn::Set(D(), shift)}, cols);
+  writeRow(
+      GradientRow{s, probability, gradient, hn::Set(D(), largest), hn::Set(D(), 1.0f / total), hn::Set(D(), shift)},
+      cols);
 }
 
 float dotRowOf(const float *a, const float *b, int64_t cols) {
@@ -167,9 +169,9 @@ void scaleRows(const float *x, ptrdiff_t xStride, const float *factor, float sca
   HWY_DYNAMIC_DISPATCH(scaleRowsOf)(x, xStride, factor, scale, y, yStride, rows, cols);
 }
 
-void probabilityGradient(const float *s, float logSum, float shift, float *probability, float *gradient,
+void probabilityGradient(const float *s, float largest, float total, float shift, float *probability, float *gradient,
                          int64_t cols) noexcept {
-  HWY_DYNAMIC_DISPATCH(probabilityGradientOf)(s, logSum, shift, probability, gradient, cols);
+  HWY_DYNAMIC_DISPATCH(probabilityGradientOf)(s, largest, total, shift, probability, gradient, cols);
 }
 
 float dotRow(const float *a, const float *b, int64_t cols) noexcept {

@@ -23,8 +23,8 @@ void softmaxPiece(float *s, ptrdiff_t stride, int64_t rows, int64_t cols, const 
 void scaleRows(const float *x, ptrdiff_t xStride, const float *factor, float scale, float *y, ptrdiff_t yStride,
                int64_t rows, int64_t cols) noexcept;
 
-// probability = exp(s - logSum); gradient = probability * (gradient - shift). probability may be s.
-void probabilityGradient(const float *s, float logSum, float shift, float *probability, float *gradient,
+// probability = exp(s - largest) / total; gradient = probability * (gradient - shift). probability may be s.
+void probabilityGradient(const float *s, float largest, float total, float shift, float *probability, float *gradient,
                          int64_t cols) noexcept;
 
 // Sum of a[i] * b[i].
