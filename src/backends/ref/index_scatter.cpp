@@ -118,6 +118,7 @@ void scatterReduce(const Context &c) {
 // Per result position: what the gradient of one contribution needs to know of all of them.
 struct Contributions {
   std::vector<double> extreme;  // Max, Min: the result
+  std::vector<int64_t> ties;    // Max, Min: contributions equal to it
   std::vector<double> product;  // Mul: product of the contributions that are not 0
   std::vector<int64_t> zeros;   // Mul: contributions equal to 0
   std::vector<int64_t> last;    // None: src offset of the last write, -1: initial value
@@ -125,8 +126,8 @@ struct Contributions {
 
 Contributions collect(const Context &c, Reduction reduction, const std::vector<double> &src,
                       const std::vector<double> &initial, size_t size) {
-  Contributions all{std::vector<double>(size, 0.0), std::vector<double>(size, 1.0), std::vector<int64_t>(size, 0),
-                    std::vector<int64_t>(size, -1)};
+  Contributions all{std::vector<double>(size, 0.0), std::vector<int64_t>(size, 0), std::vector<double>(size, 1.0),
+                    std::vector<int64_t>(size, 0), std::vector<int64_t>(size, -1)};
   std::vector<bool> started(size, !initial.empty());
   auto multiplyIn = [&](size_t at, double v) { v == 0 ? void(++all.zeros[at]) : void(all.product[at] *= v); };
   for (size_t i = 0; i < initial.size(); ++i) {
@@ -140,6 +141,10 @@ Contributions collect(const Context &c, Reduction reduction, const std::vector<d
     all.extreme[at] = started[at] ? combine(reduction, all.extreme[at], src[i]) : src[i];
     started[at] = true;
   });
+  for (size_t i = 0; i < initial.size(); ++i) all.ties[i] += initial[i] == all.extreme[i];
+  forEachReduced(c, c.in[2], c.in[0].shape(), [&](int64_t at, int64_t i) {
+    if (at >= 0) all.ties[at] += src[i] == all.extreme[at];
+  });
   return all;
 }
 
@@ -152,7 +157,7 @@ double derivative(Reduction reduction, const Contributions &all, size_t at, doub
       return v == 0 ? (all.zeros[at] == 1 ? all.product[at] : 0) : (all.zeros[at] == 0 ? all.product[at] / v : 0);
     case Reduction::Max:
     case Reduction::Min:
-      return v == all.extreme[at] ? 1 : 0;
+      return v == all.extreme[at] ? 1.0 / static_cast<double>(all.ties[at]) : 0;
     case Reduction::None:
       break;
   }

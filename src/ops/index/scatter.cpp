@@ -2,6 +2,7 @@
 // ScatterReduce. Negative indices count from the end; an index that is out of range ends the run. Several updates of
 // one position without a reduction: the last one (in C order of the updates) stays.
 #include <algorithm>
+#include <array>
 
 #include <popart/op.hpp>
 
@@ -10,6 +11,7 @@
 #include "ops/forward_op.hpp"
 #include "ops/index/scatter_layout.hpp"
 #include "ops/rules.hpp"
+#include "ops/ties.hpp"
 
 namespace popart::ops {
 namespace {
@@ -41,10 +43,9 @@ void inferScatterElements(InferContext &c) {
   c.out(0, c.in(0));
 }
 
-// The leading part of updates that has indices; the rest is not used.
-TensorIndex usedUpdates(OpEmitter &e, TensorIndex updates, TensorIndex picked) {
-  const Shape indices = e.info(picked).shape();
-  if (e.info(updates).shape() == indices) return updates;
+// The leading part of updates that has indices, one per element; the rest is not used.
+TensorIndex usedUpdates(OpEmitter &e, TensorIndex updates, const Shape &indices, bool isPerElement) {
+  if (!isPerElement || e.info(updates).shape() == indices) return updates;
   return e.emit("Slice", {updates}, {{"starts", Ints(indices.size(), 0)}, {"ends", indices}});
 }
 
@@ -57,17 +58,58 @@ TensorIndex asAllUpdates(OpEmitter &e, TensorIndex used, const Shape &updates) {
   return e.emit("Pad", {used}, {{"pads", pads}});
 }
 
-// How updates are read back from a tensor like the output: GatherElements or GatherND with its attributes.
+// How updates are read back from a tensor like the output: GatherElements or GatherND with its attributes; and the
+// scatter that it undoes.
 struct ReadBack {
-  const char *type;
+  const char *type, *inverse;
   Attributes attributes;
 };
 ReadBack readBack(const VjpBuilder &b) {
-  if (!b.attrs().hasAttribute("axis")) return {"GatherND", {}};
-  return {"GatherElements", {{"axis", b.attrs().getAttribute<int64_t>("axis")}}};
+  if (!b.attrs().hasAttribute("axis")) return {"GatherND", "ScatterND", {}};
+  return {"GatherElements", "ScatterElements", {{"axis", b.attrs().getAttribute<int64_t>("axis")}}};
 }
 
-// add: all gradients pass. max, min: they go to the tensors that equal the result.
+// What the gradients of a reduction of several values into one read: of data in place, of updates read back.
+struct ReducedValues {
+  E gradient, data, updates;
+  ReadBack read;
+  TensorIndex indices;
+  E atUpdates(E inPlace) const { return inPlace.apply(read.type, E(inPlace.emitter(), indices), read.attributes); }
+  // What the same scatter makes of other values.
+  E scattered(E ofData, E ofUpdates, const char *reduction) const {
+    Attributes attributes = read.attributes;
+    attributes.set("reduction", std::string(reduction));
+    OpEmitter &e = ofData.emitter();
+    return {e, e.emit(read.inverse, {ofData, indices, ofUpdates}, std::move(attributes))};
+  }
+};
+
+// Values equal to the extreme share its gradient evenly.
+std::array<E, 2> extremeGradients(const ReducedValues &v, E y) {
+  E isData = v.data.apply("Equal", y), isUpdate = v.updates.apply("Equal", v.atUpdates(y));
+  const DataType type = v.gradient.type();
+  E share = evenShare(v.gradient, v.scattered(tieCount(isData, type), tieCount(isUpdate, type), "add"));
+  return {select(isData, share, share.number(0)), select(isUpdate, v.atUpdates(share), share.number(0))};
+}
+
+// A value's slope is the product of the others: of those that are not zero, where no other one is zero. In DOUBLE,
+// which holds products of values that float32 holds one by one.
+std::array<E, 2> productGradients(const ReducedValues &v) {
+  constexpr DataType kWide = DataType::DOUBLE;
+  const auto isZero = [](E x) { return x.apply("Equal", x.number(0)); };
+  const auto without0 = [&](E x) { return select(isZero(x), x.number(1), x); };
+  E data = cast(v.data, kWide), updates = cast(v.updates, kWide), g = cast(v.gradient, kWide);
+  E product = v.scattered(without0(data), without0(updates), "mul");
+  E zeros = v.scattered(cast(isZero(data), kWide), cast(isZero(updates), kWide), "add");
+  const auto slope = [&](E x, E ofAll, E zerosOfAll) {
+    E others = zerosOfAll - cast(isZero(x), kWide);
+    return select(isZero(others), ofAll / without0(x), x.number(0));
+  };
+  return {cast(g * slope(data, product, zeros), v.gradient.type()),
+          cast(v.atUpdates(g) * slope(updates, v.atUpdates(product), v.atUpdates(zeros)), v.gradient.type())};
+}
+
+// add: all gradients pass.
 void scatterReductionVjp(VjpBuilder &b, const std::string &reduction) {
   const ReadBack read = readBack(b);
   E g(b, b.gradOut(0));
@@ -76,16 +118,12 @@ void scatterReductionVjp(VjpBuilder &b, const std::string &reduction) {
     if (b.wants(2)) b.grad(2, asAllUpdates(b, b.emit(read.type, {g, b.in(1)}, read.attributes), b.inInfo(2).shape()));
     return;
   }
-  check(reduction != "mul", "{}: there is no gradient for this reduction: got mul, expected none, add, max or min",
-        b.op().debugName());
-  E y(b, b.out(0));
-  if (b.wants(0)) b.grad(0, select(E(b, b.in(0)).apply("Equal", y), g, g.number(0)));
-  if (b.wants(2)) {
-    E indices(b, b.in(1)), picked = y.apply(read.type, indices, read.attributes);
-    E gradient = g.apply(read.type, indices, read.attributes), updates(b, usedUpdates(b, b.in(2), picked));
-    E used = select(updates.apply("Equal", picked), gradient, g.number(0));
-    b.grad(2, asAllUpdates(b, used, b.inInfo(2).shape()));
-  }
+  const TensorIndex updates = usedUpdates(b, b.in(2), b.inInfo(1).shape(), b.attrs().hasAttribute("axis"));
+  const ReducedValues values{g, E(b, b.in(0)), E(b, updates), read, b.in(1)};
+  const auto [ofData, ofUpdates] =
+      reduction == "mul" ? productGradients(values) : extremeGradients(values, E(b, b.out(0)));
+  if (b.wants(0)) b.grad(0, ofData);
+  if (b.wants(2)) b.grad(2, asAllUpdates(b, ofUpdates, b.inInfo(2).shape()));
 }
 
 void scatterVjp(VjpBuilder &b) {
@@ -261,7 +299,9 @@ void addScatterReduce(OpDefs &rows) {
       })
       .traits(Trait::Gradient)
       .notOnnx()
-      .doc("Gradient of ScatterReduce for src and initial values; of Max and Min to every value equal to the result.");
+      .doc(
+          "Gradient of ScatterReduce for src and initial values; of Max and Min shared evenly by the values equal to "
+          "the result.");
   rows.push_back(grad);
 }
 

@@ -1,5 +1,6 @@
 // Activation functions, element-wise. Formulas as in the newest ONNX operator of the name; Gelu is the tanh
-// approximation and GeluErf the exact one, as in ai.graphcore.
+// approximation and GeluErf the exact one, as in ai.graphcore. Gradients at kinks are PyTorch's
+// (docs/decisions/0086-ties-and-kinks.md).
 #include <numbers>
 
 #include "ops/math/unary_rows.hpp"
@@ -46,7 +47,7 @@ void addRectifiers(OpDefs &rows) {
   addDifferentiable(
       rows,
       unaryRow("ai.onnx", "LeakyRelu", {1, 6, 16}, kFloats).attr("alpha", 0.01f).doc("x for x >= 0, else alpha x."),
-      Reads::Input, [](E g, E x, const A &a) { return select(x >= 0.0, g, g * attribute(a, "alpha")); });
+      Reads::Input, [](E g, E x, const A &a) { return select(x > 0.0, g, g * attribute(a, "alpha")); });
   addDifferentiable(
       rows,
       unaryRow("ai.onnx", "ThresholdedRelu", {10, 22}, kNumeric).attr("alpha", 1.0f).doc("x for x > alpha, else 0."),
@@ -54,7 +55,7 @@ void addRectifiers(OpDefs &rows) {
   addDifferentiable(
       rows,
       unaryRow("ai.onnx", "Elu", {1, 6, 22}, kNumeric).attr("alpha", 1.0f).doc("x for x >= 0, else alpha (e^x - 1)."),
-      Reads::Input, [](E g, E x, const A &a) { return select(x >= 0.0, g, g * attribute(a, "alpha") * exp(x)); });
+      Reads::Input, [](E g, E x, const A &a) { return select(x > 0.0, g, g * attribute(a, "alpha") * exp(x)); });
   addDifferentiable(rows,
                     unaryRow("ai.onnx", "Selu", {1, 6, 22}, kNumeric)
                         .attr("alpha", 1.67326319217681884765625f)

@@ -210,7 +210,7 @@ void addPRelu(OpDefs &rows) {
                   .doc("x for x >= 0, else slope x; slope broadcasts to the shape of x.");
   addDifferentiable(
       rows, std::move(row),
-      {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return select(v[0] < 0.0, g * v[1], g); }},
+      {{.a = true, .b = true}, [](E g, const std::vector<E> &v) { return select(v[0] > 0.0, g, g * v[1]); }},
       {{.a = true}, [](E g, const std::vector<E> &v) { return select(v[0] < 0.0, g * v[0], g.number(0)); }});
 }
 

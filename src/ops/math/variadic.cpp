@@ -1,5 +1,5 @@
-// Sum, Mean, Max, Min of any number of tensors, element-wise with NumPy broadcasting. The gradient of Max and Min goes
-// to every argument that attains the extreme.
+// Sum, Mean, Max, Min of any number of tensors, element-wise with NumPy broadcasting. The arguments that attain the
+// extreme share the gradient of Max and Min evenly.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -9,6 +9,7 @@
 #include "ops/forward_op.hpp"
 #include "ops/pieces.hpp"
 #include "ops/rules.hpp"
+#include "ops/ties.hpp"
 
 namespace popart::ops {
 namespace {
@@ -82,21 +83,57 @@ void addLinear(OpDefs &rows) {
                      }));
 }
 
+// The part of the gradient that each argument gets which attains the extreme.
+TensorIndex emitTieShare(VjpBuilder &b) {
+  if (b.op().inputCount() == 1) return b.gradOut(0);
+  std::vector<TensorIndex> inputs{b.gradOut(0), b.out(0)};
+  for (int i = 0; i < b.op().inputCount(); ++i) inputs.push_back(b.in(i));
+  return b.emit("TieShare", inputs);
+}
+
+OpDef tieShareRow() {
+  return OpDef("ai.graphcore", "TieShare", {1})
+      .input("grad", kFloats, "T")
+      .input("y", kFloats, "T")
+      .input("inputs", kFloats, "T", Arity::Variadic)
+      .output("share")
+      .infer([](InferContext &c) {
+        c.require(c.in(1) == c.in(0), "the result and its gradient differ: got {} and {}, expected the same", c.in(1),
+                  c.in(0));
+        for (int i = 2; i < c.inputCount(); ++i)
+          c.require(npBroadcastable(c.shape(i), c.shape(1)) && npOut(c.shape(i), c.shape(1)) == c.shape(1),
+                    "input {} does not broadcast to the result: got {}, expected {}", i, c.shape(i), c.shape(1));
+        c.out(0, c.in(0));
+      })
+      .traits(Trait::Elementwise | Trait::Gradient)
+      .cost(perElement(2))
+      .notOnnx()
+      .decompose([](DecomposeBuilder &b) {
+        E g(b, b.in(0)), y(b, b.in(1));
+        E count = tieCount(E(b, b.in(2)).apply("Equal", y), g.type());
+        for (int i = 3; i < b.op().inputCount(); ++i)
+          count = count + tieCount(E(b, b.in(i)).apply("Equal", y), g.type());
+        b.result(0, evenShare(g, count));
+      })
+      .doc("The gradient of Max or Min divided by the number of arguments that are equal to the result.");
+}
+
 void addExtreme(OpDefs &rows, const char *type) {
   const std::string gradient = std::string(type) + "ArgGrad";
-  rows.push_back(
-      variadicRow(type, kNumeric)
-          .doc(std::string(type) + "imum of all inputs; NaN when one is NaN.")
-          .vjp([gradient](VjpBuilder &b) {
-            for (int i = 0; i < b.op().inputCount(); ++i) {
-              if (!b.wants(i)) continue;
-              b.grad(i, b.emit(gradient, {b.gradOut(0), b.in(i), b.out(0)}, {{"fwd_shape", b.inInfo(i).shape()}}));
-            }
-          }));
+  rows.push_back(variadicRow(type, kNumeric)
+                     .doc(std::string(type) + "imum of all inputs; NaN when one is NaN.")
+                     .vjp([gradient](VjpBuilder &b) {
+                       const TensorIndex share = emitTieShare(b);
+                       for (int i = 0; i < b.op().inputCount(); ++i) {
+                         if (!b.wants(i)) continue;
+                         b.grad(i, b.emit(gradient, {share, b.in(i), b.out(0)}, {{"fwd_shape", b.inInfo(i).shape()}}));
+                       }
+                     }));
   rows.push_back(argumentGradientRow(type)
                      .input("x", kFloats, "T")
                      .input("y", kFloats, "T")
-                     .doc("Gradient of " + std::string(type) + " for one input: passes where the input is the extreme.")
+                     .doc("Gradient of " + std::string(type) +
+                          " for one input, from each tied argument's share: passes where the input is the extreme.")
                      .decompose([](DecomposeBuilder &b) {
                        E g(b, b.in(0)), x(b, b.in(1)), y(b, b.in(2));
                        b.result(0,
@@ -109,6 +146,7 @@ void addExtreme(OpDefs &rows, const char *type) {
 OpDefs variadicOps() {
   OpDefs rows;
   addLinear(rows);
+  rows.push_back(tieShareRow());
   addExtreme(rows, "Max");
   addExtreme(rows, "Min");
   return rows;

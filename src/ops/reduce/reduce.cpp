@@ -12,6 +12,7 @@
 #include "ops/pieces.hpp"
 #include "ops/reduce/extremes.hpp"
 #include "ops/rules.hpp"
+#include "ops/ties.hpp"
 
 namespace popart::ops {
 namespace {
@@ -40,8 +41,14 @@ struct ReduceReads {
   bool x = false;
   bool y = false;
 };
-// g and y are already broadcastable to the input's shape; n: elements reduced into one.
-using Formula = E (*)(E g, E x, E y, double n);
+// How the input was reduced.
+struct Reduced {
+  Attributes keep;   // of a reduction over the same axes whose result broadcasts to the input
+  double count = 1;  // elements reduced into one
+  E by(const char *reduction, E x) const { return x.apply(reduction, keep); }
+};
+// g and y are already broadcastable to the input's shape.
+using Formula = E (*)(E g, E x, E y, const Reduced &);
 
 // Whether the forward op kept the reduced dimensions shows in the gradient's rank.
 void inferReduceGradient(InferContext &c, const std::string &forward, ReduceReads reads) {
@@ -85,7 +92,7 @@ void addGradient(OpDefs &rows, OpDef row, ReduceReads reads, Formula formula) {
       E g(b, emitReshape(b, b.in(0), kept));
       E x = reads.x ? E(b, b.in(1)) : g;
       E y = reads.y ? E(b, emitReshape(b, b.in(reads.x ? 2 : 1), kept)) : g;
-      TensorIndex result = formula(g, x, y, static_cast<double>(n));
+      TensorIndex result = formula(g, x, y, {{{"axes", axes}, {"keepdims", int64_t{1}}}, static_cast<double>(n)});
       b.result(0, b.info(result).shape() == shape ? result : b.emit("Expand", {result}, {{"shape", shape}}));
     });
   }
@@ -95,27 +102,32 @@ void addGradient(OpDefs &rows, OpDef row, ReduceReads reads, Formula formula) {
 
 void addSums(OpDefs &rows) {
   addGradient(rows, reduceRow("ai.onnx", "ReduceSum", kNumeric, 13).layouts(reducedChannels).doc("Sum."), {},
-              [](E g, E, E, double) { return g; });
+              [](E g, E, E, const Reduced &) { return g; });
   addGradient(rows, reduceRow("ai.onnx", "ReduceMean", kNumeric, 18).layouts(reducedChannels).doc("Mean."), {},
-              [](E g, E, E, double n) { return g / n; });
+              [](E g, E, E, const Reduced &r) { return g / r.count; });
   addGradient(rows, reduceRow("ai.onnx", "ReduceL1", kNumeric, 18).cost(perElement(2)).doc("Sum of |x|."), {.x = true},
-              [](E g, E x, E, double) { return g * x.apply("Sign"); });
+              [](E g, E x, E, const Reduced &) { return g * x.apply("Sign"); });
   addGradient(rows,
               reduceRow("ai.onnx", "ReduceL2", kNumeric, 18)
                   .cost(perElement(2))
                   .doc("Root of the sum of squares; gradient 0 where it is 0."),
-              {.x = true, .y = true}, [](E g, E x, E y, double) {
+              {.x = true, .y = true}, [](E g, E x, E y, const Reduced &) {
                 E zero = y.apply("Equal", y.number(0));
                 return select(zero, g.number(0), g * x / select(zero, y.number(1), y));
               });
   addGradient(rows, reduceRow("ai.onnx", "ReduceSumSquare", kNumeric, 18).cost(perElement(2)).doc("Sum of squares."),
-              {.x = true}, [](E g, E x, E, double) { return g * (2.0 * x); });
-  addGradient(rows, reduceRow("ai.onnx", "ReduceLogSum", kNumeric, 18).doc("Logarithm of the sum."), {.y = true},
-              [](E g, E, E y, double) { return g * exp(-y); });
+              {.x = true}, [](E g, E x, E, const Reduced &) { return g * (2.0 * x); });
+  // The logarithm has fewer digits of the sum than the sum itself, and none of one part beside a far larger one: both
+  // gradients begin with x again.
+  addGradient(rows, reduceRow("ai.onnx", "ReduceLogSum", kNumeric, 18).doc("Logarithm of the sum."), {.x = true},
+              [](E g, E x, E, const Reduced &r) { return g / r.by("ReduceSum", x); });
   addGradient(
       rows,
       reduceRow("ai.onnx", "ReduceLogSumExp", kNumeric, 18).cost(perElement(4)).doc("Logarithm of the sum of e^x."),
-      {.x = true, .y = true}, [](E g, E x, E y, double) { return g * exp(x - y); });
+      {.x = true}, [](E g, E x, E, const Reduced &r) {
+        E part = exp(x - r.by("ReduceMax", x));
+        return part * (g / r.by("ReduceSum", part));
+      });
 }
 
 // g (rows, 1) times the product of the other elements of each row of x (rows, width > 0). Division has no answer where
@@ -165,16 +177,19 @@ void decomposeProductGradient(DecomposeBuilder &b) {
 }
 
 void addExtremes(OpDefs &rows) {
-  auto atExtreme = [](E g, E x, E y, double) { return select(x.apply("Equal", y), g, g.number(0)); };
+  auto atExtreme = [](E g, E x, E y, const Reduced &r) {
+    E isTied = x.apply("Equal", y);
+    return select(isTied, evenShare(g, r.by("ReduceSum", tieCount(isTied, g.type()))), g.number(0));
+  };
   addGradient(rows,
               reduceRow("ai.onnx", "ReduceMax", kAllTypes, 18)
                   .layouts(reducedChannels)
-                  .doc("Maximum; the gradient goes to every element equal to it."),
+                  .doc("Maximum; the elements equal to it share the gradient evenly."),
               {.x = true, .y = true}, atExtreme);
-  addGradient(
-      rows,
-      reduceRow("ai.onnx", "ReduceMin", kAllTypes, 18).doc("Minimum; the gradient goes to every element equal to it."),
-      {.x = true, .y = true}, atExtreme);
+  addGradient(rows,
+              reduceRow("ai.onnx", "ReduceMin", kAllTypes, 18)
+                  .doc("Minimum; the elements equal to it share the gradient evenly."),
+              {.x = true, .y = true}, atExtreme);
   addGradient(rows, reduceRow("ai.onnx", "ReduceProd", kNumeric, 18).doc("Product."), {.x = true}, nullptr);
   rows.back().decompose(decomposeProductGradient);
 }
