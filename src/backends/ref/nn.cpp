@@ -131,8 +131,9 @@ void logSoftmax(const Context &c) {
       const double top = maximum(x, stride, length);
       double sum = 0;
       for (int64_t i = 0; i < length; ++i) sum += std::exp(static_cast<double>(x[i * stride]) - top);
-      const double shift = top + std::log(sum);
-      for (int64_t i = 0; i < length; ++i) y[i * stride] = static_cast<T>(static_cast<double>(x[i * stride]) - shift);
+      const double logSum = std::log(sum);  // added to a top that is far from zero it would be lost
+      for (int64_t i = 0; i < length; ++i)
+        y[i * stride] = static_cast<T>(static_cast<double>(x[i * stride]) - top - logSum);
     });
   });
 }
