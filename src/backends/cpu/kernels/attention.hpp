@@ -1,6 +1,6 @@
 // Attention in float32 without the matrix of scores: y = softmax(steps(scale * (Q . K))) . V, key block by key block
 // with a running softmax, and its gradients from each row's largest score and sum (Dao et al., FlashAttention, 2022,
-// which saves largest + log(sum) instead: where scores are far from zero that sum has no digits left for the logarithm).
+// saves largest + log(sum) instead: where scores are far from zero, that has no digits left for the logarithm).
 // Operands and results may be of 16 bits: they are widened where they are packed, and rounded where they are written.
 //
 // Plans are made once from shapes; run(task) does a share of the work on pointers, without allocation. Invariant: a

@@ -4,7 +4,8 @@
 //   task = (batch, range of queries)
 //     for each key block:   K and V packed; sums of dK and dV of the block
 //       for each row group: a few row tiles of Q and dY copied
-//         for each tile:      scores, p = exp(scores - largest) / total, dP = dY . Vt, dS = p (dP - rowsum(dY y));  dQ += dS . K
+//         for each tile:      scores, p = exp(scores - largest) / total, dP = dY . Vt, dS = p (dP - rowsum(dY y));
+//                             dQ += dS . K
 //         for each key tile:  dV += pT . dY, dK += dST . Q over the rows of the group
 //
 // Every element of dQ is a sum over key blocks, of dK and dV over row groups and then over ranges, in this order.
