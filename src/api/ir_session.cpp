@@ -17,7 +17,7 @@
 #include "pipeline/options.hpp"
 #include "pipeline/prepare.hpp"
 #include "runtime/host_spans.hpp"
-#include "session/lane_rule.hpp"
+#include "session/engine_options.hpp"
 #include "session/memory_limit.hpp"
 
 namespace popart {
@@ -143,6 +143,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   given.engineOptions = options.engineOptions;
   given = pipeline::withEnvironment(std::move(given));
   compiling.lanes = session::laneRule(given.engineOptions);
+  compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(given.engineOptions);
   compiling.order = options.checkOrder ? session::OrderRule::Refuse : session::OrderRule::Accept;
   compiling.timesRuns = true;
   compiling.roundStochastically = options.roundStochastically;

@@ -17,9 +17,9 @@
 #include "ops/random/seed.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/options.hpp"
+#include "session/engine_options.hpp"
 #include "session/host_streams.hpp"
 #include "session/inplace_ambiguity.hpp"
-#include "session/lane_rule.hpp"
 #include "session/memory_limit.hpp"
 
 namespace popart {
@@ -73,6 +73,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   compiling.timesSteps = profile.isOn();
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   compiling.lanes = session::laneRule(options.engineOptions);
+  compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(options.engineOptions);
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   compiling.checkFloats = options.enableFloatingPointChecks;
   compiling.roundStochastically = options.enableStochasticRounding;

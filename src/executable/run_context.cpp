@@ -31,7 +31,11 @@ std::string describe(const ValueFailure &f) {
     case FailureKind::Index:
       return outOfRange(f, "an index", "Check the indices");
     case FailureKind::Label:
-      return outOfRange(f, "a label", "Check the labels, or give the one to leave out as the label to ignore");
+      return outOfRange(
+          f, "a label",
+          "Check the labels, give the one to leave out as the label to ignore, or set "
+          "engineOptions[\"ignore_out_of_range_labels\"] to \"true\": then such a label has no loss and no "
+          "gradient");
     case FailureKind::Offset:
       return outOfRange(f, "the start of a window", "The window must lie inside the tensor; check the offset");
     case FailureKind::DivisionByZero:

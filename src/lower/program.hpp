@@ -28,17 +28,18 @@ struct Program {
 struct LowerOptions {
   // Ordered kernel providers; the first that accepts wins: {cpu, ref}.
   std::vector<const executable::Backend *> backends;
-  EvaluateOp evaluate;               // computes transposes of constants that no product reads; empty: they stay
-  int threads = 1;                   // what kernels and scratch memory are planned for; results never depend on it
-  bool fuse = true;                  // false: one kernel per op, plain layouts (tests compare both)
-  bool checkFloats = false;          // results are checked as the program runs (floating_point_checks.hpp)
-  bool roundStochastically = false;  // 16-bit results are rounded at random (stochastic_rounding.hpp)
-  bool checkLog2Scales = true;       // runs end where a log2 scale of FLOAT8 values is out of range
-  CollectiveRules collectives;       // how collectives over replicas are put together and cut in two
-  bool keepText = false;             // fill Executable::loweredText
-  LaneRule lanes = LaneRule::Auto;   // whether stages of a pipeline's cycle run at the same time
-  int64_t maxMemoryBytes = 0;        // of one replica; 0: no limit; otherwise memory_allocation_err above it
-  int replicas = 1;                  // that run the program; what they have together counts for each by its share
+  EvaluateOp evaluate;                  // computes transposes of constants that no product reads; empty: they stay
+  int threads = 1;                      // what kernels and scratch memory are planned for; results never depend on it
+  bool fuse = true;                     // false: one kernel per op, plain layouts (tests compare both)
+  bool checkFloats = false;             // results are checked as the program runs (floating_point_checks.hpp)
+  bool roundStochastically = false;     // 16-bit results are rounded at random (stochastic_rounding.hpp)
+  bool ignoreLabelsOutOfRange = false;  // losses leave them out; otherwise they end the run
+  bool checkLog2Scales = true;          // runs end where a log2 scale of FLOAT8 values is out of range
+  CollectiveRules collectives;          // how collectives over replicas are put together and cut in two
+  bool keepText = false;                // fill Executable::loweredText
+  LaneRule lanes = LaneRule::Auto;      // whether stages of a pipeline's cycle run at the same time
+  int64_t maxMemoryBytes = 0;           // of one replica; 0: no limit; otherwise memory_allocation_err above it
+  int replicas = 1;                     // that run the program; what they have together counts for each by its share
 };
 
 // The backends of the options.

@@ -5,7 +5,7 @@
 
 namespace popart::ops {
 
-// 1 where `isTied` holds and 0 elsewhere, to be summed for a gradient of element type `type`: FLOAT beside 16-bit types,
+// 1 where `isTied` holds and 0 elsewhere, to be summed for a gradient of element type `type`: FLOAT for 16-bit types,
 // which count to 2048 only.
 inline Expression tieCount(Expression isTied, DataType type) {
   const bool isHalf = type == DataType::FLOAT16 || type == DataType::BFLOAT16;

@@ -37,6 +37,12 @@ constexpr OptionKey kKeys[] = {
      "programs, those used last; they have the same weights, optimizer state and random numbers. Without it a model "
      "with open dimensions is refused unless `InputShapeInfo` gives them. Ours (decision 0062); as for all engine "
      "options, the environment variable `POPLAR_ENGINE_OPTIONS` can set it."},
+    {"engineOptions", "ignore_out_of_range_labels", Built,
+     "`true`: a label that is no class has no loss and no gradient, as in PopART, in nll, cross-entropy and CTC "
+     "losses; "
+     "means divide by its row all the same, unless weights of classes are summed. Without it such a label ends the "
+     "run. "
+     "Ours."},
     {"engineOptions", "num_threads", Built,
      "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
     {"engineOptions", "pipeline.concurrent", Built,

@@ -33,6 +33,7 @@
 #include "lower/slice_operands.hpp"
 #include "lower/stochastic_rounding.hpp"
 #include "lower/widen.hpp"
+#include "ops/loss/reduction.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/options.hpp"
 #include "pipeline/passes.hpp"
@@ -89,6 +90,7 @@ bool sharding(const PassContext &c) { return c.request.options.sharding.any(); }
 bool runningInPhases(const PassContext &c) { return c.request.options.executionPhases > 1; }
 bool listingSpareMemory(const PassContext &c) { return c.request.options.listsSpareMemory; }
 bool checkingFloats(const PassContext &c) { return c.lowering.checkFloats; }
+bool ignoringLabels(const PassContext &c) { return c.lowering.ignoreLabelsOutOfRange; }
 bool roundingStochastically(const PassContext &c) {
   return c.lowering.roundStochastically || lower::hasRoundingHints(c.ir());
 }
@@ -247,6 +249,13 @@ void warnAboutLocations(PassContext &c) { pipeline::warnAboutLocations(c.ir(), c
 void readRingsFirst(PassContext &c) { lower::readRingsFirst(c.ir()); }
 void simplify(PassContext &c) { lower::simplify(c.ir()); }
 void widenFloat8(PassContext &c) { lower::widenFloat8(c.ir(), c.lowering.checkLog2Scales); }
+// After decompositions, so that every loss that has a kernel is there.
+void ignoreLabelsOutOfRange(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs())
+    for (Op *op : graph->ops())
+      if (op->def().findAttribute(ops::kIgnoreOutOfRange))
+        op->mutableAttributes().set(ops::kIgnoreOutOfRange, int64_t{1});
+}
 void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir()); }
 void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
 void roundStochastically(PassContext &c) { lower::roundStochastically(c.ir(), c.lowering.roundStochastically); }
@@ -368,6 +377,8 @@ constexpr Pass kPasses[] = {
      roundStochastically},
     {"widenHalves", "compute in float32 what has no 16-bit kernel", Phase::Flatten, always, widenHalves},
     {"decompose", "expand operators without a kernel on the device", Phase::Flatten, always, decompose},
+    {"ignoreLabelsOutOfRange", "let losses leave out labels that are no class", Phase::Flatten, ignoringLabels,
+     ignoreLabelsOutOfRange},
     {"foldNumbers", "compute once what is one number", Phase::Flatten, always, foldNumbers},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
     {"joinPartsEarly", "write parts of serialised products where they are joined", Phase::Flatten, always,

@@ -102,6 +102,7 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.checkFloats = options.checkFloats;
   lowering.roundStochastically = options.roundStochastically;
   lowering.checkLog2Scales = options.checkLog2Scales;
+  lowering.ignoreLabelsOutOfRange = options.ignoreLabelsOutOfRange;
   lowering.lanes = options.lanes;
   lowering.collectives = options.collectives;
   lowering.replicas = options.replicas;
@@ -125,7 +126,9 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, 
   std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n" +
                      (options.checkFloats ? "floating point checks\n" : "") +
                      (options.roundStochastically ? "stochastic rounding\n" : "") +
-                     (options.checkLog2Scales ? "" : "unchecked scales\n") + textOf(options.collectives);
+                     (options.checkLog2Scales ? "" : "unchecked scales\n") +
+                     (options.ignoreLabelsOutOfRange ? "labels out of range ignored\n" : "") +
+                     textOf(options.collectives);
   for (const uint64_t hash : hashes) text += toText(hash) + "\n";
   d.key = fingerprintOf(text + program);
   if (held)

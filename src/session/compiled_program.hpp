@@ -39,16 +39,17 @@ struct CompileOptions {
   int64_t maxMemoryBytes = 0;                        // of all replicas together; 0: no limit
   OrderRule order = OrderRule::Accept;
   lower::LaneRule lanes = lower::LaneRule::Auto;  // whether stages of a pipeline run at the same time
-  bool checkFloats = false;            // runs end with runtime_error at the first op that makes a NaN or an infinity
-  bool roundStochastically = false;    // results of 16-bit floats are rounded at random
-  bool checkLog2Scales = true;         // runs end where a log2 scale of FLOAT8 values is out of range
-  lower::CollectiveRules collectives;  // how collectives over replicas are put together
-  bool timesSteps = false;             // every step is timed
-  bool timesRuns = false;              // two looks at the clock cost more than an empty program
-  std::string cacheFolder;             // where compiled programs are looked for and kept; empty: nowhere
-  bool cacheVariables = true;          // kept programs have the first values of their variables with them
-  std::set<TensorId> broadcastInputs;  // streams of which all replicas get the same values
-  AheadRules ahead;                    // how far host data go ahead, where code of the host gives or takes them
+  bool checkFloats = false;             // runs end with runtime_error at the first op that makes a NaN or an infinity
+  bool roundStochastically = false;     // results of 16-bit floats are rounded at random
+  bool ignoreLabelsOutOfRange = false;  // of losses: no loss and no gradient; otherwise they end the run
+  bool checkLog2Scales = true;          // runs end where a log2 scale of FLOAT8 values is out of range
+  lower::CollectiveRules collectives;   // how collectives over replicas are put together
+  bool timesSteps = false;              // every step is timed
+  bool timesRuns = false;               // two looks at the clock cost more than an empty program
+  std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
+  bool cacheVariables = true;           // kept programs have the first values of their variables with them
+  std::set<TensorId> broadcastInputs;   // streams of which all replicas get the same values
+  AheadRules ahead;                     // how far host data go ahead, where code of the host gives or takes them
   // Programs that stay beside this one: what it has in common with them of large constants is in memory once.
   std::vector<std::shared_ptr<const executable::Executable>> beside;
   ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key

@@ -19,32 +19,33 @@ using ops::LossReduction;
 struct Targets {
   int64_t batch = 1, classes = 1, inner = 1;
   DataType type = DataType::INT64;
-  bool ignores = false;
+  bool ignores = false, ignoresOutOfRange = false;
   int64_t ignored = 0;
   LossReduction reduction = LossReduction::Mean;
 
   int64_t count() const { return batch * inner; }
-  // Class of sample i, or -1 when it is ignored.
-  int64_t label(const void *targets, int64_t i) const {
-    const int64_t t = indexAt(targets, type, i);
-    return (ignores && t == ignored) || t < 0 || t >= classes ? -1 : t;
-  }
-  // The same after a report when the target is out of range.
+  // Class of sample i, or -1 when it is ignored or out of range, which is reported unless that is ignored as well.
   int64_t checkedLabel(const KernelArgs &args, int64_t i) const noexcept {
     const int64_t t = indexAt(args.in[1], type, i);
     if (ignores && t == ignored) return -1;
     if (t >= 0 && t < classes) [[likely]]
       return t;
-    args.context.report({executable::FailureKind::Label, 1, i, t, 0, classes - 1});
+    if (!ignoresOutOfRange) args.context.report({executable::FailureKind::Label, 1, i, t, 0, classes - 1});
     return -1;
   }
   int64_t position(int64_t i, int64_t label) const { return (i / inner * classes + label) * inner + i % inner; }
-  // The divisor of the sum: for Mean the total weight of the samples.
+  // The divisor of the sum: for Mean the total weight of the samples, without weights the number of those not ignored.
   double denominator(const void *targets, const float *weights) const {
     if (reduction != LossReduction::Mean) return 1;
     double sum = 0;
-    for (int64_t i = 0; i < count(); ++i)
-      if (const int64_t t = label(targets, i); t >= 0) sum += weights ? static_cast<double>(weights[t]) : 1.0;
+    for (int64_t i = 0; i < count(); ++i) {
+      const int64_t t = indexAt(targets, type, i);
+      if (ignores && t == ignored) continue;
+      if (!weights)
+        sum += 1;
+      else if (t >= 0 && t < classes)
+        sum += static_cast<double>(weights[t]);
+    }
     return sum;
   }
 };
@@ -115,6 +116,7 @@ Targets targetsOf(const KernelRequest &request, const Shape &x) {
   t.batch = x[0], t.classes = x[1];
   for (size_t d = 2; d < x.size(); ++d) t.inner *= x[d];
   t.type = request.inputs[1].info.dataType();
+  t.ignoresOutOfRange = request.op->hasAttr(ops::kIgnoreOutOfRange);
   t.ignores = request.op->hasAttr("ignore_index");
   if (t.ignores) t.ignored = request.op->attrInt("ignore_index");
   t.reduction = ops::lossReduction(request.op->attrString("reduction"));

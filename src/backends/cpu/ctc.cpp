@@ -27,7 +27,7 @@ struct CtcForm {
   DataType type = DataType::FLOAT;                                    // of the logarithms
   DataType numbers[4] = {};                                           // of inputs 1 to 3: targets, lengths
   LossReduction reduction = LossReduction::Mean;
-  bool zeroesInfinity = false;
+  bool zeroesInfinity = false, ignoresOutOfRange = false;  // ignores: labels
 
   int64_t mostStates() const { return 2 * targets + 1; }
   int64_t tasks() const { return taskCount(steps * mostStates() * batch, 1 << 12, batch); }
@@ -117,7 +117,8 @@ class CtcSample {
     const int64_t value = indexAt(args_.in[operand], form_.numbers[operand], i);
     if (value >= 0 && value <= most) [[likely]]
       return value;
-    args_.context.report({executable::FailureKind::Label, operand, i, value, 0, most});
+    if (operand != 1 || !form_.ignoresOutOfRange)
+      args_.context.report({executable::FailureKind::Label, operand, i, value, 0, most});
     return -1;
   }
   bool read() noexcept {
@@ -286,6 +287,7 @@ CtcForm ctcFormOf(const KernelRequest &request) {
   form.type = request.inputs[0].info.dataType();
   for (size_t i : {1, 2, 3}) form.numbers[i] = request.inputs[i].info.dataType();
   form.reduction = ops::lossReduction(request.op->attrString("reduction"));
+  form.ignoresOutOfRange = request.op->hasAttr(ops::kIgnoreOutOfRange);
   form.zeroesInfinity = request.op->attrInt("zeroInfinity") != 0;
   return form;
 }

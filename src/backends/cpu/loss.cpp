@@ -52,19 +52,19 @@ struct Form {
 struct LossProblem {
   int64_t samples, classes;
   LossReduction reduction;
-  bool ignores = false, gradientPerSample = false;
+  bool ignores = false, ignoresOutOfRange = false, gradientPerSample = false;
   DataType type = DataType::FLOAT;  // of all but the labels
   int64_t ignored = 0;
   LabelFn label;
 
-  // Label of sample i; kIgnored, or kInvalid when it is out of range, which is reported.
+  // Label of sample i; kIgnored, or kInvalid when it is out of range, which is reported unless that is ignored.
   static constexpr int64_t kIgnored = -1, kInvalid = -2;
   int64_t labelOf(const KernelArgs &args, int64_t i) const noexcept {
     const int64_t found = label(args.in[1], i);
     if (ignores && found == ignored) return kIgnored;
     if (found >= 0 && found < classes) [[likely]]
       return found;
-    args.context.report({executable::FailureKind::Label, 1, i, found, 0, classes - 1});
+    if (!ignoresOutOfRange) args.context.report({executable::FailureKind::Label, 1, i, found, 0, classes - 1});
     return kInvalid;
   }
 };
@@ -101,7 +101,7 @@ class NllKernel final : public executable::HostKernel {
       const float g = static_cast<float>(static_cast<double>(incoming) / denominator);
       const int64_t label = p_.labelOf(args, i);
       float *gradient = placeAt(out, i * classes, p_.type, spare);
-      row(args.in[0], i * classes, gradient, label == LossProblem::kIgnored ? 0.0f : g, label);
+      row(args.in[0], i * classes, gradient, label < 0 ? 0.0f : g, label);
       keepFloats(gradient, out, i * classes, classes, p_.type);
     }
   }
@@ -183,6 +183,7 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   p.reduction = ops::lossReduction(op.attrString("reduction"));
   p.ignores = op.hasAttr("ignoreIndex");
   if (p.ignores) p.ignored = op.attrInt("ignoreIndex");
+  p.ignoresOutOfRange = op.hasAttr(ops::kIgnoreOutOfRange);
   p.label = labelReader(request.inputs[1].info.dataType());
   if (!p.label) return reason = "it takes no labels of " + toText(request.inputs[1].info.dataType()), nullptr;
   if (is(request.inputs, 2))

@@ -25,7 +25,9 @@ double logSum(double a, double b) {
 int64_t numberAt(const Context &c, int operand, int64_t i, int64_t most) {
   const int64_t value = loadInt(c.in[operand], i);
   if (value >= 0 && value <= most) return value;
-  c.report(executable::FailureKind::Label, operand, i, value, 0, most);
+  const bool isLabel = operand == 1;
+  if (!isLabel || !c.op.hasAttr(ops::kIgnoreOutOfRange))
+    c.report(executable::FailureKind::Label, operand, i, value, 0, most);
   return -1;
 }
 

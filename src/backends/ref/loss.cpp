@@ -20,6 +20,8 @@ struct Samples {
   int64_t ignoredLabel;
   LossReduction reduction;
 
+  bool ignoresOutOfRange;
+
   explicit Samples(const Context &c)
       : probs(c.in[0]),
         labels(c.in[1]),
@@ -27,8 +29,9 @@ struct Samples {
         classes(c.in[0].shape().back()),
         ignores(c.op.hasAttr("ignoreIndex")),
         ignoredLabel(ignores ? c.op.attrInt("ignoreIndex") : 0),
-        reduction(ops::lossReduction(c.op.attrString("reduction"))) {
-    for (int64_t i = 0; i < count; ++i)
+        reduction(ops::lossReduction(c.op.attrString("reduction"))),
+        ignoresOutOfRange(c.op.hasAttr(ops::kIgnoreOutOfRange)) {
+    for (int64_t i = 0; i < count && !ignoresOutOfRange; ++i)
       if (!ignored(i) && !valid(i)) c.report(executable::FailureKind::Label, 1, i, label(i), 0, classes - 1);
   }
 
@@ -93,7 +96,7 @@ void writeDirectGradient(const Context &c, const Samples &s, const View &out) {
     for (int64_t k = 0; k < s.classes; ++k) {
       const double onehot = k == label ? 1.0 : 0.0;
       const double p = load(s.probs, i * s.classes + k);
-      store(out, i * s.classes + k, s.ignored(i) ? 0.0 : (p - onehot) * g);
+      store(out, i * s.classes + k, s.valid(i) ? (p - onehot) * g : 0.0);
     }
   }
 }
@@ -125,7 +128,8 @@ struct ClassTargets {
         ignoredTarget(ignores ? c.op.attrInt("ignore_index") : 0),
         reduction(ops::lossReduction(c.op.attrString("reduction"))) {
     for (size_t i = 2; i < input.size(); ++i) inner *= input[i];
-    for (int64_t i = 0; i < count(); ++i) {
+    const bool reports = !c.op.hasAttr(ops::kIgnoreOutOfRange);
+    for (int64_t i = 0; reports && i < count(); ++i) {
       const int64_t t = label(i);
       if ((t < 0 || t >= classes) && !(ignores && t == ignoredTarget))
         c.report(executable::FailureKind::Label, 1, i, t, 0, classes - 1);
@@ -133,16 +137,17 @@ struct ClassTargets {
   }
   int64_t count() const { return batch * inner; }
   int64_t label(int64_t i) const { return loadInt(target, i); }
+  bool isIgnored(int64_t i) const { return ignores && label(i) == ignoredTarget; }
   double weightOf(int64_t i) const {
     const int64_t t = label(i);
-    if ((ignores && t == ignoredTarget) || t < 0 || t >= classes) return 0;
+    if (isIgnored(i) || t < 0 || t >= classes) return 0;
     return weight ? load(*weight, t) : 1.0;
   }
   int64_t position(int64_t i) const { return (i / inner * classes + label(i)) * inner + i % inner; }
   double denominator() const {
     if (reduction != LossReduction::Mean) return 1;
     double sum = 0;
-    for (int64_t i = 0; i < count(); ++i) sum += weightOf(i);
+    for (int64_t i = 0; i < count(); ++i) sum += weight ? weightOf(i) : isIgnored(i) ? 0.0 : 1.0;
     return sum;
   }
 };

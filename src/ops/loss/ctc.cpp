@@ -65,6 +65,7 @@ OpDef ctcRow(const char *type, const char *output) {
       .attr("blank", int64_t{0})
       .attr("outDataType", std::string("UNDEFINED"))
       .attr("zeroInfinity", int64_t{0})
+      .attrOptional(kIgnoreOutOfRange, AttributeType::Int)
       .cost(latticeCost);
 }
 

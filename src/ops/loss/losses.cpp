@@ -144,6 +144,7 @@ bool classLossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
 OpDef &classLossAttributes(OpDef &row) {
   return row.attr("reduction", std::string("mean"))
       .attrOptional("ignore_index", AttributeType::Int)
+      .attrOptional(kIgnoreOutOfRange, AttributeType::Int)
       .pieces(classLossPieces);
 }
 

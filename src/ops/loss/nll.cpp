@@ -1,7 +1,7 @@
 // Negative log likelihood of class probabilities (ai.graphcore nllloss) and the softmax short cuts.
 // p = probs at the label: loss = -log(max(p, eps)), eps = 1e-7 (float16: 6.104e-5); -p when the input holds log
 // probabilities. Rows whose label is ignoreIndex count 0 and leave the Mean's denominator (at least 1); any other label
-// outside [0, classes) ends the run.
+// outside [0, classes) ends the run, or counts 0 with ignoreOutOfRange.
 // Direct gradients assume probs = softmax(x): dx = (probs - onehot(label)) g / count.
 #include <algorithm>
 
@@ -112,6 +112,7 @@ OpDef lossRow(const char *type, const char *firstOutput) {
       .output(firstOutput)
       .attr("reduction", std::string("Mean"))
       .attrOptional("ignoreIndex", AttributeType::Int)
+      .attrOptional(kIgnoreOutOfRange, AttributeType::Int)
       .attrOptional(kLeastProbability, AttributeType::Float)
       .pieces(rowPieces);
 }

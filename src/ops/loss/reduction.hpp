@@ -24,6 +24,9 @@ bool lossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces);
 // Losses of probabilities and their gradients count no probability as less than this: the attribute, or what follows
 // from the element type of the probabilities.
 inline constexpr const char *kLeastProbability = "leastProbability";
+// Attribute of losses and their gradients, 1: a label that is no class has no loss and no gradient; absent: it ends the
+// run. A mean divides by all rows but those with the ignored label.
+inline constexpr const char *kIgnoreOutOfRange = "ignoreOutOfRange";
 enum class LossPart { Loss, Gradient };
 double leastProbability(const Attributes &attributes, DataType probabilities, LossPart part);
 // States it in `attributes`, for a copy of `op` on operands of another type; nothing for other ops.

@@ -1,4 +1,4 @@
-#include "session/lane_rule.hpp"
+#include "session/engine_options.hpp"
 
 #include <popart/error.hpp>
 
@@ -11,6 +11,14 @@ lower::LaneRule laneRule(const std::map<std::string, std::string> &engineOptions
   check(given->second == "always" || given->second == "never",
         "engineOptions: bad pipeline.concurrent: got '{}', expected 'auto', 'always' or 'never'", given->second);
   return given->second == "always" ? LaneRule::Always : LaneRule::Never;
+}
+
+bool ignoresLabelsOutOfRange(const std::map<std::string, std::string> &engineOptions) {
+  const auto given = engineOptions.find("ignore_out_of_range_labels");
+  if (given == engineOptions.end()) return false;
+  check(given->second == "true" || given->second == "false",
+        "engineOptions: bad ignore_out_of_range_labels: got '{}', expected 'true' or 'false'", given->second);
+  return given->second == "true";
 }
 
 }  // namespace popart::session

@@ -1,4 +1,4 @@
-// Whether stages of a pipeline run at the same time, as options of a session say it.
+// Engine options of a session that say how a program is compiled.
 #pragma once
 #include <map>
 #include <string>
@@ -10,5 +10,9 @@ namespace popart::session {
 // `engineOptions["pipeline.concurrent"]`: "auto" (the default), "always" or "never". Throws popart::error for another
 // value.
 lower::LaneRule laneRule(const std::map<std::string, std::string> &engineOptions);
+
+// `engineOptions["ignore_out_of_range_labels"]`: "true" or "false" (the default). Throws popart::error for another
+// value.
+bool ignoresLabelsOutOfRange(const std::map<std::string, std::string> &engineOptions);
 
 }  // namespace popart::session
