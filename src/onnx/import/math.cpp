@@ -67,6 +67,20 @@ void importLegacyBroadcast(NodeContext &n) {
   n.results(n.type(), {n.in(0), b});
 }
 
+// compat: FLOAT16 times one FLOAT number, on either side, is FLOAT16, as in PopART
+// (tests/python/onnx/test_mixed_products.py). The product is rounded once.
+void importMul(NodeContext &n) {
+  const auto isNumber = [&](int i) { return n.info(i).dataType() == DataType::FLOAT && n.info(i).nelms() == 1; };
+  for (const int half : {0, 1}) {
+    if (n.info(half).dataType() != DataType::FLOAT16 || !isNumber(1 - half)) continue;
+    const auto as = [](DataType type) { return Attributes{{"to", int64_t{toOnnxDataType(type)}}}; };
+    const TensorIndex wide = n.emit("Cast", {n.in(half)}, as(DataType::FLOAT));
+    const TensorIndex product = n.emit("Mul", {wide, n.in(1 - half)});
+    return n.result(0, "Cast", {product}, as(DataType::FLOAT16));
+  }
+  importLegacyBroadcast(n);
+}
+
 void importClip(NodeContext &n) {
   Attributes limits;
   if (n.opset() < 11) {
@@ -89,8 +103,13 @@ void importClip(NodeContext &n) {
   n.resultTensor(0, n.in(0));
 }
 
+// Since version 28 floor division may be of floating-point numbers.
 void importMod(NodeContext &n) {
   const bool signOfDividend = n.attr<int64_t>("fmod", 0) != 0;
+  n.require(signOfDividend || n.opset() >= 28 || (typeBit(n.info(0).dataType()) & kFloats) == 0,
+            "attribute fmod must be 1 for floating-point numbers before version 28: got 0 for {}. Set it, or use "
+            "Remainder of ai.graphcore for the sign of the divisor",
+            n.info(0));
   n.result(0, signOfDividend ? "Fmod" : "Remainder", {n.in(0), n.in(1)});
 }
 
@@ -202,13 +221,13 @@ void importSwish(NodeContext &n) {
 
 std::vector<ImportRule> mathRules() {
   std::vector<ImportRule> rules = {
-      {"ai.onnx", "Gemm", importGemm},         {"ai.onnx", "Clip", importClip},   {"ai.onnx", "Mod", importMod},
-      {"ai.onnx", "Round", importRound},       {"ai.onnx", "Gelu", importGelu},   {"ai.onnx", "Cast", importCast},
-      {"ai.onnx", "CastLike", importCastLike}, {"ai.onnx", "Pow", importPow},     {"ai.onnx", "Swish", importSwish},
-      {"ai.onnx", "BitShift", importBitShift}, {"ai.onnx", "PRelu", importPRelu}, {"ai.onnx", "IsNaN", importFloatTest},
-      {"ai.onnx", "IsInf", importFloatTest},
+      {"ai.onnx", "Gemm", importGemm},       {"ai.onnx", "Mul", importMul},           {"ai.onnx", "Clip", importClip},
+      {"ai.onnx", "Mod", importMod},         {"ai.onnx", "Round", importRound},       {"ai.onnx", "Gelu", importGelu},
+      {"ai.onnx", "Cast", importCast},       {"ai.onnx", "CastLike", importCastLike}, {"ai.onnx", "Pow", importPow},
+      {"ai.onnx", "Swish", importSwish},     {"ai.onnx", "BitShift", importBitShift}, {"ai.onnx", "PRelu", importPRelu},
+      {"ai.onnx", "IsNaN", importFloatTest}, {"ai.onnx", "IsInf", importFloatTest},
   };
-  for (const char *type : {"Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less"})
+  for (const char *type : {"Add", "Sub", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less"})
     rules.push_back({"ai.onnx", type, importLegacyBroadcast});
   for (const char *type : {"Sum", "Mean", "Max", "Min"}) rules.push_back({"ai.onnx", type, importVariadic});
   return rules;
