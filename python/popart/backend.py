@@ -215,7 +215,7 @@ class BackendRep(onnx.backend.base.BackendRep):
 
 
 # Operators whose results may have sizes that depend on data of the run.
-_SIZES_FROM_DATA = {"Loop", "NonZero", "Compress", "Unique", "NonMaxSuppression"}
+_SIZES_FROM_DATA = {"Loop", "NonZero", "Compress", "Slice", "Unique", "NonMaxSuppression"}
 
 
 def _needs_outlook(model: onnx.ModelProto) -> bool:

@@ -1,5 +1,6 @@
 // Shape operators and reductions: shapes given as inputs, defaults that depend on the input.
 #include <algorithm>
+#include <limits>
 
 #include <popart/error.hpp>
 
@@ -194,9 +195,27 @@ TensorIndex openSlice(NodeContext &n, TensorIndex x, int64_t axis, const SliceBo
   return sizes.rebound(to, y, bounds);
 }
 
-// Slice-1, -10, -11, -13.
+// The numbers of input `i` as a run gives them: any integers, the largest one included.
+Sizes numbersOfRun(const NodeContext &n, int i) {
+  const Sizes shape = n.shapeOf(i);
+  if (shape.size() != 1 || !shape[0].isKnown()) return n.sizesIn(i);  // which says what is missing
+  const PlainOps to = n.plainOps();
+  TensorIndex list = n.in(i);
+  if (n.info(i).dataType() != DataType::INT64)
+    list = to.op("Cast", {list}, {{"to", int64_t{toOnnxDataType(DataType::INT64)}}});
+  Sizes numbers;
+  for (int64_t k = 0; k < shape[0].most; ++k)
+    numbers.push_back({std::numeric_limits<int64_t>::max(), to.reshape(to.slice(list, 0, k, k + 1), {})});
+  return numbers;
+}
+
+// Slice-1, -10, -11, -13. Where starts or ends are numbers of the run, the result has the axis' size as its bound. In a
+// body they stay unknown, so that a loop over known positions is written out and its slices have known sizes.
 void importSlice(NodeContext &n) {
   const auto listed = [&](int i, const char *name) {
+    const bool mayBeOfRun = (i == 1 || i == 2) && &n.graph() == &n.importer().ir().getMainGraph();
+    if (n.hasIn(i) && mayBeOfRun && !n.isConstant(n.in(i)) && !n.importer().sizes().sizesIn(n.graph(), n.in(i)))
+      return numbersOfRun(n, i);
     if (n.hasIn(i)) return n.sizesIn(i);
     Sizes known;
     for (const int64_t value : n.attr<std::vector<int64_t>>(name, {})) known.push_back({value});

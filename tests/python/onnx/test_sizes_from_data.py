@@ -470,3 +470,49 @@ def test_a_dimension_with_room_for_one(body, outputs):
     """It is no dimension of 1: there may be nothing."""
     text = f"agraph (float[1, 3] x, bool[1] keep) => ({outputs}) {{ r = Compress<axis = 0>(x, keep) {body} }}"
     check(text, *({"x": normal(1, 3), "keep": np.array([keep])} for keep in (True, False)))
+
+
+BORDERS = [(0, 6), (1, 3), (-2, 100), (4, 2), (-9, -1), (2, 2**63 - 1)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y = Slice(x, s, e)",
+        "a = Constant<value_ints = [0]>() k = Constant<value_ints = [2]>() y = Slice(x, s, e, a, k)",
+        "two = Constant<value_ints = [2]>() b = Add(s, two) h = Relu(x) y = Slice(h, s, b)",
+    ],
+)
+def test_slices_whose_borders_are_inputs(text):
+    """Starts and ends of the run, of either sign and beyond the axis; the axis' size is the bound of the result.
+
+    The sum of the result has no bound, so that masked rows must count nothing.
+    """
+    head = "g (float[6,3] x, int64[1] s, int64[1] e) => (float[a,3] y, float[3] z)"
+    proto = model(f"{head} {{ {text} z = ReduceSum<keepdims = 0>(y, o) }}")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0]), "o"))
+    prepared = popart.backend.prepare(proto)
+    for start, end in BORDERS:
+        feeds = {"x": normal(6, 3), "s": np.array([start]), "e": np.array([end])}
+        (y, z), (rows, total) = prepared.run(feeds), runtime(proto, feeds)
+        np.testing.assert_array_equal(y[: len(rows)], rows)
+        np.testing.assert_allclose(z, total, rtol=1e-5, atol=1e-6)
+    assert not prepared._constants, "the program was built for the values of a call"
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32"])
+def test_a_session_slices_from_a_start_of_the_run(kind):
+    """The rows that there are come first."""
+    end = f"e = Constant<value = {kind}[1] {{100}}>()"
+    text = f"g (float[5] x, {kind}[1] s) => (float[a] y) {{ {end} y = Slice(x, s, e) }}"
+    x = normal(5)
+    builder = popart.Builder(model(text).SerializeToString())
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    for start in (0, 3, -1):
+        session.run(popart.PyStepIO({"x": x, "s": np.array([start], kind)}, anchors))
+        expected = x[start:]
+        np.testing.assert_array_equal(anchors["y"][: expected.size], expected)
