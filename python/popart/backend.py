@@ -57,7 +57,8 @@ class BackendRep(onnx.backend.base.BackendRep):
         self._streams: list[str] = []
         self._host: HostSteps | None = None
         self._program: onnx.ModelProto | None = None  # what the host leaves of the model
-        self._outlook = False  # whether its outputs may be more or other than one tensor of a known size each
+        self._outlook = False  # whether its outputs are more or other than one tensor of a known size each
+        self._may_vary = False  # whether that is to be looked for
         self._results: dict[str, _Output] = {}  # of the program
         self._built_for: Any = None
 
@@ -66,7 +67,8 @@ class BackendRep(onnx.backend.base.BackendRep):
 
         Args:
             inputs: One value per graph input that is no initializer, in order, or a dictionary by name: an array, for
-                a sequence a list of arrays, for an optional value also None.
+                a sequence a list of arrays, for an optional value also None. A dictionary may have initializers that
+                are graph inputs too; then its value counts.
             **kwargs: Not used.
 
         Returns:
@@ -79,7 +81,8 @@ class BackendRep(onnx.backend.base.BackendRep):
         if self._program is None:
             self._host = split_model(self._model)
             self._program = self._model if self._host is None else self._host.program
-            self._outlook = _needs_outlook(self._program)
+            self._outlook = not all(value.type.HasField("tensor_type") for value in self._program.graph.output)
+            self._may_vary = _may_choose_size(self._program)
         if self._host is None:
             results = self._run_program(values)
         else:
@@ -148,14 +151,14 @@ class BackendRep(onnx.backend.base.BackendRep):
             popart_core._expect_errors(True)
             try:
                 self._build(arrays, constants, present)
-                self._built_for = built_for
+                self._built_for = self._structure(arrays, present)
                 return
             except popart_core.unknown_value_error:
                 pass  # the next attempt makes more inputs constants
             finally:
                 popart_core._expect_errors(False)
         self._build(arrays, attempts[-1], present)
-        self._built_for = built_for
+        self._built_for = self._structure(arrays, present)
 
     def _structure(self, arrays: dict[str, Array], present: list[str]) -> Any:
         fixed = arrays.keys() if self._outlook else arrays.keys() - self._open_names()
@@ -176,19 +179,20 @@ class BackendRep(onnx.backend.base.BackendRep):
         kept += [_fed(name, arrays[name]) for name in feeds if name not in constants]
         del model.graph.input[:]
         model.graph.input.extend(kept)
+        for i in reversed(range(len(model.graph.initializer))):
+            if model.graph.initializer[i].name in arrays:  # fed: its own value does not count
+                del model.graph.initializer[i]
         for name in sorted(constants):
             model.graph.initializer.append(onnx.numpy_helper.from_array(arrays[name], name))
         streams = [name for name in arrays if name not in constants]
-        shapes = InputShapeInfo()
-        for value in kept:
-            if value.type.HasField("optional_type") and value.name in present and value.name not in arrays:
-                shapes.add(value.name, TensorInfo("BOOL", []))  # a sequence that is there
-        for name in streams if self._outlook else set(streams) - self._open_names():
-            shapes.add(name, TensorInfo(arrays[name].dtype.name, arrays[name].shape))
         results: dict[str, _Output] = {value.name: [(value.name, [])] for value in model.graph.output}
-        if self._outlook:
-            constant = self._options.constantWeights
-            results = popart_core._output_tensors(model.SerializeToString(), shapes, constant)
+        if self._outlook or self._may_vary:
+            shapes = _shapes_of(arrays, streams, kept, present)
+            found = popart_core._output_tensors(model.SerializeToString(), shapes, self._options.constantWeights)
+            self._outlook = self._outlook or any(lengths for parts in found.values() for _, lengths in parts)
+            results = found if self._outlook else results
+        named = streams if self._outlook else sorted(set(streams) - self._open_names())
+        shapes = _shapes_of(arrays, named, kept, present)
         wanted = [
             tensor
             for parts in results.values()
@@ -214,21 +218,34 @@ class BackendRep(onnx.backend.base.BackendRep):
         return session
 
 
-# Operators whose results may have sizes that depend on data of the run.
-_SIZES_FROM_DATA = {"Loop", "NonZero", "Compress", "Slice", "Unique", "NonMaxSuppression"}
+# Operators whose results may have sizes that depend on data of the run, some where an operand does.
+_SIZES_FROM_DATA = {
+    "Compress", "ConstantOfShape", "If", "Loop", "NonMaxSuppression", "NonZero", "Range", "Slice", "TopK", "Unique",
+}  # fmt: skip
 
 
-def _needs_outlook(model: onnx.ModelProto) -> bool:
-    """Whether outputs may be more or other than one tensor of a known size each."""
+def _may_choose_size(model: onnx.ModelProto) -> bool:
+    """Whether an operator of the model, or of a graph inside it, may have a result whose size depends on data."""
+
+    def may_choose(node: onnx.NodeProto) -> bool:
+        graphs = [graph for attribute in node.attribute for graph in [attribute.g, *attribute.graphs]]
+        return node.op_type in _SIZES_FROM_DATA or any(may_choose(inner) for graph in graphs for inner in graph.node)
+
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    typed = all(value.type.HasField("tensor_type") for value in model.graph.output)
-    return not typed or any(_may_choose_size(node) for node in nodes)
+    return any(may_choose(node) for node in nodes)
 
 
-def _may_choose_size(node: onnx.NodeProto) -> bool:
-    """Whether a node, or one inside it, has a result whose size may depend on data: branches are written out."""
-    graphs = [graph for attribute in node.attribute for graph in [attribute.g, *attribute.graphs]]
-    return node.op_type in _SIZES_FROM_DATA or any(_may_choose_size(inner) for graph in graphs for inner in graph.node)
+def _shapes_of(
+    arrays: Mapping[str, Array], names: Sequence[str], inputs: Sequence[onnx.ValueInfoProto], present: Sequence[str]
+) -> InputShapeInfo:
+    """Types and shapes of the arrays of ``names``, and of the sequences without elements that are there."""
+    shapes = InputShapeInfo()
+    for value in inputs:
+        if value.type.HasField("optional_type") and value.name in present and value.name not in arrays:
+            shapes.add(value.name, TensorInfo("BOOL", []))
+    for name in names:
+        shapes.add(name, TensorInfo(arrays[name].dtype.name, arrays[name].shape))
+    return shapes
 
 
 def _held(kind: onnx.TypeProto) -> onnx.TypeProto:
