@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, DeviceType, RunStatistics, popart_runtime_error
+from popart_core import (
+    DeviceConnectionType,
+    DeviceInfo,
+    DeviceManager,
+    DeviceType,
+    RunStatistics,
+    popart_exception,
+    popart_runtime_error,
+)
 from popart_core import _ir as _core
 
 from popxl import _session_options, dtypes
@@ -83,7 +91,8 @@ class _Device:
     def __init__(self, description: str | DeviceInfo, core: Any, replicas: int) -> None:
         self._description = description
         self._core = core
-        self._ipus = 1 << (core.ipus() * replicas - 1).bit_length()
+        self._needed = core.ipus() * replicas
+        self._ipus = 1 << (self._needed - 1).bit_length()
         self.info: DeviceInfo | None = None
         self.is_attached = False
         if isinstance(description, DeviceInfo) and description.isAttached:
@@ -97,9 +106,15 @@ class _Device:
 
         Raises:
             RuntimeError: No device has as many IPUs as the program needs, or none became free in time.
-            popart_exception: The device given is in use, or is an offline device.
+            popart_exception: The device given has fewer IPUs, is in use, or is an offline device.
         """
-        self.info = self._description if isinstance(self._description, DeviceInfo) else self._acquire()
+        given = self._description
+        if isinstance(given, DeviceInfo) and given.type != DeviceType.Cpu and given.numIpus < self._needed:
+            raise popart_exception(
+                f"Session: the device does not suit the program: got {given.numIpus} IPUs, expected {self._needed} for "
+                "all replicas. Acquire a device with that many IPUs."
+            )
+        self.info = given if isinstance(given, DeviceInfo) else self._acquire()
         self._core.load(self.info)
         self.is_attached = True
         return True
@@ -150,10 +165,7 @@ class Session:
 
     def __init__(self, ir: Ir, device_desc: Any = "cpu", weights_to_host_on_exit: bool = True) -> None:
         device_desc = os.environ.get("POPXL_OFFLINE_DEVICE") or device_desc
-        if not isinstance(device_desc, DeviceInfo) and device_desc not in _DEVICES:
-            raise ValueError(
-                f"Unknown device: got {device_desc!r}, expected {', '.join(map(repr, _DEVICES))} or a DeviceInfo."
-            )
+        self._require_known_device(device_desc)
         self.ir_ = ir
         self.weights_to_host_on_exit = weights_to_host_on_exit and not ir._read_only_memmap
         if not ir._pb_ir.getMainGraph().getOpIds():
@@ -201,8 +213,26 @@ class Session:
 
     @property
     def device(self) -> DeviceInfo | None:
-        """The device that the session holds, None while it holds none."""
+        """The device that the session holds, None while it holds none. Assign one before the session attaches."""
         return self._device.info
+
+    @device.setter
+    def device(self, device: str | DeviceInfo) -> None:
+        if self.is_attached:
+            raise ValueError(
+                "Session.device: the session is attached to a device. Assign another one outside of `with`."
+            )
+        self._require_known_device(device)
+        self._device = _Device(device, self._pb_session.core, self.ir_.instance_replication_factor)
+        if self.is_attached:
+            self.weights_from_host()
+
+    @staticmethod
+    def _require_known_device(device: Any) -> None:
+        if not isinstance(device, DeviceInfo) and device not in _DEVICES:
+            raise ValueError(
+                f"Unknown device: got {device!r}, expected {', '.join(map(repr, _DEVICES))} or a DeviceInfo."
+            )
 
     @property
     def is_attached(self) -> bool:
