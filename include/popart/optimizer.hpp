@@ -19,8 +19,8 @@ namespace popart {
 
 class SessionOptions;
 
-// The classes SGD, Adam and Adaptive.
-enum class OptimizerType { SGD = 0, Adam, Adaptive, NTYPES };
+// The classes SGD, Adam and Adaptive, and those of popart::optim.
+enum class OptimizerType { SGD = 0, Adam, Adaptive, PyTorch, NTYPES };
 
 // Values of all hyper-parameters, default and per weight. A session copies it (clone).
 class Optimizer {
@@ -30,7 +30,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   virtual OptimizerType type() const = 0;                // of the class
-  virtual std::string type_s() const = 0;                // "SGD", "Adam" or "Adaptive"
+  virtual std::string type_s() const = 0;                // "SGD", "Adam", "Adaptive" or "optim::…"
   virtual std::unique_ptr<Optimizer> clone() const = 0;  // a full copy, factors included
   // Whether `other` may take this optimizer's place without compiling again; otherwise the reason is in
   // replacementProblem.
@@ -45,6 +45,10 @@ class Optimizer {
   // The weight, or any weight, has values of its own.
   bool hasSpecific(const TensorId &weight) const { return learningRates().hasSpecific(weight); }
   bool hasSpecific() const { return learningRates().hasSpecific(); }
+  // Finds the weights of groups that patterns name, among the names given: those of the floating-point variables of a
+  // model. Sessions call it on their copy. Throws popart::error for a pattern that matches none and for a weight of two
+  // groups. Nothing happens in optimizers without such groups.
+  virtual void resolveGroups(const std::vector<TensorId> &weights);
   // This optimizer under these factors, as the plain values that passes read.
   UpdateRules updateRules(const OptimizerFactors &factors) const;
   virtual size_t hash() const;

@@ -11,6 +11,7 @@
 #include <popart/inputshapeinfo.hpp>
 #include <popart/logging.hpp>
 #include <popart/ndarraywrapper.hpp>
+#include <popart/optim.hpp>
 #include <popart/optimizer.hpp>
 #include <popart/session.hpp>
 #include <popart/sessionoptions.hpp>

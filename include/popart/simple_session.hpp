@@ -1,17 +1,19 @@
 // Trainer and Predictor: a model file trained or run over vectors, arrays and spans, in a few lines:
-//   SGD optimizer({{"defaultLearningRate", {0.1f, true}}});
-//   Trainer trainer("model.onnx", {.loss = nllLoss("probabilities", "labels")}, optimizer);
+//   Trainer trainer("model.onnx", {.loss = nllLoss("probabilities", "labels")}, optim::AdamW({.lr = 1e-3f}));
 //   float loss = trainer.step({{"images", images}, {"labels", labels}});
 //   trainer.save("trained.onnx");
 // They stand on sessions, which stay reachable for everything else.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <string>
 #include <vector>
 
 #include <popart/session.hpp>
+#include <popart/stepio.hpp>
 #include <popart/stepio_generic.hpp>
 
 namespace popart {
@@ -76,6 +78,8 @@ void run(Session &session, const StepInputs &inputs, const StepOutputs &outputs)
 LossObject nllLoss(const TensorId &probabilities, const TensorId &labels);  // labels: INT32 class numbers
 LossObject l1Loss(const TensorId &values, float lambda = 1.0f);             // lambda · |values|
 
+LossObject modelLoss(const TensorId &loss);  // no loss to add: a tensor of the model
+
 // What a Trainer needs beside model and optimizer.
 struct TrainingSpec {
   LossObject loss;                                  // type "": `loss.output` is a tensor of the model
@@ -84,6 +88,17 @@ struct TrainingSpec {
   std::map<TensorId, TensorInfo> inputShapes = {};  // of inputs that the model leaves open
   SessionOptions options = {};                      // of the session
   std::shared_ptr<DeviceInfo> device = nullptr;     // null: the CPU
+  int accumulation = 1;                             // micro-batches of an update, over which gradients are averaged
+  int replicas = 1;                                 // copies of the program; gradients are averaged over them too
+  std::optional<uint64_t> seed = {};                // of random numbers; none: another one each time
+};
+
+// A step of Trainer::fit.
+struct StepReport {
+  int epoch;       // from 0 on
+  int64_t step;    // of the epoch, from 0 on
+  int64_t update;  // steps so far, this one included
+  float loss;      // mean of the step
 };
 
 // Trains a model. One thread at a time.
@@ -92,17 +107,44 @@ class Trainer {
   // `model`: name of a file or ModelProto bytes. Builds, compiles and loads. Throws as
   // TrainingSession::createFromOnnxModel and Session::prepareDevice.
   Trainer(const std::string &model, const TrainingSpec &spec, const Optimizer &optimizer);
-  // Works through batchesPerStep micro-batches; returns the mean of their losses. Throws as Session::run.
+  // Works through batchesPerStep updates of `accumulation` micro-batches on each replica; returns the mean of their
+  // losses. Throws as Session::run.
   float step(const StepInputs &inputs, const StepOutputs &outputs = {});
+  // The inputs of a step; none: the epoch is over.
+  using Batches = std::function<std::optional<StepInputs>(int epoch, int64_t step)>;
+  // Steps through all batches of each epoch; returns the mean loss of the steps of each. `onStep` is told of each step
+  // and ends the training by returning false. Only without outputs. Throws as step.
+  std::vector<float> fit(int epochs, const Batches &batches,
+                         const std::function<bool(const StepReport &)> &onStep = {});
+  // The loss of one batch, and the outputs, with the weights as they are and no training. The program for it is
+  // compiled at the first call and gets the weights by name. Throws as Session::run, and popart::error when the loss is
+  // no tensor of the model (nllLoss, l1Loss).
+  float evaluate(const StepInputs &inputs, const StepOutputs &outputs = {});
+  // From now on with these numbers, such as another learning rate. Throws as TrainingSession::updateOptimizerFromHost.
+  void setOptimizer(const Optimizer &optimizer) { session_->updateOptimizerFromHost(&optimizer); }
   // The model with its weights as they are now, as an ONNX file. Throws as Session::modelToHost.
   void save(const std::string &fileName);
   TrainingSession &session() { return *session_; }
 
  private:
+  // What evaluate needs to make its session, and the session.
+  struct Evaluation {
+    std::string model;
+    AnchorReturnTypeMap anchors;
+    InputShapeInfo shapes;
+    SessionOptions options;
+    std::shared_ptr<DeviceInfo> device;
+    bool hasLoss;  // the loss is a tensor of the model
+    std::unique_ptr<InferenceSession> session;
+  };
+  void takeWeights();  // from session_ into evaluation_.session
+
   std::unique_ptr<TrainingSession> session_;
   TensorId loss_;
-  int64_t batches_ = 1;  // micro-batches per step
-  TensorData losses_;    // one of each; empty before the first step
+  int64_t batches_ = 1;           // micro-batches per step, of all replicas
+  TensorData losses_;             // one of each; empty before the first step
+  std::optional<uint64_t> seed_;  // to be set once the program is loaded
+  Evaluation evaluation_;
 };
 
 // Runs a model. One thread at a time.

@@ -35,6 +35,9 @@ constexpr bool isLamb(AdamMode m) { return m == AdamMode::Lamb || m == AdamMode:
 // 2011 (AdaGrad), Hinton 2012 (RMSProp), Graves 2013 (centered), Zeiler 2012 (AdaDelta).
 enum class AdaptiveMode { AdaGrad = 0, RMSProp, CenteredRMSProp, AdaDelta };
 
+// The optimizers of popart::optim, by the names of torch.optim, and Lamb of You et al. 2020.
+enum class PyTorchMode { SGD = 0, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, Lamb };
+
 // Accumulation and replication, as far as optimizers depend on them.
 struct OptimizerFactors {
   // Of gradients: the sum; the mean, divided at each step of it or once at the end.
@@ -50,7 +53,7 @@ struct OptimizerFactors {
 struct OptimizerScalar {
   std::string name;       // prefix of the tensor id
   OptimizerValue value;   // constant when every hyper-parameter in it is
-  TensorId specific;      // the weight, when the weight has values of its own; empty: shared by all weights
+  TensorId specific;      // the weight, or the group, that has values of its own; empty: shared by all weights
   bool unscales = false;  // divides by the loss scale: gradients, which have it, are multiplied by this number
   // "scaledLearningRate0___default___FLOAT" or "scaledLearningRate0___specific___<weight>"
   TensorId id() const;
@@ -86,12 +89,21 @@ struct AdaptiveRule {
   bool tfVariant;                    // the second moment starts at 1, momentum holds scaled steps
   DataType accl1Type, accl3Type;     // of the second moment and of momentum
 };
+// Of popart::optim. State is FLOAT, of DOUBLE weights DOUBLE. Clipping scales the finished gradient, before decay.
+struct PyTorchRule {
+  PyTorchMode mode;                                // see above
+  bool hasWeightDecay, hasMomentum, hasDampening;  // there is some
+  bool nesterov, centered, amsgrad;                // of SGD; of RMSprop; of Adam and AdamW
+  bool hasRateDecay, hasNormLimit;                 // of Adagrad; of Lamb
+  float initialAccumulator;                        // first value of Adagrad's sum of squares
+  float clipValue;                                 // gradients are clamped to [-clipValue, clipValue]; infinity: not
+};
 
 // How one weight is updated.
 struct UpdateRule {
-  std::variant<SgdRule, AdamRule, AdaptiveRule> form;  // what the update computes
-  DataType accumType = DataType::UNDEFINED;            // of accumulated gradients; UNDEFINED: the weight's type
-  std::vector<OptimizerScalar> scalars;                // all that the update reads
+  std::variant<SgdRule, AdamRule, AdaptiveRule, PyTorchRule> form;  // what the update computes
+  DataType accumType = DataType::UNDEFINED;  // of accumulated gradients; UNDEFINED: the weight's type
+  std::vector<OptimizerScalar> scalars;      // all that the update reads
   // Throws popart::internal_error for a name that is not among them.
   const OptimizerScalar &scalar(std::string_view name) const;
 };

@@ -117,6 +117,7 @@ void bindBuilder(nb::module_ &m) {
       .def("getTrainableTensorIds", &ModelBuilder::getTrainableTensorIds)
       .def("isInitializer", &ModelBuilder::isInitializer, nb::arg("id"))
       .def("getTensorInfo", &ModelBuilder::getTensorInfo)
+      .def("hasTensor", &ModelBuilder::hasTensor, nb::arg("id"))
       .def("hasTensorInfo", &ModelBuilder::hasTensorInfo)
       .def("setGraphName", &ModelBuilder::setGraphName, nb::arg("name"))
       .def("setMetadata", &ModelBuilder::setMetadata)

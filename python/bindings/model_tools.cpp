@@ -145,6 +145,14 @@ void bindModelTools(nb::module_ &m) {
       .def("convertAllFixedPointInitializersToConstants",
            &GraphTransformer::convertAllFixedPointInitializersToConstants, WithoutGil(),
            "Make all initializers of integer types Constant nodes.")
+      .def("declareInputs", &GraphTransformer::declareInputs, WithoutGil(), nb::arg("shapes"),
+           "Declare the shapes of graph inputs anew; shapes declared for other values of the main graph are dropped.\n"
+           "\n"
+           "Args:\n"
+           "    shapes: By input, each dimension as text: a number, or a name for one that is open.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_exception: A name that is no input.")
       .def("saveInitializersExternally", &GraphTransformer::saveInitializersExternally, WithoutGil(), nb::arg("ids"),
            nb::arg("filename"),
            "Move the values of initializers to a raw file.\n"

@@ -2,6 +2,7 @@
 // Python's.
 #include <popart/adam.hpp>
 #include <popart/adaptive.hpp>
+#include <popart/optim.hpp>
 #include <popart/sgd.hpp>
 
 #include "bindings.hpp"
@@ -227,6 +228,55 @@ void bindAdaptive(nb::module_ &m) {
       .def("epss", &Adaptive::epss, "Terms added to denominators, as OptimizerValueMap.");
 }
 
+// popart.optim has the classes that programs use.
+void bindPyTorchOptimizer(nb::module_ &m) {
+  bindEnum<PyTorchMode>(m, "_PyTorchMode", "The optimizers of popart.optim.",
+                        {{"SGD", PyTorchMode::SGD},
+                         {"Adam", PyTorchMode::Adam},
+                         {"AdamW", PyTorchMode::AdamW},
+                         {"RMSprop", PyTorchMode::RMSprop},
+                         {"Adagrad", PyTorchMode::Adagrad},
+                         {"Adadelta", PyTorchMode::Adadelta},
+                         {"Adamax", PyTorchMode::Adamax},
+                         {"Lamb", PyTorchMode::Lamb}});
+  using Group = std::pair<std::vector<std::string>, std::map<std::string, float>>;
+  nb::class_<optim::Optimizer, Optimizer>(m, "_PyTorchOptimizer",
+                                          "An optimizer by PyTorch's name. Formulas: docs/guides/optimizers.md.")
+      .def(
+          "__init__",
+          [](optim::Optimizer *self, PyTorchMode mode, const std::map<std::string, float> &values,
+             const std::map<std::string, bool> &flags, float clipNorm, float clipValue, bool maximize,
+             std::pair<float, bool> lossScaling, const std::vector<Group> &groups) {
+            const auto flag = [&](const char *name) { return flags.count(name) != 0 && flags.at(name); };
+            std::vector<optim::ParameterGroup> all;
+            for (const auto &[weights, own] : groups) all.push_back({weights, own});
+            new (self) optim::Optimizer(mode, values, {flag("nesterov"), flag("centered"), flag("amsgrad")},
+                                        {clipNorm, clipValue, maximize, lossScaling}, all);
+          },
+          nb::arg("mode"), nb::arg("values"), nb::arg("flags"), nb::arg("clip_norm"), nb::arg("clip_value"),
+          nb::arg("maximize"), nb::arg("loss_scaling"), nb::arg("groups"),
+          "Make the optimizer; see popart::optim::Optimizer.\n"
+          "\n"
+          "Args:\n"
+          "    mode: Which of them.\n"
+          "    values: Numbers by PyTorch's argument; betas as beta1 and beta2.\n"
+          "    flags: nesterov, centered, amsgrad.\n"
+          "    clip_norm: Largest joint norm of gradients; infinity: not clipped.\n"
+          "    clip_value: Largest absolute value of gradients; infinity: not clipped.\n"
+          "    maximize: Whether the loss grows.\n"
+          "    loss_scaling: Factor of the loss, and whether it is constant.\n"
+          "    groups: Names or globs of weights, and their numbers.\n"
+          "\n"
+          "Raises:\n"
+          "    popart_exception: A number out of its range, or one that the optimizer does not have.")
+      .def_prop_rw("lr", &optim::Optimizer::learningRate, &optim::Optimizer::setLearningRate,
+                   "Learning rate of the weights that have none of their own.")
+      .def_prop_rw("lr_factor", &optim::Optimizer::rateFactor, &optim::Optimizer::setRateFactor,
+                   "Factor of all learning rates, those of groups too: what schedules set.")
+      .def("_value", &optim::Optimizer::value, nb::arg("name"), nb::arg("group") = -1,
+           "The number `name` of group `group`; of the weights without a group for -1.");
+}
+
 }  // namespace
 
 void bindOptimizers(nb::module_ &m) {
@@ -273,6 +323,7 @@ void bindOptimizers(nb::module_ &m) {
   bindSgd(m);
   bindAdam(m);
   bindAdaptive(m);
+  bindPyTorchOptimizer(m);
 }
 
 }  // namespace popart::python

@@ -18,9 +18,11 @@ defaultAiOnnxMlOpset = 1
 defaultAiGraphcoreOpset = 1
 
 import popart.printed_forms  # noqa: E402
+from popart import optim  # noqa: E402
 from popart._names import suggest_in_classes as _suggest_in_classes  # noqa: E402
 from popart._names import suggest_in_modules as _suggest_in_modules  # noqa: E402
 from popart.builder import Builder  # noqa: E402
+from popart.loading import load  # noqa: E402
 from popart.losses import IdentityLoss, L1Loss, Loss, NllLoss  # noqa: E402
 from popart.opsets import (  # noqa: E402
     AiGraphcoreOpset1,
@@ -69,6 +71,8 @@ __all__ = [
     "defaultAiGraphcoreOpset",
     "defaultAiOnnxMlOpset",
     "defaultAiOnnxOpset",
+    "load",
+    "optim",
     *(name for name in dir(_core) if not name.startswith("_")),
     "popart",
 ]

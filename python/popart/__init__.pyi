@@ -1,7 +1,9 @@
 # Names of the package: those of the compiled core, and the classes of Python on top.
 from popart_core import *
 
+from popart import optim as optim
 from popart.builder import Builder as Builder
+from popart.loading import load as load
 from popart.losses import IdentityLoss as IdentityLoss
 from popart.losses import L1Loss as L1Loss
 from popart.losses import Loss as Loss

@@ -25,6 +25,7 @@ from popart_core import AnchorReturnType, DataFlow, DeviceManager, InputShapeInf
 import onnx
 from popart._host_ops import as_text, is_text
 from popart._host_steps import HostSteps, split_model
+from popart._model_inputs import SIZES_FROM_DATA
 from popart.session import InferenceSession
 from popart.tensorinfo import TensorInfo
 
@@ -218,18 +219,12 @@ class BackendRep(onnx.backend.base.BackendRep):
         return session
 
 
-# Operators whose results may have sizes that depend on data of the run, some where an operand does.
-_SIZES_FROM_DATA = {
-    "Compress", "ConstantOfShape", "If", "Loop", "NonMaxSuppression", "NonZero", "Range", "Slice", "TopK", "Unique",
-}  # fmt: skip
-
-
 def _may_choose_size(model: onnx.ModelProto) -> bool:
     """Whether an operator of the model, or of a graph inside it, may have a result whose size depends on data."""
 
     def may_choose(node: onnx.NodeProto) -> bool:
         graphs = [graph for attribute in node.attribute for graph in [attribute.g, *attribute.graphs]]
-        return node.op_type in _SIZES_FROM_DATA or any(may_choose(inner) for graph in graphs for inner in graph.node)
+        return node.op_type in SIZES_FROM_DATA or any(may_choose(inner) for graph in graphs for inner in graph.node)
 
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     return any(may_choose(node) for node in nodes)

@@ -38,6 +38,9 @@ void GraphTransformer::convertInitializersToConstants(const std::vector<TensorId
 void GraphTransformer::convertAllFixedPointInitializersToConstants() {
   editor_->convertAllFixedPointInitializersToConstants();
 }
+void GraphTransformer::declareInputs(const std::map<TensorId, std::vector<std::string>> &shapes) {
+  editor_->declareInputs(shapes);
+}
 void GraphTransformer::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName) {
   editor_->saveInitializersExternally(ids, fileName);
 }

@@ -38,6 +38,13 @@ transforms::ReturnType toReturnType(const AnchorReturnType &type) {
   return {};
 }
 
+std::vector<TensorId> floatVariables(const Graph &main) {
+  std::vector<TensorId> ids;
+  for (const Tensor *variable : main.tensorsOfType(TensorType::Variable))
+    if (typeBit(variable->info.dataType()) & kFloats) ids.push_back(variable->id);
+  return ids;
+}
+
 using TensorNames = std::map<TensorId, TensorId>;  // names of the program that differ from the model's
 
 TensorId named(const TensorNames &names, const TensorId &id) {
@@ -308,6 +315,8 @@ struct SessionCreation : Session {
     pipeline::PrepareRequest request = requestFor(impl, c);
     if (c.optimizer) {
       impl.optimizer = c.optimizer->clone();
+      impl.floatVariables = floatVariables(request.ir->getMainGraph());
+      impl.optimizer->resolveGroups(impl.floatVariables);
       impl.optimizer->setFactors(request.options.factors);
       request.updates = impl.optimizer->updateRules(request.options.factors);
     }

@@ -245,9 +245,11 @@ void TrainingSession::updateOptimizerFromHost(const Optimizer *optimizer) {
   if (!impl_->optimizer)
     throw runtime_error("Session '{}': updateOptimizerFromHost: the session was made without an optimizer",
                         impl_->name);
-  const std::string problem = impl_->optimizer->replacementProblem(*optimizer);
+  std::unique_ptr<Optimizer> replacement = optimizer->clone();
+  replacement->resolveGroups(impl_->floatVariables);
+  const std::string problem = impl_->optimizer->replacementProblem(*replacement);
   if (!problem.empty()) throw runtime_error("New optimizer is not a valid replacement: {}", problem);
-  impl_->optimizer = optimizer->clone();
+  impl_->optimizer = std::move(replacement);
   impl_->optimizer->setFactorsFromOptions(impl_->options);
   impl_->writeScalars();
   if (!impl_->program.isLoaded()) return;

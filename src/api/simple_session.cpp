@@ -1,7 +1,9 @@
 // Trainer and Predictor over sessions (see simple_session.hpp).
 #include <popart/simple_session.hpp>
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <popart/error.hpp>
 
@@ -16,6 +18,31 @@ AnchorReturnTypeMap allOf(const std::vector<TensorId> &ids) {
   AnchorReturnTypeMap anchors;
   for (const TensorId &id : ids) anchors.emplace(id, AnchorReturnType("All"));
   return anchors;
+}
+
+SessionOptions optionsOf(const TrainingSpec &spec) {
+  SessionOptions options = spec.options;
+  if (spec.accumulation > 1 || spec.replicas > 1) options.accumulationAndReplicationReductionType = ReductionType::Mean;
+  if (spec.accumulation > 1) {
+    options.enableGradientAccumulation = true;
+    options.accumulationFactor = spec.accumulation;
+  }
+  if (spec.replicas > 1) {
+    options.enableReplicatedGraphs = true;
+    options.replicatedGraphCount = spec.replicas;
+  }
+  return options;
+}
+
+class LossIO : public SpanIO {
+ public:
+  using SpanIO::SpanIO;
+  void setLosses(const TensorId &loss, TensorData &values) { addOutput(loss, values.mutableData(), values.info()); }
+};
+
+float meanOf(const TensorData &losses) {
+  const std::vector<double> values = losses.asDoubles();
+  return static_cast<float>(std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()));
 }
 
 }  // namespace
@@ -39,36 +66,95 @@ LossObject l1Loss(const TensorId &values, float lambda) {
   return {"L1", {values}, "loss", lambda, ReductionType::Mean};
 }
 
+LossObject modelLoss(const TensorId &loss) { return {"", {}, loss}; }
+
 Trainer::Trainer(const std::string &model, const TrainingSpec &spec, const Optimizer &optimizer)
-    : loss_(spec.loss.output) {
-  check(!loss_.empty(), "Trainer: no loss: got an empty name. Use nllLoss or l1Loss, or name a tensor of the model");
+    : loss_(spec.loss.output), seed_(spec.seed) {
+  check(!loss_.empty(), "Trainer: no loss: got an empty name. Use nllLoss, l1Loss or modelLoss");
+  check(spec.accumulation >= 1 && spec.replicas >= 1,
+        "Trainer: accumulation and replicas: got {} and {}, expected 1 or more", spec.accumulation, spec.replicas);
   std::vector<TensorId> returned = spec.outputs;
   returned.push_back(loss_);
   const DataFlow dataFlow(spec.batchesPerStep, allOf(returned));
   InputShapeInfo shapes;
   for (const auto &[id, info] : spec.inputShapes) shapes.add(id, info);
   auto device = deviceOrCpu(spec.device);
-  session_ = spec.loss.type.empty()
-                 ? TrainingSession::createFromOnnxModel(model, dataFlow, loss_, optimizer, device, shapes, spec.options)
-                 : TrainingSession::createFromOnnxModel(model, dataFlow, std::vector<LossObject>{spec.loss}, optimizer,
-                                                        device, shapes, spec.options);
+  const SessionOptions options = optionsOf(spec);
+  const bool hasLoss = spec.loss.type.empty();
+  session_ = hasLoss ? TrainingSession::createFromOnnxModel(model, dataFlow, loss_, optimizer, device, shapes, options)
+                     : TrainingSession::createFromOnnxModel(model, dataFlow, std::vector<LossObject>{spec.loss},
+                                                            optimizer, device, shapes, options);
   session_->prepareDevice();
   session_->weightsFromHost();
-  batches_ = spec.batchesPerStep * spec.options.getAccumulationFactor();
+  batches_ = spec.batchesPerStep * options.getAccumulationFactor() * options.getLocalReplicationFactor();
+  evaluation_ = {model, allOf(returned), shapes, spec.options, spec.device, hasLoss, nullptr};
 }
 
 float Trainer::step(const StepInputs &inputs, const StepOutputs &outputs) {
-  class LossIO : public SpanIO {
-   public:
-    LossIO(const StepInputs &in, const StepOutputs &out) : SpanIO(in, out) {}
-    void setLosses(const TensorId &loss, TensorData &values) { addOutput(loss, values.mutableData(), values.info()); }
-  } io(inputs, outputs);
+  LossIO io(inputs, outputs);
   session_->setInputShapes(io);
+  if (seed_) session_->setRandomSeed(*std::exchange(seed_, std::nullopt));
   if (losses_.empty()) losses_ = TensorData(TensorInfo(session_->getInfo(loss_).dataType(), {batches_}));
   io.setLosses(loss_, losses_);
   session_->run(io);
-  const std::vector<double> values = losses_.asDoubles();
-  return static_cast<float>(std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()));
+  return meanOf(losses_);
+}
+
+std::vector<float> Trainer::fit(int epochs, const Batches &batches,
+                                const std::function<bool(const StepReport &)> &onStep) {
+  std::vector<float> means;
+  int64_t update = 0;
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    double sum = 0;
+    int64_t step = 0;
+    bool goesOn = true;
+    while (goesOn) {
+      const std::optional<StepInputs> inputs = batches(epoch, step);
+      if (!inputs) break;
+      const float loss = this->step(*inputs);
+      sum += loss;
+      goesOn = !onStep || onStep({epoch, step, ++update, loss});
+      ++step;
+    }
+    check(step > 0, "Trainer: fit: epoch {} has no batches: got none, expected one or more", epoch);
+    means.push_back(static_cast<float>(sum / static_cast<double>(step)));
+    if (!goesOn) break;
+  }
+  return means;
+}
+
+void Trainer::takeWeights() {
+  InferenceSession &to = *evaluation_.session;
+  const std::vector<TensorId> known = session_->variableIds();
+  std::map<TensorId, TensorData> values;
+  for (const TensorId &id : to.variableIds())
+    if (std::ranges::find(known, id) != known.end()) values.emplace(id, TensorData(to.hostWeights().at(id).info()));
+  WeightsIO io;
+  for (auto &[id, value] : values) io.insert(id, {value.mutableData(), value.info()});
+  session_->weightsToHost();
+  session_->readWeights(io);
+  to.writeWeights(io);
+  to.weightsFromHost();
+}
+
+float Trainer::evaluate(const StepInputs &inputs, const StepOutputs &outputs) {
+  Evaluation &e = evaluation_;
+  check(e.hasLoss,
+        "Trainer: evaluate: the loss '{}' is no tensor of the model. Add a loss to the model and name its tensor",
+        loss_);
+  if (!e.session) {
+    e.options.constantWeights = false;
+    e.session = InferenceSession::createFromOnnxModel(e.model, DataFlow(1, e.anchors), deviceOrCpu(e.device), e.shapes,
+                                                      e.options);
+    e.session->prepareDevice();
+  }
+  LossIO io(inputs, outputs);
+  e.session->setInputShapes(io);
+  takeWeights();
+  TensorData loss(TensorInfo(e.session->getInfo(loss_).dataType(), {1}));
+  io.setLosses(loss_, loss);
+  e.session->run(io);
+  return meanOf(loss);
 }
 
 void Trainer::save(const std::string &fileName) { session_->modelToHost(fileName); }

@@ -2,6 +2,7 @@
 #include "onnx/model_edits.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <map>
 #include <set>
@@ -165,6 +166,27 @@ void ModelEditor::convertAllFixedPointInitializersToConstants() {
   for (const auto &tensor : proto_->graph().initializer())
     if (isInteger(tensorInfo(tensor, tensor.name()).dataType())) ids.push_back(tensor.name());
   convertInitializersToConstants(ids);
+}
+
+void ModelEditor::declareInputs(const std::map<TensorId, std::vector<std::string>> &shapes) {
+  auto &graph = *proto_->mutable_graph();
+  for (const auto &[id, dimensions] : shapes) {
+    const auto input = std::ranges::find_if(*graph.mutable_input(), [&](const auto &i) { return i.name() == id; });
+    if (input == graph.mutable_input()->end())
+      throw error("GraphTransformer: '{}' is no input of the model. Nearest names: {}", id,
+                  nearest(id, Model(source_).inputIds()));
+    auto &shape = *input->mutable_type()->mutable_tensor_type()->mutable_shape();
+    shape.clear_dim();
+    for (const std::string &dimension : dimensions) {
+      int64_t size = 0;
+      const auto [end, problem] = std::from_chars(dimension.data(), dimension.data() + dimension.size(), size);
+      const bool isNumber = problem == std::errc() && end == dimension.data() + dimension.size();
+      isNumber ? shape.add_dim()->set_dim_value(size) : shape.add_dim()->set_dim_param(dimension);
+    }
+  }
+  graph.clear_value_info();
+  for (auto &output : *graph.mutable_output())
+    if (output.type().has_tensor_type()) output.mutable_type()->mutable_tensor_type()->clear_shape();
 }
 
 void ModelEditor::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName) {

@@ -1,6 +1,7 @@
 // Changes of a whole ONNX model that need no compilation: element types, inputs, constants. The core of the public
 // GraphTransformer. Each change leaves a model that onnx accepts.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,10 @@ class ModelEditor {
   void convertInitializersToConstants(const std::vector<TensorId> &ids);
   // The same for all integer initializers.
   void convertAllFixedPointInitializersToConstants();
+  // Declares the shapes of graph inputs anew: each dimension a number, or a name for one that is open. Shapes declared
+  // for other values of the main graph are dropped, as they may no longer hold. Throws popart::error for a name that is
+  // no input.
+  void declareInputs(const std::map<TensorId, std::vector<std::string>> &shapes);
   void saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName);
 
   std::string serialised() const;

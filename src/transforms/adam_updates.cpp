@@ -3,7 +3,6 @@
 #include "transforms/update_emitter.hpp"
 
 namespace popart::transforms {
-namespace {
 
 DataType orElse(DataType type, DataType fallback) { return type == DataType::UNDEFINED ? fallback : type; }
 
@@ -13,6 +12,23 @@ TensorIndex accumulate(UpdateEmitter &e, TensorIndex state, TensorIndex value, T
   if (!factor.valid()) attributes.set("factor", 1.0f);
   return e.emitOne("Accumulate", {state, value, factor}, id, attributes);
 }
+
+TensorIndex unscaledGradient(UpdateEmitter &e, const WeightUpdate &u, DataType type) {
+  const TensorIndex g = e.cast(u.gradient, type, u.id + "_gradient");
+  const OptimizerValue scale = u.rule->scalar("gradientScale").value;
+  if (scale.isConst() && scale.val() == 1.0f) return g;
+  return e.emitOne("Mul", {g, e.cast(e.scalar("gradientScale", u), type, u.id + "_gradientScale")},
+                   u.id + "_unscaledGradient");
+}
+
+TensorIndex regularizedGradient(UpdateEmitter &e, const WeightUpdate &u, TensorIndex gradient) {
+  const DataType type = e.info(gradient).dataType();
+  const TensorIndex w = e.cast(u.weight, type, u.id + "_cast"),
+                    wd = e.cast(e.scalar("weightDecay", u), type, u.id + "_weightDecay");
+  return e.emitOne("Add", {gradient, e.emitOne("Mul", {w, wd}, u.id + "_decay")}, u.id + "_regularizedGradient");
+}
+
+namespace {
 
 const char *modeName(AdamMode mode) {
   switch (mode) {
@@ -28,21 +44,6 @@ const char *modeName(AdamMode mode) {
       return "LambNoBias";
   }
   throw internal_error("Adam: unknown mode: got {}.", static_cast<int>(mode));
-}
-
-// Gradient in type `type`, unscaled, plus wd w when the decay goes into the gradient.
-TensorIndex unscaledGradient(UpdateEmitter &e, const WeightUpdate &u, DataType type, bool regularizes) {
-  TensorIndex g = e.cast(u.gradient, type, u.id + "_gradient");
-  const OptimizerValue scale = u.rule->scalar("gradientScale").value;
-  if (!scale.isConst() || scale.val() != 1.0f)
-    g = e.emitOne("Mul", {g, e.cast(e.scalar("gradientScale", u), type, u.id + "_gradientScale")},
-                  u.id + "_unscaledGradient");
-  if (regularizes) {
-    const TensorIndex w = e.cast(u.weight, type, u.id + "_cast"),
-                      wd = e.cast(e.scalar("weightDecay", u), type, u.id + "_weightDecay");
-    g = e.emitOne("Add", {g, e.emitOne("Mul", {w, wd}, u.id + "_decay")}, u.id + "_regularizedGradient");
-  }
-  return g;
 }
 
 // Both moments of scaled state in the unit of the loss scale at hand, where that may change: they follow it.
@@ -62,8 +63,9 @@ void rescale(UpdateEmitter &e, const AdamRule &adam, const WeightUpdate &u, Tens
 template <class Rule>
 void accumulateAndUnscale(UpdateEmitter &e, const Rule &rule, WeightUpdate &u) {
   u.gradient = e.accumulated(u);
-  u.clippable = unscaledGradient(e, u, orElse(rule.accl1Type, e.info(u.weight).dataType()),
-                                 rule.hasWeightDecay && rule.decayMode == WeightDecayMode::L2Regularization);
+  u.clippable = unscaledGradient(e, u, orElse(rule.accl1Type, e.info(u.weight).dataType()));
+  if (rule.hasWeightDecay && rule.decayMode == WeightDecayMode::L2Regularization)
+    u.clippable = regularizedGradient(e, u, u.clippable);
 }
 
 }  // namespace

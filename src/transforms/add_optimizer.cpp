@@ -2,6 +2,8 @@
 // group by its joint norm, the rest. Clipping of a group:
 //   norm = sqrt(sum_i sum(t_i^2))
 //   t_i *= maxNorm / max(norm, maxNorm)
+// and of PyTorch's optimizers, as torch.nn.utils.clip_grad_norm_:
+//   t_i *= min(1, maxNorm / (norm + 1e-6))
 #include "transforms/add_optimizer.hpp"
 
 #include <algorithm>
@@ -35,6 +37,17 @@ std::vector<WeightUpdate *> groupMembers(const ClipNormSettings &group, std::vec
   return members;
 }
 
+TensorIndex clipFactor(UpdateEmitter &e, TensorIndex norm, TensorIndex limit, const std::string &suffix) {
+  if (!e.followsPyTorch())
+    return e.emitOne("Div", {limit, e.emitOne("Max", {norm, limit}, "ClipMax___" + suffix)}, "ClipFactor___" + suffix);
+  const auto number = [&](const char *name, double value) {
+    return e.graph().addConstant(e.graph().freeId(name + suffix), TensorData::scalar(static_cast<float>(value)));
+  };
+  const TensorIndex safe = e.emitOne("Add", {norm, number("ClipEpsilon___", 1e-6)}, "ClipNorm___" + suffix);
+  const TensorIndex ratio = e.emitOne("Div", {limit, safe}, "ClipRatio___" + suffix);
+  return e.emitOne("Min", {ratio, number("ClipOne___", 1.0)}, "ClipFactor___" + suffix);
+}
+
 void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, std::vector<WeightUpdate> &updates) {
   const std::string suffix = std::to_string(groupIndex);
   const std::vector<WeightUpdate *> members = groupMembers(group, updates);
@@ -48,8 +61,7 @@ void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, 
       e.emitOne("Sqrt", {e.emitOne("Sum", squares, "ClipSumSquares___" + suffix)}, "GlobalNorm___" + suffix);
   const TensorIndex limit =
       e.graph().addConstant(e.graph().freeId("ClipMaxNorm___" + suffix), TensorData::scalar(group.getMaxNorm()));
-  const TensorIndex factor =
-      e.emitOne("Div", {limit, e.emitOne("Max", {norm, limit}, "ClipMax___" + suffix)}, "ClipFactor___" + suffix);
+  const TensorIndex factor = clipFactor(e, norm, limit, suffix);
   for (WeightUpdate *u : members) {
     const TensorIndex f = e.cast(factor, e.info(u->clippable).dataType(), u->id + "_clipFactor");
     u->clippable = e.emitOne("Mul", {u->clippable, f}, u->id + "_clipped");
@@ -58,7 +70,8 @@ void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, 
 
 bool needsWholeWeight(const UpdateRule &rule) {
   const AdamRule *adam = std::get_if<AdamRule>(&rule.form);
-  return adam && isLamb(adam->mode);
+  const PyTorchRule *pyTorch = std::get_if<PyTorchRule>(&rule.form);
+  return (adam && isLamb(adam->mode)) || (pyTorch && pyTorch->mode == PyTorchMode::Lamb);
 }
 
 // One update of the whole weight, or one for each of its parts.

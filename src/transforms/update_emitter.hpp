@@ -51,6 +51,8 @@ class UpdateEmitter {
   TensorIndex seenAfterwards(TensorIndex state, TensorIndex written, const WeightUpdate &update);
 
   const OptimizerValue &lossScaling() const { return rules_.lossScaling; }
+  // The updates are those of popart::optim.
+  bool followsPyTorch() const { return std::holds_alternative<PyTorchRule>(rules_.common.form); }
 
   // Ops made from now on belong to the part of this update, and run right after its gradient.
   void beginPart(const WeightUpdate &update);
@@ -90,12 +92,24 @@ class UpdateEmitter {
   std::vector<Accumulator> accumulators_;
 };
 
+// Element types of state: `type`, or `fallback` where it is UNDEFINED.
+DataType orElse(DataType type, DataType fallback);
+// Op Accumulate of `kind`: the new value of `state`. `factor`: a tensor of one element, or none: 1.
+TensorIndex accumulate(UpdateEmitter &emitter, TensorIndex state, TensorIndex value, TensorIndex factor,
+                       const char *kind, const TensorId &id);
+// The finished gradient in `type`, times scalar "gradientScale".
+TensorIndex unscaledGradient(UpdateEmitter &emitter, const WeightUpdate &update, DataType type);
+// `gradient` plus scalar "weightDecay" times the weight.
+TensorIndex regularizedGradient(UpdateEmitter &emitter, const WeightUpdate &update, TensorIndex gradient);
+
 // The update of one weight in two halves: up to the tensor that clipping scales, and from it on.
 void beginUpdate(UpdateEmitter &emitter, const SgdRule &rule, WeightUpdate &update);
 void beginUpdate(UpdateEmitter &emitter, const AdamRule &rule, WeightUpdate &update);
 void beginUpdate(UpdateEmitter &emitter, const AdaptiveRule &rule, WeightUpdate &update);
+void beginUpdate(UpdateEmitter &emitter, const PyTorchRule &rule, WeightUpdate &update);
 void finishUpdate(UpdateEmitter &emitter, const SgdRule &rule, const WeightUpdate &update);
 void finishUpdate(UpdateEmitter &emitter, const AdamRule &rule, const WeightUpdate &update);
 void finishUpdate(UpdateEmitter &emitter, const AdaptiveRule &rule, const WeightUpdate &update);
+void finishUpdate(UpdateEmitter &emitter, const PyTorchRule &rule, const WeightUpdate &update);
 
 }  // namespace popart::transforms

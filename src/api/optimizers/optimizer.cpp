@@ -72,6 +72,8 @@ std::map<std::string, OptimizerValue> Optimizer::asValues(const std::map<std::st
   return {pairs.begin(), pairs.end()};
 }
 
+void Optimizer::resolveGroups(const std::vector<TensorId> &) {}
+
 OptimizerValue Optimizer::take(const std::map<std::string, OptimizerValue> &given, const std::string &key,
                                OptimizerValue fallback) {
   const auto it = given.find(key);

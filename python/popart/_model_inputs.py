@@ -1,0 +1,209 @@
+"""The inputs of a model, and arrays of any library as what they take. Models whose batch is fixed get an open one."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import popart_core
+from popart_core import GraphTransformer, InputShapeInfo, popart_runtime_error
+
+from popart._arrays import as_array
+from popart._names import nearest_names
+from popart.session import _numpy_dtype
+
+Source = str | Path | bytes
+
+# Operators whose results may have sizes that depend on data of the run, some where an operand does.
+SIZES_FROM_DATA = frozenset({
+    "Compress", "ConstantOfShape", "If", "Loop", "NonMaxSuppression", "NonZero", "Range", "Slice", "TopK", "Unique",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """An input of a model.
+
+    Args:
+        name: Of the tensor.
+        dtype: Element type; None: the model does not say.
+        shape: Numbers, and names of open dimensions; None: the model does not say.
+        plain: Whether it is one tensor of numbers: no sequence, no optional value, no text.
+    """
+
+    name: str
+    dtype: np.dtype | None
+    shape: tuple[int | str, ...] | None
+    plain: bool = True
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether an array of this shape can be the input."""
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(
+            isinstance(d, str) or d == n for d, n in zip(self.shape, shape, strict=True)
+        )
+
+    def array(self, value: Any, what: str) -> np.ndarray:
+        """`value` as an array of this type, in C order.
+
+        Args:
+            value: An array of any library, or nested lists.
+            what: Of whom messages speak.
+
+        Returns:
+            The array, in the caller's memory where that has the type and order.
+
+        Raises:
+            popart_runtime_error: Another kind of numbers, whole numbers that do not fit, another rank or size.
+        """
+        array = as_array(value)
+        if not self.fits(array.shape):
+            raise popart_runtime_error(
+                f"{what} '{self.name}': got shape {list(array.shape)}, expected {_shape_text(self.shape)}"
+            )
+        if self.dtype is None or array.dtype == self.dtype:
+            return np.ascontiguousarray(array).reshape(array.shape)
+        if not _converts(array.dtype, self.dtype):
+            raise popart_runtime_error(
+                f"{what} '{self.name}': got {array.dtype}, expected {self.dtype}. Convert the array"
+            )
+        made = array.astype(self.dtype)
+        if self.dtype.kind in "iu" and not np.array_equal(made, array):
+            raise popart_runtime_error(
+                f"{what} '{self.name}': got whole numbers from {array.min()} to {array.max()}, expected ones that fit "
+                f"{self.dtype}"
+            )
+        return np.ascontiguousarray(made)
+
+
+def _converts(given: np.dtype, wanted: np.dtype) -> bool:
+    """Numbers of the same kind, and whole numbers as floats."""
+    floats = given.kind == "f" or given.name in ("bfloat16",)
+    if wanted.kind in "iu":
+        return given.kind in "iub"
+    return (floats or given.kind in "iub") and wanted.kind != "b"
+
+
+def _shape_text(shape: Iterable[int | str]) -> str:
+    return "[" + ", ".join(str(d) for d in shape) + "]"
+
+
+def describe(model: Source) -> dict[str, Any]:
+    """What a model holds: inputs, outputs, operators, parameters (see ``describeModel``).
+
+    Returns:
+        The facts.
+
+    Raises:
+        popart_exception: It is no model.
+        OSError: There is no such file.
+    """
+    if not isinstance(model, bytes) and not Path(model).is_file():
+        raise FileNotFoundError(f"popart: there is no file '{model}'. Give an ONNX file or its bytes")
+    return json.loads(popart_core._describeModel(model, InputShapeInfo()))
+
+
+def inputs_of(facts: Mapping[str, Any]) -> list[ModelInput]:
+    """The inputs that `describe` found.
+
+    Returns:
+        In order.
+    """
+    return [
+        ModelInput(
+            entry["name"],
+            None if entry["type"] in (None, "string") else _numpy_dtype(entry["type"]),
+            None if entry["shape"] is None else tuple(entry["shape"]),
+            not (entry.get("sequence") or entry.get("optional") or entry["type"] == "string"),
+        )
+        for entry in facts["inputs"]
+    ]
+
+
+def with_open_batch(inputs: Sequence[ModelInput]) -> list[ModelInput]:
+    """The inputs with an open first dimension, where all have the same number there.
+
+    Returns:
+        The same inputs when there is nothing to open.
+    """
+    sizes = {i.shape[0] for i in inputs if i.shape and isinstance(i.shape[0], int)}
+    if len(sizes) != 1 or not all(i.shape and isinstance(i.shape[0], int) for i in inputs):
+        return list(inputs)
+    return [ModelInput(i.name, i.dtype, ("batch", *(i.shape or ())[1:]), i.plain) for i in inputs]
+
+
+def declared(model: Source, inputs: Iterable[ModelInput]) -> bytes:
+    """The model with these shapes of its inputs.
+
+    Returns:
+        Its bytes.
+    """
+    transformer = GraphTransformer(model)
+    shapes = {i.name: [str(d) for d in i.shape] for i in inputs if i.shape is not None}
+    transformer.declareInputs(shapes)
+    return transformer.getModelProto()
+
+
+class Feed:
+    """Names the values of calls and batches, and makes them arrays of the inputs' types."""
+
+    def __init__(
+        self, what: str, inputs: Sequence[ModelInput], names: Sequence[str] | Mapping[Any, str] | None = None
+    ) -> None:
+        """Keep the inputs.
+
+        Args:
+            what: Of whom messages speak.
+            inputs: Of the model.
+            names: Inputs in the order of tuples; or by key of dictionaries; None: the model's names in its order.
+
+        Raises:
+            popart_runtime_error: A name that is no input.
+        """
+        self.what, self.inputs = what, {i.name: i for i in inputs}
+        keys = list(names.values()) if isinstance(names, Mapping) else list(names or self.inputs)
+        for name in keys:
+            if name not in self.inputs:
+                raise popart_runtime_error(
+                    f"{what}: the model has no input '{name}'{nearest_names(str(name), self.inputs)}"
+                )
+        self.order = keys
+        self.keys = dict(names) if isinstance(names, Mapping) else {name: name for name in keys}
+
+    def named(self, batch: Any) -> dict[str, Any]:
+        """The values of a batch by input: of a dictionary, a tuple, or a single value.
+
+        Returns:
+            The values; entries of dictionaries that are no inputs are left out.
+
+        Raises:
+            popart_runtime_error: An input without a value, or another number of values.
+        """
+        if isinstance(batch, Mapping):
+            for key in self.keys:
+                if key not in batch:
+                    raise popart_runtime_error(
+                        f"{self.what}: the data has no '{key}'{nearest_names(str(key), map(str, batch))}"
+                    )
+            return {name: batch[key] for key, name in self.keys.items()}
+        values = batch if isinstance(batch, (tuple, list)) else (batch,)
+        if len(values) != len(self.order):
+            raise popart_runtime_error(
+                f"{self.what}: the data gives {len(values)} values: got {len(self.order)} inputs: "
+                f"{', '.join(self.order)}. Give one value for each"
+            )
+        return dict(zip(self.order, values, strict=True))
+
+    def arrays(self, batch: Any) -> dict[str, np.ndarray]:
+        """The arrays of a batch by input.
+
+        Returns:
+            The arrays.
+
+        Raises:
+            popart_runtime_error: As `named` and `ModelInput.array`.
+        """
+        return {name: self.inputs[name].array(value, self.what) for name, value in self.named(batch).items()}

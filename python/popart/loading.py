@@ -1,0 +1,320 @@
+"""load: an ONNX file as a function of arrays.
+
+Example::
+
+    model = popart.load("resnet18.onnx")
+    logits = model(images)
+"""
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import popart_core
+from popart_core import (
+    AnchorReturnType,
+    DataFlow,
+    DeviceInfo,
+    DeviceManager,
+    PyStepIO,
+    PyWeightsIO,
+    SessionOptions,
+    popart_exception,
+    popart_runtime_error,
+)
+
+from popart._model_inputs import SIZES_FROM_DATA, Feed, Source, declared, describe, inputs_of, with_open_batch
+from popart._names import nearest_names
+from popart.session import InferenceSession
+from popart.tensorinfo import TensorInfo
+
+
+def session_options(
+    options: Mapping[str, Any] | None = None,
+    *,
+    max_memory: int | str | None = None,
+    num_threads: int | None = None,
+    max_shapes: int = 8,
+    precision: str | None = None,
+) -> SessionOptions:
+    """Session options from the arguments that `load` and ``Trainer`` share.
+
+    Args:
+        options: Members of ``SessionOptions`` by name; ``engineOptions`` as a dictionary.
+        max_memory: Limit in bytes, or text such as ``"2G"``.
+        num_threads: Threads that compute.
+        max_shapes: Programs to keep, one for each set of input shapes.
+        precision: Element type of products and convolutions.
+
+    Returns:
+        New options.
+
+    Raises:
+        AttributeError: An option that does not exist.
+        TypeError: A value of another type.
+    """
+    made = SessionOptions()
+    engine = {"max_shape_programs": str(max_shapes)}
+    if max_memory is not None:
+        engine["max_memory"] = str(max_memory)
+    if num_threads is not None:
+        engine["num_threads"] = str(num_threads)
+    if precision is not None:
+        made.precision = precision  # type: ignore[attr-defined]
+    for name, value in (options or {}).items():
+        if name == "engineOptions":
+            engine.update({key: str(text) for key, text in value.items()})
+        else:
+            setattr(made, name, value)
+    made.engineOptions = engine
+    return made
+
+
+class Model:
+    """A model that computes its outputs from arrays; `load` makes it. Threads may call it at the same time."""
+
+    def __init__(
+        self,
+        model: Source,
+        outputs: Sequence[str] | None = None,
+        options: SessionOptions | None = None,
+        device: DeviceInfo | None = None,
+        name: str = "load",
+    ) -> None:
+        """Read the model; its program is made at the first call.
+
+        Args:
+            model: File name or bytes of an ONNX model.
+            outputs: Tensors to return; None: the outputs of the model.
+            options: Session options, as `session_options` makes them.
+            device: None: the CPU.
+            name: Name in log lines and messages.
+
+        Raises:
+            popart_exception: It is no model.
+            FileNotFoundError: There is no such file.
+        """
+        facts = describe(model)
+        self._model = model if isinstance(model, bytes) else str(model)
+        self._inputs = inputs_of(facts)
+        self._feed = Feed(name, self._inputs)
+        self._outputs = list(outputs) if outputs is not None else [entry["name"] for entry in facts["outputs"]]
+        self._options = options if options is not None else session_options()
+        self._device, self._name = device, name
+        self._session: InferenceSession | None = None
+        self._lengths: dict[str, list[tuple[str, int]]] = {}  # of outputs whose sizes depend on data
+        self._backend: Any = None
+        plain = all(i.plain for i in self._inputs) and all(_is_tensor(entry) for entry in facts["outputs"])
+        self._by_backend = not plain and outputs is None
+        self._sizes_from_data = not SIZES_FROM_DATA.isdisjoint(facts["operators"])
+        self._opened = self._weights_set = False
+        self._lock = threading.Lock()
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the inputs, in the order of the call's arguments."""
+        return list(self._feed.order)
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the outputs."""
+        return list(self._outputs)
+
+    @property
+    def session(self) -> InferenceSession | None:
+        """The session that runs; None before the first call and for models that the ONNX backend runs."""
+        return self._session
+
+    def __repr__(self) -> str:
+        return f"<popart model: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Compute the outputs.
+
+        Args:
+            *args: One value for each input, in order; or one dictionary by name.
+            **named: Values by the inputs' names.
+
+        Returns:
+            The array of the only output; several: a dictionary by name, in the model's order.
+
+        Raises:
+            popart_runtime_error: Missing or unknown inputs, other types or shapes.
+            popart_exception: The model is not supported, or its operators do not take these shapes.
+        """
+        results = self.run(args[0] if len(args) == 1 and isinstance(args[0], Mapping) else _joined(self, args, named))
+        return next(iter(results.values())) if len(results) == 1 else results
+
+    def run(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name; as calling, with a dictionary."""
+        if unknown := [name for name in values if name not in self._feed.inputs]:
+            raise popart_runtime_error(
+                f"{self._name}: the model has no input '{unknown[0]}'{nearest_names(unknown[0], self._feed.inputs)}"
+            )
+        if self._by_backend:
+            return self._run_backend(values)
+        named = self._feed.named(values)
+        with self._lock:
+            arrays = self._arrays(named)
+            try:
+                return self._run(arrays)
+            except popart_core.unknown_value_error:
+                if self._weights_set:
+                    raise
+            self._by_backend = True
+        return self._run_backend(values)
+
+    def _arrays(self, named: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Arrays of the inputs' types; opens the batch when they have another one than the file."""
+        inputs = self._feed.inputs
+        try:
+            return {name: inputs[name].array(value, self._name) for name, value in named.items()}
+        except popart_runtime_error:
+            opened = {i.name: i for i in with_open_batch(self._inputs)}
+            if self._opened or opened == inputs:
+                raise
+            made = {name: opened[name].array(value, self._name) for name, value in named.items()}
+        self._model, self._opened = declared(self._model, opened.values()), True
+        self._session, self._feed.inputs = None, opened
+        return made
+
+    def _run(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if self._session is None:
+            self._session = self._session_of(arrays)
+        try:
+            self._session.setInputShapes(arrays)
+        except popart_core.unknown_value_error:
+            raise
+        except popart_exception as error:
+            if not self._opened:
+                raise
+            shapes = {i.name: list(i.shape or ()) for i in self._inputs}
+            raise popart_exception(
+                f"{self._name}: the file fixes its batch, and does not compute another one: got "
+                f"{ {name: list(array.shape) for name, array in arrays.items()} }, the file has {shapes}. Export it "
+                f"with an open batch. {error}"
+            ) from None
+        anchors = self._session.initAnchorArrays()
+        self._session.run(PyStepIO(arrays, anchors))
+        results = {}
+        for name in self._outputs:
+            array = anchors[name]
+            for length, axis in self._lengths.get(name, ()):
+                array = array[(slice(None),) * axis + (slice(0, int(anchors[length])),)]
+            results[name] = array
+        return results
+
+    def _session_of(self, arrays: dict[str, np.ndarray]) -> InferenceSession:
+        anchors = list(self._outputs)
+        if self._sizes_from_data:
+            shapes = popart_core.InputShapeInfo()
+            for name, array in arrays.items():
+                shapes.add(name, TensorInfo(array.dtype.name, array.shape))
+            found = popart_core._output_tensors(self._model, shapes, self._options.constantWeights)
+            self._lengths = {name: parts[0][1] for name, parts in found.items() if parts and parts[0][1]}
+            anchors += [length for of in self._lengths.values() for length, _ in of]
+        session = InferenceSession(
+            self._model,
+            DataFlow(1, {name: AnchorReturnType("All") for name in anchors}),
+            self._device if self._device is not None else DeviceManager().createCpuDevice(),
+            userOptions=self._options,
+            name=self._name,
+        )
+        session.prepareDevice()
+        return session
+
+    def set_weights(self, values: Mapping[str, np.ndarray], arrays: Mapping[str, Any]) -> None:
+        """Give the model other weights; needs ``constantWeights`` off.
+
+        Args:
+            values: By name; names that are no weights of the model are left out.
+            arrays: Values of the inputs of the next call, whose shapes the program is made for.
+
+        Raises:
+            popart_runtime_error: Another shape or type, or weights that are constants.
+        """
+        with self._lock:
+            made = self._arrays(self._feed.named(arrays))
+            if self._session is None:
+                self._session = self._session_of(made)
+            self._session.setInputShapes(made)
+            known = set(self._session._variableIds())
+            self._session.writeWeights(PyWeightsIO({name: value for name, value in values.items() if name in known}))
+            self._session.weightsFromHost()
+            self._weights_set = True
+
+    def _run_backend(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Text, sequences, and inputs that steer shapes: what the ONNX backend does around sessions."""
+        with self._lock:
+            if self._backend is None:
+                import onnx
+                from popart.backend import BackendRep
+
+                read = onnx.load_from_string if isinstance(self._model, bytes) else onnx.load
+                self._backend = BackendRep(read(self._model), self._options)
+            arrays = {
+                name: self._feed.inputs[name].array(value, self._name) if self._feed.inputs[name].plain else value
+                for name, value in values.items()
+            }
+            return dict(zip(self._outputs, self._backend.run(arrays), strict=True))
+
+
+def _is_tensor(entry: Mapping[str, Any]) -> bool:
+    return not (entry.get("sequence") or entry.get("optional")) and entry["type"] not in ("string",)
+
+
+def _joined(model: Model, args: Iterable[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Positional and named arguments as one dictionary."""
+    args = tuple(args)
+    order = model.inputs
+    if len(args) > len(order):
+        raise popart_runtime_error(f"{model._name}: got {len(args)} values, expected {len(order)}: {', '.join(order)}")
+    joined = dict(zip(order, args, strict=False))
+    if twice := [name for name in named if name in joined]:
+        raise popart_runtime_error(f"{model._name}: '{twice[0]}' is given twice: by place and by name. Give it once")
+    return joined | dict(named)
+
+
+def load(
+    model: str | Path | bytes,
+    *,
+    outputs: Sequence[str] | None = None,
+    max_memory: int | str | None = None,
+    num_threads: int | None = None,
+    max_shapes: int = 8,
+    precision: str | None = None,
+    device: DeviceInfo | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Model:
+    """An ONNX model as a function of arrays, for inference.
+
+    It takes any batch, also when the file was written for one of another size, as long as its operators do. A program
+    is compiled for each set of input shapes when it is first met, and kept.
+
+    Args:
+        model: File name or bytes.
+        outputs: Tensors to return, by name, also ones inside of the model; None: its outputs.
+        max_memory: Limit of device memory in bytes, or text such as ``"2G"``; a model that does not fit is refused at
+            its first call.
+        num_threads: Threads that compute; None: all.
+        max_shapes: How many programs are kept; the one used longest ago goes first.
+        precision: Element type of products and convolutions: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
+        device: None: the CPU.
+        options: Other members of ``SessionOptions`` by name.
+
+    Returns:
+        The model: ``model(images)`` returns the array of its only output, or a dictionary by name when there are
+        several. Inputs are given in order, by name, or as a dictionary; they are arrays of NumPy, PyTorch, or anything
+        with DLPack. Threads may call it at the same time; one runs, the others wait.
+
+    Raises:
+        popart_exception: It is no model.
+        FileNotFoundError: There is no such file.
+        AttributeError: An option that does not exist.
+    """
+    made = session_options(
+        options, max_memory=max_memory, num_threads=num_threads, max_shapes=max_shapes, precision=precision
+    )
+    return Model(model, outputs, made, device)
