@@ -1,4 +1,4 @@
-"""Trains from a PyTorch DataLoader with `fit`: progress, checkpoints, and resuming where the last run stopped.
+"""Trains an ONNX file from a PyTorch DataLoader: validation, schedule, checkpoints, and resuming where a run stopped.
 
 Run it again with more epochs and the same checkpoint: it goes on with the bits of training that never stopped.
 """
@@ -9,58 +9,59 @@ from pathlib import Path
 import numpy as np
 import popart
 import torch
-from popart.fitting import fit
 from torch.utils.data import DataLoader, TensorDataset
 
-BATCH, FEATURES, CLASSES = 16, 20, 4
+FEATURES, CLASSES = 20, 4
 
 
-def make_session() -> popart.TrainingSession:
-    """A classifier with one hidden layer, ready to train; each run takes 5 batches."""
+def save_network(path: Path) -> str:
+    """Save a classifier with one hidden layer; give the name of its loss."""
     rng = np.random.default_rng(0)
     builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [BATCH, FEATURES], "x")
-    labels = builder.addInputTensor("INT32", [BATCH], "labels")
+    x = builder.addInputTensor("FLOAT", [16, FEATURES], "x")
     w1 = builder.addInitializedInputTensor(rng.normal(0, 0.3, (FEATURES, 32)).astype(np.float32), "w1")
     w2 = builder.addInitializedInputTensor(rng.normal(0, 0.3, (32, CLASSES)).astype(np.float32), "w2")
     h = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, w1])])
-    loss = builder.aiGraphcore.nllloss([builder.aiOnnx.softmax([builder.aiOnnx.matmul([h, w2])]), labels])
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(5, [loss]),
-        loss,
-        popart.Adam({"defaultLearningRate": (0.01, False)}),
-        popart.DeviceManager().createCpuDevice(),
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
-    return session
+    labels = builder.addInputTensor("INT32", [16], "labels")
+    probabilities = builder.aiOnnx.softmax([builder.aiOnnx.matmul([h, w2])])
+    loss = builder.aiGraphcore.nllloss([probabilities, labels], popart.ReductionType.Mean)
+    builder.addOutputTensor(probabilities)
+    path.write_bytes(builder.getModelProto())
+    return loss
+
+
+def data(count: int, seed: int) -> TensorDataset:
+    """Points whose largest of the first coordinates is their class."""
+    points = torch.randn(count, FEATURES, generator=torch.Generator().manual_seed(seed))
+    return TensorDataset(points, points[:, :CLASSES].argmax(1))
 
 
 def batches_of(epoch: int) -> DataLoader:
-    """Shuffled, in each epoch the same way: what a resumed run needs."""
-    data = torch.randn(800, FEATURES, generator=torch.Generator().manual_seed(1))
-    labels = data[:, :CLASSES].argmax(1)
+    """Shuffled, in each epoch the same way: what a resumed run needs. The last batch is smaller."""
     order = torch.Generator().manual_seed(epoch)
-    return DataLoader(TensorDataset(data, labels), BATCH, shuffle=True, drop_last=True, generator=order)
+    return DataLoader(data(792, 1), 16, shuffle=True, generator=order)
 
 
 def main() -> None:
-    """Train, and print the loss after each epoch."""
+    """Train, and print the loss and accuracy of each epoch."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--checkpoint", type=Path, default=Path("fit.npz"))
+    parser.add_argument("--checkpoint", type=Path, default=Path("run"))
     options = parser.parse_args()
-
-    def show(epoch: int, step: int, anchors: dict[str, np.ndarray]) -> None:
-        if step == 9:
-            print(f"epoch {epoch + 1}: loss {np.mean(next(iter(anchors.values()))):.6f}")
-
-    inputs = ["x", "labels"]
-    steps = fit(
-        make_session(), batches_of, inputs=inputs, epochs=options.epochs, checkpoint=options.checkpoint, on_step=show
+    loss = save_network(Path("network.onnx"))
+    trainer = popart.Trainer("network.onnx", loss=loss, optimizer=popart.optim.AdamW(lr=0.01), seed=0)
+    updates = []
+    trainer.fit(
+        batches_of,
+        epochs=options.epochs,
+        validate=DataLoader(data(100, 2), 16),
+        metrics=["accuracy"],
+        schedule=popart.optim.constant(warmup=20),
+        checkpoint=options.checkpoint,
+        on_step=updates.append,
+        on_epoch=lambda row: print(f"epoch {row['epoch']}: loss {row['loss']:.6f}, accuracy {row['val_accuracy']:.2f}"),
     )
-    print(f"{steps} steps")
+    print(f"{len(updates)} steps")
 
 
 if __name__ == "__main__":

@@ -89,8 +89,8 @@ class Optimizer : public popart::Optimizer {
     bool nesterov = false, centered = false, amsgrad = false;  // of SGD; of RMSprop; of Adam and AdamW
   };
   // `values`: every number of the optimizer, by PyTorch's argument; betas as "beta1", "beta2". Throws popart::error:
-  // a number that the optimizer does not have or lacks, one out of its range (PyTorch's ranges), both kinds of clipping,
-  // a flag of another optimizer, nesterov without momentum or with dampening.
+  // a number that the optimizer does not have or lacks, one out of PyTorch's range, both kinds of clipping, a flag of
+  // another optimizer, nesterov without momentum or with dampening.
   Optimizer(PyTorchMode mode, const std::map<std::string, float> &values, Flags flags, const Gradients &gradients,
             const std::vector<ParameterGroup> &groups);
 

@@ -18,7 +18,7 @@ defaultAiOnnxMlOpset = 1
 defaultAiGraphcoreOpset = 1
 
 import popart.printed_forms  # noqa: E402
-from popart import optim  # noqa: E402
+from popart import loggers, metrics, optim  # noqa: E402
 from popart._names import suggest_in_classes as _suggest_in_classes  # noqa: E402
 from popart._names import suggest_in_modules as _suggest_in_modules  # noqa: E402
 from popart.builder import Builder  # noqa: E402
@@ -36,6 +36,7 @@ from popart.opsets import (  # noqa: E402
 )
 from popart.session import InferenceSession, OutOfMemoryException, TrainingSession  # noqa: E402
 from popart.tensorinfo import TensorInfo  # noqa: E402
+from popart.trainer import Trainer  # noqa: E402
 
 # The names that operator sets print.
 AiOnnx6, AiOnnx7, AiOnnx8 = AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8
@@ -67,11 +68,14 @@ __all__ = [
     "NllLoss",
     "OutOfMemoryException",
     "TensorInfo",
+    "Trainer",
     "TrainingSession",
     "defaultAiGraphcoreOpset",
     "defaultAiOnnxMlOpset",
     "defaultAiOnnxOpset",
     "load",
+    "loggers",
+    "metrics",
     "optim",
     *(name for name in dir(_core) if not name.startswith("_")),
     "popart",

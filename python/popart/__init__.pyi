@@ -1,6 +1,8 @@
 # Names of the package: those of the compiled core, and the classes of Python on top.
 from popart_core import *
 
+from popart import loggers as loggers
+from popart import metrics as metrics
 from popart import optim as optim
 from popart.builder import Builder as Builder
 from popart.loading import load as load
@@ -20,6 +22,7 @@ from popart.session import InferenceSession as InferenceSession
 from popart.session import OutOfMemoryException as OutOfMemoryException
 from popart.session import TrainingSession as TrainingSession
 from popart.tensorinfo import TensorInfo as TensorInfo
+from popart.trainer import Trainer as Trainer
 
 AiOnnx6 = AiOnnxOpset6
 AiOnnx7 = AiOnnxOpset7

@@ -1,168 +1,287 @@
-"""fit: feeds a training session from anything that iterates, with progress, and checkpoints that resume to the bit.
-
-Example::
-
-    from popart.fitting import fit
-
-    fit(session, loader, inputs=["images", "labels"], epochs=3, checkpoint="run.npz", every=100)
-"""
+"""The loop of ``Trainer.fit``: epochs, validation, schedule, checkpoints, early stop, loggers, progress."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from popart_core import PyStepIO, PyWeightsIO, popart_runtime_error
-from tqdm import tqdm
+from popart_core import popart_runtime_error
 
-from popart._arrays import as_array
-from popart._files import replacing
+from popart import optim
 from popart._names import nearest_names
-from popart.session import TrainingSession, _numpy_dtype
-from popart.weights import values_of
+from popart._training_sessions import facts_of
+from popart.loggers import logger_of
+from popart.metrics import GROWING, Metric
+from popart.schedules import Factor, Schedule, bound
+
+if TYPE_CHECKING:
+    from popart.trainer import Trainer
 
 Data = Iterable[Any] | Callable[[int], Iterable[Any]]
 
 
-class _Feed:
-    """Cuts what the data gives into the arrays of steps: as many micro-batches as one run reads."""
+class History(list[dict[str, Any]]):
+    """Rows of epochs; a column by its name."""
 
-    def __init__(self, session: TrainingSession, inputs: Sequence[str] | Mapping[Any, str] | None) -> None:
-        self._session, self._inputs = session, inputs
-        self._per_step = session.dataFlow.batchesPerStep() * session.accumulationFactor * session.replicationFactor
+    def __getitem__(self, key: Any) -> Any:
+        """The row of a number, or the column of a name."""
+        return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
 
-    def steps(self, items: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
-        """Arrays of each whole step; micro-batches that do not fill one are left out."""
-        batches = (self._named(item) for item in items)
-        while len(chosen := list(itertools.islice(batches, self._per_step))) == self._per_step:
-            yield {name: np.stack([batch[name] for batch in chosen]) for name in chosen[0]}
 
-    def _named(self, item: Any) -> dict[str, np.ndarray]:
-        if isinstance(item, Mapping):
-            names = self._inputs if isinstance(self._inputs, Mapping) else {n: n for n in self._inputs or item}
-            if absent := [key for key in names if key not in item]:
-                raise popart_runtime_error(f"fit: the data has no '{absent[0]}'{nearest_names(str(absent[0]), item)}")
-            return {name: self._array(name, item[key]) for key, name in names.items()}
-        values = item if isinstance(item, (tuple, list)) else (item,)
-        names = list(self._inputs.values() if isinstance(self._inputs, Mapping) else self._inputs or ())
-        if len(names) != len(values):
+@dataclass
+class Settings:
+    """The arguments of ``Trainer.fit``."""
+
+    epochs: int
+    validate: Data | None
+    metrics: Sequence[str | Metric]
+    patience: int | None
+    monitor: str | None
+    schedule: Schedule | Factor | None
+    checkpoint: Path | None
+    save_every: int
+    restore_best: bool
+    log: Sequence[Any]
+    log_every: int
+    on_step: Callable[[dict[str, Any]], Any] | None
+    on_epoch: Callable[[dict[str, Any]], Any] | None
+    progress: bool
+
+
+def _of_epoch(data: Data, epoch: int) -> Iterable[Any]:
+    if hasattr(data, "set_epoch"):
+        data.set_epoch(epoch)
+    return data(epoch) if callable(data) else data
+
+
+def _joined(batches: Sequence[Mapping[str, np.ndarray]], batched: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Batches behind each other."""
+    if len(batches) == 1:
+        return dict(batches[0])
+    for name in batched:
+        shapes = {batch[name].shape[1:] for batch in batches}
+        if len(shapes) > 1:
             raise popart_runtime_error(
-                f"fit: the data gives {len(values)} values: got {len(names)} names in inputs. Name one tensor for each"
+                f"fit: '{name}': batches of one update differ in shape: got {sorted(map(list, shapes))} behind the "
+                "first dimension. Pad them, or set accumulation to 1"
             )
-        return {name: self._array(name, value) for name, value in zip(names, values, strict=True)}
+    return {
+        name: np.concatenate([batch[name] for batch in batches]) if name in batched else array
+        for name, array in batches[0].items()
+    }
 
-    def _array(self, name: str, value: Any) -> np.ndarray:
-        info, array = self._session.getInfo(name), as_array(value)  # throws with the nearest names
-        if list(array.shape) != info.shape():
+
+class Run:
+    """One call of ``fit``."""
+
+    def __init__(self, trainer: "Trainer", data: Data, settings: Settings) -> None:
+        """Check the settings, and read how far the checkpoint is.
+
+        Raises:
+            popart_runtime_error: Settings that contradict each other.
+        """
+        self._trainer, self._data, self._settings = trainer, data, settings
+        if settings.metrics and settings.validate is None:
+            raise popart_runtime_error("fit: metrics are of the validation: got none. Give validate=<data>")
+        if settings.schedule is not None and not isinstance(trainer.optimizer, optim.Optimizer):
             raise popart_runtime_error(
-                f"fit: '{name}': got a micro-batch of shape {list(array.shape)}, expected {info.shape()}. A loader "
-                "drops a last one that is smaller with drop_last=True"
+                f"fit: a schedule needs an optimizer of popart.optim: got {type(trainer.optimizer).__name__}"
             )
-        return array.astype(_numpy_dtype(info.data_type_lcase()), copy=False)
+        self._monitor = settings.monitor or ("loss" if settings.validate is None else "val_loss")
+        self._loggers = [logger_of(item) for item in settings.log]
+        self._history, self._update = History(), 0
+        self._best, self._waited = math.inf, 0
+        self._best_state: dict[str, np.ndarray] | None = None
+        self._first = (0, 0)
+        self._factor: Factor | None = None
+        self._restored = True
+        if settings.checkpoint is not None:
+            settings.checkpoint.mkdir(parents=True, exist_ok=True)
+            if self._last.exists():
+                self._take(facts_of(self._last))
 
+    @property
+    def _last(self) -> Path:
+        assert self._settings.checkpoint is not None
+        return self._settings.checkpoint / "last.safetensors"
 
-class _Checkpoint:
-    """A file with weights, optimizer state, random numbers' state and how far training was."""
+    @property
+    def _best_file(self) -> Path:
+        assert self._settings.checkpoint is not None
+        return self._settings.checkpoint / "best.safetensors"
 
-    def __init__(self, session: TrainingSession, path: str | Path | None) -> None:
-        self._session, self._path = session, None if path is None else Path(path)
+    # ---- checkpoints
 
-    def save(self, epoch: int, step: int) -> None:
-        """Replace the file, in one move."""
-        if self._path is None:
-            return
-        values = {f"tensor:{name}": _bytes_of(value) for name, value in values_of(self._session).items()}
-        seed = self._session.getRandomSeed() if self._draws() else 0
-        state = self._session.getRNGState() if self._rounds() else []
-        with replacing(self._path) as file:
-            np.savez(file, at=np.array([epoch, step, seed, *state], np.uint64), **values)
+    def _take(self, facts: Mapping[str, Any]) -> None:
+        self._first = facts["epoch"], facts["step"]
+        self._update, self._best, self._waited = facts["update"], facts["best"], facts["waited"]
+        self._history = History(facts["history"])
+        self._restored = False
 
-    def load(self) -> tuple[int, int]:
-        """Bring the session where the file is; the epoch and step to go on with."""
-        if self._path is None or not self._path.exists():
-            return 0, 0
-        with np.load(self._path) as file:
-            epoch, step, seed, *state = (int(value) for value in file["at"])
-            values = {}
-            for name in self._session._variableIds():
-                if f"tensor:{name}" not in file:
-                    raise popart_runtime_error(f"fit: checkpoint '{self._path}' has no tensor '{name}'")
-                info = self._session.getInfo(name)
-                made = file[f"tensor:{name}"].view(_numpy_dtype(info.data_type_lcase()))
-                values[name] = made.reshape(info.shape())
-        if self._draws():
-            self._session.setRandomSeed(seed)
-        if self._rounds():
-            self._session.setRNGState(state)
-        self._session.writeWeights(PyWeightsIO(values))
-        self._session.weightsFromHost()
-        return epoch, step
+    def _save(self, path: Path, epoch: int, step: int) -> None:
+        facts = {
+            "epoch": epoch,
+            "step": step,
+            "update": self._update,
+            "best": self._best,
+            "waited": self._waited,
+            "history": list(self._history),
+        }
+        self._trainer.save_state(path, facts)
 
-    def _draws(self) -> bool:
-        return "randomSeed___fromHost" in self._session.getTensorIds()
+    def _restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The state of the checkpoint, once the first batch says which program is needed."""
+        if not self._restored:
+            self._trainer._prepared(arrays)
+            self._trainer.load_state(self._last)
+            self._restored = True
 
-    def _rounds(self) -> bool:
-        return self._session._options.enableLoadAndOffloadRNGState
+    # ---- data
 
+    def _updates(self, data: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
+        """Arrays of each update: of as many batches as micro-batches are accumulated."""
+        trainer = self._trainer
+        batches = (trainer._feed.arrays(batch) for batch in data)
+        while chosen := list(itertools.islice(batches, trainer._accumulation)):
+            yield _joined(chosen, trainer._batched(chosen[0]))
 
-def _bytes_of(value: np.ndarray) -> np.ndarray:
-    return np.frombuffer(value.tobytes(), np.uint8)
+    def _length(self, data: Iterable[Any]) -> int | None:
+        """Updates of an epoch; None where the data does not say."""
+        if not isinstance(data, Sized):
+            return None
+        return -(-len(data) // self._trainer._accumulation)
 
+    # ---- the loop
 
-def fit(
-    session: TrainingSession,
-    data: Data,
-    *,
-    inputs: Sequence[str] | Mapping[Any, str] | None = None,
-    epochs: int = 1,
-    progress: bool = True,
-    checkpoint: str | Path | None = None,
-    every: int = 0,
-    on_step: Callable[[int, int, dict[str, np.ndarray]], Any] | None = None,
-) -> int:
-    """Train a prepared session.
+    def run(self) -> History:
+        """Train.
 
-    An existing checkpoint is gone on with: the steps that it has seen are read from the data and left out. The result
-    has the bits of uninterrupted training if the data gives the same in each epoch; data that is shuffled by epoch is a
-    function of the epoch, or has ``set_epoch``, which is called.
+        Returns:
+            The history, with the rows of the checkpoint.
+        """
+        settings = self._settings
+        first_epoch, first_step = self._first
+        for epoch in range(first_epoch, settings.epochs):
+            if self._is_patience_over():
+                break
+            data = _of_epoch(self._data, epoch)
+            length = self._length(data)
+            if self._factor is None:
+                total = None if length is None else length * settings.epochs
+                self._factor = bound(settings.schedule, total, length)
+            going = self._epoch(epoch, first_step if epoch == first_epoch else 0, data, length)
+            if not going:
+                break
+        if settings.restore_best:
+            self._bring_best()
+        return self._history
 
-    Args:
-        session: Prepared, with its weights on the device.
-        data: Iterable of micro-batches, such as a DataLoader or a data set in batches: dictionaries, tuples or single
-            arrays of the shapes of the inputs. Or a function of the epoch that gives one.
-        inputs: Tensor ids in the order of tuples, the keys to use of dictionaries, or tensor ids by key. Keys of
-            dictionaries are tensor ids when absent.
-        epochs: How often the data is walked through.
-        progress: Whether to show a line with the mean of the first anchor.
-        checkpoint: File to write at the end of each epoch and to begin with when it is there.
-        every: Also after each of so many steps; 0: not.
-        on_step: Called with epoch, step and anchors after each step. The arrays are used again.
+    def _epoch(self, epoch: int, skip: int, data: Iterable[Any], length: int | None) -> bool:
+        """One epoch; False: stop."""
+        from tqdm import tqdm
 
-    Returns:
-        How many steps this call ran.
+        settings, trainer = self._settings, self._trainer
+        total, samples, start = 0.0, 0, time.perf_counter()
+        updates = itertools.islice(enumerate(self._updates(data)), skip, None)
+        label = f"epoch {epoch + 1}/{settings.epochs}"
+        stopped, step = False, skip
+        with tqdm(total=length, initial=skip, desc=label, unit="step", disable=not settings.progress) as shown:
+            for step, arrays in updates:
+                self._restore(arrays)
+                rate = self._set_rate()
+                loss = trainer._step(arrays)
+                size = trainer.samples(arrays)
+                total, samples = total + loss * size, samples + size
+                self._update += 1
+                seconds = time.perf_counter() - start
+                shown.set_postfix_str(f"loss {loss:.4f}, {samples / seconds:.1f} items/s", refresh=False)
+                shown.update()
+                if not self._after_step(epoch, step, loss, rate):
+                    stopped = True
+                    break
+        if samples == 0 and skip == 0:
+            raise popart_runtime_error(f"fit: the data of epoch {epoch + 1} has no batches")
+        if stopped:
+            if settings.checkpoint is not None:
+                self._save(self._last, epoch, step + 1)
+            return False
+        seconds = time.perf_counter() - start
+        row = {
+            "epoch": epoch + 1,
+            "update": self._update,
+            "loss": total / samples if samples else math.nan,
+            "lr": self._rate(),
+            "seconds": seconds,
+            "items_per_second": samples / seconds,
+        }
+        return self._end_of_epoch(epoch, row)
 
-    Raises:
-        popart_runtime_error: The data does not have the names or shapes of the inputs; a checkpoint of another model.
-        popart_exception: An input that the model does not have.
-    """
-    feed, kept, anchors, ran = _Feed(session, inputs), _Checkpoint(session, checkpoint), session.initAnchorArrays(), 0
-    first_epoch, first_step = kept.load()
-    for epoch in range(first_epoch, epochs):
-        if hasattr(data, "set_epoch"):
-            data.set_epoch(epoch)
-        steps = enumerate(feed.steps(data(epoch) if callable(data) else data))
-        if epoch == first_epoch:
-            steps = itertools.islice(steps, first_step, None)
-        with tqdm(steps, desc=f"epoch {epoch + 1}/{epochs}", unit="step", disable=not progress) as shown:
-            for step, arrays in shown:
-                session.run(PyStepIO(arrays, anchors))
-                ran += 1
-                for name, value in itertools.islice(anchors.items(), 1):
-                    shown.set_postfix_str(f"{name} {np.mean(value, dtype=np.float64):.4f}", refresh=False)
-                if on_step is not None:
-                    on_step(epoch, step, anchors)
-                if every and (step + 1) % every == 0:
-                    kept.save(epoch, step + 1)
-        kept.save(epoch + 1, 0)
-    return ran
+    def _rate(self) -> float | None:
+        optimizer = self._trainer.optimizer
+        return optimizer.lr * optimizer.lr_factor if isinstance(optimizer, optim.Optimizer) else None
+
+    def _set_rate(self) -> float | None:
+        if self._factor is not None:
+            self._trainer.optimizer.lr_factor = float(self._factor(self._update))
+        return self._rate()
+
+    def _after_step(self, epoch: int, step: int, loss: float, rate: float | None) -> bool:
+        """Callback, loggers and checkpoint of an update; False: stop."""
+        settings = self._settings
+        if settings.log_every and self._update % settings.log_every == 0:
+            self._log({"epoch": epoch + 1, "update": self._update, "loss": loss, "lr": rate})
+        now = {"epoch": epoch, "step": step, "update": self._update, "loss": loss, "lr": rate}
+        if settings.on_step is not None and settings.on_step({**now, "results": self._trainer.results}) is False:
+            return False
+        if settings.checkpoint is not None and settings.save_every and (step + 1) % settings.save_every == 0:
+            self._save(self._last, epoch, step + 1)
+        return True
+
+    def _end_of_epoch(self, epoch: int, row: dict[str, Any]) -> bool:
+        """Validation, best epoch, checkpoint, loggers and callback; False: stop."""
+        settings = self._settings
+        if settings.validate is not None:
+            values = self._trainer.evaluate(_of_epoch(settings.validate, epoch), settings.metrics)
+            row.update({f"val_{name}": value for name, value in values.items()})
+        self._history.append(row)
+        is_best = self._is_best(row)
+        if settings.checkpoint is not None:
+            if is_best:
+                self._save(self._best_file, epoch + 1, 0)
+            self._save(self._last, epoch + 1, 0)
+        elif is_best and settings.restore_best:
+            self._best_state = self._trainer._sessions.values()
+        self._log(row)
+        if settings.on_epoch is not None and settings.on_epoch(dict(row)) is False:
+            return False
+        return not self._is_patience_over()
+
+    def _is_best(self, row: Mapping[str, Any]) -> bool:
+        if self._monitor not in row:
+            raise popart_runtime_error(
+                f"fit: monitor: the history has no column '{self._monitor}'{nearest_names(self._monitor, row)}"
+            )
+        value = float(row[self._monitor])
+        measure = -value if self._monitor.removeprefix("val_") in GROWING else value
+        if measure < self._best:
+            self._best, self._waited = measure, 0
+            return True
+        self._waited += 1
+        return False
+
+    def _is_patience_over(self) -> bool:
+        return self._settings.patience is not None and self._waited >= max(1, self._settings.patience)
+
+    def _bring_best(self) -> None:
+        if self._settings.checkpoint is not None and self._best_file.exists():
+            self._trainer.load_state(self._best_file)
+        elif self._best_state is not None:
+            self._trainer._sessions.write(self._best_state)
+
+    def _log(self, values: Mapping[str, Any]) -> None:
+        for log in self._loggers:
+            log(dict(values))

@@ -96,11 +96,11 @@ def test_resumed_training_gives_the_same_bits(tmp_path):
 
 
 def test_fit_goes_on_where_it_stopped(tmp_path):
-    whole = run("fit.py", tmp_path, "--epochs", 3, "--checkpoint", "whole.npz")
-    assert whole.endswith("30 steps\n") and len(numbers_after("loss", whole)) == 3
+    whole = run("fit.py", tmp_path, "--epochs", 3, "--checkpoint", "whole")
+    assert whole.endswith("150 steps\n") and len(numbers_after("loss", whole)) == 3
     first = run("fit.py", tmp_path, "--epochs", 1)
     rest = run("fit.py", tmp_path, "--epochs", 3)
-    assert rest.endswith("20 steps\n")
+    assert rest.endswith("100 steps\n")
     assert numbers_after("loss", first + rest) == numbers_after("loss", whole)
 
 

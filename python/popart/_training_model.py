@@ -1,0 +1,166 @@
+"""A model file with a loss: what ``popart.Trainer`` gives to its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from popart_core import GraphTransformer, popart_exception
+
+from popart import losses
+from popart._model_inputs import ModelInput, Source, declared, describe, inputs_of, with_open_batch
+from popart._names import nearest_names
+from popart.builder import Builder
+
+_TYPES = {"FLOAT": np.dtype(np.float32), "DOUBLE": np.dtype(np.float64), "FLOAT16": np.dtype(np.float16)}
+_TYPES |= {name: np.dtype(name.lower()) for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT32", "UINT64")}
+
+# A loss as code: adds inputs and nodes to the builder's model, and returns the name of the loss.
+LossFunction = Callable[[Builder], str]
+
+
+@dataclass
+class TrainingModel:
+    """A model with its loss; batches are open where all inputs have the same one.
+
+    Args:
+        proto: Bytes of the model.
+        loss: Tensor to minimise.
+        inputs: All of them, in order: the file's, then those of the loss.
+        outputs: Names of the file's outputs, the loss apart.
+        output: The output that the loss is of.
+        weights: Names of the initializers.
+        source: The model without the added loss: bytes or the name of its file.
+        own: Names of the file's inputs.
+    """
+
+    proto: Source
+    loss: str
+    inputs: list[ModelInput]
+    outputs: list[str]
+    output: str
+    weights: list[str]
+    source: Source
+    own: list[str]
+
+    @property
+    def labels(self) -> str | None:
+        """The input that metrics read: the first that the loss added, else one of the usual names."""
+        added = [i.name for i in self.inputs if i.name not in self.own]
+        usual = [name for name in ("labels", "label", "targets", "target") if name in self.own]
+        return next(iter(added + usual), None)
+
+
+def check_names(what: str, patterns: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse names and globs that match no weight.
+
+    Args:
+        what: The argument.
+        patterns: Names or globs.
+        known: The weights.
+
+    Raises:
+        popart_exception: One that matches none.
+    """
+    for pattern in patterns:
+        if not any(pattern == name or fnmatchcase(name, pattern) for name in known):
+            raise popart_exception(
+                f"Trainer: {what}: the model has no weight '{pattern}'{nearest_names(pattern, known)}"
+            )
+
+
+def _source(model: Any) -> Source:
+    """The name of a file or bytes of a model; of ``onnx.ModelProto`` its bytes."""
+    if hasattr(model, "SerializeToString"):
+        return model.SerializeToString()
+    return model if isinstance(model, bytes) else str(Path(model))
+
+
+def _shape_of(entry: losses.LossInput) -> tuple[int | str, ...]:
+    return tuple(f"{entry.id}_{i}" if size < 0 else size for i, size in enumerate(entry.shape))
+
+
+def _opened(entry: losses.LossInput, own: Sequence[ModelInput]) -> ModelInput:
+    """An input of a loss; a fixed batch is opened where those of the model are open."""
+    shape = list(_shape_of(entry))
+    if shape and isinstance(shape[0], int) and any(i.shape and isinstance(i.shape[0], str) for i in own):
+        shape[0] = "batch"
+    return ModelInput(entry.id, _TYPES[entry.dtype], tuple(shape))
+
+
+def _with_open_batch(model: Source, before: Sequence[ModelInput], after: Sequence[ModelInput]) -> Source:
+    """The model with the inputs declared anew that have changed."""
+    changed = [new for old, new in zip(before, after, strict=True) if old.shape != new.shape]
+    return declared(model, changed) if changed else model
+
+
+def _is_loss(name: str) -> bool:
+    try:
+        losses.function(name)
+    except popart_exception:
+        return False
+    return True
+
+
+def training_model(
+    model: Any,
+    loss: str | LossFunction,
+    output: str | None,
+    loss_options: Mapping[str, Any],
+    train_batch_norm: bool,
+) -> TrainingModel:
+    """Add a loss to a model.
+
+    Args:
+        model: File name, bytes or ``onnx.ModelProto``.
+        loss: Name of a loss of ``popart.losses``, a function of a builder that adds one, or a tensor of the model.
+        output: Output of the model that a loss by name takes; None: its only one, or its first of floats.
+        loss_options: Arguments of a loss by name, as ``popart.losses.attach`` takes them.
+        train_batch_norm: Whether batch norms of inference become those of training.
+
+    Returns:
+        The model.
+
+    Raises:
+        popart_exception: An unknown loss or output.
+        TypeError: Arguments that the loss does not have.
+        FileNotFoundError: There is no such file.
+    """
+    source = _source(model)
+    facts = describe(source)
+    if train_batch_norm:
+        transformer = GraphTransformer(source)
+        transformer.prepareNodesForTraining()
+        source = transformer.getModelProto()
+    own, names = inputs_of(facts), [entry["name"] for entry in facts["outputs"]]
+    builder = Builder(source)
+    opened = with_open_batch(own)
+    if isinstance(loss, str) and builder.hasTensor(loss):
+        tensor, of, added = loss, "", []
+    elif isinstance(loss, str) and not _is_loss(loss):
+        raise popart_exception(
+            f"Trainer: loss: got '{loss}', expected the name of a loss or a tensor of the model"
+            f"{nearest_names(loss, [*names, *losses.names()])}. Losses: {', '.join(losses.names())}"
+        )
+    else:
+        attached = losses.attach(builder, loss, output or "", **loss_options)
+        tensor, of, added = attached.loss, attached.output, list(attached.inputs)
+    known = {i.name for i in own}
+    labels = [entry for entry in added if entry.id not in known]
+    inputs = opened + [_opened(entry, opened) for entry in labels]
+    before = own + [ModelInput(entry.id, None, _shape_of(entry)) for entry in labels]
+    proto = _with_open_batch(builder.getModelProto(), before, inputs)
+    return TrainingModel(
+        proto,
+        tensor,
+        inputs,
+        [name for name in names if name != tensor],
+        of or output or next((name for name in names if name != tensor), names[0]),
+        list(builder.getTrainableTensorIds()),
+        _with_open_batch(source, own, opened),
+        [i.name for i in own],
+    )

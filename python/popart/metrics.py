@@ -1,0 +1,114 @@
+"""Metrics of outputs and labels: by name for ``Trainer.evaluate`` and ``Trainer.fit``, or any function.
+
+A function ``metric(outputs, batch)`` gets the array of the only output, or a dictionary of several, and the arrays of
+the batch by input; it returns the mean over the batch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from popart_core import popart_runtime_error
+
+from popart._names import nearest_names
+
+Metric = Callable[[Any, Mapping[str, np.ndarray]], float]
+
+
+def _classes(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """Class numbers: the labels, or of probabilities of classes the largest."""
+    if outputs.ndim < 2 or outputs.shape[1] < 2:
+        raise popart_runtime_error(
+            f"metric: the output has no dimension of classes: got shape {list(outputs.shape)}, expected (N, C, ...). "
+            "For yes or no give a function, such as lambda outputs, batch: ((outputs > 0) == batch['labels']).mean()"
+        )
+    if labels.shape == outputs.shape:
+        return labels.argmax(1)
+    if labels.shape != (outputs.shape[0], *outputs.shape[2:]):
+        raise popart_runtime_error(
+            f"metric: the labels do not fit the output: got shapes {list(labels.shape)} and {list(outputs.shape)}, "
+            "expected class numbers or probabilities for each row"
+        )
+    return labels
+
+
+def _best_of(count: int) -> Callable[[np.ndarray, np.ndarray], tuple[float, float]]:
+    def metric(outputs: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+        classes = _classes(labels, outputs)
+        if count == 1:
+            right = outputs.argmax(1) == classes
+        else:
+            own = np.take_along_axis(outputs, np.expand_dims(np.maximum(classes, 0), 1), 1)
+            right = (outputs > own).sum(1) < count
+        counted = classes >= 0  # negative numbers are labels without loss
+        return float((right & counted).sum()), float(counted.sum())
+
+    return metric
+
+
+def _mean_of(error: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], tuple[float, float]]:
+    def metric(outputs: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+        if outputs.shape != labels.shape:
+            raise popart_runtime_error(
+                f"metric: output and labels differ in shape: got {list(outputs.shape)} and {list(labels.shape)}"
+            )
+        difference = outputs.astype(np.float64) - labels
+        return float(error(difference).sum()), float(difference.size)
+
+    return metric
+
+
+# Sum and count by name, of an output and its labels.
+_BY_NAME = {
+    "accuracy": _best_of(1),
+    "top5": _best_of(5),
+    "mse": _mean_of(np.square),
+    "mae": _mean_of(np.abs),
+}
+# Those of which more is better.
+GROWING = frozenset({"accuracy", "top5"})
+
+
+class Metrics:
+    """Means of metrics over batches."""
+
+    def __init__(self, metrics: Sequence[str | Metric], output: str, labels: str | None) -> None:
+        """Start at nothing.
+
+        Args:
+            metrics: Names (accuracy, top5, mse, mae) or functions.
+            output: Output that metrics by name read.
+            labels: Input that metrics by name compare it with; None: there is none.
+
+        Raises:
+            popart_runtime_error: An unknown name, or a name where there are no labels.
+        """
+        self._output, self._labels = output, labels
+        self._metrics = {m if isinstance(m, str) else getattr(m, "__name__", type(m).__name__): m for m in metrics}
+        for name, metric in self._metrics.items():
+            if isinstance(metric, str) and (metric not in _BY_NAME or labels is None):
+                why = "the model has no labels" if metric in _BY_NAME else f"expected one of {', '.join(_BY_NAME)}"
+                raise popart_runtime_error(
+                    f"metrics: got '{name}', {why}{nearest_names(name, _BY_NAME)}. Or give a function(outputs, batch)"
+                )
+        self._sums = {name: [0.0, 0.0] for name in self._metrics}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the metrics."""
+        return list(self._metrics)
+
+    def add(self, outputs: Mapping[str, np.ndarray], batch: Mapping[str, np.ndarray], samples: int) -> None:
+        """Take a batch into account."""
+        for name, metric in self._metrics.items():
+            if isinstance(metric, str):
+                total, count = _BY_NAME[metric](outputs[self._output], batch[self._labels or ""])
+            else:
+                given = next(iter(outputs.values())) if len(outputs) == 1 else outputs
+                total, count = float(metric(given, batch)) * samples, samples
+            self._sums[name][0] += total
+            self._sums[name][1] += count
+
+    def means(self) -> dict[str, float]:
+        """The metrics; NaN where nothing was counted."""
+        return {name: total / count if count else float("nan") for name, (total, count) in self._sums.items()}

@@ -1,0 +1,345 @@
+"""popart.Trainer against PyTorch: the same weights and losses, whatever the batch is cut into."""
+
+import io
+import warnings
+
+import numpy as np
+import onnxruntime
+import popart
+import pytest
+import torch
+from torch import nn
+
+import onnx
+
+if not hasattr(popart.losses, "attach"):
+    pytest.skip("this build has no losses by name", allow_module_level=True)
+
+WIDTH, CLASSES = 6, 4
+DYNAMIC = {"x": {0: "batch"}, "logits": {0: "batch"}}
+CLOSE = {"rtol": 2e-4, "atol": 2e-5}
+
+
+class Network(nn.Module):
+    def __init__(self, norm=False, dropout=0.0):
+        super().__init__()
+        torch.manual_seed(2)
+        self.first, self.second = nn.Linear(WIDTH, 8), nn.Linear(8, CLASSES)
+        self.norm = nn.BatchNorm1d(8) if norm else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.second(self.dropout(self.norm(self.first(x)).relu()))
+
+
+def exported(module, batch=8, dynamic=DYNAMIC, training=False):
+    out = io.BytesIO()
+    mode = torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module, torch.zeros(batch, WIDTH), out, dynamo=False, input_names=["x"], output_names=["logits"],
+            dynamic_axes=dynamic, do_constant_folding=False, training=mode,
+        )  # fmt: skip
+    return out.getvalue()
+
+
+def data(count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, WIDTH, generator=generator)
+    return x, x[:, :CLASSES].argmax(1)
+
+
+def batches(count, size, seed=0):
+    x, y = data(count, seed)
+    return list(zip(x.split(size), y.split(size), strict=True))
+
+
+def cross_entropy(model=None):
+    return "cross_entropy"
+
+
+def by_torch(module, groups, lr=0.05, momentum=0.9):
+    """Weights after an update for each group of batches: the mean loss of all their samples."""
+    module.train()
+    optimizer = torch.optim.SGD(module.parameters(), lr=lr, momentum=momentum)
+    losses = []
+    for group in groups:
+        x, y = torch.cat([b[0] for b in group]), torch.cat([b[1] for b in group])
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(module(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def weights_of(module):
+    return {name: value.detach().numpy() for name, value in module.state_dict().items() if value.dim()}
+
+
+def assert_weights(trainer, module):
+    for name, value in weights_of(module).items():
+        np.testing.assert_allclose(trainer.weights[name], value, err_msg=name, **CLOSE)
+
+
+def trainer_of(module, optimizer=None, dynamic=DYNAMIC, batch=8, **arguments):
+    training = any(isinstance(m, nn.BatchNorm1d | nn.Dropout) for m in module.modules())
+    return popart.Trainer(
+        exported(module, batch, dynamic, training),
+        loss="cross_entropy",
+        optimizer=optimizer or popart.optim.SGD(lr=0.05, momentum=0.9),
+        **arguments,
+    )
+
+
+@pytest.mark.parametrize("dynamic", [DYNAMIC, None], ids=["open", "fixed"])
+def test_steps_are_those_of_torch(dynamic):
+    module = Network()
+    trainer = trainer_of(module, dynamic=dynamic)
+    assert trainer.inputs == ["x", "labels"]
+    given = batches(48, 8)
+    losses = [trainer.step({"x": x, "labels": y}) for x, y in given]
+    np.testing.assert_allclose(losses, by_torch(module, [[b] for b in given]), **CLOSE)
+    assert_weights(trainer, module)
+
+
+@pytest.mark.parametrize("dynamic", [DYNAMIC, None], ids=["open", "fixed"])
+def test_a_partial_last_batch_counts_with_its_own_mean(dynamic):
+    module = Network()
+    trainer = trainer_of(module, dynamic=dynamic)
+    given = batches(29, 8)  # 8, 8, 8, 5
+    history = trainer.fit(given, epochs=2, progress=False)
+    losses = by_torch(module, [[b] for b in given] * 2)
+    assert_weights(trainer, module)
+    means = [np.average(losses[i : i + 4], weights=[8, 8, 8, 5]) for i in (0, 4)]
+    np.testing.assert_allclose(history["loss"], means, **CLOSE)
+
+
+@pytest.mark.parametrize("count", [32, 29, 40, 43])
+def test_accumulation_takes_several_batches_of_the_loader(count):
+    """Also where the last update has fewer of them, or one that is smaller."""
+    module = Network()
+    trainer = trainer_of(module, accumulation=4)
+    given = batches(count, 4)
+    trainer.fit(given, epochs=3, progress=False)
+    by_torch(module, [given[i : i + 4] for i in range(0, len(given), 4)] * 3)
+    assert_weights(trainer, module)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_replicas_share_a_batch(accumulation):
+    module = Network()
+    trainer = trainer_of(module, replicas=2, accumulation=accumulation)
+    given = batches(40 + 3, 8)
+    trainer.fit(given, epochs=2, progress=False)
+    by_torch(module, [given[i : i + accumulation] for i in range(0, len(given), accumulation)] * 2)
+    assert_weights(trainer, module)
+
+
+def test_evaluation_has_the_weights_of_training_and_its_form_of_norms():
+    module = Network(norm=True)
+    trainer = trainer_of(module)
+    given, held_out = batches(40, 8), batches(19, 8, seed=5)
+    trainer.fit(given, epochs=2, progress=False)
+    by_torch(module, [[b] for b in given] * 2)
+    module.eval()
+    x, y = data(19, seed=5)
+    with torch.no_grad():
+        logits = module(x)
+    values = trainer.evaluate(held_out, ["accuracy", lambda outputs, batch: float(outputs.mean())])
+    np.testing.assert_allclose(values["loss"], nn.functional.cross_entropy(logits, y).item(), rtol=1e-3)
+    assert values["accuracy"] == pytest.approx((logits.argmax(1) == y).float().mean().item())
+    np.testing.assert_allclose(values["<lambda>"], logits.mean().item(), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(trainer.predict(x), logits, rtol=1e-3, atol=1e-4)
+    assert_weights(trainer, module)  # evaluation changed nothing
+
+
+def test_weights_are_read_and_set_by_name():
+    module = Network()
+    trainer = trainer_of(module)
+    assert sorted(trainer.weights) == sorted(weights_of(module))
+    np.testing.assert_array_equal(trainer.weights["first.weight"], weights_of(module)["first.weight"])
+    x, y = data(8)
+    with torch.no_grad():
+        module.first.weight.mul_(2)
+    trainer.weights["first.weight"] = 2 * trainer.weights["first.weight"]
+    np.testing.assert_allclose(trainer.predict(x), module(x).detach(), **CLOSE)
+    trainer.step((x, y))
+    by_torch(module, [[(x, y)]])
+    assert_weights(trainer, module)
+    trainer.weights["second.bias"] = np.ones(CLASSES)
+    np.testing.assert_array_equal(trainer.weights["second.bias"], np.ones(CLASSES, np.float32))
+    with pytest.raises(KeyError, match=r"no weight 'first.weigth'.*first\.weight"):
+        trainer.weights["first.weigth"]
+    with pytest.raises(popart.popart_exception, match=r"'second.bias': got shape \[2\], expected \[4\]"):
+        trainer.weights["second.bias"] = np.ones(2)
+
+
+@pytest.mark.parametrize("kind", ["frozen", "trainable"])
+def test_some_weights_stay(kind):
+    module = Network()
+    names = {"frozen": ["first.*"], "trainable": ["second.*"]}[kind]
+    trainer = trainer_of(module, **{kind: names})
+    given = batches(32, 8)
+    trainer.fit(given, progress=False)
+    module.first.requires_grad_(False)
+    by_torch(module, [[b] for b in given])
+    x, _ = data(8, seed=3)
+    np.testing.assert_allclose(trainer.predict(x), module(x).detach(), **CLOSE)
+
+
+def test_more_tensors_come_back():
+    module = Network()
+    trainer = trainer_of(module, outputs=["logits"])
+    x, y = data(8)
+    expected = module(x).detach()
+    trainer.step((x, y))
+    np.testing.assert_allclose(trainer.results["logits"], expected, **CLOSE)
+
+
+def test_inference_form_equals_onnxruntime(tmp_path):
+    module = Network(norm=True, dropout=0.5)
+    trainer = trainer_of(module, seed=1)
+    trainer.fit(batches(40, 8), progress=False)
+    trainer.save(tmp_path / "inference.onnx")
+    onnx.checker.check_model(str(tmp_path / "inference.onnx"))
+    x, _ = data(8, seed=3)
+    found = onnxruntime.InferenceSession(tmp_path / "inference.onnx").run(None, {"x": x.numpy()})[0]
+    np.testing.assert_allclose(found, trainer.predict(x), **CLOSE)
+    np.testing.assert_allclose(popart.load(tmp_path / "inference.onnx")(x), trainer.predict(x), **CLOSE)
+
+
+def test_batch_norms_of_a_file_for_inference_can_train():
+    module = Network(norm=True)
+    module.eval()
+    trainer = popart.Trainer(
+        exported(module), "cross_entropy", popart.optim.SGD(lr=0.05, momentum=0.9), train_batch_norm=True
+    )
+    given = batches(40, 8)
+    losses = [trainer.step(batch) for batch in given]
+    np.testing.assert_allclose(losses, by_torch(module, [[b] for b in given]), **CLOSE)
+    assert_weights(trainer, module)
+
+
+def test_weights_in_another_file(tmp_path):
+    module = Network()
+    model = onnx.load_from_string(exported(module))
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    trainer = popart.Trainer(tmp_path / "m.onnx", "cross_entropy", popart.optim.SGD(lr=0.05, momentum=0.9))
+    x, y = data(8)
+    np.testing.assert_allclose(trainer.predict(x), module(x).detach(), **CLOSE)
+    trainer.step((x, y))
+    by_torch(module, [[(x, y)]])
+    assert_weights(trainer, module)
+    assert trainer.evaluate([(x, y)])["loss"] > 0
+
+
+def test_seeds_give_the_same_bits():
+    given = batches(40, 8)
+
+    def losses(seed):
+        trainer = trainer_of(Network(dropout=0.5), seed=seed)
+        return [trainer.step(batch) for batch in given]
+
+    assert losses(7) == losses(7)
+    assert losses(7) != losses(8)
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_state_goes_on_with_the_same_bits(tmp_path, accumulation):
+    given = batches(12 * 10 + 5, 12)
+    make = lambda: trainer_of(  # noqa: E731
+        Network(norm=True, dropout=0.3), popart.optim.AdamW(lr=0.01), seed=4, accumulation=accumulation
+    )
+    whole = make()
+    for batch in given[:6]:
+        whole.step(batch)
+    whole.save_state(tmp_path / "state.safetensors", {"note": 3})
+    expected = [whole.step(batch) for batch in given[6:]]
+    again = make()
+    assert again.load_state(tmp_path / "state.safetensors")["note"] == 3
+    assert [again.step(batch) for batch in given[6:]] == expected
+
+
+def test_memory_and_recomputation_change_no_numbers():
+    given = batches(32, 8)
+
+    def losses(**arguments):
+        trainer = trainer_of(Network(), **arguments)
+        return [trainer.step(batch) for batch in given]
+
+    plain = losses()
+    np.testing.assert_allclose(losses(recompute=True), plain, rtol=1e-6)
+    np.testing.assert_allclose(losses(max_memory="1M", num_threads=1), plain, rtol=1e-6)
+
+
+def test_optimizers_of_popart_train_too():
+    module = Network()
+    sgd = popart.SGD({"defaultLearningRate": (0.05, False), "defaultMomentum": (0.9, True)})
+    trainer = trainer_of(module, sgd)
+    given = batches(80, 8)
+    losses = [trainer.step(batch) for batch in given]
+    np.testing.assert_allclose(losses, by_torch(module, [[b] for b in given]), **CLOSE)
+    with pytest.raises(popart.popart_exception, match=r"a schedule needs an optimizer of popart\.optim"):
+        trainer.fit(batches(8, 8), schedule=popart.optim.cosine(), progress=False)
+
+
+def test_a_loss_of_code_and_one_of_the_model():
+    module = Network()
+    given = batches(32, 8)
+    losses = by_torch(module, [[b] for b in given])
+
+    def smooth(builder):
+        labels = builder.addInputTensor("INT32", [8], "labels")
+        return popart.losses.cross_entropy(builder, "logits", labels)
+
+    trainer = popart.Trainer(exported(Network()), smooth, popart.optim.SGD(lr=0.05, momentum=0.9))
+    np.testing.assert_allclose([trainer.step(b) for b in given], losses, **CLOSE)
+    builder = popart.Builder(exported(Network(), dynamic=None))
+    loss = smooth(builder)
+    builder.addOutputTensor(loss)
+    trainer = popart.Trainer(builder.getModelProto(), loss, popart.optim.SGD(lr=0.05, momentum=0.9))
+    np.testing.assert_allclose([trainer.step(b) for b in given], losses, **CLOSE)
+    assert trainer.evaluate(batches(16, 8), ["accuracy"])["accuracy"] <= 1
+
+
+def test_mean_squared_error_of_values():
+    module = Network()
+    trainer = popart.Trainer(exported(module), "mse", popart.optim.AdamW(lr=0.01))
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
+    x, targets = torch.randn(8, WIDTH), torch.randn(8, CLASSES)
+    for _ in range(5):
+        loss = nn.functional.mse_loss(module(x), targets)
+        np.testing.assert_allclose(trainer.step((x, targets)), loss.item(), **CLOSE)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    values = trainer.evaluate([(x, targets)], ["mse", "mae"])
+    difference = (module(x) - targets).detach()
+    assert values["mse"] == pytest.approx(difference.square().mean().item(), rel=1e-4)
+    assert values["mae"] == pytest.approx(difference.abs().mean().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    ({"loss": "cross_entropi"}, "expected the name of a loss or a tensor of the model. Nearest names: cross_entropy"),
+    ({"frozen": ["frist.*"]}, r"frozen: the model has no weight 'frist.\*'"),
+    ({"trainable": ["first.weigth"]}, "no weight 'first.weigth'. Nearest names: first.weight"),
+    ({"accumulation": 0}, "accumulation and replicas: got 0 and 1"),
+])  # fmt: skip
+def test_arguments_that_are_refused(arguments, text):
+    with pytest.raises(popart.popart_exception, match=text):
+        popart.Trainer(exported(Network()), **{"loss": "cross_entropy", "optimizer": popart.optim.SGD(), **arguments})
+
+
+@pytest.mark.parametrize(("batch", "text"), [
+    ({"x": data(8)[0]}, "the data has no 'labels'"),
+    ((data(8)[0],), "the data gives 1 values: got 2 inputs: x, labels"),
+    ((data(8)[0][:, :3], data(8)[1]), r"'x': got shape \[8, 3\], expected \[batch, 6\]"),
+    ((data(8)[0], data(8)[1].double()), "'labels': got float64, expected int32"),
+])  # fmt: skip
+def test_batches_that_are_refused(batch, text):
+    trainer = trainer_of(Network())
+    with pytest.raises(popart.popart_exception, match=text):
+        trainer.step(batch)
+    trainer.step(data(8))  # the trainer goes on
