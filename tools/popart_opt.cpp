@@ -57,6 +57,7 @@ struct Request {
   lower::LaneRule lanes = lower::LaneRule::Auto;
   std::vector<std::string> offChip, sharded;
   int64_t phases = 1;
+  DataType precision = DataType::BFLOAT16;
   transforms::UpdateMerging merging;
   transforms::BatchSerialisation batch{.parts = 2, .method = transforms::BatchSerialisation::Method::Static};
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
@@ -263,6 +264,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   prepare.options.virtualGraphs.ipus = request.ipus.value_or(1);
   prepare.options.executionPhases = request.phases;
   if (request.phases > 1) prepare.options.offChip.phases.emplace().count = request.phases;
+  prepare.options.precision = request.precision;
   prepare.options.mergeUpdates = request.merging;
   prepare.options.serialiseForward = prepare.options.serialiseWhole = request.batch;
   pipeline::PassContext context(std::move(prepare), options, backends);
@@ -390,6 +392,9 @@ int main(int argc, char **argv) {
                                           {"stages", Rule::Stages},     {"all", Rule::All}};
   app.add_option("--recompute", request.recompute, "what recomputeActivations computes again (default: marked)")
       ->transform(CLI::CheckedTransformer(rules));
+  const std::map<std::string, DataType> types{{"bfloat16", DataType::BFLOAT16}, {"float16", DataType::FLOAT16}};
+  app.add_option("--precision", request.precision, "type that reducePrecision computes in (default: bfloat16)")
+      ->transform(CLI::CheckedTransformer(types));
   app.add_option("--ipus", request.ipus,
                  "IPUs that placeOnVirtualGraphs cuts the program for; without it, operators must have their IPU")
       ->check(CLI::PositiveNumber);

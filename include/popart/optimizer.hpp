@@ -54,6 +54,7 @@ class Optimizer {
   virtual size_t hash() const;
 
   OptimizerValue lossScaling() const { return lossScaling_; }
+  void setLossScaling(OptimizerValue value) { lossScaling_ = value; }
   float getLossScalingVal() const { return lossScaling_.val(); }
   // The value the loss's gradient starts with.
   float getFinalLossScalingVal() const { return lossScaling_.val(); }

@@ -291,6 +291,9 @@ class SessionOptions {
   bool enableLoadAndOffloadRNGState = false;  // needed by getRNGState and setRNGState
   bool enableFullyConnectedPass = true;       // hint
   bool enableSerializedMatmuls = true;
+  // Type that products, convolutions and what follows them compute in: "bfloat16", "float16", or "float32" and "" for
+  // the types of the model. Variables and optimizer state stay FLOAT (docs/decisions/0085-precision.md).
+  std::string precision;
   std::string partialsTypeMatMuls;               // "float", "half" or empty; a hint
   bool enableStableNorm = false;                 // hint: numbers are those of the stable form
   bool groupNormStridedChannelGrouping = false;  // groups of channels that are num_groups apart

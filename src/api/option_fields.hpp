@@ -72,6 +72,7 @@ void forEachOption(Visitor &&visitor) {
   POPART_OPTION(enableLoadAndOffloadRNGState)
   POPART_OPTION(enableFullyConnectedPass)
   POPART_OPTION(enableSerializedMatmuls)
+  POPART_OPTION(precision)
   POPART_OPTION(partialsTypeMatMuls)
   POPART_OPTION(enableStableNorm)
   POPART_OPTION(groupNormStridedChannelGrouping)

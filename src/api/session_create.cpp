@@ -311,12 +311,25 @@ struct SessionCreation : Session {
     return {settings, std::move(ir)};
   }
 
+  // FLOAT16 gradients of a model that states no loss scale: the scale follows them.
+  static void scaleLossOfHalves(Session::Impl &impl, pipeline::PipelineOptions &options) {
+    const OptimizerValue given = impl.optimizer->lossScaling();
+    if (options.precision != DataType::FLOAT16 || options.automaticLossScale) return;
+    if (!given.isConst() || given.val() != 1.0f) return;
+    constexpr float kFirstScale = 1024;  // of GradScaler 65536; ours finds its value in a few updates, up or down
+    impl.chosenLossScaling = OptimizerValue(kFirstScale, false);
+    impl.optimizer->setLossScaling(*impl.chosenLossScaling);
+    options.automaticLossScale = transforms::AutomaticLossScale{};
+    options.automaticLossScale->tracked = transforms::AutomaticLossScale::Tracked::ProductGradients;
+  }
+
   static void prepare(Session::Impl &impl, const Creation &c, std::shared_ptr<Ir> made) {
     pipeline::PrepareRequest request = requestFor(impl, c);
     if (c.optimizer) {
       impl.optimizer = c.optimizer->clone();
       impl.floatVariables = floatVariables(request.ir->getMainGraph());
       impl.optimizer->resolveGroups(impl.floatVariables);
+      scaleLossOfHalves(impl, request.options);
       impl.optimizer->setFactors(request.options.factors);
       request.updates = impl.optimizer->updateRules(request.options.factors);
     }

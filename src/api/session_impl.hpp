@@ -40,6 +40,7 @@ struct Session::Impl {
   std::optional<fitting::Fitted> fitted;  // what runs in place of `prepared`, which does not fit the memory limit
   std::unique_ptr<Optimizer> optimizer;   // null: inference, or made from an Ir
   std::vector<TensorId> floatVariables;   // of the model, among which groups of the optimizer find their weights
+  std::optional<OptimizerValue> chosenLossScaling;  // with option precision, where the optimizer states none
   DataFlow dataFlow;  // made from an Ir: the batches per step only say how many slices its streams hold
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;

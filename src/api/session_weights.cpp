@@ -247,6 +247,7 @@ void TrainingSession::updateOptimizerFromHost(const Optimizer *optimizer) {
                         impl_->name);
   std::unique_ptr<Optimizer> replacement = optimizer->clone();
   replacement->resolveGroups(impl_->floatVariables);
+  if (impl_->chosenLossScaling) replacement->setLossScaling(*impl_->chosenLossScaling);
   const std::string problem = impl_->optimizer->replacementProblem(*replacement);
   if (!problem.empty()) throw runtime_error("New optimizer is not a valid replacement: {}", problem);
   impl_->optimizer = std::move(replacement);

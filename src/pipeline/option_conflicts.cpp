@@ -52,7 +52,14 @@ std::string locationOnIoTiles(const Options &o) {
   return "";
 }
 
+bool isPrecision(const std::string &name) {
+  return name.empty() || name == "float32" || name == "bfloat16" || name == "float16";
+}
+
 constexpr Conflict kConflicts[] = {
+    {[](const Options &o, RunMode) { return !isPrecision(o.precision); },
+     "precision must be 'bfloat16', 'float16', 'float32' or empty: got '{}'",
+     [](const Options &o) { return o.precision; }},
     {[](const Options &o, RunMode) { return o.accumulationFactor < 1; },
      "accumulationFactor must be 1 or more: got {}. Set it to the micro-batches per weight update",
      [](const Options &o) { return toText(o.accumulationFactor); }},

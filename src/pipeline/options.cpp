@@ -320,6 +320,8 @@ PipelineOptions pipelineOptions(const SessionOptions &options) {
   result.floatLossScale = options.ensureFp32LossScaleTensor;
   if (options.automaticLossScalingSettings.enabled)
     result.automaticLossScale = automaticLossScale(options.automaticLossScalingSettings);
+  if (options.precision == "bfloat16") result.precision = DataType::BFLOAT16;
+  if (options.precision == "float16") result.precision = DataType::FLOAT16;
   result.serialiseProducts = options.enableSerializedMatmuls;
   if (options.enableOutlining) result.outlineThreshold = options.outlineThreshold;
   result.mergesExchanges = options.enableMergeExchange;

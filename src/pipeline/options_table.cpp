@@ -206,6 +206,11 @@ constexpr OptionRow kRows[] = {
     {"enableFullyConnectedPass", NoEffect, nullptr, "", "A hint for products on tiles."},
     {"enableSerializedMatmuls", Built, nullptr, "",
      "`False`: products that `setSerializeMatMul` marks are not cut into parts. C++ only."},
+    {"precision", Built, nullptr, "",
+     "`bfloat16` or `float16`: products, convolutions and the activations behind them have 16 bits, in memory too; "
+     "weights, gradients that reach them, optimizer state, losses, softmax and long sums are FLOAT, and each operator "
+     "computes in FLOAT and rounds its result. Training in `float16` scales the loss automatically unless the "
+     "optimizer says how. Ours."},
     {"partialsTypeMatMuls", NoEffect, nullptr, "",
      "Products add up in FLOAT, which is at least as exact as `half` and not slower."},
     {"enableStableNorm", NoEffect, nullptr, "", "Norms are always computed in the stable form."},

@@ -46,6 +46,7 @@
 #include "transforms/outline.hpp"
 #include "transforms/prune.hpp"
 #include "transforms/random_setup.hpp"
+#include "transforms/reduce_precision.hpp"
 #include "transforms/serialise_products.hpp"
 #include "transforms/shard_state.hpp"
 #include "transforms/step_loops.hpp"
@@ -65,6 +66,7 @@ bool keepingFloatLossScale(const PassContext &c) { return c.trains() && c.reques
 bool mergingUpdates(const PassContext &c) { return c.trains() && c.request.options.mergeUpdates.has_value(); }
 bool stridingGroups(const PassContext &c) { return c.request.options.stridesGroups; }
 bool scalingLoss(const PassContext &c) { return c.trains() && c.request.options.automaticLossScale; }
+bool reducingPrecision(const PassContext &c) { return c.request.options.precision.has_value(); }
 bool serialisingForward(const PassContext &c) { return c.request.options.serialiseForward.has_value(); }
 bool serialisingBatch(const PassContext &c) { return c.request.options.serialiseWhole.has_value(); }
 // Gradients of a batch in parts are added part by part.
@@ -121,6 +123,12 @@ void strideGroups(PassContext &c) {
         const int64_t groups = op->attrInt("num_groups");
         if (groups > 1 && groups < op->inShape(0)[1]) op->mutableAttributes().set("strided_groups", int64_t{1});
       }
+}
+
+void reducePrecision(PassContext &c) {
+  const DataType type = *c.request.options.precision;
+  const int reduced = transforms::reducePrecision(c.main(), type, readByBackwardPass(c));
+  logging::transform::info("precision: {} of {} operators compute in {}", reduced, c.main().opCount(), type);
 }
 
 void serialiseProducts(PassContext &c) {
@@ -312,6 +320,8 @@ constexpr Pass kPasses[] = {
     {"assignExecutionPhases", "give every operator an execution phase", Phase::Fwd0, runningInPhases,
      assignExecutionPhases},
     {"setUpRandomSeeds", "give every random operator a seed of its own", Phase::Fwd1, always, setUpRandomSeeds},
+    {"reducePrecision", "compute products and what follows them in 16 bits", Phase::Fwd1, reducingPrecision,
+     reducePrecision},
     {"serialiseForwardBatch", "run the samples of a batch in parts, and so the gradients", Phase::Fwd1,
      serialisingForward, serialiseForwardBatch},
     {"serialiseProducts", "cut products that ask for it into parts", Phase::Fwd1, serialisingProducts,

@@ -51,6 +51,7 @@ struct PipelineOptions {
   bool stridesGroups = false;             // normalised groups are of channels that are num_groups apart
   std::string logDir = ".";               // where dot files go
   bool decomposeGradSum = false;          // sums of three or more gradients become additions
+  std::optional<DataType> precision;      // 16-bit type that the forward pass computes in; none: the model's types
   bool serialiseProducts = true;          // products that ask for it are cut into parts
   std::optional<float> outlineThreshold;  // repeated sequences worth more become one graph
   bool mergesExchanges = true;            // transfers next to one another are one exchange

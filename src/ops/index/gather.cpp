@@ -51,6 +51,7 @@ OpDef gatherRow(const char *domain, const char *type, std::vector<OpVersion> ver
       .attr("group_size", int64_t{1})
       .attr("zero_OOR", int64_t{0})
       .infer(inferGather)
+      .precision(Precision::Follows)
       .pieces(gatheredPieces)
       .cost(movesData())
       .vjp([gradient](VjpBuilder &b) {

@@ -139,6 +139,7 @@ OpDefs activationOps() {
   OpDefs rows;
   addRectifiers(rows);
   addSigmoids(rows);
+  for (OpDef &row : rows) row.precision(Precision::Follows);
   return rows;
 }
 

@@ -123,22 +123,32 @@ void addDifferentiable(OpDefs &rows, OpDef row, Partial first, Partial second) {
 E passOn(E g, const std::vector<E> &) { return g; }
 
 void addArithmetic(OpDefs &rows) {
-  addDifferentiable(
-      rows,
-      binaryRow("ai.onnx", "Add", {6, 7, 13, 14}, kNumeric).role(Role::Add).traits(Trait::Commutative).doc("a + b."),
-      {{}, passOn}, {{}, passOn});
-  addDifferentiable(rows, binaryRow("ai.onnx", "Sub", {6, 7, 13, 14}, kNumeric).role(Role::Sub).doc("a - b."),
-                    {{}, passOn},
-                    {{},
-                     [](E g, const std::vector<E> &) { return isFloatingPoint(g.type()) ? -g : 0.0 - g; },
-                     Documented::Everything});
-  addDifferentiable(
-      rows,
-      binaryRow("ai.onnx", "Mul", {6, 7, 13, 14}, kNumeric).role(Role::Mul).traits(Trait::Commutative).doc("a b."),
-      {{.b = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }, Documented::Everything},
-      {{.a = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }, Documented::Everything});
   addDifferentiable(rows,
-                    binaryRow("ai.onnx", "Div", {6, 7, 13, 14}, kNumeric).doc("a / b; integers truncate toward zero."),
+                    binaryRow("ai.onnx", "Add", {6, 7, 13, 14}, kNumeric)
+                        .precision(Precision::Follows)
+                        .role(Role::Add)
+                        .traits(Trait::Commutative)
+                        .doc("a + b."),
+                    {{}, passOn}, {{}, passOn});
+  addDifferentiable(
+      rows,
+      binaryRow("ai.onnx", "Sub", {6, 7, 13, 14}, kNumeric).precision(Precision::Follows).role(Role::Sub).doc("a - b."),
+      {{}, passOn},
+      {{},
+       [](E g, const std::vector<E> &) { return isFloatingPoint(g.type()) ? -g : 0.0 - g; },
+       Documented::Everything});
+  addDifferentiable(rows,
+                    binaryRow("ai.onnx", "Mul", {6, 7, 13, 14}, kNumeric)
+                        .precision(Precision::Follows)
+                        .role(Role::Mul)
+                        .traits(Trait::Commutative)
+                        .doc("a b."),
+                    {{.b = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }, Documented::Everything},
+                    {{.a = true}, [](E g, const std::vector<E> &v) { return g * v[0]; }, Documented::Everything});
+  addDifferentiable(rows,
+                    binaryRow("ai.onnx", "Div", {6, 7, 13, 14}, kNumeric)
+                        .precision(Precision::Follows)
+                        .doc("a / b; integers truncate toward zero."),
                     {{.b = true}, [](E g, const std::vector<E> &v) { return g / v[0]; }, Documented::Everything},
                     {{.a = true, .b = true},
                      [](E g, const std::vector<E> &v) { return -(g * v[0] / (v[1] * v[1])); },
@@ -207,6 +217,7 @@ void addPRelu(OpDefs &rows) {
                   })
                   .traits(Trait::Elementwise)
                   .inplace("PReluInplace", 10, 0)
+                  .precision(Precision::Follows)
                   .doc("x for x >= 0, else slope x; slope broadcasts to the shape of x.");
   addDifferentiable(
       rows, std::move(row),

@@ -17,9 +17,13 @@ using A = Attributes;
 E square(E v) { return v * v; }
 
 void addAlgebra(OpDefs &rows) {
-  addDifferentiable(rows, unaryRow("ai.onnx", "Abs", {6, 13}, kNumeric).doc("|x|."), Reads::Input,
-                    [](E g, E x, const A &) { return g * x.apply("Sign"); });
-  addDifferentiable(rows, unaryRow("ai.onnx", "Neg", {6, 13}, kFloats | kSignedInts).role(Role::Neg).doc("-x."),
+  addDifferentiable(rows, unaryRow("ai.onnx", "Abs", {6, 13}, kNumeric).precision(Precision::Follows).doc("|x|."),
+                    Reads::Input, [](E g, E x, const A &) { return g * x.apply("Sign"); });
+  addDifferentiable(rows,
+                    unaryRow("ai.onnx", "Neg", {6, 13}, kFloats | kSignedInts)
+                        .precision(Precision::Follows)
+                        .role(Role::Neg)
+                        .doc("-x."),
                     Reads::Nothing, [](E g, E, const A &) { return -g; });
   addDifferentiable(rows, unaryRow("ai.onnx", "Reciprocal", {6, 13}, kFloats).doc("1 / x."), Reads::Output,
                     [](E g, E y, const A &) { return -(g * y * y); });
@@ -33,8 +37,9 @@ void addAlgebra(OpDefs &rows) {
                     [](E g, E x, const A &) { return g / x; });
   addDifferentiable(rows, unaryRow("ai.graphcore", "Log1p", {1}, kFloats).doc("log(1 + x), exact near 0."),
                     Reads::Input, [](E g, E x, const A &) { return g / (x + 1.0); });
-  addDifferentiable(rows, unaryRow("ai.onnx", "Erf", {9, 13}, kNumeric).doc("Error function."), Reads::Input,
-                    [](E g, E x, const A &) { return g * (std::numbers::inv_sqrtpi * 2.0) * exp(-square(x)); });
+  addDifferentiable(
+      rows, unaryRow("ai.onnx", "Erf", {9, 13}, kNumeric).precision(Precision::Follows).doc("Error function."),
+      Reads::Input, [](E g, E x, const A &) { return g * (std::numbers::inv_sqrtpi * 2.0) * exp(-square(x)); });
 }
 
 void addTrigonometry(OpDefs &rows) {
@@ -93,6 +98,7 @@ OpDefs unaryOps() {
   addDifferentiable(rows,
                     unaryRow("ai.graphcore", "Scale", {1}, kNumeric)
                         .role(Role::Scale)
+                        .precision(Precision::Follows)
                         .attrRequired("scale", AttributeType::Float)
                         .identityIf([](const Op &op) { return op.attrFloat("scale") == 1.0f; })
                         .doc("scale * x."),

@@ -25,6 +25,7 @@ OpDef variadicRow(const char *type, TypeSet types) {
         inferBroadcast(c);
       })
       .traits(Trait::Elementwise | Trait::Commutative)
+      .precision(Precision::Follows)
       .identityIf(hasOneInput)
       .cost([](const Op &op, Cost &c) { c.flops *= std::max(op.inputCount() - 1, 1); });
 }

@@ -39,6 +39,7 @@ OpDefs whereOps() {
                     .output("output")
                     .infer([](InferContext &c) { c.out(0, c.type(1), broadcastShape(c, 0, 3)); })
                     .role(Role::Where)
+                    .precision(Precision::Follows)
                     .traits(Trait::Elementwise)
                     .vjp([](VjpBuilder &b) {
                       if (b.wants(1))

@@ -128,6 +128,7 @@ OpDefs batchNormOps() {
             return op.attrInt("training_mode") == 0 && samplePieces<1>(op, cut, axis, pieces);
           })
           .role(Role::BatchNormalization)
+          .precision(Precision::Follows)
           .cost(perElement(8))
           .vjp([](VjpBuilder &b) { b.op().attrInt("training_mode") != 0 ? trainingVjp(b) : inferenceVjp(b); })
           .doc("Normalisation per channel, with given statistics or those of the batch."));

@@ -86,6 +86,7 @@ void addConv(OpDefs &rows) {
   rows.push_back(
       convAttributes(conv)
           .infer(inferConv)
+          .precision(Precision::Reduced)
           .traits(Trait::Spatial)
           .layouts(convolutionLayouts)
           .pieces(samplePieces<1>)
@@ -232,6 +233,7 @@ void addConvTranspose(OpDefs &rows) {
                      .attrOptional("output_padding", AttributeType::Ints)
                      .attrOptional("output_shape", AttributeType::Ints)
                      .infer(inferConvTranspose)
+                     .precision(Precision::Reduced)
                      .pieces(samplePieces<1>)
                      .decompose(decomposeConvTranspose)
                      .vjp([](VjpBuilder &b) {

@@ -145,6 +145,7 @@ OpDefs matMulOps() {
   OpDefs rows;
   rows.push_back(
       OpDef("ai.onnx", "MatMul", {1, 9, 13})
+          .precision(Precision::Reduced)
           .input("A", kOperandTypes)
           .input("B", kOperandTypes)
           .input("log2_scale", typeBit(DataType::INT32), "", Arity::Optional)

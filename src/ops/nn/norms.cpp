@@ -125,6 +125,7 @@ void addGroupNorm(OpDefs &rows) {
                      .infer(inferGroupNorm)
                      .pieces(samplePieces<1>)
                      .traits(Trait::Norm | Trait::Spatial)
+                     .precision(Precision::Follows)
                      .layouts(sameChannels<1>)
                      .cost(perElement(8))
                      .vjp([](VjpBuilder &b) { emitNormGrad(b, "GroupNormalizationGrad", 3, channelGroups(b)); })
@@ -224,6 +225,7 @@ void addLayerNorm(OpDefs &rows) {
                      .infer(inferLayerNorm)
                      .pieces(leadingPieces)
                      .traits(Trait::Norm)
+                     .precision(Precision::Follows)
                      .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "LayerNormalizationGrad", 3, {{"axis", b.op().attrInt("axis")}});
@@ -244,6 +246,7 @@ void addLayerNorm(OpDefs &rows) {
                      .infer(inferLayerNorm)
                      .pieces(leadingPieces)
                      .traits(Trait::Norm)
+                     .precision(Precision::Follows)
                      .cost(perElement(8))
                      .vjp([](VjpBuilder &b) {
                        emitNormGrad(b, "RMSNormalizationGrad", 2, {{"axis", b.op().attrInt("axis")}});

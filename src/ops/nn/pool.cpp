@@ -264,6 +264,7 @@ OpDefs poolOps() {
   addAveragePool(rows);
   addLpPool(rows);
   addGlobalPools(rows);
+  for (OpDef &row : rows) row.precision(Precision::Follows);
   return rows;
 }
 

@@ -44,6 +44,7 @@ void addDropout(OpDefs &rows) {
           .attr("ratio", 0.5f)
           .attr("training_mode", int64_t{0})
           .infer(inferDropout)
+          .precision(Precision::Follows)
           .traits(Trait::Random)
           .identityIf([](const Op &op) { return op.attrInt("training_mode") == 0; })
           .vjp([](VjpBuilder &b) {

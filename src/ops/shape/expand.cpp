@@ -20,6 +20,7 @@ using Ints = std::vector<int64_t>;
 
 void addExpand(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "Expand", {8, 13})
+                     .precision(Precision::Follows)
                      .role(Role::Expand)
                      .input("input", kStoredTypes)
                      .output("output")
@@ -59,6 +60,7 @@ void addExpand(OpDefs &rows) {
 
 void addTile(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "Tile", {1, 6, 13})
+                     .precision(Precision::Follows)
                      .input("input", kStoredTypes)
                      .output("output")
                      .attrRequired("repeats", AttributeType::Ints)
@@ -171,6 +173,7 @@ bool unpaddedPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
 
 void addPad(OpDefs &rows) {
   rows.push_back(OpDef("ai.onnx", "Pad", {2, 11, 13, 18, 19, 21, 23, 24, 25})
+                     .precision(Precision::Follows)
                      .input("data", kStoredTypes)
                      .output("output")
                      .attrRequired("pads", AttributeType::Ints)

@@ -62,6 +62,7 @@ OpDef sliceRow() {
       .constInput(3, "axes", 10)
       .constInput(4, "steps", 10)
       .onnx("ai.graphcore", "Slice", {1})
+      .precision(Precision::Follows)
       .infer([](InferContext &c) {
         try {
           setShape(c, sliceRanges(c.attrs(), c.shape(0)));
@@ -178,6 +179,7 @@ void addSubsample(OpDefs &rows) {
                      .input("x", kStoredTypes)
                      .output("y")
                      .attrRequired("strides", AttributeType::Ints)
+                     .precision(Precision::Follows)
                      .infer([](InferContext &c) {
                        const Ints &strides = c.attrInts("strides");
                        c.require(strides.size() <= c.shape(0).size(),
@@ -238,6 +240,7 @@ void addReverse(OpDefs &rows) {
                      .input("x", kStoredTypes)
                      .output("y")
                      .attr("dimensions", Ints{})
+                     .precision(Precision::Follows)
                      .infer(infer)
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("ReverseGrad", {b.gradOut(0)}, b.attrs())); })
                      .pieces(unreversedPieces)

@@ -47,6 +47,7 @@ OpDef transposeRow(const char *domain, const char *type, std::vector<OpVersion> 
       .attrOptional("perm", AttributeType::Ints)
       .infer(inferTranspose)
       .pieces(movedAxisPieces)
+      .precision(Precision::Follows)
       .cost(movesData());
 }
 
@@ -100,6 +101,7 @@ OpDef blockRow(const char *type, std::vector<OpVersion> versions, MoveOf moveOf,
       .input("input", kStoredTypes)
       .output("output")
       .attrRequired("blocksize", AttributeType::Int)
+      .precision(Precision::Follows)
       .pieces(samplePieces<1>)
       .infer([checks, moveOf](InferContext &c) {
         c.require(c.in(0).rank() == 4, "the input is not of rank 4: got {}, expected (N, C, H, W)", c.shape(0));
