@@ -62,6 +62,19 @@ Shape kernelOf(NodeContext &n) {
   return Shape(n.info(1).shape().begin() + 2, n.info(1).shape().end());
 }
 
+// A window of a pool that lies in the padding alone has no maximum and no mean.
+void requirePadsInside(const NodeContext &n, const Window &w) {
+  const auto pads = n.attr<std::vector<int64_t>>("pads", {});
+  for (size_t i = 0; i < pads.size(); ++i) {
+    const size_t axis = i % w.kernel.size();
+    const int64_t extent = (w.kernel[axis] - 1) * w.dilations[axis] + 1;
+    n.require(pads[i] < extent,
+              "attribute pads: pads are as large as the window in spatial dimension {}: got {}, expected less than {}. "
+              "Pad the input before",
+              static_cast<int64_t>(axis), pads, extent);
+  }
+}
+
 void importWindowed(NodeContext &n) {
   const std::string mode = takeAutoPad(n);
   const Window w = readWindow(n, kernelOf(n));
@@ -75,6 +88,7 @@ void importWindowed(NodeContext &n) {
     }
     n.attributes().set("pads", splitPads(totals, mode));
   }
+  if (n.type() != "Conv") requirePadsInside(n, w);
   importRegular(n);
 }
 

@@ -24,11 +24,6 @@ void inferPool(InferContext &c) {
   const Shape input = spatialShape(x);
   const bool same = c.attrString("auto_pad").starts_with("SAME");
   const Window window = completeWindow(c, input, {});
-  for (size_t i = 0; i < window.rank(); ++i)
-    c.require(std::max(window.padsLow[i], window.padsHigh[i]) < window.extent(i),
-              "pads are as large as the window in spatial dimension {}: got pads {}, expected less than {}. Pad the "
-              "input before",
-              i, window.pads(), window.extent(i));
   const bool ceil = c.attrInt("ceil_mode") != 0 && !same;
   Shape out = windowOutput(c, window, input, ceil ? Rounding::Ceil : Rounding::Floor);
   if (same) c.op().mutableAttributes().set("ceil_mode", int64_t{0});
