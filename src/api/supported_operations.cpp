@@ -39,7 +39,9 @@ void forEachIdentifier(F &&f) {
 template <class F>
 void forEachRule(F &&f) {
   for (const auto &[name, rule] : onnx::importRules()) {
-    for (OpVersion version : name.first == "ai.onnx" ? onnx::onnxVersions(name.second) : rule.versions)
+    const std::vector<OpVersion> standard =
+        name.first == "ai.onnx" ? onnx::onnxVersions(name.second) : std::vector<OpVersion>();
+    for (OpVersion version : standard.empty() ? rule.versions : standard)
       f(OperatorIdentifier(name.first, name.second, version), rule);
   }
 }
@@ -50,7 +52,7 @@ std::vector<std::string> wordsOf(const char *text) {
 }
 
 SupportedOperation writtenWithOthers(const onnx::ImportRule &rule) {
-  const bool standard = rule.domain == std::string_view("ai.onnx");
+  const bool standard = rule.domain == std::string_view("ai.onnx") && rule.names.outputs[0] == '\0';
   const onnx::OperatorNames names = standard ? onnx::onnxNames(rule.type) : rule.names;
   SupportedOperation result;
   for (const std::string &name : wordsOf(names.inputs)) result.inputs.push_back({name, typesOf(kAllTypes), false});

@@ -127,6 +127,23 @@ std::vector<Value> Composer::emit(std::string_view type, const std::vector<Tenso
   return values;
 }
 
+std::vector<Value> Composer::nodes(const OperatorName &op, const std::vector<Value> &inputs, int outputs,
+                                   Attributes attributes) {
+  if (&graph_ != &node_.graph()) throw internal_error("{}: nodes are written into the graph of their node", op.type);
+  std::vector<std::string> names;
+  for (int i = 0; i < outputs; ++i)
+    names.push_back(node_.importer().freshId(
+        graph_, graph_.addScope(node_.scope().prefix + node_.firstOutput() + "/" + op.type + ":" + std::to_string(i))));
+  NodeContext part = node_.as(op, tensorsOf(inputs), std::move(attributes), names);
+  importByRule(part);
+  std::vector<Value> values;
+  for (const std::string &name : names) {
+    values.emplace_back(*this, node_.importer().resolve(name, node_.scope()));
+    node_.scope().tensors.erase(name);
+  }
+  return values;
+}
+
 Value Composer::constant(const TensorData &value) {
   const std::string base = node_.scope().prefix + (node_.outputNames().empty() ? node_.type() : node_.outputNames()[0]);
   return Value(*this, graph_.addConstant(node_.importer().freshId(graph_, graph_.addScope(base + "/constant")), value));

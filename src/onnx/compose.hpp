@@ -85,6 +85,12 @@ class Composer {
   Value optionalInput(int i) { return Value(*this, node_.optionalIn(i)); }
   std::vector<Value> emit(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs,
                           Attributes attributes);
+  // A node of an operator of ONNX, as if the model had it here; in the graph of this node alone.
+  std::vector<Value> nodes(const OperatorName &op, const std::vector<Value> &inputs, int outputs,
+                           Attributes attributes = {});
+  Value node(const OperatorName &op, const std::vector<Value> &inputs, Attributes attributes = {}) {
+    return nodes(op, inputs, 1, std::move(attributes)).front();
+  }
   Value constant(const TensorData &value);
   Value ints(const std::vector<int64_t> &values);  // INT64, one dimension
   Value countUp(int64_t n);                        // 0 to n - 1, made in the run where they are many

@@ -223,9 +223,7 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
     attributes.commGroup = attributes.values.getAttribute<std::vector<int64_t>>(kCommGroupAttribute, {});
     takePlacement(attributes.values, settings, nodeText(proto));
     NodeContext node(*this, scope, proto, std::move(attributes), std::move(settings));
-    if (importFunction(node)) return;
-    if (ImportFn rule = findImportRule(node.domain(), node.type())) return rule(node);
-    importRegular(node);
+    if (!importFunction(node)) importByRule(node);
   } catch (const internal_error &) {
     throw;
   } catch (const unknown_value &e) {

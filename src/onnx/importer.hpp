@@ -200,6 +200,13 @@ class Importer {
   mutable FoldBudget budget_;
 };
 
+// An operator of one version of its domain.
+struct OperatorName {
+  const char *type;
+  int64_t opset = newestOnnxOpset();
+  const char *domain = "ai.onnx";
+};
+
 // What the import rule of one node sees.
 class NodeContext {
  public:
@@ -278,6 +285,12 @@ class NodeContext {
 
   TensorId unusedId(std::string_view type, int output) const;
 
+  // This node as one of another operator, with inputs and attributes of its own; results have the names `outputs`.
+  NodeContext as(const OperatorName &op, const std::vector<TensorIndex> &inputs, Attributes attributes,
+                 std::vector<std::string> outputs) const;
+  // Imports it in the place of this node: its results are those of this node.
+  void importAs(const OperatorName &op, const std::vector<TensorIndex> &inputs, Attributes attributes) const;
+
   template <class... A>
   [[noreturn]] void fail(std::string_view format, const A &...args) const {
     throw error("{}: {}", text_, formatText(format, {toText(args)...}));
@@ -314,6 +327,8 @@ void takePlacement(Attributes &attributes, Op::Settings &settings, const std::st
 
 // The rule for operators whose inputs and attributes do not map one to one; nullptr: the regular rule applies.
 ImportFn findImportRule(const std::string &domain, const std::string &type);
+// By the operator's rule, or by the regular one.
+void importByRule(NodeContext &node);
 // The regular rule: attributes by name, ConstInputDefs as attributes. Throws popart::error for operators without a row.
 void importRegular(NodeContext &node);
 void importRegularAs(NodeContext &node, const OpDef &def);
@@ -332,7 +347,11 @@ struct ImportRule {
   OperatorNames names = {};  // of operators that stand neither in ai.onnx's table nor in the catalog
   bool takesSequences = false;
   std::vector<OpVersion> versions = {1};  // of operators that do not stand in ai.onnx's table
+  bool isVariadic = false;                // the last of the inputs that `names` lists may stand any number of times
 };
+// Throws popart::error where the node has inputs, outputs or attributes that `rule.names`, if there are any, does not
+// list.
+void checkNames(const NodeContext &node, const ImportRule &rule);
 // All rules, by domain and type.
 const std::map<std::pair<std::string, std::string>, ImportRule> &importRules();
 // Tables of src/onnx/import/*.cpp.
@@ -365,5 +384,6 @@ std::vector<ImportRule> machineLearningRules();
 std::vector<ImportRule> supportVectorRules();
 std::vector<ImportRule> determinantRules();
 std::vector<ImportRule> graphcoreCompositionRules();
+std::vector<ImportRule> microsoftRules();
 
 }  // namespace popart::onnx

@@ -1,10 +1,13 @@
 // What import rules see of a node, the regular rule, and the look-up of irregular ones.
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <sstream>
 
 #include <popart/error.hpp>
 
 #include "base/nearest.hpp"
+#include "onnx/import/microsoft.hpp"
 #include "onnx/importer.hpp"
 #include "onnx/model_check.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -220,6 +223,24 @@ void NodeContext::resultSizes(int output, const Sizes &sizes, int rank) {
   bind(output, graph().find(id));
 }
 
+NodeContext NodeContext::as(const OperatorName &op, const std::vector<TensorIndex> &inputs, Attributes attributes,
+                            std::vector<std::string> outputs) const {
+  NodeContext other = *this;
+  other.type_ = op.type, other.domain_ = op.domain, other.opset_ = op.opset;
+  other.attributes_.values = std::move(attributes);
+  other.inputs_ = inputs, other.sequences_.clear(), other.inputNames_.clear();
+  for (TensorIndex t : inputs) other.inputNames_.push_back(t.valid() ? graph().tensor(t).id : TensorId());
+  while (!other.inputs_.empty() && !other.inputs_.back().valid()) other.inputs_.pop_back();
+  other.outputNames_ = std::move(outputs), other.outputIds_.clear();
+  return other;
+}
+
+void NodeContext::importAs(const OperatorName &op, const std::vector<TensorIndex> &inputs,
+                           Attributes attributes) const {
+  NodeContext other = as(op, inputs, std::move(attributes), outputNames_);
+  importByRule(other);
+}
+
 PlainOps NodeContext::plainOps() const {
   const std::string base = outputNames_.empty() ? type_ : outputNames_.front();
   return PlainOps(importer_, graph(), graph().addScope(scope_.prefix + base), settings_);
@@ -243,6 +264,7 @@ const std::map<std::pair<std::string, std::string>, ImportRule> &importRules() {
                               recurrentRules(),
                               resizeRules(),
                               graphcoreCompositionRules(),
+                              microsoftRules(),
                               attentionRules(),
                               einsumRules(),
                               transformerRules(),
@@ -270,6 +292,33 @@ ImportFn findImportRule(const std::string &domain, const std::string &type) {
   return found == importRules().end() ? nullptr : found->second.import;
 }
 
+void checkNames(const NodeContext &node, const ImportRule &rule) {
+  const auto list = [](const char *text) {
+    std::istringstream words(text);
+    return std::vector<std::string>{std::istream_iterator<std::string>(words), {}};
+  };
+  const std::vector<std::string> inputs = list(rule.names.inputs), outputs = list(rule.names.outputs),
+                                 attributes = list(rule.names.attributes);
+  if (outputs.empty()) return;
+  const auto most = [](const std::vector<std::string> &names) { return static_cast<int>(names.size()); };
+  node.require(rule.isVariadic || node.inputCount() <= most(inputs), "too many inputs: got {}, expected at most {}: {}",
+               node.inputCount(), most(inputs), inputs);
+  node.require(node.outputCount() <= most(outputs), "too many outputs: got {}, expected at most {}: {}",
+               node.outputCount(), most(outputs), outputs);
+  if (node.importer().options().unknownAttributes == UnknownAttributes::Drop) return;
+  for (const auto &[name, value] : node.nodeAttributes().values.entries())
+    node.require(std::ranges::find(attributes, name) != attributes.end(),
+                 "unknown attribute '{}': expected one of {}. Nearest: {}", name, attributes,
+                 nearest(name, attributes));
+}
+
+void importByRule(NodeContext &node) {
+  const auto rule = importRules().find({node.domain(), node.type()});
+  if (rule == importRules().end()) return importRegular(node);
+  checkNames(node, rule->second);
+  rule->second.import(node);
+}
+
 namespace {
 
 AttributeValue constantAsAttribute(const NodeContext &node, int input, const AttributeDef &attribute) {
@@ -294,8 +343,19 @@ AttributeValue constantAsAttribute(const NodeContext &node, int input, const Att
   }
 }
 
+// Domains of layouts that ONNX Runtime chooses for the processor at hand.
+bool isInternalLayout(const std::string &domain) {
+  return domain == "com.microsoft.nchwc" || domain == "com.ms.internal.nhwc";
+}
+
 std::string unsupportedText(const NodeContext &node) {
+  if (isInternalLayout(node.domain()))
+    return "ONNX Runtime writes it when it saves a model optimized at level 'all' or 'layout', for the processor at "
+           "hand. Save the model at level 'extended' (ORT_ENABLE_EXTENDED)";
+  if (const char *reason = microsoftRefusal(node.domain(), node.type())) return reason;
   std::vector<std::string> known;
+  for (const auto &[name, rule] : importRules())
+    if (name.first == node.domain()) known.push_back(name.second);
   for (const OpDef *def : allOpDefs())
     for (const OnnxName &name : def->onnxNames())
       if (name.domain == node.domain()) known.push_back(name.type);

@@ -45,6 +45,7 @@ constexpr Family kFamilies[] = {
     ops::convOps,
     ops::poolOps,
     ops::integerProductOps,
+    ops::packedWeightOps,
     ops::roiAlignOps,
     ops::roiPoolOps,
     ops::selectionOps,

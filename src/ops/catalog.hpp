@@ -45,6 +45,7 @@ OpDefs softmaxOps();         // Softmax, LogSoftmax, Hardmax
 OpDefs convOps();            // Conv, ConvTranspose
 OpDefs poolOps();            // MaxPool, AveragePool, LpPool, Global…Pool
 OpDefs integerProductOps();  // IntegerMatMul, IntegerConv
+OpDefs packedWeightOps();    // DequantizePacked
 OpDefs roiAlignOps();        // RoiAlign
 OpDefs roiPoolOps();         // MaxRoiPool
 OpDefs batchNormOps();       // BatchNormalization

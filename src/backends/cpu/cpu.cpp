@@ -40,7 +40,7 @@ class CpuBackend final : public executable::Backend {
                        attentionKernels(),   selectionKernels(),
                        medianKernels(),      bucketKernels(),
                        roiAlignKernels(),    roiPoolKernels(),
-                       ctcKernels()})
+                       ctcKernels(),         packedWeightKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 

@@ -188,6 +188,24 @@ void logSoftmaxGrad(const Context &c) {
   });
 }
 
+void dequantizePacked(const Context &c) {
+  const int64_t bits = c.op.attrInt("bits"), block = c.op.attrInt("block_size"), perByte = 8 / bits;
+  const int64_t rows = c.out[0].shape()[0], columns = c.out[0].shape()[1], bytes = c.in[0].shape()[1],
+                blocks = c.in[1].shape()[1];
+  const auto middle = static_cast<double>(c.op.attrFloat("zero_point"));
+  dispatchFloat(c.in[1].info.dataType(), [&](auto kind) {
+    using T = decltype(kind);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = 0; i < columns; ++i) {
+        const int byte = c.in[0].as<uint8_t>()[r * bytes + i / perByte];
+        const int number = (byte >> (i % perByte * bits)) & ((1 << bits) - 1);
+        const int64_t at = r * blocks + i / block;
+        const double zero = c.hasIn(2) ? static_cast<double>(c.in[2].as<T>()[at]) : middle;
+        c.out[0].as<T>()[r * columns + i] = static_cast<T>((number - zero) * static_cast<double>(c.in[1].as<T>()[at]));
+      }
+  });
+}
+
 constexpr Entry kNnKernels[] = {
     {"MatMul", matMul},
     {"IntegerMatMul", integerMatMul},
@@ -196,6 +214,7 @@ constexpr Entry kNnKernels[] = {
     {"Hardmax", hardmax},
     {"SoftmaxGrad", softmaxGrad},
     {"LogSoftmaxGrad", logSoftmaxGrad},
+    {"DequantizePacked", dequantizePacked},
 };
 
 }  // namespace

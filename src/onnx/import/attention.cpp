@@ -5,47 +5,40 @@
 
 #include <popart/error.hpp>
 
-#include "onnx/compose.hpp"
+#include "onnx/import/attention.hpp"
 
 namespace popart::onnx {
+
+void Heads::check(const NodeContext &n) const {
+  const auto &[q, k, v, s] = *this;
+  n.require(q.rank() == 4 && k.rank() == 4 && v.rank() == 4 && q.dim(0) == k.dim(0) && k.dim(0) == v.dim(0) &&
+                k.dim(1) == v.dim(1) && k.dim(2) == v.dim(2) && q.dim(3) == k.dim(3),
+            "Q, K and V must be (batch, heads, length, size) and fit each other: got {}, {} and {}", q.info(), k.info(),
+            v.info());
+  n.require(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0,
+            "the heads of Q are no multiple of those of K and V: got {} and {}", q.dim(1), k.dim(1));
+}
+
+Value Heads::grouped(const Value &x) const {
+  return x.reshape({x.dim(0), key.dim(1), x.dim(1) / key.dim(1) * x.dim(2), x.dim(3)});
+}
+
+Value Heads::ungrouped(const Value &x) const { return x.reshape({x.dim(0), query.dim(1), query.dim(2), x.dim(3)}); }
+
+Value Heads::scores() const {
+  const bool narrow = query.type() == DataType::FLOAT16 || query.type() == DataType::BFLOAT16;
+  const double each = narrow ? std::sqrt(scale) : 1;
+  const Value keys = key.transpose({0, 1, 3, 2});
+  return ungrouped(matmul(grouped(query * (narrow ? each : scale)), narrow ? keys * each : keys));
+}
+
+Value Heads::weighted(const Value &probabilities) const { return ungrouped(matmul(grouped(probabilities), value)); }
+
 namespace {
 
 using Ints = std::vector<int64_t>;
 constexpr int kMask = 3, kPastKey = 4, kPastValue = 5, kLengths = 6;
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
-
-// Everything is (batch, heads, length, size). Where query heads share a head of keys and values, they are rows of one
-// product with it, so that no head is copied.
-struct Heads {
-  Value query, key, value;
-  double scale;
-
-  void check(const NodeContext &n) const {
-    const auto &[q, k, v, s] = *this;
-    n.require(q.rank() == 4 && k.rank() == 4 && v.rank() == 4 && q.dim(0) == k.dim(0) && k.dim(0) == v.dim(0) &&
-                  k.dim(1) == v.dim(1) && k.dim(2) == v.dim(2) && q.dim(3) == k.dim(3),
-              "Q, K and V must be (batch, heads, length, size) and fit each other: got {}, {} and {}", q.info(),
-              k.info(), v.info());
-    n.require(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0,
-              "the heads of Q are no multiple of those of K and V: got {} and {}", q.dim(1), k.dim(1));
-  }
-
-  // (batch, query heads, length, other size) from and to (batch, heads of keys, rows, other size).
-  Value grouped(const Value &x) const {
-    return x.reshape({x.dim(0), key.dim(1), x.dim(1) / key.dim(1) * x.dim(2), x.dim(3)});
-  }
-  Value ungrouped(const Value &x) const { return x.reshape({x.dim(0), query.dim(1), query.dim(2), x.dim(3)}); }
-
-  // 16-bit products stay in range when both operands are scaled.
-  Value scores() const {
-    const bool narrow = query.type() == DataType::FLOAT16 || query.type() == DataType::BFLOAT16;
-    const double each = narrow ? std::sqrt(scale) : 1;
-    const Value keys = key.transpose({0, 1, 3, 2});
-    return ungrouped(matmul(grouped(query * (narrow ? each : scale)), narrow ? keys * each : keys));
-  }
-
-  Value weighted(const Value &probabilities) const { return ungrouped(matmul(grouped(probabilities), value)); }
-};
 
 double scaleOf(const NodeContext &n, int64_t size) {
   return n.hasAttr("scale") ? n.attr("scale", 0.0f) : 1 / std::sqrt(static_cast<double>(size));

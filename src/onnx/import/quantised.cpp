@@ -5,8 +5,8 @@
 #include <popart/error.hpp>
 
 #include "base/small_types.hpp"
-#include "onnx/compose.hpp"
 #include "onnx/import/dequantised.hpp"
+#include "onnx/import/quantised.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -41,9 +41,9 @@ bool isSmallFloat(DataType type) { return isSmall(type) && isFloatingPoint(type)
 
 // Zero points of floats are zeros as a rule, which are not added: they would change the sign of zero.
 bool isKnownZero(const Value &zero) {
-  const Composer &to = zero.composer();
-  if (!to.node().isConstant(zero.tensor())) return false;
-  const std::vector<double> values = to.graph().tensor(zero.tensor()).tensorData().asDoubles();
+  const Tensor &tensor = zero.composer().graph().tensor(zero.tensor());
+  if (tensor.tensorType() != TensorType::Const || !tensor.hasTensorData()) return false;
+  const std::vector<double> values = tensor.tensorData().asDoubles();
   return std::ranges::all_of(values, [](double v) { return v == 0; });
 }
 
@@ -54,13 +54,16 @@ Value rounded(const Value &x, const Value &zero, DataType type, int64_t saturate
   return y.op("Cast", {}, {{"to", int64_t{toOnnxDataType(type)}}, {"saturate", saturate}});
 }
 
-// Rounded (halves to even), moved by the zero point, within the range of `type`.
+}  // namespace
+
 Value saturated(const Value &x, const Value &zero, DataType type) {
   const Range range = rangeOf(x.composer().node(), type);
   Value y = x.cast(DataType::FLOAT).op("NearbyInt");
   if (zero.valid()) y = y + zero.cast(DataType::FLOAT);
   return y.clamp(range.least, range.most).cast(type);
 }
+
+namespace {
 
 // A scale or zero point as it meets x: one number, one per index of an axis, or one per block along the axis.
 class Granularity {
@@ -155,7 +158,18 @@ void importQuantizeLinear(NodeContext &n) {
                                                        : saturated(y, shift, type)));
 }
 
-// In FLOAT, without the zero point. FLOAT holds differences of up to 16 bits.
+}  // namespace
+
+QuantisedValue quantisedByRange(const Value &x) {
+  const auto extreme = [&](const char *reduce, const char *join) {
+    return x.op(reduce, {}, {{"keepdims", int64_t{0}}}).op(join, {x.number(0)});
+  };
+  const Value least = extreme("ReduceMin", "Min"), width = extreme("ReduceMax", "Max") - least;
+  const Value scale = where(width.op("Equal", {width.number(0)}), width.number(1), width / 255.0);
+  const Value zero = saturated(least * -1.0 / scale, Value(), DataType::UINT8);
+  return {saturated(x / scale, zero, DataType::UINT8), scale, zero};
+}
+
 Value dequantised(const Value &x, const Value &zero) {
   const bool isShort = isSmallFloat(x.type()) || x.type() == DataType::UINT8 || x.type() == DataType::INT8 ||
                        x.type() == DataType::UINT16 || x.type() == DataType::INT16;
@@ -163,6 +177,8 @@ Value dequantised(const Value &x, const Value &zero) {
   const Value moved = x.cast(exact);
   return (zero.valid() && !isKnownZero(zero) ? moved - zero.cast(exact) : moved).cast(DataType::FLOAT);
 }
+
+namespace {
 
 void importDequantizeLinear(NodeContext &n) {
   Composer to(n);
@@ -182,19 +198,12 @@ void importDequantizeLinear(NodeContext &n) {
   if (type == DataType::FLOAT && granularity.block() == 0) rememberDequantised(n, x, scale, zero, granularity.axis());
 }
 
-// A range of values that holds 0; all zeros have scale 1.
 void importDynamicQuantizeLinear(NodeContext &n) {
   Composer to(n);
-  const Value x = to.input(0);
-  const auto extreme = [&](const char *reduce, const char *join) {
-    return x.op(reduce, {}, {{"keepdims", int64_t{0}}}).op(join, {x.number(0)});
-  };
-  const Value least = extreme("ReduceMin", "Min"), width = extreme("ReduceMax", "Max") - least;
-  const Value scale = where(width.op("Equal", {width.number(0)}), width.number(1), width / 255.0);
-  const Value zero = saturated(least * -1.0 / scale, Value(), DataType::UINT8);
-  to.result(0, saturated(x / scale, zero, DataType::UINT8));
-  if (n.hasOut(1)) to.result(1, scale);
-  if (n.hasOut(2)) to.result(2, zero);
+  const QuantisedValue y = quantisedByRange(to.input(0));
+  to.result(0, y.numbers);
+  if (n.hasOut(1)) to.result(1, y.scale);
+  if (n.hasOut(2)) to.result(2, y.zero);
 }
 
 // Numbers of rows stand as a list.
@@ -221,14 +230,10 @@ Value zeroOfLines(const NodeContext &n, const Value &x, const Value &zero, int s
   return zero.shape() == each ? zero : zero.expand(each);
 }
 
-// How a product ends, see IntegerMatMul; absent: in INT32.
-struct Ending {
-  Value bias, scale, zero;
-};
+}  // namespace
 
-// As in NumPy's matmul, a list stands for one row, on the right for one column, which the result does not have.
 Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const Value &zeroA, const Value &zeroB,
-                     const Ending &ending = {}) {
+                     const Ending &ending) {
   n.require(a.rank() >= 1 && b.rank() >= 1, "operands must have dimensions: got {} and {}", a.info(), b.info());
   n.require(a.dim(-1) == b.shape()[std::max(0, b.rank() - 2)], "operands do not fit: got {} and {}", a.info(),
             b.info());
@@ -244,6 +249,20 @@ Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const
   if (a.rank() == 1) shape.erase(shape.end() - (b.rank() == 1 ? 1 : 2));
   return product.reshape(shape);
 }
+
+Value scaledProduct(const Value &a, const Value &b, const Value &scaleA, const Value &scaleB, const Value &zeroA,
+                    const Value &zeroB) {
+  const NodeContext &n = a.composer().node();
+  n.require(b.rank() >= 2, "the right operand must have two dimensions: got {}", b.info());
+  const int64_t columns = b.dim(-1), scales = scaleB.info().nelms();
+  n.require(scaleA.info().nelms() == 1 && (scales == 1 || scales == columns),
+            "scales must be one number of a, and one or one for each of {} columns of b: got {} and {}", columns,
+            scaleA.info(), scaleB.info());
+  const Value ratio = scaleA.reshape({}) * scaleB.reshape(scales == 1 ? Shape{} : Shape{columns});
+  return integerProduct(n, a, b, zeroA, zeroB, {Value(), ratio, Value()});
+}
+
+namespace {
 
 Value integerConvolution(const NodeContext &n, const Value &x, const Value &w, const Value &zeroX, const Value &zeroW,
                          const Ending &ending = {}) {

@@ -2,6 +2,7 @@
 // direction (recurrent_layer.hpp). Gradients are those of the loop.
 #include <popart/error.hpp>
 
+#include "onnx/import/quantised.hpp"
 #include "onnx/import/recurrent_layer.hpp"
 #include "onnx/importer.hpp"
 
@@ -9,6 +10,9 @@ namespace popart::onnx {
 namespace {
 
 constexpr int kSequenceLengths = 4, kInitialHidden = 5, kInitialCell = 6, kPeepholes = 7;
+// Of DynamicQuantizeLSTM of com.microsoft, whose weights are integers, and transposed.
+constexpr int kInputScale = 8, kInputZero = 9, kRecurrenceScale = 10, kRecurrenceZero = 11;
+bool isQuantised(const NodeContext &n) { return n.type() == "DynamicQuantizeLSTM"; }
 
 struct CellSizes {
   int64_t directions, gates, steps, batch, input, hidden;
@@ -65,12 +69,16 @@ CellSizes readSizes(const NodeContext &n, Cell cell, bool batchFirst) {
   s.steps = n.info(0).shape()[batchFirst ? 1 : 0];
   s.batch = n.info(0).shape()[batchFirst ? 0 : 1];
   s.input = n.info(0).shape()[2];
-  s.hidden = n.info(2).shape()[2];
+  s.hidden = n.info(2).shape()[isQuantised(n) ? 1 : 2];
   const auto declared = n.attr<int64_t>("hidden_size", s.hidden);
   n.require(declared == s.hidden, "attribute hidden_size contradicts the weights: got {}, input 2 (R) has {}", declared,
             n.info(2));
-  requireShape(n, 1, "W", {s.directions, s.gates * s.hidden, s.input});
-  requireShape(n, 2, "R", {s.directions, s.gates * s.hidden, s.hidden});
+  const auto weights = [&](int64_t rows) {
+    return isQuantised(n) ? Shape{s.directions, rows, s.gates * s.hidden}
+                          : Shape{s.directions, s.gates * s.hidden, rows};
+  };
+  requireShape(n, 1, "W", weights(s.input));
+  requireShape(n, 2, "R", weights(s.hidden));
   requireShape(n, 3, "B", {s.directions, 2 * s.gates * s.hidden});
   requireShape(n, kSequenceLengths, "sequence_lens", {s.batch});
   const Shape state = batchFirst ? Shape{s.batch, s.directions, s.hidden} : Shape{s.directions, s.batch, s.hidden};
@@ -153,10 +161,19 @@ class RecurrentNode {
     in.lengths = lengths_;
     in.hidden = ofDirection(hidden_, d);
     in.cell = ofDirection(cellState_, d);
-    in.recurrence = ofDirection(to_.input(2), d).transpose({1, 0});
     if (cell_ == Cell::Lstm) in.peepholes = ofDirection(to_.optionalInput(kPeepholes), d);
-    const Value weights = ofDirection(to_.input(1), d).transpose({1, 0});
-    in.input = matmul(input_.reshape({sizes_.steps * sizes_.batch, sizes_.input}), weights);
+    const Value rows = input_.reshape({sizes_.steps * sizes_.batch, sizes_.input}),
+                weights = ofDirection(to_.input(1), d);
+    in.recurrence = ofDirection(to_.input(2), d);
+    if (isQuantised(n_)) {
+      in.scale = ofDirection(to_.input(kRecurrenceScale), d), in.zero = ofDirection(to_.input(kRecurrenceZero), d);
+      const QuantisedValue x = quantisedByRange(rows);
+      in.input = scaledProduct(x.numbers, weights, x.scale, ofDirection(to_.input(kInputScale), d), x.zero,
+                               ofDirection(to_.input(kInputZero), d));
+    } else {
+      in.recurrence = in.recurrence.transpose({1, 0});
+      in.input = matmul(rows, weights.transpose({1, 0}));
+    }
     if (n_.hasIn(3)) {
       const std::vector<Value> bias = ofDirection(to_.input(3), d).split(0, {width, width});
       Value recurrent = bias[1];
@@ -221,6 +238,11 @@ std::vector<ImportRule> recurrentRules() {
   return {{"ai.onnx", "RNN", importRecurrent<Cell::Rnn>},
           {"ai.onnx", "GRU", importRecurrent<Cell::Gru>},
           {"ai.onnx", "LSTM", importRecurrent<Cell::Lstm>},
+          {"com.microsoft",
+           "DynamicQuantizeLSTM",
+           importRecurrent<Cell::Lstm>,
+           {"X W R B sequence_lens initial_h initial_c P W_scale W_zero_point R_scale R_zero_point", "Y Y_h Y_c",
+            "activation_alpha activation_beta activations clip direction hidden_size input_forget"}},
           {"ai.graphcore",
            "LSTM",
            importGraphcoreLstm,

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "onnx/import/quantised.hpp"
+
 namespace popart::onnx {
 namespace {
 
@@ -43,20 +45,21 @@ class Step {
     if (inputs.reverse) position = static_cast<double>(last) - position;
     input_ = loop.bring(inputs.input).gather(position, 0);
     recurrence_ = loop.bring(inputs.recurrence);
+    scale_ = loop.bring(inputs.scale), zero_ = loop.bring(inputs.zero);
     candidateBias_ = loop.bring(inputs.candidateBias);
     if (inputs.peepholes.valid()) peepholes_ = loop.bring(inputs.peepholes).split(0, std::vector<int64_t>(3, size_));
     if (inputs.lengths.valid()) running_ = position.op("Less", {loop.bring(inputs.lengths)});
   }
 
-  Value rnn() const { return gate(0, input_ + matmul(hidden_, recurrence_)); }
+  Value rnn() const { return gate(0, input_ + product()); }
 
   Value gru() const {
     const std::vector<Value> in = input_.split(1, {2 * size_, size_});
     Value gates, candidate;
     if (rule_.linearBeforeReset) {
-      const std::vector<Value> product = matmul(hidden_, recurrence_).split(1, {2 * size_, size_});
-      gates = gate(0, in[0] + product[0]);
-      candidate = candidateBias_.valid() ? product[1] + candidateBias_ : product[1];
+      const std::vector<Value> part = product().split(1, {2 * size_, size_});
+      gates = gate(0, in[0] + part[0]);
+      candidate = candidateBias_.valid() ? part[1] + candidateBias_ : part[1];
     } else {
       gates = gate(0, in[0] + matmul(hidden_, recurrence_.slice(1, 0, 2 * size_)));
     }
@@ -69,7 +72,7 @@ class Step {
 
   // The new hidden state; `cell` becomes the new cell state.
   Value lstm(Value &cell) const {
-    const std::vector<Value> part = (input_ + matmul(hidden_, recurrence_)).split(1, std::vector<int64_t>(4, size_));
+    const std::vector<Value> part = (input_ + product()).split(1, std::vector<int64_t>(4, size_));
     Value in = part[rule_.order[0]], out = part[rule_.order[1]], forget = part[rule_.order[2]];
     if (!peepholes_.empty()) in = in + peepholes_[0] * cell;
     if (!peepholes_.empty()) forget = forget + peepholes_[2] * cell;
@@ -86,6 +89,13 @@ class Step {
   }
 
  private:
+  // Of the state and all gates' weights; integers take the state quantised by its range.
+  Value product() const {
+    if (!scale_.valid()) return matmul(hidden_, recurrence_);
+    const QuantisedValue state = quantisedByRange(hidden_);
+    return scaledProduct(state.numbers, recurrence_, state.scale, scale_, state.zero, zero_);
+  }
+
   Value gate(int function, const Value &x) const {
     return apply(rule_.activations[function], rule_.clip ? x.clamp(-*rule_.clip, *rule_.clip) : x);
   }
@@ -93,7 +103,7 @@ class Step {
   const CellRule &rule_;
   Value hidden_;
   int64_t size_;
-  Value input_, recurrence_, candidateBias_, running_;
+  Value input_, recurrence_, scale_, zero_, candidateBias_, running_;
   std::vector<Value> peepholes_;
 };
 

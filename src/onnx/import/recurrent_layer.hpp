@@ -34,6 +34,7 @@ struct CellRule {
 struct LayerInputs {
   Value input;          // [T, B, G H]: the product of all steps, with the biases that are added to it
   Value recurrence;     // [H, G H]
+  Value scale, zero;    // of a recurrence of integers, one or one for each column; absent: it is of floats
   Value candidateBias;  // [H] or absent: GRU with linear before reset, added before the reset gate
   Value peepholes;      // [3 H] or absent: of input, output and forget gate
   Value lengths;        // INT64 [B, 1] or absent: steps of each sequence

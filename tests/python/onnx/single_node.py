@@ -87,7 +87,7 @@ class Node:
         for result in results:
             result.ClearField("type")
         graph = helper.make_graph(nodes, "one_node", inputs, results, initializers)
-        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("ai.graphcore", 1)]
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(self.domain or "ai.graphcore", 1)]
         return helper.make_model(graph, opset_imports=opsets[: 1 + (self.domain != "")], ir_version=IR_VERSION)
 
     def streams(self) -> list[Array]:
@@ -100,11 +100,13 @@ def values(node: Node) -> list[Array]:
     return list(popart.backend.prepare(node.model(variables=False)).run(node.streams()))
 
 
-def runtime_values(node: Node, element: int = TensorProto.FLOAT) -> list[Array]:
-    """The node's outputs, of one element type, as ONNX Runtime computes them."""
+def runtime_values(node: Node, element: int | Sequence[int] = TensorProto.FLOAT) -> list[Array]:
+    """The node's outputs, of one element type or one each, as ONNX Runtime computes them."""
     model = node.model(variables=False)
-    for output in model.graph.output:  # ONNX Runtime infers shapes, but wants element types
-        output.type.tensor_type.elem_type = element
+    outputs = model.graph.output
+    elements = [element] * len(outputs) if isinstance(element, int) else element
+    for output, own in zip(outputs, elements, strict=True):  # ONNX Runtime infers shapes, but wants element types
+        output.type.tensor_type.elem_type = own
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     feeds = dict(zip([i.name for i in session.get_inputs()], node.streams(), strict=True))
     return list(session.run(None, feeds))

@@ -1,0 +1,245 @@
+// Weights of 2, 4 and 8 bits of com.microsoft: products with them and rows of them. They stay packed in memory; what a
+// product or a look-up needs is made of them in each run (ops/nn/packed_weights.cpp).
+#include <popart/error.hpp>
+
+#include "onnx/import/microsoft.hpp"
+
+namespace popart::onnx::microsoft {
+namespace {
+
+int64_t bitsOf(const NodeContext &n) {
+  const auto bits = n.attr<int64_t>("bits", 4);
+  n.require(bits == 2 || bits == 4 || bits == 8, "attribute bits: got {}, expected 2, 4 or 8", bits);
+  return bits;
+}
+
+int64_t blockOf(const NodeContext &n, int64_t fallback) {
+  const auto block = n.attr<int64_t>("block_size", fallback);
+  n.require(block >= 16 && (block & (block - 1)) == 0,
+            "attribute block_size: got {}, expected a power of two of at least 16", block);
+  return block;
+}
+
+// Rows of `columns` numbers from packed rows (rows, bytes): (number - zero) scale, with a scale and a zero point, or
+// `middle`, for each block.
+Value unpacked(const Value &packed, const Value &scale, const Value &zero, int64_t bits, int64_t block, int64_t columns,
+               double middle) {
+  return packed.op(
+      "DequantizePacked", {scale, zero},
+      {{"bits", bits}, {"block_size", block}, {"columns", columns}, {"zero_point", static_cast<float>(middle)}});
+}
+
+// The numbers themselves, of type `type`.
+Value numbersOf(const Value &packed, DataType type, int64_t bits, int64_t columns) {
+  const Value one = packed.composer().scalar(type, 1).expand({packed.dim(0), 1});
+  return unpacked(packed, one, Value(), bits, columns, columns, 0);
+}
+
+// Zero points (rows, blocks) of the scale's type: as they are, or packed like the weights.
+Value zeroPoints(const Value &zero, const Value &scale, int64_t bits) {
+  if (!zero.valid()) return zero;
+  const int64_t rows = scale.dim(0), blocks = scale.dim(1), bytes = (blocks * bits + 7) / 8;
+  const NodeContext &n = scale.composer().node();
+  const bool isPacked = zero.type() == DataType::UINT8;
+  n.require(zero.info().nelms() == rows * (isPacked ? bytes : blocks), "zero_points: got {}, expected shape {}",
+            zero.info(), Shape{rows, isPacked ? bytes : blocks});
+  return isPacked ? numbersOf(zero.reshape({rows, bytes}), scale.type(), bits, blocks)
+                  : zero.reshape({rows, blocks}).cast(scale.type());
+}
+
+// a times the transposed matrix of N rows of K numbers, in blocks. accuracy_level allows less than is computed here.
+void importMatMulNBits(NodeContext &n) {
+  constexpr int kWeights = 1, kScales = 2, kZeros = 3, kGroups = 4, kBias = 5;
+  Composer to(n);
+  const Value a = to.input(0), weights = to.input(kWeights);
+  const int64_t rows = n.attr<int64_t>("N", 0), columns = n.attr<int64_t>("K", 0), bits = bitsOf(n);
+  const int64_t block = blockOf(n, 0);
+  n.require(rows > 0 && columns > 0, "attributes N and K must be greater than 0: got {} and {}", rows, columns);
+  const int64_t blocks = (columns + block - 1) / block, bytes = blocks * (block * bits / 8);
+  n.require(n.attr<int64_t>("weight_prepacked", 0) == 0,
+            "attribute weight_prepacked: the weights are in the layout of a graphics card. Save the model without it");
+  n.require(a.rank() >= 1 && a.dim(-1) == columns, "the last dimension of A must be K = {}: got {}", columns, a.info());
+  n.require(weights.type() == DataType::UINT8 && weights.info().nelms() == rows * bytes,
+            "B must hold UINT8 of shape {}: got {}", Shape{rows, blocks, block * bits / 8}, weights.info());
+  const Value given = to.input(kScales);
+  n.require(given.info().nelms() == rows * blocks, "scales: got {}, expected shape {}", given.info(),
+            Shape{rows, blocks});
+  const Value scale = given.reshape({rows, blocks}), packed = weights.reshape({rows, bytes});
+  const Value zero = zeroPoints(to.optionalInput(kZeros), scale, bits);
+  const double middle = static_cast<double>(int64_t{1} << (bits - 1));
+  Value matrix;
+  if (n.hasIn(kGroups)) {  // the block of each column
+    const Value group = to.input(kGroups);
+    n.require(group.rank() == 1 && group.dim(0) >= columns, "g_idx must have one number for each of {} columns: got {}",
+              columns, group.info());
+    const Value places = group.slice(0, 0, columns);
+    const Value moved = numbersOf(packed, scale.type(), bits, blocks * block).slice(1, 0, columns);
+    matrix = (zero.valid() ? moved - zero.gather(places, 1) : moved - middle) * scale.gather(places, 1);
+  } else {
+    matrix = unpacked(packed, scale, zero, bits, block, columns, middle);
+  }
+  const Value y = matmul(a, matrix.cast(a.type()).transpose({1, 0}));
+  const Value bias = to.optionalInput(kBias);
+  to.result(0, bias.valid() ? y + bias : y);
+}
+
+// ---- rows by number
+
+// One number for each block along an axis, as it meets the numbers.
+Value spread(const Value &perBlock, int64_t axis, int64_t block, int64_t size) {
+  Shape apart = perBlock.shape(), joined = apart;
+  apart.insert(apart.begin() + axis + 1, 1);
+  const Value each = perBlock.reshape(apart);
+  apart[axis + 1] = block, joined[axis] *= block;
+  return each.expand(apart).reshape(joined).slice(axis, 0, size);
+}
+
+class BlockGather {
+ public:
+  explicit BlockGather(NodeContext &n)
+      : n_(n), to_(n), data_(to_.input(0)), scales_(to_.input(2)), zeros_(to_.optionalInput(3)) {
+    const int64_t rank = data_.rank();
+    gatherAxis_ = n.axisOf(n.attr<int64_t>("gather_axis", 0), rank);
+    blockAxis_ = n.axisOf(n.attr<int64_t>("quantize_axis", 1), rank);
+    isPacked_ = data_.type() == DataType::UINT8;
+    bits_ = isPacked_ ? bitsOf(n) : 4;
+    const bool isFloat = isFloatingPoint(data_.type());
+    block_ =
+        isFloat && n.attr<int64_t>("block_size", 128) == 0 ? data_.dim(static_cast<int>(blockAxis_)) : blockOf(n, 128);
+    n.require(!isFloat || !zeros_.valid(), "zero_points belong to integers: got data {}", data_.info());
+    n.require(gatherAxis_ != blockAxis_, "gather_axis and quantize_axis must differ: got {} for both", gatherAxis_);
+    n.require(!isPacked_ || gatherAxis_ == 0, "gather_axis must be 0 for packed data: got {}", gatherAxis_);
+  }
+
+  void import() {
+    const Value size = number(data_.dim(static_cast<int>(gatherAxis_)));
+    Value index = to_.input(1).cast(DataType::INT64);
+    index = where(index.op("Less", {index.number(0)}), index + size, index);
+    const Value inside = index.op("GreaterOrEqual", {index.number(0)}).op("And", {index.op("Less", {size})});
+    index_ = where(inside, index, index.number(0));
+    const Value y = rows();
+    Shape around(static_cast<size_t>(y.rank()), 1);
+    std::copy(index.shape().begin(), index.shape().end(), around.begin() + gatherAxis_);
+    to_.result(0, where(inside.reshape(around), y, y.number(0)));  // an index out of range gives zeros
+  }
+
+ private:
+  Value number(int64_t value) { return to_.constant(TensorData::scalar<int64_t>(value)); }
+  Value at(const Value &x) const { return x.gather(index_, gatherAxis_); }
+
+  Value rows() {
+    const int64_t perByte = isPacked_ ? 8 / bits_ : 1, last = data_.rank() - 1;
+    const Value found = at(data_);
+    // Axes behind the index are as many further as the index has dimensions.
+    const int64_t axis = blockAxis_ > gatherAxis_ ? blockAxis_ - 1 + index_.rank() : blockAxis_;
+    Shape shape = found.shape();
+    shape.back() *= perByte;
+    const int64_t size = shape[axis], blocks = (size + block_ - 1) / block_;
+    n_.require(scales_.rank() == data_.rank() && (scales_.dim(static_cast<int>(blockAxis_)) == blocks ||
+                                                  scales_.dim(static_cast<int>(blockAxis_)) == 1),
+               "scales must have a number for each of {} blocks: got {}", blocks, scales_.info());
+    const Value scale = gathered(scales_);
+    const auto flat = [](const Value &x) {
+      return x.reshape({x.info().nelms() / std::max<int64_t>(x.dim(-1), 1), x.dim(-1)});
+    };
+    if (!isPacked_) return plain(found.cast(DataType::FLOAT).cast(scale.type()), scale, axis, size);
+    const double middle = static_cast<double>(int64_t{1} << (bits_ - 1));
+    if (blockAxis_ == last) {
+      const Value wide = flat(scale);
+      const Value zero = zeros_.valid() ? zerosOf(flat(at(zeros_)), wide) : Value();
+      return unpacked(flat(found), wide, zero, bits_, block_, size, middle).reshape(shape);
+    }
+    const Value numbers = numbersOf(flat(found), scale.type(), bits_, shape.back()).reshape(shape);
+    if (!zeros_.valid()) return (numbers - middle) * spread(scale, axis, block_, size);
+    const Value zero = at(zeros_);
+    const Value each = numbersOf(flat(zero), scale.type(), bits_, zero.dim(-1) * perByte);
+    Shape zeroShape = zero.shape();
+    zeroShape.back() = shape.back();
+    return (numbers - spread(each.slice(1, 0, shape.back()).reshape(zeroShape), axis, block_, size)) *
+           spread(scale, axis, block_, size);
+  }
+
+  // A scale with one number along the gathered axis is for all rows.
+  Value gathered(const Value &x) const {
+    return x.dim(static_cast<int>(gatherAxis_)) == 1 && data_.dim(static_cast<int>(gatherAxis_)) != 1
+               ? x.gather(index_ * 0.0, gatherAxis_)
+               : at(x);
+  }
+  Value zerosOf(const Value &packed, const Value &scale) const {
+    return numbersOf(packed, scale.type(), bits_, scale.dim(1));
+  }
+  // Numbers of one element each.
+  Value plain(const Value &numbers, const Value &scale, int64_t axis, int64_t size) const {
+    const bool isOne = scale.dim(static_cast<int>(axis)) == 1;
+    const auto each = [&](const Value &v) { return isOne ? v : spread(v, axis, block_, size); };
+    if (!zeros_.valid()) return numbers * each(scale);
+    return (numbers - each(at(zeros_).cast(DataType::FLOAT).cast(scale.type()))) * each(scale);
+  }
+
+  NodeContext &n_;
+  Composer to_;
+  const Value data_, scales_, zeros_;
+  Value index_;
+  int64_t gatherAxis_ = 0, blockAxis_ = 0, bits_ = 4, block_ = 0;
+  bool isPacked_ = false;
+};
+
+void importGatherBlockQuantized(NodeContext &n) { BlockGather(n).import(); }
+
+// ---- four bits that stand for values of a table
+
+// The values of codes 0 to 15: FP4 and NF4 of bitsandbytes (QLoRA, arXiv 2305.14314, appendix E).
+constexpr float kFp4[16] = {0.0f,  5.208333333e-03f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
+                            -0.0f, -5.208333333e-03f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
+constexpr float kNf4[16] = {-1.0f,
+                            -0.6961928009986877f,
+                            -0.5250730514526367f,
+                            -0.39491748809814453f,
+                            -0.28444138169288635f,
+                            -0.18477343022823334f,
+                            -0.09105003625154495f,
+                            0.0f,
+                            0.07958029955625534f,
+                            0.16093020141124725f,
+                            0.24611230194568634f,
+                            0.33791524171829224f,
+                            0.44070982933044434f,
+                            0.5626170039176941f,
+                            0.7229568362236023f,
+                            1.0f};
+
+// Codes of all rows in one list, the first of each byte in its high bits, with a factor for each block.
+void importMatMulBnb4(NodeContext &n) {
+  Composer to(n);
+  const Value a = to.input(0), codes = to.input(1), factors = to.input(2);
+  const int64_t rows = n.attr<int64_t>("N", 0), columns = n.attr<int64_t>("K", 0), block = blockOf(n, 0);
+  const auto kind = n.attr<int64_t>("quant_type", 0);
+  n.require(kind == 0 || kind == 1, "attribute quant_type: got {}, expected 0 (FP4) or 1 (NF4)", kind);
+  n.require(rows > 0 && columns > 0 && codes.info().nelms() == (rows * columns + 1) / 2 &&
+                factors.info().nelms() == (rows * columns + block - 1) / block,
+            "N, K, B and absmax do not fit: got {}, {}, {} and {}", rows, columns, codes.info(), factors.info());
+  const int64_t bytes = codes.info().nelms();
+  const Value both = numbersOf(codes.reshape({bytes, 1}), DataType::FLOAT, 4, 2);  // low bits first
+  const Value index = both.reverse(1).cast(DataType::INT32).reshape({2 * bytes}).slice(0, 0, rows * columns);
+  const Value table = to.constant(TensorData::of<float>({16}, kind == 0 ? kFp4 : kNf4));
+  const Value scale = spread(factors.reshape({factors.info().nelms()}).cast(DataType::FLOAT), 0, block, rows * columns);
+  const Value matrix = (table.gather(index, 0) * scale).reshape({rows, columns}).cast(a.type());
+  to.result(0, matmul(a, n.attr<int64_t>("transB", 1) != 0 ? matrix.transpose({1, 0}) : matrix));
+}
+
+}  // namespace
+
+std::vector<ImportRule> packedRules() {
+  return {
+      {kDomain,
+       "MatMulNBits",
+       importMatMulNBits,
+       {"A B scales zero_points g_idx bias", "Y", "K N accuracy_level bits block_size weight_prepacked"}},
+      {kDomain,
+       "GatherBlockQuantized",
+       importGatherBlockQuantized,
+       {"data indices scales zero_points", "output", "bits block_size gather_axis quantize_axis"}},
+      {kDomain, "MatMulBnb4", importMatMulBnb4, {"A B absmax", "Y", "K N block_size quant_type training_mode transB"}}};
+}
+
+}  // namespace popart::onnx::microsoft
