@@ -25,8 +25,7 @@ def create_model() -> tuple[bytes, dict[str, str]]:
     for i, shape in enumerate([(FEATURES, 32), (32, CLASSES)]):
         weight = builder.addInitializedInputTensor(rng.normal(0, 0.3, shape).astype(np.float32), f"weight{i}")
         h = builder.aiOnnx.matmul([builder.aiOnnx.relu([h]) if i else h, weight])
-    probabilities = builder.aiOnnx.softmax([h])
-    names["loss"] = builder.aiGraphcore.nllloss([probabilities, names["label"]], debugContext="loss")
+    names["loss"] = popart.losses.cross_entropy(builder, h, names["label"])
     return builder.getModelProto(), names
 
 

@@ -80,20 +80,20 @@ def initial_weights(seed: int) -> dict[str, np.ndarray]:
 
 
 def network(weights: dict[str, np.ndarray], image_shape: tuple[int, int]) -> onnx.ModelProto:
-    """The classifier as an ONNX model: ``images (N, H, W)`` to ``probabilities (N, 10)``, with any N."""
+    """The classifier as an ONNX model: ``images (N, H, W)`` to ``logits (N, 10)``, with any N."""
     nodes = [helper.make_node("Reshape", ["images", "pixels"], ["layer1"])]
     constants = [numpy_helper.from_array(np.array([-1, SIZES[0]]), "pixels")]
     layers = len(SIZES) - 1
     for layer in range(1, layers + 1):
         nodes.append(helper.make_node("MatMul", [f"layer{layer}", f"fc{layer}.weight"], [f"product{layer}"]))
-        nodes.append(helper.make_node("Add", [f"product{layer}", f"fc{layer}.bias"], [f"sum{layer}"]))
+        sums = f"sum{layer}" if layer < layers else "logits"
+        nodes.append(helper.make_node("Add", [f"product{layer}", f"fc{layer}.bias"], [sums]))
         if layer < layers:
-            nodes.append(helper.make_node("Gelu", [f"sum{layer}"], [f"layer{layer + 1}"], approximate="tanh"))
-    nodes.append(helper.make_node("Softmax", [f"sum{layers}"], ["probabilities"], axis=-1))
+            nodes.append(helper.make_node("Gelu", [sums], [f"layer{layer + 1}"], approximate="tanh"))
     images = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["N", *image_shape])
-    probabilities = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", SIZES[-1]])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", SIZES[-1]])
     tensors = constants + [numpy_helper.from_array(value, name) for name, value in weights.items()]
-    graph = helper.make_graph(nodes, "classifier", [images], [probabilities], tensors)
+    graph = helper.make_graph(nodes, "classifier", [images], [logits], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     onnx.checker.check_model(model, full_check=True)
     return model
@@ -118,7 +118,7 @@ def training_session(
     """Compile the training program; returns the session and the id of its loss."""
     builder = popart.Builder(model.SerializeToString())
     labels = builder.addInputTensor("INT32", [TRAIN_BATCH], "labels")
-    loss = builder.aiGraphcore.nllloss(["probabilities", labels], popart.ReductionType.Mean, debugContext="loss")
+    loss = popart.losses.cross_entropy(builder, "logits", labels)
     session = popart.TrainingSession(
         builder.getModelProto(),
         dataFlow=popart.DataFlow(batches_per_step, {loss: popart.AnchorReturnType("All")}),
@@ -168,7 +168,7 @@ def validate(
     options.constantWeights = False  # the weights come from a file after compilation
     session = popart.InferenceSession(
         model.SerializeToString(),
-        dataFlow=popart.DataFlow(batches_per_step, {"probabilities": popart.AnchorReturnType("All")}),
+        dataFlow=popart.DataFlow(batches_per_step, {"logits": popart.AnchorReturnType("All")}),
         inputShapeInfo=image_shapes(TEST_BATCH, test.images.shape[1:]),
         userOptions=options,
         deviceInfo=make_device(device),
@@ -184,7 +184,7 @@ def validate(
         start = time.perf_counter()
         session.run(popart.PyStepIO({"images": images}, anchors))
         timing.add(time.perf_counter() - start, len(labels))
-        classes = anchors["probabilities"].reshape(-1, SIZES[-1]).argmax(1)
+        classes = anchors["logits"].reshape(-1, SIZES[-1]).argmax(1)
         hits.append(classes == labels.reshape(-1))
     return float(np.concatenate(hits)[: len(test)].mean()), timing
 

@@ -23,9 +23,9 @@ def save_network(path: Path) -> str:
     w2 = builder.addInitializedInputTensor(rng.normal(0, 0.3, (32, CLASSES)).astype(np.float32), "w2")
     h = builder.aiOnnx.relu([builder.aiOnnx.matmul([x, w1])])
     labels = builder.addInputTensor("INT32", [16], "labels")
-    probabilities = builder.aiOnnx.softmax([builder.aiOnnx.matmul([h, w2])])
-    loss = builder.aiGraphcore.nllloss([probabilities, labels], popart.ReductionType.Mean)
-    builder.addOutputTensor(probabilities)
+    logits = builder.aiOnnx.matmul([h, w2])
+    loss = popart.losses.cross_entropy(builder, logits, labels)
+    builder.addOutputTensor(logits)
     path.write_bytes(builder.getModelProto())
     return loss
 

@@ -3,9 +3,9 @@
 
     make_builder_methods.py python/popart/opset_methods.py FOLDER
 
-makes FOLDER/popart/builder.gen.hpp (one class per domain and version) and FOLDER/builder.gen.cpp. The build runs it;
-the files are not kept. A parameter's C++ type follows from its name and default; where C++ and Python differ, it is
-said here.
+makes FOLDER/popart/builder.gen.hpp (one class per domain and version, and AiOnnx for the operator set of a model) and
+FOLDER/builder.gen.cpp. The build runs it; the files are not kept. A parameter's C++ type follows from its name and
+default; where C++ and Python differ, it is said here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+
+from make_operator_table import Form, all_forms
 
 INTS = "const std::vector<int64_t> &"
 REQUIRED_INTS = set(
@@ -141,6 +143,8 @@ def method_text(table: ModuleType, domain: str, opset: int, name: str, method: o
     attributes = "".join(
         f'  put(a, "{ATTRIBUTE_NAMES.get(p.name, p.name)}", {p.name});\n' for p in params if p.name != "num_outputs"
     )
+    if any(p.name == "is_value_sparse" for p in params):
+        attributes = '  put(a, is_value_sparse ? "sparse_value" : "value", value);\n'
     inputs = "{}" if not method.has_args else "{arg}" if single else "args"
     outputs = "num_outputs" if counted else str(method.outputs)
     call = f'addNode("{method.op_type}", {inputs}, {outputs}, a, debugContext)'
@@ -177,6 +181,100 @@ def class_text(table: ModuleType, domain: str, opset: int, methods: dict[str, ob
     return header, "".join(d.replace("@::", f"{name}::") for _, d in texts)
 
 
+# ---- AiOnnx: every operator that an operator set from 7 on has, with the attributes of all these versions
+
+OLDEST = 7
+KINDS = {
+    "int": "int64_t",
+    "float": "float",
+    "string": "std::string",
+    "ints": "std::vector<int64_t>",
+    "floats": "std::vector<float>",
+    "strings": "std::vector<std::string>",
+    "tensor": "ConstVoidData",
+    "graph": "Builder",
+}
+COUNTED_BY_NODE = "num_outputs"  # attribute of Split, which the number of outputs gives
+
+
+def living_forms(forms: list[Form]) -> list[Form]:
+    """The versions that operator sets from the oldest on have."""
+    older = [form for form in forms if form.since <= OLDEST]
+    return [*older[-1:], *(form for form in forms if form.since > OLDEST)]
+
+
+def versioned_parameters(forms: list[Form], first: list[str]) -> list[Parameter]:
+    """Attributes of all versions: the required ones, then the order of the fixed classes, then the names'."""
+    found: dict[str, list] = {}
+    for form in forms:
+        for attribute in form.attributes:
+            if attribute.kind in KINDS and attribute.name != COUNTED_BY_NODE:
+                found.setdefault(attribute.name, []).append(attribute)
+    order = [name for name in first if name in found]
+    parameters = []
+    for name in [*order, *sorted(found.keys() - set(order))]:
+        attributes = found[name]
+        kind = "std::string" if name == "to" else KINDS[attributes[0].kind]
+        required = len(attributes) == len(forms) and all(a.required for a in attributes)
+        plain = required or kind.startswith("std::vector")
+        passed = f"{kind} " if required and kind in ("int64_t", "float") else f"const {kind} &"
+        parameters.append(
+            Parameter(passed if plain else f"const std::optional<{kind}> &", name, "" if required else "{}")
+        )
+    return sorted(parameters, key=lambda p: bool(p.default))
+
+
+def versioned_method(table: ModuleType, method_name: str, forms: list[Form]) -> tuple[str, str]:
+    """Declaration and definition of one method of AiOnnx."""
+    known = table.AI_ONNX.get(method_name)
+    signature = known.signatures[max(known.signatures)] if known else ""
+    first = [a.arg for a in ast.parse(f"def f({signature}): pass").body[0].args.args]
+    counts = {count for form in forms for count in (form.min_outputs, form.max_outputs)}
+    counted = "num_outputs" in first if known else len(counts) > 1
+    outputs = known.outputs if known else max(counts)
+    parameters = versioned_parameters(forms, first)
+    if forms[-1].type == "Constant":
+        parameters = [Parameter("const ConstVoidData &", "value", "")]
+    has_args = forms[-1].max_inputs != 0
+    head = [
+        *(["const std::vector<TensorId> &args"] if has_args else []),
+        *(["unsigned num_outputs"] if counted else []),
+    ]
+    result = "std::vector<TensorId>" if counted or outputs > 1 else "TensorId"
+    declared = [f"{p.kind}{p.name}" + (f" = {p.default}" if p.default else "") for p in parameters]
+    words = [f"{p.kind}{p.name}" for p in parameters]
+    declaration = (
+        f"  {result} {method_name}({', '.join([*head, *declared, 'const DebugContext &debugContext = {}'])});\n"
+    )
+    attributes = "".join(f'  put(a, "{p.name}", {p.name});\n' for p in parameters)
+    inputs, count = ("args" if has_args else "{}"), ("num_outputs" if counted else outputs)
+    call = f'addNode("{forms[-1].type}", {inputs}, {count}, a, debugContext)'
+    ending = "" if result.startswith("std::vector") else ".front()"
+    definition = (
+        f"{result} AiOnnx::{method_name}({', '.join([*head, *words, 'const DebugContext &debugContext'])}) {{\n"
+        f"  NodeAttributes a;\n{attributes}  return {call}{ending};\n}}\n"
+    )
+    return declaration, definition
+
+
+def versioned_class(table: ModuleType) -> tuple[str, str]:
+    """The class AiOnnx and its definitions."""
+    names = {method.op_type: name for name, method in table.AI_ONNX.items()}
+    texts = [
+        versioned_method(table, names.get(op_type, op_type.lower()), living_forms(forms))
+        for op_type, forms in all_forms().items()
+        if living_forms(forms)
+    ]
+    header = (
+        "// Operators of ai.onnx in one operator set, 7 or newer. Attributes are those of all versions; those\n"
+        "// that are left out have the default of the version.\n"
+        "class AiOnnx : public Opset {\n public:\n"
+        '  AiOnnx(Builder &builder, int version) : Opset(builder, "ai.onnx", version) {}\n'
+        f"{''.join(d for d, _ in texts)}}};\n"
+    )
+    return header, "".join(d for _, d in texts)
+
+
 def main() -> None:
     """Write the two files."""
     table_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
@@ -184,6 +282,7 @@ def main() -> None:
     table = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(table)
     classes = [class_text(table, "ai.onnx", opset, table.AI_ONNX) for opset in range(6, 12)]
+    classes += [versioned_class(table)]
     classes += [class_text(table, "ai.graphcore", 1, table.AI_GRAPHCORE), class_text(table, "ai.onnx.ml", 1, {})]
     note = f"// Made by tools/make_builder_methods.py from {table_path.name}. One method per operator.\n"
     declarations, definitions = ("\n".join(texts) for texts in zip(*classes, strict=True))

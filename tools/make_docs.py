@@ -10,7 +10,7 @@ from pathlib import Path
 
 import popart_core
 from make_builder_methods import REQUIRED_INTS, REQUIRED_STRINGS, SUBGRAPHS
-from popart import opset_methods, opsets
+from popart import onnx_forms, opset_methods, opsets
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -153,6 +153,7 @@ _Debug = str | popart_core.DebugContext
 OPSETS: range
 
 def debug_name_of(debug_context: Any) -> str: ...
+def opset_class(version: int) -> type[AiOnnx]: ...
 
 class Opset:
     def __init__(self, core: Any) -> None: ...
@@ -206,9 +207,49 @@ def method_stub(name: str, method: object) -> str:
     return f"    def {name}({', '.join(words)}) -> {result}: ...\n"
 
 
+STUB_KINDS = {
+    "int": "int",
+    "float": "float",
+    "string": "str",
+    "ints": "Sequence[int]",
+    "floats": "Sequence[float]",
+    "strings": "Sequence[str]",
+    "tensor": "np.ndarray | Sequence[Any] | float | int | str",
+    "graph": "Builder",
+}
+OLDEST_VERSIONED = 7
+
+
+def versioned_method_stub(name: str) -> str:
+    """The declaration of a method of AiOnnx: the parameters of all operator sets."""
+    found, versions = onnx_forms.union_parameters(name, OLDEST_VERSIONED, popart_core._newestOnnxOpset())
+    kinds = {key: kind for method in reversed(versions) for key, kind in (method.kinds or {}).items()}
+    kinds |= {"to": "string", "num_outputs": "int", "value": "tensor", "is_value_sparse": "int"}
+    required, optional = [], []
+    for key, parameters in found.items():
+        kind = STUB_KINDS[kinds[key]]
+        if len(parameters) == len(versions) and all(p.default is p.empty for p in parameters):
+            required.append(f"{key}: {kind}")
+        else:
+            optional.append(f"{key}: {kind}{' | None' if parameters[0].default is None else ''} = ...")
+    words = ["self", *(["args: _Ids"] if versions[0].has_args else []), *required, *optional]
+    counted = found.get("num_outputs")
+    several = versions[0].outputs > 1 or (counted and counted[0].default is not None)
+    result = "list[str]" if several else "Any" if counted else "str"
+    return f"    def {name}({', '.join(words)}, debugContext: _Debug = '') -> {result}: ...\n"
+
+
+def versioned_stub() -> str:
+    """The class AiOnnx, which stands for every operator set: type checkers cannot know which one a model has."""
+    newest = popart_core._newestOnnxOpset()
+    methods = {name for opset in range(OLDEST_VERSIONED, newest + 1) for name in onnx_forms.methods_of(opset)}
+    return "\nclass AiOnnx(Opset):\n" + "".join(versioned_method_stub(name) for name in sorted(methods))
+
+
 def opset_stubs() -> str:
     """python/popart/opsets.pyi."""
     text = STUB
+    text += versioned_stub()
     classes = [*opsets.NAMESPACES.values(), opsets.AiGraphcoreOpset1, opsets.AiOnnxMlOpset1]
     for made in classes:
         methods = sorted((name, getattr(made, name)) for name in vars(made) if not name.startswith("_"))

@@ -37,6 +37,13 @@ class Builder {
   Builder(const Builder &) = delete;
   Builder &operator=(const Builder &) = delete;
 
+  // Version of a domain that this model has: of ai.onnx the one its nodes are in, 10 for a new model that has none yet.
+  // Throws popart::error for a domain that the model does not use.
+  int opset(const std::string &domain = "ai.onnx") const;
+  // The operators of ai.onnx in the model's operator set, whatever its version, and in a version of choice, which must
+  // be the model's if it has one. An attribute that this version lacks throws popart::error.
+  AiOnnx aiOnnx() { return AiOnnx(*this, opset()); }
+  AiOnnx aiOnnxOpset(int version);
   AiOnnxOpset6 aiOnnxOpset6() { return AiOnnxOpset6(*this); }
   AiOnnxOpset7 aiOnnxOpset7() { return AiOnnxOpset7(*this); }
   AiOnnxOpset8 aiOnnxOpset8() { return AiOnnxOpset8(*this); }
@@ -194,6 +201,7 @@ class Builder {
 
  private:
   friend class Opset;
+  friend struct BuilderCore;
   explicit Builder(std::unique_ptr<onnx::ModelBuilder> core);
   Builder(onnx::ModelBuilder &core, Builder &parent);
 

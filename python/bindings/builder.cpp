@@ -63,6 +63,8 @@ void bindNodes(nb::class_<ModelBuilder> &c) {
         })
       .def("checkpointOutput", &ModelBuilder::checkpointOutput, nb::arg("nodeOutputNames"))
       .def("opset", &ModelBuilder::opset)
+      .def("spokenOpset", &ModelBuilder::spokenOpset)
+      .def("speakOpset", &ModelBuilder::speakOpset)
       .def_static("recordedVersion", &onnx::recordedVersion)
       .def("pushNameScope", &ModelBuilder::pushNameScope)
       .def("popNameScope", &ModelBuilder::popNameScope)

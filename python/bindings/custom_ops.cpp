@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
 #include <popart/graph.hpp>
 #include <popart/opmanager.hpp>
 #include <popart/userkernel.hpp>
@@ -40,7 +41,24 @@ std::vector<PythonFunctions *> &allFunctions() {
   return *all;
 }
 
-std::string argumentsOf(const Op &op) { return op.attributes().getAttribute<std::string>(kArguments, "{}"); }
+// What the functions get by name, as JSON text: PopXL's calls give it as one attribute; nodes of a model have one
+// attribute for each.
+std::string argumentsOf(const Op &op) {
+  const Attributes &given = op.attributes();
+  nlohmann::json arguments = nlohmann::json::parse(given.getAttribute<std::string>(kArguments, "{}"));
+  for (const auto &[name, value] : given.entries()) {
+    if (name == kArguments || name.starts_with("__")) continue;
+    std::visit(
+        [&, &key = name](const auto &v) {
+          if constexpr (std::is_constructible_v<nlohmann::json, decltype(v)>)
+            arguments[key] = v;
+          else
+            throw error("{}: attribute '{}': expected numbers, texts or lists of them", op.debugName(), key);
+        },
+        value);
+  }
+  return arguments.dump();
+}
 
 void runKernel(const nb::handle &function, const KernelCall &call) {
   HoldGil gil;
@@ -101,8 +119,8 @@ class PythonOp : public Op {
       if (hasOutput(i)) outInfo(i) = TensorInfo(dataTypeFromName(type), shape);
       ++i;
     }
-    check(i >= outputCount(), "{}: the function of its shapes gives {} results: expected {}", debugName(), i,
-          outputCount());
+    check(i == outputCount(), "{}: wrong number of outputs: got {}, expected {} as its function of the shapes gives",
+          debugName(), outputCount(), i);
   }
   std::vector<std::unique_ptr<Op>> getGradOps() override {
     std::vector<std::unique_ptr<Op>> ops;

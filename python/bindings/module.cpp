@@ -1,5 +1,6 @@
 // The Python module popart_core.
 #include "bindings.hpp"
+#include "losses.hpp"
 
 namespace {
 
@@ -29,6 +30,7 @@ NB_MODULE(popart_core, m) {
   bindSessions(m);
   bindOperators(m);
   bindBuilder(m);
+  bindLosses(m);
   bindModelTools(m);
   bindNormalNumbers(m);
   bindIr(m);

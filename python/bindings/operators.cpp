@@ -3,9 +3,31 @@
 #include <popart/tensornames.hpp>
 
 #include "api/supported_operations.hpp"
+#include "base/nearest.hpp"
 #include "bindings.hpp"
+#include "onnx/operator_table.hpp"
 
 namespace popart::python {
+namespace {
+
+// As popart.onnx_forms.Form.
+nb::tuple formOf(const onnx::OperatorForm &form) {
+  nb::list attributes;
+  for (const onnx::AttributeForm &a : form.attributes())
+    attributes.append(nb::make_tuple(std::string(a.name), std::string(a.kind), a.required,
+                                     a.defaultValue ? nb::cast(std::string(*a.defaultValue)) : nb::none()));
+  return nb::make_tuple(std::string(form.type), form.since, form.minInputs, form.maxInputs, form.minOutputs,
+                        form.maxOutputs, std::string(form.inputs), std::string(form.outputs), attributes);
+}
+
+nb::list operatorForms(int64_t opset) {
+  nb::list forms;
+  for (const onnx::OnnxOperator &op : onnx::onnxOperators(opset))
+    if (const auto form = onnx::findForm(op.type, opset)) forms.append(formOf(*form));
+  return forms;
+}
+
+}  // namespace
 
 void bindOperators(nb::module_ &m) {
   nb::class_<OperatorIdentifier>(m, "OperatorIdentifier", "Domain, type and version of an operator.")
@@ -60,6 +82,10 @@ void bindOperators(nb::module_ &m) {
       "\n"
       "Args:\n"
       "    includeInternal: As in getSupportedOperations.");
+  m.def("_operatorForms", &operatorForms, nb::arg("opset"),
+        "The operators of a set of ai.onnx, as popart.onnx_forms has them.");
+  m.def("_newestOnnxOpset", &onnx::newestOnnxOpset);
+  m.def("_nearest", &nearest, nb::arg("wanted"), nb::arg("names"), nb::arg("count") = 3);
   for (const ReservedPrefix &prefix : reservedPrefixes()) {
     const std::string text = prefix.text;
     const std::string doc = "The reserved tensor-name prefix '" + text + "'.";

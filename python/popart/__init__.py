@@ -18,7 +18,7 @@ defaultAiOnnxMlOpset = 1
 defaultAiGraphcoreOpset = 1
 
 import popart.printed_forms  # noqa: E402
-from popart import loggers, metrics, optim  # noqa: E402
+from popart import loggers, losses, metrics, optim  # noqa: E402
 from popart._names import suggest_in_classes as _suggest_in_classes  # noqa: E402
 from popart._names import suggest_in_modules as _suggest_in_modules  # noqa: E402
 from popart.builder import Builder  # noqa: E402
@@ -26,6 +26,7 @@ from popart.loading import load  # noqa: E402
 from popart.losses import IdentityLoss, L1Loss, Loss, NllLoss  # noqa: E402
 from popart.opsets import (  # noqa: E402
     AiGraphcoreOpset1,
+    AiOnnx,
     AiOnnxMlOpset1,
     AiOnnxOpset6,
     AiOnnxOpset7,
@@ -46,6 +47,7 @@ AiOnnxMl1, AiGraphcore1 = AiOnnxMlOpset1, AiGraphcoreOpset1
 __all__ = [
     "AiGraphcore1",
     "AiGraphcoreOpset1",
+    "AiOnnx",
     "AiOnnx10",
     "AiOnnx11",
     "AiOnnx6",
@@ -75,6 +77,7 @@ __all__ = [
     "defaultAiOnnxOpset",
     "load",
     "loggers",
+    "losses",
     "metrics",
     "optim",
     *(name for name in dir(_core) if not name.startswith("_")),
@@ -92,6 +95,5 @@ _classes = [
 ]
 _suggest_in_classes(*(item for item in _classes if not item.__name__.endswith(("Settings", "Options"))))
 _suggest_in_classes(*(item for item in _classes if item.__name__.endswith(("Settings", "Options"))), sets=True)
-_suggest_in_classes(AiGraphcoreOpset1, AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8, AiOnnxOpset9)
-_suggest_in_classes(AiOnnxOpset10, AiOnnxOpset11)
+_suggest_in_classes(AiGraphcoreOpset1, AiOnnx)
 _suggest_in_modules("popart")

@@ -2,6 +2,7 @@
 from popart_core import *
 
 from popart import loggers as loggers
+from popart import losses as losses
 from popart import metrics as metrics
 from popart import optim as optim
 from popart.builder import Builder as Builder
@@ -11,6 +12,7 @@ from popart.losses import L1Loss as L1Loss
 from popart.losses import Loss as Loss
 from popart.losses import NllLoss as NllLoss
 from popart.opsets import AiGraphcoreOpset1 as AiGraphcoreOpset1
+from popart.opsets import AiOnnx as AiOnnx
 from popart.opsets import AiOnnxMlOpset1 as AiOnnxMlOpset1
 from popart.opsets import AiOnnxOpset6 as AiOnnxOpset6
 from popart.opsets import AiOnnxOpset7 as AiOnnxOpset7

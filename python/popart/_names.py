@@ -4,18 +4,17 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+import popart_core
+
 
 def nearest_names(wanted: str, known: Iterable[str]) -> str:
-    """A sentence with up to three of the names `known` that resemble `wanted`.
+    """A sentence with up to three of the names `known` that resemble `wanted`, by the rule of ``src/base/nearest.hpp``.
 
     Returns:
         Such as ``". Nearest names: gelu, elu"``; empty when nothing resembles it.
     """
-    import difflib  # only for programs that misspell
-
-    lower = {name.lower(): name for name in sorted(known)}
-    found = difflib.get_close_matches(wanted.lower(), lower, n=3)
-    return f". Nearest names: {', '.join(lower[name] for name in found)}" if found else ""
+    found = popart_core._nearest(wanted, list(known))
+    return f". Nearest names: {', '.join(found)}" if found else ""
 
 
 def no_attribute(owner: str, name: str, known: Iterable[str]) -> AttributeError:

@@ -11,8 +11,8 @@ from popart._names import no_attribute
 from popart.builder_placement import Placement, custom_attribute
 from popart.opsets import (
     NAMESPACES,
-    OPSETS,
     AiGraphcoreOpset1,
+    AiOnnx,
     AiOnnxMlOpset1,
     AiOnnxOpset6,
     AiOnnxOpset7,
@@ -21,6 +21,7 @@ from popart.opsets import (
     AiOnnxOpset10,
     AiOnnxOpset11,
     debug_name_of,
+    opset_class,
 )
 
 _DEBUG = str | popart_core.DebugContext
@@ -65,7 +66,7 @@ class Builder(Placement):
 
         Args:
             modelProtoOrFilename: File name or bytes of a model to continue.
-            opsets: Versions such as ``{"ai.onnx": 9, "ai.graphcore": 1}``.
+            opsets: Versions such as ``{"ai.onnx": 17, "ai.graphcore": 1}``.
             builderCore: Core of a subgraph builder (internal).
 
         Raises:
@@ -79,15 +80,12 @@ class Builder(Placement):
             self._core = popart_core._BuilderCore()
         else:
             self._core = popart_core._BuilderCore.fromModel(modelProtoOrFilename)
-        self._version: int | None = None
-        self._default_version = 10
-        fixed = self._core.opset("ai.onnx")
+        self._version: int | None = self._core.opset("ai.onnx")
         if opsets:
             self._version, graphcore = opsets["ai.onnx"], opsets["ai.graphcore"]
             if graphcore != 1:
                 raise ValueError(f"Builder: ai.graphcore opset: got {graphcore}, expected 1")
-        else:
-            self._version = fixed
+            self._core.speakOpset(self._version)
 
     # ---- operator namespaces
     def _namespace(self, version: int) -> Any:
@@ -96,18 +94,41 @@ class Builder(Placement):
                 f"Builder: aiOnnxOpset{version} asked for, but opset {self._version} of ai.onnx is already defined. "
                 "Use one version of a domain in a model"
             )
-        if version not in OPSETS:
-            raise popart_core.popart_exception(
-                f"Builder: ai.onnx opset: got {version}, expected 6 to 11. A model of a newer opset takes operators of "
-                "ai.graphcore only"
-            )
+        newest = popart_core._newestOnnxOpset()
+        if version < 6 or (version > newest and version != self._core.opset("ai.onnx")):
+            raise popart_core.popart_exception(f"Builder: ai.onnx opset: got {version}, expected 6 to {newest}")
         self._version = version
-        return NAMESPACES[version](self._core)
+        self._core.speakOpset(version)
+        return opset_class(version)(self._core)
+
+    def opset(self, domain: str = "ai.onnx") -> int:
+        """Version of an operator set that the model uses, such as that of the file it continues.
+
+        Args:
+            domain: The domain; of ai.onnx it is the version that `aiOnnx` speaks, 10 for a new model.
+
+        Returns:
+            The version, which `customOp` takes.
+
+        Raises:
+            popart_exception: The model has no operator set of the domain.
+        """
+        if domain in ("", "ai.onnx"):
+            return self._version if self._version is not None else self._core.spokenOpset()
+        version = self._core.opset(domain)
+        if version is None and domain == "ai.graphcore":
+            return 1
+        if version is None:
+            raise popart_core.popart_exception(f"Builder: the model has no operator set of the domain '{domain}'")
+        return version
 
     @property
-    def aiOnnx(self) -> AiOnnxOpset10:
-        """Operators of ai.onnx in the opset of this builder: 10 unless another one is fixed."""
-        return self._namespace(self._version if self._version is not None else self._default_version)
+    def aiOnnx(self) -> AiOnnx:
+        """Operators of ai.onnx in the operator set of this model, whatever its version: see `opset`.
+
+        The methods have the signatures of that operator set. A new model speaks 10 unless another one is fixed.
+        """
+        return self._namespace(self.opset())
 
     @property
     def aiOnnxOpset6(self) -> AiOnnxOpset6:
@@ -155,7 +176,7 @@ class Builder(Placement):
         """Use ai.onnx opset ``version`` from now on.
 
         Raises:
-            popart_exception: There is no such opset (6 to 11).
+            popart_exception: There is no such opset (6 to the newest one of ONNX).
         """
         self._version = None
         self._namespace(version)
@@ -305,11 +326,13 @@ class Builder(Placement):
         numOutputs: int = 1,
         name: str = "",
     ) -> list[str]:
-        """Add an operator of any domain.
+        """Add an operator of any domain: of a C++ library, of Python (`popxl.define_op`), or of ai.onnx.
+
+        ``builder.customOp("Gelu", builder.opset(), "ai.onnx", [x], {})`` is ``builder.aiOnnx.gelu([x])``.
 
         Args:
             opName: Type of the operator.
-            opVersion: Its version.
+            opVersion: Its version; of ai.onnx the model's operator set, `opset`.
             domain: Its domain; the domain's opset is recorded as 1.
             inputs: Ids of its inputs, "" for an absent one.
             attributes: Values of type int, float, str, or lists of one of them.
@@ -320,7 +343,8 @@ class Builder(Placement):
             Ids of its outputs.
 
         Raises:
-            popart_exception: An unknown input, or an attribute of another type.
+            popart_exception: An unknown input, an attribute of another type, one that the operator does not have, a
+                wrong number of outputs, or inputs that do not fit.
         """
         typed = [custom_attribute(key, value) for key, value in attributes.items()]
         version = self._core.recordedVersion(domain, opVersion)
@@ -340,4 +364,4 @@ class Builder(Placement):
         self._core.embedReplicationFactor(replicationFactor)
 
 
-Builder.__getattr__.__annotations__["return"] = Union[tuple(NAMESPACES.values())]  # noqa: UP007 (made at run time)
+Builder.__getattr__.__annotations__["return"] = Union[tuple(NAMESPACES.values())]

@@ -1,10 +1,55 @@
-"""Loss objects of old programs: ``TrainingSession(..., losses=[NllLoss("probs", "labels", "loss")])``.
+"""Losses: functions on any output of a model, losses by name, and the loss objects of old programs.
 
-New programs add a loss operator to the model and give its output as ``loss=``.
+    loss = popart.losses.cross_entropy(builder, "logits", labels)          # adds nodes, gives the id
+    attached = popart.losses.attach(builder, "cross_entropy")              # adds the labels too
+
+Old programs: ``TrainingSession(..., losses=[NllLoss("probs", "labels", "loss")])``.
 """
 
 import popart_core
 from popart_core import ReductionType
+
+from popart.loss_functions import (
+    binary_cross_entropy,
+    cosine_embedding,
+    cross_entropy,
+    ctc,
+    hinge,
+    hinge_embedding,
+    huber,
+    kl_divergence,
+    mae,
+    mse,
+    nll,
+    smooth_l1,
+    triplet_margin,
+)
+from popart.loss_registry import AttachedLoss, LossInput, attach, function, names
+
+__all__ = [
+    "AttachedLoss",
+    "IdentityLoss",
+    "L1Loss",
+    "Loss",
+    "LossInput",
+    "NllLoss",
+    "attach",
+    "binary_cross_entropy",
+    "cosine_embedding",
+    "cross_entropy",
+    "ctc",
+    "function",
+    "hinge",
+    "hinge_embedding",
+    "huber",
+    "kl_divergence",
+    "mae",
+    "mse",
+    "names",
+    "nll",
+    "smooth_l1",
+    "triplet_margin",
+]
 
 
 class Loss:

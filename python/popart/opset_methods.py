@@ -17,6 +17,8 @@ class Method(NamedTuple):
     signatures: dict[int, str]
     outputs: int = 1
     has_args: bool = True
+    kinds: dict[str, str] | None = None  # types of the attributes; None: by their names and defaults
+    inputs: str = ""  # names of the inputs, as `onnx_forms.Form` has them
 
 
 AI_ONNX: dict[str, Method] = {

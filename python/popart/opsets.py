@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import popart_core
 
+from popart.onnx_forms import methods_of
 from popart.opset_methods import (
     AI_GRAPHCORE,
     AI_ONNX,
@@ -23,6 +24,8 @@ from popart.opset_methods import (
 OPSETS = range(6, 12)
 _ONNX_TYPES = {"FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "BOOL": 9,
                "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13, "BFLOAT16": 16}  # fmt: skip
+_NEWER_TYPES = {"STRING": 8, "COMPLEX64": 14, "COMPLEX128": 15, "FLOAT8E4M3FN": 17, "FLOAT8E4M3FNUZ": 18,
+                "FLOAT8E5M2": 19, "FLOAT8E5M2FNUZ": 20, "UINT4": 21, "INT4": 22}  # fmt: skip
 _COLLECTIVES = ("Add", "Mean", "Mul", "Min", "Max", "LogicalAnd", "LogicalOr", "SquareAdd", "Local")
 
 
@@ -68,6 +71,8 @@ def _typed_attribute(name: str, value: Any, kind: str, keeps_empty: bool = False
         return name, "graph", value._core
     if kind == "tensor":
         return name, "tensor", np.asarray(value, order="C")
+    if kind == "graph" and value is not None:
+        raise TypeError(f"{name}: got {value!r}, expected a builder from createSubgraphBuilder")
     value = _plain(value)
     if value is None or (isinstance(value, Sequence) and len(value) == 0 and not keeps_empty and value != ""):
         return None
@@ -89,13 +94,13 @@ def debug_name_of(debug_context: Any) -> str:
 
 def _adapt_attributes(op_type: str, given: dict[str, Any]) -> dict[str, Any]:
     """Attributes whose Python form differs from the model's."""
-    if op_type == "Cast":
-        name = str(given["to"]).upper()
-        if name not in _ONNX_TYPES:
+    if op_type in ("Cast", "BitCast"):
+        name, types = str(given["to"]).upper(), _ONNX_TYPES | _NEWER_TYPES
+        if name not in types:
             raise popart_core.popart_exception(
-                f"Cast: unknown type: got '{given['to']}', expected one of {list(_ONNX_TYPES)}"
+                f"{op_type}: unknown type: got '{given['to']}', expected one of {list(types)}"
             )
-        given["to"] = _ONNX_TYPES[name]
+        given["to"] = types[name]
     if "collectiveOperator" in given:
         operator, group = given.pop("collectiveOperator"), given.pop("commGroup")
         if operator is not None:
@@ -131,8 +136,9 @@ def _signature_of(parameters: str) -> inspect.Signature:
 
 def _doc_of(method: Method, domain: str, opset: int, signature: inspect.Signature) -> str:
     """What a builder method says of itself."""
+    names = method.inputs.replace("?", " (optional)").replace("*", " (any number)").replace(") ", "), ")
     texts = {
-        "args": "Ids of the inputs, in the order of the operator; an empty one is left out.",
+        "args": f"Ids of the inputs{': ' + names if names else ', in their order'}. An empty one is absent.",
         "num_outputs": "How many outputs to make.",
         "debugContext": "Name of the node.",
     }
@@ -143,8 +149,12 @@ def _doc_of(method: Method, domain: str, opset: int, signature: inspect.Signatur
             default = "" if parameter.default is parameter.empty else f"; default {parameter.default!r}"
             text = f"Attribute of the operator{default}."
         lines.append(f"    {parameter.name}: {text}")
-    several = "num_outputs" in signature.parameters or method.outputs > 1
-    result = "Ids of the outputs." if several else "Id of the output." if method.outputs else "Nothing."
+    counted = signature.parameters.get("num_outputs")
+    several = counted is not None or method.outputs > 1
+    if counted is not None and counted.default is None:
+        result = "Id of the first output; of a number of outputs a list of their ids."
+    else:
+        result = "Ids of the outputs." if several else "Id of the output." if method.outputs else "Nothing."
     lines += [
         "",
         "Returns:",
@@ -159,12 +169,13 @@ def _doc_of(method: Method, domain: str, opset: int, signature: inspect.Signatur
 def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable[..., Any]:
     """The function behind one builder method of one opset."""
     text = method.signatures[max(first for first in method.signatures if first <= opset)]
-    counted = text.startswith("num_outputs")
+    counted = "num_outputs" in text
     args = ["args=()" if name == "abort" else "args"] if method.has_args else []
     parameters = ", ".join([*args, *([text] if text else []), 'debugContext=""'])
     signature = _signature_of(parameters)
     holds_tensor = method.op_type in _TENSOR_OPERATORS
     kinds = {parameter.name: _kind_of(parameter.name, parameter.default) for parameter in signature.parameters.values()}
+    kinds |= method.kinds or {}
     kinds |= _OTHER_KINDS | ({"value": "tensor", "sparse_value": "tensor"} if holds_tensor else {})
     takes_one_id = domain == "ai.graphcore" and name in _ONE_INPUT
 
@@ -187,21 +198,23 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
             given.setdefault("debugContext", "")
         inputs = given.pop("args", [])
         debug_context = given.pop("debugContext")
-        outputs = _number(given.pop("num_outputs"), int) if counted else method.outputs
+        wanted = given.pop("num_outputs") if counted else None
+        outputs = method.outputs if wanted is None else _number(wanted, int)
+        listed = wanted is not None or outputs > 1
         adapted = _adapt_attributes(method.op_type, given)
         attributes = [
             _typed_attribute(_MODEL_NAMES.get(key, key), value, kinds.get(key, "int"), key in distinct_when_empty)
             for key, value in adapted.items()
         ]
-        return _input_ids(inputs, takes_one_id), outputs, debug_name_of(debug_context), attributes
+        return _input_ids(inputs, takes_one_id), (outputs, listed), debug_name_of(debug_context), attributes
 
     def call(self: "Opset", *args: Any, **kwargs: Any) -> Any:
         try:
-            inputs, outputs, debug_name, attributes = typed(args, kwargs)
+            inputs, (outputs, listed), debug_name, attributes = typed(args, kwargs)
         except TypeError as error:
             raise TypeError(f"{name}: {error}. Its signature in {domain} {opset}: {name}{signature}") from None
         ids = self._add(method.op_type, inputs, outputs, attributes, debug_name)
-        if counted or method.outputs > 1:
+        if listed:
             return ids
         return ids[0] if ids else None
 
@@ -445,21 +458,31 @@ class _Deferred:
         return method if instance is None else getattr(instance, method.__name__)
 
 
-def _opset_class(version: int) -> type[Opset]:
-    """The class with the methods of one ai.onnx opset."""
-    methods: dict[str, Any] = {
-        name: _Deferred(name, "ai.onnx", version, method)
-        for name, method in AI_ONNX.items()
-        if method.first_opset <= version <= method.last_opset
-    }
+class AiOnnx(Opset):
+    """Operators of ai.onnx: the base of the classes of all operator sets."""
+
+
+@cache
+def opset_class(version: int) -> type[AiOnnx]:
+    """The class with the methods of one ai.onnx operator set: of 6 to 11 PopART's, of others ONNX's.
+
+    Args:
+        version: The operator set, 6 or more; newer ones than ONNX has get the newest one's methods.
+
+    Returns:
+        The class ``AiOnnxOpset<version>``.
+    """
+    fixed = {name: row for name, row in AI_ONNX.items() if row.first_opset <= version <= row.last_opset}
+    rows = fixed if version in OPSETS else methods_of(version)
+    methods: dict[str, Any] = {name: _Deferred(name, "ai.onnx", version, method) for name, method in rows.items()}
     methods |= {"_domain": "ai.onnx", "_version": version, "__doc__": f"Operators of ai.onnx opset {version}."}
-    return type(f"AiOnnxOpset{version}", (Opset,), methods)
+    return type(f"AiOnnxOpset{version}", (AiOnnx,), methods)
 
 
 for _name, _method in AI_GRAPHCORE.items():
     setattr(AiGraphcoreOpset1, _name, _Deferred(_name, "ai.graphcore", 1, _method))
 
-AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8, AiOnnxOpset9, AiOnnxOpset10, AiOnnxOpset11 = map(_opset_class, OPSETS)
+AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8, AiOnnxOpset9, AiOnnxOpset10, AiOnnxOpset11 = map(opset_class, OPSETS)
 
 
 class AiOnnxMlOpset1(Opset):

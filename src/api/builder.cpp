@@ -6,6 +6,7 @@
 
 #include "backends/ref/ref.hpp"
 #include "onnx/builder.hpp"
+#include "onnx/operator_table.hpp"
 
 namespace popart {
 namespace {
@@ -93,6 +94,26 @@ std::vector<TensorId> Opset::addNode(const char *type, const std::vector<TensorI
   }
   return builder_.core_.addNode(domain_, version_, type, inputs, static_cast<int>(outputs), attributes,
                                 debugContext.getPathName());
+}
+
+int Builder::opset(const std::string &domain) const {
+  const bool isOnnx = domain.empty() || domain == "ai.onnx";
+  const std::optional<int64_t> version = isOnnx ? core_.spokenOpset() : core_.opset(domain);
+  if (!version && domain == "ai.graphcore") return 1;
+  check(version.has_value(), "Builder: the model has no operator set of the domain '{}'", domain);
+  return static_cast<int>(*version);
+}
+
+AiOnnx Builder::aiOnnxOpset(int version) {
+  const std::optional<int64_t> fixed = core_.opset("ai.onnx");
+  check(version >= 6 && version <= onnx::newestOnnxOpset(),
+        "Builder: operator set of ai.onnx: got {}, expected 6 to {}", version, onnx::newestOnnxOpset());
+  check(
+      fixed.value_or(version) == version,
+      "Builder: operator set {} of ai.onnx is defined already: got version {}. Use one version of a domain in a model",
+      fixed.value_or(version), version);
+  core_.speakOpset(version);
+  return AiOnnx(*this, version);
 }
 
 void Opset::put(NodeAttributes &to, const char *name, CollectiveOperator value) {

@@ -246,9 +246,8 @@ struct SessionCreation : Session {
       if (t.valid() && main.tensor(t).tensorType() == TensorType::Variable) continue;
       std::vector<std::string> variables;
       for (const Tensor *tensor : main.tensorsOfType(TensorType::Variable)) variables.push_back(tensor->id);
-      throw error(
-          "SessionOptions::updatableNamedBuffers: '{}' is no weight or buffer of the model. Nearest existing names: {}",
-          id, nearest(id, variables));
+      throw error("SessionOptions::updatableNamedBuffers: '{}' is no weight or buffer of the model{}", id,
+                  nearestText(id, variables, "existing names"));
     }
   }
 

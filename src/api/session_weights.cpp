@@ -32,9 +32,8 @@ void checkKnown(const char *what, const IWeightsIO &weightsIO, const std::map<Te
           what, id);
     std::vector<std::string> names;
     for (const auto &entry : variables) names.push_back(entry.first);
-    logging::session::warn(
-        "{} '{}': the session has no variable of that name; the array is not used. Nearest names: {}", what, id,
-        nearest(id, names));
+    logging::session::warn("{} '{}': the session has no variable of that name; the array is not used{}", what, id,
+                           nearestText(id, names));
   }
 }
 

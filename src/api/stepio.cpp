@@ -136,8 +136,8 @@ void Executablex::checkInput(const TensorId &id, const Shape &shape) const {
                              id);
       return;
     }
-    throw runtime_error("StepIO input '{}': no such input stream. Nearest input streams: {}", id,
-                        nearest(id, keys(inputs)));
+    throw runtime_error("StepIO input '{}': no such input stream{}", id,
+                        nearestText(id, keys(inputs), "input streams"));
   }
   const Shape expected = expectedInputShape(it->second);
   if (elementsOf(shape) != elementsOf(expected))
@@ -151,8 +151,8 @@ void Executablex::checkInput(const TensorId &id, const Shape &shape) const {
 void Executablex::checkOutput(const TensorId &id, const Shape &shape) const {
   auto it = outputs.find(id);
   if (it == outputs.end())
-    throw runtime_error("StepIO output '{}': the tensor is not an anchor. Nearest anchors: {}", id,
-                        nearest(id, keys(outputs)));
+    throw runtime_error("StepIO output '{}': the tensor is not an anchor{}", id,
+                        nearestText(id, keys(outputs), "anchors"));
   const Shape expected = expectedOutputShape(it->second);
   if (elementsOf(shape) != elementsOf(expected))
     throw runtime_error(

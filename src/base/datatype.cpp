@@ -67,8 +67,8 @@ DataType dataTypeFromString(std::string_view name) {
     if (name == other.name) return other.type;
   std::vector<std::string> names;
   for (const auto &t : kTypes) names.insert(names.end(), {t.name, t.lcase});
-  throw error("data type '{}' is unknown. Nearest names: {} (popart.DataType)", name,
-              nearest(std::string(name), names));
+  throw error("data type '{}' is unknown: expected a name of popart.DataType{}", name,
+              nearestText(std::string(name), names));
 }
 
 DataType getCompatibleDataType(DataType type) {

@@ -1,37 +1,66 @@
-// Levenshtein distance ranking (names cut to 64 characters, so that the cost stays small for large models).
+// Ranking by Levenshtein distance (names cut to 64 characters, so that the cost stays small for large models). Upper
+// and lower case count as the same letter.
 #include "base/nearest.hpp"
 
 #include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace popart {
 namespace {
 
+std::string comparable(const std::string &name) {
+  std::string text = name.substr(0, 64);
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
 size_t distance(const std::string &a, const std::string &b) {
-  const size_t n = std::min<size_t>(a.size(), 64), m = std::min<size_t>(b.size(), 64);
-  std::vector<size_t> row(m + 1);
-  for (size_t j = 0; j <= m; ++j) row[j] = j;
-  for (size_t i = 1; i <= n; ++i) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
     size_t diagonal = row[0];
     row[0] = i;
-    for (size_t j = 1; j <= m; ++j) {
+    for (size_t j = 1; j <= b.size(); ++j) {
       const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
       diagonal = row[j];
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
     }
   }
-  return row[m];
+  return row[b.size()];
+}
+
+// One is a part of the other, or at most two of five letters of the longer one differ; one letter of two may.
+bool resembles(const std::string &a, const std::string &b, size_t apart) {
+  constexpr size_t kShortestPart = 3;
+  const std::string &longer = a.size() < b.size() ? b : a, &shorter = a.size() < b.size() ? a : b;
+  if (shorter.size() >= kShortestPart && longer.find(shorter) != std::string::npos) return true;
+  return apart < longer.size() && apart <= std::max<size_t>(1, 2 * longer.size() / 5);
 }
 
 }  // namespace
 
 std::vector<std::string> nearest(const std::string &wanted, std::vector<std::string> names, size_t count) {
+  const std::string given = comparable(wanted);
   std::vector<std::pair<size_t, std::string>> ranked;
-  for (auto &n : names) ranked.emplace_back(distance(wanted, n), std::move(n));
+  for (auto &n : names) {
+    const std::string name = comparable(n);
+    const size_t apart = distance(given, name);
+    if (resembles(given, name, apart)) ranked.emplace_back(apart, std::move(n));
+  }
   count = std::min(count, ranked.size());
   std::partial_sort(ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(count), ranked.end());
   std::vector<std::string> result;
   for (size_t i = 0; i < count; ++i) result.push_back(ranked[i].second);
   return result;
+}
+
+std::string nearestText(const std::string &wanted, std::vector<std::string> names, const std::string &what,
+                        size_t count) {
+  const std::vector<std::string> found = nearest(wanted, std::move(names), count);
+  return found.empty() ? std::string() : fmt::format(". Nearest {}: [{}]", what, fmt::join(found, ", "));
 }
 
 }  // namespace popart

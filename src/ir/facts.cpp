@@ -59,8 +59,8 @@ void checkKnown(const Attributes &facts, std::initializer_list<std::string_view>
     bool found = false;
     for (std::string_view k : known) found = found || k == entry.first;
     if (found) continue;
-    throw error("{}: unknown field '{}'. Nearest known fields: {}", what, entry.first,
-                nearest(entry.first, std::vector<std::string>(known.begin(), known.end())));
+    throw error("{}: unknown field '{}'{}", what, entry.first,
+                nearestText(entry.first, std::vector<std::string>(known.begin(), known.end()), "known fields"));
   }
 }
 

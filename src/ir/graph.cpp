@@ -79,7 +79,7 @@ Tensor *Graph::getTensor(const TensorId &tensorId) const {
   if (t.valid()) return &tensor(t);
   std::vector<std::string> ids;
   for (const auto &entry : byId_) ids.push_back(entry.first);
-  throw error("{}: no tensor '{}'. Nearest existing names: {}", getGraphString(), tensorId, nearest(tensorId, ids));
+  throw error("{}: no tensor '{}'{}", getGraphString(), tensorId, nearestText(tensorId, ids, "existing names"));
 }
 
 std::vector<Tensor *> Graph::tensors() const {

@@ -272,7 +272,7 @@ class Parser {
     if (const OpDef *def = findOpDef(type)) return *def;
     std::vector<std::string> known;
     for (const OpDef *def : allOpDefs()) known.push_back(def->type());
-    throw error("unknown operator '{}'. Nearest known operators: {}", type, nearest(type, known));
+    throw error("unknown operator '{}'{}", type, nearestText(type, known, "known operators"));
   }
 
   void parseOp() {

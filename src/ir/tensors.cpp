@@ -18,7 +18,7 @@ Tensor *Tensors::find(const TensorId &id) const {
 
 Tensor *Tensors::get(const TensorId &id) const {
   Tensor *tensor = find(id);
-  if (!tensor) throw error("no tensor '{}'. Nearest existing names: {}", id, nearest(id, getAllTensorIds()));
+  if (!tensor) throw error("no tensor '{}'{}", id, nearestText(id, getAllTensorIds(), "existing names"));
   return tensor;
 }
 

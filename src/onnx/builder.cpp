@@ -154,6 +154,28 @@ TensorId ModelBuilder::addInputTensor(const TensorInfo &info, const std::string 
   return id;
 }
 
+TensorId ModelBuilder::addOpenInputTensor(DataType type, const std::vector<std::pair<int64_t, std::string>> &shape,
+                                          const std::string &debugName) {
+  Shape sizes;
+  for (const auto &dimension : shape) sizes.push_back(dimension.first);
+  if (std::ranges::all_of(sizes, [](int64_t size) { return size >= 0; }))
+    return addInputTensor(TensorInfo(type, sizes), debugName);
+  const TensorId id = freeName(getNameScope(debugName));
+  auto &input = *state_->graph->add_input();
+  input.set_name(id);
+  auto &declared = *input.mutable_type()->mutable_tensor_type();
+  declared.set_elem_type(toOnnxDataType(type));
+  for (const auto &[size, symbol] : shape) {
+    auto &dim = *declared.mutable_shape()->add_dim();
+    if (size >= 0)
+      dim.set_dim_value(size);
+    else
+      dim.set_dim_param(symbol);
+  }
+  state_->scope.refusals[id] = "input '" + id + "' has open dimensions: the shape is given when the session is made";
+  return id;
+}
+
 void ModelBuilder::setInputMetadata(const TensorId &id, const std::string &key, const std::vector<int64_t> &numbers) {
   for (auto &input : *state_->graph->mutable_input()) {
     if (input.name() != id) continue;
@@ -230,8 +252,8 @@ TensorId ModelBuilder::addInitializedInputTensor(const TensorData &value, const 
 }
 
 void ModelBuilder::addOutputTensor(const TensorId &id) {
-  check(hasTensor(id), "Builder: output '{}' is no tensor of this graph. Nearest names: {}", id,
-        nearest(id, std::vector<std::string>(state_->tensors.begin(), state_->tensors.end())));
+  check(hasTensor(id), "Builder: output '{}' is no tensor of this graph{}", id,
+        nearestText(id, std::vector<std::string>(state_->tensors.begin(), state_->tensors.end())));
   auto *output = state_->graph->add_output();
   output->set_name(id);
   if (hasTensorInfo(id)) setInfo(*output, id, getTensorInfo(id));
@@ -259,6 +281,20 @@ TensorInfo ModelBuilder::getTensorInfo(const TensorId &id) const {
   if (!hasTensorInfo(id)) throw error("Builder: the shape of tensor '{}' is not known: {}", id, whyUnknown(id));
   auto found = state_->scope.tensors.find(id);
   return found == state_->scope.tensors.end() ? parent_->getTensorInfo(id) : state_->scope.graph->info(found->second);
+}
+
+Model::Input ModelBuilder::declaredTensor(const TensorId &id) const {
+  if (!hasTensor(id) || hasTensorInfo(id)) {
+    const TensorInfo info = getTensorInfo(id);
+    Model::Input known{id, info.dataType(), true, {}};
+    for (int64_t size : info.shape()) known.shape.emplace_back(size, "");
+    return known;
+  }
+  for (const auto *values : {&state_->graph->output(), &state_->graph->input(), &state_->graph->value_info()})
+    for (const auto &value : *values)
+      if (value.name() == id) return declaredValue(value);
+  if (parent_ && !state_->tensors.count(id)) return parent_->declaredTensor(id);
+  return {id, DataType::UNDEFINED, false, {}};
 }
 
 std::string ModelBuilder::whyUnknown(const TensorId &id) const {

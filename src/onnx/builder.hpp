@@ -58,6 +58,9 @@ class ModelBuilder {
   TensorId addInputTensor(const TensorInfo &info, const std::string &debugName = "");
   TensorId addUntypedInputTensor(const std::string &debugName = "");  // subgraph builders only
   void addInputTensorFromParentGraph(const TensorId &id);             // must exist in a parent
+  // An input of the main graph with open dimensions: shape as Model::Input::shape.
+  TensorId addOpenInputTensor(DataType type, const std::vector<std::pair<int64_t, std::string>> &shape,
+                              const std::string &debugName);
   TensorId addInitializedInputTensor(const TensorData &value, const std::string &debugName = "");
   // Kept in the model as metadata of the input `id`. Throw popart::error when this graph has no such input.
   void setVariableSettings(const TensorId &id, const VariableSettings &settings);
@@ -80,6 +83,9 @@ class ModelBuilder {
   std::vector<TensorId> checkpointOutput(const std::vector<TensorId> &ids);
   // Version of a domain fixed so far; nullopt while free.
   std::optional<int64_t> opset(const std::string &domain) const;
+  // The version of ai.onnx that nodes are added in: the one fixed, else the one last asked for, else 10 (PopART's).
+  int64_t spokenOpset() const;
+  void speakOpset(int64_t version) { root().spoken_ = version; }
 
   // ---- scopes and attributes that every node added from now on gets
   void pushNameScope(const std::string &name);
@@ -112,6 +118,9 @@ class ModelBuilder {
   // it unknown, be it further up).
   TensorInfo getTensorInfo(const TensorId &id) const;
   bool hasTensor(const TensorId &id) const;  // here or in a parent
+  // Type and shape as far as they are known: inferred, else as the model declares them, with open dimensions. Throws
+  // popart::error for an unknown id.
+  Model::Input declaredTensor(const TensorId &id) const;
 
   // ---- the model
   void setGraphName(const std::string &name);  // empty: a generated name
@@ -134,6 +143,8 @@ class ModelBuilder {
   void fixOpset(const std::string &domain, int64_t version);
   onnx_proto::ModelProto message() const;
   void inferLastNode();
+  void removeLastNode();
+  std::string missingResult(const onnx_proto::NodeProto &node) const;
   bool inferAsTruthValues();
   bool inferWithoutChecks();
   // Shapes declared for the model's outputs were inferred without the attribute that has changed.
@@ -149,6 +160,7 @@ class ModelBuilder {
   std::vector<std::unique_ptr<ModelBuilder>> children_;
   std::vector<std::string> nameScopes_;
   std::map<std::string, BuilderAttribute> scopeAttributes_;
+  int64_t spoken_ = 10;  // of the root: compat, the default of PopART
 };
 
 }  // namespace popart::onnx

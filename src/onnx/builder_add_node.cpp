@@ -1,6 +1,7 @@
 // ModelBuilder: adding nodes, with the checks of that moment and the inference of their results.
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <popart/debugcontext.hpp>
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
@@ -35,8 +36,8 @@ std::vector<TensorId> ModelBuilder::knownInputs(const std::string &type, const s
     if (id.empty() || hasTensor(id)) continue;
     const std::optional<TensorId> meant = tensorMeantBy(id, root().getOutputTensorIds());
     if (!meant)
-      throw error("Builder: {}: input tensor '{}' does not exist. Nearest names: {}", type, id,
-                  nearest(id, std::vector<std::string>(root().state_->names.begin(), root().state_->names.end())));
+      throw error("Builder: {}: input tensor '{}' does not exist{}", type, id,
+                  nearestText(id, std::vector<std::string>(root().state_->names.begin(), root().state_->names.end())));
     logging::builder::warn("{}: the model has no tensor '{}': taken as its only output, '{}'", type, id, *meant);
     id = *meant;
   }
@@ -86,6 +87,10 @@ void requireArity(const std::string &domain, const std::string &type, OpVersion 
         static_cast<int>(absent - inputs.begin()), arity->minInputs);
   check(arity->maxOutputs < 0 || out <= arity->maxOutputs, "Builder: {}: too many outputs: got {}, expected at most {}",
         type, out, arity->maxOutputs);
+  const std::optional<OperatorForm> form =
+      domain == "ai.onnx" ? findForm(type, version) : std::optional<OperatorForm>();
+  check(!form || out >= form->minOutputs, "Builder: {}: too few outputs: got {}, expected at least {}", type, out,
+        form ? form->minOutputs : 0);
 }
 
 }  // namespace
@@ -99,26 +104,13 @@ void checkArity(const onnx_proto::NodeProto &node, const std::map<std::string, i
                  static_cast<size_t>(node.output_size()));
 }
 
-namespace {
-
-// Convolutions, pools and Pad, whose attributes are checked when the node is added.
-bool hasPads(const onnx_proto::NodeProto &node, const std::map<std::string, int64_t> &opsets) {
-  if (node.op_type() == "MultiConv") return true;  // several convolutions, with no row of their own
-  const std::string domain = domainName(node.domain());
-  const auto version = opsets.find(domain);
-  const OpDef *row =
-      version == opsets.end() ? nullptr : findOnnxOp(domain, node.op_type(), static_cast<OpVersion>(version->second));
-  return row && row->findAttribute("pads");
-}
-
-}  // namespace
-
 std::vector<TensorId> ModelBuilder::addNode(const std::string &domain, int64_t opset, const std::string &type,
                                             const std::vector<TensorId> &inputs, int outputs,
                                             const BuilderAttributes &attributes, const std::string &debugName) {
   const std::vector<TensorId> known = knownInputs(type, inputs);
   requireArity(domainName(domain), type, static_cast<OpVersion>(opset), inputs,
                static_cast<size_t>(std::max(outputs, 0)));
+  requireAttributes(domainName(domain), type, static_cast<OpVersion>(opset), attributes);
   fixOpset(domainName(domain), opset);
   std::vector<TensorId> ids;
   for (int i = 0; i < outputs; ++i) ids.push_back(freeName(getNameScope(type + ":" + std::to_string(i))));
@@ -132,6 +124,7 @@ void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const 
                                 const BuilderAttributes &attributes, const std::string &debugName) {
   const std::vector<TensorId> known = knownInputs(type, inputs);
   requireArity(domainName(domain), type, static_cast<OpVersion>(opset), inputs, outputIds.size());
+  requireAttributes(domainName(domain), type, static_cast<OpVersion>(opset), attributes);
   auto &names = root().state_->names;
   for (const auto &id : outputIds)
     check(!names.count(id), "Builder: {}: output '{}' exists already. Choose another name", type, id);
@@ -154,6 +147,11 @@ void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const 
   }
   for (const auto &[name, value] : scopeAttributes_)
     if (!given.count(name)) fillAttribute(*node.add_attribute(), name, value);
+  // Split counts its parts by an attribute where no input gives their sizes.
+  const std::optional<OperatorForm> form =
+      domainName(domain) == "ai.onnx" ? findForm(type, opset) : std::optional<OperatorForm>();
+  if (form && form->hasAttribute("num_outputs") && known.size() == 1 && !given.count("num_outputs"))
+    fillAttribute(*node.add_attribute(), "num_outputs", static_cast<int64_t>(outputIds.size()));
   const DebugInfo info(DebugContext(node.name(), SourceLocation()), "onnxbuilder");
   fillAttribute(*node.add_attribute(), kDebugInfoAttribute, static_cast<int64_t>(info.getId()));
   logging::builder::trace("added {}.{}:{} '{}': {} -> {}", domainName(domain), type, opset, node.name(), known,
@@ -161,24 +159,43 @@ void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const 
   inferLastNode();
 }
 
+void ModelBuilder::removeLastNode() {
+  State &s = *state_;
+  for (const auto &output : s.graph->node(s.graph->node_size() - 1).output()) {
+    root().state_->names.erase(output);
+    s.tensors.erase(output);
+    s.producer.erase(output);
+    s.scope.refusals.erase(output);
+    s.scope.tensors.erase(output);
+  }
+  s.graph->mutable_node()->RemoveLast();
+}
+
+// What is wrong where an operator of a user gives fewer results than its node has; empty: nothing.
+std::string ModelBuilder::missingResult(const onnx_proto::NodeProto &node) const {
+  const State &s = *state_;
+  for (int i = 0; i < node.output_size(); ++i) {
+    const auto found = s.scope.tensors.find(node.output(i));
+    if (found == s.scope.tensors.end() || !found->second.valid() || s.scope.graph->info(found->second).isSet())
+      continue;
+    return fmt::format("{} '{}': wrong number of outputs: got {}, expected {}", node.op_type(), node.name(),
+                       node.output_size(), i);
+  }
+  return {};
+}
+
 void ModelBuilder::inferLastNode() {
   State &s = *state_;
   const auto &node = s.graph->node(s.graph->node_size() - 1);
   s.scope.opsets = root().state_->opsets;
   s.scope.producers.reset();  // there is a node more
-  const std::string refusal = root().state_->importer->tryImportNode(node, s.scope);
-  if (!refusal.empty() && !inferAsTruthValues() && !inferWithoutChecks()) {
-    // Other nodes are refused where the program is built: only there is it known what is supported.
-    const auto known = [this](const std::string &id) { return id.empty() || hasTensorInfo(id); };
-    if (!hasPads(node, s.scope.opsets) || !std::ranges::all_of(node.input(), known)) return;
-    for (const auto &output : node.output()) {
-      root().state_->names.erase(output);
-      s.tensors.erase(output);
-      s.producer.erase(output);
-      s.scope.refusals.erase(output);
-    }
-    s.graph->mutable_node()->RemoveLast();
-    throw error("Builder: {}", refusal);
+  const Refusal refusal = root().state_->importer->tryImportNode(node, s.scope);
+  const std::string fault = refusal.text.empty() ? missingResult(node) : refusal.text;
+  if (!fault.empty() && !inferAsTruthValues() && !inferWithoutChecks()) {
+    // Others are refused where the program is built: values that decide shapes may be known there, and operators.
+    if (refusal.reason != Refusal::Reason::Node && refusal.reason != Refusal::Reason::None) return;
+    removeLastNode();
+    throw error("Builder: {}", fault);
   }
   for (const auto &output : node.output())
     if (!output.empty() && hasTensorInfo(output)) setInfo(*s.graph->add_value_info(), output, getTensorInfo(output));
@@ -200,7 +217,7 @@ bool ModelBuilder::inferAsTruthValues() {
   for (const auto &input : node.input())
     s.scope.tensors[input] = s.scope.graph->addStream(importer.freshId(*s.scope.graph, input),
                                                       TensorInfo(DataType::BOOL, getTensorInfo(input).shape()));
-  const bool inferred = importer.tryImportNode(node, s.scope).empty();
+  const bool inferred = importer.tryImportNode(node, s.scope).text.empty();
   for (const auto &input : node.input()) {
     const auto before = tensors.find(input);
     if (before == tensors.end())
@@ -259,15 +276,15 @@ std::vector<TensorId> ModelBuilder::checkpointOutput(const std::vector<TensorId>
   for (const auto &id : ids) {
     BuilderAttributes attributes = {{"__recompute_output_in_backward_pass", int64_t{1}},  // RecomputeType::Checkpoint
                                     {"__exclude_patterns", std::vector<std::string>{"PreUniRepl", "PostNRepl"}}};
-    constexpr int64_t kDefaultOpset = 10;
     const auto saved = scopeAttributes_;
     for (const auto &entry : attributes) scopeAttributes_.erase(entry.first);
-    results.push_back(
-        addNode("ai.onnx", opset("ai.onnx").value_or(kDefaultOpset), "Identity", {id}, 1, attributes).front());
+    results.push_back(addNode("ai.onnx", spokenOpset(), "Identity", {id}, 1, attributes).front());
     scopeAttributes_ = saved;
   }
   return results;
 }
+
+int64_t ModelBuilder::spokenOpset() const { return opset("ai.onnx").value_or(root().spoken_); }
 
 std::optional<int64_t> ModelBuilder::opset(const std::string &domain) const {
   const auto &opsets = root().state_->opsets;

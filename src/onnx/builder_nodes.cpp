@@ -93,8 +93,8 @@ onnx_proto::NodeProto &ModelBuilder::node(const std::set<TensorId> &outputs) con
   if (found == state_->producer.end()) {
     std::vector<std::string> made;
     for (const auto &entry : state_->producer) made.push_back(entry.first);
-    throw error("Builder: no node makes tensor '{}'. {}. Nearest names: {}", *outputs.begin(), advice,
-                nearest(*outputs.begin(), made));
+    throw error("Builder: no node makes tensor '{}'. {}{}", *outputs.begin(), advice,
+                nearestText(*outputs.begin(), made));
   }
   auto &node = *state_->graph->mutable_node(found->second);
   std::set<TensorId> all;
@@ -118,8 +118,8 @@ onnx_proto::AttributeProto &requireAttribute(onnx_proto::NodeProto &node, const 
   if (!a) {
     std::vector<std::string> names;
     for (const auto &attribute : node.attribute()) names.push_back(attribute.name());
-    throw error("Builder: {} '{}' has no attribute '{}'. Nearest names: {}", node.op_type(), node.name(), name,
-                nearest(name, names));
+    throw error("Builder: {} '{}' has no attribute '{}'{}", node.op_type(), node.name(), name,
+                nearestText(name, names));
   }
   return *a;
 }

@@ -36,6 +36,12 @@ struct ModelBuilder::State {
 inline std::string domainName(const std::string &domain) { return domain.empty() ? "ai.onnx" : domain; }
 void setInfo(onnx_proto::ValueInfoProto &value, const std::string &name, const TensorInfo &info);
 
+// Type and shape that a message declares.
+Model::Input declaredValue(const onnx_proto::ValueInfoProto &value);
+
+// Throws popart::error: an attribute that the operator does not have in this version, or one that it needs is missing.
+void requireAttributes(const std::string &domain, const std::string &type, OpVersion version,
+                       const BuilderAttributes &attributes);
 // Throws popart::error: ai.onnx has no such operator, or not with these numbers of inputs and outputs.
 void checkArity(const onnx_proto::NodeProto &node, const std::map<std::string, int64_t> &opsets);
 // A node attribute message from a value.

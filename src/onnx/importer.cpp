@@ -230,6 +230,8 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
     throw unknown_value("{}", withNode(proto, e.what()));
   } catch (const unknown_value_error &e) {
     throw unknown_value_error("{}", withNode(proto, e.what()));
+  } catch (const unsupported_operator &e) {
+    throw unsupported_operator("{}", withNode(proto, e.what()));
   } catch (const error &e) {
     if (readsBounded(proto, scope))
       throw unknown_value(
@@ -330,21 +332,31 @@ void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope
 
 // ---- builders -----------------------------------------------------------------------------------
 
-std::string Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &scope) {
+Refusal Importer::tryImportNode(const onnx_proto::NodeProto &node, Scope &scope) {
+  const auto refused = [&](Refusal::Reason reason, const std::string &text) {
+    for (const auto &output : node.output()) {
+      scope.tensors.erase(output);
+      scope.refusals[output] = text;
+    }
+    return Refusal{reason, text};
+  };
+  for (const Scope *s = &scope; s; s = s->outer)
+    for (const auto &input : node.input())
+      if (auto found = s->refusals.find(input); found != s->refusals.end())
+        return refused(Refusal::Reason::Input, found->second);
   try {
-    for (const Scope *s = &scope; s; s = s->outer)
-      for (const auto &input : node.input())
-        if (auto found = s->refusals.find(input); found != s->refusals.end()) throw error("{}", found->second);
     importNode(node, scope);
     return {};
   } catch (const internal_error &) {
     throw;
+  } catch (const unknown_value &e) {
+    return refused(Refusal::Reason::Value, e.what());
+  } catch (const unknown_value_error &e) {
+    return refused(Refusal::Reason::Value, e.what());
+  } catch (const unsupported_operator &e) {
+    return refused(Refusal::Reason::Unknown, e.what());
   } catch (const error &e) {
-    for (const auto &output : node.output()) {
-      scope.tensors.erase(output);
-      scope.refusals[output] = e.what();
-    }
-    return e.what();
+    return refused(Refusal::Reason::Node, e.what());
   }
 }
 

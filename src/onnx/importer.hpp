@@ -74,6 +74,12 @@ class unknown_value : public unknown_value_error {
   using unknown_value_error::unknown_value_error;
 };
 
+// An operator that neither the library nor a user's has.
+class unsupported_operator : public error {
+ public:
+  using error::error;
+};
+
 // Whether outputs of a body may have sizes that depend on data of the run.
 enum class BodySizes : uint8_t { Known, Open };
 
@@ -85,6 +91,19 @@ struct Dequantised {
 
 class NodeContext;
 using ImportFn = void (*)(NodeContext &);
+
+// Why a node cannot be imported.
+struct Refusal {
+  enum class Reason {
+    None,     // it can
+    Input,    // a tensor that it reads is undefined
+    Value,    // its structure depends on a value that is not known yet
+    Unknown,  // no such operator is known
+    Node      // its inputs, attributes or outputs are wrong
+  };
+  Reason reason = Reason::None;
+  std::string text;  // empty for None
+};
 
 class Importer {
  public:
@@ -114,9 +133,9 @@ class Importer {
   // For builders: imports what can be imported and leaves the outputs of other nodes undefined, with the reason in
   // scope.refusals.
   void importAvailable(const onnx_proto::GraphProto &graph, Scope &scope);
-  // Empty, or why the node is refused; then its outputs stay undefined and get that reason. A node that reads an
-  // undefined tensor has the tensor's reason.
-  std::string tryImportNode(const onnx_proto::NodeProto &node, Scope &scope);
+  // Why the node is refused, if it is; then its outputs stay undefined and get that text. A node that reads an
+  // undefined tensor has the tensor's text.
+  Refusal tryImportNode(const onnx_proto::NodeProto &node, Scope &scope);
 
   TensorIndex resolve(const std::string &name, Scope &scope);
   Meaning meaningOf(const std::string &name, Scope &scope);

@@ -95,17 +95,20 @@ bool Model::Input::isOpen() const {
   return !hasShape || std::ranges::any_of(shape, [](const auto &dimension) { return dimension.first < 0; });
 }
 
+Model::Input declaredValue(const onnx_proto::ValueInfoProto &value) {
+  const auto &type = value.type().tensor_type();
+  Model::Input declared{value.name(), DataType::UNDEFINED, value.type().has_tensor_type() && type.has_shape(), {}};
+  if (type.elem_type() != 0) declared.type = fromOnnxDataType(type.elem_type());
+  for (const auto &dim : type.shape().dim())
+    declared.shape.emplace_back(dim.has_dim_value() && dim.dim_value() >= 0 ? dim.dim_value() : -1, dim.dim_param());
+  return declared;
+}
+
 std::vector<Model::Input> Model::inputs() const {
   const std::set<std::string> initializers = initializerNames(content_->proto->graph());
   std::vector<Input> all;
-  for (const auto &input : content_->proto->graph().input()) {
-    if (initializers.count(input.name()) || !input.type().has_tensor_type()) continue;
-    const auto &type = input.type().tensor_type();
-    Input &declared = all.emplace_back(Input{input.name(), DataType::UNDEFINED, type.has_shape(), {}});
-    if (type.elem_type() != 0) declared.type = fromOnnxDataType(type.elem_type());
-    for (const auto &dim : type.shape().dim())
-      declared.shape.emplace_back(dim.has_dim_value() && dim.dim_value() >= 0 ? dim.dim_value() : -1, dim.dim_param());
-  }
+  for (const auto &input : content_->proto->graph().input())
+    if (!initializers.count(input.name()) && input.type().has_tensor_type()) all.push_back(declaredValue(input));
   return all;
 }
 

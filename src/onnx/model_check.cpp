@@ -67,9 +67,8 @@ std::vector<int> sortNodes(const Nodes &nodes, const std::set<std::string> &give
       std::vector<std::string> names(given.begin(), given.end());
       for (const auto &entry : producer) names.push_back(entry.first);
       throw error(
-          "{}: {} reads tensor '{}' that nothing defines. Add it as an input, an initializer or a node output. Nearest "
-          "names: {}",
-          where, nodeText(nodes[i]), name, nearest(name, names));
+          "{}: {} reads tensor '{}' that nothing defines. Add it as an input, an initializer or a node output{}", where,
+          nodeText(nodes[i]), name, nearestText(name, names));
     }
   }
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;

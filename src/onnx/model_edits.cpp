@@ -144,8 +144,8 @@ void ModelEditor::convertInitializersToConstants(const std::vector<TensorId> &id
   for (const TensorId &id : ids) {
     const auto found = tensors.find(id);
     if (found == tensors.end() || !moved.insert(id).second)
-      throw error("GraphTransformer: '{}' is no initializer of the model. Nearest names: {}", id,
-                  nearest(id, Model(source_).initializerIds()));
+      throw error("GraphTransformer: '{}' is no initializer of the model{}", id,
+                  nearestText(id, Model(source_).initializerIds()));
     auto &node = *nodes.Add();
     node.set_op_type("Constant");
     node.add_output(id);

@@ -360,8 +360,8 @@ std::string unsupportedText(const NodeContext &node) {
     for (const OnnxName &name : def->onnxNames())
       if (name.domain == node.domain()) known.push_back(name.type);
   if (known.empty())
-    return "No operator of this domain is known: load the library that defines it first, or replace the node";
-  return "Nearest supported operators of " + node.domain() + ": " + toText(nearest(node.type(), known));
+    return ". No operator of this domain is known: load the library that defines it first, or replace the node";
+  return nearestText(node.type(), known, "supported operators");
 }
 
 // Builders write an empty list where an attribute with a default is left out.
@@ -432,8 +432,8 @@ void importRegular(NodeContext &node) {
   if (!def && isCustom)  // models record version 1 (recordedVersion of builder.hpp), libraries any
     def = findOnnxOp(node.domain(), node.type(), std::numeric_limits<OpVersion>::max());
   if (!def)
-    node.fail("operator {}.{} of version {} is not supported. {}", node.domain(), node.type(), node.opset(),
-              unsupportedText(node));
+    throw unsupported_operator("operator {}.{} of version {} is not supported{}", node.domain(), node.type(),
+                               node.opset(), unsupportedText(node));
   importRegularAs(node, *def);
 }
 

@@ -1,5 +1,5 @@
-// The operators of ai.onnx: numbers of inputs and outputs, and versions, from the operator schemas of the onnx package
-// that the build finds (tools/make_operator_table.py).
+// The operators of ai.onnx: numbers of inputs and outputs, versions and attributes, from the operator schemas of the
+// onnx package that the build finds (tools/make_operator_table.py).
 #pragma once
 #include <optional>
 #include <string>
@@ -38,6 +38,32 @@ struct OperatorNames {
 std::vector<OpVersion> onnxVersions(std::string_view type);
 // Empty names for an operator ai.onnx does not have.
 OperatorNames onnxNames(std::string_view type);
+
+// One attribute of one version of an operator.
+struct AttributeForm {
+  std::string_view name;
+  std::string_view kind;  // "int", "floats", "graph" …: a type of ONNX in lower case
+  bool required = false;
+  std::optional<std::string_view> defaultValue;  // as text, the elements of a list with commas between
+};
+
+// One version of an operator.
+struct OperatorForm {
+  std::string_view type;
+  OpVersion since;                // the version in force
+  int minInputs, maxInputs;       // -1: any number
+  int minOutputs, maxOutputs;     // -1: any number
+  std::string_view inputs;        // names with spaces between; "?" follows an optional one, "*" a variadic one
+  std::string_view outputs;       // likewise
+  std::string_view attributeRow;  // of the table; `attributes` reads it
+
+  std::vector<AttributeForm> attributes() const;  // in the order of their names
+  bool hasAttribute(std::string_view name) const;
+};
+
+// The version of an operator that operator set `opset` has; nullopt where the set lacks it or marks it as deprecated. A
+// newer set than the table knows has the newest one's.
+std::optional<OperatorForm> findForm(std::string_view type, int64_t opset);
 
 // The newest operator set of the table: the newest that models may use under OpVersionRule::Strict.
 int64_t newestOnnxOpset();

@@ -214,8 +214,8 @@ Initializers::Initializers(const Model &model) : model_(model) {
 TensorData Initializers::value(const TensorId &id) const {
   const auto found = tensors_.find(id);
   if (found == tensors_.end())
-    throw error("Model '{}': has no initializer '{}'. Nearest names: {}", model_.content().name, id,
-                nearest(id, model_.initializerIds()));
+    throw error("Model '{}': has no initializer '{}'{}", model_.content().name, id,
+                nearestText(id, model_.initializerIds()));
   return tensorData(*found->second, id, model_.content());
 }
 

@@ -103,7 +103,7 @@ constexpr const char *kInplacePriorities = "UpdateInplacePrioritiesForIpu";
 [[noreturn]] void throwUnknown(const std::string &name) {
   std::vector<std::string> names = Patterns::getAllPreAliasPatternNames();
   names.insert(names.end(), {kInPlace, kInplacePriorities});
-  throw error("Unknown pattern '{}'. Nearest names: {}", name, nearest(name, names));
+  throw error("Unknown pattern '{}'{}", name, nearestText(name, names));
 }
 
 }  // namespace

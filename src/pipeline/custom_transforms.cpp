@@ -47,8 +47,8 @@ void checkTransform(const std::string &checkpoint, const std::string &name) {
   check(
       std::ranges::find(names, name) != names.end(),
       "SessionOptions::experimentalSettings.customTransformApplierSettings['{}']: '{}' is no transform that runs at a "
-      "checkpoint. Register it before the session is made. Nearest names: {}",
-      checkpoint, name, nearest(name, names));
+      "checkpoint. Register it before the session is made{}",
+      checkpoint, name, nearestText(name, names));
 }
 
 }  // namespace

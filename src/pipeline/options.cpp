@@ -56,8 +56,8 @@ void warnAboutKeys(const std::string &map, const Options::StringMap &options) {
     std::vector<std::string> names;
     for (const OptionKey &known : optionKeys())
       if (known.map == map) names.push_back(known.name);
-    logging::session::warn("SessionOptions::{}['{}'] has no effect: the key is not known. Nearest known key: {}", map,
-                           key, nearest(key, names, 1));
+    logging::session::warn("SessionOptions::{}['{}'] has no effect: the key is not known{}", map, key,
+                           nearestText(key, names, "known key", 1));
   }
 }
 
@@ -89,8 +89,8 @@ void warnAboutDotChecks(const std::vector<std::string> &names) {
     std::string wanted = name;
     std::ranges::transform(wanted, wanted.begin(), [](unsigned char ch) { return std::toupper(ch); });
     if (std::ranges::count(known.dotChecks, wanted) != 0 || !firstTime("dotChecks." + name)) continue;
-    logging::session::warn("SessionOptions::dotChecks: there is no checkpoint '{}'. Nearest names: {}", name,
-                           nearest(wanted, known.dotChecks));
+    logging::session::warn("SessionOptions::dotChecks: there is no checkpoint '{}'{}", name,
+                           nearestText(wanted, known.dotChecks));
   }
 }
 
@@ -115,9 +115,8 @@ void warnAboutLocations(const Ir &ir, const transforms::OffChip &rules) {
     if (names.empty())
       for (const Tensor *t : ir.getMainGraph().tensors()) names.push_back(t->id);
     logging::session::warn(
-        "SessionOptions::tensorLocationSettingsOverride['{}'] has no effect: the program has no tensor of this name. "
-        "Nearest names: {}",
-        id, nearest(id, names));
+        "SessionOptions::tensorLocationSettingsOverride['{}'] has no effect: the program has no tensor of this name{}",
+        id, nearestText(id, names));
   }
 }
 

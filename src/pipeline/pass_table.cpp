@@ -148,8 +148,7 @@ void checkAnchors(PassContext &c) {
     if (c.main().contains(id)) continue;
     std::vector<std::string> ids;
     for (Tensor *t : c.main().tensors()) ids.push_back(t->id);
-    throw error("DataFlow: the anchor '{}' names no tensor of the model. Nearest existing names: {}", id,
-                nearest(id, ids));
+    throw error("DataFlow: the anchor '{}' names no tensor of the model{}", id, nearestText(id, ids, "existing names"));
   }
 }
 

@@ -63,9 +63,8 @@ std::vector<TensorId> trackedTensors(const PassContext &c) {
     if (!c.main().contains(id)) {
       std::vector<std::string> ids;
       for (const Tensor *t : c.main().tensors()) ids.push_back(t->id);
-      throw error(
-          "automaticLossScalingSettings.toTrackTensors: '{}' names no tensor of the model. Nearest existing names: {}",
-          id, nearest(id, ids));
+      throw error("automaticLossScalingSettings.toTrackTensors: '{}' names no tensor of the model{}", id,
+                  nearestText(id, ids, "existing names"));
     }
   return scaling->named;
 }

@@ -29,10 +29,8 @@ std::vector<WeightUpdate *> groupMembers(const ClipNormSettings &group, std::vec
     if (members.size() > before) continue;
     std::vector<std::string> names;
     for (const WeightUpdate &u : updates) names.push_back(u.id);
-    throw error(
-        "Gradient clipping '{}': the weight is not updated by the optimizer. Take it out of the clip group. Nearest "
-        "names: {}",
-        id, nearest(id, names));
+    throw error("Gradient clipping '{}': the weight is not updated by the optimizer. Take it out of the clip group{}",
+                id, nearestText(id, names));
   }
   return members;
 }

@@ -29,8 +29,7 @@ bool Transform::registerTransform(std::unique_ptr<Transform> transform) {
 const Transform &Transform::get(const std::string &name) {
   for (const auto &transform : registered())
     if (transform->getName() == name) return *transform;
-  throw error("Transform '{}': no transform of this name is registered. Nearest names: {}", name,
-              nearest(name, names()));
+  throw error("Transform '{}': no transform of this name is registered{}", name, nearestText(name, names()));
 }
 
 std::vector<std::string> Transform::names() {

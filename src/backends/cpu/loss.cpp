@@ -1,8 +1,13 @@
 // Negative log likelihood of class probabilities, FLOAT or of 16 bits, and the gradients that go with it. Definitions:
-// src/ops/loss/nll.cpp. A label out of range, unless ignored, is reported. One task sums the loss in sample order.
+// src/ops/loss/nll.cpp. A label out of range, unless ignored, is reported. One task sums the loss in sample order. The
+// first run warns where an input of probabilities has values that are none.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <string>
 
+#include <popart/graph.hpp>
+#include <popart/logging.hpp>
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
@@ -69,10 +74,50 @@ struct LossProblem {
   }
 };
 
+// Looks at the probabilities of the first run.
+class FirstValues {
+ public:
+  // `name`: of the op, for the warning; empty: nothing is looked at.
+  explicit FirstValues(std::string name) : name_(std::move(name)), done_(name_.empty()) {}
+  bool looks() const { return !name_.empty(); }
+  void check(const void *probabilities, int64_t elems, DataType type) const noexcept {
+    if (done_.load(std::memory_order_relaxed) || done_.exchange(true)) return;
+    constexpr float kRounding = 1e-2f;  // of softmax in 16 bits
+    for (int64_t i = 0; i < elems; ++i)
+      if (const float p = numberAt(probabilities, i, type); p < -kRounding || p > 1 + kRounding) return warn(p, i);
+  }
+
+ private:
+  void warn(float value, int64_t place) const noexcept try {
+    logging::session::warn(
+        "nllloss '{}': its input cannot be probabilities: element {}: got {}, expected values from 0 to 1. For logits "
+        "use popart.losses.cross_entropy, which has the softmax inside, or put a softmax in front; for log "
+        "probabilities popart.losses.nll, or inputIsLogProbability",
+        name_, place, value);
+  } catch (...) {  // a warning that does not fit into memory is left out
+  }
+
+  std::string name_;
+  mutable std::atomic<bool> done_;
+};
+
+// The op whose probabilities the kernel of `op` looks at is the loss; its gradient does where there is no loss.
+std::string nameForWarning(const Op &op) {
+  const bool isLogarithm = op.hasAttr("inputIsLogProbability") && op.attrInt("inputIsLogProbability") != 0;
+  const std::string &type = op.def().base().type();
+  if (isLogarithm || (type != "Nll" && type != "NllGrad")) return {};
+  const Graph &graph = op.getGraph();
+  if (type == "NllGrad")
+    for (const Use &use : graph.tensor(op.inputs()[0]).uses())
+      if (use.input == 0 && graph.op(use.op).has(Trait::Loss)) return {};
+  return op.name().empty() ? op.debugName() : op.name();
+}
+
 class NllKernel final : public executable::HostKernel {
  public:
-  NllKernel(Form form, LossProblem problem)
-      : form_(form),
+  NllKernel(Form form, LossProblem problem, std::string nameForWarning)
+      : first_(std::move(nameForWarning)),
+        form_(form),
         p_(std::move(problem)),
         rowsPerTask_(std::max<int64_t>(1, 32768 / std::max<int64_t>(1, p_.classes))) {}
   std::string name() const override {
@@ -83,13 +128,14 @@ class NllKernel final : public executable::HostKernel {
     return static_cast<int>(std::max<int64_t>(1, gradients));
   }
   bool canOverwrite(int input, int output) const override {
-    return input == 0 && output == form_.gradient && form_.loss < 0;
+    return input == 0 && output == form_.gradient && form_.loss < 0 && !first_.looks();
   }
   int64_t scratchBytes() const override {
     return isHalf(p_.type) && form_.gradient >= 0 ? p_.classes * static_cast<int64_t>(sizeof(float)) : 0;
   }
 
   void run(const KernelArgs &args, int task) const noexcept override {
+    if (task == 0) first_.check(args.in[0], p_.samples * p_.classes, p_.type);
     const double denominator = count(args.in[1]);
     if (form_.loss >= 0 && task == 0) writeLoss(args, denominator);
     if (form_.gradient < 0) return;
@@ -147,6 +193,7 @@ class NllKernel final : public executable::HostKernel {
     if (p_.reduction != LossReduction::None) setNumberAt(out, 0, p_.type, static_cast<float>(total / denominator));
   }
 
+  FirstValues first_;
   Form form_;
   LossProblem p_;
   int64_t rowsPerTask_;
@@ -188,7 +235,7 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   if (!p.label) return reason = "it takes no labels of " + toText(request.inputs[1].info.dataType()), nullptr;
   if (is(request.inputs, 2))
     p.gradientPerSample = p.reduction == LossReduction::None && request.inputs[2].info.nelms() == p.samples;
-  return std::make_unique<NllKernel>(form, std::move(p));
+  return std::make_unique<NllKernel>(form, std::move(p), nameForWarning(op));
 }
 
 constexpr Entry kLossKernels[] = {{"Nll", createNll},

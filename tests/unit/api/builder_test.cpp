@@ -29,7 +29,7 @@ TEST(Builder, models_of_typed_methods_run) {
   const std::vector<float> weights = {1, 2, 3, 4};
   const TensorId x = builder->addInputTensor("FLOAT", {1, 2}, "x");
   const TensorId w = builder->addInitializedInputTensor(value(weights, {2, 2}), "w");
-  const TensorId y = aiOnnx.relu({aiOnnx.gemm({x, w, builder->reshape_const(aiOnnx, {w}, {4, 1})}, 1.0f, 0.0f)});
+  const TensorId y = aiOnnx.relu({aiOnnx.gemm({x, w, builder->reshape_const(aiOnnx, {x}, {1, 2})}, 1.0f, 0.0f)});
   (void)y;
   const TensorId out = builder->aiGraphcoreOpset1().scale({aiOnnx.matmul({x, w})}, 0.5f);
   builder->addOutputTensor(out);

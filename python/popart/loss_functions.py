@@ -1,0 +1,423 @@
+"""Losses on any output of a model: functions that add nodes to a builder and return the id of the loss.
+
+Formulas, arguments and reductions are those of ``torch.nn.functional``; `popart.losses` has these names.
+"""
+
+from typing import Any
+
+import numpy as np
+from popart_core import (
+    ReductionType,
+    _binaryCrossEntropyLoss,
+    _cosineEmbeddingLoss,
+    _crossEntropyLoss,
+    _ctcLoss,
+    _hingeEmbeddingLoss,
+    _hingeLoss,
+    _huberLoss,
+    _klDivergenceLoss,
+    _meanAbsoluteErrorLoss,
+    _meanSquaredErrorLoss,
+    _nllLoss,
+    _smoothL1Loss,
+    _tripletMarginLoss,
+    popart_exception,
+)
+
+from popart._arrays import as_array
+
+_REDUCTIONS = {"mean": ReductionType.Mean, "sum": ReductionType.Sum, "none": ReductionType.NoReduction}
+
+
+def _reduction(given: str | ReductionType, also: tuple[str, ...] = ()) -> ReductionType:
+    if isinstance(given, ReductionType):
+        return given
+    if given in also:
+        return ReductionType.Sum
+    if given not in _REDUCTIONS:
+        expected = ", ".join(repr(name) for name in (*_REDUCTIONS, *also))
+        raise popart_exception(f"Loss: reduction: got {given!r}, expected one of {expected}")
+    return _REDUCTIONS[given]
+
+
+def _factor(builder: Any, given: Any) -> str:
+    """Id of a weight: itself, or a constant with the values of an array."""
+    if given is None:
+        return ""
+    if isinstance(given, str):
+        return given
+    values = np.asarray(as_array(given) if not isinstance(given, list | tuple | int | float) else given, np.float32)
+    return builder.aiOnnx.constant(values)
+
+
+def cross_entropy(
+    builder: Any,
+    logits: str,
+    labels: str,
+    *,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    name: str = "",
+) -> str:
+    """Cross entropy of the softmax of logits, ``torch.nn.functional.cross_entropy``.
+
+    Example::
+
+        builder = popart.Builder("resnet18.onnx")
+        labels = builder.addInputTensor("INT32", [16], "labels")
+        loss = popart.losses.cross_entropy(builder, "logits", labels)
+
+    Args:
+        builder: The model.
+        logits: Id of ``(N, C, d...)`` or ``(C)``.
+        labels: Id of class numbers, integers ``(N, d...)`` or ``()``, or of probabilities, floats like the logits.
+        weight: Factor of each class: an array ``(C,)`` or the id of a tensor. It does not train.
+        ignore_index: Class number of rows without loss, which the mean does not count.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``. The loss of a session must be a scalar.
+        label_smoothing: Part of the labels that all classes share, 0 to 1.
+        name: Debug name.
+
+    Returns:
+        Id of the loss, FLOAT (DOUBLE for DOUBLE).
+
+    Raises:
+        popart_exception: An unknown tensor, operands that do not fit, or an operator set older than 7.
+    """
+    return _crossEntropyLoss(
+        builder._core,
+        logits,
+        labels,
+        _factor(builder, weight),
+        ignore_index,
+        label_smoothing,
+        _reduction(reduction),
+        name,
+    )
+
+
+def nll(
+    builder: Any,
+    log_probabilities: str,
+    labels: str,
+    *,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    name: str = "",
+) -> str:
+    """Minus the log probability of the labelled class, ``torch.nn.functional.nll_loss``.
+
+    Args:
+        builder: The model.
+        log_probabilities: Id of ``(N, C, d...)`` or ``(C)``, such as of a log softmax.
+        labels: Id of class numbers ``(N, d...)`` or ``()``.
+        weight: As in `cross_entropy`.
+        ignore_index: As in `cross_entropy`.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    factor = _factor(builder, weight)
+    return _nllLoss(builder._core, log_probabilities, labels, factor, ignore_index, _reduction(reduction), name)
+
+
+def binary_cross_entropy(
+    builder: Any,
+    logits: str,
+    labels: str,
+    *,
+    weight: Any = None,
+    pos_weight: Any = None,
+    reduction: str = "mean",
+    name: str = "",
+) -> str:
+    """Cross entropy of the sigmoid of logits, ``torch.nn.functional.binary_cross_entropy_with_logits``.
+
+    Args:
+        builder: The model.
+        logits: Id of a tensor of any shape.
+        labels: Id of numbers from 0 to 1 of the same shape, floats or integers.
+        weight: Factor of each element's loss, an array or an id that broadcasts to the logits.
+        pos_weight: Factor of the positive part, likewise.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    factors = _factor(builder, weight), _factor(builder, pos_weight)
+    return _binaryCrossEntropyLoss(builder._core, logits, labels, *factors, _reduction(reduction), name)
+
+
+def mse(builder: Any, input: str, target: str, *, reduction: str = "mean", name: str = "") -> str:
+    """Squared differences, ``torch.nn.functional.mse_loss``.
+
+    Args:
+        builder: The model.
+        input: Id of a tensor of any shape.
+        target: Id of one of the same shape.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    return _meanSquaredErrorLoss(builder._core, input, target, _reduction(reduction), name)
+
+
+def mae(builder: Any, input: str, target: str, *, reduction: str = "mean", name: str = "") -> str:
+    """Absolute differences, ``torch.nn.functional.l1_loss``.
+
+    Args:
+        builder: The model.
+        input: Id of a tensor of any shape.
+        target: Id of one of the same shape.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    return _meanAbsoluteErrorLoss(builder._core, input, target, _reduction(reduction), name)
+
+
+def huber(builder: Any, input: str, target: str, *, delta: float = 1.0, reduction: str = "mean", name: str = "") -> str:
+    """Half the square of a difference up to `delta`, linear above, ``torch.nn.functional.huber_loss``.
+
+    Args:
+        builder: The model.
+        input: Id of a tensor of any shape.
+        target: Id of one of the same shape.
+        delta: Where the linear part begins, positive.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`, or another `delta`.
+    """
+    return _huberLoss(builder._core, input, target, delta, _reduction(reduction), name)
+
+
+def smooth_l1(
+    builder: Any, input: str, target: str, *, beta: float = 1.0, reduction: str = "mean", name: str = ""
+) -> str:
+    """The Huber loss with ``delta=beta``, divided by `beta`, ``torch.nn.functional.smooth_l1_loss``.
+
+    Args:
+        builder: The model.
+        input: Id of a tensor of any shape.
+        target: Id of one of the same shape.
+        beta: Where the linear part begins; 0 gives the absolute difference.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`, or a negative `beta`.
+    """
+    return _smoothL1Loss(builder._core, input, target, beta, _reduction(reduction), name)
+
+
+def kl_divergence(
+    builder: Any,
+    input: str,
+    target: str,
+    *,
+    from_logits: bool = False,
+    log_target: bool = False,
+    reduction: str = "mean",
+    name: str = "",
+) -> str:
+    """``target * (log(target) - input)`` of the elements, ``torch.nn.functional.kl_div``.
+
+    Args:
+        builder: The model.
+        input: Id of log probabilities; with `from_logits`, of logits ``(N, C, d...)`` or ``(C)``.
+        target: Id of probabilities of the same shape.
+        from_logits: Take the log softmax of the input over its classes first.
+        log_target: The target is logarithms of probabilities.
+        reduction: ``"mean"``, ``"batchmean"`` (the sum divided by the size of dimension 0), ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    by_batch = reduction == "batchmean"
+    joined = _reduction(reduction, ("batchmean",))
+    return _klDivergenceLoss(builder._core, input, target, from_logits, log_target, by_batch, joined, name)
+
+
+def hinge(
+    builder: Any, input: str, labels: str, *, margin: float = 1.0, reduction: str = "mean", name: str = ""
+) -> str:
+    """``max(0, margin - label * input)`` of the elements.
+
+    Args:
+        builder: The model.
+        input: Id of a tensor of any shape.
+        labels: Id of -1 and 1 of the same shape, floats or integers.
+        margin: The distance from 0 that is enough.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    return _hingeLoss(builder._core, input, labels, margin, _reduction(reduction), name)
+
+
+def hinge_embedding(
+    builder: Any, input: str, labels: str, *, margin: float = 1.0, reduction: str = "mean", name: str = ""
+) -> str:
+    """The input where the label is 1, ``max(0, margin - input)`` where it is -1.
+
+    ``torch.nn.functional.hinge_embedding_loss``.
+
+    Args:
+        builder: The model.
+        input: Id of a tensor of any shape, such as of distances.
+        labels: Id of -1 and 1 of the same shape, floats or integers.
+        margin: The distance that is enough.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    return _hingeEmbeddingLoss(builder._core, input, labels, margin, _reduction(reduction), name)
+
+
+def cosine_embedding(
+    builder: Any,
+    first: str,
+    second: str,
+    labels: str,
+    *,
+    margin: float = 0.0,
+    reduction: str = "mean",
+    name: str = "",
+) -> str:
+    """``1 - cos`` of rows whose label is 1, ``max(0, cos - margin)`` where it is -1.
+
+    ``torch.nn.functional.cosine_embedding_loss``.
+
+    Args:
+        builder: The model.
+        first: Id of ``(N, D)`` or ``(D)``.
+        second: Id of the same shape.
+        labels: Id of -1 and 1, ``(N)`` or ``()``, floats or integers.
+        margin: The cosine up to which rows of label -1 cost nothing.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    return _cosineEmbeddingLoss(builder._core, [first, second, labels], margin, _reduction(reduction), name)
+
+
+def triplet_margin(
+    builder: Any,
+    anchor: str,
+    positive: str,
+    negative: str,
+    *,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+    name: str = "",
+) -> str:
+    """``max(0, d(anchor, positive) - d(anchor, negative) + margin)``, ``torch.nn.functional.triplet_margin_loss``.
+
+    Args:
+        builder: The model.
+        anchor: Id of ``(N, D)`` or ``(D)``.
+        positive: Id of the same shape.
+        negative: Id of the same shape.
+        margin: By how much the negative is to be further away.
+        p: Which norm the distance is, positive.
+        eps: Added to each difference.
+        swap: Take the distance of negative and positive where it is the smaller one.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`, or another `p`.
+    """
+    ids = [anchor, positive, negative]
+    return _tripletMarginLoss(builder._core, ids, margin, p, eps, swap, _reduction(reduction), name)
+
+
+def ctc(
+    builder: Any,
+    log_probabilities: str,
+    targets: str,
+    input_lengths: str,
+    target_lengths: str,
+    *,
+    from_logits: bool = False,
+    blank: int = 0,
+    zero_infinity: bool = False,
+    reduction: str = "mean",
+    name: str = "",
+) -> str:
+    """Connectionist temporal classification, ``torch.nn.functional.ctc_loss``.
+
+    Args:
+        builder: The model.
+        log_probabilities: Id of ``(T, N, C)``; with `from_logits`, of logits.
+        targets: Id of class numbers ``(N, S)``, integers; what follows a sample's length does not count.
+        input_lengths: Id of ``(N)``, integers.
+        target_lengths: Id of ``(N)``, integers.
+        from_logits: Take the log softmax over the classes first.
+        blank: Class number of the blank.
+        zero_infinity: Samples that no alignment fits cost 0 instead of infinity.
+        reduction: ``"mean"`` (of the losses divided by the target lengths), ``"sum"`` or ``"none"``.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    ids = [log_probabilities, targets, input_lengths, target_lengths]
+    return _ctcLoss(builder._core, ids, from_logits, blank, zero_infinity, _reduction(reduction), name)
