@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <popart/inferenceform.hpp>
 #include <popart/inputshapeinfo.hpp>
 #include <popart/names.hpp>
 
@@ -41,8 +42,12 @@ class GraphTransformer {
 
   // Drops graph inputs that no node of the main graph reads, with their initializers.
   void removeUnusedInputs();
-  // BatchNormalization nodes get the five outputs of training.
+  // BatchNormalization and Dropout nodes in training form, in bodies and functions too: five outputs up to operator
+  // set 13; from 14 on (Dropout: 12) training_mode 1, and three outputs.
   void prepareNodesForTraining();
+  // The reverse: BatchNormalization in inference form, Dropout removed, where constants decide.
+  // inferenceForm also cuts the loss.
+  void prepareNodesForInference();
   // Initializers become Constant nodes in front of the others. Throws popart::error for an unknown id.
   void convertInitializersToConstants(const std::vector<TensorId> &ids);
   void convertAllFixedPointInitializersToConstants();
@@ -55,6 +60,14 @@ class GraphTransformer {
  private:
   std::unique_ptr<onnx::ModelEditor> editor_;
 };
+
+// The model, the name of a file or its bytes, in inference form, as bytes; all weights are inside. Throws
+// popart::error: no valid model, an output that it does not have (with the nearest names), no output left, more than
+// 2 GiB.
+std::string inferenceForm(const std::string &modelProtoOrFilename, const InferenceFormOptions &options = {});
+// The same to a file, which appears whole or not at all. Above 2 GiB weights go to "<file name>.data".
+void writeInferenceForm(const std::string &modelProtoOrFilename, const std::string &fileName,
+                        const InferenceFormOptions &options = {});
 
 // JSON for tools: inputs, outputs, opsets, operators by type, parameters, and the nodes that are refused at these input
 // shapes, each with its reason (onnx/describe.hpp). Throws popart::error when the model cannot be read.

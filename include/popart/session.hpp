@@ -15,6 +15,7 @@
 
 #include <popart/dataflow.hpp>
 #include <popart/devicemanager.hpp>
+#include <popart/inferenceform.hpp>
 #include <popart/inputshapeinfo.hpp>
 #include <popart/istepio.hpp>
 #include <popart/memoryfit.hpp>
@@ -105,8 +106,10 @@ class Session {
                         const bool ignoreWeightsInModelWithoutCorrespondingHostWeight = false);
   // The model with current values (weightsToHost when loaded) and optimizer state, as an ONNX file. The values read
   // become the host values: weightsFromHost sends them. Throws runtime_error before prepareDevice and when the session
-  // was not made from an ONNX model, popart::error when the file cannot be written.
-  void modelToHost(const std::string &fileName);
+  // was not made from an ONNX model, popart::error when the file cannot be written. Inference: the network alone, as
+  // writeInferenceForm (popart/graphtransformer.hpp) makes it, with the file's outputs but for losses; its weights
+  // are in the file itself, or in "<file name>.data" where they exceed 2 GiB.
+  void modelToHost(const std::string &fileName, ModelForm form = ModelForm::Training);
   // From now on the weights that saveInitializersExternally wrote to `fromLocation` lie in the new file `toLocation`:
   // modelToHost writes them there. Throws popart::error: the target exists, the source does not, nothing is stored in
   // it.

@@ -294,8 +294,9 @@ class SessionOptions {
   // Type that products, convolutions and what follows them compute in: "bfloat16", "float16", or "float32" and "" for
   // the types of the model. Variables and optimizer state stay FLOAT (docs/decisions/0085-precision.md).
   std::string precision;
-  std::string partialsTypeMatMuls;               // "float", "half" or empty; a hint
-  bool enableStableNorm = false;                 // hint: numbers are those of the stable form
+  std::string partialsTypeMatMuls;  // "float", "half" or empty; a hint
+  bool enableStableNorm = false;    // hint: numbers are those of the stable form
+  bool followTrainingMode = false;  // inference: dropout and batch norm in training form where the file says so
   bool groupNormStridedChannelGrouping = false;  // groups of channels that are num_groups apart
   std::vector<std::string> customCodelets;       // only none is supported
   std::string customCodeletCompileFlags;         // hint

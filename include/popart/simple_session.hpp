@@ -123,7 +123,7 @@ class Trainer {
   // From now on with these numbers, such as another learning rate. Throws as TrainingSession::updateOptimizerFromHost.
   void setOptimizer(const Optimizer &optimizer) { session_->updateOptimizerFromHost(&optimizer); }
   // The model with its weights as they are now, as an ONNX file. Throws as Session::modelToHost.
-  void save(const std::string &fileName);
+  void save(const std::string &fileName, ModelForm form = ModelForm::Training);
   TrainingSession &session() { return *session_; }
 
  private:

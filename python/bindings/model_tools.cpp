@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include <popart/graphtransformer.hpp>
+#include <popart/inferenceform.hpp>
 #include <popart/numerics.hpp>
 
 #include "api/model_outputs.hpp"
@@ -83,6 +84,26 @@ void bindModelTools(nb::module_ &m) {
       "\n"
       "Raises:\n"
       "    popart_exception: A pattern that is no RE2 expression.");
+  m.def(
+      "_inference_form",
+      [](nb::handle model, const std::vector<std::string> &outputs, bool foldBatchNorm) {
+        const std::string text = modelText(model);
+        const std::string proto = [&] {
+          ReleaseGil release;
+          return inferenceForm(text, {outputs, {}, foldBatchNorm});
+        }();
+        return nb::bytes(proto.data(), proto.size());
+      },
+      nb::arg("model"), nb::arg("outputs"), nb::arg("foldBatchNorm"), "The bytes of a model in inference form.");
+  m.def(
+      "_write_inference_form",
+      [](nb::handle model, const std::string &file, const std::vector<std::string> &outputs, bool foldBatchNorm) {
+        const std::string text = modelText(model);
+        ReleaseGil release;
+        writeInferenceForm(text, file, {outputs, {}, foldBatchNorm});
+      },
+      nb::arg("model"), nb::arg("file"), nb::arg("outputs"), nb::arg("foldBatchNorm"),
+      "Write a model in inference form to a file.");
   nb::class_<GraphTransformer>(
       m, "GraphTransformer",
       "Changes an ONNX model as a whole. Models with subgraphs are refused by the conversions of types.")
@@ -132,7 +153,10 @@ void bindModelTools(nb::module_ &m) {
       .def("removeUnusedInputs", &GraphTransformer::removeUnusedInputs, WithoutGil(),
            "Drop graph inputs that no node of the main graph reads, and their initializers.")
       .def("prepareNodesForTraining", &GraphTransformer::prepareNodesForTraining, WithoutGil(),
-           "Give BatchNormalization nodes the five outputs of training.")
+           "Put BatchNormalization and Dropout nodes into training form, in bodies and functions too: five outputs up\n"
+           "to operator set 13; from 14 on (Dropout: 12) a true training_mode, and three outputs.")
+      .def("prepareNodesForInference", &GraphTransformer::prepareNodesForInference, WithoutGil(),
+           "Put BatchNormalization nodes into inference form and remove Dropout, where constants decide about them.")
       .def("convertInitializersToConstants", &GraphTransformer::convertInitializersToConstants, WithoutGil(),
            nb::arg("ids"),
            "Make initializers Constant nodes at the front of the graph.\n"

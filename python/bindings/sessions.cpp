@@ -142,11 +142,23 @@ void bindSessionBase(nb::module_ &m) {
            "\n"
            "Raises:\n"
            "    popart_runtime_error: An unknown weight, an array that does not fit, or constant weights.")
-      .def("modelToHost", &Session::modelToHost, nb::arg("filename"), release,
-           "Write the model with its weights as they are now, and optimizer state.\n"
-           "\n"
-           "Args:\n"
-           "    filename: ONNX file, replaced as a whole.")
+      .def(
+          "modelToHost",
+          [](Session &s, const std::string &filename, const std::string &form) {
+            if (form != "training" && form != "inference")
+              throw error("modelToHost form: got '{}', expected 'training' or 'inference'", form);
+            s.modelToHost(filename, form == "training" ? ModelForm::Training : ModelForm::Inference);
+          },
+          nb::arg("filename"), nb::arg("form") = "training", release,
+          "Write the model with its weights as they are now.\n"
+          "\n"
+          "Args:\n"
+          "    filename: ONNX file, replaced as a whole.\n"
+          "    form: 'training': the model as it was read, and optimizer state. 'inference': the network alone, as\n"
+          "        inference_form makes it, with the outputs of the file but for losses.\n"
+          "\n"
+          "Raises:\n"
+          "    popart_exception: Another form, a file that cannot be written, or no output but losses.")
       .def("updateExternallySavedTensorLocations", &Session::updateExternallySavedTensorLocations,
            nb::arg("fromLocation"), nb::arg("toLocation"),
            "Move weights that are stored outside the model to another file, from the next modelToHost on.\n"

@@ -22,6 +22,7 @@ from popart import loggers, losses, metrics, optim  # noqa: E402
 from popart._names import suggest_in_classes as _suggest_in_classes  # noqa: E402
 from popart._names import suggest_in_modules as _suggest_in_modules  # noqa: E402
 from popart.builder import Builder  # noqa: E402
+from popart.inference_form import inference_form  # noqa: E402
 from popart.loading import load  # noqa: E402
 from popart.losses import IdentityLoss, L1Loss, Loss, NllLoss  # noqa: E402
 from popart.opsets import (  # noqa: E402
@@ -75,6 +76,7 @@ __all__ = [
     "defaultAiGraphcoreOpset",
     "defaultAiOnnxMlOpset",
     "defaultAiOnnxOpset",
+    "inference_form",
     "load",
     "loggers",
     "losses",

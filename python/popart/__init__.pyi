@@ -6,6 +6,7 @@ from popart import losses as losses
 from popart import metrics as metrics
 from popart import optim as optim
 from popart.builder import Builder as Builder
+from popart.inference_form import inference_form as inference_form
 from popart.loading import load as load
 from popart.losses import IdentityLoss as IdentityLoss
 from popart.losses import L1Loss as L1Loss

@@ -49,6 +49,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         self._options = options if options is not None else SessionOptions()
         if "max_shape_programs" not in self._options.engineOptions:
             self._options.engineOptions["max_shape_programs"] = "8"
+        self._options.followTrainingMode = True  # the interface runs nodes as they are stated
         known = {tensor.name for tensor in model.graph.initializer}
         known |= {tensor.values.name for tensor in model.graph.sparse_initializer}
         self._input_names = [value.name for value in model.graph.input if value.name not in known]
@@ -83,7 +84,7 @@ class BackendRep(onnx.backend.base.BackendRep):
             self._host = split_model(self._model)
             self._program = self._model if self._host is None else self._host.program
             self._outlook = not all(value.type.HasField("tensor_type") for value in self._program.graph.output)
-            self._may_vary = _may_choose_size(self._program)
+            self._may_vary = _has_operator(self._program, SIZES_FROM_DATA)
         if self._host is None:
             results = self._run_program(values)
         else:
@@ -105,11 +106,16 @@ class BackendRep(onnx.backend.base.BackendRep):
         for name, value in values.items():
             arrays.update(_flat(name, value, inputs.get(name, onnx.TypeProto())))
         self._compile(arrays, [name for name, value in values.items() if value is not None])
-        tensors: dict[str, Array] = {}
-        if self._session is not None:
-            tensors = self._session.initAnchorArrays()
-            self._session.run(PyStepIO({name: arrays[name] for name in self._streams}, tensors))
-            tensors = {name: _as_onnx(array) for name, array in tensors.items()}
+        try:
+            tensors = self._run_session(arrays)
+        except popart_core.popart_runtime_error:
+            if not self._streams or not _has_operator(self._program, frozenset({"If", "Loop"})):
+                raise
+            # A branch was taken that does not fit, or a loop had more iterations than room: with constants the values
+            # choose the program.
+            self._built_for = None
+            self._build(arrays, set(arrays), [name for name, value in values.items() if value is not None])
+            tensors = self._run_session(arrays)
         results: dict[str, Any] = {}
         for name, parts in self._results.items():
             found = [_cut(tensors[part], {axis: int(tensors[length]) for length, axis in of}) for part, of in parts]
@@ -120,6 +126,14 @@ class BackendRep(onnx.backend.base.BackendRep):
                 absent = not parts and declared[name].HasField("optional_type") and not sequence
                 results[name] = None if absent else found
         return results
+
+    def _run_session(self, arrays: dict[str, Array]) -> dict[str, Array]:
+        """All tensors of the program by name."""
+        if self._session is None:
+            return {}
+        tensors = self._session.initAnchorArrays()
+        self._session.run(PyStepIO({name: arrays[name] for name in self._streams}, tensors))
+        return {name: _as_onnx(array) for name, array in tensors.items()}
 
     def _named(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
@@ -219,15 +233,15 @@ class BackendRep(onnx.backend.base.BackendRep):
         return session
 
 
-def _may_choose_size(model: onnx.ModelProto) -> bool:
-    """Whether an operator of the model, or of a graph inside it, may have a result whose size depends on data."""
+def _has_operator(model: onnx.ModelProto, types: frozenset[str]) -> bool:
+    """Whether a node of the model, or of a graph inside it, has one of the operator types."""
 
-    def may_choose(node: onnx.NodeProto) -> bool:
+    def has(node: onnx.NodeProto) -> bool:
         graphs = [graph for attribute in node.attribute for graph in [attribute.g, *attribute.graphs]]
-        return node.op_type in SIZES_FROM_DATA or any(may_choose(inner) for graph in graphs for inner in graph.node)
+        return node.op_type in types or any(has(inner) for graph in graphs for inner in graph.node)
 
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    return any(may_choose(node) for node in nodes)
+    return any(has(node) for node in nodes)
 
 
 def _shapes_of(

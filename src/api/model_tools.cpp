@@ -1,4 +1,4 @@
-// GraphTransformer, NumericsReport and outputTensors over the ONNX room.
+// GraphTransformer, the inference form, NumericsReport and outputTensors over the ONNX room.
 #include <algorithm>
 #include <cmath>
 
@@ -9,6 +9,7 @@
 #include "api/model_outputs.hpp"
 #include "backends/ref/ref.hpp"
 #include "onnx/describe.hpp"
+#include "onnx/inference_form.hpp"
 #include "onnx/model_edits.hpp"
 #include "onnx/writer.hpp"
 
@@ -32,6 +33,7 @@ void GraphTransformer::convertDoublesToHalfs() { editor_->convertElements(DataTy
 void GraphTransformer::convertBFloats16ToFloat32() { editor_->convertElements(DataType::BFLOAT16, DataType::FLOAT); }
 void GraphTransformer::removeUnusedInputs() { editor_->removeUnusedInputs(); }
 void GraphTransformer::prepareNodesForTraining() { editor_->prepareNodesForTraining(); }
+void GraphTransformer::prepareNodesForInference() { editor_->prepareNodesForInference(); }
 void GraphTransformer::convertInitializersToConstants(const std::vector<TensorId> &ids) {
   editor_->convertInitializersToConstants(ids);
 }
@@ -43,6 +45,18 @@ void GraphTransformer::declareInputs(const std::map<TensorId, std::vector<std::s
 }
 void GraphTransformer::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName) {
   editor_->saveInitializersExternally(ids, fileName);
+}
+
+std::string inferenceForm(const std::string &modelProtoOrFilename, const InferenceFormOptions &options) {
+  return onnx::bytesOf(onnx::inferenceForm(onnx::Model::fromProtoOrFile(modelProtoOrFilename), options, ref::evaluate));
+}
+
+void writeInferenceForm(const std::string &modelProtoOrFilename, const std::string &fileName,
+                        const InferenceFormOptions &options) {
+  std::map<TensorId, onnx::DataPlace> places;
+  onnx::writeModel(fileName,
+                   onnx::inferenceForm(onnx::Model::fromProtoOrFile(modelProtoOrFilename), options, ref::evaluate), {},
+                   places);
 }
 
 std::map<std::string, onnx::OutputTensors> outputTensors(const std::string &modelProtoOrFilename,

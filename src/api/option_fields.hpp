@@ -75,6 +75,7 @@ void forEachOption(Visitor &&visitor) {
   POPART_OPTION(precision)
   POPART_OPTION(partialsTypeMatMuls)
   POPART_OPTION(enableStableNorm)
+  POPART_OPTION(followTrainingMode)
   POPART_OPTION(groupNormStridedChannelGrouping)
   POPART_OPTION(customCodelets)
   POPART_OPTION(customCodeletCompileFlags)

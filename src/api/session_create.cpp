@@ -16,6 +16,7 @@
 #include "api/session_creation.hpp"
 #include "api/session_impl.hpp"
 #include "backends/ref/ref.hpp"
+#include "base/environment.hpp"
 #include "base/nearest.hpp"
 #include "onnx/result_name.hpp"
 #include "pipeline/options.hpp"
@@ -272,11 +273,15 @@ struct SessionCreation : Session {
     build.versions = c.options.strictOpVersions ? onnx::OpVersionRule::Strict : onnx::OpVersionRule::Lenient;
     const std::vector<TensorId> &buffers = c.options.updatableNamedBuffers;
     build.updatable.insert(buffers.begin(), buffers.end());
+    if (c.options.followTrainingMode) build.trainingForm = onnx::TrainingForm::FromFile;
     build.replicas = c.options.getGlobalReplicationFactor();
     build.inputShapeInfo = c.inputShapeInfo.getInfos();
     build.evaluate = ref::evaluate;
     build.foldsShared = c.options.enableConstantFoldingOfMultipleConsumers;
     build.stridesGroups = c.options.groupNormStridedChannelGrouping;
+    const auto &engine = c.options.engineOptions;
+    if (const auto most = engine.find("max_stacked_iterations"); most != engine.end())
+      build.mostStacked = environment::parsePositive(most->second, "engineOptions: max_stacked_iterations");
     if (training) build.differentiated = differentiatedTensors(c.dataFlow);
     if (constant)
       for (const TensorId &id : impl.model->initializerIds()) impl.constantWeights.insert(id);
@@ -297,6 +302,8 @@ struct SessionCreation : Session {
     impl.tensorNames = namesOfTheResult(c, *impl.model, ir->getMainGraph());
     pipeline::PrepareSettings settings;
     settings.loss = named(impl.tensorNames, c.loss);
+    if (!settings.loss.empty()) impl.losses.insert(settings.loss);
+    for (const LossObject &loss : c.losses) impl.losses.insert(loss.output);
     for (const LossObject &loss : c.losses) settings.losses.push_back(toLossSpec(loss, impl.tensorNames));
     settings.anchors = toAnchors(c.dataFlow, impl.tensorNames);
     settings.batchesPerStep = c.dataFlow.batchesPerStep();

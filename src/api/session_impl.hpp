@@ -41,7 +41,8 @@ struct Session::Impl {
   std::unique_ptr<Optimizer> optimizer;   // null: inference, or made from an Ir
   std::vector<TensorId> floatVariables;   // of the model, among which groups of the optimizer find their weights
   std::optional<OptimizerValue> chosenLossScaling;  // with option precision, where the optimizer states none
-  DataFlow dataFlow;  // made from an Ir: the batches per step only say how many slices its streams hold
+  std::set<TensorId> losses;  // of training sessions made from a model: tensors of it, or made for them
+  DataFlow dataFlow;          // made from an Ir: the batches per step only say how many slices its streams hold
   SessionOptions options;
   std::shared_ptr<DeviceInfo> device;
   std::set<TensorId> modelInputs;            // graph inputs of the model without initializers

@@ -5,6 +5,8 @@
 #include <popart/ir.hpp>
 
 #include "api/session_impl.hpp"
+#include "backends/ref/ref.hpp"
+#include "onnx/inference_form.hpp"
 #include "onnx/writer.hpp"
 
 namespace popart {
@@ -40,7 +42,7 @@ void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bo
   impl_->weightsLoaded = false;
 }
 
-void Session::modelToHost(const std::string &fileName) {
+void Session::modelToHost(const std::string &fileName, const ModelForm form) {
   if (!impl_->model)
     throw runtime_error("Session '{}': modelToHost: the session was not made from an ONNX model", impl_->name);
   impl_->program.requireCompiled("modelToHost");
@@ -51,7 +53,12 @@ void Session::modelToHost(const std::string &fileName) {
   std::map<TensorId, TensorData> values;
   for (const auto &[id, host] : impl_->hostWeights)
     if (impl_->isModelVariable(id) && !impl_->staysOnDevice(id)) values[id] = host;
-  onnx::writeModel(fileName, *impl_->model, values, impl_->movedPlaces);
+  if (form == ModelForm::Training) return onnx::writeModel(fileName, *impl_->model, values, impl_->movedPlaces);
+  InferenceFormOptions options;
+  options.losses.assign(impl_->losses.begin(), impl_->losses.end());
+  std::map<TensorId, onnx::DataPlace> places;
+  onnx::writeModel(fileName, onnx::inferenceForm(onnx::withValues(*impl_->model, values), options, ref::evaluate), {},
+                   places);
 }
 
 void Session::updateExternallySavedTensorLocations(const std::string &fromLocation, const std::string &toLocation) {

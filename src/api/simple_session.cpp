@@ -157,7 +157,7 @@ float Trainer::evaluate(const StepInputs &inputs, const StepOutputs &outputs) {
   return meanOf(loss);
 }
 
-void Trainer::save(const std::string &fileName) { session_->modelToHost(fileName); }
+void Trainer::save(const std::string &fileName, ModelForm form) { session_->modelToHost(fileName, form); }
 
 Predictor::Predictor(const std::string &model, const std::vector<TensorId> &outputs, const SessionOptions &options,
                      std::shared_ptr<DeviceInfo> device)

@@ -73,7 +73,7 @@ struct DepthGuard {
   explicit DepthGuard(int &depth, const std::string &what) : depth_(depth) {
     if (++depth_ > kMaxDepth) {
       --depth_;
-      throw error(
+      throw limit_error(
           "{}: functions and subgraphs are nested too deeply: expected at most {} levels. Recursive functions are not "
           "allowed",
           what, kMaxDepth);
@@ -185,10 +185,11 @@ void Importer::addPlainOp(Graph &graph, std::string_view type, const std::vector
 }
 
 void Importer::countNode() {
-  check(++nodesImported_ <= mostNodes_,
-        "Model '{}': has too many nodes after its functions were expanded: expected at most {}, which is {} and {} for "
-        "each node of the file. Inline the functions in the file",
-        model_.name, mostNodes_, kNodeAllowance, kNodesPerGivenNode);
+  if (++nodesImported_ <= mostNodes_) return;
+  throw limit_error(
+      "Model '{}': has too many nodes after its functions were expanded: expected at most {}, which is {} and {} for "
+      "each node of the file. Inline the functions in the file",
+      model_.name, mostNodes_, kNodeAllowance, kNodesPerGivenNode);
 }
 
 namespace {
@@ -226,6 +227,8 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
     if (!importFunction(node)) importByRule(node);
   } catch (const internal_error &) {
     throw;
+  } catch (const limit_error &e) {
+    throw limit_error("{}", withNode(proto, e.what()));
   } catch (const unknown_value &e) {
     throw unknown_value("{}", withNode(proto, e.what()));
   } catch (const unknown_value_error &e) {
@@ -435,6 +438,14 @@ std::vector<Meaning> Importer::writeGraph(const onnx_proto::GraphProto &body, Sc
   std::vector<Meaning> outputs;
   for (const auto &output : body.output()) outputs.push_back(meaningOf(output.name(), scope));
   return outputs;
+}
+
+void Importer::removeGraphsBut(const std::vector<Graph *> &before) {
+  for (const Graph *graph : ir_.getAllGraphs())
+    if (std::ranges::find(before, graph) == before.end()) {
+      sizes_.forget(*graph);
+      ir_.removeGraph(graph->id);
+    }
 }
 
 Graph &Importer::importBody(const onnx_proto::GraphProto &body, const std::string &name,

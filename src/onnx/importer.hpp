@@ -80,6 +80,12 @@ class unsupported_operator : public error {
   using error::error;
 };
 
+// The model asks for more than a model may: no part of it is left out for that.
+class limit_error : public error {
+ public:
+  using error::error;
+};
+
 // Whether outputs of a body may have sizes that depend on data of the run.
 enum class BodySizes : uint8_t { Known, Open };
 
@@ -137,6 +143,9 @@ class Importer {
   // undefined tensor has the tensor's text.
   Refusal tryImportNode(const onnx_proto::NodeProto &node, Scope &scope);
 
+  // Removes what an attempt has made: all graphs but `before`.
+  void removeGraphsBut(const std::vector<Graph *> &before);
+
   TensorIndex resolve(const std::string &name, Scope &scope);
   Meaning meaningOf(const std::string &name, Scope &scope);
   // `name` stands for `meaning` in `scope` from now on.
@@ -176,6 +185,10 @@ class Importer {
   // are too many.
   void countNode();
   bool isFunction(const NodeContext &node) const;
+  // The node, which has training form in the file, is read in inference form.
+  void noteInferenceForm(const std::string &node) { inferenceForms_.insert(node); }
+  // Says what is unusual about the model that was imported.
+  void logFindings() const;
   // Throws popart::error naming `what` when the budget does not hold that much.
   void takeFromBudget(int64_t bytes, const std::string &what) const;
 
@@ -195,6 +208,7 @@ class Importer {
   bool readsBounded(const onnx_proto::NodeProto &node, const Scope &scope) const;
   void addSequenceInput(const onnx_proto::ValueInfoProto &input, Scope &scope);
   void markOutputs(const onnx_proto::GraphProto &graph, Scope &scope);
+  void compareDeclared(const onnx_proto::GraphProto &graph, const Scope &scope);
   void markOutput(Graph &graph, TensorIndex t, const TensorId &id);
   void makeOutput(Graph &graph, TensorIndex t, const TensorId &id);  // the tensor, and those of its lengths
   bool isDifferentiated(const Graph &graph, const std::vector<TensorIndex> &tensors) const;
@@ -208,6 +222,8 @@ class Importer {
   BoundedSizes sizes_{*this};
   std::map<TensorIndex, Dequantised> dequantised_;
   std::map<TensorId, std::vector<OutputLength>> lengths_;  // of graph outputs
+  std::set<std::string> inferenceForms_;                   // nodes read in inference form
+  std::vector<std::string> wrongDeclarations_;             // of values and outputs: what is declared, what is computed
   std::set<TensorId> marked_;                              // graph outputs and their parts that are made
   std::unordered_set<std::string> reserved_;               // names the model uses
   mutable std::unordered_map<std::string, int64_t>
@@ -236,6 +252,12 @@ class NodeContext {
   const std::string &domain() const { return domain_; }
   int64_t opset() const { return opset_; }  // version of the node's domain that the model imports
   bool training() const { return importer_.options().purpose == Purpose::Training; }
+  // Of a node that the file has in training form: whether it keeps it. Where not, the importer counts it.
+  bool keepsTrainingForm() const {
+    if (training() || importer_.options().trainingForm == TrainingForm::FromFile) return true;
+    importer_.noteInferenceForm(scope_.prefix + text_ + (outputNames_.empty() ? "" : outputNames_.front()));
+    return false;
+  }
   Graph &graph() const { return *scope_.graph; }
   Scope &scope() const { return scope_; }
   Importer &importer() const { return importer_; }

@@ -3,6 +3,7 @@
 #include <set>
 
 #include <popart/error.hpp>
+#include <popart/logging.hpp>
 
 #include "ir/facts.hpp"
 #include "onnx/importer.hpp"
@@ -156,34 +157,52 @@ bool fitsType(DataType declared, DataType got) {
   return declared == got || (declared == DataType::INT64 && got == DataType::INT32);
 }
 
-// What a graph output is declared to be: what is left open (no type, no shape, a symbol) says nothing.
-// Nor do dimensions matter whose sizes depend on data of the run.
-void checkDeclaredOutput(const onnx_proto::ValueInfoProto &output, const TensorInfo &info, const Bounds &open,
-                         const std::string &model) {
-  if (!output.has_type() || !output.type().has_tensor_type()) return;
-  const auto &type = output.type().tensor_type();
-  if (type.elem_type() != 0)
-    check(
-        fitsType(fromOnnxDataType(type.elem_type()), info.dataType()),
-        "Model '{}': graph output '{}' has another element type than the model declares: got {}, expected {}. Mend the "
-        "declaration or the nodes before it",
-        model, output.name(), info, fromOnnxDataType(type.elem_type()));
-  if (!type.has_shape()) return;
+// What is declared of a value that differs from what it is: "" where nothing does. What is left open (no type, no
+// shape, a symbol) says nothing, nor do dimensions whose sizes depend on data of the run.
+std::string wrongDeclaration(const onnx_proto::ValueInfoProto &value, const TensorInfo &info, const Bounds &open) {
+  if (!value.has_type() || !value.type().has_tensor_type()) return {};
+  const auto &type = value.type().tensor_type();
+  const DataType declared = type.elem_type() == 0 ? DataType::UNDEFINED : fromOnnxDataType(type.elem_type());
   std::vector<std::string> dims;
-  bool fits = type.shape().dim_size() == info.rank();
+  bool fits = type.elem_type() == 0 || fitsType(declared, info.dataType());
+  fits = fits && (!type.has_shape() || type.shape().dim_size() == info.rank());
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const auto &dim = type.shape().dim(i);
     dims.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value()) : "?");
     const bool isOpen = std::ranges::find(open, i, &Bound::axis) != open.end();
     fits = fits && (isOpen || !dim.has_dim_value() || dim.dim_value() == info.dim(i));
   }
-  check(fits,
-        "Model '{}': graph output '{}' has another shape than the model declares: got {}, expected {}. Mend the "
-        "declaration or the nodes before it",
-        model, output.name(), info, dims);
+  if (fits) return {};
+  return formatText("'{}' is declared as {} {} and computed as {}",
+                    {value.name(), toText(declared), type.has_shape() ? toText(dims) : "", toText(info)});
 }
 
 }  // namespace
+
+// Outputs and inner values; what is computed counts.
+void Importer::compareDeclared(const onnx_proto::GraphProto &graph, const Scope &scope) {
+  for (const auto *values : {&graph.output(), &graph.value_info()})
+    for (const auto &value : *values) {
+      const auto found = scope.tensors.find(value.name());
+      if (found == scope.tensors.end() || !found->second.valid()) continue;
+      const Bounds open = sizes_.boundsOf(*scope.graph, found->second);
+      const std::string wrong = wrongDeclaration(value, scope.graph->info(found->second), open);
+      if (!wrong.empty()) wrongDeclarations_.push_back(wrong);
+    }
+}
+
+void Importer::logFindings() const {
+  if (const auto count = static_cast<int64_t>(inferenceForms_.size()))
+    logging::ir::info(
+        "Model '{}': {} Dropout and BatchNormalization nodes in training form are computed in inference form. "
+        "SessionOptions::followTrainingMode keeps the form of the file",
+        model_.name, count);
+  if (wrongDeclarations_.empty()) return;
+  const auto others = static_cast<int64_t>(wrongDeclarations_.size()) - 1;
+  logging::ir::warn("Model '{}': {}{}. What is computed counts; mend the declarations of the file", model_.name,
+                    wrongDeclarations_.front(),
+                    others > 0 ? formatText(", and so are {} others", {toText(others)}) : "");
+}
 
 void Importer::importMainGraph() {
   checkOpsets();
@@ -195,6 +214,7 @@ void Importer::importMainGraph() {
   addModelInputs(graph, scope);
   importNodes(graph, scope);
   markOutputs(graph, scope);
+  compareDeclared(graph, scope);
 }
 
 TensorId lengthId(const std::string &name, size_t i) {
@@ -251,8 +271,6 @@ void Importer::markOutputs(const onnx_proto::GraphProto &graph, Scope &scope) {
   for (const auto &output : graph.output()) {
     const Meaning meaning = meaningOf(output.name(), scope);
     if (meaning.tensor.valid()) {
-      checkDeclaredOutput(output, scope.graph->info(meaning.tensor), sizes_.boundsOf(*scope.graph, meaning.tensor),
-                          model_.name);
       const bool isBounded = !sizes_.boundsOf(*scope.graph, meaning.tensor).empty();
       if (isBounded)
         markOutput(*scope.graph, meaning.tensor, output.name());
@@ -293,7 +311,9 @@ std::map<std::string, OutputTensors> outputTensors(const Model &model, const Bui
 }
 
 void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
-  Importer(model.content(), options, ir).importMainGraph();
+  Importer importer(model.content(), options, ir);
+  importer.importMainGraph();
+  importer.logFindings();
 }
 
 void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope) {

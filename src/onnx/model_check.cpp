@@ -197,12 +197,16 @@ void checkModel(const ModelContent &content) {
         "Model '{}': there is no such IR version: got {}, expected 3 to {}. Save the model again with a released onnx",
         content.name, static_cast<long>(proto.ir_version()), static_cast<int>(onnx_proto::IR_VERSION));
   check(proto.opset_import_size() > 0, "Model '{}': imports no operator set. Add opset_import entries", content.name);
-  std::set<std::string> domains;
+  std::map<std::string, int64_t> versions;
   for (const auto &import : proto.opset_import()) {
     const std::string domain = import.domain().empty() ? "ai.onnx" : import.domain();
     check(import.version() >= 1, "Model '{}': version of operator set '{}' is not positive: got {}", content.name,
           domain, static_cast<long>(import.version()));
-    check(domains.insert(domain).second, "Model '{}': operator set '{}' is imported twice", content.name, domain);
+    const auto [entry, isNew] = versions.emplace(domain, import.version());
+    check(isNew || entry->second == import.version(),
+          "Model '{}': operator set '{}' is imported in two versions: got {} and {}, expected one. Remove one of the "
+          "entries of opset_import",
+          content.name, domain, entry->second, static_cast<long>(import.version()));
   }
   std::set<std::string> functions;
   for (const auto &function : proto.functions()) {

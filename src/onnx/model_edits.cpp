@@ -12,6 +12,7 @@
 
 #include "base/nearest.hpp"
 #include "onnx/data_files.hpp"
+#include "onnx/training_form.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -70,12 +71,6 @@ void removeIf(Field &field, Condition condition) {
   field.erase(std::remove_if(field.begin(), field.end(), condition), field.end());
 }
 
-std::string unusedName(std::set<std::string> &names, const std::string &wanted) {
-  std::string name = wanted;
-  for (int n = 1; !names.insert(name).second; ++n) name = wanted + "/" + std::to_string(n);
-  return name;
-}
-
 }  // namespace
 
 ModelEditor::ModelEditor(const std::string &modelProtoOrFilename)
@@ -120,20 +115,8 @@ void ModelEditor::removeUnusedInputs() {
   removeIf(*graph.mutable_initializer(), [&](const auto &tensor) { return !kept.count(tensor.name()); });
 }
 
-void ModelEditor::prepareNodesForTraining() {
-  constexpr int kTrainingOutputs = 5;
-  static const char *const kNames[] = {"", "mean", "var", "saved_mean", "saved_var"};
-  auto &graph = *proto_->mutable_graph();
-  std::set<std::string> names;
-  for (const auto &input : graph.input()) names.insert(input.name());
-  for (const auto &tensor : graph.initializer()) names.insert(tensor.name());
-  for (const auto &node : graph.node()) names.insert(node.output().begin(), node.output().end());
-  for (auto &node : *graph.mutable_node()) {
-    if (node.op_type() != "BatchNormalization" || node.output_size() == 0) continue;
-    while (node.output_size() < kTrainingOutputs)
-      node.add_output(unusedName(names, node.output(0) + "_" + kNames[node.output_size()]));
-  }
-}
+void ModelEditor::prepareNodesForTraining() { toTrainingForm(*proto_); }
+void ModelEditor::prepareNodesForInference() { toInferenceForm(*proto_); }
 
 void ModelEditor::convertInitializersToConstants(const std::vector<TensorId> &ids) {
   auto &graph = *proto_->mutable_graph();

@@ -29,8 +29,9 @@ class ModelEditor {
   void convertElements(DataType from, DataType to, OutOfRange outOfRange = OutOfRange::Refuse);
   // Drops graph inputs that no node of the main graph reads, with their initializers.
   void removeUnusedInputs();
-  // Gives BatchNormalization nodes their five outputs of training.
+  // BatchNormalization and Dropout in training form, and back (training_form.hpp).
   void prepareNodesForTraining();
+  void prepareNodesForInference();
   // The initializers as Constant nodes in front. Throws popart::error for an unknown id.
   void convertInitializersToConstants(const std::vector<TensorId> &ids);
   // The same for all integer initializers.

@@ -43,10 +43,11 @@ TensorData Importer::readSparseTensor(const onnx_proto::SparseTensorProto &tenso
 }
 
 void Importer::takeFromBudget(int64_t bytes, const std::string &what) const {
-  check(budget_.take(bytes),
-        "{}: takes more memory than a model of this size may ask for: got {} bytes, expected at most {}. Store the "
-        "values in the file, or raise POPART_MAX_FOLDED_BYTES",
-        what, bytes, budget_.leftBytes());
+  if (budget_.take(bytes)) return;
+  throw limit_error(
+      "{}: takes more memory than a model of this size may ask for: got {} bytes, expected at most {}. Store the "
+      "values in the file, or raise POPART_MAX_FOLDED_BYTES",
+      what, bytes, budget_.leftBytes());
 }
 
 AttributeValue Importer::readAttribute(const onnx_proto::AttributeProto &a, const std::string &where) const {

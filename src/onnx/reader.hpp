@@ -73,8 +73,13 @@ enum class OpVersionRule { Strict, Lenient };
 // Refuse: an attribute that the operator does not have is an error. Drop: it is left out.
 enum class UnknownAttributes { Refuse, Drop };
 
+// FromPurpose: for inference, Dropout and BatchNormalization have inference form whatever constants of the file say.
+// FromFile: they have the form that the file states. Training always follows the file.
+enum class TrainingForm { FromPurpose, FromFile };
+
 struct BuildOptions {
   Purpose purpose = Purpose::Inference;
+  TrainingForm trainingForm = TrainingForm::FromPurpose;
   WeightRole weights = WeightRole::Variable;
   // Initializers that are Variables whatever `weights` says; in training only integers need it, as floating-point ones
   // are.
@@ -94,6 +99,8 @@ struct BuildOptions {
   // GroupNormalization: groups are of channels that are num_groups apart. Known here, as derivatives of derivatives are
   // written while the graph is built.
   bool stridesGroups = false;
+  // Most iterations of a loop that stacks values without a bound in the model; 0: chosen by their size.
+  int64_t mostStacked = 0;
   // Computes constant subexpressions; without it only Shape and Size are folded.
   EvaluateOp evaluate;
 };

@@ -179,6 +179,21 @@ void writeModel(const std::string &path, const Model &original, const std::map<T
   writeFileAtomically(path, message);
 }
 
+std::string bytesOf(const Model &model) { return serialised(wholeMessage(model.content())); }
+
+Model withValues(const Model &original, const std::map<TensorId, TensorData> &values) {
+  const std::map<TensorId, TensorData> fresh = newValues(original.content(), values);
+  auto content = std::make_shared<ModelContent>();
+  *content->proto = wholeMessage(original.content());
+  content->name = original.content().name;
+  content->files = original.content().files;
+  for (auto &tensor : *content->proto->mutable_graph()->mutable_initializer()) {
+    const TensorId id = tensor.name();
+    if (const auto value = fresh.find(id); value != fresh.end()) setTensor(tensor, id, value->second);
+  }
+  return Model(std::move(content));
+}
+
 Model moveExternalData(const Model &model, const std::string &from, const std::string &to) {
   check(!fs::exists(to), "updateExternallySavedTensorLocations: '{}' exists already. Name a new file", to);
   auto content = std::make_shared<ModelContent>();

@@ -24,6 +24,13 @@ void writeFileAtomically(const std::string &path, std::string_view bytes);
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
                 std::map<TensorId, DataPlace> &places);
 
+// The message of a model that has no data files. Throws popart::error when it exceeds 2 GiB.
+std::string bytesOf(const Model &model);
+
+// The model with new values of initializers inside of it, copies of parameters among them; ids that it does not have
+// are left out. Throws popart::error: a value has another type or shape than the initializer.
+Model withValues(const Model &original, const std::map<TensorId, TensorData> &values);
+
 // The model with the data of file `from` copied to the new file `to` and read from there. Throws popart::error: `to`
 // exists, `from` does not, no initializer lies in it.
 Model moveExternalData(const Model &model, const std::string &from, const std::string &to);

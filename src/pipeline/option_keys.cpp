@@ -43,6 +43,9 @@ constexpr OptionKey kKeys[] = {
      "means divide by its row all the same, unless weights of classes are summed. Without it such a label ends the "
      "run. "
      "Ours."},
+    {"engineOptions", "max_stacked_iterations", Built,
+     "Most iterations of a Loop that stacks values where the model gives no constant trip count; a run that needs more "
+     "ends with an error. By default 16 to 1,024, by the size of what is stacked. Ours."},
     {"engineOptions", "num_threads", Built,
      "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
     {"engineOptions", "pipeline.concurrent", Built,

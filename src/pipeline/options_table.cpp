@@ -214,6 +214,10 @@ constexpr OptionRow kRows[] = {
     {"partialsTypeMatMuls", NoEffect, nullptr, "",
      "Products add up in FLOAT, which is at least as exact as `half` and not slower."},
     {"enableStableNorm", NoEffect, nullptr, "", "Norms are always computed in the stable form."},
+    {"followTrainingMode", Built, nullptr, "",
+     "Inference: `True` computes Dropout and BatchNormalization as the file says, also in training form. `False`: "
+     "in inference form, whatever constant `training_mode` or number of outputs the file has. Training sessions always "
+     "follow the file."},
     {"groupNormStridedChannelGrouping", Built, nullptr, "",
      "Group normalisation: group g has the channels g, g + num_groups, g + 2 num_groups and so on, not neighbours."},
     {"customCodelets", Refused, given<&Options::customCodelets>, "any",

@@ -1,4 +1,4 @@
-"""``popart-convert``: a newer opset, 16-bit floats, folded constants, values inside or outside of the file.
+"""``popart-convert``: inference form, a newer opset, 16-bit floats, folded constants, values inside or outside.
 
 Types follow the operators' own rules (``onnx.defs``): where an operator does not take the 16-bit type, its operands are
 cast for it and its results cast back.
@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import popart_core
 from tqdm import tqdm
 
 from popart.tools import files
 
-DESCRIPTION = """Write an ONNX model anew: in a newer operator set, with float32 values as float16 or bfloat16, with
-constant expressions computed, with the values of weights in a file beside it or inside."""
+DESCRIPTION = """Write an ONNX model anew: in inference form, in a newer operator set, with float32 values as float16 or
+bfloat16, with constant expressions computed, with the values of weights in a file beside it or inside."""
 
 FLOAT = 1
 REDUCED = {"float16": 10, "bfloat16": 16}
@@ -31,6 +32,15 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
     parser = files.parser("popart-convert", DESCRIPTION)
     parser.add_argument("output", type=Path, help="file to write")
+    parser.add_argument(
+        "--inference", action="store_true", help="cut loss, labels and optimizer state; batch norm and dropout as used"
+    )
+    parser.add_argument(
+        "--outputs", nargs="+", metavar="NAME", default=[], help="with --inference: outputs (default: all but losses)"
+    )
+    parser.add_argument(
+        "--fold-batch-norm", action="store_true", help="with --inference: batch norm becomes part of convolutions"
+    )
     parser.add_argument("--opset", type=int, metavar="N", help="operator set of ai.onnx, newer than the model's")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--float16", dest="type", action="store_const", const="float16", help="float32 becomes float16")
@@ -307,6 +317,14 @@ def newer(model: Any, onnx: Any, opset: int) -> Any:
         raise files.UsageError(f"--opset {opset}: onnx does not convert the model: {problem}") from None
 
 
+def inference_model(parsed: argparse.Namespace, onnx: Any) -> Any:
+    """The model in inference form."""
+    with tempfile.TemporaryDirectory(prefix="popart-convert-") as folder:
+        cut = Path(folder) / "model.onnx"
+        popart_core._write_inference_form(str(parsed.model), str(cut), parsed.outputs, parsed.fold_batch_norm)
+        return onnx.load(cut)
+
+
 def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
     """Write the model; whole or not at all."""
     target = parsed.output
@@ -333,13 +351,15 @@ def command(arguments: Sequence[str] | None = None) -> int:
     """Convert the model; the status of the command."""
     parsed = arguments_of(arguments)
     files.require_file(parsed.model)
+    if (parsed.outputs or parsed.fold_batch_norm) and not parsed.inference:
+        raise files.UsageError("--outputs and --fold-batch-norm: only with --inference")
     onnx = files.import_onnx()
     files.describe(parsed.model)  # our reader's checks: damaged models and paths outside of the folder
     result: dict[str, Any] = {"model": str(parsed.model)}
-    asked = [name for name in ("opset", "fold", "type") if getattr(parsed, name)]
+    asked = [name for name in ("inference", "opset", "fold", "type") if getattr(parsed, name)]
     with tqdm(total=len(asked) + 2, disable=not sys.stderr.isatty(), leave=False) as bar:
-        model = onnx.load(parsed.model)
-        bar.update()
+        model = inference_model(parsed, onnx) if parsed.inference else onnx.load(parsed.model)
+        bar.update(2 if parsed.inference else 1)
         if parsed.opset:
             model = newer(model, onnx, parsed.opset)
             bar.update()

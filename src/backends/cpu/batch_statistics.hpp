@@ -12,33 +12,34 @@ namespace popart::cpu {
 
 class BatchStatistics {
  public:
-  // setSize: elements of one channel; type: FLOAT or one of 16 bits, of all that is read and written.
-  BatchStatistics(const Op &op, size_t outputs, double setSize, DataType type)
+  // setSize: elements of one channel. Types are those of the op's operands: FLOAT or one of 16 bits.
+  BatchStatistics(const Op &op, size_t outputs, double setSize)
       : epsilon_(op.attrFloat("epsilon")),
         momentum_(op.attrFloat("momentum")),
         correction_(op.attrInt("unbiased_variance") != 0 && setSize > 1 ? setSize / (setSize - 1) : 1.0),
         outputs_(outputs),
-        type_(type) {}
+        types_{op.inInfo(0).dataType(), op.inInfo(1).dataType(), op.inInfo(2).dataType(), op.inInfo(3).dataType(),
+               op.inInfo(4).dataType()} {}
 
   // The activations, and running statistics where they are: only write() reads them.
   static bool canOverwrite(int input, int output) {
     return (input == 0 && output == 0) || (input == 3 && output == 1) || (input == 4 && output == 2);
   }
   float scale(const executable::KernelArgs &args, int64_t channel, double variance) const noexcept {
-    return static_cast<float>(inverseDeviation(variance) * numberAt(args.in[1], channel, type_));
+    return static_cast<float>(inverseDeviation(variance) * numberAt(args.in[1], channel, types_[1]));
   }
   void write(const executable::KernelArgs &args, int64_t channel, double mean, double variance) const noexcept {
-    const auto set = [&](size_t output, double value) {
+    const auto set = [&](size_t output, DataType type, double value) {
       if (output < outputs_ && args.out[output])
-        setNumberAt(args.out[output], channel, type_, static_cast<float>(value));
+        setNumberAt(args.out[output], channel, type, static_cast<float>(value));
     };
     const auto running = [&](int input, double value) {
-      return momentum_ * numberAt(args.in[input], channel, type_) + (1 - momentum_) * value;
+      return momentum_ * numberAt(args.in[input], channel, types_[input]) + (1 - momentum_) * value;
     };
-    set(1, running(3, mean));
-    set(2, running(4, variance * correction_));
-    set(3, mean);
-    set(4, inverseDeviation(variance));
+    set(1, types_[3], running(3, mean));
+    set(2, types_[4], running(4, variance * correction_));
+    set(3, types_[0], mean);
+    set(4, types_[0], inverseDeviation(variance));
   }
 
  private:
@@ -46,7 +47,7 @@ class BatchStatistics {
 
   double epsilon_, momentum_, correction_;
   size_t outputs_;
-  DataType type_;
+  DataType types_[5];  // of x, scale, bias, mean, variance
 };
 
 }  // namespace popart::cpu

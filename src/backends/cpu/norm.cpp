@@ -158,8 +158,9 @@ struct Leaves {
 
 class BatchNormInference final : public executable::HostKernel {
  public:
-  BatchNormInference(const ChannelRows &rows, DataType type, float epsilon)
-      : rows_(rows), type_(type), epsilon_(epsilon) {
+  BatchNormInference(const ChannelRows &rows, const Op &op)
+      : rows_(rows), type_(op.inInfo(0).dataType()), epsilon_(op.attrFloat("epsilon")) {
+    for (int i = 0; i < 5; ++i) types_[i] = op.inInfo(i).dataType();
     tasks_ = static_cast<int>(taskCount(rows.rows() * rows.channels, int64_t{1} << 15, rows.rows()));
   }
   std::string name() const override { return "batch normalisation"; }
@@ -169,8 +170,8 @@ class BatchNormInference final : public executable::HostKernel {
   void run(const KernelArgs &args, int task) const noexcept override {
     float *scale = static_cast<float *>(args.scratch), *shift = scale + rows_.channels, *mean = shift + rows_.channels;
     for (int64_t c = 0; c < rows_.channels; ++c) {
-      scale[c] = number(args, 1, c, type_) / std::sqrt(number(args, 4, c, type_) + epsilon_);
-      shift[c] = number(args, 2, c, type_), mean[c] = number(args, 3, c, type_);
+      scale[c] = number(args, 1, c, types_[1]) / std::sqrt(number(args, 4, c, types_[4]) + epsilon_);
+      shift[c] = number(args, 2, c, types_[2]), mean[c] = number(args, 3, c, types_[3]);
     }
     const int64_t begin = rows_.rows() * task / tasks_, end = rows_.rows() * (task + 1) / tasks_,
                   at = begin * rows_.channels;
@@ -180,7 +181,7 @@ class BatchNormInference final : public executable::HostKernel {
 
  private:
   ChannelRows rows_;
-  DataType type_;
+  DataType type_, types_[5];  // of x; of x, scale, bias, mean, variance
   float epsilon_;
   int tasks_ = 1;
 };
@@ -188,7 +189,7 @@ class BatchNormInference final : public executable::HostKernel {
 class BatchNormTraining final : public executable::HostKernel {
  public:
   BatchNormTraining(const NormPlan &plan, const Op &op, size_t outputs)
-      : plan_(plan), statistics_(op, outputs, plan.setSize(), plan.type), leaves_(plan) {
+      : plan_(plan), statistics_(op, outputs, plan.setSize()), leaves_(plan) {
     if (leaves_.count == 1) {
       rounds_.add(plan.blocks(), 1);
       return;
@@ -439,13 +440,25 @@ bool areRows(const KernelRequest &request, const Shape &x) {
          allOfType(request, DataType::FLOAT, otherwise);
 }
 
+// Batch normalisation: parameters and running statistics may be FLOAT where x has 16 bits.
+bool takesBatchNorm(const KernelRequest &request, std::string &reason) {
+  const DataType given = request.inputs[0].info.dataType(), type = isHalf(given) ? given : DataType::FLOAT;
+  if (!requireChannelsLast(request.inputs[0], reason, type) || !requireChannelsLast(request.outputs[0], reason, type))
+    return false;
+  const auto fits = [&](const OperandDesc &o) {
+    const bool isFloat = o.connected && o.info.dataType() == DataType::FLOAT;
+    return requirePlain(o, isFloat ? DataType::FLOAT : type, reason);
+  };
+  return std::all_of(request.inputs.begin() + 1, request.inputs.end(), fits) &&
+         std::all_of(request.outputs.begin() + 1, request.outputs.end(), fits);
+}
+
 std::unique_ptr<executable::Kernel> createBatchNorm(const KernelRequest &request, std::string &reason) {
   if (areRows(request, request.inputs[0].info.shape())) return plainBatchNorm(request);
-  if (!takes(request, 1, reason)) return nullptr;
+  if (!takesBatchNorm(request, reason)) return nullptr;
   const Op &op = *request.op;
   const TensorInfo &x = request.inputs[0].info;
-  if (op.attrInt("training_mode") == 0)
-    return std::make_unique<BatchNormInference>(channelRows(x.shape()), x.dataType(), op.attrFloat("epsilon"));
+  if (op.attrInt("training_mode") == 0) return std::make_unique<BatchNormInference>(channelRows(x.shape()), op);
   return std::make_unique<BatchNormTraining>(batchPlan(x), op, request.outputs.size());
 }
 

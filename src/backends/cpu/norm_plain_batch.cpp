@@ -43,7 +43,7 @@ class PlainBatchNorm final : public executable::HostKernel {
 class PlainBatchNormTraining final : public executable::HostKernel {
  public:
   PlainBatchNormTraining(const ChannelRows &x, const Op &op, size_t outputs)
-      : sets_(RowSets::ofChannels(x)), statistics_(op, outputs, sets_.setSize(), DataType::FLOAT) {
+      : sets_(RowSets::ofChannels(x)), statistics_(op, outputs, sets_.setSize()) {
     rounds_.add(sets_.tasks(), 1);
     rounds_.add(sets_.tasks(), 2);
   }

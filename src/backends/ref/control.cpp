@@ -157,6 +157,11 @@ void floatingPointCheck(const Context &c) {
 void abortProgram(const Context &c) {
   const bool conditional = !c.in.empty() && c.in[0].connected();
   if (conditional && load(c.in[0], 0) == 0.0) return;
+  if (c.op.attributes.hasAttribute("reason")) {
+    const std::string reason = c.op.attrString("reason");
+    const size_t colon = reason.find(": ");  // "<op>: <what is wrong>"
+    return c.run.reportText(reason.substr(0, colon), reason.c_str() + std::min(colon + 2, reason.size()));
+  }
   c.run.report({.kind = executable::FailureKind::Abort, .operand = conditional ? 0 : -1});
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <popart/error.hpp>
+#include <popart/logging.hpp>
 
 #include "onnx/importer.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -45,14 +46,23 @@ std::string kindOf(const Meaning &m) {
 }
 
 // The two branches of a node whose condition is data of the run. Where one gives a size that depends on data, or both
-// give different ones, both are padded to the larger room, and the count of what is there is one more result.
+// give different ones, both are padded to the larger room, and the count of what is there is one more result. A branch
+// that does not fit the types and shapes at hand becomes one that ends the run, which matters only where it is taken
+// (docs/decisions/0087-branches-that-do-not-fit.md).
 class BranchNode {
  public:
-  explicit BranchNode(NodeContext &n) : n_(n), inputs_{n.in(0)} {}
+  explicit BranchNode(NodeContext &n) : n_(n) {}
 
   void import() {
-    importBranch(0, "then_branch");
-    importBranch(1, "else_branch");
+    for (const char *branch : kBranches) n_.graphAttribute(branch);  // both are there
+    const std::string reasons[2] = {tryBranch(0), tryBranch(1)};
+    for (size_t side = 0; side < 2; ++side)
+      if (!reasons[side].empty()) {
+        n_.require(reasons[1 - side].empty(), "no branch fits. {}: {} {}: {}", kBranches[0], reasons[0], kBranches[1],
+                   reasons[1]);
+        refuseBranch(side, reasons[side]);
+      }
+    refuseOtherResults();
     for (size_t i = 0; i < std::min(meanings_[0].size(), meanings_[1].size()); ++i)
       n_.requireKnown(kindOf(meanings_[0][i]) == kindOf(meanings_[1][i]),
                       "the branches give output {} as {} and {}, so that the condition must be known when the graph is "
@@ -73,16 +83,114 @@ class BranchNode {
   };
   using Counts = std::pair<TensorIndex, TensorIndex>;
 
-  void importBranch(size_t side, const char *branch) {
+  static constexpr const char *kBranches[] = {"then_branch", "else_branch"};
+
+  void importBranch(size_t side) {
     Scope scope = bodyScope(n_);
-    Graph &graph = n_.importer().importBody(n_.graphAttribute(branch), bodyName(n_, branch), {}, scope,
-                                            &meanings_[side], BodySizes::Open);
+    Graph &graph = n_.importer().importBody(n_.graphAttribute(kBranches[side]), bodyName(n_, kBranches[side]), {},
+                                            scope, &meanings_[side], BodySizes::Open);
     for (const auto &capture : scope.captures) {
-      inputs_.push_back(capture.outer);
+      captured_[side].push_back(capture.outer);
       outer_[side].emplace(capture.inner, capture.outer);
     }
-    attributes_.set(branch, GraphRef{graph.id});
     graphs_[side] = &graph;
+  }
+
+  // Empty, or why the branch does not fit; then nothing of it is left. A value that must be known is another matter:
+  // loops around the node may be written out for it.
+  std::string tryBranch(size_t side) {
+    const std::vector<Graph *> before = n_.importer().ir().getAllGraphs();
+    try {
+      importBranch(side);
+      for (Graph *graph : n_.importer().ir().getAllGraphs())
+        if (std::ranges::find(before, graph) == before.end()) made_[side].push_back(graph);
+      return {};
+    } catch (const internal_error &) {
+      throw;
+    } catch (const unknown_value_error &) {
+      throw;
+    } catch (const limit_error &) {
+      throw;
+    } catch (const error &e) {
+      n_.importer().removeGraphsBut(before);
+      return e.what();
+    }
+  }
+
+  // The branch as one that ends the run, with results like those of the other one.
+  void refuseBranch(size_t side, const std::string &reason) {
+    const std::string name = n_.settings().name.empty() ? n_.firstOutput() : n_.settings().name;
+    logging::ir::info("If '{}': {} does not fit: {} A run that takes it ends with an error", name, kBranches[side],
+                      reason);
+    Ir &ir = n_.importer().ir();
+    for (const Graph *graph : made_[side]) {
+      n_.importer().sizes().forget(*graph);
+      ir.removeGraph(graph->id);
+    }
+    Graph &graph = ir.createGraph(ir.createUniqueSubgraphId(bodyName(n_, kBranches[side])));
+    const std::string text = formatText(
+        "If '{}': the run takes {}, which does not fit: {} Feed what fits it, or make the condition a constant",
+        {name, kBranches[side], reason});
+    n_.importer().addPlainOp(graph, "Abort", {}, {}, {{"reason", text}}, Op::Settings(graph, n_.settings().name));
+    captured_[side].clear(), outer_[side].clear(), graphs_[side] = &graph;
+    const Graph &other = *graphs_[1 - side];
+    for (TensorIndex t : other.outputs())
+      graph.markOutput(plainOps(side).freshOp("ConstantOfShape", {}, zerosLike(other.info(t))));
+    meanings_[side] = meanings_[1 - side];
+    size_t next = 0;
+    for (Meaning &meaning : meanings_[side]) {
+      if (meaning.tensor.valid()) meaning.tensor = graph.outputs()[next++];
+      if (meaning.sequence)
+        for (TensorIndex &element : *meaning.sequence) element = graph.outputs()[next++];
+    }
+  }
+
+  static Attributes zerosLike(const TensorInfo &info) {
+    const double zero = 0;
+    return {{"shape", info.shape()}, {"value", TensorData::fromDoubles(TensorInfo(info.dataType(), {1}), {&zero, 1})}};
+  }
+
+  // Tensors of another type or rank: one program has one of them. It is what the model declares, else that of
+  // then_branch; the other branch is refused.
+  void refuseOtherResults() {
+    if (meanings_[0].size() != meanings_[1].size()) return;
+    for (size_t i = 0; i < meanings_[0].size(); ++i) {
+      const TensorIndex results[2] = {meanings_[0][i].tensor, meanings_[1][i].tensor};
+      if (!results[0].valid() || !results[1].valid()) continue;
+      widenPositions(i);
+      const TensorInfo infos[2] = {graphs_[0]->info(meanings_[0][i].tensor), graphs_[1]->info(meanings_[1][i].tensor)};
+      if (infos[0].dataType() == infos[1].dataType() && infos[0].rank() == infos[1].rank()) continue;
+      const size_t side = isDeclared(i, infos[1]) && !isDeclared(i, infos[0]) ? 0 : 1;
+      return refuseBranch(side, formatText("output {} is {}, but the program has {}.",
+                                           {toText(i), toText(infos[side]), toText(infos[1 - side])}));
+    }
+  }
+
+  // Positions are INT32 here where ONNX has INT64: beside INT64 they become that.
+  void widenPositions(size_t i) {
+    for (size_t side = 0; side < 2; ++side) {
+      TensorIndex &mine = meanings_[side][i].tensor;
+      const DataType other = graphs_[1 - side]->info(meanings_[1 - side][i].tensor).dataType();
+      if (graphs_[side]->info(mine).dataType() != DataType::INT32 || other != DataType::INT64) continue;
+      const TensorIndex wide = plainOps(side).op("Cast", {mine}, {{"to", int64_t{toOnnxDataType(DataType::INT64)}}});
+      n_.importer().sizes().setBounds(*graphs_[side], wide, n_.importer().sizes().boundsOf(*graphs_[side], mine));
+      std::vector<TensorIndex> outputs = graphs_[side]->outputs();
+      std::ranges::replace(outputs, mine, wide);
+      graphs_[side]->setOutputs(std::move(outputs));
+      mine = wide;
+    }
+  }
+
+  // Whether the graph around declares output i with this type and rank.
+  bool isDeclared(size_t i, const TensorInfo &info) const {
+    const onnx_proto::GraphProto *graph = n_.scope().source;
+    if (!graph || static_cast<int>(i) >= n_.outputCount()) return false;
+    const auto fits = [&](const onnx_proto::ValueInfoProto &value) {
+      const auto &type = value.type().tensor_type();
+      return value.name() == n_.outputNames()[i] && type.has_shape() && type.shape().dim_size() == info.rank() &&
+             type.elem_type() == toOnnxDataType(info.dataType());
+    };
+    return std::ranges::any_of(graph->value_info(), fits) || std::ranges::any_of(graph->output(), fits);
   }
 
   PlainOps plainOps(size_t side) const {
@@ -159,8 +267,14 @@ class BranchNode {
       for (size_t e = 0; results[i].sequence && e < results[i].sequence->size(); ++e) ids.push_back(further("/branch"));
     }
     const size_t values = ids.size();
+    std::vector<TensorIndex> inputs{n_.in(0)};
+    Attributes attributes;
+    for (size_t side = 0; side < 2; ++side) {
+      inputs.insert(inputs.end(), captured_[side].begin(), captured_[side].end());
+      attributes.set(kBranches[side], GraphRef{graphs_[side]->id});
+    }
     for (size_t c = 0; c < counts_.size(); ++c) ids.push_back(further("/count"));
-    n_.importer().addOp(n_.graph(), "If", inputs_, ids, attributes_, n_.settings());
+    n_.importer().addOp(n_.graph(), "If", inputs, ids, std::move(attributes), n_.settings());
     setBounds(ids, values);
     size_t next = 0;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -186,9 +300,9 @@ class BranchNode {
   }
 
   NodeContext &n_;
-  std::vector<TensorIndex> inputs_;
-  Attributes attributes_;
+  std::vector<TensorIndex> captured_[2];   // what the branches read from around the node
   Graph *graphs_[2] = {nullptr, nullptr};  // then, else
+  std::vector<Graph *> made_[2];           // these, and those inside of them
   std::vector<Meaning> meanings_[2];
   std::map<TensorIndex, TensorIndex> outer_[2];  // what their inputs stand for
   std::vector<Counts> counts_;                   // of both graphs

@@ -2,6 +2,7 @@
 // has to be known when the graph is built: lengths of sequences, sizes and positions that follow from its number.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include <popart/error.hpp>
 
@@ -83,18 +84,55 @@ bool runsToTheEnd(const NodeContext &n, const Graph &body) {
   return (!n.hasIn(1) || ops::isConstantTrue(n.graph(), n.in(1))) && ops::keepsRunning(body);
 }
 
-// One more carried value of `body`, after `carried` others, that counts the iterations.
-void addCounter(NodeContext &n, Graph &body, int64_t carried) {
-  const TensorIndex before =
-      body.addInput(n.importer().freshId(body, body.addScope("iterations")), TensorInfo(DataType::INT64, {}));
+// One more carried value of `body`, after `carried` others. `after`: its value after an iteration, of the one before.
+template <class After>
+void addCarried(NodeContext &n, Graph &body, int64_t carried, const char *name, const TensorInfo &info, After after) {
+  const TensorIndex before = body.addInput(n.importer().freshId(body, body.addScope(name)), info);
   Composer in(n, body);
-  const Value after = Value(in, before) + 1.0;
+  const Value next = after(Value(in, before), Value(in, body.outputs().front()));
   std::vector<TensorIndex> inputs = body.inputs(), outputs = body.outputs();
   inputs.pop_back();
   inputs.insert(inputs.begin() + 2 + carried, before);
-  outputs.insert(outputs.begin() + 1 + carried, after.tensor());
+  outputs.insert(outputs.begin() + 1 + carried, next.tensor());
   body.setInputs(std::move(inputs));
   body.setOutputs(std::move(outputs));
+}
+
+// Counts the iterations.
+void addCounter(NodeContext &n, Graph &body, int64_t carried) {
+  addCarried(n, body, carried, "iterations", TensorInfo(DataType::INT64, {}),
+             [](const Value &before, const Value &) { return before + 1.0; });
+}
+
+// Keeps whether another iteration follows.
+void addGoesOn(NodeContext &n, Graph &body, int64_t carried) {
+  addCarried(n, body, carried, "goes_on", TensorInfo(DataType::BOOL, {}),
+             [](const Value &, const Value &condition) { return condition.reshape({}).op("Identity"); });
+}
+
+// The most iterations of a loop that stacks values and whose model has no bound: as given, or so many that the stacks
+// take little.
+int64_t assumedBound(const NodeContext &n, const Graph &body, int64_t carried) {
+  constexpr int64_t kFewest = 16, kMost = 1024, kStackBytes = int64_t{64} << 20;
+  if (const int64_t given = n.importer().options().mostStacked) return std::min(given, kMostStacked);
+  int64_t row = 1;
+  for (size_t i = static_cast<size_t>(carried) + 1; i < body.outputs().size(); ++i)
+    row += body.info(body.outputs()[i]).nbytes();
+  return std::clamp(kStackBytes / row, kFewest, kMost);
+}
+
+// Ends the run when the loop has made `bound` iterations and would make another one.
+void refuseMore(NodeContext &n, const Value &count, const Value &goesOn, int64_t bound) {
+  Value exceeds = count.op("Equal", {count.number(static_cast<double>(bound))}).op("And", {goesOn});
+  if (n.hasIn(0)) {
+    const Value trips = Value(count.composer(), n.in(0)).cast(DataType::INT64).reshape({});
+    exceeds = exceeds.op("And", {trips.op("Greater", {trips.number(static_cast<double>(bound))})});
+  }
+  const std::string reason = formatText(
+      "Loop '{}': it stacks values and runs longer than it has room for: got more than {} iterations. Raise "
+      "engineOptions[\"max_stacked_iterations\"], or give the loop a constant trip count",
+      {nameOf(n), toText(bound)});
+  n.importer().addPlainOp(n.graph(), "Abort", {exceeds.tensor()}, {}, {{"reason", reason}}, n.settings());
 }
 
 // The rows of a stack that were written, and zeros in the others.
@@ -103,23 +141,30 @@ TensorIndex written(NodeContext &n, const Value &stack, const Bound &bound) {
   return BoundedSizes::masked(to, stack.tensor(), {bound}, to.number(stack.type(), 0));
 }
 
-// The ops of a loop that may end before its trip count: its stacks have as many rows as it allows.
-void boundedResults(NodeContext &n, std::vector<TensorIndex> inputs, Attributes attributes, int64_t carried,
-                    int scans) {
+// The ops of a loop that may end before its trip count: its stacks have as many rows as it allows. With an assumed
+// bound the loop carries whether it would go on behind the counter.
+void boundedResults(NodeContext &n, std::vector<TensorIndex> inputs, Attributes attributes, int64_t carried, int scans,
+                    std::optional<int64_t> assumed) {
   Composer to(n);
+  const int64_t own = assumed ? 2 : 1;
   inputs.insert(inputs.begin() + 2 + carried, n.literal(TensorData::scalar<int64_t>(0)));
-  attributes.set("carried", carried + 1);
+  if (assumed) {
+    const Value begins = n.hasIn(1) ? Value(to, n.in(1)).reshape({}) : Value(to, n.literal(TensorData::scalar(true)));
+    inputs.insert(inputs.begin() + 3 + carried, begins.tensor());
+  }
+  attributes.set("carried", carried + own);
   attributes.set("counter", carried);
   const std::vector<Value> results =
-      to.emit("Loop", inputs, static_cast<int>(carried) + 1 + scans, std::move(attributes));
+      to.emit("Loop", inputs, static_cast<int>(carried + own) + scans, std::move(attributes));
   const Value &count = results[static_cast<size_t>(carried)];
+  if (assumed) refuseMore(n, count, results[static_cast<size_t>(carried) + 1], *assumed);
   for (int i = 0; i < n.outputCount(); ++i) {
     if (!n.hasOut(i)) continue;
     if (i < carried) {
       to.result(i, results[static_cast<size_t>(i)]);
     } else {
       const Bound bound{count.tensor(), 0};
-      n.resultTensor(i, written(n, results[static_cast<size_t>(i) + 1], bound));
+      n.resultTensor(i, written(n, results[static_cast<size_t>(i + own)], bound));
       n.boundOutput(i, {bound});
     }
   }
@@ -139,38 +184,40 @@ void writeLoop(NodeContext &n) {
   const int scans = static_cast<int>(body.outputs().size()) - 1 - static_cast<int>(carried);
   n.require(scans >= 0, "body must return the condition and {} carried values: got {} outputs", carried,
             static_cast<long>(body.outputs().size()));
+  for (int64_t i = 0; i < carried; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const TensorInfo &next = body.info(body.outputs()[at + 1]);
+    if (next != infos[at + 2])
+      throw unknown_value(
+          "carried value {} changes its type or shape: got {} after an iteration, expected {} as before it. Give the "
+          "loop a constant trip count, so that every iteration can be written out",
+          i, next, infos[at + 2]);
+  }
   for (const auto &capture : scope.captures) inputs.push_back(capture.outer);
   Attributes attributes = {{"body", GraphRef{body.id}}, {"carried", carried}};
-  const bool bounded = n.hasIn(0) && n.isConstant(n.in(0));
-  if (bounded) attributes.set("trip_count", std::max<int64_t>(0, n.constantInt(0)));
-  const bool known = bounded && runsToTheEnd(n, body);
-  const bool stacksUnderBound = bounded && n.constantInt(0) <= kMostStacked;
-  n.requireKnown(
-      scans == 0 || known || stacksUnderBound,
-      "has scan outputs, so that its number of iterations must be known when the graph is built, or a bound of it: a "
-      "constant trip count of at most {}",
-      kMostStacked);
   n.require(n.outputCount() <= carried + scans, "has more outputs than its body gives: got {}, expected at most {}",
             n.outputCount(), carried + scans);
-  if (known || !bounded || (scans == 0 && !n.training())) return n.results("Loop", inputs, attributes);
+  const bool counted = n.hasIn(0) && n.isConstant(n.in(0));
+  const bool known = counted && runsToTheEnd(n, body);
+  std::optional<int64_t> bound, assumed;
+  if (counted) bound = std::max<int64_t>(0, n.constantInt(0));
+  if (scans > 0 && !known && (!bound || *bound > kMostStacked)) bound = assumed = assumedBound(n, body, carried);
+  if (bound) attributes.set("trip_count", *bound);
+  if (known || !bound || (scans == 0 && !n.training())) return n.results("Loop", inputs, attributes);
   addCounter(n, body, carried);
-  boundedResults(n, inputs, attributes, carried, scans);
+  if (assumed) addGoesOn(n, body, carried + 1);
+  boundedResults(n, inputs, attributes, carried, scans, assumed);
 }
 
 void importLoop(NodeContext &n) {
   if (!carriesTensors(n)) return writeOut(n);
   const bool counted = n.hasIn(0) && n.isConstant(n.in(0));
   if (!counted) return writeLoop(n);
-  Ir &ir = n.importer().ir();
-  const std::vector<Graph *> before = ir.getAllGraphs();
+  const std::vector<Graph *> before = n.importer().ir().getAllGraphs();
   try {
     writeLoop(n);
   } catch (const unknown_value &) {
-    for (const Graph *graph : ir.getAllGraphs())
-      if (std::ranges::find(before, graph) == before.end()) {
-        n.importer().sizes().forget(*graph);
-        ir.removeGraph(graph->id);
-      }
+    n.importer().removeGraphsBut(before);
     writeOut(n);
   }
 }

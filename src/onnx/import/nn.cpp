@@ -66,22 +66,8 @@ TensorIndex randomSeed(NodeContext &n) {
 
 namespace {
 
-// Dropout. Until opset 11 the session decides whether it drops (inference: the op stays as an identity); later the
-// model does.
-void importDropout(NodeContext &n) {
-  bool drops = n.training();
-  float ratio = n.attr("ratio", 0.5f);
-  if (n.opset() < 7) drops = drops && n.attr<int64_t>("is_test", 0) == 0;
-  if (n.opset() >= 12) {
-    drops = n.hasIn(2) && n.constantNumber(2) != 0;
-    if (n.hasIn(1) && drops) ratio = static_cast<float>(n.constantNumber(1));
-  }
-  n.require(ratio >= 0.0f && ratio < 1.0f, "ratio must be at least 0 and less than 1: got {}", ratio);
-  if (drops) return n.results("Dropout", {n.in(0), randomSeed(n)}, {{"ratio", ratio}, {"training_mode", int64_t{1}}});
-  if (n.opset() >= 12)
-    n.resultTensor(0, n.in(0));
-  else
-    n.result(0, "Dropout", {n.in(0)}, {{"ratio", ratio}, {"training_mode", int64_t{0}}});
+// The mask of Dropout that keeps all.
+void resultFullMask(NodeContext &n) {
   if (!n.hasOut(1)) return;
   const Shape shape = n.info(0).shape();
   const bool numberMask = n.opset() < 10;
@@ -90,6 +76,48 @@ void importDropout(NodeContext &n) {
     n.result(1, "Cast", {ones}, {{"to", int64_t{toOnnxDataType(n.info(0).dataType())}}});
   else
     n.resultTensor(1, ones);
+}
+
+// Dropout-12 whose ratio or training_mode the run computes: y = keep ? x / (1 - ratio) : 0 with
+// keep = uniform >= ratio; without training_mode x itself.
+void importFedDropout(NodeContext &n) {
+  Composer to(n);
+  const Value x = to.input(0);
+  const auto one = [&](int i, DataType type, double otherwise) {
+    if (!n.hasIn(i)) return to.scalar(type, otherwise);
+    n.require(n.info(i).nelms() == 1, "input {} must hold one value: got {}", i, n.info(i));
+    return to.input(i).cast(type).reshape({});
+  };
+  const Value ratio = one(1, DataType::FLOAT, 0.5), drops = one(2, DataType::BOOL, 0);
+  const Value uniform(to, n.emit("RandomUniform", {randomSeed(n)}, {{"shape", x.shape()}}));
+  const Value keep = uniform.op("Less", {ratio}).op("And", {drops}).op("Not");
+  const Value scale = where(drops, 1 - ratio, ratio.number(1));
+  to.result(0, where(keep, x / scale.cast(x.type()), x.number(0)));
+  if (n.hasOut(1)) to.result(1, keep);
+}
+
+// Dropout. Until opset 11 the session decides whether it drops (inference: the op stays as an identity). Later the
+// model does; an inference session reads a constant training_mode as false unless it follows the file.
+void importDropout(NodeContext &n) {
+  const bool isStated = n.opset() >= 12;
+  bool drops = n.training();
+  float ratio = n.attr("ratio", 0.5f);
+  if (n.opset() < 7) drops = drops && n.attr<int64_t>("is_test", 0) == 0;
+  if (isStated) {
+    if (n.hasIn(2) && !n.knownValue(2)) return importFedDropout(n);
+    drops = n.hasIn(2) && n.constantNumber(2) != 0 && n.keepsTrainingForm();
+    if (drops && n.hasIn(1)) {
+      if (!n.knownValue(1)) return importFedDropout(n);
+      ratio = static_cast<float>(n.constantNumber(1));
+    }
+  }
+  n.require(ratio >= 0.0f && ratio < 1.0f, "ratio must be at least 0 and less than 1: got {}", ratio);
+  if (drops) return n.results("Dropout", {n.in(0), randomSeed(n)}, {{"ratio", ratio}, {"training_mode", int64_t{1}}});
+  if (isStated)
+    n.resultTensor(0, n.in(0));
+  else
+    n.result(0, "Dropout", {n.in(0)}, {{"ratio", ratio}, {"training_mode", int64_t{0}}});
+  resultFullMask(n);
 }
 
 }  // namespace

@@ -2,15 +2,24 @@
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
-#include "onnx/importer.hpp"
+#include "onnx/compose.hpp"
 
 namespace popart::onnx {
 namespace {
 
-bool isTrainingForm(const NodeContext &n) {
-  if (n.opset() >= 14) return n.attr<int64_t>("training_mode", 0) != 0;
-  if (n.opset() < 7 && n.attr<int64_t>("is_test", 0) != 0) return false;
-  return n.outputCount() > 1;
+constexpr int kBatchNormOutputs = 5;  // Y, running mean, running variance, saved mean, saved variance
+
+// Whether the node states training form, and keeps it.
+bool hasTrainingForm(const NodeContext &n) {
+  bool stated = n.outputCount() > 1;
+  if (n.domain() == "ai.onnx" && n.opset() >= 14) stated = n.attr<int64_t>("training_mode", 0) != 0;
+  if (n.domain() == "ai.onnx" && n.opset() < 7) stated = stated && n.attr<int64_t>("is_test", 0) == 0;
+  if (!stated && n.training())
+    logging::ir::warn(
+        "BatchNormalization '{}' has the form of inference in a training session: it uses the stored statistics and "
+        "does not update them. GraphTransformer.prepareNodesForTraining gives the model the form of training",
+        n.settings().name.empty() ? n.firstOutput() : n.settings().name);
+  return stated && n.keepsTrainingForm();
 }
 
 // The running statistics become the new values of the variables they were computed from.
@@ -20,23 +29,62 @@ void updateVariable(NodeContext &n, int input, TensorIndex running) {
     n.emit("CopyVarUpdate", {n.in(input), running});
 }
 
-void importBatchNormalization(NodeContext &n) {
-  n.require(n.attr<int64_t>("spatial", 1) == 1, "attribute spatial must be 1: got {}", n.attr<int64_t>("spatial", 1));
-  Attributes attributes = {{"epsilon", n.attr("epsilon", 1e-5f)}, {"momentum", n.attr("momentum", 0.9f)}};
-  const std::vector<TensorIndex> inputs = {n.in(0), n.in(1), n.in(2), n.in(3), n.in(4)};
-  const bool trains = isTrainingForm(n);
+// The op saves the inverse standard deviation r; the model has the variance of the batch: 1 / r^2 - epsilon, with
+// unbiased_variance that of n - 1 samples.
+Value savedVariance(const Value &inverse, const Attributes &attributes, double samples) {
+  const double epsilon = attributes.getAttribute<float>("epsilon", 0);
+  const Value variance = (inverse * inverse).op("Reciprocal") - epsilon;
+  const bool isUnbiased = attributes.getAttribute<int64_t>("unbiased_variance", 0) != 0 && samples > 1;
+  return isUnbiased ? variance * (samples / (samples - 1)) : variance;
+}
+
+// In inference form the statistics are the stored ones.
+void resultStoredStatistics(NodeContext &n) {
+  for (int i = 1; i < n.outputCount(); ++i)
+    if (n.hasOut(i)) n.resultTensor(i, n.in(i % 2 == 1 ? 3 : 4));
+}
+
+// Version 7 with spatial = 0: statistics over dimension 0 alone, parameters of shape X.shape[1:]. That is a batch
+// normalisation of the matrix [N, all others].
+void importPerActivation(NodeContext &n, Attributes attributes) {
+  Composer to(n);
+  const Value x = to.input(0);
+  n.require(x.rank() >= 2, "the input needs the dimensions (N, C, …): got {}", x.info());
+  const Shape parameters(x.shape().begin() + 1, x.shape().end()), row{elementCount(parameters)};
+  std::vector<TensorIndex> inputs{x.reshape({x.dim(0), row[0]}).tensor()};
+  for (int i = 1; i < 5; ++i) {
+    n.require(n.info(i).shape() == parameters, "input {} must have one value for each of a sample: got {}, expected {}",
+              i, n.info(i), parameters);
+    inputs.push_back(to.input(i).reshape(row).tensor());
+  }
+  const bool trains = hasTrainingForm(n);
   attributes.set("training_mode", int64_t{trains});
-  if (!trains && n.training())
-    logging::ir::warn(
-        "BatchNormalization '{}' has the form of inference in a training session: it uses the stored statistics and "
-        "does not update them. Give it five outputs, for example with GraphTransformer.prepareNodesForTraining",
-        n.settings().name.empty() ? n.firstOutput() : n.settings().name);
-  if (!trains) return n.result(0, "BatchNormalization", inputs, attributes);
-  // Outputs Y, running mean, running variance[, saved mean, saved inverse standard deviation]; all made, whatever is
-  // named.
-  std::vector<TensorId> ids;
-  constexpr int kOutputs = 5;
-  for (int i = 0; i < kOutputs; ++i) {
+  const std::vector<Value> results = to.emit("BatchNormalization", inputs, trains ? kBatchNormOutputs : 1, attributes);
+  to.result(0, results[0].reshape(x.shape()));
+  if (!trains) return resultStoredStatistics(n);
+  for (int i = 1; i < n.outputCount(); ++i) {
+    if (!n.hasOut(i)) continue;
+    const Value &value = results[static_cast<size_t>(i)];
+    to.result(i,
+              (i == 4 ? savedVariance(value, attributes, static_cast<double>(x.dim(0))) : value).reshape(parameters));
+  }
+  updateVariable(n, 3, results[1].reshape(parameters).tensor());
+  updateVariable(n, 4, results[2].reshape(parameters).tensor());
+}
+
+void importBatchNormalization(NodeContext &n) {
+  Attributes attributes = {{"epsilon", n.attr("epsilon", 1e-5f)}, {"momentum", n.attr("momentum", 0.9f)}};
+  if (n.domain() == "ai.graphcore") attributes.set("unbiased_variance", int64_t{1});
+  if (n.attr<int64_t>("spatial", 1) == 0) return importPerActivation(n, std::move(attributes));
+  const std::vector<TensorIndex> inputs = {n.in(0), n.in(1), n.in(2), n.in(3), n.in(4)};
+  const bool trains = hasTrainingForm(n);
+  attributes.set("training_mode", int64_t{trains});
+  if (!trains) {
+    n.result(0, "BatchNormalization", inputs, attributes);
+    return resultStoredStatistics(n);
+  }
+  std::vector<TensorId> ids;  // all are made, whatever is named
+  for (int i = 0; i < kBatchNormOutputs; ++i) {
     const bool named = n.hasOut(i) && i != 4;
     ids.push_back(named ? n.outputId(i)
                         : n.importer().freshId(n.graph(), n.outputId(0) + "/statistics:" + std::to_string(i)));
@@ -44,10 +92,11 @@ void importBatchNormalization(NodeContext &n) {
   n.importer().addOp(n.graph(), "BatchNormalization", inputs, ids, attributes, n.settings());
   for (int i = 0; i < 4; ++i)
     if (n.hasOut(i)) n.bind(i, n.graph().find(ids[i]));
-  if (n.hasOut(4)) {  // ONNX saves the variance: 1 / inverse^2 - epsilon
-    const TensorIndex inverse = n.graph().find(ids[4]);
-    const TensorIndex variance = n.emit("Reciprocal", {n.emit("Mul", {inverse, inverse})});
-    n.result(4, "Sub", {variance, n.literalLike(variance, n.attr("epsilon", 1e-5f))});
+  if (n.hasOut(4)) {
+    Composer to(n);
+    const Shape &x = n.info(0).shape();
+    const double samples = x[1] == 0 ? 0 : static_cast<double>(elementCount(x) / x[1]);
+    to.result(4, savedVariance(Value(to, n.graph().find(ids[4])), attributes, samples));
   }
   updateVariable(n, 3, n.graph().find(ids[1]));
   updateVariable(n, 4, n.graph().find(ids[2]));
@@ -81,6 +130,10 @@ void dropStashType(NodeContext &n) {
 
 std::vector<ImportRule> normRules() {
   return {{"ai.onnx", "BatchNormalization", importBatchNormalization},
+          {"ai.graphcore",
+           "BatchNormalization",
+           importBatchNormalization,
+           {"X scale B input_mean input_var", "Y running_mean running_var saved_mean saved_var", "epsilon momentum"}},
           {"ai.onnx", "GroupNormalization", importGroupNormalization},
           {"ai.onnx", "LayerNormalization", dropStashType},
           {"ai.onnx", "RMSNormalization", dropStashType}};

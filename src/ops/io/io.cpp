@@ -159,6 +159,7 @@ void addPrintAndAbort(OpDefs &rows) {
                      .doc("Identity that prints its input on standard error when it runs."));
   rows.push_back(OpDef("ai.graphcore", "Abort", {1})
                      .input("condition", kAllTypes, "", Arity::Optional)
+                     .attrOptional("reason", AttributeType::String)  // what the error says
                      .infer([](InferContext &c) {
                        if (c.hasIn(0))
                          c.require(c.in(0).rank() == 0 || c.shape(0) == Shape{1},
@@ -166,7 +167,8 @@ void addPrintAndAbort(OpDefs &rows) {
                      })
                      .traits(Trait::SideEffect)
                      .stopsGrad()
-                     .doc("Ends the run with application_error: always, or where the condition is not zero."));
+                     .doc("Ends the run with application_error: always, or where the condition is not zero. With a "
+                          "reason: with runtime_error of that text."));
 }
 
 }  // namespace

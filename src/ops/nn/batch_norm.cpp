@@ -1,8 +1,8 @@
 // BatchNormalization over dimension 1 (C). Parameters have shape (C).
 //   inference (1 output):  y = (x - mean) / sqrt(var + eps) scale + B
 //   training (training_mode = 1): statistics of the batch over all other dimensions; outputs y, running mean, running
-//   variance (momentum running + (1 - momentum) batch), and optionally the batch mean and the batch's inverse standard
-//   deviation.
+//   variance (momentum running + (1 - momentum) batch), each of its own input's type, and optionally
+//   the batch mean and the batch's inverse standard deviation.
 // The variance of the running statistics is the population's, or with unbiased_variance that of n - 1 samples.
 #include <popart/op.hpp>
 
@@ -31,7 +31,8 @@ void inferBatchNorm(InferContext &c) {
   c.require(training || c.outputCount() <= 1, "more than one output needs training_mode = 1: got {} outputs",
             c.outputCount());
   c.out(0, c.in(kX));
-  for (int i = 1; i < c.outputCount(); ++i) c.out(i, i <= 2 ? c.type(kMean) : c.type(kX), parameters);
+  for (int i = 1; i < c.outputCount(); ++i)
+    c.out(i, i == 1 ? c.type(kMean) : i == 2 ? c.type(kVar) : c.type(kX), parameters);
 }
 
 // Shape that broadcasts (C) over (N, C, …).

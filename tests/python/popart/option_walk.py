@@ -196,6 +196,7 @@ def attempts() -> Iterator[tuple[str, dict[str, object]]]:
         if key not in (
             "max_memory",
             "max_shape_programs",
+            "max_stacked_iterations",
             "num_threads",
             "pipeline.concurrent",
             "autoReport.executionProfileProgramRunCount",

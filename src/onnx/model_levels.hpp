@@ -1,0 +1,65 @@
+// The lists of nodes of a message, each with what its names mean: the main graph, the bodies of its nodes, functions.
+#pragma once
+#include <functional>
+#include <list>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "onnx/model_content.hpp"
+
+namespace google::protobuf {
+template <class T>
+class RepeatedPtrField;
+}
+
+namespace popart::onnx {
+
+// One list of nodes. Exactly one of graph and function is there.
+struct Level {
+  onnx_proto::GraphProto *graph = nullptr;
+  onnx_proto::FunctionProto *function = nullptr;
+  const Level *outer = nullptr;  // of a body: the list that holds its node
+  int64_t onnxOpset = 1;         // version of ai.onnx
+
+  google::protobuf::RepeatedPtrField<onnx_proto::NodeProto> &nodes() const;
+  std::vector<std::string> outputs() const;
+};
+
+// All levels, outer ones first. Pointers are valid until nodes are added to or removed from a level that has bodies.
+std::list<Level> levelsOf(onnx_proto::ModelProto &model);
+// Every name of a tensor in the message.
+std::set<std::string> tensorNames(onnx_proto::ModelProto &model);
+// A name like `wanted` that is not among `names`; added to them.
+std::string unusedName(std::set<std::string> &names, const std::string &wanted);
+// Inputs of nodes, those of bodies too, and outputs of bodies get the new names.
+void renameReads(google::protobuf::RepeatedPtrField<onnx_proto::NodeProto> &nodes,
+                 const std::map<std::string, std::string> &names);
+// Names that nodes of the list read, those of their bodies among them.
+std::set<std::string> namesRead(const google::protobuf::RepeatedPtrField<onnx_proto::NodeProto> &nodes);
+bool isOnnxOperator(const onnx_proto::NodeProto &node, const char *type);
+
+// Which names have values that no run changes: constants, initializers and what follows from them by Identity, Cast,
+// Not and the like. Inputs of functions count when every call gives such a value.
+class FixedNames {
+ public:
+  explicit FixedNames(onnx_proto::ModelProto &model);
+  bool isFixed(const std::string &name, const Level &level) const;
+  // The truth of such a value where it is stated; 0 or 1, -1 for others.
+  int truth(const std::string &name, const Level &level) const;
+  const std::list<Level> &levels() const { return levels_; }
+
+ private:
+  struct Call {
+    const onnx_proto::NodeProto *node;
+    const Level *level;
+  };
+  std::list<Level> levels_;
+  std::map<const Level *, std::map<std::string, const onnx_proto::NodeProto *>> producers_;
+  std::map<const Level *, std::map<std::string, const onnx_proto::TensorProto *>> initializers_;
+  std::map<std::string, std::vector<Call>> calls_;  // of functions
+  mutable std::set<std::pair<const Level *, std::string>> asked_;
+};
+
+}  // namespace popart::onnx
