@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
@@ -37,45 +38,90 @@ struct Channels {
   std::array<std::atomic<int>, kModuleCount> levels;
 };
 
-std::shared_ptr<spdlog::sinks::sink> makeSink() {
+std::optional<Level> findLevel(std::string_view name) {
+  const std::string text = upper(name);
+  if (text == "TRACE") return Level::Trace;
+  if (text == "DEBUG") return Level::Debug;
+  if (text == "INFO") return Level::Info;
+  if (text == "WARN" || text == "WARNING") return Level::Warn;
+  if (text == "ERR" || text == "ERROR") return Level::Err;
+  if (text == "CRITICAL") return Level::Critical;
+  if (text == "OFF") return Level::Off;
+  return std::nullopt;
+}
+
+// What is wrong with values of the environment. No such value ends a program: its default holds.
+using Warnings = std::vector<std::string>;
+
+Level levelOf(const std::string &name, Level fallback, const std::string &what, Warnings &warnings) {
+  const std::optional<Level> level = findLevel(name);
+  if (!level)
+    warnings.push_back(
+        formatText("{}: got '{}', expected TRACE, DEBUG, INFO, WARN, ERR, CRITICAL or OFF. The default "
+                   "level stays",
+                   {what, name}));
+  return level.value_or(fallback);
+}
+
+std::shared_ptr<spdlog::sinks::sink> makeSink(Warnings &warnings) {
   const std::string name = environment::logDestination().value_or("stderr");
   if (name == "stdout") return std::make_shared<spdlog::sinks::stdout_sink_mt>();
-  if (name == "stderr") return std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  if (name != "stderr") try {
+      return std::make_shared<spdlog::sinks::basic_file_sink_mt>(name, true);
+    } catch (const spdlog::spdlog_ex &e) {
+      warnings.push_back(formatText(
+          "environment variable POPART_LOG_DEST: got '{}', expected stdout, stderr or a file that can be written: {}. "
+          "Log lines go to stderr",
+          {name, e.what()}));
+    }
+  return std::make_shared<spdlog::sinks::stderr_sink_mt>();
+}
+
+// The levels of single modules that the file of POPART_LOG_CONFIG gives.
+void readConfig(const std::string &path, Channels &channels, Warnings &warnings) {
+  const std::string what = "environment variable POPART_LOG_CONFIG";
+  nlohmann::json json;
   try {
-    return std::make_shared<spdlog::sinks::basic_file_sink_mt>(name, true);
-  } catch (const spdlog::spdlog_ex &e) {
-    throw error(
-        "POPART_LOG_DEST '{}': the file cannot be opened: {}. Name a file in a writable folder, stdout or stderr", name,
-        e.what());
+    std::ifstream file(path);
+    json = nlohmann::json::parse(file, nullptr, false);
+  } catch (const std::exception &) {  // of the stream: a folder
+  }
+  if (!json.is_object()) {
+    warnings.push_back(formatText(
+        "{}: got '{}', expected the path of a JSON object of module names and levels. It has no effect", {what, path}));
+    return;
+  }
+  for (const auto &[key, value] : json.items()) {
+    const std::string name = key.rfind("popart:", 0) == 0 ? key.substr(7) : key;
+    const std::string level = value.is_string() ? value.get<std::string>() : value.dump();
+    if (!findLevel(level)) {
+      levelOf(level, Level::Warn, what + ", module '" + key + "'", warnings);
+      continue;
+    }
+    for (int i = 0; i < kModuleCount; ++i)
+      if (name == kNames[i] || name == "all") channels.levels[i] = static_cast<int>(*findLevel(level));
   }
 }
 
 std::unique_ptr<Channels> makeChannels() {
   auto channels = std::make_unique<Channels>();
-  auto sink = makeSink();
+  Warnings warnings;
+  auto sink = makeSink(warnings);
   sink->set_formatter(std::make_unique<spdlog::pattern_formatter>(environment::logFormat().value_or(kDefaultPattern),
                                                                   spdlog::pattern_time_type::utc));
   const std::optional<std::string> levelText = environment::logLevel();
-  const Level level = levelText ? levelFromString(*levelText) : Level::Warn;
+  const Level level =
+      levelText ? levelOf(*levelText, Level::Warn, "environment variable POPART_LOG_LEVEL", warnings) : Level::Warn;
   for (int i = 0; i < kModuleCount; ++i) {
     channels->loggers[i] = std::make_unique<spdlog::logger>("popart:" + std::string(kNames[i]), sink);
     channels->loggers[i]->set_level(spdlog::level::trace);
     channels->loggers[i]->flush_on(spdlog::level::warn);
     channels->levels[i] = static_cast<int>(level);
   }
-  if (const std::optional<std::string> config = environment::logConfig()) {
-    std::ifstream file(*config);
-    const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
-    if (!json.is_object())
-      throw error("POPART_LOG_CONFIG '{}': no JSON object of module names and levels could be read. Check the file",
-                  *config);
-    for (const auto &[key, value] : json.items()) {
-      const std::string name = key.rfind("popart:", 0) == 0 ? key.substr(7) : key;
-      for (int i = 0; i < kModuleCount; ++i)
-        if ((name == kNames[i] || name == "all") && value.is_string())
-          channels->levels[i] = static_cast<int>(levelFromString(value.get<std::string>()));
-    }
-  }
+  if (const std::optional<std::string> config = environment::logConfig()) readConfig(*config, *channels, warnings);
+  constexpr auto kChannel = static_cast<int>(Module::popart);
+  if (static_cast<Level>(channels->levels[kChannel].load()) <= Level::Warn)
+    for (const std::string &text : warnings) channels->loggers[kChannel]->warn(text);
   return channels;
 }
 
@@ -95,16 +141,7 @@ Module moduleFromString(std::string_view name) {
   return Module::none;
 }
 
-Level levelFromString(std::string_view name) {
-  const std::string text = upper(name);
-  if (text == "TRACE") return Level::Trace;
-  if (text == "DEBUG") return Level::Debug;
-  if (text == "INFO") return Level::Info;
-  if (text == "WARN" || text == "WARNING") return Level::Warn;
-  if (text == "ERR" || text == "ERROR") return Level::Err;
-  if (text == "CRITICAL") return Level::Critical;
-  return Level::Off;
-}
+Level levelFromString(std::string_view name) { return findLevel(name).value_or(Level::Off); }
 
 void configure(const std::map<std::string, std::string> &levels) {
   auto all = levels.find("all");

@@ -59,14 +59,51 @@ def test_process_and_thread(tmp_path):
     assert match[2] == match[3] == result.stdout.strip()
 
 
-@pytest.mark.parametrize("way", ["environment", "logger"])
-@pytest.mark.parametrize(("level", "shown"), sheet.LEVELS.items())
+@pytest.mark.parametrize(
+    ("way", "level", "shown"),
+    [
+        (way, level, shown)
+        for way in ("environment", "logger")
+        for level, shown in sheet.LEVELS.items()
+        if (way, level) != ("environment", "nonsense")  # test_a_bad_setting_of_the_environment_warns_once
+    ],
+)
 def test_level(tmp_path, way, level, shown):
     sets = "" if way == "environment" or level is None else f"popart.getLogger().setLevel({level!r}); "
     writes = "; ".join(f"popart.getLogger().{name}('text')" for name in INITIALS)
     environment = {"POPART_LOG_LEVEL": level} if way == "environment" else {}
     found = lines(run(tmp_path, f"import popart; {sets}{writes}", **environment).stderr)
     assert [initial for _, initial, _ in found] == [i for i in INITIALS.values() if i in shown]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("POPART_LOG_LEVEL", "VERBOSE"),
+        ("POPART_LOG_LEVEL", "2"),
+        ("POPART_LOG_CONFIG", "missing.json"),
+        ("POPART_LOG_CONFIG", "."),
+        ("POPART_LOG_CONFIG", "[1]"),
+        ("POPART_LOG_CONFIG", "{"),
+        ("POPART_LOG_CONFIG", '{"python": "VERBOSE"}'),
+        ("POPART_LOG_CONFIG", '{"all": 3}'),
+        ("POPART_LOG_DEST", "file/log"),
+        ("POPART_LOG_DEST", "."),
+    ],
+)
+def test_a_bad_setting_of_the_environment_warns_once(tmp_path, variable, value):
+    (tmp_path / "file").write_text("")
+    if variable == "POPART_LOG_CONFIG" and value[0] in "[{":
+        (tmp_path / "config.json").write_text(value)
+        value = str(tmp_path / "config.json")
+    elif variable != "POPART_LOG_LEVEL":
+        value = str(tmp_path / value)
+    code = "import popart; [getattr(popart.getLogger(), n)('text') for n in ('debug', 'info', 'warn', 'error')]; " + RUN
+    result = run(tmp_path, code, **{variable: value})
+    found = lines(result.stderr)
+    usual = lines(run(tmp_path, code).stderr)
+    assert found[0][:2] == ("popart", "W") and variable in found[0][2], found[0]
+    assert found[1:] == usual
 
 
 @pytest.mark.parametrize("channel", sheet.CHANNELS)
