@@ -10,6 +10,7 @@
 #include <popart/error.hpp>
 
 #include "base/threads/processors.hpp"
+#include "base/threads/thread_memory.hpp"
 #include "base/threads/wait_while.hpp"
 #include "runtime/interrupt.hpp"
 #include "runtime/thread_collectives.hpp"
@@ -34,6 +35,7 @@ struct Replicas::Crew {
   }
 
   void work(Engine &engine, int replica) {
+    reserveThreadMemory();
     for (uint32_t seen = 0;;) {
       waitWhile(runs, seen, spin);
       seen = runs.load(std::memory_order_acquire);

@@ -17,6 +17,7 @@
 #include <popart/error.hpp>
 #include <popart/interrupt.hpp>
 
+#include "base/threads/thread_memory.hpp"
 #include "executable/load_order.hpp"
 #include "runtime/interrupt.hpp"
 
@@ -194,6 +195,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     }
   }
   void work() {
+    reserveThreadMemory();
     const runtime::StopFlag flag(stop_);
     std::unique_lock lock(mutex_);
     for (;;) {

@@ -9,6 +9,8 @@
 
 #include <popart/ir.hpp>
 
+#include "base/threads/thread_memory.hpp"
+
 namespace popart::session {
 
 // Limit on the memory of a program in bytes: `engineOptions["max_memory"]`, else the environment variable
@@ -34,6 +36,7 @@ void returnFreedMemory();
 // f(); where the system has no memory left for it, throws memory_allocation_err that names `what` was being done.
 template <class F>
 auto withinMemory(const std::string &what, F &&f) {
+  reserveThreadMemory();
   try {
     return std::forward<F>(f)();
   } catch (const std::bad_alloc &) {

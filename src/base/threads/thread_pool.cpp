@@ -15,6 +15,7 @@
 #include <popart/error.hpp>
 
 #include "base/threads/processors.hpp"
+#include "base/threads/thread_memory.hpp"
 
 #if defined(__linux__)
 #include <pthread.h>
@@ -236,6 +237,7 @@ uint32_t ThreadPool::awaitBell(Bell &bell, uint32_t seen) noexcept {
 }
 
 void ThreadPool::serve(int worker) noexcept {
+  reserveThreadMemory();
   Bell &bell = bells_[worker];
   bell.worker.store(std::this_thread::get_id(), std::memory_order_relaxed);
   while (!stop_.load(std::memory_order_acquire)) {

@@ -96,6 +96,53 @@ session.run(step)
 )
 
 
+# Nothing is thrown before memory is short: a thread's memory for exceptions is made when it first throws.
+NO_MEMORY = """
+import resource, sys, threading
+import numpy as np
+import popart
+
+builder = popart.Builder()
+shape = [2, 32, 28, 28] if sys.argv[2] == "conv" else [256, 256]
+y = builder.addInputTensor("FLOAT", shape, "x")
+for i in range(2):
+    if sys.argv[2] == "conv":
+        w = builder.addInitializedInputTensor(np.ones((32, 32, 3, 3), np.float32), f"w{i}")
+        y = builder.aiOnnx.conv([y, w], dilations=[1, 1], pads=[1] * 4, strides=[1, 1])
+    else:
+        y = builder.aiOnnx.matmul([y, builder.addInitializedInputTensor(np.ones((256, 256), np.float32), f"w{i}")])
+loss = builder.aiGraphcore.l1loss([y], 0.1)
+model = builder.getModelProto()
+device = popart.DeviceManager().createCpuDevice()
+
+def limit(when):
+    if sys.argv[3] != when:
+        return
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[1]), resource.RLIM_INFINITY))
+
+def work():
+    try:
+        limit("create")
+        session = popart.TrainingSession(model, popart.DataFlow(1, [loss]), loss, popart.ConstSGD(0.1), device)
+        limit("prepare")
+        session.prepareDevice()
+        session.weightsFromHost()
+        step = popart.PyStepIO({"x": np.ones(shape, np.float32)}, session.initAnchorArrays())
+        limit("run")
+        session.run(step)
+    except (popart.popart_exception, MemoryError):
+        pass
+
+if sys.argv[4] == "main":
+    work()
+else:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+"""
+
+
 def ends(code, *arguments, **environment):
     """Exit code and error text of a Python program."""
     result = subprocess.run(
@@ -124,6 +171,15 @@ def test_a_thread_that_the_system_refuses_is_a_popart_error():
 def test_the_first_run_needs_no_memory(threads, spare):
     code, text = ends(FIRST_RUN, spare, POPART_NUM_THREADS=threads)
     assert code == 0, text
+
+
+@pytest.mark.parametrize("thread", ["main", "other"])
+@pytest.mark.parametrize("when", ["create", "prepare", "run"])
+@pytest.mark.parametrize("network", ["conv", "matmul"])
+@pytest.mark.parametrize("spare", [1 << 16, 1 << 18])
+def test_no_memory_ends_in_an_exception_and_not_the_process(spare, network, when, thread):
+    code, text = ends(NO_MEMORY, str(spare), network, when, thread, POPART_NUM_THREADS="1")
+    assert (code, text) == (0, "")
 
 
 SAVER = """
