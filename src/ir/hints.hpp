@@ -29,6 +29,9 @@ constexpr const char *kInFloat = "in_float";
 // The gradient of a transposed convolution with respect to its weights, which other convolutions share the operator of.
 constexpr const char *kOfTransposed = "of_transposed";
 
+// An import rule wrote the op as a part of an operator that it composes: the file does not have it as an operator.
+constexpr const char *kComposed = "composed";
+
 // The op computes, cuts or joins one part of a batch whose samples run in parts.
 constexpr const char *kBatchPart = "batch_part";
 

@@ -6,6 +6,8 @@
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 
+#include "ir/hints.hpp"
+
 namespace popart::onnx {
 namespace {
 
@@ -121,7 +123,9 @@ std::vector<Value> Composer::emit(std::string_view type, const std::vector<Tenso
     TensorId id = outputs == 1 ? base : base + ":" + std::to_string(i);
     ids.push_back(node_.importer().freshId(graph_, id));
   }
-  node_.importer().addOp(graph_, type, inputs, ids, std::move(attributes), node_.settings());
+  Op::Settings settings = node_.settings();
+  if (type != node_.type()) settings.hints.emplace(kComposed, "");
+  node_.importer().addOp(graph_, type, inputs, ids, std::move(attributes), settings);
   std::vector<Value> values;
   for (const TensorId &id : ids) values.emplace_back(*this, graph_.find(id));
   return values;

@@ -57,7 +57,8 @@ int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorI
 // mark a place (Trait::NeverFolded) stay. Returns the number of rewrites.
 int applyInPlace(Graph &graph, const Patterns &patterns);
 
-// Throws popart::error for the first op that PopART cannot run without a pattern that is off.
+// Throws popart::error for the first op that PopART cannot run without a pattern that is off. Parts of operators that
+// import rules compose (kComposed), and their gradients, run without patterns.
 void requireExpansions(const Ir &ir, const Patterns &patterns);
 
 // Throws popart::error, naming the op and the nearest names, where an op opts out of a pattern that there is not.
