@@ -325,6 +325,7 @@ class Emitter {
     Step step;
     step.kind = Step::Kind::Loop;
     step.name = op.str();
+    step.op = op.debugName();
     step.in = {optionalBuffer(graph, op.inputs()[0]), optionalBuffer(graph, op.inputs()[1])};
     step.tripCount = op.hasAttr("trip_count") ? op.attrInt("trip_count") : -1;
     step.iteration = buffer(body, body.inputs()[0]);

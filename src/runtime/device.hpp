@@ -1,6 +1,7 @@
 // Device: where programs run. It lists the backends that make its kernels, and gives every engine a queue: memory,
 // copies and launches in order. The engine walks over steps and knows no machine; a new device is these two classes.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -25,6 +26,9 @@ struct RunSettings {
   int replica = 0, replicas = 1;
   bool timesSteps = false;  // every step is timed (Engine::stepTimes)
   executable::Collectives *collectives = nullptr;
+  // Limits of one run: iterations of one loop, and how long it takes, seen between iterations. 0: none.
+  int64_t mostIterations = 0;
+  std::chrono::nanoseconds longest{0};
 };
 
 // A kernel step with every pointer resolved.

@@ -91,6 +91,8 @@ struct Engine::Impl {
       : executable(e),
         times(environment::stepTimes() || settings.timesSteps ? std::make_unique<StepTimes>() : nullptr),
         queue(device.open(e, settings)),
+        mostIterations(settings.mostIterations > 0 ? settings.mostIterations : -1),
+        longest(settings.longest),
         isHostMemory(queue->isHostMemory()),
         arena(queue->allocate(e.memory.arenaBytes, {})),
         variableOffsets(offsetsOf(e, before.size())),
@@ -298,6 +300,7 @@ struct Engine::Impl {
 
   // ---- running ----------------------------------------------------------------------------------
   void run(StreamSource &streams) {
+    const RunDeadline deadline(longest);
     const Walk walk{*queue, streams};
     runInner(*main, walk);
     queue->wait();
@@ -438,6 +441,11 @@ struct Engine::Impl {
     int64_t i = 0;
     for (; i < trips && go; ++i) {
       if (i > 0) pace.iteration();
+      if (i == mostIterations) [[unlikely]]
+        throw runtime_error(
+            "{}: the loop goes on after as many iterations as max_loop_iterations allows: got more than {}. Raise the "
+            "limit, or leave it out of engineOptions",
+            s.step->op, i);
       write(own, s.iteration, i);
       moveRows(s.rows, i);
       runInner(*s.programs[0], walk);
@@ -456,6 +464,8 @@ struct Engine::Impl {
   std::unique_ptr<StepTimes> times;
   std::unique_ptr<Queue> queue;
   std::map<std::vector<int>, std::unique_ptr<Lanes>> lanes;  // by the threads of each
+  const int64_t mostIterations;                              // of one loop; -1: no limit
+  const std::chrono::nanoseconds longest;
   const bool isHostMemory;
   char *arena;
   std::vector<int64_t> variableOffsets;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include <popart/error.hpp>
 #include <popart/interrupt.hpp>
 
 namespace popart::runtime {
@@ -22,9 +23,16 @@ std::atomic<InterruptCheck> interruptCheck{nullptr};
 thread_local std::chrono::steady_clock::time_point lastQuestion{};
 thread_local const StopFlag *innermostFlag = nullptr;
 thread_local int64_t endings = 0;
+thread_local std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+thread_local std::chrono::nanoseconds longestRun{0};
 
 void lookAt(std::chrono::steady_clock::time_point now) {
   try {
+    if (now > deadline)
+      throw runtime_error(
+          "engineOptions: the run takes longer than max_run_seconds: got more than {} s. Raise the limit, or leave it "
+          "out",
+          std::chrono::duration<double>(longestRun).count());
     if (innermostFlag && !innermostFlag->asksOrThrow()) return;
     if (now - lastQuestion < kPeriod) return;
     lastQuestion = now;
@@ -44,6 +52,13 @@ void askInterruptCheck() {
 StopFlag::StopFlag(const std::atomic<bool> &stop, Thread thread)
     : stop_(stop), thread_(thread), outer_(std::exchange(innermostFlag, this)) {}
 StopFlag::~StopFlag() { innermostFlag = outer_; }
+
+RunDeadline::RunDeadline(std::chrono::nanoseconds longest) {
+  if (longest.count() == 0) return;
+  longestRun = longest;
+  deadline = std::chrono::steady_clock::now() + longest;
+}
+RunDeadline::~RunDeadline() { deadline = std::chrono::steady_clock::time_point::max(); }
 
 bool StopFlag::asksOrThrow() const {
   bool asks = true;

@@ -34,6 +34,16 @@ class StopFlag {
   const StopFlag *const outer_;
 };
 
+// While it lives, lookAtInterrupts and loops on this thread throw runtime_error, which names `max_run_seconds`, once so
+// much time has gone since it was made; 0: never. There is one on a thread.
+class RunDeadline {
+ public:
+  explicit RunDeadline(std::chrono::nanoseconds longest);
+  ~RunDeadline();
+  RunDeadline(const RunDeadline &) = delete;
+  RunDeadline &operator=(const RunDeadline &) = delete;
+};
+
 // For a thread that waits: throws RunEnded once a flag around it is set, and asks the check if it may, at most twenty
 // times a second; throws what that throws.
 void lookAtInterrupts();
