@@ -13,6 +13,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 #include <popart/patterns/patterns.hpp>
@@ -27,6 +28,7 @@
 #include "onnx/reader.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
+#include "pipeline/passes_off.hpp"
 #include "transforms/host_io.hpp"
 
 namespace {
@@ -40,7 +42,7 @@ using Anchors = std::set<TensorId>;
 
 struct Request {
   std::string input;
-  std::vector<std::string> passes, keep;
+  std::vector<std::string> passes, passesOff, keep;
   std::string output, device = "cpu", loss;
   float learningRate = 0.1f, momentum = 0;
   std::optional<float> lossScale;
@@ -65,21 +67,21 @@ struct Request {
 };
 
 struct NamedPass {
-  std::string name, phase, meaning;
+  std::string name, phase, meaning, needed;
   std::function<void(pipeline::PassContext &)> run;
 };
 
 std::vector<NamedPass> namedPasses() {
   std::vector<NamedPass> passes;
   std::set<std::string> names;
-  for (const pipeline::Pass &pass : pipeline::allPasses())
+  for (const pipeline::Pass &pass : pipeline::passesOf(&cpu::backend()))
     if (names.insert(pass.name).second)
-      passes.push_back({pass.name, pipeline::phaseName(pass.phase), pass.meaning,
-                        [&pass](pipeline::PassContext &c) { pipeline::runPass(c, pass); }});
+      passes.push_back({pass.name, pipeline::phaseName(pass.phase), pass.meaning, pass.needed,
+                        [pass](pipeline::PassContext &c) { pipeline::runPass(c, pass); }});
   for (const patterns::PatternRow &row : patterns::allPatterns()) {
     if (!row.rewrite) continue;  // done by decompose
     const std::string name = row.name;
-    passes.push_back({name, "pattern", "", [name](pipeline::PassContext &c) {
+    passes.push_back({name, "pattern", "", "", [name](pipeline::PassContext &c) {
                         const Patterns only({name});
                         for (Graph *g : c.ir().getAllGraphs()) patterns::applyPatterns(*g, only, c.anchors);
                       }});
@@ -96,6 +98,12 @@ NamedPass findPass(const std::vector<NamedPass> &passes, const std::string &name
   throw error("pass '{}' does not exist. Nearest names: {}; --list-passes names all", name, nearest(name, known));
 }
 
+// Those of the command line, or else of the environment.
+std::set<std::string> passesOff(const Request &request) {
+  if (request.passesOff.empty()) return pipeline::passesOff({}, cpu::backend());
+  return pipeline::passesOff(fmt::format("{}", fmt::join(request.passesOff, ",")), cpu::backend(), "--disable-pass");
+}
+
 // The device as a session would have it. Fused operators have no reference kernels.
 lower::LowerOptions loweringOptions(const Request &request) {
   lower::LowerOptions options;
@@ -108,6 +116,7 @@ lower::LowerOptions loweringOptions(const Request &request) {
   options.lanes = request.lanes;
   options.checkFloats = request.checkFloats;
   options.roundStochastically = request.roundStochastically;
+  options.passesOff = passesOff(request);
   return options;
 }
 
@@ -246,6 +255,7 @@ pipeline::PrepareSettings settingsOf(const Request &request) {
   if (!request.loss.empty()) settings.updates = optimizer.updateRules(settings.options.factors);
   for (const std::string &id : request.keep) settings.anchors.push_back({id, request.returns});
   settings.options.verifyEachPass = request.verify;
+  settings.options.passesOff = passesOff(request);
   return settings;
 }
 
@@ -274,7 +284,7 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
     pass.run(context);
     if (request.verify) verify(context.ir());
   }
-  if (request.lower) pipeline::runPasses(context, pipeline::Phase::Flatten, pipeline::Phase::Order);
+  if (request.lower) pipeline::runPasses(context, pipeline::Phase::Flatten, pipeline::Phase::Device);
   return std::move(context.request.ir);
 }
 
@@ -304,7 +314,8 @@ int runRequest(const Request &request) {
   const std::vector<NamedPass> known = namedPasses();
   if (request.listPasses) {
     for (const NamedPass &pass : known)
-      fmt::print("{:<36} {}{}\n", pass.name, pass.phase, pass.meaning.empty() ? "" : ": " + pass.meaning);
+      fmt::print("{:<36} {}{}{}\n", pass.name, pass.phase, pass.meaning.empty() ? "" : ": " + pass.meaning,
+                 pass.needed.empty() ? "" : " (needed: " + pass.needed + ")");
     return 0;
   }
   std::vector<NamedPass> passes;
@@ -336,6 +347,10 @@ int main(int argc, char **argv) {
   Request request;
   auto *input = app.add_option("input", request.input, "IR text, '-' for standard input, or an ONNX file (*.onnx)");
   app.add_option("-p,--pass", request.passes, "pass to run; may be repeated, runs in the order given")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--disable-pass", request.passesOff,
+                 "pass that does not run; may be repeated (default: those of POPART_DISABLE_PASSES)")
       ->expected(1)
       ->take_all();
   app.add_option("-k,--keep", request.keep, "tensor whose value passes must keep; may be repeated")

@@ -166,6 +166,24 @@ NB_MODULE(popart_testing, testing) {
       nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("wanted"),
       nb::arg("outputs") = -1, "The same for the program of grad_op.");
   testing.def(
+      "passes_of_op",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, int outputs) {
+        const std::set<std::string> names = passesOfOp(toOp(type, attributes, inputs, outputs));
+        return std::vector<std::string>(names.begin(), names.end());
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("outputs") = -1,
+      "Names of the passes of lowering that change the program of run_op on the CPU and may be switched off.");
+  testing.def(
+      "passes_of_gradient",
+      [](const std::string &type, const nb::dict &attributes, nb::list inputs, nb::list gradOutputs,
+         const std::vector<int> &wanted, int outputs) {
+        const std::set<std::string> names =
+            passesOfGradient(toOp(type, attributes, inputs, outputs), toTensors(gradOutputs), wanted);
+        return std::vector<std::string>(names.begin(), names.end());
+      },
+      nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("wanted"),
+      nb::arg("outputs") = -1, "The same for the program of grad_op.");
+  testing.def(
       "op_types",
       [] {
         std::vector<std::string> types;

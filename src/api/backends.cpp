@@ -9,6 +9,7 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/ipu_model/ipu_model.hpp"
 #include "backends/ref/ref.hpp"
+#include "pipeline/passes_off.hpp"
 #include "runtime/host_device.hpp"
 
 namespace popart {
@@ -35,6 +36,10 @@ const runtime::Device &deviceFor(DeviceType type) {
   for (const Row &row : kRows)
     if (row.type == type) return row.device;
   throw internal_error("deviceFor: there is no device of type {}", static_cast<int>(type));
+}
+
+std::set<std::string> passesOff(const std::map<std::string, std::string> &engineOptions, DeviceType type) {
+  return pipeline::passesOff(engineOptions, *deviceFor(type).backends()[0]);
 }
 
 session::CompileOptions compileOptionsFor(DeviceType type, int threads, int replicas) {

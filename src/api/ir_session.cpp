@@ -144,6 +144,8 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   given = pipeline::withEnvironment(std::move(given));
   compiling.lanes = session::laneRule(given.engineOptions);
   compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(given.engineOptions);
+  compiling.limits = session::runLimits(given.engineOptions);
+  compiling.passesOff = passesOff(given.engineOptions, options.device);
   compiling.order = options.checkOrder ? session::OrderRule::Refuse : session::OrderRule::Accept;
   compiling.timesRuns = true;
   compiling.roundStochastically = options.roundStochastically;

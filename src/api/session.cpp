@@ -74,6 +74,8 @@ session::CompileOptions Session::Impl::compileOptions() const {
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   compiling.lanes = session::laneRule(options.engineOptions);
   compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(options.engineOptions);
+  compiling.limits = session::runLimits(options.engineOptions);
+  compiling.passesOff = passesOff(options.engineOptions, device->getType());
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   compiling.checkFloats = options.enableFloatingPointChecks;
   compiling.roundStochastically = options.enableStochasticRounding;

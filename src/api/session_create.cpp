@@ -11,6 +11,7 @@
 #include <popart/logging.hpp>
 #include <popart/tensornames.hpp>
 
+#include "api/compile_options.hpp"
 #include "api/host_ahead.hpp"
 #include "api/open_shapes.hpp"
 #include "api/session_creation.hpp"
@@ -312,6 +313,7 @@ struct SessionCreation : Session {
     if (training)
       for (const TensorId &id : impl.model->initializerIds()) settings.initializers.insert(id);
     settings.options = pipeline::pipelineOptions(c.options);
+    settings.options.passesOff = passesOff(c.options.engineOptions, c.device->getType());
     settings.options.virtualGraphs.ipus =
         std::max<int64_t>(1, c.device->getNumIpus() / c.options.getLocalReplicationFactor());
     return {settings, std::move(ir)};

@@ -53,7 +53,11 @@ constexpr Variable kVariables[] = {
     {"POPART_IR_DUMP", "none",
      "File that receives the program as JSON when its passes have run, or as far as they came before an error."},
     {"POPART_PASS_DUMP", "none",
-     "Folder that receives the program as IR text after every compiler pass: `<number>-<pass>.ir`."},
+     "Folder that receives the program as IR text after every compiler pass: `<number>-<pass>.ir`. When a pass fails, "
+     "the program before it is written too: `<number>-before-<pass>.ir`, which `popart-opt` reads."},
+    {"POPART_DISABLE_PASSES", "none",
+     "Names of compiler passes that do not run, with `,` between them (`popart-opt --list-passes` names all), to find "
+     "the one that breaks a program. `SessionOptions.engineOptions[\"disable_passes\"]` comes before it."},
     {"POPART_STEP_TIMES", "none",
      "File to which a session appends a table when it ends: time, calls and kernel of each step."},
     {"POPDIST_NUM_TOTAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in all processes."},
@@ -86,6 +90,7 @@ std::optional<std::string> logConfig() { return text("POPART_LOG_CONFIG"); }
 std::optional<std::string> dotChecks() { return text("POPART_DOT_CHECKS"); }
 std::optional<std::string> irDump() { return text("POPART_IR_DUMP"); }
 std::optional<std::string> passDump() { return text("POPART_PASS_DUMP"); }
+std::optional<std::string> disablePasses() { return text("POPART_DISABLE_PASSES"); }
 std::optional<std::string> stepTimes() { return text("POPART_STEP_TIMES"); }
 std::optional<std::string> maxMemory() { return text("POPART_MAX_MEMORY"); }
 std::optional<std::string> remoteMemory() { return text("POPART_REMOTE_MEMORY"); }

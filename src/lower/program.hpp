@@ -4,6 +4,7 @@
 //   Ir --passes--> Program --schedule--> Schedule --planMemory--> MemoryPlan --emit--> Executable
 #pragma once
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,7 @@ struct LowerOptions {
   LaneRule lanes = LaneRule::Auto;      // whether stages of a pipeline's cycle run at the same time
   int64_t maxMemoryBytes = 0;           // of one replica; 0: no limit; otherwise memory_allocation_err above it
   int replicas = 1;                     // that run the program; what they have together counts for each by its share
+  std::set<std::string> passesOff;      // names of passes that do not run (pipeline/passes_off.hpp)
 };
 
 // The backends of the options.

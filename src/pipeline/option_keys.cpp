@@ -55,6 +55,19 @@ constexpr OptionKey kKeys[] = {
      "module `devicex` (level `INFO`) tells what was chosen. Ours; PopXL programs read it from the environment "
      "variable "
      "`POPLAR_ENGINE_OPTIONS`."},
+    {"engineOptions", "max_loop_iterations", Built,
+     "Most iterations of one loop in a run, loops over batches among them; one that goes on raises "
+     "`popart_runtime_error`, and the session can run again. Without it there is no limit, and Ctrl-C ends a run that "
+     "loops. Ours; PopXL programs read it from the environment variable `POPLAR_ENGINE_OPTIONS`."},
+    {"engineOptions", "max_run_seconds", Built,
+     "Most seconds, fractions among them, that a run that loops may take; loops look at the clock between iterations. "
+     "As `max_loop_iterations`."},
+    {"engineOptions", "disable_passes", Built,
+     "Names of compiler passes that do not run, with `,` between them, to find the one that breaks a program "
+     "(architecture.md, \"A wrong result\"). Results stay equal up to rounding. A pass that is needed, or that there "
+     "is "
+     "not, raises `popart_exception`. The environment variable `POPART_DISABLE_PASSES` is the default. Ours; PopXL "
+     "programs obey it as well."},
     {"engineOptions", "autoReport.all", Built,
      "`true`: the steps of the first runs are timed, for getSummaryReport and getReport. So do "
      "`autoReport.outputExecutionProfile` and `debug.instrument`."},

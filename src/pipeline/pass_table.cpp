@@ -292,9 +292,6 @@ void readViews(PassContext &c) { lower::readViews(c.ir(), c.device()); }
 void fuseGates(PassContext &c) { lower::fuseGates(c.ir(), c.device()); }
 void orderUpdates(PassContext &c) { lower::orderUpdates(c.ir()); }
 void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
-void runDevicePasses(PassContext &c) {
-  for (const executable::BackendPass &pass : c.device().passes()) pass.run(c.ir(), c.device(), c.lowering.threads);
-}
 void packConstants(PassContext &c) { lower::packConstants(c.ir(), c.lowering.threads); }
 
 // ---- on request -------------------------------------------------------------------------------
@@ -309,32 +306,38 @@ void decomposeSums(PassContext &c) {
 constexpr Pass kPasses[] = {
     {"dropModelOutputs", "the anchors alone say what comes back to the host", Phase::Fwd0, always, dropModelOutputs},
     {"addLossOps", "loss objects of old programs become operators", Phase::Fwd0, trainingOrHavingLossObjects,
-     addLossOps},
+     addLossOps, "there is no loss without it"},
     {"placeOnVirtualGraphs", "check, choose or drop the IPU of every operator", Phase::Fwd0, placing,
-     placeOnVirtualGraphs},
+     placeOnVirtualGraphs, "IPUs that do not exist or contradict each other are refused here"},
     {"stageForwardPass", "check or choose the pipeline stage of every operator", Phase::Fwd0, pipelining,
-     stageForwardPass},
-    {"strideGroups", "group channels for normalisation in strides", Phase::Fwd0, stridingGroups, strideGroups},
-    {"checkLoss", "refuse a loss that cannot be differentiated", Phase::Fwd0, training, checkLoss},
+     stageForwardPass, "stages of a pipeline that contradict each other are refused here, and later passes read them"},
+    {"strideGroups", "group channels for normalisation in strides", Phase::Fwd0, stridingGroups, strideGroups,
+     "it decides which channels are one group"},
+    {"checkLoss", "refuse a loss that cannot be differentiated", Phase::Fwd0, training, checkLoss,
+     "the gradients of what it refuses are not defined"},
     {"assignExecutionPhases", "give every operator an execution phase", Phase::Fwd0, runningInPhases,
-     assignExecutionPhases},
-    {"setUpRandomSeeds", "give every random operator a seed of its own", Phase::Fwd1, always, setUpRandomSeeds},
+     assignExecutionPhases, "later passes read the phases"},
+    {"setUpRandomSeeds", "give every random operator a seed of its own", Phase::Fwd1, always, setUpRandomSeeds,
+     "random operators have no seed without it"},
     {"reducePrecision", "compute products and what follows them in 16 bits", Phase::Fwd1, reducingPrecision,
-     reducePrecision},
+     reducePrecision, "it does what the option asks for"},
     {"serialiseForwardBatch", "run the samples of a batch in parts, and so the gradients", Phase::Fwd1,
      serialisingForward, serialiseForwardBatch},
     {"serialiseProducts", "cut products that ask for it into parts", Phase::Fwd1, serialisingProducts,
      serialiseProducts},
-    {"growBackwardPass", "add the gradients of all weights", Phase::Bwd0, training, growBackwardPass},
+    {"growBackwardPass", "add the gradients of all weights", Phase::Bwd0, training, growBackwardPass,
+     "there are no gradients without it"},
     {"ensureFp32LossScale", "keep the loss scale in FLOAT up to the first gradients of activations", Phase::Bwd0,
      keepingFloatLossScale, ensureFp32LossScale},
-    {"addWeightUpdates", "add the optimizer's steps", Phase::Bwd0, training, addWeightUpdates},
+    {"addWeightUpdates", "add the optimizer's steps", Phase::Bwd0, training, addWeightUpdates,
+     "nothing is trained without it"},
     {"mergeUpdates", "update weights together that are updated in one way", Phase::Bwd0, mergingUpdates, mergeUpdates},
     {"transformAutomaticLossScale", "let the loss scale follow the gradients", Phase::Bwd0, scalingLoss,
-     transformAutomaticLossScale},
+     transformAutomaticLossScale, "it decides which loss scale the gradients have"},
     {"shardState", "let each replica keep and update a part of weights and optimizer state", Phase::Bwd0, sharding,
      shardState},
-    {"checkAnchors", "refuse anchors that name no tensor", Phase::Bwd0, always, checkAnchors},
+    {"checkAnchors", "refuse anchors that name no tensor", Phase::Bwd0, always, checkAnchors,
+     "what it refuses cannot be sent to the host"},
     {"warnAboutLocations", "name locations that belong to no tensor", Phase::Bwd0, always, warnAboutLocations},
     {"prune", "remove what leads to no output, kept tensor or effect", Phase::PreAlias, always, pruneGraphs},
     {"applyPatterns", "run the patterns of the session", Phase::PreAlias, always, applyPatterns},
@@ -350,21 +353,24 @@ constexpr Pass kPasses[] = {
     {"listSpareMemory", "list what could be computed again or lie off chip", Phase::PreAlias, listingSpareMemory,
      listSpareMemory},
     {"stageBackwardPass", "give gradients the pipeline stages that follow the forward ones", Phase::PreAlias,
-     pipeliningTraining, stageBackwardPass},
+     pipeliningTraining, stageBackwardPass, "later passes read the stages of gradients"},
     {"addIpuCopies", "copy tensors that are read on another IPU than the one that makes them", Phase::PreAlias,
      copyingBetweenIpus, addIpuCopies},
-    {"storeAnchors", "send anchors to the host", Phase::MainLoops, copyingFromHost, storeAnchors},
-    {"loadStreams", "load streams from the host", Phase::MainLoops, copyingFromHost, loadStreams},
+    {"storeAnchors", "send anchors to the host", Phase::MainLoops, copyingFromHost, storeAnchors,
+     "the host gets no values without it"},
+    {"loadStreams", "load streams from the host", Phase::MainLoops, copyingFromHost, loadStreams,
+     "the program gets no values without it"},
     {"gatherByPhase", "gather weights in parts for the forward pass and again for the backward pass", Phase::MainLoops,
      sharding, gatherByPhase},
     {"placeExecutionPhases", "run the program phase by phase", Phase::MainLoops, runningInPhases, placeExecutionPhases},
     {"moveOffChip", "keep tensors in remote memory, with loads and stores where they are used", Phase::MainLoops,
      movingOffChip, moveOffChip},
     {"addAccumulationLoop", "loop over the micro-batches of one update", Phase::MainLoops, loopingInTraining,
-     addAccumulationLoop},
-    {"addMainLoop", "loop over the batches of one run", Phase::MainLoops, looping, addMainLoop},
+     addAccumulationLoop, "only one micro-batch would run"},
+    {"addMainLoop", "loop over the batches of one run", Phase::MainLoops, looping, addMainLoop,
+     "only one batch would run"},
     {"applyReturnTypes", "send of each anchor the values that its return type asks for", Phase::Final, looping,
-     applyReturnTypes},
+     applyReturnTypes, "it decides which values the host gets"},
     {"pipelineLoops", "let the stages of a loop's body work on successive micro-batches", Phase::Final, pipelining,
      pipelineLoops},
     {"removeUnusedGraphs", "remove graphs that nothing calls", Phase::Final, always, removeUnusedGraphs},
@@ -374,20 +380,23 @@ constexpr Pass kPasses[] = {
     {"computeInPlace", "write results into operands that nothing needs afterwards", Phase::Final, computingInPlace,
      computeInPlace},
 
-    {"flatten", "inline calls, replace in-place operators by functional ones", Phase::Flatten, always, flatten},
+    {"flatten", "inline calls, replace in-place operators by functional ones", Phase::Flatten, always, flatten,
+     "kernels exist for flat functional programs alone"},
     {"readRingsFirst", "read rings of a pipeline before its cycle writes them", Phase::Flatten, always, readRingsFirst},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
-    {"widenFloat8", "multiply FLOAT8 values in float32, check their scales", Phase::Flatten, always, widenFloat8},
+    {"widenFloat8", "multiply FLOAT8 values in float32, check their scales", Phase::Flatten, always, widenFloat8,
+     "it checks the scales of FLOAT8 values, and there are no kernels for their products"},
     {"addFloatingPointChecks", "watch for operators that make a NaN or an infinity", Phase::Flatten, checkingFloats,
-     addFloatingPointChecks},
+     addFloatingPointChecks, "it does what the option asks for"},
     {"foldLargeTransposes", "compute transposes of constants that products read", Phase::Flatten, always,
      foldLargeTransposes},
     {"roundStochastically", "round 16-bit results at random", Phase::Flatten, roundingStochastically,
-     roundStochastically},
+     roundStochastically, "it does what the option asks for"},
     {"widenHalves", "compute in float32 what has no 16-bit kernel", Phase::Flatten, always, widenHalves},
-    {"decompose", "expand operators without a kernel on the device", Phase::Flatten, always, decompose},
+    {"decompose", "expand operators without a kernel on the device", Phase::Flatten, always, decompose,
+     "some operators have no kernel of their own on any backend"},
     {"ignoreLabelsOutOfRange", "let losses leave out labels that are no class", Phase::Flatten, ignoringLabels,
-     ignoreLabelsOutOfRange},
+     ignoreLabelsOutOfRange, "it does what the option asks for"},
     {"foldNumbers", "compute once what is one number", Phase::Flatten, always, foldNumbers},
     {"simplify", "remove what computes nothing", Phase::Flatten, always, simplify},
     {"joinPartsEarly", "write parts of serialised products where they are joined", Phase::Flatten, always,
@@ -415,7 +424,8 @@ constexpr Pass kPasses[] = {
     {"fuseElementwise", "cluster element-wise operators", Phase::Fuse, fusing, fuseElementwise},
     {"fuseEpilogues", "let products absorb transposes and element-wise operators", Phase::Fuse, fusing, fuseEpilogues},
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},
-    {"assignChannelsLast", "keep channels innermost around convolutions", Phase::Layout, fusing, assignChannelsLast},
+    {"assignChannelsLast", "keep channels innermost around convolutions", Phase::Layout, fusing, assignChannelsLast,
+     "fused convolutions have kernels for channels innermost alone"},
     {"mergeCollectives", "let replicas meet once for several small tensors", Phase::Order, fusing, mergeCollectives},
     {"updateWhereReplicasMeet", "let replicas share the work of an update where its gradient meets", Phase::Order,
      fusing, updateWhereReplicasMeet},
@@ -427,8 +437,8 @@ constexpr Pass kPasses[] = {
      fuseGates},
     {"orderUpdates", "read old values of variables before their updates", Phase::Order, always, orderUpdates},
     {"runUpdatesEarly", "update variables right after their gradients", Phase::Order, always, runUpdatesEarly},
-    {"runDevicePasses", "the passes of the device, in its order", Phase::Order, fusing, runDevicePasses},
-    {"packConstants", "bring constants into their layouts", Phase::Order, fusing, packConstants},
+    {"packConstants", "bring constants into their layouts", Phase::Device, fusing, packConstants,
+     "kernels read constants in the layouts that earlier passes gave them"},
 
     {"foldConstants", "compute what depends on constants and shapes only", Phase::OnRequest, always, foldConstants},
     {"decomposeSums", "make sums of gradients additions into one accumulator", Phase::OnRequest, always, decomposeSums},
@@ -436,6 +446,13 @@ constexpr Pass kPasses[] = {
 
 }  // namespace
 
-std::span<const Pass> allPasses() { return kPasses; }
+std::vector<Pass> passesOf(const executable::Backend *device) {
+  std::vector<Pass> passes(std::begin(kPasses), std::end(kPasses));
+  if (!device) return passes;
+  auto at = std::ranges::find(passes, Phase::Device, &Pass::phase);
+  for (const executable::BackendPass &pass : device->passes())
+    at = std::next(passes.insert(at, {pass.name, pass.meaning, Phase::Device, fusing, nullptr, "", &pass}));
+  return passes;
+}
 
 }  // namespace popart::pipeline

@@ -3,7 +3,6 @@
 #pragma once
 #include <map>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,7 @@ namespace popart::pipeline {
 
 // Phases in order. The names of the first six are checkpoints of SessionOptions: dotChecks, and those of custom
 // transforms.
-enum class Phase { Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final, Flatten, Fuse, Layout, Order, OnRequest };
+enum class Phase { Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final, Flatten, Fuse, Layout, Order, Device, OnRequest };
 const char *phaseName(Phase phase);
 
 // What passes share. Preparation works on the Ir of the request; lowering begins by replacing it with a flat copy.
@@ -31,6 +30,9 @@ struct PassContext {
   void replaceIr(std::unique_ptr<Ir> ir);
   bool trains() const { return request.updates.has_value(); }
   const executable::Backend &device() const { return *(*backends)[0]; }  // the first kernel provider
+  bool isOff(const std::string &pass) const {
+    return request.options.passesOff.contains(pass) || lowering.passesOff.contains(pass);
+  }
 
   PrepareRequest request;
   std::set<TensorId> anchors;
@@ -55,20 +57,26 @@ struct Pass {
   const char *meaning;  // one line for people
   Phase phase;
   bool (*applies)(const PassContext &);
-  void (*run)(PassContext &);
+  void (*run)(PassContext &);  // null: `ofDevice` runs
+  // Why no program is right, or no kernel exists, without this pass; empty: it may be switched off (passes_off.hpp).
+  const char *needed = "";
+  const executable::BackendPass *ofDevice = nullptr;
 };
 
-// The table, in the order in which passes run. Passes of phase OnRequest run by name only.
-std::span<const Pass> allPasses();
+// All passes in the order in which they run: the rows of the table and, at the start of phase Device, those of the
+// device (Backend::passes); null: without these. Passes of phase OnRequest run by name only.
+std::vector<Pass> passesOf(const executable::Backend *device);
 
-// Which phases of the table run, in order. `verifyEach`: the Ir after each pass (debug builds always), otherwise at the
-// end of each phase of preparation and of the whole of lowering. With POPART_PASS_DUMP=FOLDER the program is written as
-// IR text after every pass that ran: FOLDER/<number>-<name>.ir.
+// The passes of these phases, in order, without those that are switched off. The Ir is verified after each pass in
+// debug builds and with `verifyEachPass`, otherwise at the end of each phase of preparation and of the whole of
+// lowering. With POPART_PASS_DUMP=FOLDER the program is written as IR text after every pass that ran:
+// FOLDER/<number>-<name>.ir. When a pass throws, the program before it becomes FOLDER/<number>-before-<name>.ir, whole;
+// an internal_error names the pass and this file, or the variable that asks for it.
 void runPasses(PassContext &context, Phase first, Phase last);
-// One pass by itself. Throws popart::error when its condition does not hold.
+// One pass by itself; nothing happens when it is switched off. Throws popart::error when its condition does not hold.
 void runPass(PassContext &context, const Pass &pass);
 
-// Lowering: all passes from Flatten on, then those of the device.
+// Lowering: all passes from Flatten on, those of the device included.
 lower::Program lowerProgram(const Ir &ir, const lower::LowerOptions &options, const lower::Backends &backends);
 // Lowering and compilation in one call. Throws as lowerProgram and lower::compile.
 std::shared_ptr<const executable::Executable> lower(const Ir &ir, const lower::LowerOptions &options);

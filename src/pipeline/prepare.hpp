@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,7 @@ struct PipelineOptions {
   std::optional<transforms::PipelineRules::Form> pipelines;  // none: no pipelining
   bool updatesInTurn = false;                                // accumulateOuterFragmentSettings: Serial
   bool verifyEachPass = false;                               // otherwise verified at the end of each phase
+  std::set<std::string> passesOff;                           // names of passes that do not run (passes_off.hpp)
   // Off: the program of one micro-batch, as it is shown to programs that do not ask for operators of these.
   bool hostCopies = true, stepLoops = true, recomputes = true;
   // The batch in parts: before differentiation, or forward and backward pass.

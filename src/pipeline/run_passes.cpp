@@ -16,7 +16,7 @@ namespace popart::pipeline {
 namespace {
 
 constexpr const char *kPhaseNames[] = {"Fwd0",    "Fwd1", "Bwd0",   "PreAlias", "MainLoops", "Final",
-                                       "Flatten", "Fuse", "Layout", "Order",    "OnRequest"};
+                                       "Flatten", "Fuse", "Layout", "Order",    "Device",    "OnRequest"};
 
 #ifdef NDEBUG
 constexpr bool kVerifyAlways = false;
@@ -56,18 +56,34 @@ void finishPhase(PassContext &c, Phase phase) {
   writeDot(c, phaseName(phase));
 }
 
-// Numbers go on over preparation and lowering of one process, so that the files sort in the order of the passes.
-void dump(const PassContext &c, const char *name) {
-  const std::optional<std::string> folder = environment::passDump();
-  if (!folder) return;
+// Writes a program to the folder of POPART_PASS_DUMP and returns the path. Numbers count on over preparation and
+// lowering of one process, so that the files sort in the order of the passes.
+std::string dump(const std::string &folder, const Ir &ir, const std::string &name, PrintData data) {
   static std::atomic<int> number{0};
-  const std::string path = fmt::format("{}/{:03}-{}.ir", *folder, number++, name);
+  std::string path = fmt::format("{}/{:03}-{}.ir", folder, number++, name);
   std::error_code ignored;
-  std::filesystem::create_directories(*folder, ignored);
+  std::filesystem::create_directories(folder, ignored);
   std::ofstream file(path);
-  file << print(c.ir(), PrintData::Summary);
+  file << print(ir, data);
   file.close();
   if (!file) logging::transform::warn("POPART_PASS_DUMP: the file '{}' cannot be written", path);
+  return path;
+}
+
+// While an exception of `pass` is handled: throws it again. `before`: the program that the pass was given; null: nobody
+// asked for it.
+[[noreturn]] void rethrow(const Pass &pass, const Ir *before, const std::string &folder) {
+  std::string hint = "Set POPART_PASS_DUMP to a folder to get the program before it";
+  if (before) {
+    const std::string path = dump(folder, *before, std::string("before-") + pass.name, PrintData::Full);
+    logging::transform::warn("pass '{}' failed; the program before it is in '{}'", pass.name, path);
+    hint = "The program before it is in '" + path + "'";
+  }
+  try {
+    throw;
+  } catch (const internal_error &e) {
+    throw internal_error("{}: while pass '{}' ran. {}", e.what(), pass.name, hint);
+  }
 }
 
 }  // namespace
@@ -97,18 +113,33 @@ void PassContext::replaceIr(std::unique_ptr<Ir> ir) {
 
 namespace {
 
-// Milliseconds that it took, which are logged.
+// Milliseconds that it took, which are logged; 0 when it is switched off.
 double runTimed(PassContext &c, const Pass &pass) {
   check(pass.applies(c), "pass '{}' does not apply: it belongs to {}", pass.name,
         isPreparation(pass.phase) ? "training, or to an option. Give a loss, or the option"
                                   : "devices with fused kernels, or to an option. Choose another device, or give "
                                     "the option");
-  const auto start = std::chrono::steady_clock::now();
-  pass.run(c);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  if (c.isOff(pass.name)) {
+    logging::transform::debug("{}: switched off", pass.name);
+    return 0;
+  }
+  const std::optional<std::string> folder = environment::passDump();
+  const std::unique_ptr<const Ir> before = folder ? c.source().clone() : nullptr;
+  std::chrono::duration<double, std::milli> took{};
+  try {
+    const auto start = std::chrono::steady_clock::now();
+    if (pass.ofDevice) {
+      pass.ofDevice->run(c.ir(), c.device(), c.lowering.threads);
+    } else {
+      pass.run(c);
+    }
+    took = std::chrono::steady_clock::now() - start;
+    if (c.request.options.verifyEachPass || kVerifyAlways) verify(c.ir());
+  } catch (...) {
+    rethrow(pass, before.get(), folder.value_or(""));
+  }
   logging::transform::debug("{}: {} ms, {} ops", pass.name, took.count(), c.main().opCount());
-  if (c.request.options.verifyEachPass || kVerifyAlways) verify(c.ir());
-  dump(c, pass.name);
+  if (folder) dump(*folder, c.ir(), pass.name, PrintData::Summary);
   return took.count();
 }
 
@@ -127,7 +158,7 @@ void runPass(PassContext &c, const Pass &pass) { runTimed(c, pass); }
 void runPasses(PassContext &c, Phase first, Phase last) {
   Phase phase = first;
   std::map<Phase, double> milliseconds;
-  for (const Pass &pass : allPasses()) {
+  for (const Pass &pass : passesOf(c.backends ? &c.device() : nullptr)) {
     if (pass.phase < first || pass.phase > last) continue;
     if (pass.phase != phase) finishPhase(c, phase);
     phase = pass.phase;
@@ -139,7 +170,7 @@ void runPasses(PassContext &c, Phase first, Phase last) {
 
 lower::Program lowerProgram(const Ir &ir, const lower::LowerOptions &options, const lower::Backends &backends) {
   PassContext context(ir, options, backends);
-  runPasses(context, Phase::Flatten, Phase::Order);
+  runPasses(context, Phase::Flatten, Phase::Device);
   lower::Program program{std::shared_ptr<const Ir>(std::move(context.request.ir)), {}};
   for (const auto &backend : backends) program.backends.push_back(backend->name());
 #ifndef NDEBUG

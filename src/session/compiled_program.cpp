@@ -106,6 +106,7 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.lanes = options.lanes;
   lowering.collectives = options.collectives;
   lowering.replicas = options.replicas;
+  lowering.passesOff = options.passesOff;
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
   return lowering;
 }
@@ -129,6 +130,7 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, 
                      (options.checkLog2Scales ? "" : "unchecked scales\n") +
                      (options.ignoreLabelsOutOfRange ? "labels out of range ignored\n" : "") +
                      textOf(options.collectives);
+  for (const std::string &pass : options.passesOff) text += "without " + pass + "\n";
   for (const uint64_t hash : hashes) text += toText(hash) + "\n";
   d.key = fingerprintOf(text + program);
   if (held)
@@ -183,6 +185,8 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   settings_ = {options.threads, options.waking};
   settings_.replicas = options.replicas;
   settings_.timesSteps = options.timesSteps;
+  settings_.mostIterations = options.limits.iterations;
+  settings_.longest = options.limits.time;
   timesRuns_ = options.timesRuns;
   std::vector<bool> broadcast;
   for (const auto &input : executable_->inputs) broadcast.push_back(options.broadcastInputs.count(input.id) > 0);

@@ -23,6 +23,7 @@
 #include "session/ahead_streams.hpp"
 #include "session/program_file.hpp"
 #include "session/replica_streams.hpp"
+#include "session/run_limits.hpp"
 
 namespace popart::session {
 
@@ -50,6 +51,8 @@ struct CompileOptions {
   bool cacheVariables = true;           // kept programs have the first values of their variables with them
   std::set<TensorId> broadcastInputs;   // streams of which all replicas get the same values
   AheadRules ahead;                     // how far host data go ahead, where code of the host gives or takes them
+  std::set<std::string> passesOff;      // names of passes of lowering that do not run (pipeline/passes_off.hpp)
+  RunLimits limits;                     // of one run
   // Programs that stay beside this one: what it has in common with them of large constants is in memory once.
   std::vector<std::shared_ptr<const executable::Executable>> beside;
   ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key

@@ -15,6 +15,7 @@
 #include "backends/ref/ref.hpp"
 #include "onnx/graph_writer.hpp"
 #include "onnx/reader.hpp"
+#include "pipeline/passes.hpp"
 #include "runtime/host_device.hpp"
 #include "support/counting_device/counting_device.hpp"
 
@@ -139,16 +140,21 @@ const runtime::Device &deviceOf(OpBackend backend) {
   return deviceFor(DeviceType::Cpu);
 }
 
-std::unique_ptr<session::CompiledProgram> compile(Program &p, const std::vector<TensorIndex> &results,
-                                                  OpBackend backend, int threads) {
-  addHostIo(p, results);
+session::CompileOptions compileOptions(OpBackend backend, int threads) {
   const int count = threads > 0 ? threads : computeThreadCount();
   session::CompileOptions options = compileOptionsFor(DeviceType::Cpu, count);
   options.device = &deviceOf(backend);
+  options.passesOff = passesOff({}, DeviceType::Cpu);
   options.evaluate = {};  // what the op is given is computed when it runs
   options.waking = runtime::Waking::Always;
+  return options;
+}
+
+std::unique_ptr<session::CompiledProgram> compile(Program &p, const std::vector<TensorIndex> &results,
+                                                  OpBackend backend, int threads) {
+  addHostIo(p, results);
   auto compiled = std::make_unique<session::CompiledProgram>("single op");
-  compiled->compile(*p.ir, options);
+  compiled->compile(*p.ir, compileOptions(backend, threads));
   return compiled;
 }
 
@@ -194,6 +200,24 @@ std::vector<TensorIndex> differentiate(Program &p, const SingleOp &op, const std
   std::vector<TensorIndex> results;
   for (int i : wanted) results.push_back(builder.grads()[static_cast<size_t>(i)]);
   return results;
+}
+
+std::set<std::string> passesThatChange(Program &p, const std::vector<TensorIndex> &results) {
+  addHostIo(p, results);
+  const lower::LowerOptions lowering = session::lowerOptions(compileOptions(OpBackend::Best, 0));
+  const lower::Backends backends = lower::remember(lowering);
+  pipeline::PassContext context(*p.ir, lowering, backends);
+  std::set<std::string> names;
+  std::string before;
+  for (const pipeline::Pass &pass : pipeline::passesOf(&context.device())) {
+    if (pass.phase < pipeline::Phase::Flatten || pass.phase > pipeline::Phase::Device || !pass.applies(context))
+      continue;
+    pipeline::runPass(context, pass);
+    std::string after = print(context.ir());
+    if (after != before && !*pass.needed) names.insert(pass.name);
+    before = std::move(after);
+  }
+  return names;
 }
 
 }  // namespace
@@ -260,6 +284,18 @@ std::vector<executable::Fallback> gradFallbacks(const SingleOp &op, const std::v
                                                 const std::vector<int> &wanted) {
   Program p = build(op);
   return compile(p, differentiate(p, op, gradOutputs, wanted), OpBackend::Best, 0)->executable()->fallbacks;
+}
+
+std::set<std::string> passesOfOp(const SingleOp &op) {
+  Program p = build(op);
+  const std::vector<TensorIndex> outputs = p.op->outputs();
+  return passesThatChange(p, outputs);
+}
+
+std::set<std::string> passesOfGradient(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                                       const std::vector<int> &wanted) {
+  Program p = build(op);
+  return passesThatChange(p, differentiate(p, op, gradOutputs, wanted));
 }
 
 }  // namespace popart

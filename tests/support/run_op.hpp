@@ -1,6 +1,7 @@
 // Runs, infers and differentiates single ops outside a model: the door for operator tests.
 #pragma once
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,5 +61,11 @@ std::vector<TensorData> gradOp(const SingleOp &op, const std::vector<TensorData>
 std::vector<executable::Fallback> opFallbacks(const SingleOp &op);
 std::vector<executable::Fallback> gradFallbacks(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
                                                 const std::vector<int> &wanted);
+
+// The passes of lowering that change the program that runOp, or gradOp, would run on the CPU, and that may be switched
+// off.
+std::set<std::string> passesOfOp(const SingleOp &op);
+std::set<std::string> passesOfGradient(const SingleOp &op, const std::vector<TensorData> &gradOutputs,
+                                       const std::vector<int> &wanted);
 
 }  // namespace popart

@@ -138,6 +138,41 @@ def test_passes_of_preparation_and_lowering_show_a_training_step() -> None:
     assert "matmul" in again.stdout and "store loss <-" in again.stdout
 
 
+def test_passes_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["-", "--lower", "--print"]
+    everything = run(*words, text=TEXT).stdout
+    assert '<layout = "packed' in everything
+    without = run(*words, "--disable-pass", "assignLayouts", "--disable-pass", "prune", text=TEXT).stdout
+    assert "layout" not in without and "MatMul(" in without
+    monkeypatch.setenv("POPART_DISABLE_PASSES", "assignLayouts")
+    assert run(*words, text=TEXT).stdout == without
+    assert run(*words, "--disable-pass", "prune", text=TEXT).stdout == everything  # the option comes first
+    monkeypatch.setenv("POPART_DISABLE_PASSES", "applyPatterns")
+    identity = TEXT.replace("MatMul(%x, %w)", "MatMul(%x, %w)\n  %z : float32[2, 4] = Identity(%y)").replace(
+        "(%y) {", "(%z) {"
+    )
+    assert run("-", "-p", "applyPatterns", text=identity).stdout == run("-", text=identity).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("chainDepthfirst", "there is no pass 'chainDepthfirst'. Nearest names: [chainDepthFirst, "),
+        ("flatten", "pass 'flatten' cannot be switched off: kernels exist for flat"),
+    ],
+)
+def test_unknown_and_needed_passes_cannot_be_switched_off(name: str, message: str) -> None:
+    result = run("-", "--lower", "--disable-pass", name, text=TEXT)
+    assert result.returncode == 1 and "--disable-pass: " + message in result.stderr
+
+
+def test_passes_of_the_device_and_reasons_are_listed() -> None:
+    lines = run("--list-passes").stdout.splitlines()
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
+    assert rows["chainDepthFirst"].startswith("Device: ") and "needed" not in rows["chainDepthFirst"]
+    assert rows["growBackwardPass"].endswith("(needed: there are no gradients without it)")
+
+
 def test_fusion_acts_on_the_cpu_and_not_on_ref() -> None:
     chain = TEXT.replace(
         "HostStore(%y)", "%n : float32[2, 4] = Neg(%y)\n  %z : float32[2, 4] = Exp(%n)\n  HostStore(%z)"
