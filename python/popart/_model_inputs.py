@@ -14,7 +14,7 @@ from popart._arrays import as_array
 from popart._names import nearest_names
 from popart.session import _numpy_dtype
 
-Source = str | Path | bytes
+Source = str | bytes  # name of a file, or bytes of a model
 
 # Operators whose results may have sizes that depend on data of the run, some where an operand does.
 SIZES_FROM_DATA = frozenset({
@@ -62,7 +62,7 @@ class ModelInput:
         array = as_array(value)
         if not self.fits(array.shape):
             raise popart_runtime_error(
-                f"{what} '{self.name}': got shape {list(array.shape)}, expected {_shape_text(self.shape)}"
+                f"{what} '{self.name}': got shape {list(array.shape)}, expected {_shape_text(self.shape or ())}"
             )
         if self.dtype is None or array.dtype == self.dtype:
             return np.ascontiguousarray(array).reshape(array.shape)
@@ -101,7 +101,7 @@ def describe(model: Source) -> dict[str, Any]:
         popart_exception: It is no model.
         OSError: There is no such file.
     """
-    if not isinstance(model, bytes) and not Path(model).is_file():
+    if isinstance(model, str) and not Path(model).is_file():
         raise FileNotFoundError(f"popart: there is no file '{model}'. Give an ONNX file or its bytes")
     return json.loads(popart_core._describeModel(model, InputShapeInfo()))
 

@@ -1,7 +1,5 @@
 """A model file with a loss: what ``popart.Trainer`` gives to its sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,7 +14,11 @@ from popart._model_inputs import ModelInput, Source, declared, describe, inputs_
 from popart._names import nearest_names
 from popart.builder import Builder
 
-_TYPES = {"FLOAT": np.dtype(np.float32), "DOUBLE": np.dtype(np.float64), "FLOAT16": np.dtype(np.float16)}
+_TYPES: dict[str, np.dtype] = {
+    "FLOAT": np.dtype(np.float32),
+    "DOUBLE": np.dtype(np.float64),
+    "FLOAT16": np.dtype(np.float16),
+}
 _TYPES |= {name: np.dtype(name.lower()) for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT32", "UINT64")}
 
 # A loss as code: adds inputs and nodes to the builder's model, and returns the name of the loss.
@@ -52,7 +54,7 @@ class TrainingModel:
         """The input that metrics read: the first that the loss added, else one of the usual names."""
         added = [i.name for i in self.inputs if i.name not in self.own]
         usual = [name for name in ("labels", "label", "targets", "target") if name in self.own]
-        return next(iter(added + usual), None)
+        return next(iter([*added, *usual]), None)
 
 
 def check_names(what: str, patterns: Iterable[str], known: Sequence[str]) -> None:
@@ -80,11 +82,11 @@ def _source(model: Any) -> Source:
     return model if isinstance(model, bytes) else str(Path(model))
 
 
-def _shape_of(entry: losses.LossInput) -> tuple[int | str, ...]:
+def _shape_of(entry: Any) -> tuple[int | str, ...]:
     return tuple(f"{entry.id}_{i}" if size < 0 else size for i, size in enumerate(entry.shape))
 
 
-def _opened(entry: losses.LossInput, own: Sequence[ModelInput]) -> ModelInput:
+def _opened(entry: Any, own: Sequence[ModelInput]) -> ModelInput:
     """An input of a loss; a fixed batch is opened where those of the model are open."""
     shape = list(_shape_of(entry))
     if shape and isinstance(shape[0], int) and any(i.shape and isinstance(i.shape[0], str) for i in own):

@@ -97,7 +97,7 @@ class Model:
             FileNotFoundError: There is no such file.
         """
         facts = describe(model)
-        self._model = model if isinstance(model, bytes) else str(model)
+        self._model = model
         self._inputs = inputs_of(facts)
         self._feed = Feed(name, self._inputs)
         self._outputs = list(outputs) if outputs is not None else [entry["name"] for entry in facts["outputs"]]
@@ -252,8 +252,9 @@ class Model:
                 import onnx
                 from popart.backend import BackendRep
 
-                read = onnx.load_from_string if isinstance(self._model, bytes) else onnx.load
-                self._backend = BackendRep(read(self._model), self._options)
+                model = self._model
+                loaded = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
+                self._backend = BackendRep(loaded, self._options)
             arrays = {
                 name: self._feed.inputs[name].array(value, self._name) if self._feed.inputs[name].plain else value
                 for name, value in values.items()
@@ -317,4 +318,4 @@ def load(
     made = session_options(
         options, max_memory=max_memory, num_threads=num_threads, max_shapes=max_shapes, precision=precision
     )
-    return Model(model, outputs, made, device)
+    return Model(model if isinstance(model, bytes) else str(model), outputs, made, device)

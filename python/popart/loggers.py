@@ -6,6 +6,7 @@ Example::
 """
 
 import csv
+import importlib
 import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -67,17 +68,18 @@ class TensorBoard:
         Raises:
             ImportError: Neither package is installed.
         """
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
+        for module in ("torch.utils.tensorboard", "tensorboardX"):
             try:
-                from tensorboardX import SummaryWriter
+                writer = importlib.import_module(module).SummaryWriter
+                break
             except ImportError:
-                raise ImportError(
-                    "popart.loggers.TensorBoard: a writer of events is needed: pip install tensorboardX, or "
-                    "tensorboard with PyTorch"
-                ) from None
-        self._writer = SummaryWriter(str(folder))
+                continue
+        else:
+            raise ImportError(
+                "popart.loggers.TensorBoard: a writer of events is needed: pip install tensorboardX, or tensorboard "
+                "with PyTorch"
+            )
+        self._writer = writer(str(folder))
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Add every number as a scalar at its update."""

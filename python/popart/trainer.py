@@ -142,12 +142,13 @@ class Trainer:
             raise popart_exception(
                 f"Trainer: accumulation and replicas: got {accumulation} and {replicas}, expected 1 or more"
             )
-        self._choice = {
+        self._choice: dict[str, Any] = {
             key: list(value) for key, value in (("frozen", frozen), ("trainable", trainable)) if value is not None
         }
-        self._optimizer, self._sent = optimizer, {}
+        self._optimizer = optimizer
+        self._sent: dict[int, tuple[float, ...]] = {}  # learning rates that sessions have
         self._accumulation, self._replicas, self._recompute = accumulation, replicas, recompute
-        self._common = {
+        self._common: dict[str, Any] = {
             "options": options,
             "max_memory": max_memory,
             "num_threads": num_threads,
@@ -242,7 +243,7 @@ class Trainer:
         return {
             name: array
             for name, array in arrays.items()
-            if array.ndim and (not inputs[name].shape or isinstance(inputs[name].shape[0], str))
+            if array.ndim and isinstance((inputs[name].shape or ("?",))[0], str)
         }
 
     def samples(self, arrays: Mapping[str, np.ndarray]) -> int:
