@@ -107,7 +107,13 @@ class _SessionMixin:
             if returned.id() in (popart_core.AnchorReturnTypeId.Final, popart_core.AnchorReturnTypeId.Sum):
                 prefix = [self.replicationFactor]
             shape = [dim for dim in prefix if dim != 1] + info.shape()
-            arrays[anchor] = np.zeros(shape, dtype=_numpy_dtype(info.data_type_lcase()))
+            try:
+                arrays[anchor] = np.zeros(shape, dtype=_numpy_dtype(info.data_type_lcase()))
+            except ValueError as problem:  # NumPy's limit of dimensions
+                raise popart_core.popart_exception(
+                    f"initAnchorArrays '{anchor}': NumPy has no array of its shape: got {len(shape)} dimensions, "
+                    f"{problem}"
+                ) from None
         return arrays
 
     def prepareDevice(self, loadEngine: bool = True) -> None:

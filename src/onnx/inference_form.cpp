@@ -27,7 +27,7 @@ void keepIf(Field &field, Condition condition) {
 }
 
 // Types of tensors that the file declares nothing of, from the graph that the importer makes of it. Open dimensions
-// count as 1 there, so that shapes are stated only where there are none.
+// count as 1 there, so that sizes are stated only where there are none.
 class InferredTypes {
  public:
   InferredTypes(const ModelContent &content, const EvaluateOp &evaluate) : importer_(content, options_, ir_) {
@@ -53,9 +53,9 @@ class InferredTypes {
     const TensorInfo &info = ir_.getMainGraph().info(found->second);
     auto &type = *value.mutable_type()->mutable_tensor_type();
     type.set_elem_type(toOnnxDataType(info.dataType()));
-    if (isOpen_) return;
     type.mutable_shape();
-    for (int64_t d : info.shape()) type.mutable_shape()->add_dim()->set_dim_value(d);
+    for (int64_t d : info.shape())
+      if (auto &dim = *type.mutable_shape()->add_dim(); !isOpen_) dim.set_dim_value(d);
   }
 
  private:

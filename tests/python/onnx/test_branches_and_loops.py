@@ -267,3 +267,13 @@ def test_one_operator_set_may_be_imported_twice_in_one_version():
     proto.opset_import[1].version = 13
     with pytest.raises(popart.popart_exception, match=r"'ai\.onnx' is imported in two versions: got 17 and 13"):
         infer(proto.SerializeToString(), {"x": np.ones(2, np.float32)}, ["y"])
+
+
+def test_an_anchor_of_more_dimensions_than_numpy_has_is_refused_by_name():
+    nodes = [helper.make_node("Unsqueeze", ["x", "axes"], ["y"])]
+    axes = onnx.numpy_helper.from_array(np.arange(99), "axes")
+    graph = helper.make_graph(nodes, "g", [info("x", FLOAT, [2, 3])], [info("y", FLOAT, None)], [axes])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = prepare(proto.SerializeToString(), ["y"])
+    with pytest.raises(popart.popart_exception, match=r"initAnchorArrays 'y'.*101 dimensions"):
+        session.initAnchorArrays()
