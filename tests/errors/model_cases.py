@@ -74,18 +74,6 @@ def sparse(dims, indices):
     return edit
 
 
-def declared(name, kind, shape, fragment, model=None):
-    """A model that says something else about its output than its nodes."""
-
-    def program():
-        proto = model() if model else parsed("float[2,3] x", "y = Relu(x)")
-        output = proto.graph.output[0]
-        output.CopyFrom(onnx.helper.make_tensor_value_info(output.name, kind, shape))
-        return session(proto)
-
-    return Failure(name, program, fragment)
-
-
 def hard_linked():
     """Load a weight from a file that has a second name."""
     with tempfile.TemporaryDirectory() as folder:
@@ -177,11 +165,6 @@ FAILURES = [
     edited("sparse_index_pairs_not_sorted", sparse([2, 3], [[1, 0], [0, 2]]), "'sparse': indices must ascend"),
     edited("ir_version_of_the_future", lambda m: setattr(m, "ir_version", 99), "there is no such IR version: got 99"),
     edited("ir_version_below_zero", lambda m: setattr(m, "ir_version", -3), "IR version is too old: got -3"),
-    declared("output_of_other_type", TensorProto.INT32, [2, 3], "'y' has another element type"),
-    declared("output_of_other_shape", TensorProto.FLOAT, [2, 4], "'y' has another shape"),
-    declared("output_of_other_shape_beside_a_symbol", TensorProto.FLOAT, ["n", 4], "expected [?, 4]"),
-    declared("output_of_other_rank", TensorProto.FLOAT, [2, 3, 1], "'y' has another shape"),
-    declared("output_that_is_no_scalar", TensorProto.FLOAT, [], "'y' has another shape"),
     Failure("external_file_with_a_second_name", hard_linked, "several names (hard links)"),
     external("missing.bin", "missing.bin", "external_file_missing"),
     external("../w.bin", "..", "external_file_outside"),

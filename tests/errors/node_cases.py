@@ -201,12 +201,6 @@ FAILURES = [
         "else_branch",
     ),
     node(
-        "if_of_two_ranks",
-        "bool c, float[2] x, float[2, 3] z",
-        "y = If<then_branch = t () => (float a) { a = Relu(x) }, else_branch = e () => (float b) { b = Neg(z) }>(c)",
-        "If",
-    ),
-    node(
         "loop_with_no_trip_count",
         X,
         "s = Constant<value_ints = [0]>() m = ConstantOfShape<value = int64[1] {2}>(s) "

@@ -105,11 +105,10 @@ void importDropout(NodeContext &n) {
   if (n.opset() < 7) drops = drops && n.attr<int64_t>("is_test", 0) == 0;
   if (isStated) {
     if (n.hasIn(2) && !n.knownValue(2)) return importFedDropout(n);
-    drops = n.hasIn(2) && n.constantNumber(2) != 0 && n.keepsTrainingForm();
-    if (drops && n.hasIn(1)) {
-      if (!n.knownValue(1)) return importFedDropout(n);
-      ratio = static_cast<float>(n.constantNumber(1));
-    }
+    const bool states = n.hasIn(2) && n.constantNumber(2) != 0, isKnown = n.hasIn(1) && n.knownValue(1) != nullptr;
+    if (states && isKnown) ratio = static_cast<float>(n.constantNumber(1));
+    drops = states && n.keepsTrainingForm();
+    if (drops && n.hasIn(1) && !isKnown) return importFedDropout(n);
   }
   n.require(ratio >= 0.0f && ratio < 1.0f, "ratio must be at least 0 and less than 1: got {}", ratio);
   if (drops) return n.results("Dropout", {n.in(0), randomSeed(n)}, {{"ratio", ratio}, {"training_mode", int64_t{1}}});
