@@ -3,7 +3,7 @@
 import numpy as np
 import popart
 
-from tests.errors.failure import Failure, relu_model
+from tests.errors.failure import Failure
 
 
 def started():
@@ -70,7 +70,7 @@ FAILURES = [
     Failure(
         "builder_unknown_opset",
         lambda: popart.Builder(opsets={"ai.onnx": 99, "ai.graphcore": 1}).aiOnnx,
-        "expected 6 to 11",
+        "got 99, expected 6 to",
     ),
     Failure(
         "builder_unknown_graphcore_opset",
@@ -80,7 +80,6 @@ FAILURES = [
     ),
     Failure("builder_of_no_model", lambda: popart.Builder(b"nonsense that is no model"), "odel"),
     Failure("builder_of_missing_file", lambda: popart.Builder("/nonexistent/model.onnx"), "/nonexistent"),
-    Failure("builder_methods_of_newer_opset", lambda: popart.Builder(relu_model(opset=17)).aiOnnx, "expected 6 to 11"),
     Failure("builder_output_of_nothing", with_builder(lambda b, x: b.addOutputTensor("nothing")), "nothing"),
     Failure("builder_shape_of_nothing", with_builder(lambda b, x: b.getTensorShape("nothing")), "nothing"),
     Failure("builder_type_of_nothing", with_builder(lambda b, x: b.getTensorDtypeString("nothing")), "nothing"),
