@@ -42,7 +42,7 @@ EVENTS = [
     ("3.25", "compile time of preparation and lowering", "I", "transform", r"compile time by phase: .*\d ms", 2),
     ("3.25", "compile time of what follows", "I", "devicex", r"compile time by step: schedule .*emit .*\d ms", 1),
     ("15", "a text of the program", "I", "python", r"^a text of the program$", 1),
-    ("16", "an error", "E", "popart", r": no tensor 'nowhere'\. ", 1),
+    ("16", "an error", "E", "popart", r": no tensor 'nowhere'", 1),
     ("9", "a deprecated name of an option", "W", "session", r"defaultPrefetchBufferingDepth", 1),
     ("9", "a deprecated name of an option", "W", "session", r"prefetchBufferingDepthMap", 1),
     ("6", "a seed without random operation", "W", "session", r"setRandomSeed", 1),
