@@ -45,13 +45,14 @@ std::vector<int64_t> wantedSizes(const NodeContext &n) {
   return mostOf(wanted);
 }
 
-// Resize-10: [X, scales], coordinates x / scale. From 11 on: [X, roi, scales, sizes].
+// Resize-10: [X, scales]; the attributes of version 11 count, and by default nearest is PopART's and PyTorch's
+// floor(x / scale) and linear has half-pixel coordinates (ONNX Runtime: asymmetric, and nearest takes ceil(x / scale)
+// where an axis shrinks). From 11 on: [X, roi, scales, sizes].
 void importResize(NodeContext &n) {
   Attributes attributes = n.attributes();
   if (n.opset() < 11) {
     attributes.set("scales", constantFloats(n, 1));
-    attributes.set("coordinate_transformation_mode", std::string("asymmetric"));
-    attributes.set("nearest_mode", std::string("simple"));
+    if (!attributes.hasAttribute("nearest_mode")) attributes.set("nearest_mode", std::string("pytorch"));
     return addResize(n, attributes);
   }
   const bool crops = n.attr<std::string>("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize";

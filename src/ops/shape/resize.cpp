@@ -19,10 +19,10 @@ void requireOneOf(const InferContext &c, const char *name, const std::vector<std
 
 void inferResize(InferContext &c) {
   requireOneOf(c, "mode", {"nearest", "linear", "cubic"});
-  requireOneOf(c, "nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple"});
+  requireOneOf(c, "nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "pytorch"});
   requireOneOf(c, "coordinate_transformation_mode",
                {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-                "tf_crop_and_resize"});
+                "tf_crop_and_resize", "tf_half_pixel_for_nn"});
   c.require(c.attrString("mode") != "nearest" || c.attrInt("antialias") == 0,
             "antialias is for the modes linear and cubic: got mode nearest");
   c.require(c.attrString("mode") == "nearest" || (typeBit(c.type(0)) & kFloats) != 0,

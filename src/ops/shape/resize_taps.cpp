@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <popart/error.hpp>
 
@@ -30,6 +31,7 @@ double coordinate(const ResizeAxis &a, const std::string &mode, int64_t o) {
   const double x = static_cast<double>(o), centred = (x + 0.5) / a.scale - 0.5;
   if (mode == "align_corners") return width == 1 ? 0 : x * last / (width - 1);
   if (mode == "asymmetric") return x / a.scale;
+  if (mode == "tf_half_pixel_for_nn") return (x + 0.5) / a.scale;
   if (mode == "pytorch_half_pixel") return width <= 1 ? -0.5 : centred;
   if (mode == "half_pixel_symmetric")
     return static_cast<double>(a.in) / 2 * (1 - static_cast<double>(a.out) / width) + (x + 0.5) / a.scale - 0.5;
@@ -47,13 +49,23 @@ double cubic(double x, double a) {
 
 double triangle(double x) { return std::max(0.0, 1 - std::abs(x)); }
 
-// The nearest element of coordinate x. Opset 10 ("simple") rounds towards zero when the axis grows, up when it shrinks.
-int64_t nearest(double x, const std::string &rule, double scale) {
-  const double below = std::floor(x);
+// o / scale: exact where sizes say the scale, else in float32, in which it is given.
+double overScale(const ResizeAxis &a, int64_t o) {
+  const auto in = static_cast<double>(a.in), out = static_cast<double>(a.out);
+  if (a.scale == out / in) return static_cast<double>(o) * in / out;
+  return static_cast<double>(static_cast<float>(o) / static_cast<float>(a.scale));
+}
+
+// The element of the input nearest to element `o` of the output. The rule "pytorch" is floor(o / scale) whatever the
+// coordinates. It and tf_half_pixel_for_nn leave an axis alone whose size stays.
+int64_t nearest(const ResizeAxis &a, const std::string &transformation, const std::string &rule, int64_t o) {
+  const bool isKept = a.in == a.out && (rule == "pytorch" || transformation == "tf_half_pixel_for_nn");
+  if (isKept) return o;
+  if (rule == "pytorch") return static_cast<int64_t>(overScale(a, o));
+  const double x = coordinate(a, transformation, o), below = std::floor(x);
   if (rule == "floor") return static_cast<int64_t>(below);
   if (rule == "ceil") return static_cast<int64_t>(std::ceil(x));
   if (rule == "round_prefer_ceil") return static_cast<int64_t>(x - below < 0.5 ? below : below + 1);
-  if (rule == "simple") return static_cast<int64_t>(scale < 1 ? std::ceil(x) : below);
   return static_cast<int64_t>(x - below <= 0.5 ? below : below + 1);
 }
 
@@ -100,7 +112,7 @@ AxisTaps axisTaps(const ResizeAxis &axis, const Attributes &attributes) {
       taps.index.insert(taps.index.end(), static_cast<size_t>(taps.count), 0);
       taps.weight.insert(taps.weight.end(), static_cast<size_t>(taps.count), 0);
     } else if (mode == "nearest") {
-      taps.index.push_back(std::clamp<int64_t>(nearest(x, rule, axis.scale), 0, axis.in - 1));
+      taps.index.push_back(std::clamp<int64_t>(nearest(axis, transformation, rule, o), 0, axis.in - 1));
       taps.weight.push_back(1);
     } else {
       addKernelRow(taps, axis, x, stretch, isCubic, attributes);
@@ -153,10 +165,9 @@ std::vector<ResizeAxis> resizeAxes(const Attributes &attributes, const Shape &sh
         "keep_aspect_ratio_policy: got '{}', expected stretch, not_larger or not_smaller", policy);
   std::vector<ResizeAxis> result;
   for (int64_t d : shape) result.push_back({d, d, 1, 0, 1});
-  double common = 0;
+  std::optional<double> common;
   for (size_t i = 0; i < axes.size(); ++i) {
     ResizeAxis &a = result[axes[i]];
-    check(a.in > 0, "an axis without elements cannot be resized: got input {}", shape);
     if (!roi.empty()) {
       a.roiStart = roi[i], a.roiEnd = roi[i + axes.size()];
       check(std::isfinite(a.roiStart) && std::isfinite(a.roiEnd), "roi must hold finite numbers: got {} and {}",
@@ -171,16 +182,17 @@ std::vector<ResizeAxis> resizeAxes(const Attributes &attributes, const Shape &sh
     } else {
       check(sizes[i] >= 0, "a size is negative: got {}", sizes);
       a.out = sizes[i];
+      check(a.in > 0 || a.out == 0, "an axis without elements gives none: got sizes {} for input {}", sizes, shape);
+      if (a.in == 0) continue;
       a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
-      const bool better = policy == "not_larger" ? a.scale < common : a.scale > common;
-      if (i == 0 || better) common = a.scale;
+      if (!common || (policy == "not_larger" ? a.scale < *common : a.scale > *common)) common = a.scale;
     }
   }
-  if (sizes.empty() || policy == "stretch") return result;
-  checkScale(common);
+  if (sizes.empty() || policy == "stretch" || !common) return result;
+  checkScale(*common);
   for (int axis : axes) {
-    result[axis].scale = common;
-    result[axis].out = static_cast<int64_t>(common * static_cast<double>(result[axis].in) + 0.5);
+    result[axis].scale = *common;
+    result[axis].out = static_cast<int64_t>(*common * static_cast<double>(result[axis].in) + 0.5);
   }
   return result;
 }

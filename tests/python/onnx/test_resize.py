@@ -123,11 +123,74 @@ def test_values_and_gradients_are_those_of_pytorch(mode, options, size):
     np.testing.assert_allclose(gradients(node, [0], [weights])[0], x.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("scales", [(1, 1, 2, 3), (1, 1, 0.6, 0.6), (1, 1, 1.5, 0.5)])
+def version_10(scales, mode, **attributes):
+    given = [X, np.array(scales, np.float32)]
+    return Node("Resize", given, {"mode": mode, **attributes}, opset=10, constant=(1,))
+
+
+@pytest.mark.parametrize("scales", [(1, 1, 2, 3), (1, 1, 0.6, 0.6), (1, 1, 1.5, 0.5), (1, 1, 0.75, 1)])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
-def test_version_10_is_that_of_onnx_runtime(mode, scales):
-    node = Node("Resize", [X, np.array(scales, np.float32)], {"mode": mode}, opset=10, constant=(1,))
-    np.testing.assert_allclose(values(node)[0], runtime_values(node)[0], rtol=1e-5, atol=1e-6)
+def test_version_10_is_that_of_popart_and_pytorch(mode, scales):
+    """Nearest is the floor of o / scale, linear has half-pixel coordinates; values and gradients."""
+    node = version_10(scales, mode)
+    x = torch.tensor(X, requires_grad=True)
+    named = {"nearest": "nearest", "linear": "bilinear"}[mode]
+    expected = torch.nn.functional.interpolate(x, scale_factor=scales[2:], mode=named)
+    (got,) = values(node)
+    np.testing.assert_allclose(got, expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    weights = RNG.standard_normal(got.shape).astype(np.float32)
+    expected.backward(torch.tensor(weights))
+    np.testing.assert_allclose(gradients(node, [0], [weights])[0], x.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        {"coordinate_transformation_mode": "align_corners", "nearest_mode": "round_prefer_ceil"},
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"},
+    ],
+)
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_version_10_reads_the_attributes_of_version_11(mode, attributes):
+    scales = (1, 1, 0.6, 1.7)
+    expected = reference_values(resize(scales, mode=mode, **attributes))[0]
+    np.testing.assert_allclose(values(version_10(scales, mode, **attributes))[0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("transformation", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("scales", [(1, 1, 0.6, 1.7), (1, 1, 1, 2), (1, 1, 0.5, 1)])
+def test_nearest_as_pytorch(scales, transformation):
+    """Whatever the coordinates, the floor of o / scale."""
+    attributes = {"nearest_mode": "pytorch", "coordinate_transformation_mode": transformation}
+    expected = torch.nn.functional.interpolate(torch.tensor(X), scale_factor=scales[2:], mode="nearest")
+    np.testing.assert_array_equal(values(resize(scales, opset=11, **attributes))[0], expected.numpy())
+
+
+@pytest.mark.parametrize("scales", [(1, 1, 2, 3), (1, 1, 0.75, 1.5), (1, 1, 0.4, 0.5)])
+@pytest.mark.parametrize("nearest_mode", NEAREST)
+def test_half_pixels_of_tensorflow(nearest_mode, scales):
+    """The coordinate (o + 0.5) / scale of version 11, beside ONNX Runtime."""
+    attributes = {"nearest_mode": nearest_mode, "coordinate_transformation_mode": "tf_half_pixel_for_nn"}
+    node = Node("Resize", [X, np.zeros(0, np.float32), np.array(scales, np.float32)], attributes, opset=11)
+    node = Node(node.type, node.inputs, attributes, opset=11, constant=(1, 2))
+    np.testing.assert_array_equal(values(node)[0], runtime_values(node)[0])
+
+
+def test_nearest_as_pytorch_in_all_sizes():
+    """Where o / scale is a whole number, rounding decides."""
+    for size, sizes in ((5, range(1, 14)), (14, (2, 4, 8, 32)), (20, (12, 24)), (21, (3, 9))):
+        x = np.arange(size, dtype=np.float32).reshape(1, 1, size)
+        for wanted in sizes:
+            node = resize(sizes=(1, 1, wanted), opset=11, x=x, nearest_mode="pytorch")
+            expected = torch.nn.functional.interpolate(torch.tensor(x), wanted, mode="nearest")
+            np.testing.assert_array_equal(values(node)[0], expected.numpy(), err_msg=f"{size} to {wanted}")
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("given", [{"scales": (1, 1, 2, 0.5)}, {"sizes": (0, 2, 10, 3)}])
+def test_an_empty_batch(mode, given):
+    assert values(resize(**given, mode=mode, x=X[:0]))[0].shape == (0, 2, 10, 3)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -157,6 +220,7 @@ def test_upsample_in_every_version(mode):
         (resize((1, 1, 2, 2), coordinate_transformation_mode="tf_crop_and_resize"), "roi"),
         (resize((1, 1, 2, 2), coordinate_transformation_mode="half"), "coordinate_transformation_mode"),
         (resize((1, 1, 2, 2), antialias=1), "antialias"),
+        (resize(sizes=(1, 2, 3, 3), x=X[:0]), "an axis without elements gives none"),
     ],
     ids=str,
 )
