@@ -173,6 +173,13 @@ bool joins(DataType type, std::string &reason) {
   return reason = "it joins no elements of type " + toText(type), false;
 }
 
+// The unsigned type of the same size, for elements that are moved and not joined; the type itself where there is none.
+DataType movedAs(DataType type) {
+  for (const DataType same : {DataType::UINT8, DataType::UINT16, DataType::UINT32, DataType::UINT64})
+    if (getDataTypeInfo(same).nbytes == getDataTypeInfo(type).nbytes) return same;
+  return type;
+}
+
 // Into how many the work on so many bytes is cut.
 int partsFor(int64_t bytes, const KernelRequest &request) {
   constexpr int64_t kBytesOfPart = int64_t{1} << 16;
@@ -199,6 +206,7 @@ class CollectivesBackend final : public executable::Backend {
     const MeetingOf *row = meetingOf(op);
     CollectiveSpec spec = specOf(request);
     if (row) spec.meeting = row->meeting;
+    if (spec.meeting == Meeting::Gather) spec.type = movedAs(spec.type);
     if (!joins(spec.type, reason)) return nullptr;
     std::vector<int64_t> bytes;
     for (size_t i = 0; i < request.inputs.size(); ++i) {

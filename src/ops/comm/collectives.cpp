@@ -24,10 +24,10 @@ void requireOperator(const InferContext &c) {
             op);
 }
 
-OpDef collectiveRow(const char *type, Role role) {
+OpDef collectiveRow(const char *type, Role role, TypeSet types = kNumeric | kBool) {
   return OpDef("ai.graphcore", type, {1})
       .role(role)
-      .input("data", kNumeric | kBool)
+      .input("data", types)
       .output("output")
       .attr("op", std::string("Add"))
       .attr("group_size", int64_t{1})
@@ -101,7 +101,7 @@ void addScatterGather(OpDefs &rows) {
                               {"shape", b.inInfo(0).shape()}}));
           })
           .doc("Reduction of the flattened tensor; member i of the group gets chunk i of ceil(n / group_size)."));
-  rows.push_back(collectiveRow("ReplicatedAllGather", Role::ReplicatedAllGather)
+  rows.push_back(collectiveRow("ReplicatedAllGather", Role::ReplicatedAllGather, kStoredTypes)
                      .cost(movesData())
                      .attrOptional("shape", AttributeType::Ints)
                      .infer([](InferContext &c) {
@@ -137,11 +137,11 @@ void addScatterGather(OpDefs &rows) {
 
 // The collectives that devices have kernels for; operands are independent of each other, so that several collectives of
 // one kind can be one meeting. They are put together, and cut into two steps, after layouts are chosen.
-OpDef meetingRow(const char *type, Role role) {
+OpDef meetingRow(const char *type, Role role, TypeSet types = kNumeric | kBool) {
   return OpDef("popart", type, {1})
       .role(role)
       .cost(movesData())
-      .input("data", kNumeric | kBool, "", Arity::Variadic)
+      .input("data", types, "", Arity::Variadic)
       .output("results", Arity::Variadic)
       .attr("group_size", int64_t{1})
       .attr("stride", int64_t{1})
@@ -221,7 +221,7 @@ void addMeetings(OpDefs &rows) {
                          c.out(i, c.in(i).dataType(), {(c.in(i).nelms() + group - 1) / group});
                      })
                      .doc("As CollectiveReduce, or no join (Local); member i gets chunk i of the flattened result."));
-  rows.push_back(meetingRow("CollectiveGather", Role::CollectiveGather)
+  rows.push_back(meetingRow("CollectiveGather", Role::CollectiveGather, kStoredTypes)
                      .attr("op", std::string("Local"))
                      .attrRequired("shape", AttributeType::Ints)
                      .attrOptional("ranks", AttributeType::Ints)

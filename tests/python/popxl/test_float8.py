@@ -124,6 +124,23 @@ def test_moves_keep_the_bytes(dtype):
         np.testing.assert_array_equal(run(build, a, dtypes=kinds), expected)
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_parts_of_all_replicas_are_gathered(dtype, replicas):
+    ir = popxl.Ir(replication=replicas)
+    a = codes(dtype)[: 84 * replicas].reshape(*([replicas] if replicas > 1 else []), 4, 21)
+    with ir.main_graph:
+        stream = popxl.h2d_stream((4, 21), dtype)
+        whole = ops.collectives.replicated_all_gather(ops.host_load(stream))
+        d2h = popxl.d2h_stream(whole.shape, dtype)
+        ops.host_store(d2h, whole)
+    with popxl.Session(ir, "cpu") as session:
+        got = session.run({stream: a})[d2h]
+    assert whole.dtype == dtype
+    expected = np.broadcast_to(a.view(np.uint8).reshape(-1), (replicas, 84 * replicas))
+    np.testing.assert_array_equal(np.ascontiguousarray(got).view(np.uint8).reshape(expected.shape), expected)
+
+
 def test_variables_and_constants():
     ir = popxl.Ir()
     values = RNG.normal(size=(3, 4)).astype(np.float32)
