@@ -24,6 +24,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("FloatingPointCheck", ""): "looks at the two numbers that FirstNonFinite found, which has a kernel",
     ("PrintTensor", ""): "making the text takes the time",
     ("Abort", ""): "one element, and what would follow is not run",
+    ("CheckRange", ""): "lengths of sequences: one for each sample",
     ("CtcBeamSearchDecoder", ""): "a search with a map of prefixes: inference only, once for each sample",
     **{
         ("Where", f"no {kind}"): "a choice between elements that are moved only; no network of the benchmarks has it"

@@ -165,10 +165,24 @@ void abortProgram(const Context &c) {
   c.run.report({.kind = executable::FailureKind::Abort, .operand = conditional ? 0 : -1});
 }
 
+void checkRange(const Context &c) {
+  const int64_t low = c.op.attrInt("low"), high = c.op.attrInt("high");
+  std::memcpy(c.out[0].data, c.in[0].data, static_cast<size_t>(c.in[0].info.nbytes()));
+  for (int64_t i = 0; i < c.in[0].size(); ++i)
+    if (const int64_t x = loadInt(c.in[0], i); x < low || x > high)
+      c.run.report({.kind = executable::FailureKind::Index,
+                    .position = i,
+                    .value = x,
+                    .low = low,
+                    .high = high,
+                    .type = c.op.attrString("what").c_str()});
+}
+
 constexpr Entry kControlKernels[] = {
     {"Init", init},
     {"PrintTensor", printTensor},
     {"Abort", abortProgram},
+    {"CheckRange", checkRange},
     {"FirstNonFinite", firstNonFinite},
     {"FloatingPointCheck", floatingPointCheck},
 };

@@ -2,6 +2,7 @@
 // direction (recurrent_layer.hpp). Gradients are those of the loop.
 #include <popart/error.hpp>
 
+#include "onnx/import/lengths.hpp"
 #include "onnx/import/quantised.hpp"
 #include "onnx/import/recurrent_layer.hpp"
 #include "onnx/importer.hpp"
@@ -25,15 +26,20 @@ const char *namesOf(Cell cell, int function) {
 
 int functionCount(Cell cell) { return cell == Cell::Rnn ? 1 : cell == Cell::Gru ? 2 : 3; }
 
-// The functions of all directions in a row; parameters go to those that take them, in order.
+// The functions of all directions in a row; parameters go to those that take them, in order. compat: PopART's LSTM,
+// which has one direction and versions up to 11, takes the function of the gates alone (tests/python/onnx/
+// test_recurrent.py).
 std::vector<Activation> readActivations(const NodeContext &n, Cell cell, int64_t directions) {
   const auto names = n.attr<std::vector<std::string>>("activations", {});
   const auto alphas = n.attr<std::vector<float>>("activation_alpha", {});
   const auto betas = n.attr<std::vector<float>>("activation_beta", {});
   const int64_t each = functionCount(cell), expected = each * directions;
   const auto given = static_cast<int64_t>(names.size());
-  n.require(given == 0 || given == expected || (directions == 1 && given < each),
-            "attribute activations: got {} names, expected {} for each of {} directions", given, each, directions);
+  const bool isOfGatesAlone = cell == Cell::Lstm && directions == 1 && given == 1 && n.opset() <= 11;
+  n.require(given == 0 || given == expected || isOfGatesAlone,
+            "attribute activations: got {} names, expected {} for each of {} directions. Name all, or none for the "
+            "defaults",
+            given, each, directions);
   std::vector<Activation> functions;
   size_t alpha = 0, beta = 0;
   for (int64_t i = 0; i < expected; ++i) {
@@ -109,7 +115,7 @@ class RecurrentNode {
   void import() {
     input_ = batchFirst_ ? to_.input(0).transpose({1, 0, 2}) : to_.input(0);
     if (n_.hasIn(kSequenceLengths))
-      lengths_ = to_.input(kSequenceLengths).cast(DataType::INT64).reshape({sizes_.batch, 1});
+      lengths_ = checkedLengths(to_, kSequenceLengths, sizes_.steps).reshape({sizes_.batch, 1});
     hidden_ = initialState(kInitialHidden);
     if (cell_ == Cell::Lstm) cellState_ = initialState(kInitialCell);
     std::vector<Value> all, hidden, cell;
@@ -222,7 +228,7 @@ void importGraphcoreLstm(NodeContext &n) {
   const Value state = n.hasIn(3) ? to.input(3) : to.zeros(x.type(), {2, batch, hidden});
   in.hidden = ofDirection(state, 0);
   in.cell = ofDirection(state, 1);
-  if (n.hasIn(kSequenceLengths)) in.lengths = to.input(kSequenceLengths).cast(DataType::INT64).reshape({batch, 1});
+  if (n.hasIn(kSequenceLengths)) in.lengths = checkedLengths(to, kSequenceLengths, steps).reshape({batch, 1});
   CellRule rule{
       .cell = Cell::Lstm, .activations = {{"Sigmoid", {}, {}}, {"Tanh", {}, {}}, {"Tanh", {}, {}}}, .clip = {}};
   rule.order = {1, 3, 0, 2};

@@ -6,6 +6,7 @@
 #include <popart/error.hpp>
 
 #include "onnx/compose.hpp"
+#include "onnx/import/lengths.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -28,7 +29,7 @@ void importReverseSequence(NodeContext &n) {
   };
   const Value step = along(time, to.countUp(x.shape()[time]));
   const Value sample = along(batch, to.countUp(x.shape()[batch]));
-  const Value length = along(batch, to.input(1).cast(DataType::INT64));
+  const Value length = along(batch, checkedLengths(to, 1, x.shape()[time]));
   const Value from = where(step.op("Less", {length}), length - 1.0 - step, step);
   const auto width = static_cast<double>(x.dim(1));
   Shape rows(x.shape().begin() + 1, x.shape().end());

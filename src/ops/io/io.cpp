@@ -169,6 +169,17 @@ void addPrintAndAbort(OpDefs &rows) {
                      .stopsGrad()
                      .doc("Ends the run with application_error: always, or where the condition is not zero. With a "
                           "reason: with runtime_error of that text."));
+  rows.push_back(OpDef("ai.graphcore", "CheckRange", {1})
+                     .input("x", kInts)
+                     .output("y")
+                     .attrRequired("what", AttributeType::String)
+                     .attrRequired("low", AttributeType::Int)
+                     .attrRequired("high", AttributeType::Int)
+                     .infer([](InferContext &c) { c.out(0, c.in(0)); })
+                     .traits(Trait::Internal)
+                     .stopsGrad()
+                     .notOnnx()
+                     .doc("Identity of the integers `what`; one outside [low, high] ends the run."));
 }
 
 }  // namespace

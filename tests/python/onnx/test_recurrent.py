@@ -162,6 +162,38 @@ def test_refusals(change, text):
         values(Node("RNN", node.inputs, node.attributes | change, "y"))
 
 
+@pytest.mark.parametrize("type", GATES)
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_fewer_activations_than_directions_have_are_refused(type, direction):
+    needed = {"RNN": 1, "GRU": 2, "LSTM": 3}[type] * (1 + (direction == "bidirectional"))
+    for count in range(1, needed):
+        node = layer(type, direction, activations=["Tanh"] * count)
+        with pytest.raises(popart.popart_exception, match=f"attribute activations: got {count} names"):
+            values(node)
+
+
+def test_lstm_of_popart_takes_the_function_of_its_gates_alone():
+    node = layer("LSTM", activations=["HardSigmoid"])
+    whole = Node("LSTM", node.inputs, node.attributes | {"activations": ["HardSigmoid", "Tanh", "Tanh"]}, "y", 11)
+    own = Node("LSTM", node.inputs, node.attributes, "y", 11)
+    np.testing.assert_array_equal(values(own)[0], values(whole)[0])
+
+
+@pytest.mark.parametrize("bad", [-1, STEPS + 1, 2**31 - 1])
+@pytest.mark.parametrize("type", GATES)
+@pytest.mark.parametrize("constant", [True, False])
+def test_lengths_out_of_range_are_refused(type, bad, constant):
+    """When the model is read, or in the run that brings them; the same model runs with lengths that fit."""
+    node = layer(type, lengths=np.full(BATCH, STEPS, np.int32))
+    inputs = [*node.inputs]
+    inputs[4] = np.array([STEPS] * (BATCH - 1) + [bad], np.int32)
+    wrong = Node(type, inputs, node.attributes, "y", constant=(4,) if constant else ())
+    kind = popart.popart_exception if constant else popart.popart_runtime_error
+    with pytest.raises(kind, match=f"sequence_lens.*out of range.*{bad}.*0 to {STEPS}"):
+        values(wrong)
+    assert np.isfinite(values(Node(type, node.inputs, node.attributes, "y"))[0]).all()
+
+
 def test_shapes_that_contradict_each_other_are_refused():
     node = layer("LSTM")
     inputs = [*node.inputs[:3], node.inputs[3][:, 1:], *node.inputs[4:]]

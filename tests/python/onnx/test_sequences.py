@@ -138,6 +138,15 @@ def test_mean_variance_normalization(axes):
     ("node", "text"),
     [
         (Node("ReverseSequence", [normal(2, 3), np.array([1, 1, 1])], {"time_axis": 1}, opset=10), "time_axis"),
+        (
+            Node("ReverseSequence", [np.ones((2, 3), np.float32), np.array([1, -1, 1])], opset=10),
+            "out of range: got -1",
+        ),
+        (Node("ReverseSequence", [np.ones((2, 3), np.float32), np.array([1, 3, 1])], opset=10), "out of range: got 3"),
+        (
+            Node("ReverseSequence", [np.ones((2, 3), np.float32), np.array([1, -1, 1])], opset=10, constant=(1,)),
+            r"sequence_lens. has a length out of range: got \[1, -1, 1\], expected 0 to 2",
+        ),
         (Node("CumProd", [normal(2, 3), np.array(2)], opset=26, constant=[1]), "axis"),
         (Node("CenterCropPad", [normal(2, 3), np.array([1])], opset=18, constant=[1]), "shape"),
         (Node("Col2Im", [normal(1, 5, 3), np.array([4]), np.array([2])], opset=18, constant=[1, 2]), "input"),
