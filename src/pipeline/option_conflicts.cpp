@@ -195,13 +195,10 @@ constexpr Conflict kConflicts[] = {
      "automaticLossScalingSettings.updatePeriod must be 1 or more: got {}",
      [](const Options &o) { return toText(o.automaticLossScalingSettings.updatePeriod); }},
     {[](const Options &o, RunMode mode) {
-       const int64_t period = o.automaticLossScalingSettings.updatePeriod, factor = o.getAccumulationFactor();
-       return scalesLoss(o, mode) && period % factor != 0 && factor % period != 0;
+       return o.automaticLossScalingSettings.enabled && mode == RunMode::Inference;
      },
-     "automaticLossScalingSettings.updatePeriod must be a factor or a multiple of accumulationFactor: got {}",
-     [](const Options &o) {
-       return toText(o.automaticLossScalingSettings.updatePeriod) + " and " + toText(o.getAccumulationFactor());
-     }},
+     "automaticLossScalingSettings.enabled: inference has no loss to scale: got an inference session, expected a "
+     "training session. Turn it off"},
     {[](const Options &o, RunMode mode) {
        return scalesLoss(o, mode) && o.enablePipelining && !o.enableGradientAccumulation;
      },

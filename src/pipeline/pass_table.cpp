@@ -168,13 +168,23 @@ void decomposeGradientSums(PassContext &c) {
 
 void loadStreams(PassContext &c) { transforms::loadStreams(c.main()); }
 
+// The end of a step, of which Final asks, is after the update of a variable.
+ExecutionContext storeContextOf(const PassContext &c, const Anchor &anchor) {
+  const bool isAtEnd = anchor.returns.kind == transforms::ReturnType::Kind::Final;
+  const bool accumulates = c.request.options.factors.accumulationFactor > 1;
+  const bool isVariable = c.main().getTensor(anchor.id)->tensorType() == TensorType::Variable;
+  return isAtEnd && accumulates && isVariable ? ExecutionContext::AccumulateOuterFragment : ExecutionContext::Normal;
+}
+
 void storeAnchors(PassContext &c) {
+  c.noteInfos();
   for (const Anchor &anchor : c.request.anchors) {
     const auto sharded = c.result.shardings.find(anchor.id);
+    const ExecutionContext context = storeContextOf(c, anchor);
     if (sharded == c.result.shardings.end()) {
-      transforms::storeAnchor(c.main(), anchor.id, anchor.streamId());
+      transforms::storeAnchor(c.main(), anchor.id, anchor.streamId(), context);
     } else {
-      transforms::storeWhole(c.main(), anchor.id, sharded->second, anchor.streamId());
+      transforms::storeWhole(c.main(), anchor.id, sharded->second, anchor.streamId(), context);
     }
   }
 }

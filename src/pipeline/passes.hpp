@@ -28,6 +28,7 @@ struct PassContext {
   Ir &ir() const;                                                        // throws internal_error before flatten
   Graph &main() const { return ir().getMainGraph(); }
   void replaceIr(std::unique_ptr<Ir> ir);
+  void noteInfos();  // of tensors of the main graph that `result.infos` does not have yet
   bool trains() const { return request.updates.has_value(); }
   const executable::Backend &device() const { return *(*backends)[0]; }  // the first kernel provider
   bool isOff(const std::string &pass) const {

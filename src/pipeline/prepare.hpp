@@ -104,6 +104,8 @@ struct Prepared {
   std::vector<transforms::ScalarVariable> optimizerScalars;
   std::optional<TensorId> randomSeed;  // UINT32[2] variable; absent when nothing is random
   transforms::Shardings shardings;     // variables of which each replica keeps a part: the host sees whole ones
+  // Tensors of the main graph as a whole micro-batch has them, before transforms cut them or change their form.
+  std::map<TensorId, TensorInfo> infos;
   // Tensors that outlining has taken out of their graphs: programs ask for them by these ids all the same.
   std::map<TensorId, TensorInfo> outlined;
   std::vector<transforms::SpareMemory> spareMemory;  // where it was asked for

@@ -106,6 +106,10 @@ Ir &PassContext::ir() const {
   return *request.ir;
 }
 
+void PassContext::noteInfos() {
+  for (const Tensor *t : main().tensors()) result.infos.emplace(t->id, t->info);
+}
+
 void PassContext::replaceIr(std::unique_ptr<Ir> ir) {
   request.ir = std::move(ir);
   source_ = nullptr;

@@ -45,7 +45,7 @@ TensorIndex lossGradient(PassContext &c, const Tensor &loss) {
   const TensorId id = kGradientPrefix + loss.id;
   const double value = scale.val();
   if (scale.isConst()) return main.addConstant(main.freeId(id), TensorData::fromDoubles(loss.info, {&value, 1}));
-  const TensorId variableId = "lossScaling_FLOAT";
+  const TensorId variableId = std::string("lossScaling_") + getDataTypeInfo(loss.info.dataType()).name;
   const TensorInfo single(DataType::FLOAT, loss.info.shape());
   const TensorIndex variable = main.addVariable(variableId, TensorData::fromDoubles(single, {&value, 1}));
   c.result.optimizerScalars.push_back({variableId, "lossScaling", {}});
@@ -215,10 +215,12 @@ std::set<TensorId> readByBackwardPass(const PassContext &c) {
 
 // Tensors are whole that are anchored or whose gradients are asked for.
 void serialiseForwardBatch(PassContext &c) {
+  c.noteInfos();
   transforms::serialiseBatch(c.main(), *c.request.options.serialiseForward, readByBackwardPass(c));
 }
 
 void serialiseBatch(PassContext &c) {
+  c.noteInfos();
   transforms::serialiseBatch(c.main(), *c.request.options.serialiseWhole, c.anchors, &c.firstGradient);
 }
 

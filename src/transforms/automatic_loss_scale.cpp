@@ -1,10 +1,11 @@
 // See automatic_loss_scale.hpp. Counts stand beside the gradients, so that these live no longer; with a period above 1
-// gradients are counted in the updates that look at them only.
+// gradients are counted in the first update of each period alone, by a counter of micro-batches.
 #include "transforms/automatic_loss_scale.hpp"
 
 #include <set>
 
 #include <popart/error.hpp>
+#include <popart/half.hpp>
 #include <popart/ir.hpp>
 
 #include "ops/nn/products.hpp"
@@ -14,7 +15,7 @@ namespace popart::transforms {
 namespace {
 
 constexpr const char *kFactorId = "lossScaleUpdateFactor";
-constexpr const char *kCountsId = "lossScaleUpdateFactor___counts";
+constexpr const char *kCountsId = "Accum___autoLossScaleStats";
 constexpr const char *kCounterId = "lossScaleUpdateFactor___Histogram_counter";
 constexpr float kLargestHalf = 65504.0f;
 
@@ -29,7 +30,7 @@ class LossScaler {
     check(!gradients.empty(),
           "automaticLossScalingSettings: there is no FLOAT16 gradient to track. Train a FLOAT16 model, or turn it off");
     factor_ = state(kFactorId, TensorData::scalar(1.0f));
-    if (settings_.period > 1) counter_ = state(kCounterId, TensorData::scalar(int32_t{0}));
+    if (settings_.period > 1) counter_ = state(kCounterId, TensorData::scalar(int32_t{-1}));
     scaleLoss(lossScaling);
     for (const ScalarVariable &scalar : program_.scalars)
       if (scalar.unscales) unscale(main_.find(scalar.id));
@@ -157,18 +158,40 @@ class LossScaler {
     return emitter_.cast(all, DataType::FLOAT, "lossScaleUpdateFactor___countsOfMicroBatch");
   }
 
+  // The edge is a number of the gradients' type; below its range it is 0, and every gradient large.
   Attributes histogramAttributes() const {
-    return {{"levels", std::vector<float>{settings_.binEdge * kLargestHalf}}, {"absoluteOfInput", int64_t{1}}};
+    const auto edge = static_cast<float>(Half(settings_.binEdge * kLargestHalf));
+    return {{"levels", std::vector<float>{edge}}, {"absoluteOfInput", int64_t{1}}};
   }
+
+  // The counter of micro-batches in a period takes a step. Returns its new value.
+  TensorIndex stepped(const Op &where) {
+    const auto number = [&](const char *id, int64_t value) {
+      return main_.addConstant(main_.freeId(id), TensorData::scalar(static_cast<int32_t>(value)));
+    };
+    const std::string name = std::string(kFactorId) + "___";
+    const TensorIndex next = emitBeside(where, "Add", {counter_, number("one", 1)}, name + "nextMicroBatch");
+    const TensorIndex inPeriod =
+        emitBeside(where, "Remainder", {next, number("microBatchesOfPeriod", settings_.period * microBatches())},
+                   name + "microBatchOfPeriod");
+    return emitBeside(where, "CopyVarUpdate", {counter_, inPeriod}, name + "counted");
+  }
+
+  // The counter is in the first update of its period where it is less than this.
+  TensorIndex endOfFirstUpdate() {
+    return main_.addConstant(main_.freeId("microBatchesOfUpdate"),
+                             TensorData::scalar(static_cast<int32_t>(microBatches())));
+  }
+
+  int64_t microBatches() const { return program_.rules.factors.accumulationFactor; }
 
   TensorIndex countsOf(TensorIndex gradient) {
     const Op &producer = *main_.tensor(gradient).getProducer();
     const TensorId id = main_.tensor(gradient).id + "___Histogram";
     if (!counter_.valid()) return emitBeside(producer, "Histogram", {gradient}, id, histogramAttributes());
     if (!isDue_.valid()) {
-      const TensorIndex zero =
-          main_.addConstant(main_.freeId("lossScaleUpdateFactor___due"), TensorData::scalar(int32_t{0}));
-      isDue_ = emitBeside(producer, "Equal", {counter_, zero}, "lossScaleUpdateFactor___isDue");
+      counted_ = stepped(producer);
+      isDue_ = emitBeside(producer, "Less", {counted_, endOfFirstUpdate()}, "lossScaleUpdateFactor___isDue");
     }
     Ir &ir = main_.getIr();
     Graph &counting = ir.createGraph(ir.createUniqueSubgraphId("countGradients"));
@@ -197,10 +220,9 @@ class LossScaler {
       counts = emitter_.emitOne("ReplicatedAllReduce", {counts}, "lossScaleUpdateFactor___countsOfReplicas",
                                 {{"op", std::string("Add")}, {"group_size", replicas}, {"stride", int64_t{1}}});
     std::vector<TensorIndex> inputs{factor_, counts};
-    std::vector<TensorId> outputs{"lossScaleUpdateFactor___updated"};
-    if (counter_.valid()) inputs.push_back(counter_), outputs.emplace_back("lossScaleUpdateFactor___counted");
-    emitter_.emit("LossScaleUpdate", inputs, outputs,
-                  {{"threshold", settings_.threshold}, {"period", settings_.period}});
+    if (counter_.valid())
+      inputs.push_back(emitter_.emitOne("Less", {counted_, endOfFirstUpdate()}, "lossScaleUpdateFactor___isUpdateDue"));
+    emitter_.emit("LossScaleUpdate", inputs, {"lossScaleUpdateFactor___updated"}, {{"threshold", settings_.threshold}});
     if (held.valid()) emitter_.emit("AccumulatorZero", {held}, {"lossScaleUpdateFactor___countsZeroed"});
   }
 
@@ -208,7 +230,7 @@ class LossScaler {
   const AutomaticLossScale &settings_;
   const TrainingProgram &program_;
   UpdateEmitter emitter_;
-  TensorIndex factor_, counter_, isDue_;
+  TensorIndex factor_, counter_, counted_, isDue_;
   Graph *idle_ = nullptr;  // the branch that counts nothing
 };
 

@@ -6,6 +6,8 @@
 //   s' = s / lossScaleUpdateFactor                                   for each scalar s that takes the loss scale out
 //   lossScaleUpdateFactor = LossScaleUpdate(…, counts)               after the weights' updates
 //
+// The counts of micro-batches are summed in Accum___autoLossScaleStats: small ones, large ones. With a period above 1 a
+// counter of micro-batches runs from 0 to period · accumulationFactor - 1.
 // Factor and counter are optimizer state: saved with the model, and not changed by a new optimizer.
 #pragma once
 #include <map>
@@ -22,7 +24,7 @@ struct AutomaticLossScale {
   enum class Tracked : uint8_t { AllGradients, ProductGradients, Named };
   Tracked tracked = Tracked::AllGradients;  // of the backward pass; views are left out
   std::vector<TensorId> named;              // Named: tensors of the model whose gradients are counted
-  float binEdge = 0.125f;                   // a gradient is large from this share of the largest FLOAT16 number on
+  float binEdge = 0.125f;                   // from this share of the largest FLOAT16 number on a gradient is large
   float threshold = 1e-7f;                  // share of large gradients that is too many
   int64_t period = 1;                       // updates of the weights between updates of the scale
 };

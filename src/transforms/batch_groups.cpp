@@ -32,14 +32,16 @@ class GroupFinder {
 
  private:
   void addStream(const Tensor &stream) {
-    if (stream.uses().empty() || stream.info.rank() == 0) return;
-    const int64_t size = stream.info.dim(0);
+    const auto said = options_.axes.find(stream.id);
+    const int axis = said == options_.axes.end() ? 0 : said->second;
+    if (stream.uses().empty() || stream.info.rank() <= axis) return;
+    const int64_t size = stream.info.dim(axis);
     check(
         size >= options_.parts && size % options_.parts == 0,
-        "SessionOptions::batchSerializationSettings.factor: the batch of input '{}', axis 0 of {}, does not fall into "
+        "SessionOptions::batchSerializationSettings.factor: the batch of input '{}', axis {} of {}, does not fall into "
         "equal parts: got {} samples and {} parts. Use a factor that divides it, or give the input a batch axis",
-        stream.id, stream.info.shape(), size, options_.parts);
-    streams_.insert(stream.index());
+        stream.id, axis, stream.info.shape(), size, options_.parts);
+    streams_[stream.index()] = axis;
   }
 
   Scope scopeOf(const Op &op) const {
@@ -56,7 +58,7 @@ class GroupFinder {
 
   // Where the samples of an operand lie; kWhole: it has none.
   int axisOf(TensorIndex t) const {
-    if (streams_.count(t)) return 0;
+    if (const auto stream = streams_.find(t); stream != streams_.end()) return stream->second;
     const auto found = result_.axes.find(t);
     return found == result_.axes.end() ? Pieces::kWhole : found->second;
   }
@@ -149,7 +151,7 @@ class GroupFinder {
   const BatchSerialisation &options_;
   const std::set<TensorIndex> &kept_;
   const int64_t firstGradient_;
-  std::set<TensorIndex> streams_;
+  std::map<TensorIndex, int> streams_;  // the axis of their samples
   std::map<OpIndex, int64_t> levels_;
   std::map<std::tuple<bool, int64_t, Scope>, std::vector<Op *>> members_;
   BatchGroups result_;

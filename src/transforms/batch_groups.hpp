@@ -1,5 +1,5 @@
 // Which ops of a graph a batch in parts runs through, and in what groups. Ops follow the samples as their rows say
-// (ops/pieces.hpp): from the streams, whose samples lie along axis 0, to what works across the batch. A group is what
+// (ops/pieces.hpp): from the streams to what works across the batch. A group is what
 // runs part by part before a whole result is needed.
 #pragma once
 #include <map>
@@ -17,6 +17,7 @@ struct BatchSerialisation {
   // part's operands cut before the part in front of it is computed.
   enum class Order : uint8_t { Scheduler, Isomorphic, CutAhead };
   int64_t parts = 1;
+  std::map<TensorId, int> axes{};  // along which the samples of streams are; 0 where nothing is said
   Method method = Method::Dynamic;
   Order order = Order::Isomorphic;
   // Whether results are whole where ops change between these.
@@ -41,8 +42,8 @@ struct BatchGroups {
 };
 
 // `kept`: tensors that are read whole by what is not there yet. `firstGradient`: place of the first op of the backward
-// pass, which belongs to other groups than the forward pass. Throws popart::error for a stream whose axis 0 has fewer
-// elements than there are parts, or no multiple of them.
+// pass, which belongs to other groups than the forward pass. Throws popart::error for a stream whose batch axis has
+// fewer elements than there are parts, or no multiple of them.
 BatchGroups findBatchGroups(const Graph &graph, const BatchSerialisation &options, const std::set<TensorIndex> &kept,
                             int64_t firstGradient);
 

@@ -85,10 +85,13 @@ class Gatherer {
 
 }  // namespace
 
-void storeWhole(Graph &main, const TensorId &variable, const Sharding &sharding, const std::string &stream) {
+void storeWhole(Graph &main, const TensorId &variable, const Sharding &sharding, const std::string &stream,
+                ExecutionContext context) {
+  Op::Settings settings(main);
+  settings.executionContext = context;
   const TensorIndex whole = gatherParts(main, main.getTensor(variable)->index(), sharding.domain,
-                                        sharding.whole.shape(), variable + "___gathered", Op::Settings(main));
-  storeAnchor(main, main.tensor(whole).id, stream);
+                                        sharding.whole.shape(), variable + "___gathered", settings);
+  storeAnchor(main, main.tensor(whole).id, stream, context);
 }
 
 void gatherByPhase(Graph &main, const Shardings &shardings, const TensorId &loss) {

@@ -24,10 +24,12 @@ void loadStreams(Graph &main) {
     if (!t->uses().empty()) loadStream(main, t->index());
 }
 
-void storeAnchor(Graph &main, const TensorId &id, const std::string &stream) {
+void storeAnchor(Graph &main, const TensorId &id, const std::string &stream, ExecutionContext context) {
   TensorIndex t = main.getTensor(id)->index();
   if (main.tensor(t).tensorType() == TensorType::Stream) t = loadStream(main, t);
-  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", stream}}, Op::Settings(main));
+  Op::Settings settings(main);
+  settings.executionContext = context;
+  main.addConnectedOp(opDef("HostStore"), {t}, {}, {{"stream", stream}}, settings);
 }
 
 }  // namespace popart::transforms

@@ -11,7 +11,9 @@ namespace popart::transforms {
 TensorIndex loadStream(Graph &main, TensorIndex stream);
 void loadStreams(Graph &main);
 
-// Adds HostStore{stream} of tensor `id`. Throws popart::error naming the nearest ids when there is no such tensor.
-void storeAnchor(Graph &main, const TensorId &id, const std::string &stream);
+// Adds HostStore{stream} of tensor `id`, in each micro-batch or after the update. Throws popart::error naming the
+// nearest ids when there is no such tensor.
+void storeAnchor(Graph &main, const TensorId &id, const std::string &stream,
+                 ExecutionContext context = ExecutionContext::Normal);
 
 }  // namespace popart::transforms

@@ -21,8 +21,9 @@ namespace popart::transforms {
 Shardings shardState(Graph &main, const ShardRules &rules, const WeightUpdates &updates,
                      const std::set<TensorId> &anchors);
 
-// HostStore of the whole value that the step has made of a variable in parts.
-void storeWhole(Graph &main, const TensorId &variable, const Sharding &sharding, const std::string &stream);
+// HostStore of the whole value that a micro-batch, or the step, has made of a variable in parts.
+void storeWhole(Graph &main, const TensorId &variable, const Sharding &sharding, const std::string &stream,
+                ExecutionContext context);
 
 // The weights in parts are gathered once for the forward pass and once for the backward pass, each before its first use
 // there, so that in between they take no memory; the one that was gathered last is kept. Before: any gathers of them.

@@ -141,14 +141,11 @@ class LoopMaker {
   std::map<TensorIndex, TensorIndex> results_;  // such a value -> the loop's output
 };
 
-// What no micro-batch makes, for example an updated weight, is stored after the loop.
+// What the update makes is stored after the loop.
 void storeOuterValuesAfterwards(Graph &main) {
-  for (Op *op : main.ops()) {
-    if (!op->is(Role::HostStore)) continue;
-    const Tensor &value = *op->inTensor(0);
-    if (!value.hasProducer() || isOuter(*value.getProducer()))
+  for (Op *op : main.ops())
+    if (op->is(Role::HostStore) && op->inTensor(0)->hasProducer() && isOuter(*op->inTensor(0)->getProducer()))
       op->settings.executionContext = ExecutionContext::AccumulateOuterFragment;
-  }
 }
 
 }  // namespace

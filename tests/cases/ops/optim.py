@@ -12,7 +12,7 @@ def counts(small, large):
 
 
 def update(small, large, result, **attributes):
-    """Case of one share of large gradients, without a counter."""
+    """Case of one share of large gradients, always due."""
     return Case(
         "LossScaleUpdate",
         [FACTOR, counts(small, large)],
@@ -24,16 +24,16 @@ def update(small, large, result, **attributes):
     )
 
 
-def counted(counter, large, result, next_counter):
-    """Case of period 3."""
+def when(due, large, result):
+    """Case of an update that is due or not."""
     return Case(
         "LossScaleUpdate",
-        [FACTOR, counts(5, large), np.array(counter, np.int32)],
-        {"period": 3},
-        lambda *_: (np.float32(result), np.int32(next_counter)),
+        [FACTOR, counts(5, large), np.array(due)],
+        {},
+        lambda *_: np.float32(result),
         dtypes=["float32"],
-        outputs=2,
-        name=f"counter {counter}, {large} large",
+        outputs=1,
+        name=f"due {due}, {large} large",
     )
 
 
@@ -43,12 +43,17 @@ CASES = [
     update(0, 0, 8),
     update(3, 1, 8, threshold=0.25),  # the share must be above
     update(2, 1, 2, threshold=0.25),
-    counted(0, 0, 8, 1),
-    counted(0, 1, 2, 1),
-    counted(1, 1, 4, 2),
-    counted(2, 0, 4, 0),
+    when(True, 0, 8),
+    when(True, 1, 2),
+    when(False, 1, 4),
+    when(False, 0, 4),
     Case("LossScaleUpdate", [FACTOR, np.zeros(3, np.float32)], refuses="counts must be", dtypes=["float32"]),
-    Case("LossScaleUpdate", [FACTOR, counts(1, 1)], {"period": 2}, refuses="needs the counter", dtypes=["float32"]),
+    Case(
+        "LossScaleUpdate",
+        [FACTOR, counts(1, 1), np.array([True, False])],
+        refuses="due must be a scalar",
+        dtypes=["float32"],
+    ),
     Case(
         "LossScaleUpdate", [FACTOR, counts(1, 1)], {"threshold": 2.0}, refuses="threshold must lie", dtypes=["float32"]
     ),

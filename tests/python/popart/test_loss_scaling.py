@@ -186,11 +186,58 @@ def test_one_replica_with_large_gradients_halves_the_scale_of_all(factor):
     assert scales(session, 3, data) == [2.0**14, 2.0**13, 2.0**12]
 
 
-@pytest.mark.parametrize("period", [2, 4])
-def test_micro_batches_are_counted_together(period):
-    session = trainer(scaling(replicated(1, 2), updatePeriod=period), optimizer(10.0))
-    expected = {2: [10, 20, 20, 40, 40], 4: [10, 20, 20, 20, 20]}[period]
-    assert scales(session, 5, np.zeros((2, BATCH, FEATURES), HALF)) == expected
+@pytest.mark.parametrize(("period", "factor"), [(2, 2), (4, 2), (2, 3), (3, 2)])
+def test_micro_batches_are_counted_together(period, factor):
+    """The period counts updates, whatever the accumulation factor."""
+    session = trainer(scaling(replicated(1, factor), updatePeriod=period), optimizer(10.0))
+    expected = {2: [10, 20, 20, 40, 40], 3: [10, 20, 20, 20, 40], 4: [10, 20, 20, 20, 20]}[period]
+    assert scales(session, 5, np.zeros((factor, BATCH, FEATURES), HALF)) == expected
+    counter = np.zeros((), np.int32)
+    session.readWeights(popart.PyWeightsIO({"lossScaleUpdateFactor___Histogram_counter": counter}))
+    assert counter == (5 * factor - 1) % (factor * period)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_all_micro_batches_of_the_first_update_count(late):
+    """Large gradients in the last micro-batch of the first update halve the scale, those of the second do not."""
+    session = trainer(scaling(replicated(1, 3), updatePeriod=2), optimizer(2.0**14))
+    data = np.zeros((2, 3, BATCH, FEATURES), HALF)
+    data[int(late), 2] = SMALL
+    found = [scales(session, 1, data[i % 2])[0] for i in range(3)]
+    assert found == [2.0**14, *[2.0**15 if late else 2.0**13] * 2]
+
+
+def test_counts_of_micro_batches():
+    """The gradients of the product and of the weight are tracked, 64 elements each; the loss has one."""
+    session = trainer(
+        scaling(replicated(1, 3)), optimizer(10.0), steps=2, anchors=("finalLossScale", "Accum___autoLossScaleStats")
+    )
+    found = step(session, np.zeros((2, 3, BATCH, FEATURES), HALF))["Accum___autoLossScaleStats"]
+    assert found.shape == (2, 3, 2) and found.dtype == np.float32
+    totals = found.sum(axis=-1)
+    np.testing.assert_array_equal(totals, np.outer([1, 1], [1, 2, 3]) * totals[0, 0])
+    assert totals[0, 0] >= 2 * 64 and (found[..., 1] == 0).all()
+
+
+def test_a_gradient_that_is_equal_to_the_edge_is_large():
+    """The edge, an eighth of the largest number, is 8188 in FLOAT16."""
+    _, y, _ = model()
+    named = {"toTrackTensors": [y], "gradientTensorTrackingMethod": Tracking.GradientsOfUserSpecifiedTensors}
+    for scale, factor in ((8188.0, 0.5), (8184.0, 2)):
+        first, second = scales(trainer(scaling(**named), optimizer(scale)), 2, SMALL)
+        assert second / first == factor
+    # 0.001 of 65504 lies between two numbers of FLOAT16, 65.5 and 65.5625: the edge is 65.5
+    edge = float(HALF(0.001 * 65504))
+    first, second = scales(trainer(scaling(binEdgeLocation=0.001, **named), optimizer(edge)), 2, SMALL)
+    assert second / first == 0.5
+    first, second = scales(trainer(scaling(binEdgeLocation=1e-13, **named), optimizer(2.0**-10)), 2, SMALL)
+    assert second / first == 0.5
+
+
+def test_the_scale_of_the_optimizer_is_called_by_the_type_of_the_loss():
+    session = trainer(scaling(), optimizer(10.0), anchors=("lossScaling_FLOAT16",))
+    for _ in range(2):
+        assert step(session, DATA[0])["lossScaling_FLOAT16"] == 10
 
 
 def test_a_new_optimizer_keeps_the_factor():
@@ -207,7 +254,7 @@ def test_factor_and_counter_are_saved_with_the_model(tmp_path):
     session.modelToHost(path)
     saved = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer}
     (counter,) = [name for name in saved if "Histogram" in name and "_counter" in name]
-    assert saved[counter].dtype == np.int32 and saved[counter] == 2
+    assert saved[counter].dtype == np.int32 and saved[counter] == (5 - 1) % 3
     assert [saved[name] for name in saved if name == "lossScaleUpdateFactor"] == [4.0]
     again = trainer(scaling(updatePeriod=3), optimizer(10.0), path)
     assert scales(again, 4) == scales(session, 4) == [40, 40, 80, 80]
@@ -283,8 +330,6 @@ def test_optimizers_that_are_refused():
 
 
 def test_options_that_are_refused():
-    with pytest.raises(popart.popart_exception, match="updatePeriod must be a factor or a multiple of"):
-        trainer(scaling(replicated(1, 4), updatePeriod=3), optimizer(10.0))
     options = scaling()
     options.enablePipelining = True
     options.virtualGraphMode = popart.VirtualGraphMode.Manual
@@ -307,7 +352,7 @@ def test_models_without_float16_are_refused():
             training_session(builder.getModelProto(), loss, optimizer(10.0), options)
 
 
-def test_inference_takes_no_notice():
+def test_inference_refuses_it():
     proto, y, _ = model()
-    session = inference_session(proto, [y], scaling(updatePeriod=0))
-    session.prepareDevice()
+    with pytest.raises(popart.popart_exception, match="inference has no loss to scale"):
+        inference_session(proto, [y], scaling())

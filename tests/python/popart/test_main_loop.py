@@ -42,7 +42,10 @@ def session_for(anchors, batches, micro_batches, reduction=popart.ReductionType.
 
 
 def micro_batch_values(data):
-    """What each anchor is on each replica in each micro-batch of data[batch, micro-batch, replica]; w: updated."""
+    """What each anchor is on each replica in each micro-batch of data[batch, micro-batch, replica].
+
+    w has been updated at the end of a micro-batch where each is an update of its own.
+    """
     w, values = WEIGHTS.copy(), {name: [] for name in ("x", "y", "loss", "gradient", "w")}
     for batch in data:
         gradients = np.zeros_like(w)
@@ -52,20 +55,29 @@ def micro_batch_values(data):
             values["loss"].append((x * w).sum(axis=(1, 2)))
             values["gradient"].append(x.sum(axis=1))
             gradients += x.sum(axis=(0, 1))
-        w = w - RATE * gradients
-        values["w"] += [np.stack([w] * batch.shape[1])] * len(batch)
+        updated = w - RATE * gradients
+        values["w"] += [np.stack([updated if len(batch) == 1 else w] * batch.shape[1])] * len(batch)
+        w = updated
     return {name: np.array(list_) for name, list_ in values.items()}
 
 
-def returned(values, kind, batches, micro_batches, per_batch):
+def updated_weights(data):
+    """W after all batches, as each replica has it."""
+    w = WEIGHTS.copy()
+    for batch in data:
+        w = w - RATE * batch.sum(axis=(0, 1, 2))
+    return w if data.shape[2] == 1 else np.stack([w] * data.shape[2])
+
+
+def returned(values, kind, batches, micro_batches):
     """The array of initAnchorArrays that `kind` fills from the values of all micro-batches and replicas."""
     if values.shape[1] == 1:
         values = values[:, 0]
     shape = values.shape[1:]
     if kind.id() == popart.AnchorReturnTypeId.Final:
         return values[-1]
-    if kind.id() == popart.AnchorReturnTypeId.Sum:  # a weight is made once per batch
-        return values[:: micro_batches if per_batch else 1].sum(axis=0)
+    if kind.id() == popart.AnchorReturnTypeId.Sum:
+        return values.sum(axis=0)
     period = kind.rp() if kind.id() == popart.AnchorReturnTypeId.EveryN else 1
     prefix = [size for size in (batches // period, micro_batches) if size > 1]
     return values[period - 1 :: period].reshape((*prefix, *shape))
@@ -94,7 +106,9 @@ def test_anchors_return_what_their_type_says(kind, batches, micro_batches, repli
         part = slice(run * batches * micro_batches, (run + 1) * batches * micro_batches)
         session.run(popart.PyStepIO({"x": data[run * batches : (run + 1) * batches]}, arrays))
         for name in names:
-            expected = returned(values[name][part], kind, batches, micro_batches, per_batch=name == "w")
+            expected = returned(values[name][part], kind, batches, micro_batches)
+            if name == "w" and kind.id() == popart.AnchorReturnTypeId.Final:  # at the end of the step
+                expected = updated_weights(data[: (run + 1) * batches])
             assert arrays[ids[name]].shape == expected.shape
             np.testing.assert_allclose(arrays[ids[name]], expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
