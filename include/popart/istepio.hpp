@@ -17,7 +17,7 @@ class Executablex;  // the sizes a compiled session expects; see StepIOSizes in 
 // A whole host buffer that steps consume front to back, starting again at its front when its end is reached.
 struct SequentialBuffer {
   char *data = nullptr;  // not owned
-  TensorInfo info;       // of the whole buffer; only type and element count matter
+  TensorInfo info;       // of the whole buffer
   int64_t bytes = 0;     // size of the buffer
   int64_t position = 0;  // in bytes
   // Start of the next `size` bytes, and moves on. Throws popart::runtime_error when they would pass the buffer's end.
@@ -48,8 +48,8 @@ class IStepIO {
   // Memory to write the next value of an anchor to.
   virtual MutableVoidData out(TensorId id, int64_t numElements) = 0;
   virtual void outComplete(TensorId) {}  // the value is written
-  // Throws popart::runtime_error when a buffer has another number of elements than the step needs. Called at the first
-  // run.
+  // Throws popart::runtime_error when a buffer has another number of elements than the step needs, or holds them in
+  // another order (docs/compat/sessions.md). Called when a session meets the StepIO for the first time.
   virtual void assertNumElements(const popx::Executablex &) const {}
 
   void enableRuntimeAsserts(bool enable) { runtimeAsserts_ = enable; }
@@ -59,6 +59,8 @@ class IStepIO {
   // The pointer stays valid as long as the IStepIO.
   virtual SequentialBuffer *inputBuffer(const TensorId &) { return nullptr; }
   virtual SequentialBuffer *outputBuffer(const TensorId &) { return nullptr; }
+  virtual size_t inputCount() const { return 0; }                       // arrays of inputs
+  virtual bool providesInput(const TensorId &) const { return false; }  // whether one is the input's
   // Differs for every IStepIO of the process.
   uint64_t serial() const { return serial_; }
 

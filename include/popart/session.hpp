@@ -76,7 +76,7 @@ class Session {
 
   // ---- run: one step. A program that was only compiled is loaded first, except where option compileEngine is off.
   // Throw runtime_error: not prepared, not loaded (compileEngine off), weights not loaded (training), another run
-  // going on, tensors missing in stepIO, buffers of wrong type or size (size: checked at the first run after loading).
+  // going on, tensors missing in stepIO, buffers of wrong type or shape (docs/compat/sessions.md).
   void run(IStepIO &stepIO, std::string debugName = "");
   // The program of that handle: "copyNamedBuffers" is buffersFromHost, where option updatableNamedBuffers names any;
   // "implicitPipeliningFwdOnly" runs the forward passes of a step, with option createImplicitPipeliningFwdOnlyProgram.
@@ -94,10 +94,11 @@ class Session {
   bool areHostWeightsInSync() const;
   void markHostWeightsInSync();
   void markHostWeightsOutOfSync();
-  // Both throw runtime_error for names that are no variable of the session and for arrays of another type or size,
-  // readWeights also for read-only arrays, writeWeights and resetHostWeights for an inference session with
-  // constantWeights (without updatableNamedBuffers); then nothing was copied. readWeights before the first
-  // weightsToHost gives the host values.
+  // Both throw runtime_error for names that are no weight of the model or optimizer state, with the nearest ones, and
+  // for arrays of another type or shape; readWeights also for read-only arrays, writeWeights and resetHostWeights for
+  // an inference session with constantWeights (without updatableNamedBuffers); then nothing was copied. readWeights
+  // gives what the device has, as weightsToHost does, which it calls where the device may have changed since; weights
+  // that the program has as constants, or does not need, it leaves alone.
   void readWeights(const IWeightsIO &weightsIO);
   void writeWeights(const IWeightsIO &weightsIO);  // into the host values; weightsFromHost brings them to the device
   // Host values from the initializers of another model of the same structure. Throws runtime_error for another type or

@@ -13,7 +13,7 @@ namespace popart {
 // outlive it.
 class StepIO : public StepIOGeneric {
  public:
-  // Keeps pointers to the arrays' data; types and sizes are checked at the first run.
+  // Keeps pointers to the arrays' data; types and shapes are checked by Session::run.
   StepIO(std::map<TensorId, IArray &> inputs, std::map<TensorId, IArray &> outputs);
 };
 

@@ -16,6 +16,8 @@ class StepIOGeneric : public IStepIO {
   void assertNumElements(const popx::Executablex &executable) const override;
   SequentialBuffer *inputBuffer(const TensorId &id) override;
   SequentialBuffer *outputBuffer(const TensorId &id) override;
+  size_t inputCount() const override { return inputs_.size(); }
+  bool providesInput(const TensorId &id) const override { return inputs_.contains(id); }
 
  protected:
   void addInput(const TensorId &id, void *data, const TensorInfo &info);

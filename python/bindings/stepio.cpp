@@ -115,7 +115,7 @@ class PyWeightsIO final : public IWeightsIO {
 void bindStepIo(nb::module_ &m) {
   nb::class_<IStepIO>(m, "IStepIO", "Where a step reads inputs and writes results.")
       .def("enableRuntimeAsserts", &IStepIO::enableRuntimeAsserts, nb::arg("enable"),
-           "Check the sizes of buffers at the first run of a session; on by default.\n"
+           "Check the shapes of arrays, and that their names are known; on by default.\n"
            "\n"
            "Args:\n"
            "    enable: On or off.");

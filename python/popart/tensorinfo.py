@@ -1,5 +1,6 @@
 """TensorInfo with NumPy types."""
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,6 +28,14 @@ def _of_ml_dtypes(scalar: type) -> "popart_core.DataType":
     if scalar.__module__ != "ml_dtypes":
         raise KeyError(scalar)
     return popart_core._TensorInfoCore(scalar.__name__, []).dataType()
+
+
+def _size(dim: Any) -> int:
+    """A dimension as int, which a float such as 2.5 is not."""
+    try:
+        return operator.index(dim)
+    except TypeError:
+        raise TypeError(f"TensorInfo: wrong dimension: got {dim!r}, expected a whole number") from None
 
 
 class TensorInfo(popart_core._TensorInfoCore):
@@ -60,4 +69,4 @@ class TensorInfo(popart_core._TensorInfoCore):
             dtype = _NUMPY_TO_POPART.get(dtype) or _of_ml_dtypes(dtype)
         elif not isinstance(dtype, str | popart_core.DataType):
             raise TypeError(f"TensorInfo: dtype must be a type name, popart.DataType or NumPy type, got {type(dtype)}")
-        super().__init__(dtype, [int(dim) for dim in shape])
+        super().__init__(dtype, [_size(dim) for dim in shape])

@@ -172,7 +172,13 @@ class Compilation:
 
 
 class Execution:
-    """What the recorded runs took; empty where the session was not asked to profile."""
+    """What runs took.
+
+    Attributes:
+        runs: The recorded runs; none where the session was not asked to profile. ``steps`` are theirs.
+        totalCycles: Of all runs since the program was loaded: estimates on a model of IPUs, else measured nanoseconds,
+            or predicted ones where no option of reports (``debug.…``, ``autoReport.…``) is set.
+    """
 
     def __init__(self, facts: dict[str, Any], compilation: Compilation) -> None:
         """Take the facts of a report."""
@@ -191,8 +197,7 @@ class Execution:
             microseconds = run["nanoseconds"] / 1e3
             now = max(now, start + microseconds * compilation.target.clockFrequency / 1e6)
             self.runs.append(Run(name=run["name"], steps=steps, microseconds=microseconds, cycles=Cycles(start, now)))
-        model = facts["modelCycles"]
-        self.totalCycles = Cycles(0, now if model is None else model * len(self.runs))
+        self.totalCycles = Cycles(0, facts["totalCycles"])
 
     @property
     def steps(self) -> list[ExecutionStep]:

@@ -11,7 +11,6 @@ void ForwardProgram::load(DeviceInfo &device, SyntheticDataMode synthetic) {
   streams_ = std::make_unique<StepStreams>(program_.executable());
   if (synthetic != SyntheticDataMode::Off)
     synthetic_ = std::make_unique<SyntheticStreams>(*program_.executable(), synthetic);
-  firstRun_ = true;
 }
 
 int64_t ForwardProgram::deviceBytes() const {
@@ -36,9 +35,7 @@ void ForwardProgram::run(const session::CompiledProgram &training, IStepIO &step
   const auto connect = [&]() -> runtime::StreamSource & {
     copyVariables(training);
     if (synthetic_) return *synthetic_;
-    if (firstRun_ && stepIO.runtimeAssertsEnabled()) stepIO.assertNumElements(sizes_);
-    firstRun_ = false;
-    streams_->connect(stepIO);
+    streams_->connect(stepIO, sizes_);
     connected = true;
     return *streams_;
   };

@@ -38,7 +38,6 @@ class ForwardProgram {
   session::CompiledProgram program_;
   std::unique_ptr<StepStreams> streams_;         // null before load()
   std::unique_ptr<SyntheticStreams> synthetic_;  // null: data are those of the step IO
-  bool firstRun_ = true;
 };
 
 }  // namespace popart

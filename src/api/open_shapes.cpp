@@ -61,6 +61,17 @@ Session::OpenShapes::OpenShapes(std::string session, const SessionOptions &optio
 
 bool Session::OpenShapes::anyOpen() const { return most_ > 0 && !inputs_.empty(); }
 
+void Session::OpenShapes::takeWeights(const onnx::Model &model) {
+  if (!anyOpen()) inputs_.clear();  // the shapes are fixed
+  weights_ = model.inputsWithValues();
+  most_ = std::max(most_, 2);  // with and without them
+}
+
+bool Session::OpenShapes::mayDiffer(const IStepIO &stepIO, const Program &current) const {
+  if (!inputs_.empty()) return true;
+  return settled_ != stepIO.serial() && stepIO.inputCount() != current->sizes.inputs.size();
+}
+
 bool Session::OpenShapes::prepare(bool loadEngine, const Program &current) {
   prepared = true;
   loads_ = loadEngine;
@@ -116,6 +127,8 @@ Session::OpenShapes::Key Session::OpenShapes::resolve(const InputShapeInfo &shap
           name_, input.id);
     key.emplace(input.id, TensorInfo(input.type, shape));
   }
+  for (const Input &weight : weights_)
+    if (shapes.has(weight.id)) key.emplace(weight.id, shapes.get(weight.id));
   return key;
 }
 
@@ -133,6 +146,8 @@ Session::OpenShapes::Key Session::OpenShapes::resolve(IStepIO &stepIO) const {
           name_, input.id);
     key.emplace(input.id, infoOf(input, *array));
   }
+  for (const Input &weight : weights_)
+    if (stepIO.providesInput(weight.id)) key.emplace(weight.id, infoOf(weight, *stepIO.inputBuffer(weight.id)));
   return key;
 }
 
@@ -144,6 +159,11 @@ TensorInfo Session::OpenShapes::infoOf(const Input &input, const SequentialBuffe
 // `array` without what it holds in front of a micro-batch: dimensions for the micro-batches of a step, or a multiple of
 // its first one.
 Shape Session::OpenShapes::shapeOf(const Input &input, const Shape &array) const {
+  if (!input.isOpen()) {
+    Shape shape;
+    for (const auto &dimension : input.shape) shape.push_back(dimension.first);
+    return shape;
+  }
   const int64_t values = batches_ * (broadcast_.contains(input.id) ? 1 : replicas_);
   const size_t rank = input.hasShape ? input.shape.size() : array.size();
   if (array.size() == 1 && rank != 1) {  // a flat array
@@ -188,7 +208,10 @@ std::unique_ptr<Session::Impl> Session::OpenShapes::take(const Key &shapes) {
 std::unique_ptr<Session::Impl> Session::OpenShapes::makeFor(const Key &shapes, const Impl *current) const {
   InputShapeInfo infos = given_;
   for (const auto &[id, info] : shapes) infos.add(id, info);
-  std::unique_ptr<Impl> made = make(infos, device_);
+  std::set<TensorId> fed;
+  for (const Input &weight : weights_)
+    if (shapes.contains(weight.id)) fed.insert(weight.id);
+  std::unique_ptr<Impl> made = make(infos, fed, device_);
   if (!prepared) return made;
   if (current && current->program.isCompiled()) made->beside.push_back(current->program.executable());
   for (const Kept &kept : others_)
@@ -200,6 +223,7 @@ std::unique_ptr<Session::Impl> Session::OpenShapes::makeFor(const Key &shapes, c
 
 void Session::OpenShapes::use(const Key &shapes, Program &current, Session &session) {
   if (current.get() && shapes == current_) return;
+  settled_ = 0;
   std::unique_ptr<Impl> next = take(shapes);
   if (!next) next = makeFor(shapes, current.get());
   if (prepared && loads_ && next->options.compileEngine && !next->program.isLoaded()) next->load();
@@ -224,6 +248,7 @@ void Session::Impl::takeStateOf(Impl &from) {
   streamBuffers = from.streamBuffers;
   allReplicas = from.allReplicas;
   hostWeightsInSync = from.hostWeightsInSync;
+  hasReadDevice = from.hasReadDevice;
   if (!from.program.isLoaded()) return;
   if (!program.isLoaded()) load();
   if (const int state = from.program.findVariable(lower::kRngState); state >= 0)
@@ -235,6 +260,7 @@ void Session::Impl::takeStateOf(Impl &from) {
         writeToDevice(target, from.deviceValues(source));
   weightsLoaded = from.weightsLoaded;
   hostWeightsInSync = from.hostWeightsInSync;
+  hasReadDevice = from.hasReadDevice;
   if (from.hasWeights) from.program.unload();
 }
 
@@ -253,14 +279,16 @@ void Session::Program::throwNone() {
       "once");
 }
 
-bool Session::hasOpenShapes() const { return open_ != nullptr; }
+bool Session::hasOpenShapes() const { return open_ && open_->anyOpen(); }
 
 void Session::setInputShapes(const InputShapeInfo &shapes) {
   if (open_) open_->use(open_->resolve(shapes), impl_, *this);
 }
 
 void Session::setInputShapes(IStepIO &stepIO) {
-  if (open_) open_->use(open_->resolve(stepIO), impl_, *this);
+  if (!open_ || !open_->mayDiffer(stepIO, impl_)) return;
+  open_->use(open_->resolve(stepIO), impl_, *this);
+  open_->settle(stepIO);
 }
 
 }  // namespace popart

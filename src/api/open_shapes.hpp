@@ -1,5 +1,6 @@
-// Programs of a session whose model leaves dimensions of its inputs open: one for each set of shapes in use, made when
-// it is first asked for. Invariant: weights, optimizer state and random numbers of the session are those of the program
+// Programs of a session whose model leaves dimensions of its inputs open, or has inputs with values of their own
+// (initializers) that a step may feed all the same: one for each set of shapes and fed weights in use, made when it is
+// first asked for. Invariant: weights, optimizer state and random numbers of the session are those of the program
 // in use; the others get them when they come into use again, and keep no device memory for weights meanwhile.
 #pragma once
 #include <functional>
@@ -18,8 +19,11 @@ int maxShapePrograms(const SessionOptions &options);
 
 // The part of a session that chooses among its programs.
 struct Session::OpenShapes {
-  using Key = std::map<TensorId, TensorInfo>;  // of every open input, one micro-batch of one replica
-  using Make = std::function<std::unique_ptr<Impl>(const InputShapeInfo &, std::shared_ptr<DeviceInfo>)>;
+  // Of every open input and fed weight, one micro-batch of one replica.
+  using Key = std::map<TensorId, TensorInfo>;
+  // For these shapes, with these weights as inputs.
+  using Make = std::function<std::unique_ptr<Impl>(const InputShapeInfo &, const std::set<TensorId> &fed,
+                                                   std::shared_ptr<DeviceInfo>)>;
 
   // Given shapes count as fixed. Throws popart::error for a bad option.
   OpenShapes(std::string session, const SessionOptions &options, const onnx::Model &model, const DataFlow &dataFlow,
@@ -27,6 +31,13 @@ struct Session::OpenShapes {
 
   // Whether the option asks for it and the shape of an input is open.
   bool anyOpen() const;
+  // From now on steps may feed graph inputs of the model that are initializers too.
+  void takeWeights(const onnx::Model &model);
+  bool takesWeights() const { return !weights_.empty(); }
+  // Whether the arrays of a step may ask for another program than `current`. With fixed shapes that is seen from their
+  // number.
+  bool mayDiffer(const IStepIO &stepIO, const Program &current) const;
+  void settle(const IStepIO &stepIO) { settled_ = stepIO.serial(); }  // the program in use is the one for its arrays
   // Notes that programs are compiled, and loaded, when they come into use; forgets compiled ones. True: no program is
   // in use yet, and nothing else is to be done.
   bool prepare(bool loadEngine, const Program &current);
@@ -58,9 +69,11 @@ struct Session::OpenShapes {
   std::string name_;
   int most_;
   InputShapeInfo given_;
-  std::vector<onnx::Model::Input> inputs_;  // that are open
-  std::set<TensorId> broadcast_;            // inputs of which all replicas get the same values
-  int64_t batches_ = 1, replicas_ = 1;      // in an array of an input: micro-batches of a step, and of how many
+  std::vector<onnx::Model::Input> inputs_;   // that are open
+  std::vector<onnx::Model::Input> weights_;  // graph inputs that are initializers too
+  uint64_t settled_ = 0;                     // serial number of the StepIO that the program in use was chosen for
+  std::set<TensorId> broadcast_;             // inputs of which all replicas get the same values
+  int64_t batches_ = 1, replicas_ = 1;       // in an array of an input: micro-batches of a step, and of how many
   bool loads_ = false;
   std::shared_ptr<DeviceInfo> device_;  // null: as at creation
   Key current_;

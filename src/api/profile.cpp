@@ -207,6 +207,8 @@ Profile::Profile(const std::map<std::string, std::string> &engineOptions) {
     const auto given = engineOptions.find(key);
     on_ = on_ || (given != engineOptions.end() && given->second == "true");
   }
+  for (const auto &entry : engineOptions)
+    timesRuns_ = timesRuns_ || entry.first.starts_with("debug.") || entry.first.starts_with("autoReport.");
   const std::string count = "autoReport.executionProfileProgramRunCount";
   if (const auto given = engineOptions.find(count); given != engineOptions.end())
     mostRuns_ = static_cast<size_t>(environment::parsePositive(given->second, "engineOptions: " + count));
@@ -248,7 +250,21 @@ std::optional<double> modelCycles(const Executable &executable, const DeviceInfo
   return cyclesOf(executable, executable.main, tilesOf(device));
 }
 
-std::string profileJson(const Executable &executable, const DeviceInfo &device, const Profile &profile) {
+double totalCycles(const Executable &executable, const DeviceInfo &device, const RunStatistics &statistics,
+                   int threads) {
+  const auto runs = static_cast<double>(statistics.runs);
+  double cycles = 0;
+  if (const std::optional<double> ofModel = modelCycles(executable, device))
+    cycles = *ofModel * runs;
+  else if (statistics.seconds)
+    cycles = *statistics.seconds * kHostHertz;
+  else
+    cycles = executable::predictedRunNanoseconds(executable, threads) * runs;
+  return std::max(cycles, runs);  // a run takes some time
+}
+
+std::string profileJson(const Executable &executable, const DeviceInfo &device, const Profile &profile,
+                        double totalCycles) {
   const bool onHost = device.getType() == DeviceType::Cpu;
   Json runs = Json::array();
   for (const Profile::Run &run : profile.runs()) {
@@ -260,19 +276,18 @@ std::string profileJson(const Executable &executable, const DeviceInfo &device, 
                        {"cycles", static_cast<double>(step.nanoseconds) * hertzOf(device) / kHostHertz}});
     runs.push_back({{"name", run.name}, {"nanoseconds", run.nanoseconds}, {"steps", std::move(steps)}});
   }
-  const Json report = {
-      {"target",
-       {{"type", toText(device.getType())},
-        {"numIPUs", device.getNumIpus()},
-        {"tilesPerIpu", device.getTilesPerIPU()},
-        {"clockFrequency", hertzOf(device)},
-        {"bytesPerTile", onHost ? Json(nullptr) : Json(kBytesOfTile)}}},
-      {"memory", memoryJson(executable)},
-      {"graph", graphJson(executable)},
-      {"programs", programJson(executable.main)},
-      {"fallbacks", fallbacksJson(executable)},
-      {"runs", std::move(runs)},
-      {"modelCycles", modelCycles(executable, device) ? Json(*modelCycles(executable, device)) : Json()}};
+  const Json report = {{"target",
+                        {{"type", toText(device.getType())},
+                         {"numIPUs", device.getNumIpus()},
+                         {"tilesPerIpu", device.getTilesPerIPU()},
+                         {"clockFrequency", hertzOf(device)},
+                         {"bytesPerTile", onHost ? Json(nullptr) : Json(kBytesOfTile)}}},
+                       {"memory", memoryJson(executable)},
+                       {"graph", graphJson(executable)},
+                       {"programs", programJson(executable.main)},
+                       {"fallbacks", fallbacksJson(executable)},
+                       {"runs", std::move(runs)},
+                       {"totalCycles", totalCycles}};
   return report.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <popart/devicemanager.hpp>
+#include <popart/runstatistics.hpp>
 
 #include "executable/executable.hpp"
 
@@ -32,6 +33,7 @@ class Profile {
   // Throws popart::error for a bad number of runs in `engineOptions`.
   explicit Profile(const std::map<std::string, std::string> &engineOptions);
   bool isOn() const { return on_; }
+  bool timesRuns() const { return timesRuns_; }  // some option of reports is set, so that whole runs are timed
   // Adds the run that has just ended, as long as fewer were recorded than autoReport.executionProfileProgramRunCount
   // says (2).
   void record(session::CompiledProgram &program, const std::string &name);
@@ -40,14 +42,19 @@ class Profile {
   std::string summary() const;  // lines of getSummaryReport
 
  private:
-  bool on_ = false;
+  bool on_ = false, timesRuns_ = false;
   size_t mostRuns_ = 2;
   std::vector<Run> runs_;
 };
 
 // Cycles that one run would take on the IPUs of a model; nothing for other devices.
 std::optional<double> modelCycles(const executable::Executable &executable, const DeviceInfo &device);
+// Cycles of `statistics.runs` runs: of a model of IPUs those of modelCycles, else the time that they took, or are
+// predicted to take on `threads` threads where they are not timed.
+double totalCycles(const executable::Executable &executable, const DeviceInfo &device, const RunStatistics &statistics,
+                   int threads);
 // Memory, program and runs as JSON.
-std::string profileJson(const executable::Executable &executable, const DeviceInfo &device, const Profile &profile);
+std::string profileJson(const executable::Executable &executable, const DeviceInfo &device, const Profile &profile,
+                        double totalCycles);
 
 }  // namespace popart

@@ -69,7 +69,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
                                                         static_cast<int>(options.getLocalReplicationFactor()));
   compiling.broadcastInputs = broadcastInputs;
   compiling.ahead = ahead;
-  compiling.timesRuns = options.instrumentWithHardwareCycleCounter || profile.isOn();
+  compiling.timesRuns = options.instrumentWithHardwareCycleCounter || profile.timesRuns();
   compiling.timesSteps = profile.isOn();
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
   compiling.lanes = session::laneRule(options.engineOptions);
@@ -153,11 +153,13 @@ void Session::Impl::fillSizes() {
   sizes.replicationFactor = options.getLocalReplicationFactor();
   sizes.modelInputs = modelInputs;
   if (model)
-    for (const TensorId &id : model->initializerIds()) sizes.modelInputs.insert(id);
+    for (const TensorId &id : model->initializerIds()) sizes.weights.insert(id);
+  sizes.trains = mode == Mode::Training;
   const session::HostStreams host = session::hostStreams(ir());
   for (const auto &[id, info] : host.inputs) sizes.inputs[id] = {info, broadcastInputs.count(id) > 0};
   for (const auto &[id, info] : host.outputs)
     sizes.outputs[id] = {info, dataFlow.isAnchored(id) ? dataFlow.art(id) : AnchorReturnType("All")};
+  sizes.fillWholeShapes();
 }
 
 void Session::Impl::load() {
@@ -168,7 +170,7 @@ void Session::Impl::load() {
   if (options.syntheticDataMode != SyntheticDataMode::Off)
     synthetic = std::make_unique<SyntheticStreams>(*program.executable(), options.syntheticDataMode);
   weightsLoaded = false;
-  firstRun = true;
+  hasReadDevice = false;
   hasWeights = false;
   writeRngState();
   const auto &variables = program.executable()->variables;
@@ -190,10 +192,12 @@ void Session::prepareDevice(bool loadEngine) {
     if (options.compilationProgressLogger) options.compilationProgressLogger(done, options.compilationProgressTotal);
   };
   report(0);
+  const std::optional<Impl::DeviceState> before = impl_->deviceState();
   impl_->compile();
   if (loadEngine && options.compileEngine) {
     report(std::max(options.compilationProgressTotal - 1, 0));
     impl_->load();
+    if (before) impl_->restore(*before);
   }
   report(options.compilationProgressTotal);
 }
@@ -221,17 +225,12 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
   bool connected = false;
   const auto connect = [&]() -> runtime::StreamSource & {
     if (s.synthetic) return *s.synthetic;
-    if (s.firstRun) {
-      if (stepIO.runtimeAssertsEnabled()) stepIO.assertNumElements(s.sizes);
-      s.firstRun = false;
-      logging::session::debug("session '{}': first run {}", s.name, debugName);
-    }
-    s.streams->connect(stepIO);
+    s.streams->connect(stepIO, s.sizes);
     connected = true;
     return *s.streams;
   };
   try {
-    s.hostWeightsInSync = false;
+    s.hostWeightsInSync = s.hasReadDevice = false;
     s.program.run(connect);
   } catch (...) {
     if (connected) s.streams->rewind();  // what the run has taken counts as not taken
@@ -264,8 +263,13 @@ RunStatistics Session::statistics() const {
 }
 
 TensorInfo Session::getInfo(TensorId id) const {
+  // Of an anchor, what a micro-batch of a replica gives back: transforms keep tensors of its name in other forms.
+  if (const auto anchor = impl_->sizes.outputs.find(id); anchor != impl_->sizes.outputs.end())
+    return anchor->second.info;
   if (const transforms::Sharding *sharding = impl_->shardingOf(impl_->tensorId(id))) return sharding->whole;
-  // With several batches, or micro-batches, what one of them computes is in a graph of its own, under the same ids.
+  if (const auto whole = impl_->prepared.infos.find(impl_->tensorId(id)); whole != impl_->prepared.infos.end())
+    return whole->second;
+  // What transforms made later: with several batches, or micro-batches, in graphs of their own.
   for (const Graph *graph : impl_->ir().getAllGraphs())
     if (const TensorIndex t = graph->find(impl_->tensorId(id)); t.valid()) return graph->info(t);
   if (const auto gone = impl_->prepared.outlined.find(impl_->tensorId(id)); gone != impl_->prepared.outlined.end())
@@ -326,7 +330,9 @@ std::string Session::getSummaryReport(bool resetProfile) const {
 
 std::string Session::getReport() const {
   impl_->program.requireCompiled("getReport");
-  return profileJson(*impl_->program.executable(), *impl_->device, impl_->profile);
+  const executable::Executable &program = *impl_->program.executable();
+  const double cycles = totalCycles(program, *impl_->device, statistics(), computeThreadCount(impl_->options));
+  return profileJson(program, *impl_->device, impl_->profile, cycles);
 }
 
 std::string Session::getThreadReport() const {

@@ -123,7 +123,7 @@ TensorNames namesOfTheResult(const Creation &c, const onnx::Model &model, const 
 struct SessionCreation : Session {
   using ImplPtr = std::unique_ptr<Session::Impl>;
 
-  // One of the two is null: with open shapes there is no program yet.
+  // With open shapes there is no program yet; with fixed ones that no step chooses among there is no `open`.
   struct Made {
     ImplPtr impl;
     std::unique_ptr<Session::OpenShapes> open;
@@ -136,14 +136,19 @@ struct SessionCreation : Session {
     checkRequest(c);
     checkNames(model, c.inputShapeInfo);
     auto open = std::make_unique<Session::OpenShapes>(c.name, c.options, model, c.dataFlow, c.inputShapeInfo);
-    if (!open->anyOpen()) return {build(model, c), nullptr};
-    open->make = [model, c](const InputShapeInfo &shapes, std::shared_ptr<DeviceInfo> device) {
+    if (!c.optimizer) open->takeWeights(model);
+    open->make = [model, c](const InputShapeInfo &shapes, const std::set<TensorId> &fed,
+                            std::shared_ptr<DeviceInfo> device) {
       Creation with = c;
       with.inputShapeInfo = shapes;
+      with.fed = fed;
       if (device) with.device = std::move(device);
       return build(model, with);
     };
-    return {nullptr, std::move(open)};
+    if (open->anyOpen()) return {nullptr, std::move(open)};
+    ImplPtr program = build(model, c);
+    if (!open->takesWeights()) open = nullptr;
+    return {std::move(program), std::move(open)};
   }
 
   static void checkRequest(const Creation &c) {
@@ -172,10 +177,7 @@ struct SessionCreation : Session {
     impl->model = model;
     impl->constantHashes.learn(impl->model->contentHashes());
     for (const TensorId &id : impl->model->inputIds()) impl->modelInputs.insert(id);
-    if (!training &&
-        std::ranges::all_of(c.dataFlow.anchors(), [&](const TensorId &id) { return impl->modelInputs.count(id) != 0; }))
-      throw error("Session '{}': no operation leads to an anchor: got the inputs {}. Anchor what is computed", c.name,
-                  c.dataFlow.anchors());
+    impl->modelInputs.insert(c.fed.begin(), c.fed.end());
     const std::map<TensorId, InputSettings> inputSettings = impl->model->inputSettings();
     for (const auto &[id, settings] : inputSettings)
       if (settings.replicatedStreamMode() == ReplicatedStreamMode::Broadcast) impl->broadcastInputs.insert(id);
@@ -275,6 +277,7 @@ struct SessionCreation : Session {
     const std::vector<TensorId> &buffers = c.options.updatableNamedBuffers;
     build.updatable.insert(buffers.begin(), buffers.end());
     if (c.options.followTrainingMode) build.trainingForm = onnx::TrainingForm::FromFile;
+    build.fed = c.fed;
     build.replicas = c.options.getGlobalReplicationFactor();
     build.inputShapeInfo = c.inputShapeInfo.getInfos();
     build.evaluate = ref::evaluate;
@@ -285,7 +288,8 @@ struct SessionCreation : Session {
       build.mostStacked = environment::parsePositive(most->second, "engineOptions: max_stacked_iterations");
     if (training) build.differentiated = differentiatedTensors(c.dataFlow);
     if (constant)
-      for (const TensorId &id : impl.model->initializerIds()) impl.constantWeights.insert(id);
+      for (const TensorId &id : impl.model->initializerIds())
+        if (!c.fed.contains(id)) impl.constantWeights.insert(id);
     impl.makeIr = [model = *impl.model, build, losses = c.losses](const std::set<TensorId> &variables) {
       onnx::BuildOptions with = build;
       with.updatable.insert(variables.begin(), variables.end());
@@ -299,6 +303,8 @@ struct SessionCreation : Session {
     for (const Tensor *stream : ir->getMainGraph().tensorsOfType(TensorType::Stream))
       impl.modelInputs.insert(stream->id);  // elements of sequences have names of their own
     checkUpdatableBuffers(ir->getMainGraph(), buffers);
+    for (const Tensor *variable : ir->getMainGraph().tensorsOfType(TensorType::Variable))
+      impl.constantWeights.erase(variable->id);
     pipeline::warnAboutMarks(*ir);
     impl.tensorNames = namesOfTheResult(c, *impl.model, ir->getMainGraph());
     pipeline::PrepareSettings settings;
@@ -314,6 +320,8 @@ struct SessionCreation : Session {
       for (const TensorId &id : impl.model->initializerIds()) settings.initializers.insert(id);
     settings.options = pipeline::pipelineOptions(c.options);
     settings.options.passesOff = passesOff(c.options.engineOptions, c.device->getType());
+    for (auto *parts : {&settings.options.serialiseForward, &settings.options.serialiseWhole})
+      if (*parts) (*parts)->axes = impl.model->batchAxes();
     settings.options.virtualGraphs.ipus =
         std::max<int64_t>(1, c.device->getNumIpus() / c.options.getLocalReplicationFactor());
     return {settings, std::move(ir)};
@@ -334,6 +342,7 @@ struct SessionCreation : Session {
   static void prepare(Session::Impl &impl, const Creation &c, std::shared_ptr<Ir> made) {
     pipeline::PrepareRequest request = requestFor(impl, c);
     if (c.optimizer) {
+      impl.requireSpecificWeights(*c.optimizer);
       impl.optimizer = c.optimizer->clone();
       impl.floatVariables = floatVariables(request.ir->getMainGraph());
       impl.optimizer->resolveGroups(impl.floatVariables);

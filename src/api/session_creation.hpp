@@ -27,6 +27,7 @@ struct Creation {
   std::shared_ptr<const Optimizer> optimizer;  // null: inference
   TensorId loss;
   std::vector<LossObject> losses;
+  std::set<TensorId> fed{};  // weights that are graph inputs too, of which runs bring the values
 };
 
 // Shared by copies of the Ir.

@@ -119,6 +119,7 @@ void Session::Impl::use(session::ProgramFile file, const std::string &what) {
   for (auto &[id, value] : values) hostWeights[id] = std::move(value);
   if (stored) loadedProgram = std::move(stored);
   streamBuffers.clear();
+  hasReadDevice = false;
   weightsLoaded = false;
 }
 

@@ -69,8 +69,8 @@ struct Session::Impl {
   Profile profile;                                      // of the runs, where engineOptions ask for it
   bool weightsLoaded = false;
   bool hostWeightsInSync = false;  // what the host has are the device's values
+  bool hasReadDevice = false;      // streamBuffers and allReplicas are the device's values
   bool hasWeights = false;         // variables beside the random seed, in the loaded program
-  bool firstRun = true;
 
   const Ir &ir() const { return *prepared.ir; }  // the program as it is asked for: names, keys of files
   const Ir &running() const { return fitted ? *fitted->prepared.ir : ir(); }
@@ -85,6 +85,10 @@ struct Session::Impl {
   void writeRngState();               // rngState -> a loaded program that rounds at random
   // Variables that are weights or optimizer state, not optimizer scalars or the seed.
   bool isModelVariable(const TensorId &id) const;
+  // Throws runtime_error for arrays of names that are no weight, and for constants where `writes`.
+  void checkKnown(const char *what, const IWeightsIO &weightsIO, bool writes) const;
+  // Throws popart::error for an optimizer with values for a weight that the model does not have.
+  void requireSpecificWeights(const Optimizer &given) const;
   // Optimizer state that options keep on the device: it is neither sent to it, read from it nor saved.
   bool staysOnDevice(const TensorId &id) const;
   void initialiseHostWeights();  // from the values in the Ir
@@ -92,6 +96,13 @@ struct Session::Impl {
   // there: this program is then loaded as well, and `from` unloaded unless it has no weights there.
   void takeStateOf(Impl &from);
   TensorData deviceValues(int variable) const;  // as the host has them: plain, parts joined
+  // What prepareDevice keeps on the device when it is called again.
+  struct DeviceState {
+    std::map<TensorId, TensorData> values;  // of variables
+    bool weightsLoaded = false;
+  };
+  std::optional<DeviceState> deviceState();  // of the loaded program, rngState included; none: nothing is loaded
+  void restore(const DeviceState &state);    // into a program that was loaded anew
   // Between the host's values of a variable and the loaded program's; parts of replicas are cut, or joined.
   void writeToDevice(int variable, const TensorData &host);
   void readFromDevice(int variable);                                 // into streamBuffers and allReplicas

@@ -65,8 +65,7 @@ void Session::updateExternallySavedTensorLocations(const std::string &fromLocati
   if (!impl_->model)
     throw runtime_error(
         "Session '{}': updateExternallySavedTensorLocations: the session was not made from an ONNX model", impl_->name);
-  impl_->model = onnx::moveExternalData(*impl_->model, fromLocation, toLocation);
-  impl_->movedPlaces.clear();
+  impl_->model = onnx::moveExternalData(*impl_->model, fromLocation, toLocation, impl_->movedPlaces);
 }
 
 }  // namespace popart

@@ -1,4 +1,5 @@
 // Weights and optimizer values between host and device. Random seeds are in session_random.cpp.
+#include <algorithm>
 #include <cstring>
 
 #include <popart/error.hpp>
@@ -8,6 +9,7 @@
 #include "api/open_shapes.hpp"
 #include "api/session_impl.hpp"
 #include "base/nearest.hpp"
+#include "lower/stochastic_rounding.hpp"
 #include "ops/random/seed.hpp"
 #include "transforms/variables.hpp"
 
@@ -16,28 +18,45 @@ namespace {
 
 // Throws runtime_error unless the array can take or give the values of a variable of type `info`.
 void checkFits(const char *what, const TensorId &id, const TensorInfo &array, const TensorInfo &info) {
-  if (array.dataType() != info.dataType() || array.nelms() != info.nelms())
+  Shape ofOneGroup = info.shape();  // the dimension of groups may be there
+  ofOneGroup.insert(ofOneGroup.begin(), 1);
+  if (array.dataType() != info.dataType() || (array.shape() != info.shape() && array.shape() != ofOneGroup))
     throw runtime_error("{} '{}': the array does not fit the variable: got {}, expected {}", what, id, array, info);
 }
 
-// Arrays of other names are left alone; those of weights that are constants here are refused.
-void checkKnown(const char *what, const IWeightsIO &weightsIO, const std::map<TensorId, TensorData> &variables,
-                const std::set<TensorId> &constants) {
+}  // namespace
+
+// Initializers that the program has as constants, or does not need, are left alone by readWeights; writeWeights refuses
+// the constants, as their value cannot change.
+void Session::Impl::checkKnown(const char *what, const IWeightsIO &weightsIO, bool writes) const {
+  const std::set<TensorId> &initializers = sizes.weights;
   for (const TensorId &id : weightsIO.ids()) {
-    if (variables.count(id)) continue;
-    if (constants.count(id))
+    if (hostWeights.count(id)) continue;
+    if (writes && constantWeights.count(id))
       throw runtime_error(
           "{} '{}': the session has no variable of that name: the weight is a constant of its program. Set "
           "SessionOptions::constantWeights to False, or name the weight in updatableNamedBuffers",
           what, id);
-    std::vector<std::string> names;
-    for (const auto &entry : variables) names.push_back(entry.first);
-    logging::session::warn("{} '{}': the session has no variable of that name; the array is not used{}", what, id,
-                           nearestText(id, names));
+    if (initializers.count(id)) {
+      logging::session::debug("{} '{}': the program has no variable of that name; the array is not used", what, id);
+      continue;
+    }
+    std::vector<std::string> names(initializers.begin(), initializers.end());
+    for (const auto &entry : hostWeights)
+      if (!initializers.count(entry.first)) names.push_back(entry.first);
+    throw runtime_error("{} '{}': the session has no weight of that name. Rename the array, or leave it out{}", what,
+                        id, nearestText(id, names));
   }
 }
 
-}  // namespace
+void Session::Impl::requireSpecificWeights(const Optimizer &given) const {
+  if (!model) return;
+  const std::vector<TensorId> names = model->initializerIds();
+  for (const auto &[id, value] : given.learningRates().getSpecifics())
+    check(std::ranges::find(names, id) != names.end(),
+          "Optimizer: insertSpecific: '{}' is no weight of the model. Rename or remove it{}", id,
+          nearestText(id, names));
+}
 
 bool Session::Impl::isModelVariable(const TensorId &id) const {
   if (ops::isRandomSeed(id)) return false;
@@ -149,6 +168,24 @@ void Session::Impl::readFromDevice(int variable) {
   program.readReplicas(variable, all.mutableData());
 }
 
+std::optional<Session::Impl::DeviceState> Session::Impl::deviceState() {
+  if (!program.isLoaded()) return std::nullopt;
+  if (const int state = program.findVariable(lower::kRngState); state >= 0)
+    program.readVariable(state, rngState.data());
+  DeviceState state{{}, weightsLoaded};
+  for (const auto &entry : hostWeights)
+    if (const int variable = program.findVariable(entry.first); variable >= 0)
+      state.values.emplace(entry.first, deviceValues(variable));
+  return state;
+}
+
+void Session::Impl::restore(const DeviceState &state) {
+  writeRngState();
+  for (const auto &[id, values] : state.values)
+    if (const int variable = program.findVariable(id); variable >= 0) writeToDevice(variable, values);
+  weightsLoaded = state.weightsLoaded;
+}
+
 void Session::weightsFromHost() {
   logging::session::trace("Session::weightsFromHost");
   if (open_ && !impl_.get()) {
@@ -164,6 +201,7 @@ void Session::weightsFromHost() {
       impl_->writeToDevice(variable, host);
   impl_->weightsLoaded = true;
   impl_->hostWeightsInSync = true;
+  impl_->hasReadDevice = false;
 }
 
 void Session::buffersFromHost() {
@@ -174,6 +212,7 @@ void Session::buffersFromHost() {
         "Session '{}': buffersFromHost: no buffers are named. Name them in SessionOptions::updatableNamedBuffers "
         "before the session is made, or call weightsFromHost",
         impl_->name);
+  impl_->hasReadDevice = false;
   for (const TensorId &id : impl_->options.updatableNamedBuffers)
     if (const int variable = program.findVariable(id); variable >= 0)
       impl_->writeToDevice(variable, impl_->hostWeights.at(id));
@@ -189,6 +228,7 @@ void Session::weightsToHost() {
         variable >= 0 && impl_->isModelVariable(entry.first) && !impl_->staysOnDevice(entry.first))
       impl_->readFromDevice(variable);
   impl_->hostWeightsInSync = true;
+  impl_->hasReadDevice = true;
   logging::devicex::info("session '{}': weights have come back to the host", impl_->name);
 }
 
@@ -198,7 +238,8 @@ bool Session::areHostWeightsInSync() const { return impl_->hostWeightsInSync; }
 
 void Session::readWeights(const IWeightsIO &weightsIO) {
   impl_->program.requireLoaded("readWeights");
-  checkKnown("readWeights", weightsIO, impl_->hostWeights, impl_->constantWeights);
+  impl_->checkKnown("readWeights", weightsIO, false);
+  if (!impl_->hasReadDevice) weightsToHost();
   for (const auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
     const auto all = impl_->allReplicas.find(id);
@@ -223,7 +264,7 @@ void Session::writeWeights(const IWeightsIO &weightsIO) {
       impl_->options.updatableNamedBuffers.empty())
     throw runtime_error("Session '{}': writeWeights on constant weights. Set SessionOptions::constantWeights to False",
                         impl_->name);
-  checkKnown("writeWeights", weightsIO, impl_->hostWeights, impl_->constantWeights);
+  impl_->checkKnown("writeWeights", weightsIO, true);
   for (const auto &[id, host] : impl_->hostWeights)
     if (weightsIO.contains(id)) checkFits("writeWeights", id, weightsIO.weight(id).info, host.info());
   for (auto &[id, host] : impl_->hostWeights)
@@ -244,6 +285,7 @@ void TrainingSession::updateOptimizerFromHost(const Optimizer *optimizer) {
   if (!impl_->optimizer)
     throw runtime_error("Session '{}': updateOptimizerFromHost: the session was made without an optimizer",
                         impl_->name);
+  impl_->requireSpecificWeights(*optimizer);
   std::unique_ptr<Optimizer> replacement = optimizer->clone();
   replacement->resolveGroups(impl_->floatVariables);
   if (impl_->chosenLossScaling) replacement->setLossScaling(*impl_->chosenLossScaling);

@@ -46,8 +46,8 @@ StepStreams::Conversion StepStreams::conversionFor(const char *direction, const 
                       id, host, device);
 }
 
-void StepStreams::connect(IStepIO &stepIO) {
-  bind(stepIO);
+void StepStreams::connect(IStepIO &stepIO, const popx::Executablex &sizes) {
+  bind(stepIO, sizes);
   for (auto *streams : {&inputs_, &outputs_})
     for (Stream &s : *streams)
       if (s.buffer) s.start = s.buffer->position;
@@ -59,8 +59,9 @@ void StepStreams::rewind() {
       if (s.buffer) s.buffer->position = s.start;
 }
 
-void StepStreams::bind(IStepIO &stepIO) {
+void StepStreams::bind(IStepIO &stepIO, const popx::Executablex &sizes) {
   if (stepIO_ == &stepIO && serial_ == stepIO.serial()) return;
+  if (stepIO.runtimeAssertsEnabled()) stepIO.assertNumElements(sizes);
   stepIO_ = nullptr;
   for (Stream &s : inputs_) {
     s.buffer = stepIO.inputBuffer(s.id);
@@ -117,6 +118,14 @@ const void *StepStreams::convertInput(Stream &stream, const void *data, int64_t 
   return stream.staging.data();
 }
 
+void StepStreams::requireInOrder(const char *direction, const Stream &stream, const Shape &shape) {
+  if (shape == stream.info.shape() || popx::holdsInOrder(shape, stream.info.shape())) return;
+  throw runtime_error(
+      "StepIO {} '{}': the callback returned an array of an unexpected shape: got {}, expected {}, that of a "
+      "micro-batch. Reshape or transpose the array",
+      direction, stream.id, shape, stream.info.shape());
+}
+
 const void *StepStreams::input(int index, int64_t bytes) {
   Stream &s = inputs_[static_cast<size_t>(index)];
   if (s.buffer && s.conversion == Conversion::None) return s.buffer->next(bytes, s.id);
@@ -146,6 +155,7 @@ const void *StepStreams::checkedInput(Stream &s, const ConstVoidData &data, int6
         "StepIO input '{}': the callback returned a wrong number of elements: got {}, expected {}. "
         "The array has shape {}, a micro-batch {}",
         s.id, data.info.nelms(), elements, data.info.shape(), s.info.shape());
+  requireInOrder("input", s, data.info.shape());
   s.conversion = conversionFor("input", s.id, data.info.dataType(), s.info.dataType());
   if (s.conversion != Conversion::None) return convertInput(s, data.data, elements);
   if (!data.storesData()) return data.data;
@@ -175,6 +185,7 @@ void *StepStreams::output(int index, int64_t bytes) {
           "StepIO output '{}': the callback returned a wrong number of elements: got {}, expected {}. "
           "The array has shape {}, a micro-batch {}",
           s.id, s.pending.info.nelms(), elements, s.pending.info.shape(), s.info.shape());
+    requireInOrder("output", s, s.pending.info.shape());
     s.conversion = conversionFor("output", s.id, s.pending.info.dataType(), s.info.dataType());
     if (s.conversion == Conversion::None) return s.pending.data;
   }

@@ -7,6 +7,7 @@
 
 #include <popart/istepio.hpp>
 
+#include "api/stepio_sizes.hpp"
 #include "executable/executable.hpp"
 #include "runtime/engine.hpp"
 
@@ -16,8 +17,9 @@ namespace popart {
 class StepStreams : public runtime::StreamSource {
  public:
   explicit StepStreams(std::shared_ptr<const executable::Executable> executable);
-  // Streams come from `stepIO` from now on. Throws runtime_error for missing tensors and element types that do not fit.
-  void connect(IStepIO &stepIO);
+  // Streams come from `stepIO` from now on. Throws runtime_error for missing tensors, element types that do not fit,
+  // and arrays that do not fit `sizes`, which a StepIO is checked against once, as its arrays stay.
+  void connect(IStepIO &stepIO, const popx::Executablex &sizes);
   // Buffers stand again where they stood at connect(): what a run that ended early has taken counts as not taken.
   void rewind();
 
@@ -46,8 +48,10 @@ class StepStreams : public runtime::StreamSource {
     bool warned = false;
     bool isUsedInPlace = false;  // the program works in the buffer itself
   };
+  // Throws runtime_error unless an array of a callback holds a micro-batch in its order.
+  static void requireInOrder(const char *direction, const Stream &stream, const Shape &shape);
   static Conversion conversionFor(const char *direction, const TensorId &id, DataType host, DataType device);
-  void bind(IStepIO &stepIO);
+  void bind(IStepIO &stepIO, const popx::Executablex &sizes);
   void chooseUsedInPlace();
   const void *convertInput(Stream &stream, const void *data, int64_t elements);
   const void *checkedInput(Stream &stream, const ConstVoidData &data, int64_t bytes);

@@ -1,4 +1,4 @@
-// Host buffers of a step: bookkeeping of StepIO and WeightsIO, and the element-count checks of the first run.
+// Host buffers of a step: bookkeeping of StepIO and WeightsIO, and the checks of their shapes.
 #include <popart/stepio.hpp>
 
 #include <atomic>
@@ -112,6 +112,18 @@ int64_t elementsOf(const Shape &shape) {
 
 }  // namespace
 
+bool holdsInOrder(const Shape &got, const Shape &expected) {
+  if (elementsOf(got) != elementsOf(expected)) return false;
+  if (elementsOf(got) == 0) return true;
+  auto next = expected.begin();
+  for (const int64_t size : got) {
+    int64_t joined = 1;
+    while (joined < size) joined *= *next++;  // the products of all are equal
+    if (joined != size) return false;
+  }
+  return true;
+}
+
 Shape Executablex::expectedInputShape(const Input &input) const {
   return behind({batchesPerStep, accumulationFactor, input.broadcast ? 1 : replicationFactor}, input.info.shape());
 }
@@ -128,24 +140,44 @@ Shape Executablex::expectedOutputShape(const Output &output) const {
   }
 }
 
-void Executablex::checkInput(const TensorId &id, const Shape &shape) const {
-  auto it = inputs.find(id);
-  if (it == inputs.end()) {
-    if (modelInputs.count(id)) {
-      logging::session::warn("StepIO input '{}': the compiled program does not read it; the values given are not used",
-                             id);
-      return;
-    }
+void Executablex::fillWholeShapes() {
+  for (auto &[id, input] : inputs) input.whole = expectedInputShape(input);
+  for (auto &[id, output] : outputs) output.whole = expectedOutputShape(output);
+}
+
+void Executablex::checkUnread(const TensorId &id) const {
+  if (weights.count(id))
+    throw runtime_error(
+        "StepIO input '{}': it is a weight of the model, and no input of the compiled program: {}. Leave it out, and "
+        "set its value with writeWeights or resetHostWeights",
+        id,
+        trains ? "training sessions keep weights on the device"
+               : "the model does not list its initializer among the graph inputs");
+  if (!modelInputs.count(id))
     throw runtime_error("StepIO input '{}': no such input stream{}", id,
                         nearestText(id, keys(inputs), "input streams"));
-  }
-  const Shape expected = expectedInputShape(it->second);
+  if (warned_.insert(id).second)
+    logging::session::warn("StepIO input '{}': the compiled program does not read it; the values given are not used",
+                           id);
+}
+
+void Executablex::checkInput(const TensorId &id, const Shape &shape) const {
+  auto it = inputs.find(id);
+  if (it == inputs.end()) return checkUnread(id);
+  const Shape &expected = it->second.whole;
+  if (shape == expected) return;
   if (elementsOf(shape) != elementsOf(expected))
     throw runtime_error(
         "StepIO input '{}': unexpected number of elements: got {}, expected {} = tensor elements {} x replication "
         "factor {} x accumulation factor {} x batches per step {}. The array has shape {}, a step takes {}",
         id, elementsOf(shape), elementsOf(expected), it->second.info.nelms(),
         it->second.broadcast ? 1 : replicationFactor, accumulationFactor, batchesPerStep, shape, expected);
+  if (!holdsInOrder(shape, expected))
+    throw runtime_error(
+        "StepIO input '{}': unexpected shape: got {}, expected {}: the tensor's shape {} with dimensions in front for "
+        "batches per step {}, accumulation factor {} and replication factor {}. Reshape or transpose the array",
+        id, shape, expected, it->second.info.shape(), batchesPerStep, accumulationFactor,
+        it->second.broadcast ? 1 : replicationFactor);
 }
 
 void Executablex::checkOutput(const TensorId &id, const Shape &shape) const {
@@ -153,7 +185,8 @@ void Executablex::checkOutput(const TensorId &id, const Shape &shape) const {
   if (it == outputs.end())
     throw runtime_error("StepIO output '{}': the tensor is not an anchor{}", id,
                         nearestText(id, keys(outputs), "anchors"));
-  const Shape expected = expectedOutputShape(it->second);
+  const Shape &expected = it->second.whole;
+  if (shape == expected) return;
   if (elementsOf(shape) != elementsOf(expected))
     throw runtime_error(
         "StepIO output '{}': unexpected number of elements: got {}, expected {} for return type {} with tensor "
@@ -161,6 +194,11 @@ void Executablex::checkOutput(const TensorId &id, const Shape &shape) const {
         "step makes {}, as Session::initAnchorArrays does",
         id, elementsOf(shape), elementsOf(expected), toText(it->second.returned.id()), it->second.info.nelms(),
         replicationFactor, accumulationFactor, batchesPerStep, shape, expected);
+  if (!holdsInOrder(shape, expected))
+    throw runtime_error(
+        "StepIO output '{}': unexpected shape: got {}, expected {} for return type {} of a tensor of shape {}, as "
+        "Session::initAnchorArrays makes it. Give an array of that shape",
+        id, shape, expected, toText(it->second.returned.id()), it->second.info.shape());
 }
 
 }  // namespace popx

@@ -10,9 +10,9 @@
 
 namespace popart {
 
-// Every input stream has one value, made here, which each micro-batch of each replica reads: zeros, or for FLOAT,
-// FLOAT16, BFLOAT16 and DOUBLE N(0, 1) or uniform in [0, 1). Other types are zeros in every mode, so that labels and
-// indices are legal.
+// Every input stream has one value, made here, which each micro-batch of each replica reads: zeros; N(0, 1), for
+// integers rounded to the nearest one of the type, for BOOL whether the number is not 0; or uniform over the whole
+// range of the type, -largest to largest for floats. Random labels and indices are mostly illegal: use zeros for them.
 // What the program gives back is dropped.
 class SyntheticStreams : public runtime::StreamSource {
  public:

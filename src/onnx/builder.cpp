@@ -251,12 +251,31 @@ TensorId ModelBuilder::addInitializedInputTensor(const TensorData &value, const 
   return id;
 }
 
+// Whether the size of a tensor follows from the number of replicas, which a model does not say.
+static bool isSizedByReplicas(const Graph &graph, TensorIndex tensor) {
+  std::set<TensorIndex> seen{tensor};
+  std::vector<TensorIndex> waiting{tensor};
+  while (!waiting.empty()) {
+    const Op *producer = graph.tensor(waiting.back()).getProducerUnsafe();
+    waiting.pop_back();
+    if (!producer) continue;
+    if (producer->is(Role::ReplicatedReduceScatter) || producer->is(Role::ReplicatedAllGather)) return true;
+    for (const TensorIndex input : producer->inputs())
+      if (input.valid() && seen.insert(input).second) waiting.push_back(input);
+  }
+  return false;
+}
+
 void ModelBuilder::addOutputTensor(const TensorId &id) {
   check(hasTensor(id), "Builder: output '{}' is no tensor of this graph{}", id,
         nearestText(id, std::vector<std::string>(state_->tensors.begin(), state_->tensors.end())));
   auto *output = state_->graph->add_output();
   output->set_name(id);
-  if (hasTensorInfo(id)) setInfo(*output, id, getTensorInfo(id));
+  if (!hasTensorInfo(id)) return;
+  setInfo(*output, id, getTensorInfo(id));
+  const auto own = state_->scope.tensors.find(id);
+  if (own != state_->scope.tensors.end() && isSizedByReplicas(*state_->scope.graph, own->second))
+    output->mutable_type()->mutable_tensor_type()->clear_shape();
 }
 
 // ---- queries ------------------------------------------------------------------------------------

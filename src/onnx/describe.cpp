@@ -104,9 +104,9 @@ std::string describeModel(const Model &model, const BuildOptions &options) {
   const onnx_proto::GraphProto &graph = proto.graph();
   const std::vector<TensorId> weights = model.initializerIds();
   const std::set<std::string> initializers(weights.begin(), weights.end());
-  Json inputs = Json::array(), outputs = Json::array();
+  Json inputs = Json::array(), outputs = Json::array(), inputsWithValues = Json::array();
   for (const auto &input : graph.input())
-    if (!initializers.contains(input.name())) inputs.push_back(valueJson(input));
+    (initializers.contains(input.name()) ? inputsWithValues : inputs).push_back(valueJson(input));
   for (const auto &output : graph.output()) outputs.push_back(valueJson(output));
   std::map<std::string, int64_t> operators;
   countNodes(graph, operators);
@@ -114,6 +114,7 @@ std::string describeModel(const Model &model, const BuildOptions &options) {
                       {"producer", proto.producer_name()},
                       {"opsets", model.opsets()},
                       {"inputs", std::move(inputs)},
+                      {"inputsWithValues", std::move(inputsWithValues)},
                       {"outputs", std::move(outputs)},
                       {"operators", operators},
                       {"parameters", parametersJson(model, graph)}};

@@ -312,6 +312,7 @@ void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope
       main && !numbers.copies.empty() && options_.weights == WeightRole::Variable
           ? transposedCopies(model_)
           : std::map<std::string, std::string>();
+  const auto isFed = [&](const std::string &name) { return main && options_.fed.contains(name); };
   auto add = [&](const std::string &name, const TensorData &data) {
     const bool weight = isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable &&
                         !numbers.names.count(name);
@@ -322,7 +323,7 @@ void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope
     scope.tensors[name] = variable ? scope.graph->addVariable(id, data) : scope.graph->addConstant(id, data);
   };
   for (const auto &tensor : graph.initializer())
-    if (!copies.count(tensor.name())) add(tensor.name(), readTensor(tensor, tensor.name()));
+    if (!copies.count(tensor.name()) && !isFed(tensor.name())) add(tensor.name(), readTensor(tensor, tensor.name()));
   for (const auto &[copy, parameter] : copies) {
     const TensorId id = scope.graph->addScope(scope.prefix + copy);
     addOp(*scope.graph, "Transpose", {scope.tensors.at(parameter)}, {id}, {{"perm", std::vector<int64_t>{1, 0}}},
@@ -330,7 +331,7 @@ void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope
     scope.tensors[copy] = scope.graph->find(id);
   }
   for (const auto &tensor : graph.sparse_initializer())
-    add(tensor.values().name(), readSparseTensor(tensor, tensor.values().name()));
+    if (!isFed(tensor.values().name())) add(tensor.values().name(), readSparseTensor(tensor, tensor.values().name()));
 }
 
 // ---- builders -----------------------------------------------------------------------------------

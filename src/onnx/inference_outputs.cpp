@@ -139,8 +139,8 @@ std::vector<std::string> inferenceOutputs(const onnx_proto::ModelProto &proto, c
   for (const auto *names : {&options.outputs, &options.losses})
     for (const std::string &name : *names)
       if (names == &options.outputs && !defined.contains(name))
-        throw error("Inference form: the model has no tensor '{}' to be an output. Nearest names: {}", name,
-                    nearest(name, {defined.begin(), defined.end()}));
+        throw error("Inference form: the model has no tensor '{}' to be an output{}", name,
+                    nearestText(name, {defined.begin(), defined.end()}));
   if (!options.outputs.empty()) return options.outputs;
   const Flow flow(proto, options.losses);
   std::set<std::string> behind = flow.behindLosses();

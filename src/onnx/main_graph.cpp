@@ -112,6 +112,28 @@ TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<Ten
 
 namespace {
 
+// What a graph input declares of the initializer of its name: type and sizes that it leaves open say nothing.
+void requireDeclared(const onnx_proto::ValueInfoProto &input, const TensorInfo &info) {
+  if (!input.type().has_tensor_type()) return;
+  const auto &type = input.type().tensor_type();
+  bool fits = type.elem_type() == 0 || fromOnnxDataType(type.elem_type()) == info.dataType();
+  std::vector<std::string> declared;
+  if (type.has_shape()) {
+    fits = fits && type.shape().dim_size() == info.rank();
+    for (int i = 0; i < type.shape().dim_size(); ++i) {
+      const auto &dim = type.shape().dim(i);
+      declared.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value()) : "?");
+      fits = fits && (!dim.has_dim_value() || dim.dim_value() == info.dim(i));
+    }
+  }
+  check(
+      fits,
+      "Initializer '{}': it differs from the graph input of its name: got {}, expected {} {}. Mend the declaration or "
+      "the values",
+      input.name(), info, type.elem_type() == 0 ? std::string("any type") : toText(fromOnnxDataType(type.elem_type())),
+      type.has_shape() ? toText(declared) : std::string("of any shape"));
+}
+
 // VariableSettings that the builder keeps in the model. The initializer holds one value per group of replicas.
 void applyReplicas(const onnx_proto::ValueInfoProto &input, Tensor &tensor, int64_t replicas) {
   const std::optional<std::vector<int64_t>> numbers = metadataNumbers(input, kReplicasKey);
@@ -119,11 +141,15 @@ void applyReplicas(const onnx_proto::ValueInfoProto &input, Tensor &tensor, int6
   applyTensorFacts({{"replicas", *numbers}}, tensor);
   if (replicas == 0) return;
   const auto count = static_cast<unsigned>(replicas);
+  const unsigned returned = tensor.variableSettings.numReplicasReturningVariable(count);
+  if (returned > 1 && tensor.tensorType() == TensorType::Const) {
+    logging::ir::warn(
+        "Initializer '{}': the host reads {} values of it from the replicas: it stays a variable, although "
+        "weights are constants here",
+        tensor.id, returned);
+    tensor.setTensorType(TensorType::Variable);
+  }
   if (tensor.variableSettings.getGroupCount(count) == 1) return;
-  check(tensor.tensorType() == TensorType::Variable,
-        "Initializer '{}': a constant weight has one value for all replicas: got one for each of {} groups. Set "
-        "SessionOptions::constantWeights to False",
-        tensor.id, tensor.variableSettings.getGroupCount(count));
   tensor.info =
       TensorInfo(tensor.info.dataType(), tensor.variableSettings.shapeOnReplica(tensor.info.shape(), count, tensor.id));
 }
@@ -136,6 +162,7 @@ void Importer::addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope)
   for (const auto &input : graph.input()) {
     if (const auto initializer = scope.tensors.find(input.name()); initializer != scope.tensors.end()) {
       Tensor &tensor = scope.graph->tensor(initializer->second);
+      requireDeclared(input, tensor.info);
       applyReplicas(input, tensor, options_.replicas);
       continue;
     }

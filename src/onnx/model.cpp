@@ -104,12 +104,30 @@ Model::Input declaredValue(const onnx_proto::ValueInfoProto &value) {
   return declared;
 }
 
-std::vector<Model::Input> Model::inputs() const {
-  const std::set<std::string> initializers = initializerNames(content_->proto->graph());
-  std::vector<Input> all;
-  for (const auto &input : content_->proto->graph().input())
-    if (!initializers.count(input.name()) && input.type().has_tensor_type()) all.push_back(declaredValue(input));
+// Graph inputs that are tensors: those that are initializers too, or the others.
+static std::vector<Model::Input> declaredInputs(const onnx_proto::GraphProto &graph, bool areInitializers) {
+  const std::set<std::string> initializers = initializerNames(graph);
+  std::vector<Model::Input> all;
+  for (const auto &input : graph.input())
+    if (initializers.contains(input.name()) == areInitializers && input.type().has_tensor_type())
+      all.push_back(declaredValue(input));
   return all;
+}
+
+std::vector<Model::Input> Model::inputs() const { return declaredInputs(content_->proto->graph(), false); }
+std::vector<Model::Input> Model::inputsWithValues() const { return declaredInputs(content_->proto->graph(), true); }
+
+std::map<TensorId, int> Model::batchAxes() const {
+  std::map<TensorId, int> axes;
+  for (const auto &node : content_->proto->graph().node()) {
+    const bool isRecurrent = node.op_type() == "LSTM" || node.op_type() == "RNN" || node.op_type() == "GRU";
+    const auto isBatchFirst = [](const auto &attribute) { return attribute.name() == "layout" && attribute.i() == 1; };
+    const int axis = isRecurrent && std::ranges::none_of(node.attribute(), isBatchFirst) ? 1 : 0;
+    const std::set<int> batched = node.domain() == "ai.graphcore" ? std::set<int>{0, 3} : std::set<int>{0, 5, 6};
+    for (int i = 0; i < node.input_size(); ++i) axes.emplace(node.input(i), batched.contains(i) ? axis : 0);
+  }
+  std::erase_if(axes, [](const auto &entry) { return entry.second == 0; });
+  return axes;
 }
 
 std::vector<TensorId> Model::outputIds() const {

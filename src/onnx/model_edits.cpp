@@ -156,8 +156,7 @@ void ModelEditor::declareInputs(const std::map<TensorId, std::vector<std::string
   for (const auto &[id, dimensions] : shapes) {
     const auto input = std::ranges::find_if(*graph.mutable_input(), [&](const auto &i) { return i.name() == id; });
     if (input == graph.mutable_input()->end())
-      throw error("GraphTransformer: '{}' is no input of the model. Nearest names: {}", id,
-                  nearest(id, Model(source_).inputIds()));
+      throw error("GraphTransformer: '{}' is no input of the model{}", id, nearestText(id, Model(source_).inputIds()));
     auto &shape = *input->mutable_type()->mutable_tensor_type()->mutable_shape();
     shape.clear_dim();
     for (const std::string &dimension : dimensions) {

@@ -308,8 +308,7 @@ void checkNames(const NodeContext &node, const ImportRule &rule) {
   if (node.importer().options().unknownAttributes == UnknownAttributes::Drop) return;
   for (const auto &[name, value] : node.nodeAttributes().values.entries())
     node.require(std::ranges::find(attributes, name) != attributes.end(),
-                 "unknown attribute '{}': expected one of {}. Nearest: {}", name, attributes,
-                 nearest(name, attributes));
+                 "unknown attribute '{}': expected one of {}{}", name, attributes, nearestText(name, attributes));
 }
 
 void importByRule(NodeContext &node) {

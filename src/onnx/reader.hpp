@@ -49,7 +49,11 @@ class Model {
     std::vector<std::pair<int64_t, std::string>> shape;  // size, or -1 and the symbol of an open dimension (or "")
     bool isOpen() const;                                 // no shape, or an open dimension
   };
-  std::vector<Input> inputs() const;
+  std::vector<Input> inputs() const;            // without initializers
+  std::vector<Input> inputsWithValues() const;  // that are initializers too: their value where nothing is fed
+  // Tensors of the main graph whose samples are not along axis 0, as the node says that reads them first: data and
+  // initial states of recurrent layers.
+  std::map<TensorId, int> batchAxes() const;
 
   // Memory of the parsed message in bytes (as serialised), and where in it the values of initializers lie.
   struct Memory {
@@ -84,6 +88,8 @@ struct BuildOptions {
   // Initializers that are Variables whatever `weights` says; in training only integers need it, as floating-point ones
   // are.
   std::set<std::string> updatable;
+  // Initializers that are graph inputs too, and of which runs bring the values: the program has them as inputs.
+  std::set<std::string> fed;
   int64_t replicas = 1;  // that weights with VariableSettings and collectives are for; 0: not known yet (builders)
   OpVersionRule versions = OpVersionRule::Strict;
   UnknownAttributes unknownAttributes = UnknownAttributes::Refuse;

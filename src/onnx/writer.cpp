@@ -194,7 +194,8 @@ Model withValues(const Model &original, const std::map<TensorId, TensorData> &va
   return Model(std::move(content));
 }
 
-Model moveExternalData(const Model &model, const std::string &from, const std::string &to) {
+Model moveExternalData(const Model &model, const std::string &from, const std::string &to,
+                       std::map<TensorId, DataPlace> &places) {
   check(!fs::exists(to), "updateExternallySavedTensorLocations: '{}' exists already. Name a new file", to);
   auto content = std::make_shared<ModelContent>();
   *content->proto = wholeMessage(model.content());
@@ -214,6 +215,8 @@ Model moveExternalData(const Model &model, const std::string &from, const std::s
   allowExternalFile(to);
   const bool isHere = fs::equivalent(content->files.folder(), ".", ec);
   const std::string location = isHere ? to : fs::absolute(to).string();
+  for (auto &[id, place] : places)
+    if (place.path == moved.front().second.path) place.location = location, place.path = fs::canonical(to).string();
   for (auto &[tensor, place] : moved) {
     const int64_t length = fileBytes(tensorInfo(*tensor, tensor->name()));
     tensor->clear_external_data();

@@ -32,8 +32,9 @@ std::string bytesOf(const Model &model);
 Model withValues(const Model &original, const std::map<TensorId, TensorData> &values);
 
 // The model with the data of file `from` copied to the new file `to` and read from there. Throws popart::error: `to`
-// exists, `from` does not, no initializer lies in it.
-Model moveExternalData(const Model &model, const std::string &from, const std::string &to);
+// exists, `from` does not, no initializer lies in it. Entries of `places` that were in `from` are in `to` then.
+Model moveExternalData(const Model &model, const std::string &from, const std::string &to,
+                       std::map<TensorId, DataPlace> &places);
 
 // The initializers of a model by name.
 class Initializers {

@@ -25,8 +25,8 @@ void checkPass(const std::string &name, const std::vector<Pass> &passes, const s
     std::set<std::string> names;
     for (const Pass &pass : passes)
       if (!*pass.needed) names.insert(pass.name);
-    throw error("{}: there is no pass '{}'. Nearest names: {}; popart-opt --list-passes names all", what, name,
-                nearest(name, {names.begin(), names.end()}));
+    throw error("{}: there is no pass '{}'{}. popart-opt --list-passes names all", what, name,
+                nearestText(name, {names.begin(), names.end()}));
   }
   check(!*found->needed, "{}: pass '{}' cannot be switched off: {}. Leave it out", what, name, found->needed);
 }

@@ -404,12 +404,6 @@ REFUSALS = [
     ),
     Refusal("6", "loss that does not exist", popart_exception, lambda: training(loss="none"), ("none",)),
     Refusal("6", "loss of several elements", popart_exception, lambda: training(loss="y")),
-    Refusal(
-        "6",
-        "only an input is anchored",
-        popart_exception,
-        lambda: inference(["x"]),
-    ),
     Refusal("6", "engine before prepareDevice", popart_exception, lambda: inference().loadEngineAndConnectStreams()),
     Refusal("6", "training before weightsFromHost", popart_runtime_error, lambda: step(training(prepare=True))),
     Refusal("6", "run before prepareDevice", popart_exception, lambda: step(inference())),

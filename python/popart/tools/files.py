@@ -273,6 +273,10 @@ def random_arrays(shapes: dict[str, tuple[str, list[int]]], seed: int, integers:
     for name, (dtype, shape) in shapes.items():
         if math.prod(shape) > LARGEST:
             raise UsageError(f"input '{name}': more than 2^48 elements: got shape {shape}")
+        if dtype == "string":
+            raise UsageError(
+                f"input '{name}' holds text, which is not made at random. Give it with --input {name}=FILE"
+            )
         kind = _numpy_dtype(dtype)
         if kind.kind in "iu":
             arrays[name] = generator.integers(*integers, size=shape).astype(kind)

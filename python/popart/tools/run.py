@@ -56,8 +56,10 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parsed
 
 
-def given_arrays(texts: Sequence[str], names: Sequence[str], sequences: Sequence[str]) -> dict[str, np.ndarray]:
-    """Arrays of the files that ``--input`` names: of ``names``, and of the tensors of ``sequences``."""
+def given_arrays(
+    texts: Sequence[str], names: Sequence[str], sequences: Sequence[str], weights: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Arrays of the files that ``--input`` names: of ``names``, ``weights``, and of the tensors of ``sequences``."""
     arrays: dict[str, np.ndarray] = {}
     for text in texts:
         name, equals, file = text.partition("=")
@@ -75,7 +77,7 @@ def given_arrays(texts: Sequence[str], names: Sequence[str], sequences: Sequence
         else:
             raise files.UsageError(f"--input {text}: the model has {len(names)} inputs. Say which: NAME={text}")
     for name in arrays:
-        if name not in names and name.rpartition("/")[0] not in sequences:
+        if name not in names and name not in weights and name.rpartition("/")[0] not in sequences:
             raise files.UsageError(f"--input: the model has no input '{name}'. It has {', '.join(names) or 'none'}")
     return arrays
 
@@ -84,7 +86,8 @@ def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any]) -> dict[str, np.
     """An array for each input, and for each tensor of a sequence; says which sizes were chosen."""
     inputs = [entry for entry in facts["inputs"] if not entry.get("sequence")]
     sequences = [entry for entry in facts["inputs"] if entry.get("sequence")]
-    given = given_arrays(parsed.input, [e["name"] for e in inputs], [e["name"] for e in sequences])
+    weights = [entry["name"] for entry in facts["inputsWithValues"]]  # what is given counts, else the model's values
+    given = given_arrays(parsed.input, [e["name"] for e in inputs], [e["name"] for e in sequences], weights)
     symbols = {
         str(d): str(size)
         for entry in inputs if entry["name"] in given and entry["shape"] is not None
@@ -102,7 +105,7 @@ def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any]) -> dict[str, np.
     if len(bounds) != 2 or bounds[0] >= bounds[1]:
         raise files.UsageError(f"--integers: got '{parsed.integers}', expected LOW,HIGH with LOW below HIGH")
     random = files.random_arrays(shapes, parsed.seed, (bounds[0], bounds[1]))
-    order = [entry["name"] for entry in facts["inputs"]]
+    order = [entry["name"] for entry in facts["inputs"]] + weights
     arrays = {**random, **given}
     names = sorted(arrays, key=lambda name: order.index(name if name in order else name.rpartition("/")[0]))
     return {name: arrays[name] for name in names}
@@ -121,6 +124,7 @@ def session_for(
 ) -> InferenceSession:
     """A session ready to run for the shapes of ``feeds``."""
     whole = {entry["name"] for entry in facts["inputs"] if not entry.get("sequence") and not entry.get("optional")}
+    whole |= {entry["name"] for entry in facts["inputsWithValues"]}
     infos = infos_of({name: array for name, array in feeds.items() if name not in whole})
     options = SessionOptions()
     options.engineOptions["max_shape_programs"] = "1"
@@ -135,7 +139,40 @@ def session_for(
     return session
 
 
-def times_of(run: Callable[[], None], parsed: argparse.Namespace) -> list[float]:
+def holds_text(facts: dict[str, Any]) -> bool:
+    """Whether the model has inputs or outputs of text, which the host works on."""
+    return any(entry["type"] == "string" for entry in [*facts["inputs"], *facts["outputs"]])
+
+
+def runner_on_host(
+    parsed: argparse.Namespace, facts: dict[str, Any], feeds: dict[str, np.ndarray]
+) -> Callable[[], dict[str, np.ndarray]]:
+    """What runs a model of text: its outputs by name, tensors of sequences as "name/0", …."""
+    onnx = files.import_onnx()
+    from popart.backend import BackendRep  # needs onnx
+
+    if parsed.anchor:
+        raise files.UsageError("--anchor: a model of text returns its outputs alone. Leave it out")
+    options = SessionOptions()
+    if parsed.threads is not None:
+        options.engineOptions["num_threads"] = str(parsed.threads)
+    model = BackendRep(onnx.load(str(parsed.model)), options)
+
+    def run() -> dict[str, np.ndarray]:
+        results = model.run(named_feeds(facts, feeds))
+        shown: dict[str, np.ndarray] = {}
+        for entry, value in zip(facts["outputs"], results, strict=True):
+            parts = {f"{entry['name']}/{i}": part for i, part in enumerate(value)} if isinstance(value, list) else None
+            for name, part in ({entry["name"]: value} if parts is None else parts).items():
+                array = np.asarray(part)
+                shown[name] = array.astype(str) if array.dtype.kind == "O" else array
+        return shown
+
+    run()  # compiles
+    return run
+
+
+def times_of(run: Callable[[], Any], parsed: argparse.Namespace) -> list[float]:
     """Seconds of each timed run, behind a warm-up."""
     end = time.perf_counter() + parsed.warm_up
     while time.perf_counter() < end:
@@ -204,6 +241,9 @@ def named_feeds(facts: dict[str, Any], feeds: dict[str, np.ndarray]) -> dict[str
 
 def difference(ours: np.ndarray | None, theirs: np.ndarray, parsed: argparse.Namespace) -> dict[str, Any]:
     """How far one array is from another; one of another size differs in all elements."""
+    if ours is not None and ours.size == theirs.size and theirs.dtype.kind in "OU":
+        differing = int((ours.astype(str).reshape(theirs.shape) != theirs.astype(str)).sum())
+        return {"equal": differing == 0, "differing": differing, "elements": theirs.size, "largestDifference": 0.0}
     if ours is None or ours.size != theirs.size or theirs.dtype.kind not in "fiubcV":
         return {"equal": False, "differing": theirs.size, "elements": theirs.size, "largestDifference": 0.0}
     wide = np.complex128 if "c" in (ours.dtype.kind, theirs.dtype.kind) else np.float64
@@ -242,12 +282,15 @@ def command(arguments: Sequence[str] | None = None) -> int:
     files.require_file(parsed.model)
     facts = files.describe(parsed.model)
     feeds = feeds_of(parsed, facts)
+    start = time.perf_counter()
+    if holds_text(facts):
+        run_on_host = runner_on_host(parsed, facts, feeds)
+        shown = run_on_host()
+        return report(parsed, facts, feeds, shown, run_on_host, (time.perf_counter() - start) * 1e3)
     outputs = files.tensors_of_outputs(parsed.model, infos_of(feeds), SessionOptions())
     names = [tensor for name, lengths in outputs.items() for tensor in (name, *lengths)]
-    start = time.perf_counter()
     session = session_for(parsed, facts, list(dict.fromkeys(names + parsed.anchor)), feeds)
-    result: dict[str, Any] = {"model": str(parsed.model), "compileMs": (time.perf_counter() - start) * 1e3}
-    result["inputs"] = [{"name": n, "type": str(a.dtype), "shape": list(a.shape)} for n, a in feeds.items()]
+    compile_ms = (time.perf_counter() - start) * 1e3
     results = session.initAnchorArrays()
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
     step = PyStepIO(contiguous, results)
@@ -257,9 +300,23 @@ def command(arguments: Sequence[str] | None = None) -> int:
     for name, lengths in outputs.items():  # sizes that depend on data: what lies behind them has no meaning
         for length, axis in lengths.items():
             shown[name] = shown[name][(slice(None),) * axis + (slice(int(results[length])),)]
+    return report(parsed, facts, feeds, shown, lambda: session.run(step), compile_ms)
+
+
+def report(
+    parsed: argparse.Namespace,
+    facts: dict[str, Any],
+    feeds: dict[str, np.ndarray],
+    shown: dict[str, np.ndarray],
+    run: Callable[[], Any],
+    compile_ms: float,
+) -> int:
+    """Time, compare, write and print the results; the status of the command."""
+    result: dict[str, Any] = {"model": str(parsed.model), "compileMs": compile_ms}
+    result["inputs"] = [{"name": n, "type": str(a.dtype), "shape": list(a.shape)} for n, a in feeds.items()]
     result["outputs"] = [outcome(name, array) for name, array in shown.items()]
     if parsed.runs is not None or parsed.seconds is not None:
-        result["times"] = spread_of(times_of(lambda: session.run(step), parsed))
+        result["times"] = spread_of(times_of(run, parsed))
     if parsed.check:
         result["check"] = compared(parsed, facts, feeds, shown)
     if parsed.output:

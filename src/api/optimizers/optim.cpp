@@ -158,8 +158,8 @@ void Optimizer::resolveGroups(const std::vector<TensorId> &weights) {
               weight, place->second, g);
         if (fresh) rates_.insertSpecific(weight, OptimizerValue(0.0f, false));
       }
-      check(matches, "{}: the model has no weight '{}' of group {}. Nearest names: {}", type_s(), pattern, g,
-            nearest(pattern, weights));
+      check(matches, "{}: the model has no weight '{}' of group {}{}", type_s(), pattern, g,
+            nearestText(pattern, weights));
     }
 }
 

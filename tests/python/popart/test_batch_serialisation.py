@@ -231,3 +231,49 @@ def test_loops_in_the_forward_context_cannot_be_trained():
 def test_negative_factors_are_refused():
     with pytest.raises(popart.popart_exception, match=r"batchSerializationSettings\.factor must not be negative"):
         session_of("mlp", case(factor=-2))
+
+
+@pytest.mark.parametrize("context", [Fwd, Bwd])
+@pytest.mark.parametrize("kind", ["lstm", "rnn", "graphcore_lstm"])
+def test_the_batch_of_recurrent_layers_is_axis_1(kind, context):
+    """Three steps of four samples: four samples fall into two parts, three do not."""
+    rng = np.random.default_rng(3)
+    steps, batch, width, hidden = 3, 4, 5, 6
+
+    def result(batch, settings=None, training=False):
+        builder = popart.Builder(opsets={"ai.onnx": 10, "ai.graphcore": 1})
+        x = builder.addInputTensor("FLOAT", [steps, batch, width], "x")
+        values = np.random.default_rng(5)
+
+        def weight(*shape):
+            return builder.addInitializedInputTensor(values.normal(size=shape).astype(np.float32))
+
+        if kind == "graphcore_lstm":
+            y = builder.aiGraphcore.lstm([x, weight(4, width + hidden, hidden), weight(4, hidden)], 1)[0]
+        else:
+            gates = 4 if kind == "lstm" else 1
+            call = getattr(builder.aiOnnx, kind)
+            y = call([x, weight(1, gates * hidden, width), weight(1, gates * hidden, hidden)], 3 if gates == 4 else 2)[
+                0
+            ]
+        options = popart.SessionOptions()
+        if settings:
+            options.batchSerializationSettings = settings
+        if training:
+            loss = builder.aiGraphcore.l1loss([y], 0.5)
+            sgd = popart.ConstSGD(0.1)
+            session = ready(training_session(builder.getModelProto(), loss, sgd, options, [loss, y]))
+        else:
+            session = ready(inference_session(builder.getModelProto(), [y], options))
+        anchors = session.initAnchorArrays()
+        data = rng.normal(size=(2, steps, batch, width)).astype(np.float32)
+        data[:] = np.random.default_rng(7).normal(size=data.shape)
+        for run in range(2):
+            session.run(popart.PyStepIO({"x": data[run]}, anchors))
+        return anchors[y]
+
+    for training in (False, True):
+        plain = result(batch, training=training)
+        np.testing.assert_allclose(result(batch, in_parts(context=context), training), plain, rtol=1e-4, atol=1e-6)
+    with pytest.raises(popart.popart_exception, match=r"batch of input 'x', axis 1 of .*got 3 samples and 2 parts"):
+        result(3, in_parts(context=context))

@@ -466,3 +466,23 @@ def test_damaged_places_are_refused(folder, where, entries, part):
         ),
     ):
         refused(call, name, part)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_state_stays_in_its_place_when_the_file_moves(folder, optimizer):
+    """It is not appended again: the size of the file and all places stay."""
+    builder, loss = network()
+    by_builder(["w2", "w0"])(builder, "m.onnx")
+    session = session_of("m.onnx", loss, optimizer)
+    train(session)
+    session.modelToHost("trained.onnx")
+    before, size = places("trained.onnx"), os.path.getsize("w.bin")
+    session.updateExternallySavedTensorLocations("w.bin", "moved.bin")
+    for _ in range(2):
+        train(session)
+        session.modelToHost("trained.onnx")
+        assert os.path.getsize("moved.bin") == size
+        assert {n: p[1:] for n, p in places("trained.onnx").items()} == {n: p[1:] for n, p in before.items()}
+        assert {p[0] for p in places("trained.onnx").values()} == {"moved.bin"}
+    again = session_of("trained.onnx", loss, optimizer)
+    assert train(again) == train(session)

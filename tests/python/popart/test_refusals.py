@@ -11,6 +11,7 @@ import numpy as np
 import popart
 import pytest
 
+import onnx
 from tests.python.popart.training_runs import training_session
 
 Error, Internal, Runtime = popart.popart_exception, popart.popart_internal_exception, popart.popart_runtime_error
@@ -325,3 +326,48 @@ def test_an_operation_beyond_the_device_is_named(replicas):
         made.prepareDevice()
     words = (f"got 4 IPUs, expected {7 * replicas} = 7 IPUs per replica", "virtual graph 6", "Tanh:0_c6")
     assert [word for word in words if word not in str(raised.value)] == [], str(raised.value)
+
+
+def test_an_optimizer_with_values_for_an_unknown_weight_is_refused():
+    made = popart.SGD({"defaultLearningRate": (0.1, False)})
+    made.insertSpecific("ww", {"learningRate": (0.2, False)})
+    with pytest.raises(Error, match=r"insertSpecific: 'ww' is no weight of the model. Nearest names: \[w"):
+        session(optimizer=made)
+    trained = session()
+    with pytest.raises(Error, match="'ww' is no weight"):
+        trained.updateOptimizerFromHost(made)
+
+
+@pytest.mark.parametrize("shape", [[2.5], [1, 3.0], ["2"], [None]])
+def test_shapes_of_other_than_whole_numbers_are_refused(shape):
+    with pytest.raises(TypeError, match=r"TensorInfo: wrong dimension: got .*, expected a whole number"):
+        popart.TensorInfo("FLOAT", shape)
+    assert popart.TensorInfo("FLOAT", [np.int64(3), 2]).shape() == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "fits"),
+    [
+        ([3], "FLOAT", True),
+        ([4], "FLOAT", False),
+        (["n"], "FLOAT", True),
+        ([1, 3], "FLOAT", False),
+        ([3], "DOUBLE", False),
+    ],
+)
+def test_an_initializer_must_be_what_its_input_declares(shape, kind, fits):
+    types = {"FLOAT": onnx.TensorProto.FLOAT, "DOUBLE": onnx.TensorProto.DOUBLE}
+    inputs = [
+        onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3]),
+        onnx.helper.make_tensor_value_info("w", types[kind], shape),
+    ]
+    weight = onnx.numpy_helper.from_array(np.ones(3, np.float32), "w")
+    nodes = [onnx.helper.make_node("Mul", ["x", "w"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "g", inputs, [onnx.ValueInfoProto(name="y")], [weight])
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]).SerializeToString()
+    device = popart.DeviceManager().createCpuDevice()
+    if fits:
+        popart.InferenceSession(proto, popart.DataFlow(1, ["y"]), device)
+        return
+    with pytest.raises(Error, match="Initializer 'w': it differs from the graph input of its name"):
+        popart.InferenceSession(proto, popart.DataFlow(1, ["y"]), device)

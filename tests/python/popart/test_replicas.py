@@ -405,3 +405,44 @@ def test_values_that_replicas_of_a_group_do_not_share(mode, tmp_path):
     session.modelToHost(path)
     saved = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
     np.testing.assert_allclose(saved["mean"], wanted[0] if mode == "AllReplicas" else wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_the_shard_of_a_reduce_scatter_may_be_an_output(replicas):
+    """Its size follows from the number of replicas, which the builder does not know."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [8], "x")
+    y = builder.aiGraphcore.replicatedreducescatter([x], CollectiveOperator.Add)
+    builder.addOutputTensor(y)
+    session = inference_session(builder.getModelProto(), [y], replicated(replicas))
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    data = RNG.normal(size=(replicas, 8)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_allclose(anchors[y].reshape(-1), data.sum(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["OnePerGroup", "AllReplicas"])
+def test_grouped_weights_of_constant_weights_stay_variables(mode):
+    """Two groups of two replicas: what the host reads several copies of is no constant."""
+    builder = popart.Builder()
+    settings = popart.VariableSettings(
+        popart.CommGroup(popart.CommGroupType.Consecutive, 2), getattr(popart.VariableRetrievalMode, mode)
+    )
+    x = builder.addInputTensor("FLOAT", [3], "x")
+    values = RNG.normal(size=(2, 3)).astype(np.float32)
+    w = builder.addInitializedInputTensor(values, settings, "w")
+    c = builder.addInitializedInputTensor(np.full(3, 2, np.float32), "c")
+    y = builder.aiOnnx.mul([builder.aiOnnx.mul([x, w]), c])
+    options = replicated(4)
+    assert options.constantWeights
+    session = ready(inference_session(builder.getModelProto(), [y], options))
+    anchors = session.initAnchorArrays()
+    data = RNG.normal(size=(4, 3)).astype(np.float32)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_allclose(anchors[y], 2 * data * values[[0, 0, 1, 1]], rtol=1e-5)
+    read = np.zeros((4, 3) if mode == "AllReplicas" else (2, 3), np.float32)
+    other = np.full(3, 7, np.float32)
+    session.readWeights(popart.PyWeightsIO({"w": read, "c": other}))
+    np.testing.assert_array_equal(read, values[[0, 0, 1, 1]] if mode == "AllReplicas" else values)
+    np.testing.assert_array_equal(other, np.full(3, 7))

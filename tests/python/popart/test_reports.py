@@ -1,6 +1,7 @@
 """Reports: memory over the program and steps with times, read through `pva` as published programs do."""
 
 import json
+import time
 
 import numpy as np
 import popart
@@ -122,8 +123,28 @@ def test_without_a_profile_the_execution_is_empty():
     session = session_on(cpu())
     run(session)
     execution = session.getReport().execution
-    assert execution.runs == execution.steps == [] and execution.totalCycles.total == 0
+    assert execution.runs == execution.steps == [] and execution.totalCycles.total > 0
     assert "Execution profiling not enabled" in session.getSummaryReport()
+
+
+@pytest.mark.parametrize("device", [cpu, model])
+@pytest.mark.parametrize("options", [{}, {"debug_retainDebugInformation": "true"}, {"autoReport_all": "true"}], ids=str)
+def test_total_cycles_are_those_of_all_runs(device, options):
+    """Of the CPU the time that runs took, at most that of the calls; of a model a multiple of one run's."""
+    session = session_on(device(), **options)
+    assert session.getReport().execution.totalCycles.total == 0
+    start = time.perf_counter()
+    run(session)
+    took = time.perf_counter() - start
+    one = session.getReport().execution.totalCycles.total
+    assert one > 0
+    if device is cpu and options:
+        assert one <= took * 1e9
+    run(session, times=3)
+    four = session.getReport().execution.totalCycles.total
+    assert four > one
+    if device is model:
+        assert abs(four - 4 * one) <= 4  # rounded
 
 
 @pytest.mark.parametrize("option", ["autoReport_all", "autoReport_outputExecutionProfile", "debug_instrument"])

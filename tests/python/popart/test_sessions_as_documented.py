@@ -64,26 +64,63 @@ def test_a_bad_model_is_reported_before_a_missing_anchor(model):
 
 
 @pytest.mark.parametrize("constant", [True, False])
-def test_a_weight_among_the_inputs_keeps_its_value(constant):
+def test_a_weight_among_the_inputs_counts_in_that_step(constant):
     program = Program()
     session = program.inference(constantWeights=constant)
     session.prepareDevice()
     if not constant:
         session.weightsFromHost()
-    results = step(session, {"x": X, "w": np.zeros((9, 9), np.float32)})
-    np.testing.assert_array_equal(results[program.y], X @ W)
+    for w in (3 * W, W):
+        results = step(session, {"x": X, "w": w} if w is not W else {"x": X})
+        np.testing.assert_allclose(results[program.y], X @ w, rtol=1e-6)
+    with pytest.raises(popart_runtime_error, match=r"'w'.*expected"):
+        step(session, {"x": X, "w": np.zeros((9, 9), np.float32)})
 
 
-def test_arrays_of_other_names_are_left_alone():
+def test_arrays_of_unknown_names_are_refused_with_the_nearest():
     session = Program().training()
     session.prepareDevice()
     session.weightsFromHost()
-    other, w = np.full(3, 7, np.float32), np.zeros((3, 4), np.float32)
-    session.writeWeights(popart.PyWeightsIO({"other": other, "w": 2 * W}))
+    w = np.zeros((3, 4), np.float32)
+    arrays = popart.PyWeightsIO({"w": w, "ww": np.full(3, 7, np.float32)})
+    for call in (session.writeWeights, session.readWeights):
+        with pytest.raises(popart_runtime_error, match=r"'ww': the session has no weight of that name.*\[w"):
+            call(arrays)
+    assert (w == 0).all()
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_weights_that_are_constants_are_left_alone_by_reading(constant):
+    session = Program().inference(constantWeights=constant)
+    session.prepareDevice()
+    w = np.full((3, 4), 7, np.float32)
+    session.readWeights(popart.PyWeightsIO({"w": w}))
+    np.testing.assert_array_equal(w, np.full((3, 4), 7) if constant else W)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (12,), (2, 6), (3, 4, 1)])
+def test_weights_of_another_shape_are_refused(shape):
+    session = Program().training()
+    session.prepareDevice()
     session.weightsFromHost()
-    session.weightsToHost()
-    session.readWeights(popart.PyWeightsIO({"other": other, "w": w}))
-    assert (other == 7).all() and (w == 2).all()
+    for call in (session.writeWeights, session.readWeights):
+        with pytest.raises(popart_runtime_error) as caught:
+            call(popart.PyWeightsIO({"w": np.zeros(shape, np.float32)}))
+        assert "'w'" in str(caught.value) and str(list(shape)) in str(caught.value).replace(" ", "").replace(",", ", ")
+
+
+def test_a_second_prepare_device_keeps_what_is_on_the_device():
+    session = Program().training()
+    session.prepareDevice()
+    session.weightsFromHost()
+    step(session)
+    before, after = np.zeros((3, 4), np.float32), np.zeros((3, 4), np.float32)
+    session.readWeights(popart.PyWeightsIO({"w": before}))
+    session.prepareDevice()
+    session.readWeights(popart.PyWeightsIO({"w": after}))
+    np.testing.assert_array_equal(after, before)
+    assert not np.array_equal(after, W)
+    step(session)  # without another weightsFromHost
 
 
 @pytest.mark.parametrize("call", ["getSummaryReport", "weightsFromHost", "weightsToHost", "getReport"])
@@ -185,3 +222,14 @@ def test_the_ir_of_a_loaded_program_is_not_serialised(tmp_path):
     session.loadExecutable(str(tmp_path / "x.popef"))
     session.prepareDevice()
     assert session._serializeIr(popart.IrSerializationFormat.JSON) == ""
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_inputs_may_be_the_only_anchors(batches):
+    program = Program()
+    session = popart.InferenceSession(program.proto, popart.DataFlow(batches, ["x"]), MANAGER.createCpuDevice())
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    data = np.arange(batches * X.size, dtype=np.float32).reshape(batches, *X.shape)
+    session.run(popart.PyStepIO({"x": data}, anchors))
+    np.testing.assert_array_equal(anchors["x"].reshape(data.shape), data)

@@ -47,23 +47,46 @@ def test_zeros():
 
 @pytest.mark.parametrize("kind", ["FLOAT", "FLOAT16"])
 def test_random_numbers_have_their_distribution(kind):
-    normal, uniform = (
-        inputs_of(session_for(Modes.RandomNormal, kind)),
-        inputs_of(session_for(Modes.RandomUniform, kind)),
-    )
+    normal = inputs_of(session_for(Modes.RandomNormal, kind))
     error = 4 / np.sqrt(ROWS * WIDTH)  # four deviations of the mean of N(0, 1)
     assert abs(normal.mean()) < error
     assert abs(normal.var() - 1) < 2 * error
     assert abs(np.mean(normal < 1) - 0.8413) < error
-    assert 0 <= uniform.min() < 0.01
-    assert 0.99 < uniform.max() <= 1
-    assert abs(uniform.mean() - 0.5) < error
-    assert abs(uniform.var() - 1 / 12) < error
 
 
-@pytest.mark.parametrize("mode", [Modes.RandomNormal, Modes.RandomUniform])
-def test_integers_are_zeros_so_that_labels_and_indices_are_legal(mode):
-    np.testing.assert_array_equal(inputs_of(session_for(mode, "INT32")), np.zeros((ROWS, WIDTH)))
+TYPES = {
+    "BOOL": (0, 1), "INT8": (-128, 127), "UINT8": (0, 255), "INT16": (-(2**15), 2**15 - 1), "UINT16": (0, 2**16 - 1),
+    "INT32": (-(2**31), 2**31 - 1), "UINT32": (0, 2**32 - 1), "FLOAT16": (-65504, 65504),
+    "FLOAT": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_uniform_numbers_span_their_type(kind):
+    low, high = TYPES[kind]
+    share = (inputs_of(session_for(Modes.RandomUniform, kind)).astype(np.float64) - low) / (high - low)
+    assert share.min() >= 0 and share.max() <= 1
+    assert share.min() < 0.01 and share.max() > 0.99
+    error = 4 / np.sqrt(ROWS * WIDTH)
+    assert abs(share.mean() - 0.5) < error / 2
+    assert abs(share.var() - (0.25 if kind == "BOOL" else 1 / 12)) < error / 4
+
+
+@pytest.mark.parametrize("kind", ["INT8", "INT32", "UINT8", "BOOL"])
+def test_normal_integers_are_rounded(kind):
+    values = inputs_of(session_for(Modes.RandomNormal, kind))
+    if kind == "BOOL":
+        np.testing.assert_array_equal(values, np.ones((ROWS, WIDTH)))
+        return
+    error = 4 / np.sqrt(ROWS * WIDTH)
+    assert (values == np.rint(values)).all()
+    assert abs(np.mean(values == 1) - 0.2417) < error  # of N(0, 1) between 0.5 and 1.5
+    assert abs(np.mean(values == -1) - (0 if kind == "UINT8" else 0.2417)) < error
+
+
+@pytest.mark.parametrize("kind", ["INT32", "BOOL", "FLOAT"])
+def test_zeros_of_every_type(kind):
+    np.testing.assert_array_equal(inputs_of(session_for(Modes.Zeros, kind)), np.zeros((ROWS, WIDTH)))
 
 
 def test_every_micro_batch_reads_the_same_values():

@@ -157,6 +157,44 @@ def test_files_that_are_no_models(tmp_path, tool):
 # ---- popart-inspect
 
 
+def doubled_text(path: Path) -> Path:
+    """Text and numbers, each twice."""
+    nodes = [
+        helper.make_node("StringConcat", ["words", "words"], ["twice"]),
+        helper.make_node("Add", ["x", "x"], ["y"]),
+    ]
+    words = helper.make_tensor_value_info("words", TensorProto.STRING, [2])
+    twice = helper.make_tensor_value_info("twice", TensorProto.STRING, [2])
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xy")
+    return small(path, nodes, [words, x], [twice, y], opset=20)
+
+
+def test_models_of_text_run(tmp_path):
+    model = doubled_text(tmp_path / "text.onnx")
+    assert "input 'words' holds text" in run("run", model, expect=2).stderr
+    np.save(tmp_path / "words.npy", np.array(["ab", "c"]))
+    given = ["--input", f"words={tmp_path / 'words.npy'}"]
+    found = facts("run", model, *given, "--check", "--output", tmp_path / "out.npz", "--runs", "2", "--warm-up", "0")
+    assert [row["equal"] for row in found["check"]] == [True, True] and found["times"]["runs"] == 2
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert arrays["twice"].tolist() == ["abab", "cc"]
+    assert "a model of text" in run("run", model, *given, "--anchor", "y", expect=2).stderr
+
+
+def test_an_initializer_that_is_an_input_may_be_given(tmp_path):
+    x, w = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xw")
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])
+    weight = numpy_helper.from_array(np.full(3, 2, np.float32), "w")
+    model = small(tmp_path / "m.onnx", [helper.make_node("Mul", ["x", "w"], ["y"])], [x, w], [y], [weight])
+    np.save(tmp_path / "x.npy", np.array([1, 2, 3], np.float32))
+    np.save(tmp_path / "w.npy", np.array([5, 6, 7], np.float32))
+    for more, expected in (([], [2, 4, 6]), (["--input", f"w={tmp_path / 'w.npy'}"], [5, 12, 21])):
+        out = tmp_path / "out.npz"
+        run("run", model, "--input", f"x={tmp_path / 'x.npy'}", *more, "--check", "--output", out)
+        with np.load(out) as arrays:
+            assert arrays["y"].tolist() == expected
+
+
 def test_inspect_counts_what_is_there(model):
     found = facts("inspect", model, "--dim", "batch=2", "--steps", "--threads", "1")
     graph = onnx.load(model).graph
