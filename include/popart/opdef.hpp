@@ -319,7 +319,7 @@ struct InputDef {
   TypeSet types;        // element types taken
   std::string typeVar;  // inputs with the same non-empty type variable must have equal element types
   Arity arity;          // Variadic is the last one's only
-  Slot slot = Slot::Operand;
+  Slot slot = Slot::Operand;  // what an initializer that is read there is to training
 };
 // One output, or (Variadic) the last ones; infos come from the shape rule.
 struct OutputDef {
