@@ -315,10 +315,10 @@ enum class Arity { Required, Optional, Variadic };  // Variadic: zero or more, l
 
 // One input, or (Variadic) the last ones.
 struct InputDef {
-  std::string name;     // as in the ONNX specification where the op is one of ONNX's
-  TypeSet types;        // element types taken
-  std::string typeVar;  // inputs with the same non-empty type variable must have equal element types
-  Arity arity;          // Variadic is the last one's only
+  std::string name;           // as in the ONNX specification where the op is one of ONNX's
+  TypeSet types;              // element types taken
+  std::string typeVar;        // inputs with the same non-empty type variable must have equal element types
+  Arity arity;                // Variadic is the last one's only
   Slot slot = Slot::Operand;  // what an initializer that is read there is to training
 };
 // One output, or (Variadic) the last ones; infos come from the shape rule.
