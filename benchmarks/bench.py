@@ -57,6 +57,7 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
+FROZEN_NAMES = ["resnet18_head_train_b8"]  # all but the head is frozen
 # Networks that nothing was tuned on (second_set.py).
 SECOND_INFERENCE_NAMES = [
     *("convnext_tiny_b1", "shufflenet_v2_b1", "swin_t_b1", "googlenet_b1"),
@@ -71,6 +72,7 @@ INLINED_CALLS = [24, 96, 384]
 NAMES = [
     *INFERENCE_NAMES,
     *TRAINING_NAMES,
+    *FROZEN_NAMES,
     *SECOND_NAMES,
     *OTHER_FORMS,
     "call_overhead",
@@ -371,7 +373,7 @@ def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
         warm_up = Path(folder) / "warm_up"
         warm_up.mkdir()
         ask_once(args.budget, "export", "call_overhead", str(warm_up))
-        for network in [*INFERENCE_NAMES, *TRAINING_NAMES]:
+        for network in [*INFERENCE_NAMES, *TRAINING_NAMES, *FROZEN_NAMES]:
             ours = attempt(memory_of, network, Path(folder), warm_up, args)
             peers = {peer: peer_memory_of(peer, network, args) for peer in peers_of(network, args.peers)}
             entries.append(with_ratio({"name": "memory", "network": network, "ours": ours, "peers": peers}))

@@ -24,18 +24,21 @@ class Program:
         model: Serialised ONNX model with outputs of the network and, for training, the loss.
         loss: Id of the loss; empty for inference.
         rule: Fields of `networks.Optimizer`; None for inference.
+        trainable: Patterns of the tensors that train; empty: as the model is classified.
     """
 
     model: bytes
     loss: str = ""
     rule: dict[str, Any] | None = None
+    trainable: tuple[str, ...] = ()
 
 
 def save(program: Program, inputs: dict[str, np.ndarray], folder: Path) -> None:
     """Write ``model.onnx``, ``inputs.npz`` and ``program.json``."""
     (folder / "model.onnx").write_bytes(program.model)
     np.savez(folder / "inputs.npz", **inputs)
-    (folder / "program.json").write_text(json.dumps({"loss": program.loss, "rule": program.rule}))
+    facts = {"loss": program.loss, "rule": program.rule, "trainable": program.trainable}
+    (folder / "program.json").write_text(json.dumps(facts))
 
 
 def load(folder: Path) -> tuple[Program, dict[str, np.ndarray]]:
@@ -43,7 +46,8 @@ def load(folder: Path) -> tuple[Program, dict[str, np.ndarray]]:
     facts = json.loads((folder / "program.json").read_text())
     with np.load(folder / "inputs.npz") as file:
         inputs = dict(file)
-    return Program((folder / "model.onnx").read_bytes(), facts["loss"], facts["rule"]), inputs
+    model = (folder / "model.onnx").read_bytes()
+    return Program(model, facts["loss"], facts["rule"], tuple(facts["trainable"])), inputs
 
 
 def optimizer(rule: Mapping[str, Any], further: Mapping[str, Any], **settings: Any) -> popart.Optimizer:
@@ -99,6 +103,7 @@ def training_session(
         rule or optimizer(program.rule, {}),
         popart.DeviceManager().createCpuDevice(),
         userOptions=options,
+        trainable=list(program.trainable) or None,
     )
     if prepare:
         session.prepareDevice(loadEngine=load)

@@ -128,13 +128,15 @@ def training_program(benchmark: Benchmark) -> tuple[programs.Program, dict[str, 
 
     network, inputs, labels = networks.instantiate(benchmark)
     if labels is None:
-        program = programs.Program(export(network, inputs, training=True), "output", asdict(benchmark.optimizer))
+        model = export(network, inputs, training=True)
+        program = programs.Program(model, "output", asdict(benchmark.optimizer), benchmark.trainable)
         return program, {"input": inputs.numpy()}
     arrays = {"input": inputs.numpy(), "labels": labels.numpy().astype(np.int32).reshape(-1)}
     builder = popart.Builder(export(_Probabilities(network), inputs, training=True))
     builder.addInputTensor("INT32", list(arrays["labels"].shape), "labels")
     loss = builder.aiGraphcore.nllloss(["output", "labels"], popart.ReductionType.Mean, debugContext="loss")
-    return programs.Program(builder.getModelProto(), loss, asdict(benchmark.optimizer)), arrays
+    trainable = tuple(f"network.{pattern}" for pattern in benchmark.trainable)
+    return programs.Program(builder.getModelProto(), loss, asdict(benchmark.optimizer), trainable), arrays
 
 
 def ours(benchmark: Benchmark) -> Runner:
@@ -244,7 +246,11 @@ class TorchStep(Torch):
     def _training(
         self, network: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor | None
     ) -> Callable[[], torch.Tensor]:
-        params = {name: p.detach().clone(memory_format=torch.preserve_format) for name, p in network.named_parameters()}
+        params = {
+            name: p.detach().clone(memory_format=torch.preserve_format)
+            for name, p in network.named_parameters()
+            if p.requires_grad
+        }
         buffers = {name: b.clone() for name, b in network.named_buffers()}
         moments = {name: [torch.zeros_like(p) for _ in range(2)] for name, p in params.items()}
         count = torch.zeros(())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,7 @@ class Benchmark:
         inputs: Makes the input tensor.
         classes: Number of classes of the labels; 0 for inference and for networks with a loss of their own.
         optimizer: Rule of the update; None for inference.
+        trainable: Patterns of the parameters that train; empty: all.
     """
 
     network: Callable[[], nn.Module]
@@ -54,6 +56,7 @@ class Benchmark:
     optimizer: Optimizer | None = None
     labels: tuple[int, ...] | None = None  # shape of the labels, where it is not that of tokens or of the batch
     own_loss: bool = False  # the network returns its loss
+    trainable: tuple[str, ...] = ()
 
     @property
     def training(self) -> bool:
@@ -258,6 +261,9 @@ BENCHMARKS = {
     "mlp_train_b80": Benchmark(Mlp, floats(80, 784), 10, Optimizer("sgd", 0.05)),
     "lenet_train_b32": Benchmark(LeNet, floats(32, 1, 28, 28), 10, _MOMENTUM),
     "resnet18_train_b8": Benchmark(torchvision_network("resnet18"), floats(8, 3, 224, 224), 1000, _MOMENTUM),
+    "resnet18_head_train_b8": Benchmark(
+        torchvision_network("resnet18"), floats(8, 3, 224, 224), 1000, _MOMENTUM, trainable=("fc.*",)
+    ),
     "gpt_train_b8": Benchmark(gpt, tokens(8, 256, 65), 65, _ADAMW),
     "layers20_train_b2": Benchmark(
         partial(gpt, layers=20, width=512, heads=8, context=128), tokens(2, 128, 65), 65, _ADAMW
@@ -296,6 +302,9 @@ def instantiate(benchmark: Benchmark) -> tuple[nn.Module, torch.Tensor, torch.Te
     """Network, input and labels (int64, one per row of logits), the same in every process."""
     torch.manual_seed(SEED)
     network = benchmark.network()
+    for name, parameter in network.named_parameters():
+        trains = not benchmark.trainable or any(fnmatch(name, pattern) for pattern in benchmark.trainable)
+        parameter.requires_grad_(trains)
     inputs = benchmark.inputs()
     if not benchmark.training:
         return network.eval(), inputs, None
@@ -314,7 +323,7 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor | None) -> torch.Tensor:
 
 def torch_optimizer(rule: Optimizer, network: nn.Module, fused: bool = False) -> torch.optim.Optimizer:
     """The rule as PyTorch's optimizer; fused: its kernels for all weights at once."""
-    parameters = network.parameters()
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if rule.kind == "sgd":
         return torch.optim.SGD(parameters, lr=rule.lr, momentum=rule.momentum, fused=fused)
     if rule.kind == "adam":
@@ -357,7 +366,8 @@ def bytes_of(benchmark: Benchmark) -> int:
     if benchmark.optimizer:
         rule = benchmark.optimizer
         states = 2 if rule.kind != "sgd" else int(rule.momentum != 0)
-        return everything * 2 * (1 + states)
+        trained = sum(parameter.nbytes for parameter in network.parameters() if parameter.requires_grad)
+        return everything - trained + trained * 2 * (1 + states)
     for module in network.modules():
         if isinstance(module, nn.Embedding):
             rows = min(inputs.numel(), module.num_embeddings)

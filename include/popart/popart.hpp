@@ -18,4 +18,5 @@
 #include <popart/sgd.hpp>
 #include <popart/simple_session.hpp>
 #include <popart/stepio.hpp>
+#include <popart/trainabletensor.hpp>
 #include <popart/version.hpp>

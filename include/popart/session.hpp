@@ -24,6 +24,7 @@
 #include <popart/runstatistics.hpp>
 #include <popart/sessionoptions.hpp>
 #include <popart/tensordata.hpp>
+#include <popart/trainabletensor.hpp>
 
 namespace popart {
 
@@ -259,6 +260,9 @@ class TrainingSession : public Session {
   // "New optimizer is not a valid replacement…" when the program was built for another kind of optimizer or for other
   // constant values, and when the session was made from an Ir.
   void updateOptimizerFromHost(const Optimizer *optimizer);
+  // What trains and why: one entry for each floating-point initializer of the model, in the order of the file; empty
+  // for a session made from an Ir.
+  const std::vector<TrainableTensor> &trainableTensors() const;
 
  private:
   using Session::Session;

@@ -310,6 +310,9 @@ class SessionOptions {
   bool decomposeGradSum = false;  // sums of three or more gradients become additions
   bool groupHostSync = false;     // hint
   bool strictOpVersions = true;   // false: a newer operator set is read as the newest one known
+  // Names or patterns (fnmatch) of the tensors that train, and of those that do not; empty: as classified
+  // (popart/trainabletensor.hpp).
+  std::vector<std::string> trainableTensors, frozenTensors;
   bool opxAliasChecking = false;  // hint
   bool opxModifyChecking = false;
   // Where tensors are kept: hints.

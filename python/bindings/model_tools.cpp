@@ -4,6 +4,7 @@
 #include <popart/graphtransformer.hpp>
 #include <popart/inferenceform.hpp>
 #include <popart/numerics.hpp>
+#include <popart/trainabletensor.hpp>
 
 #include "api/model_outputs.hpp"
 #include "api/text.hpp"
@@ -47,6 +48,27 @@ void bindModelTools(nb::module_ &m) {
         return describeModel(text, shapes);
       },
       nb::arg("model"), nb::arg("shapes"), "What a model holds and which of its nodes are refused, as JSON.");
+  m.def(
+      "trainable_tensors",
+      [](nb::handle model, const std::vector<std::string> &trainable, const std::vector<std::string> &frozen) {
+        const std::string text = modelText(model);
+        ReleaseGil release;
+        return trainableTensors(text, trainable, frozen);
+      },
+      nb::arg("model"), nb::arg("trainable") = std::vector<std::string>(),
+      nb::arg("frozen") = std::vector<std::string>(),
+      "What would train in a model, and why; needs no loss.\n"
+      "\n"
+      "Args:\n"
+      "    model: File name or bytes of an ONNX model.\n"
+      "    trainable: Names or patterns of the tensors that train, as in `TrainingSession`; empty: as classified.\n"
+      "    frozen: Names or patterns of tensors that do not.\n"
+      "\n"
+      "Returns:\n"
+      "    One `TrainableTensor` for each floating-point initializer, in the order of the file.\n"
+      "\n"
+      "Raises:\n"
+      "    popart_exception: The model cannot be read, or a name or pattern matches no tensor.");
   m.def(
       "_output_tensors",
       [](nb::handle model, const InputShapeInfo &shapes, bool constantWeights) {

@@ -255,8 +255,10 @@ void bindOptions(nb::module_ &m) {
   nb::class_<SessionOptions> options(
       m, "SessionOptions",
       "Everything a program may set about a session. What each option does here: docs/options.md.");
-  options.def(nb::init<>(),
-              "The documented defaults; POPART_CACHE_DIR and POPXL_CACHE_DIR set enableEngineCaching and cachePath.");
+  options
+      .def(nb::init<>(),
+           "The documented defaults; POPART_CACHE_DIR and POPXL_CACHE_DIR set enableEngineCaching and cachePath.")
+      .def("__copy__", [](const SessionOptions &o) { return SessionOptions(o); });
   forEachOption([&](const char *name, auto member) {
     using Member = std::remove_reference_t<decltype(std::declval<SessionOptions &>().*member)>;
     if constexpr (std::is_same_v<Member, NumIOTiles>) {

@@ -296,6 +296,26 @@ void bindSessionBase(nb::module_ &m) {
       .def("_variableIds", &Session::variableIds);
 }
 
+void bindTrainableTensor(nb::module_ &m) {
+  nb::class_<TrainableTensor>(m, "TrainableTensor", "A floating-point initializer of a model, and whether it trains.")
+      .def_ro(
+          "name", &TrainableTensor::name,
+          "Name of the initializer; of one of a body of If, Loop or Scan, with the body's place where another tensor "
+          "has it too.")
+      .def_prop_ro(
+          "shape", [](const TrainableTensor &t) { return t.info.shape(); }, "Its dimensions, as stored.")
+      .def_prop_ro(
+          "type", [](const TrainableTensor &t) { return toText(t.info.dataType()); }, "Its element type: \"FLOAT\" ….")
+      .def_ro("trains", &TrainableTensor::trains, "Whether training updates it by its gradient.")
+      .def_ro("reason", &TrainableTensor::reason, "Why, for people.")
+      .def_ro("doubtful", &TrainableTensor::doubtful,
+              "Whether it is a guess: name the tensor in `trainable` or `frozen` of the session to settle it.")
+      .def("__repr__", [](const TrainableTensor &t) {
+        return "TrainableTensor(name='" + t.name + "', shape=" + toText(t.info.shape()) +
+               ", trains=" + (t.trains ? "True" : "False") + ", reason='" + t.reason + "')";
+      });
+}
+
 void bindMemoryFit(nb::module_ &m) {
   auto fit = nb::class_<MemoryFit>(m, "MemoryFit",
                                    "What the compiler chose for a program that did not fit into the memory limit as it "
@@ -339,6 +359,7 @@ void bindSessions(nb::module_ &m) {
                ", seconds=" + (s.seconds ? std::to_string(*s.seconds) : "None") + ")";
       });
   bindMemoryFit(m);
+  bindTrainableTensor(m);
   bindSessionBase(m);
   nb::class_<LossObject>(m, "_LossObject")
       .def(
@@ -404,7 +425,14 @@ void bindSessions(nb::module_ &m) {
            "    optimizer: Of the same class, with the same constant values.\n"
            "\n"
            "Raises:\n"
-           "    popart_runtime_error: It is no valid replacement.");
+           "    popart_runtime_error: It is no valid replacement.")
+      .def("trainableTensors", &TrainingSession::trainableTensors,
+           "What trains and why.\n"
+           "\n"
+           "Returns:\n"
+           "    One `TrainableTensor` for each floating-point initializer of the model, in the order of the file; "
+           "empty\n"
+           "    for a session made from an Ir.");
 }
 
 }  // namespace popart::python

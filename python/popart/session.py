@@ -1,5 +1,6 @@
 """Inference and training sessions."""
 
+import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -181,6 +182,10 @@ class _SessionMixin:
         )
 
 
+def _patterns(given: str | Sequence[str] | None) -> list[str]:
+    return [] if given is None else [given] if isinstance(given, str) else list(given)
+
+
 def _resolve_data_flow(dataFlow: DataFlow | None, dataFeed: DataFlow | None) -> DataFlow:
     # compat: very old programs say dataFeed= (tests/python/popart/test_session.py).
     given = dataFlow if dataFlow is not None else dataFeed
@@ -269,6 +274,8 @@ class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
         *,
         dataFeed: DataFlow | None = None,
         losses: Sequence[Loss] | None = None,
+        trainable: str | Sequence[str] | None = None,
+        frozen: str | Sequence[str] | None = None,
     ) -> None:
         """Build the program: forward, backward and weight updates.
 
@@ -284,10 +291,14 @@ class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
             name: Name in log lines.
             dataFeed: Old spelling of ``dataFlow``.
             losses: Old form of ``loss``: loss objects, which are summed.
+            trainable: Names or patterns (``*``, ``?``, ``[1-3]``) of the tensors that train; all others are frozen. A
+                pattern means the parameters among its matches. None: as ``trainableTensors()`` says.
+            frozen: Names or patterns of tensors that do not train: they have no gradient and no optimizer state.
 
         Raises:
             TypeError: Neither ``loss`` nor ``losses`` is given, or no optimizer.
-            popart_exception: The model, the loss, an anchor or an option is not usable.
+            popart_exception: The model, the loss, an anchor or an option is not usable, or a name or pattern of
+                ``trainable`` or ``frozen`` matches no floating-point initializer.
         """
         if optimizer is None:
             raise TypeError("TrainingSession: the argument optimizer is missing")
@@ -295,6 +306,10 @@ class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
             raise TypeError("TrainingSession: give either loss=<tensor id> or losses=[<loss objects>]")
         self._data_flow = _resolve_data_flow(dataFlow, dataFeed)
         self._options = userOptions if userOptions is not None else SessionOptions()
+        if trainable is not None or frozen is not None:
+            self._options = copy.copy(self._options)
+            self._options.trainableTensors = [*self._options.trainableTensors, *_patterns(trainable)]
+            self._options.frozenTensors = [*self._options.frozenTensors, *_patterns(frozen)]
         self._device_type = getattr(deviceInfo, "type", None)
         super().__init__(
             fnModel,

@@ -11,6 +11,7 @@
 #include "onnx/describe.hpp"
 #include "onnx/inference_form.hpp"
 #include "onnx/model_edits.hpp"
+#include "onnx/training/trainable_tensors.hpp"
 #include "onnx/writer.hpp"
 
 namespace popart {
@@ -67,6 +68,12 @@ std::map<std::string, onnx::OutputTensors> outputTensors(const std::string &mode
   options.inputShapeInfo = inputShapeInfo.getInfos();
   options.evaluate = ref::evaluate;
   return onnx::outputTensors(onnx::Model::fromProtoOrFile(modelProtoOrFilename), options);
+}
+
+std::vector<TrainableTensor> trainableTensors(std::string_view modelProtoOrFilename,
+                                              const std::vector<std::string> &trainable,
+                                              const std::vector<std::string> &frozen) {
+  return onnx::trainableTensors(onnx::Model::fromProtoOrFile(modelProtoOrFilename), {trainable, frozen}).tensors;
 }
 
 namespace numerics {

@@ -51,8 +51,9 @@ struct Session::OpenShapes {
   void use(const Key &shapes, Program &current, Session &session);
 
   Make make;
-  bool prepared = false;      // prepareDevice was called
-  bool sendsWeights = false;  // weightsFromHost was called before the first program
+  std::shared_ptr<const onnx::TrainableTensors> trainable;  // of every program
+  bool prepared = false;                                    // prepareDevice was called
+  bool sendsWeights = false;                                // weightsFromHost was called before the first program
 
  private:
   struct Kept {

@@ -88,6 +88,8 @@ void forEachOption(Visitor &&visitor) {
   POPART_OPTION(decomposeGradSum)
   POPART_OPTION(groupHostSync)
   POPART_OPTION(strictOpVersions)
+  POPART_OPTION(trainableTensors)
+  POPART_OPTION(frozenTensors)
   POPART_OPTION(opxAliasChecking)
   POPART_OPTION(opxModifyChecking)
   POPART_OPTION(activationTensorLocationSettings)

@@ -129,14 +129,17 @@ struct SessionCreation : Session {
     std::unique_ptr<Session::OpenShapes> open;
   };
 
-  static Made fromModel(std::string_view modelText, const Creation &c) {
-    if (!c.device)
-      throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", c.name);
+  static Made fromModel(std::string_view modelText, const Creation &given) {
+    if (!given.device)
+      throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", given.name);
     onnx::Model model = onnx::Model::fromProtoOrFile(modelText);  // a bad model is reported before all else
-    checkRequest(c);
-    checkNames(model, c.inputShapeInfo);
+    checkRequest(given);
+    checkNames(model, given.inputShapeInfo);
+    Creation c = given;
+    c.trainable = trainableOf(model, c);
     auto open = std::make_unique<Session::OpenShapes>(c.name, c.options, model, c.dataFlow, c.inputShapeInfo);
     if (!c.optimizer) open->takeWeights(model);
+    open->trainable = c.trainable;
     open->make = [model, c](const InputShapeInfo &shapes, const std::set<TensorId> &fed,
                             std::shared_ptr<DeviceInfo> device) {
       Creation with = c;
@@ -149,6 +152,37 @@ struct SessionCreation : Session {
     ImplPtr program = build(model, c);
     if (!open->takesWeights()) open = nullptr;
     return {std::move(program), std::move(open)};
+  }
+
+  // Whether weights are folded into the program: constants are in the device's memory, whole on every replica.
+  static bool weightsAreConstant(const Creation &c) {
+    return !c.optimizer && c.options.constantWeights && !pipeline::offChipRules(c.options).any() &&
+           !pipeline::shardRules(c.options).any();
+  }
+
+  // What trains; a line of the log says how much, and another one for each doubtful tensor.
+  static std::shared_ptr<const onnx::TrainableTensors> trainableOf(const onnx::Model &model, const Creation &c) {
+    if (weightsAreConstant(c)) return nullptr;
+    if (!c.optimizer) return std::make_shared<const onnx::TrainableTensors>(onnx::trainableTensors(model));
+    onnx::TrainingWishes wishes{c.options.trainableTensors, c.options.frozenTensors};
+    wishes.isFrozenByOptimizer = [&](const TensorId &id) { return c.optimizer->neverChanges(id); };
+    auto found = std::make_shared<const onnx::TrainableTensors>(onnx::trainableTensors(model, wishes));
+    int64_t elements = 0, all = 0;
+    for (const TrainableTensor &t : found->tensors) {
+      all += t.info.nelms();
+      if (t.trains) elements += t.info.nelms();
+      if (t.doubtful)
+        logging::session::warn(
+            "session '{}': '{}' {} {}, by a guess: {}. Say so with trainable or frozen (popart-inspect --training "
+            "shows "
+            "all)",
+            c.name, t.name, t.info, t.trains ? "trains" : "stays as it is", t.reason);
+    }
+    for (const std::string &warning : found->warnings) logging::session::warn("session '{}': {}", c.name, warning);
+    logging::session::info("session '{}': {} of {} floating-point initializers train, {} of {} numbers", c.name,
+                           std::ranges::count_if(found->tensors, &TrainableTensor::trains), found->tensors.size(),
+                           elements, all);
+    return found;
   }
 
   static void checkRequest(const Creation &c) {
@@ -215,7 +249,9 @@ struct SessionCreation : Session {
   static void prepareIr(Ir &ir, const onnx::Model &model, const Creation &c) {
     checkRequest(c);
     checkNames(model, c.inputShapeInfo);
-    const std::shared_ptr<Ir> made = build(model, c)->prepared.ir;
+    Creation with = c;
+    with.trainable = trainableOf(model, c);
+    const std::shared_ptr<Ir> made = build(model, with)->prepared.ir;
     ir.takeGraphs(*made);
     ir.origin_ = made->origin_;
   }
@@ -269,9 +305,8 @@ struct SessionCreation : Session {
     const bool training = c.optimizer != nullptr;
     onnx::BuildOptions build;
     build.purpose = training ? onnx::Purpose::Training : onnx::Purpose::Inference;
-    // Constants are in the device's memory, whole on every replica.
-    const bool constant = !training && c.options.constantWeights && !pipeline::offChipRules(c.options).any() &&
-                          !pipeline::shardRules(c.options).any();
+    const bool constant = weightsAreConstant(c);
+    build.trainable = impl.trainable = c.trainable;
     build.weights = constant ? onnx::WeightRole::Constant : onnx::WeightRole::Variable;
     build.versions = c.options.strictOpVersions ? onnx::OpVersionRule::Strict : onnx::OpVersionRule::Lenient;
     const std::vector<TensorId> &buffers = c.options.updatableNamedBuffers;
@@ -316,8 +351,14 @@ struct SessionCreation : Session {
     settings.batchesPerStep = c.dataFlow.batchesPerStep();
     settings.patterns = c.patterns;
     impl.patterns = c.patterns;
-    if (training)
+    if (training) {
       for (const TensorId &id : impl.model->initializerIds()) settings.initializers.insert(id);
+      settings.trainable = c.trainable->trained;
+      for (const TrainableTensor &t : c.trainable->tensors)
+        if (!c.trainable->variables.contains(t.name) && !c.trainable->copies.contains(t.name) &&
+            !build.updatable.contains(t.name))
+          impl.constantWeights.insert(t.name);
+    }
     settings.options = pipeline::pipelineOptions(c.options);
     settings.options.passesOff = passesOff(c.options.engineOptions, c.device->getType());
     for (auto *parts : {&settings.options.serialiseForward, &settings.options.serialiseWhole})
@@ -339,6 +380,16 @@ struct SessionCreation : Session {
     options.automaticLossScale->tracked = transforms::AutomaticLossScale::Tracked::ProductGradients;
   }
 
+  // Frozen tensors take no part in what is asked of weights: groups of clipped gradients, parts on replicas.
+  static void leaveOut(const std::set<TensorId> &frozen, pipeline::PrepareRequest &request) {
+    const auto isFrozen = [&](const TensorId &id) { return frozen.contains(id); };
+    for (ClipNormSettings &group : request.updates->clipping) std::erase_if(group.weightIds, isFrozen);
+    std::erase_if(request.updates->clipping, [](const ClipNormSettings &group) {
+      return group.getMode() == ClipNormSettings::Mode::ClipSpecifiedWeights && group.weightIds.empty();
+    });
+    std::erase_if(request.options.sharding.byTensor, [&](const auto &entry) { return isFrozen(entry.first); });
+  }
+
   static void prepare(Session::Impl &impl, const Creation &c, std::shared_ptr<Ir> made) {
     pipeline::PrepareRequest request = requestFor(impl, c);
     if (c.optimizer) {
@@ -349,6 +400,7 @@ struct SessionCreation : Session {
       scaleLossOfHalves(impl, request.options);
       impl.optimizer->setFactors(request.options.factors);
       request.updates = impl.optimizer->updateRules(request.options.factors);
+      leaveOut(impl.constantWeights, request);
     }
     if (made) {
       impl.prepared = made->origin_->facts;

@@ -12,6 +12,7 @@
 #include <popart/session.hpp>
 
 #include "onnx/reader.hpp"
+#include "onnx/training/trainable_tensors.hpp"
 #include "pipeline/prepare.hpp"
 
 namespace popart {
@@ -28,6 +29,7 @@ struct Creation {
   TensorId loss;
   std::vector<LossObject> losses;
   std::set<TensorId> fed{};  // weights that are graph inputs too, of which runs bring the values
+  std::shared_ptr<const onnx::TrainableTensors> trainable = nullptr;  // of the model; null: weights are constants
 };
 
 // Shared by copies of the Ir.

@@ -16,6 +16,7 @@
 #include "fitting/fit.hpp"
 #include "onnx/data_files.hpp"
 #include "onnx/reader.hpp"
+#include "onnx/training/trainable_tensors.hpp"
 #include "pipeline/prepare.hpp"
 #include "session/compiled_program.hpp"
 
@@ -36,7 +37,9 @@ struct Session::Impl {
   fitting::MakeRequest prepareRequest;
   std::function<std::unique_ptr<Ir>(const std::set<TensorId> &variables)> makeIr;  // of the model, anew
   Patterns patterns;                                                               // of `prepareRequest`
-  std::set<TensorId> constantWeights;     // of `model`, in inference sessions where they are constants
+  // Which initializers are variables; null: none is, or the session was made from an Ir.
+  std::shared_ptr<const onnx::TrainableTensors> trainable;
+  std::set<TensorId> constantWeights;     // of `model`: of inference sessions, and what training leaves as it is
   std::optional<fitting::Fitted> fitted;  // what runs in place of `prepared`, which does not fit the memory limit
   std::unique_ptr<Optimizer> optimizer;   // null: inference, or made from an Ir
   std::vector<TensorId> floatVariables;   // of the model, among which groups of the optimizer find their weights
@@ -92,6 +95,10 @@ struct Session::Impl {
   // Optimizer state that options keep on the device: it is neither sent to it, read from it nor saved.
   bool staysOnDevice(const TensorId &id) const;
   void initialiseHostWeights();  // from the values in the Ir
+  // Values of the tensors that a training program leaves as they are, of the names that `weightsIO` has.
+  std::map<TensorId, TensorData> constantsOf(const IWeightsIO &weightsIO) const;
+  // Throws runtime_error where `id` is a constant of a training program and `value` another value.
+  void checkConstant(const TensorId &id, const TensorData &value) const;
   // Weights, optimizer state and random numbers of another program of the same session, on the device too when they are
   // there: this program is then loaded as well, and `from` unloaded unless it has no weights there.
   void takeStateOf(Impl &from);

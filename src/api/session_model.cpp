@@ -19,14 +19,18 @@ void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bo
   const onnx::Model other = onnx::Model::fromProtoOrFile(modelProtoOrFilename);
   std::map<TensorId, TensorData> values;
   const onnx::Initializers initializers(other);
-  for (const TensorId &id : other.initializerIds()) values[id] = initializers.value(id);
-  // Initializers that are constants of the program have no weight: integers, numbers of exported programs.
+  for (const TensorId &id : initializers.ids()) values[id] = initializers.value(id);
+  if (impl_->trainable)
+    for (const auto &[result, source] : impl_->trainable->separate)
+      if (const auto found = values.find(source); found != values.end()) values.emplace(result, found->second);
+  // Initializers that are constants of the program have no weight.
   std::set<TensorId> own;
   if (impl_->model)
-    for (const TensorId &id : impl_->model->initializerIds()) own.insert(id);
+    for (const TensorId &id : onnx::Initializers(*impl_->model).ids()) own.insert(id);
   for (const auto &[id, value] : values) {
     auto host = impl_->hostWeights.find(id);
     if (host == impl_->hostWeights.end()) {
+      if (!ignoreUnknown) impl_->checkConstant(id, value);
       if (ignoreUnknown || own.count(id) || (impl_->model && !isFloatingPoint(value.info().dataType()))) continue;
       throw runtime_error(
           "resetHostWeights '{}': the session has no weight of that name. Pass "
@@ -42,6 +46,15 @@ void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bo
   impl_->weightsLoaded = false;
 }
 
+void Session::Impl::checkConstant(const TensorId &id, const TensorData &value) const {
+  if (mode != Mode::Training || !model || !constantWeights.contains(id)) return;
+  if (value == onnx::Initializers(*model).value(id)) return;
+  throw runtime_error(
+      "resetHostWeights '{}': does not train, so it is a constant of the session's program: got other values than the "
+      "session's model has. Make a session of the new model, or name it in updatableNamedBuffers",
+      id);
+}
+
 void Session::modelToHost(const std::string &fileName, const ModelForm form) {
   if (!impl_->model)
     throw runtime_error("Session '{}': modelToHost: the session was not made from an ONNX model", impl_->name);
@@ -53,7 +66,8 @@ void Session::modelToHost(const std::string &fileName, const ModelForm form) {
   std::map<TensorId, TensorData> values;
   for (const auto &[id, host] : impl_->hostWeights)
     if (impl_->isModelVariable(id) && !impl_->staysOnDevice(id)) values[id] = host;
-  if (form == ModelForm::Training) return onnx::writeModel(fileName, *impl_->model, values, impl_->movedPlaces);
+  if (form == ModelForm::Training)
+    return onnx::writeModel(fileName, *impl_->model, values, impl_->movedPlaces, impl_->trainable.get());
   InferenceFormOptions options;
   options.losses.assign(impl_->losses.begin(), impl_->losses.end());
   std::map<TensorId, onnx::DataPlace> places;

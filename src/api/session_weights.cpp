@@ -10,6 +10,7 @@
 #include "api/session_impl.hpp"
 #include "base/nearest.hpp"
 #include "lower/stochastic_rounding.hpp"
+#include "onnx/writer.hpp"
 #include "ops/random/seed.hpp"
 #include "transforms/variables.hpp"
 
@@ -24,6 +25,13 @@ void checkFits(const char *what, const TensorId &id, const TensorInfo &array, co
     throw runtime_error("{} '{}': the array does not fit the variable: got {}, expected {}", what, id, array, info);
 }
 
+// Throws runtime_error unless the array of readWeights can take the values.
+void checkWritable(const IWeightsIO &weightsIO, const TensorId &id, const TensorInfo &info) {
+  checkFits("readWeights", id, weightsIO.weight(id).info, info);
+  if (weightsIO.isReadOnly(id))
+    throw runtime_error("readWeights '{}': the array is read-only. Pass a writable one, for example a copy", id);
+}
+
 }  // namespace
 
 // Initializers that the program has as constants, or does not need, are left alone by readWeights; writeWeights refuses
@@ -34,9 +42,10 @@ void Session::Impl::checkKnown(const char *what, const IWeightsIO &weightsIO, bo
     if (hostWeights.count(id)) continue;
     if (writes && constantWeights.count(id))
       throw runtime_error(
-          "{} '{}': the session has no variable of that name: the weight is a constant of its program. Set "
-          "SessionOptions::constantWeights to False, or name the weight in updatableNamedBuffers",
-          what, id);
+          "{} '{}': the session has no variable of that name: the weight is a constant of its program. {}, or name the "
+          "weight in updatableNamedBuffers",
+          what, id,
+          mode == Mode::Training ? "Name it in trainableTensors" : "Set SessionOptions::constantWeights to False");
     if (initializers.count(id)) {
       logging::session::debug("{} '{}': the program has no variable of that name; the array is not used", what, id);
       continue;
@@ -63,6 +72,19 @@ bool Session::Impl::isModelVariable(const TensorId &id) const {
   for (const auto &scalar : prepared.optimizerScalars)
     if (scalar.id == id) return false;
   return true;
+}
+
+std::map<TensorId, TensorData> Session::Impl::constantsOf(const IWeightsIO &weightsIO) const {
+  std::map<TensorId, TensorData> values;
+  if (mode != Mode::Training || !model) return values;
+  std::optional<onnx::Initializers> initializers;
+  for (const TensorId &id : constantWeights) {
+    if (!weightsIO.contains(id)) continue;
+    if (!initializers) initializers.emplace(*model);
+    const auto separate = trainable->separate.find(id);
+    values[id] = initializers->value(separate == trainable->separate.end() ? id : separate->second);
+  }
+  return values;
 }
 
 bool Session::Impl::staysOnDevice(const TensorId &id) const {
@@ -238,16 +260,17 @@ bool Session::areHostWeightsInSync() const { return impl_->hostWeightsInSync; }
 
 void Session::readWeights(const IWeightsIO &weightsIO) {
   impl_->program.requireLoaded("readWeights");
+  const std::map<TensorId, TensorData> constants = impl_->constantsOf(weightsIO);
   impl_->checkKnown("readWeights", weightsIO, false);
+  for (const auto &[id, value] : constants) checkWritable(weightsIO, id, value.info());
   if (!impl_->hasReadDevice) weightsToHost();
   for (const auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
     const auto all = impl_->allReplicas.find(id);
-    checkFits("readWeights", id, weightsIO.weight(id).info,
-              all == impl_->allReplicas.end() ? host.info() : all->second.info());
-    if (weightsIO.isReadOnly(id))
-      throw runtime_error("readWeights '{}': the array is read-only. Pass a writable one, for example a copy", id);
+    checkWritable(weightsIO, id, all == impl_->allReplicas.end() ? host.info() : all->second.info());
   }
+  for (const auto &[id, value] : constants)
+    if (value.nbytes() > 0) std::memcpy(weightsIO.weight(id).data, value.data(), static_cast<size_t>(value.nbytes()));
   for (const auto &[id, host] : impl_->hostWeights) {
     if (!weightsIO.contains(id)) continue;
     const auto read = impl_->streamBuffers.find(id), all = impl_->allReplicas.find(id);
@@ -278,6 +301,12 @@ std::vector<TensorId> Session::variableIds() const {
   for (const auto &entry : impl_->hostWeights)
     if (impl_->isModelVariable(entry.first)) ids.push_back(entry.first);
   return ids;
+}
+
+const std::vector<TrainableTensor> &TrainingSession::trainableTensors() const {
+  static const std::vector<TrainableTensor> kNone;
+  const auto &all = impl_.get() ? impl_->trainable : open_->trainable;
+  return all ? all->tensors : kNone;
 }
 
 void TrainingSession::updateOptimizerFromHost(const Optimizer *optimizer) {

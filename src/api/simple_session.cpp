@@ -2,6 +2,7 @@
 #include <popart/simple_session.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -31,6 +32,8 @@ SessionOptions optionsOf(const TrainingSpec &spec) {
     options.enableReplicatedGraphs = true;
     options.replicatedGraphCount = spec.replicas;
   }
+  std::ranges::copy(spec.trainable, std::back_inserter(options.trainableTensors));
+  std::ranges::copy(spec.frozen, std::back_inserter(options.frozenTensors));
   return options;
 }
 

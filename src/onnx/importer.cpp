@@ -11,9 +11,9 @@
 
 #include "ir/facts.hpp"
 #include "onnx/data_files.hpp"
-#include "onnx/exported_program.hpp"
 #include "onnx/model_check.hpp"
 #include "onnx/operator_table.hpp"
+#include "onnx/training/trainable_tensors.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -85,16 +85,19 @@ struct DepthGuard {
 
 }  // namespace
 
+int64_t mostNodesAfterExpansion(int64_t given) { return kNodeAllowance + kNodesPerGivenNode * given; }
+
 std::map<std::string, int64_t> opsetsOf(const onnx_proto::ModelProto &model) { return opsetMap(model.opset_import()); }
 
 Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &ir)
     : model_(model), options_(options), ir_(ir), budget_(givenBytes()) {
   int64_t nodes = countNodes(model.proto->graph().node());
   for (const auto &function : model.proto->functions()) nodes += countNodes(function.node());
-  mostNodes_ = kNodeAllowance + kNodesPerGivenNode * nodes;
+  mostNodes_ = mostNodesAfterExpansion(nodes);
   for (const auto &function : model.proto->functions())
     functions_[functionKey(function.domain(), function.name(), function.overload())] = &function;
   for (const auto &name : definedNames(model.proto->graph())) reserved_.insert(name);
+  if (options.weights == WeightRole::Variable) trainable_ = options.trainable.get();
 }
 
 // The message, and the files of external data that it names.
@@ -213,6 +216,9 @@ bool Importer::readsBounded(const onnx_proto::NodeProto &node, const Scope &scop
 
 void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
   countNode();
+  if (trainable_ && !scope.outer && proto.op_type() == "Identity" && proto.output_size() == 1 &&
+      trainable_->separate.contains(proto.output(0)))
+    return;  // its result is a tensor of its own
   const Restore<bool> folds(folds_);
   if (!options_.foldsShared && readsShared(proto, scope)) folds_ = false;
   Op::Settings settings(*scope.graph, proto.name());
@@ -304,34 +310,69 @@ void Importer::checkOpsets() const {
   }
 }
 
+bool Importer::isVariable(const TensorId &id) const {
+  if (!trainable_) return options_.weights == WeightRole::Variable;
+  return (options_.purpose == Purpose::Training ? trainable_->variables : trainable_->replaceable).contains(id);
+}
+
 void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope) {
   const std::set<std::string> updated = updatedNames(graph);
   const bool main = scope.outer == nullptr;
-  const ExportedNumbers numbers = main ? numbersOfExportedProgram(graph) : ExportedNumbers();
-  const std::map<std::string, std::string> copies =
-      main && !numbers.copies.empty() && options_.weights == WeightRole::Variable
-          ? transposedCopies(model_)
-          : std::map<std::string, std::string>();
+  const auto isCopy = [&](const std::string &name) { return main && trainable_ && trainable_->copies.contains(name); };
   const auto isFed = [&](const std::string &name) { return main && options_.fed.contains(name); };
-  auto add = [&](const std::string &name, const TensorData &data) {
-    const bool weight = isFloatingPoint(data.info().dataType()) && options_.weights == WeightRole::Variable &&
-                        !numbers.names.count(name);
-    const bool named = options_.updatable.count(name) > 0 && !numbers.names.count(name);
-    const bool variable = main && (weight || named || updated.count(name));
+  auto add = [&](const std::string &name, const TensorData &data, bool mayTrain) {
+    const bool weight = isFloatingPoint(data.info().dataType()) && mayTrain && isVariable(name);
+    const bool variable = main && (weight || options_.updatable.contains(name) || updated.contains(name));
     TensorId id = scope.graph->addScope(scope.prefix + name);
     if (scope.graph->contains(id)) id = freshId(*scope.graph, id);
     scope.tensors[name] = variable ? scope.graph->addVariable(id, data) : scope.graph->addConstant(id, data);
   };
-  for (const auto &tensor : graph.initializer())
-    if (!copies.count(tensor.name()) && !isFed(tensor.name())) add(tensor.name(), readTensor(tensor, tensor.name()));
-  for (const auto &[copy, parameter] : copies) {
-    const TensorId id = scope.graph->addScope(scope.prefix + copy);
-    addOp(*scope.graph, "Transpose", {scope.tensors.at(parameter)}, {id}, {{"perm", std::vector<int64_t>{1, 0}}},
-          Op::Settings(*scope.graph, copy));
-    scope.tensors[copy] = scope.graph->find(id);
+  for (const auto &tensor : graph.initializer()) {
+    if (isCopy(tensor.name()) || isFed(tensor.name())) continue;
+    if (const TensorIndex lifted = main ? TensorIndex{} : variableOfBody(tensor, scope); lifted.valid())
+      scope.tensors[tensor.name()] = lifted;
+    else
+      add(tensor.name(), readTensor(tensor, tensor.name()), true);
   }
   for (const auto &tensor : graph.sparse_initializer())
-    if (!isFed(tensor.values().name())) add(tensor.values().name(), readSparseTensor(tensor, tensor.values().name()));
+    if (!isFed(tensor.values().name()))
+      add(tensor.values().name(), readSparseTensor(tensor, tensor.values().name()), false);
+}
+
+void Importer::addFurtherVariables(Scope &main) {
+  if (!trainable_) return;
+  Graph &graph = *main.graph;
+  for (const auto &[copy, of] : trainable_->copies) {
+    const TensorIndex original = main.tensors.at(of.original);
+    const Shape &shape = graph.info(original).shape();
+    const auto own = std::ranges::find(model_.proto->graph().initializer(), copy, &onnx_proto::TensorProto::name);
+    if (of.isTransposed)
+      addOp(graph, "Transpose", {original}, {copy}, {{"perm", std::vector<int64_t>{1, 0}}}, Op::Settings(graph, copy));
+    else
+      addOp(graph, shape == tensorInfo(*own, copy).shape() ? "Identity" : "Reshape", {original}, {copy},
+            shape == tensorInfo(*own, copy).shape() ? Attributes{}
+                                                    : Attributes{{"shape", tensorInfo(*own, copy).shape()}},
+            Op::Settings(graph, copy));
+    main.tensors[copy] = graph.find(copy);
+  }
+  for (const auto &[name, source] : trainable_->separate) {
+    const TensorData &value = graph.tensor(main.tensors.at(source)).tensorData();
+    main.tensors[name] = isVariable(name) ? graph.addVariable(name, value) : graph.addConstant(name, value);
+  }
+  for (const auto &[tensor, id] : trainable_->inBodies)
+    if (isVariable(id)) {
+      reserved_.insert(id);
+      main.tensors[id] = graph.addVariable(id, readTensor(*tensor, tensor->name()));
+    }
+}
+
+TensorIndex Importer::variableOfBody(const onnx_proto::TensorProto &tensor, Scope &scope) {
+  if (!trainable_) return {};
+  const auto found = trainable_->inBodies.find(&tensor);
+  if (found == trainable_->inBodies.end()) return {};
+  const Scope *outermost = &scope;
+  while (outermost->outer) outermost = outermost->outer;
+  return outermost->tensors.contains(found->second) ? resolve(found->second, scope) : TensorIndex{};
 }
 
 // ---- builders -----------------------------------------------------------------------------------

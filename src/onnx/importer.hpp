@@ -33,6 +33,9 @@ constexpr const char *kCommGroupAttribute = "__collectiveCommGroup", *kDebugInfo
 // A sequence of ONNX, whose length is known when the graph is built: its tensors.
 using Sequence = std::vector<TensorIndex>;
 
+// Nodes that a model of `given` nodes may have after its functions were expanded.
+int64_t mostNodesAfterExpansion(int64_t given);
+
 // What a name of the model stands for: a tensor, a sequence, or nothing (an optional value that is absent).
 struct Meaning {
   Meaning(TensorIndex t = {}) : tensor(t) {}
@@ -152,6 +155,9 @@ class Importer {
   static void define(const std::string &name, Meaning meaning, Scope &scope);
   // Floats of the main graph that stand for integers.
   std::map<TensorIndex, Dequantised> &dequantised() { return dequantised_; }
+  // In training, of tensors that QuantizeLinear made: the same numbers as floats, through which the gradient goes.
+  using InGraph = std::pair<const Graph *, TensorIndex>;
+  std::map<InGraph, TensorIndex> &quantisedFloats() { return quantisedFloats_; }
   // Sizes that depend on data of the run; graph outputs come with their lengths.
   BoundedSizes &sizes() { return sizes_; }
   const BoundedSizes &sizes() const { return sizes_; }
@@ -196,6 +202,13 @@ class Importer {
   // The tensor `outer` of the scope around, as `scope` reads it.
   TensorIndex capture(TensorIndex outer, const std::string &name, Scope &scope);
   void addInitializers(const onnx_proto::GraphProto &graph, Scope &scope);
+  // The floating-point initializer is a variable of the program, not a constant.
+  bool isVariable(const TensorId &id) const;
+  // Variables of the main graph that the model has elsewhere: copies of others, results of Identity nodes, initializers
+  // of bodies.
+  void addFurtherVariables(Scope &main);
+  // The variable that an initializer of a body is, as `scope` reads it; invalid for constants.
+  TensorIndex variableOfBody(const onnx_proto::TensorProto &tensor, Scope &scope);
   void addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope);
   void importNodes(const onnx_proto::GraphProto &graph, Scope &scope);
   bool importFunction(NodeContext &node);
@@ -221,6 +234,8 @@ class Importer {
   Ir &ir_;
   BoundedSizes sizes_{*this};
   std::map<TensorIndex, Dequantised> dequantised_;
+  std::map<InGraph, TensorIndex> quantisedFloats_;
+  const TrainableTensors *trainable_ = nullptr;            // null: all weights are constants, or all are variables
   std::map<TensorId, std::vector<OutputLength>> lengths_;  // of graph outputs
   std::set<std::string> inferenceForms_;                   // nodes read in inference form
   std::vector<std::string> wrongDeclarations_;             // of values and outputs: what is declared, what is computed

@@ -9,6 +9,7 @@
 #include "onnx/importer.hpp"
 #include "onnx/input_metadata.hpp"
 #include "onnx/model_check.hpp"
+#include "onnx/training/trainable_tensors.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -238,6 +239,7 @@ void Importer::importMainGraph() {
   scope.graph = &ir_.getMainGraph();
   scope.opsets = opsetsOf(*model_.proto);
   addInitializers(graph, scope);
+  addFurtherVariables(scope);
   addModelInputs(graph, scope);
   importNodes(graph, scope);
   markOutputs(graph, scope);
@@ -314,9 +316,21 @@ void Importer::markOutputs(const onnx_proto::GraphProto &graph, Scope &scope) {
   }
 }
 
+namespace {
+
+BuildOptions withTrainable(const Model &model, const BuildOptions &options) {
+  BuildOptions all = options;
+  if (all.weights == WeightRole::Variable && !all.trainable)
+    all.trainable = std::make_shared<const TrainableTensors>(trainableTensors(model));
+  return all;
+}
+
+}  // namespace
+
 std::map<std::string, OutputTensors> outputTensors(const Model &model, const BuildOptions &options) {
   Ir ir;
-  Importer importer(model.content(), options, ir);
+  const BuildOptions all = withTrainable(model, options);
+  Importer importer(model.content(), all, ir);
   importer.importMainGraph();
   const Graph &graph = ir.getMainGraph();
   const std::set<TensorIndex> marked(graph.outputs().begin(), graph.outputs().end());
@@ -338,7 +352,8 @@ std::map<std::string, OutputTensors> outputTensors(const Model &model, const Bui
 }
 
 void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
-  Importer importer(model.content(), options, ir);
+  const BuildOptions all = withTrainable(model, options);
+  Importer importer(model.content(), all, ir);
   importer.importMainGraph();
   importer.logFindings();
 }
@@ -346,6 +361,7 @@ void buildGraph(const Model &model, const BuildOptions &options, Ir &ir) {
 void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope) {
   scope.source = &graph;
   addInitializers(graph, scope);
+  addFurtherVariables(scope);
   SymbolTable symbols;
   bindSymbols(graph, options_.inputShapeInfo, symbols);
   for (const auto &input : graph.input()) {

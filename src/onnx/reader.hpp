@@ -16,7 +16,8 @@
 
 namespace popart::onnx {
 
-struct ModelContent;  // model_content.hpp: the parsed messages and mapped files
+struct ModelContent;      // model_content.hpp: the parsed messages and mapped files
+struct TrainableTensors;  // training/trainable_tensors.hpp
 
 // A parsed and checked model. Cheap to copy (shared, immutable).
 class Model {
@@ -69,7 +70,8 @@ class Model {
 };
 
 enum class Purpose { Inference, Training };
-// Variable: floating-point initializers are trainable or updatable weights. Constant: they are folded like literals.
+// Variable: floating-point initializers that train or that a program may replace are variables, as TrainableTensors
+// says. Constant: they are folded like literals.
 enum class WeightRole { Variable, Constant };
 // Strict: the opset must be one this library knows. Lenient: a newer opset is read as the newest known one.
 enum class OpVersionRule { Strict, Lenient };
@@ -90,6 +92,9 @@ struct BuildOptions {
   std::set<std::string> updatable;
   // Initializers that are graph inputs too, and of which runs bring the values: the program has them as inputs.
   std::set<std::string> fed;
+  // Which floating-point initializers are variables, where weights are Variables; null: buildGraph and outputTensors
+  // ask the file, builders take all.
+  std::shared_ptr<const TrainableTensors> trainable;
   int64_t replicas = 1;  // that weights with VariableSettings and collectives are for; 0: not known yet (builders)
   OpVersionRule versions = OpVersionRule::Strict;
   UnknownAttributes unknownAttributes = UnknownAttributes::Refuse;
@@ -112,8 +117,9 @@ struct BuildOptions {
 };
 
 // Adds the model to the main graph of an empty Ir: graph inputs become Stream tensors, floating-point initializers
-// Variables (or Const), integer initializers Const unless a node updates them; tensors keep their ONNX names; graph
-// outputs are marked in order. Everything shape-like is resolved, so all infos are known. Throws popart::error.
+// Variables or Const (see WeightRole), integer initializers Const unless a node updates them; tensors keep their ONNX
+// names; graph outputs are marked in order. Everything shape-like is resolved, so all infos are known. Throws
+// popart::error.
 void buildGraph(const Model &model, const BuildOptions &options, Ir &ir);
 
 // The tensors that a graph output has in the program.

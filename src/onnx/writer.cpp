@@ -10,9 +10,9 @@
 #include "base/files/mapped_file.hpp"
 #include "base/files/pending_file.hpp"
 #include "base/nearest.hpp"
-#include "onnx/exported_program.hpp"
 #include "onnx/file_bytes.hpp"
 #include "onnx/model_content.hpp"
+#include "onnx/training/trainable_tensors.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -28,8 +28,10 @@ void setTensor(onnx_proto::TensorProto &tensor, const std::string &name, const T
   setPayload(tensor, value);
 }
 
-// New values of initializers and of what the model does not have: `values`, and copies of parameters among them.
-std::map<TensorId, TensorData> newValues(const ModelContent &content, const std::map<TensorId, TensorData> &values) {
+// New values of initializers and of what the model does not have: `values`, copies of them, and tensors that stay as
+// they are while the one they were read from does not.
+std::map<TensorId, TensorData> newValues(const ModelContent &content, const std::map<TensorId, TensorData> &values,
+                                         const TrainableTensors *trainable) {
   std::map<TensorId, TensorData> all = values;
   for (const auto &tensor : content.proto->graph().initializer()) {
     const auto found = values.find(tensor.name());
@@ -39,9 +41,15 @@ std::map<TensorId, TensorData> newValues(const ModelContent &content, const std:
           "Initializer '{}': new value differs from the model: got {}, expected {}", tensor.name(),
           found->second.info(), info);
   }
-  for (const auto &[copy, parameter] : transposedCopies(content))
-    if (const auto found = values.find(parameter); found != values.end() && !values.count(copy))
-      all[copy] = transposedMatrix(found->second);
+  if (!trainable) return all;
+  for (const auto &tensor : content.proto->graph().initializer()) {
+    const std::string &name = tensor.name();
+    if (const auto copy = trainable->copies.find(name); copy != trainable->copies.end())
+      if (const auto found = values.find(copy->second.original); found != values.end())
+        all[name] = copyOf(copy->second, found->second, tensorInfo(tensor, name).shape());
+    for (const auto &[result, source] : trainable->separate)
+      if (source == name && !all.contains(result)) all[result] = tensorData(tensor, name, content);
+  }
   return all;
 }
 
@@ -65,6 +73,40 @@ onnx_proto::TensorProto headerOf(const TensorId &id, const TensorInfo &info) {
   header.set_data_type(toOnnxDataType(info.dataType()));
   for (int64_t d : info.shape()) header.add_dims(d);
   return header;
+}
+
+using BodyTensors = std::map<const onnx_proto::TensorProto *, onnx_proto::TensorProto *>;
+
+// Initializers of bodies: those of `from` -> those of its copy `to`.
+void findBodyTensors(const onnx_proto::GraphProto &from, onnx_proto::GraphProto &to, BodyTensors &found) {
+  for (int n = 0; n < from.node_size(); ++n)
+    for (int a = 0; a < from.node(n).attribute_size(); ++a) {
+      if (!from.node(n).attribute(a).has_g()) continue;
+      const onnx_proto::GraphProto &body = from.node(n).attribute(a).g();
+      onnx_proto::GraphProto &copy = *to.mutable_node(n)->mutable_attribute(a)->mutable_g();
+      for (int i = 0; i < body.initializer_size(); ++i) found[&body.initializer(i)] = copy.mutable_initializer(i);
+      findBodyTensors(body, copy, found);
+    }
+}
+
+// Takes the values of initializers of bodies out of `fresh` into the message, and Identity nodes whose results have
+// values of their own out of the message.
+void writeOtherForms(const ModelContent &content, const TrainableTensors &trainable,
+                     std::map<TensorId, TensorData> &fresh, onnx_proto::ModelProto &proto) {
+  if (!trainable.inBodies.empty()) {
+    BodyTensors tensors;
+    findBodyTensors(content.proto->graph(), *proto.mutable_graph(), tensors);
+    for (const auto &[id, tensor] : initializersOfBodies(content))
+      if (const auto value = fresh.find(id); value != fresh.end() && tensors.contains(tensor)) {
+        setTensor(*tensors.at(tensor), tensor->name(), value->second);
+        fresh.erase(value);
+      }
+  }
+  auto &nodes = *proto.mutable_graph()->mutable_node();
+  for (int n = nodes.size() - 1; n >= 0; --n)
+    if (nodes[n].op_type() == "Identity" && nodes[n].output_size() == 1 && fresh.contains(nodes[n].output(0)) &&
+        trainable.separate.contains(nodes[n].output(0)))
+      nodes.DeleteSubrange(n, 1);
 }
 
 // Puts tensors into the message, or into "<file name>.data" where the message would grow too large.
@@ -130,12 +172,13 @@ int64_t bytesWithin(const ModelContent &content, const std::map<TensorId, Tensor
 }  // namespace
 
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
-                std::map<TensorId, DataPlace> &places) {
+                std::map<TensorId, DataPlace> &places, const TrainableTensors *trainable) {
   const ModelContent &content = original.content();
-  std::map<TensorId, TensorData> fresh = newValues(content, values);
+  std::map<TensorId, TensorData> fresh = newValues(content, values, trainable);
   DataFileUpdate files(content, path);
   onnx_proto::ModelProto proto = *content.proto;  // large payloads are not in it
   attachToFolder(proto, content.files, path, MainInitializers::LeftAlone);
+  if (trainable) writeOtherForms(content, *trainable, fresh, proto);
   auto &initializers = *proto.mutable_graph()->mutable_initializer();
   constexpr int64_t kRoomForNodes = int64_t{64} << 20;
   Payloads payloads(path + ".data");
@@ -227,6 +270,13 @@ Model moveExternalData(const Model &model, const std::string &from, const std::s
 
 Initializers::Initializers(const Model &model) : model_(model) {
   for (const auto &tensor : model.content().proto->graph().initializer()) tensors_.emplace(tensor.name(), &tensor);
+  for (const auto &[id, tensor] : initializersOfBodies(model.content())) tensors_.emplace(id, tensor);
+}
+
+std::vector<TensorId> Initializers::ids() const {
+  std::vector<TensorId> ids;
+  for (const auto &entry : tensors_) ids.push_back(entry.first);
+  return ids;
 }
 
 TensorData Initializers::value(const TensorId &id) const {

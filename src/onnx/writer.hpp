@@ -20,9 +20,10 @@ void writeFileAtomically(const std::string &path, std::string_view bytes);
 // its place again, and so do weights whose place holds values of others. Other data files are left alone, and their
 // tensors taken into the model. Models that exceed 2 GiB keep all other initializers of 1 KiB and more in
 // "<file name>.data" beside it. Throws popart::error: a value has another type or shape than the initializer, a data
-// file is missing, is `path` itself or cannot be written.
+// missing, is `path` itself or cannot be written. `trainable`: where the program has variables that the file has in
+// another form (tied copies, outputs of Identity, initializers of bodies); null: nowhere.
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
-                std::map<TensorId, DataPlace> &places);
+                std::map<TensorId, DataPlace> &places, const TrainableTensors *trainable = nullptr);
 
 // The message of a model that has no data files. Throws popart::error when it exceeds 2 GiB.
 std::string bytesOf(const Model &model);
@@ -36,10 +37,11 @@ Model withValues(const Model &original, const std::map<TensorId, TensorData> &va
 Model moveExternalData(const Model &model, const std::string &from, const std::string &to,
                        std::map<TensorId, DataPlace> &places);
 
-// The initializers of a model by name.
+// The initializers of a model by name; floating-point ones of bodies by the names of their variables.
 class Initializers {
  public:
   explicit Initializers(const Model &model);
+  std::vector<TensorId> ids() const;
   // Throws popart::error with the nearest names when there is none.
   TensorData value(const TensorId &id) const;
 

@@ -239,6 +239,12 @@ constexpr OptionRow kRows[] = {
     {"groupHostSync", NoEffect, nullptr, "", kSchedule},
     {"strictOpVersions", Built, nullptr, "",
      "`False`: models of newer operator sets than the library knows are read as the newest known one."},
+    {"trainableTensors", Built, nullptr, "",
+     "Training: names or patterns (`*`, `?`, `[1-3]`) of the tensors that train; all others are frozen. Empty: as "
+     "`session.trainableTensors()` says. A pattern means the parameters among its matches."},
+    {"frozenTensors", Built, nullptr, "",
+     "Training: names or patterns of tensors that do not train: no gradient, no optimizer state, constants of the "
+     "program."},
     {"opxAliasChecking", Warned, given<&Options::opxAliasChecking>, "`True`",
      "kernels are not checked as they run. Leave it off"},
     {"opxModifyChecking", Warned, given<&Options::opxModifyChecking>, "`True`",

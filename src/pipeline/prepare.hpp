@@ -89,6 +89,7 @@ struct PrepareSettings {
   int64_t batchesPerStep = 1;  // batches of one run
   Patterns patterns;
   std::set<TensorId> initializers;  // of the model, in training; those that are integers cannot have a gradient
+  std::optional<std::set<TensorId>> trainable;  // variables that the loss's gradient updates; none: all that it can
   PipelineOptions options;
 };
 

@@ -126,7 +126,8 @@ void growBackwardPass(PassContext &c) {
   Graph &main = c.main();
   std::vector<TensorId> weights, targets;
   for (Tensor *t : main.tensorsOfType(TensorType::Variable))
-    if (isTrainable(main, *t)) weights.push_back(t->id);
+    if ((!c.request.trainable || c.request.trainable->contains(t->id)) && isTrainable(main, *t))
+      weights.push_back(t->id);
   targets = weights;
   for (const TensorId &anchor : c.anchors) {
     if (main.contains(anchor) || anchor.rfind(kGradientPrefix, 0) != 0) continue;

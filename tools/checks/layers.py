@@ -76,7 +76,7 @@ PUBLIC_HEADERS: dict[str, tuple[str, ...]] = {
         "tensors",
     ),
     "ops": ("op/collectiveoperator", "op/init", "op/loss", "op/scatterreduce", "op/tensorremap"),
-    "onnx": ("inferenceform", "inputsettings", "losses"),
+    "onnx": ("inferenceform", "inputsettings", "losses", "trainabletensor"),
     "patterns": ("patterns/patterns",),
     "transforms": ("clipnormsettings", "optimizervalue", "optimizervaluemap", "transforms/transform", "updaterule"),
     "pipeline": ("sessionoptions",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +16,8 @@ from popart.session import InferenceSession
 from popart.tools import files
 
 DESCRIPTION = """Show inputs, outputs, operators and parameters of an ONNX model, and the program it becomes:
-operations, memory, kernels, operators on the reference backend, nodes that are refused.
+operations, memory, kernels, operators on the reference backend, nodes that are refused. With --training: what trains
+in it, and why.
 
 Status: 0 when the model would run, 1 when something in it is refused, 2 when it cannot be read."""
 
@@ -29,6 +31,15 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     files.add_shape_arguments(parser)
     parser.add_argument("--file-only", action="store_true", help="do not compile")
     parser.add_argument("--steps", action="store_true", help="list every step of the program with its kernel")
+    parser.add_argument("--training", action="store_true", help="show what trains and why, and nothing else")
+    for option in ("trainable", "frozen"):
+        parser.add_argument(
+            f"--{option}",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help=f"as {option}= of a session; implies --training",
+        )
     parser.add_argument("--threads", type=int, metavar="N", help="threads to plan for")
     return parser.parse_args(arguments)
 
@@ -131,10 +142,39 @@ def refused_text(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
+def training_rows(parsed: argparse.Namespace) -> list[dict[str, Any]]:
+    """What trains in the model, one row for each floating-point initializer."""
+    tensors = popart_core.trainable_tensors(str(parsed.model), parsed.trainable, parsed.frozen)
+    return [
+        {key: getattr(t, key) for key in ("name", "shape", "type", "trains", "reason", "doubtful")} for t in tensors
+    ]
+
+
+def training_text(rows: list[dict[str, Any]]) -> str:
+    """What trains in the model, for people."""
+    counts = [sum(math.prod(row["shape"]) for row in rows if row["trains"] == trains) for trains in (True, False)]
+    trained = sum(row["trains"] for row in rows)
+    cells = [
+        [row["name"], str(row["shape"]), "yes" if row["trains"] else "no", row["reason"] + " (?)" * row["doubtful"]]
+        for row in rows
+    ]
+    lines = [
+        files.table(cells, ["tensor", "shape", "trains", "reason"]),
+        f"{trained:,} of {len(rows):,} floating-point initializers train: {counts[0]:,} of {sum(counts):,} numbers",
+    ]
+    if any(row["doubtful"] for row in rows):
+        lines.append("(?) is a guess: settle it with trainable= or frozen= of the session")
+    return "\n".join(lines)
+
+
 def command(arguments: Sequence[str] | None = None) -> int:
     """Show the model; the status of the command."""
     parsed = arguments_of(arguments)
     files.require_file(parsed.model)
+    if parsed.training or parsed.trainable or parsed.frozen:
+        rows = training_rows(parsed)
+        print(files.json_text(rows) if parsed.json else training_text(rows))
+        return 0
     facts = files.describe(parsed.model)
     shapes, notes = files.input_shapes(facts["inputs"], parsed.shape, parsed.dim)
     facts = files.describe(parsed.model, shapes)

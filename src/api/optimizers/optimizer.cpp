@@ -54,11 +54,11 @@ void Optimizer::checkPositive(const std::string &what, const OptimizerValue &val
   check(value.val() > 0.0f, "Optimizer: invalid {}: got {}, expected a value above 0", what, value.val());
 }
 
-void Optimizer::checkLearningRate(const OptimizerValue &value) {
-  checkNonNegative("learning rate", value);
-  check(!value.isConst() || value.val() != 0.0f,
-        "Optimizer: invalid learning rate: a constant learning rate of 0 never trains. Use a positive value or make it "
-        "non-constant");
+void Optimizer::checkLearningRate(const OptimizerValue &value) { checkNonNegative("learning rate", value); }
+
+bool Optimizer::neverChanges(const TensorId &weight) const {
+  const OptimizerValue rate = learningRates().get(weight);
+  return rate.isConst() && rate.val() == 0.0f;
 }
 
 void Optimizer::checkKeys(const std::string &where, const std::map<std::string, OptimizerValue> &given,

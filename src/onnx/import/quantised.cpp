@@ -47,23 +47,74 @@ bool isKnownZero(const Value &zero) {
   return std::ranges::all_of(values, [](double v) { return v == 0; });
 }
 
+// Whether gradients go through the rounding of `x`: in training, where it is no constant.
+bool isTrainedThrough(const Value &x) {
+  const NodeContext &n = x.composer().node();
+  return n.training() && !n.isConstant(x.tensor());
+}
+
+// `numbers`, integers or small floats, which hold what the floats `exact` hold: DequantizeLinear of them reads `exact`,
+// so that the gradient passes.
+Value withFloats(const Value &numbers, const Value &exact) {
+  const Composer &to = numbers.composer();
+  to.node().importer().quantisedFloats()[{&to.graph(), numbers.tensor()}] = exact.tensor();
+  return numbers;
+}
+
 // As a float of at most eight bits; `saturate` as Cast has it.
 Value rounded(const Value &x, const Value &zero, DataType type, int64_t saturate) {
   const bool moves = zero.valid() && !isKnownZero(zero);
   const Value y = moves ? x.cast(DataType::FLOAT) + zero.cast(DataType::FLOAT) : x;
-  return y.op("Cast", {}, {{"to", int64_t{toOnnxDataType(type)}}, {"saturate", saturate}});
+  const Value numbers = y.op("Cast", {}, {{"to", int64_t{toOnnxDataType(type)}}, {"saturate", saturate}});
+  if (!isTrainedThrough(x)) return numbers;
+  double most = 0;
+  for (const float value : smallValues(type))
+    if (std::isfinite(value)) most = std::max(most, static_cast<double>(value));
+  const Value inside = y.cast(DataType::FLOAT).clamp(-most, most);
+  return withFloats(numbers, inside.op("StraightThrough", {numbers.cast(DataType::FLOAT)}));
 }
 
 }  // namespace
 
 Value saturated(const Value &x, const Value &zero, DataType type) {
   const Range range = rangeOf(x.composer().node(), type);
-  Value y = x.cast(DataType::FLOAT).op("NearbyInt");
+  const Value exact = x.cast(DataType::FLOAT);
+  Value y = exact.op("NearbyInt");
+  const bool isTrained = isTrainedThrough(x);
+  if (isTrained) y = exact.op("StraightThrough", {y});
   if (zero.valid()) y = y + zero.cast(DataType::FLOAT);
-  return y.clamp(range.least, range.most).cast(type);
+  y = y.clamp(range.least, range.most);
+  return isTrained ? withFloats(y.cast(type), y) : y.cast(type);
 }
 
 namespace {
+
+// The floats that hold the numbers of `x`, which operators that only move elements have between it and QuantizeLinear;
+// absent where there are none.
+Value floatsOf(const Value &x, int depth = 0) {
+  constexpr int kMostMoves = 32;
+  constexpr std::string_view kMoves[] = {"Identity", "Reshape", "Transpose", "Slice",   "Split",   "Gather",
+                                         "Concat",   "Expand",  "Tile",      "Reverse", "MaxPool", "Squeeze"};
+  Composer &to = x.composer();
+  const auto &known = to.node().importer().quantisedFloats();
+  if (const auto found = known.find({&to.graph(), x.tensor()}); found != known.end()) return Value(to, found->second);
+  const Tensor &tensor = to.graph().tensor(x.tensor());
+  const Op *op = tensor.getProducerUnsafe();
+  if (!op || depth >= kMostMoves || std::ranges::find(kMoves, op->def().base().type()) == std::end(kMoves)) return {};
+  std::vector<TensorIndex> inputs;
+  bool any = false;
+  for (const TensorIndex in : op->inputs()) {
+    inputs.push_back(in);
+    if (!in.valid() || to.graph().info(in).dataType() != x.type()) continue;
+    const Value floats = floatsOf(Value(to, in), depth + 1);
+    any |= floats.valid();
+    inputs.back() = floats.valid() ? floats.tensor() : Value(to, in).cast(DataType::FLOAT).tensor();
+  }
+  if (!any) return {};
+  const auto outputs = static_cast<int>(op->outputs().size());
+  const auto place = std::ranges::find(op->outputs(), x.tensor()) - op->outputs().begin();
+  return to.emit(op->def().base().type(), inputs, outputs, op->attributes())[static_cast<size_t>(place)];
+}
 
 // A scale or zero point as it meets x: one number, one per index of an axis, or one per block along the axis.
 class Granularity {
@@ -165,12 +216,16 @@ QuantisedValue quantisedByRange(const Value &x) {
     return x.op(reduce, {}, {{"keepdims", int64_t{0}}}).op(join, {x.number(0)});
   };
   const Value least = extreme("ReduceMin", "Min"), width = extreme("ReduceMax", "Max") - least;
-  const Value scale = where(width.op("Equal", {width.number(0)}), width.number(1), width / 255.0);
+  Value scale = where(width.op("Equal", {width.number(0)}), width.number(1), width / 255.0);
+  // The gradient does not pass a number that follows the values.
+  if (x.composer().node().training()) scale = scale.op("Detach");
   const Value zero = saturated(least * -1.0 / scale, Value(), DataType::UINT8);
   return {saturated(x / scale, zero, DataType::UINT8), scale, zero};
 }
 
 Value dequantised(const Value &x, const Value &zero) {
+  if (x.type() == DataType::FLOAT)
+    return zero.valid() && !isKnownZero(zero) ? x - zero.cast(DataType::FLOAT) : x;  // what floatsOf gives
   const bool isShort = isSmallFloat(x.type()) || x.type() == DataType::UINT8 || x.type() == DataType::INT8 ||
                        x.type() == DataType::UINT16 || x.type() == DataType::INT16;
   const DataType exact = isShort ? DataType::FLOAT : DataType::INT32;
@@ -191,7 +246,9 @@ void importDequantizeLinear(NodeContext &n) {
   n.require(wanted != 0 || !isSmall(scale.type()), "the scale's type is none of results: got {}. Give output_dtype",
             scale.info());
   const Granularity granularity(n, x, scale);
-  const Value y = granularity.together(dequantised(granularity.apart(x), granularity.spread(zero)) *
+  const Value floats = n.training() ? floatsOf(x) : Value();
+  const Value numbers = floats.valid() ? floats : x;
+  const Value y = granularity.together(dequantised(granularity.apart(numbers), granularity.spread(zero)) *
                                        granularity.spread(scale.cast(DataType::FLOAT)));
   const DataType type = wanted == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(wanted));
   to.result(0, y.cast(type));

@@ -172,6 +172,7 @@ void addPow(OpDefs &rows) {
   OpDef row = OpDef("ai.onnx", "Pow", {1, 7, 12, 13, 15})
                   .input("a", kNumeric)
                   .input("b", kNumeric)
+                  .slots(Slot::Setting, {1})
                   .output("y")
                   .infer(inferBroadcast)
                   .traits(Trait::Elementwise)
@@ -208,6 +209,7 @@ void addPRelu(OpDefs &rows) {
   OpDef row = OpDef("ai.onnx", "PRelu", {7, 9, 16})
                   .input("x", kNumeric, "T")
                   .input("slope", kNumeric, "T")
+                  .slots(Slot::Parameter, {1})
                   .output("y")
                   .infer([](InferContext &c) {
                     c.require(npBroadcastable(c.shape(0), c.shape(1)) && npOut(c.shape(0), c.shape(1)) == c.shape(0),
@@ -234,6 +236,7 @@ OpDef scaledAddRow() {
       .input("b", kNumeric, "B")
       .input("scale0", kFloats, "", Arity::Optional)
       .input("scale1", kFloats, "", Arity::Optional)
+      .slots(Slot::Setting, {2, 3})
       .output("y")
       .attr("scale0", 1.0f)
       .attr("scale1", 1.0f)

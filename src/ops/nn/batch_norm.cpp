@@ -114,6 +114,7 @@ OpDefs batchNormOps() {
   OpDefs rows;
   OpDef row("ai.onnx", "BatchNormalization", {6, 7, 9, 14, 15});
   for (const char *name : {"X", "scale", "B", "input_mean", "input_var"}) row.input(name, kFloats);
+  row.slots(Slot::Parameter, {kScale, kBias}).slots(Slot::Statistic, {kMean, kVar});
   row.output("Y");
   for (const char *name : {"running_mean", "running_var", "saved_mean", "saved_inv_std"})
     row.output(name, Arity::Optional);

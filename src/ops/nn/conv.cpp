@@ -24,6 +24,7 @@ void productOperands(OpDef &row) {
   row.input("X", kFloats | kFloat8Types)
       .input("W", kFloats | kFloat8Types)
       .input("B", kFloats | typeBit(DataType::INT32), "", Arity::Optional)
+      .slots(Slot::Parameter, {1, 2})
       .output("Y");
 }
 

@@ -149,6 +149,7 @@ OpDefs matMulOps() {
           .input("A", kOperandTypes)
           .input("B", kOperandTypes)
           .input("log2_scale", typeBit(DataType::INT32), "", Arity::Optional)
+          .slots(Slot::Parameter, {0, 1})
           .output("Y")
           .attrOptional("output_type", AttributeType::Int)
           .infer(inferMatMul)

@@ -57,7 +57,11 @@ void sampleCost(const Op &op, Cost &c) {
 
 OpDefs roiAlignOps() {
   OpDef forward("ai.onnx", "RoiAlign", {10, 16, 22});
-  forward.input("X", kFloats).input("rois", kFloats).input("batch_indices", kIndices).output("Y");
+  forward.input("X", kFloats)
+      .input("rois", kFloats)
+      .input("batch_indices", kIndices)
+      .slots(Slot::Setting, {1})
+      .output("Y");
   addRoiAlignAttributes(forward)
       .infer(inferRoiAlign)
       .pieces(boxPieces)

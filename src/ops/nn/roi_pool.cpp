@@ -35,6 +35,7 @@ OpDefs roiPoolOps() {
   OpDef forward("ai.onnx", "MaxRoiPool", {1, 22});
   forward.input("X", kFloats, "T")
       .input("rois", kFloats, "T")
+      .slots(Slot::Setting, {1})
       .output("Y")
       .attrRequired("pooled_shape", AttributeType::Ints)
       .attr("spatial_scale", 1.0f)

@@ -177,6 +177,20 @@ OpDefs viewOps() {
           .vjp([](VjpBuilder &b) { b.grad(0, b.emit("Identity", {b.gradOut(0)})); })
           .notOnnx()
           .doc("Gradient of Identity."),
+      OpDef("popart", "StraightThrough", {1})
+          .input("x", kFloats)
+          .input("value", kFloats)
+          .output("y")
+          .infer([](InferContext &c) {
+            c.require(c.in(0) == c.in(1), "x and value must have one type and shape: got {} and {}", c.in(0), c.in(1));
+            c.out(0, c.in(0));
+          })
+          .notOnnx()
+          .vjp([](VjpBuilder &b) {
+            if (b.wants(0)) b.grad(0, b.gradOut(0));
+          })
+          .decompose([](DecomposeBuilder &b) { b.result(0, b.in(1)); })
+          .doc("value; the gradient goes to x as it is, and none to value (straight-through estimator)."),
       viewRow("ai.graphcore", "Detach", {1})
           .inplace("DetachInplace", 10)
           .traits(Trait::NeverFolded)

@@ -46,6 +46,8 @@ VIEWS = [
     Case("Identity", [ints(3)], {}, lambda x: x),
     Case("Detach", [X], {}, lambda x: x),
     Case("Nop", [X], {}, lambda x: x),
+    Case("StraightThrough", [floats(2, 3), floats(2, 3)], {}, lambda _x, value: value),
+    Case("StraightThrough", [floats(2, 3), floats(3)], {}, refuses="one type and shape"),
     moved("Transpose", [X], {}, lambda x: x.transpose()),
     moved("Transpose", [X], {"perm": [1, 2, 0]}, lambda x: x.transpose(1, 2, 0)),
     Case("Transpose", [ints(3, 5, dtype="uint8")], {"perm": [1, 0]}, lambda x: x.T),

@@ -33,6 +33,8 @@ VALUES = {
     "customCodelets": [["codelet.cpp"]],
     "customCodeletCompileFlags": ["-O3"],
     "updatableNamedBuffers": [["w1"]],
+    "trainableTensors": [["w1"]],
+    "frozenTensors": [["w2*"]],
     "cachePath": ["elsewhere"],
     "executionPhaseSettings.phases": [1, 2],
     "batchSerializationSettings.factor": [1, 2],

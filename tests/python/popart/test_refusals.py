@@ -227,14 +227,10 @@ REFUSALS = {
         ),
     ),
     "a_negative_rate_of_a_weight": Refusal(("learning rate", "got -1"), call=own_values(sgd(), learningRate=-1.0)),
-    "a_constant_rate_of_none": Refusal(("constant learning rate of 0",), call=own_values(sgd(), learningRate=0.0)),
     "a_value_that_there_is_not": Refusal(("'rate'", "learningRate"), call=own_values(sgd(), rate=1.0)),
     "no_eps_of_a_weight": Refusal(("eps", "got 0"), call=own_values(popart.Adam({}), eps=0.0)),
     "a_negative_decay_of_adam": Refusal(
         ("weight decay", "got -1"), call=lambda: popart.Adam({"defaultWeightDecay": (-1.0, True)})
-    ),
-    "a_constant_rate_of_none_of_adam": Refusal(
-        ("constant learning rate of 0",), call=lambda: popart.Adam({"defaultLearningRate": (0.0, True)})
     ),
     "no_eps_of_rmsprop": Refusal(("eps", "got 0"), call=lambda: popart.Adaptive({"defaultEps": (0.0, True)})),
     "a_key_of_another_family": Refusal(

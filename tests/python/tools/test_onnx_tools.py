@@ -262,6 +262,19 @@ def test_inspect_lists_refused_nodes_with_reasons(tmp_path):
     assert "refused: Gizmo 'second'" in run("inspect", path, expect=1).stdout
 
 
+def test_inspect_shows_what_trains(model):
+    torch.manual_seed(1)
+    rows = facts("inspect", model, "--training")
+    parameters = sum(p.numel() for p in Network().parameters())
+    assert sum(int(np.prod(row["shape"])) for row in rows if row["trains"]) == parameters
+    assert all(row["reason"] and row["type"] == "FLOAT" for row in rows)
+    frozen = facts("inspect", model, "--frozen", "conv.*")
+    assert {row["name"] for row in frozen if "frozen" in row["reason"]} == {"conv.weight", "conv.bias"}
+    text = run("inspect", model, "--training").stdout
+    assert f"{parameters:,} of " in text and "parameter: W of Conv" in text
+    assert "Nearest names" in run("inspect", model, "--frozen", "convolution.*", expect=2).stderr
+
+
 def test_inspect_of_the_file_alone(model):
     assert "program" not in facts("inspect", model, "--file-only")
 

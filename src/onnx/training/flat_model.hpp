@@ -1,0 +1,53 @@
+// A model as one list of nodes: functions expanded, bodies of If, Loop and Scan beside the nodes around them, names
+// replaced by numbers of values. What asks where a tensor is read walks this, not the messages.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "onnx/model_content.hpp"
+
+namespace popart::onnx {
+
+// Types of nodes that the list has besides the model's own: a value that is one of several (results of If and Loop, a
+// slice that a body of Scan reads), and the state that iterations hand on, whose operand 0 is the first one.
+constexpr const char *kJoin = "/join", *kState = "/state";
+
+struct FlatNode {
+  const onnx_proto::NodeProto *proto = nullptr;  // null: kJoin, kState
+  std::string domain, type;                      // "ai.onnx" for the default domain
+  int64_t opset = 1;                             // of the domain
+  std::vector<int> inputs = {}, outputs = {};    // values; -1: left out
+  std::string text = {};                         // for people: "Conv 'conv1'"
+  bool isOfMainGraph = false;                    // no body's, no function's
+};
+
+struct FlatUse {
+  int node, input;
+};
+
+// An initializer of floating-point type.
+struct FlatInitializer {
+  std::string id;  // the name of its variable: its own, in a body one that no other tensor of the model has
+  const onnx_proto::TensorProto *tensor = nullptr;
+  int value = 0;
+  bool isInBody = false;
+  bool isInFunction = false;  // in a body within a function
+};
+
+struct FlatModel {
+  std::vector<FlatNode> nodes;  // producers may come later
+  // By value.
+  std::vector<std::vector<FlatUse>> uses;
+  std::vector<int> producer;                  // node, -1: none
+  std::vector<bool> isStatic;                 // follows from initializers and constants alone
+  std::vector<int> initializer;               // -1: none; of any type: its number in `initializers`, or kOther
+  std::vector<std::string> nameOf;            // in its graph
+  std::vector<FlatInitializer> initializers;  // in the order of the file, the main graph's first
+  static constexpr int kOther = -2;
+};
+
+// Nodes of functions that are called again and again are listed up to the importer's limit of nodes, which refuses such
+// models.
+FlatModel flatModel(const ModelContent &model);
+
+}  // namespace popart::onnx

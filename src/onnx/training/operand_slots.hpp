@@ -1,0 +1,29 @@
+// What an operand of an ONNX node is to a network that learns. Operators that are rows of the catalog state it on the
+// row (OpDef::slots); those that an import rule composes have a line in the table of operand_slots.cpp.
+#pragma once
+#include <popart/opdef.hpp>
+
+#include "onnx/training/flat_model.hpp"
+
+namespace popart::onnx {
+
+// What becomes of the value of an operand.
+enum class Reading : uint8_t {
+  Operand,    // as Slot says
+  Parameter,  // as Slot says
+  Statistic,  // as Slot says
+  Setting,    // as Slot says; also operands of operators without a gradient
+  Carried,    // output 0 (every output of Split) holds its elements: views, Transpose, Cast, Slice, Q/DQ …
+  Looked,     // a table whose rows are looked up: Parameter, or Carried where the rows are factors
+};
+
+// Of operand `input` of `node`; Operand for operators that this library does not know.
+Reading readingOf(const FlatNode &node, int input);
+// Whether this library has the operator.
+bool isKnownOperator(const FlatNode &node);
+// Whether the operator is a softmax or a reduction.
+bool mixesPositions(const FlatNode &node);
+// The name of the operand in the ONNX specification or the row, or its number.
+std::string operandName(const FlatNode &node, int input);
+
+}  // namespace popart::onnx

@@ -1,0 +1,249 @@
+// The rule of slots. Plain operands are judged by the operator, by what the other operands are behind of, and by their
+// own values.
+#include "onnx/training/slot_rule.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "onnx/training/operand_slots.hpp"
+#include "onnx/training/tensor_values.hpp"
+#include "onnx_proto/onnx.pb.h"
+
+namespace popart::onnx {
+namespace {
+
+using Kind = Verdict::Kind;
+
+Shape shapeOf(const FlatInitializer &i) { return Shape(i.tensor->dims().begin(), i.tensor->dims().end()); }
+
+int64_t wideDimensions(const Shape &shape) {
+  return std::ranges::count_if(shape, [](int64_t d) { return d != 1; });
+}
+
+bool isOneOf(std::string_view type, std::initializer_list<std::string_view> types) {
+  return std::ranges::find(types, type) != types.end();
+}
+
+// How a value came from the initializer.
+struct Way {
+  int value = -1;
+  bool isComputed = false;  // with other initializers
+  bool isLooked = false;    // rows of it, by look-up
+};
+
+std::string readAs(const FlatNode &node, int input) { return operandName(node, input) + " of " + node.text; }
+
+}  // namespace
+
+// One initializer and what was seen of it.
+struct SlotRule::Walk {
+  const FlatInitializer &initializer;
+  Shape shape = shapeOf(initializer);
+  int64_t elements = elementCount(shape);
+  std::set<int> seen = {};  // values
+  Verdict verdict = {};
+  Way way = {};  // of the reading that is judged now
+
+  void take(Verdict v) {
+    const bool isTable = verdict.isTable || v.isTable;
+    if (v.kind > verdict.kind || (v.kind == verdict.kind && verdict.doubtful && !v.doubtful)) verdict = std::move(v);
+    verdict.isTable = isTable;
+  }
+};
+
+Verdict SlotRule::of(const FlatInitializer &initializer, const std::vector<int> &apart) const {
+  Walk walk{initializer};
+  walk.seen.insert(apart.begin(), apart.end());
+  follow(walk, initializer.value);
+  return walk.verdict;
+}
+
+Verdict SlotRule::ofOutput(const FlatInitializer &initializer, int value) const {
+  Walk walk{initializer};
+  follow(walk, value);
+  return walk.verdict;
+}
+
+void SlotRule::follow(Walk &walk, int value) const {
+  std::vector<Way> open{{value}};
+  while (!open.empty()) {
+    const Way way = open.back();
+    open.pop_back();
+    if (!walk.seen.insert(way.value).second) continue;
+    for (const FlatUse &use : model_.uses[way.value]) {
+      const FlatNode &node = model_.nodes[use.node];
+      Reading reading = readingOf(node, use.input);
+      const bool isFactors = reading == Reading::Looked && isFactorTable(use.node);
+      if (isFactors) reading = Reading::Carried;
+      walk.way = way;
+      if (reading == Reading::Carried || (reading == Reading::Operand && isStaticNode(node))) {
+        for (int output : node.outputs)
+          if (output >= 0)
+            open.push_back({output, way.isComputed || reading == Reading::Operand, way.isLooked || isFactors});
+        continue;
+      }
+      walk.take(reading == Reading::Operand ? plain(walk, use) : read(walk, use));
+    }
+  }
+}
+
+// A factor or term of a parameter that the model computes from several tensors is one itself where it is no number and
+// no mask.
+Verdict SlotRule::read(const Walk &walk, const FlatUse &use) const {
+  const FlatNode &node = model_.nodes[use.node];
+  const std::string as = readAs(node, use.input);
+  switch (readingOf(node, use.input)) {
+    case Reading::Statistic:
+      return {Kind::Statistic, "statistic: " + as + ", which updates it in training form"};
+    case Reading::Setting:
+      return {Kind::Setting, "setting: " + as};
+    case Reading::Looked:
+      if (isTableOfSines(valueOf_(walk.initializer))) return {Kind::Stays, "table of sines, looked up by " + node.text};
+      return {.kind = Kind::Parameter, .reason = "table: " + as, .isTable = true};
+    default:
+      break;
+  }
+  if (walk.way.isComputed && walk.elements <= 1) return {Kind::Stays, "one number in what becomes " + as};
+  if (walk.way.isComputed && isMask(valueOf_(walk.initializer))) return {Kind::Stays, "mask in what becomes " + as};
+  return {Kind::Parameter, "parameter: " + as};
+}
+
+Verdict SlotRule::plain(const Walk &walk, const FlatUse &use) const {
+  const FlatNode &node = model_.nodes[use.node];
+  const std::string as = readAs(node, use.input);
+  if (walk.elements <= 1) return {Kind::Stays, "one number: " + as};
+  if (isOneOf(node.type, {"Sub", "Div", "Mod", "Fmod", "Remainder"}) && isKnownOperator(node))
+    return {Kind::Stays, "subtracts or divides: " + as};
+  const TensorData values = valueOf_(walk.initializer);
+  if (isMask(values)) return {Kind::Stays, "mask: " + as};
+  if (isTableOfSines(values)) return {Kind::Stays, "table of sines: " + as};
+  if (!isKnownOperator(node)) return {Kind::Trains, "operand of a custom operator: " + as, true};
+  if (node.type == "Mul") return plainProduct(walk, use);
+  if (!isBehindParameters(node, use.input))
+    return {Kind::Stays, "constant: " + as + ", which no parameter comes before", true};
+  if (isOneOf(node.type, {"Add", "Sum"})) return {Kind::Trains, "bias: " + as, wideDimensions(walk.shape) > 1};
+  if (node.type == kState || (node.type != "Concat" && isUniform(values)))
+    return {Kind::Stays, "constant: " + as, true};
+  return {Kind::Trains, "plain operand behind parameters: " + as, true};
+}
+
+Verdict SlotRule::plainProduct(const Walk &walk, const FlatUse &use) const {
+  const FlatNode &node = model_.nodes[use.node];
+  const std::string as = readAs(node, use.input);
+  if (isNormalisationOfInput(node, use.input)) return {Kind::Stays, "normalisation of an input: " + as, true};
+  const bool behind = isBehindParameters(node, use.input);
+  if (walk.way.isLooked && wideDimensions(walk.shape) == 1) return {Kind::Stays, "factors by look-up: " + as, true};
+  if (wideDimensions(walk.shape) == 1) return {Kind::Trains, "scale by channel: " + as, !behind};
+  if (behind) return {Kind::Trains, "factor behind parameters: " + as, true};
+  return {Kind::Stays, "factor: " + as + ", which no parameter comes before", true};
+}
+
+bool SlotRule::isStaticNode(const FlatNode &node) const {
+  return node.type != kState && !node.outputs.empty() &&
+         std::ranges::all_of(node.outputs, [&](int v) { return v < 0 || model_.isStatic[v]; });
+}
+
+// Rows that only become factors: tables of sines, masks.
+bool SlotRule::isFactorTable(int node) const {
+  bool any = false;
+  std::vector<int> open = model_.nodes[node].outputs;
+  std::set<int> seen;
+  while (!open.empty()) {
+    const int value = open.back();
+    open.pop_back();
+    if (value < 0 || !seen.insert(value).second) continue;
+    for (const FlatUse &use : model_.uses[value]) {
+      const FlatNode &reader = model_.nodes[use.node];
+      if (readingOf(reader, use.input) == Reading::Carried) {
+        open.insert(open.end(), reader.outputs.begin(), reader.outputs.end());
+      } else if (reader.type == "Mul") {
+        const bool isScaled =
+            std::ranges::all_of(reader.inputs, [&](int v) { return v == value || v < 0 || model_.isStatic[v]; });
+        any |= !isScaled;
+        if (isScaled) open.insert(open.end(), reader.outputs.begin(), reader.outputs.end());
+      } else {
+        return false;
+      }
+    }
+  }
+  return any;
+}
+
+// Marks what is reached from `open` along uses for which `goesOn` holds.
+template <class GoesOn>
+std::vector<bool> SlotRule::reached(std::vector<int> open, const GoesOn &goesOn) const {
+  std::vector<bool> marks(model_.uses.size());
+  while (!open.empty()) {
+    const int value = open.back();
+    open.pop_back();
+    if (value < 0 || marks[value]) continue;
+    marks[value] = true;
+    for (const FlatUse &use : model_.uses[value])
+      if (goesOn(use))
+        open.insert(open.end(), model_.nodes[use.node].outputs.begin(), model_.nodes[use.node].outputs.end());
+  }
+  return marks;
+}
+
+SlotRule::SlotRule(const FlatModel &model, ValueOf valueOf) : model_(model), valueOf_(std::move(valueOf)) {
+  std::vector<int> all, channels, behind;
+  for (const FlatInitializer &i : model_.initializers) {
+    all.push_back(i.value);
+    if (wideDimensions(shapeOf(i)) == 1) channels.push_back(i.value);
+  }
+  const auto isCarried = [&](const FlatUse &use) {
+    return readingOf(model_.nodes[use.node], use.input) == Reading::Carried;
+  };
+  ofInitializers_ = reached(all, [&](const FlatUse &use) { return isStaticNode(model_.nodes[use.node]); });
+  const std::vector<bool> isChannels = reached(channels, isCarried);
+  for (const FlatNode &node : model_.nodes)
+    if (holdsParameters(node, isChannels)) behind.insert(behind.end(), node.outputs.begin(), node.outputs.end());
+  behind_ = reached(behind, [&](const FlatUse &use) { return keepsParametersInFront(model_.nodes[use.node]); });
+}
+
+// Whether the operator itself has parameters: Conv, a product with a weight, an embedding, a norm with scales, a scale
+// by channel.
+bool SlotRule::holdsParameters(const FlatNode &node, const std::vector<bool> &isChannels) const {
+  if (isStaticNode(node)) return false;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const int value = node.inputs[i];
+    if (value < 0 || !ofInitializers_[value]) continue;
+    const Reading reading = readingOf(node, static_cast<int>(i));
+    if (reading == Reading::Parameter || reading == Reading::Looked) return true;
+    if (node.type == "Mul" && isChannels[value]) return true;
+  }
+  return false;
+}
+
+// Products of activations, softmax and reductions make something else of what is behind parameters.
+bool SlotRule::keepsParametersInFront(const FlatNode &node) const {
+  if (mixesPositions(node)) return false;
+  int factors = 0;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const bool isFactor = readingOf(node, static_cast<int>(i)) == Reading::Parameter;
+    factors += isFactor && node.inputs[i] >= 0 && !model_.isStatic[node.inputs[i]];
+  }
+  return factors < 2;
+}
+
+bool SlotRule::isBehindParameters(const FlatNode &node, int except) const {
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (static_cast<int>(i) != except && node.inputs[i] >= 0 && behind_[node.inputs[i]]) return true;
+  return false;
+}
+
+// (x - mean) * factor, where x is an input of the model.
+bool SlotRule::isNormalisationOfInput(const FlatNode &product, int except) const {
+  for (size_t i = 0; i < product.inputs.size(); ++i) {
+    if (static_cast<int>(i) == except || product.inputs[i] < 0) continue;
+    const int producer = model_.producer[product.inputs[i]];
+    if (producer < 0) continue;
+    const FlatNode &before = model_.nodes[producer];
+    if (before.type != "Sub" && before.type != "Div") continue;
+    const bool storesIt = std::ranges::any_of(before.inputs, [&](int v) { return v >= 0 && ofInitializers_[v]; });
+    if (storesIt && !isBehindParameters(before, -1)) return true;
+  }
+  return false;
+}
+
+}  // namespace popart::onnx

@@ -1,0 +1,441 @@
+"""What trains in a file: the classification of its floating-point initializers (decisions/0078).
+
+The oracle is the PyTorch module: its parameters train, its buffers do not, and steps of training give its weights.
+"""
+
+import copy
+import io
+import warnings
+
+import numpy as np
+import popart
+import pytest
+import torch
+from torch import nn
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from tests.python.onnx.trained_models import (
+    FLOAT,
+    RATE,
+    model_of,
+    node,
+    reasons,
+    saved,
+    step,
+    trainer,
+    trains,
+    values_of,
+)
+
+STEPS = 3
+
+# ---- models
+
+
+def exported(module, inputs, dynamo, opset=18, training=True, folding=False):
+    file = io.BytesIO()
+    mode = torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL
+    more = {} if dynamo else {"training": mode, "do_constant_folding": folding}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            copy.deepcopy(module).train(training),
+            inputs,
+            file,
+            dynamo=dynamo,
+            opset_version=opset,
+            verbose=False,
+            **more,
+        )
+    return onnx.load_from_string(file.getvalue())
+
+
+# ---- modules: parameters, buffers, and forms that exporters give them
+
+
+class InputNormalised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.4, 0.5, 0.6]))
+        self.register_buffer("std", torch.tensor([0.2, 0.25, 0.3]))
+        self.register_buffer("table", torch.randn(4, 3))
+        self.body = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.body((x - self.mean) / self.std + self.table)
+
+
+class ByMultiplication(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.4, 0.5, 0.6]))
+        self.register_buffer("factor", torch.tensor([5.0, 4.0, 3.0]))
+        self.body = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.body((x - self.mean) * self.factor)
+
+
+class Transposed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(4, 3))
+        self.norm = nn.GroupNorm(2, 4)
+        self.scale = nn.Parameter(torch.rand(4))
+
+    def forward(self, x):
+        return self.norm(x @ self.w.t()) * self.scale.view(1, 4)
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.slope = nn.PReLU(4)
+        self.gamma = nn.Parameter(torch.full((4, 1, 1), 0.5))
+        self.up = nn.ConvTranspose2d(4, 2, 2)
+        self.instance = nn.InstanceNorm2d(2, affine=True)
+
+    def forward(self, x):
+        return self.instance(self.up(self.slope(self.norm(self.first(x))) * self.gamma))
+
+
+class Causal(nn.Module):
+    """Attention with a mask and sines of positions as buffers."""
+
+    def __init__(self):
+        super().__init__()
+        position = torch.arange(6.0).unsqueeze(1) * torch.tensor([1.0, 0.1])
+        self.register_buffer("sines", torch.cat([position.sin(), position.cos()], 1))
+        self.register_buffer("mask", torch.full((6, 6), float("-inf")).triu(1))
+        self.token = nn.Embedding(9, 4)
+        self.position = nn.Parameter(torch.randn(1, 6, 4))
+        self.qkv = nn.Linear(4, 12)
+        self.norm = nn.LayerNorm(4)
+
+    def forward(self, ids):
+        x = self.token(ids) + self.sines + self.position
+        q, k, v = self.qkv(x).chunk(3, -1)
+        scores = q @ k.transpose(-2, -1) / 2 + self.mask
+        return self.norm(x + scores.softmax(-1) @ v)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(8, 3, batch_first=True)
+
+    def forward(self, x):
+        return self.gru(self.lstm(x)[0])[0]
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5, 4)
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, ids):
+        return torch.tanh(self.inner(self.table(ids))) @ self.table.weight.t()
+
+
+def image():
+    return torch.randn(2, 3, 6, 6)
+
+
+MODULES = {
+    "input_normalised": (InputNormalised, lambda: torch.randn(4, 3)),
+    "by_multiplication": (ByMultiplication, lambda: torch.randn(4, 3)),
+    "transposed": (Transposed, lambda: torch.randn(5, 3)),
+    "convolutions": (Convolutions, image),
+    "causal": (Causal, lambda: torch.randint(0, 9, (2, 6))),
+    "recurrent": (Recurrent, lambda: torch.randn(2, 5, 3)),
+    "tied": (Tied, lambda: torch.tensor([[0, 3, 3]])),
+}
+
+
+def numpy_feed(x):
+    return x.numpy().astype(np.int64) if not x.is_floating_point() else x.numpy()
+
+
+def peer_losses(module, xs):
+    module = copy.deepcopy(module).train()
+    optimizer = torch.optim.SGD(module.parameters(), lr=RATE)
+    losses = []
+    for x in xs:
+        optimizer.zero_grad()
+        loss = module(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, module
+
+
+@pytest.mark.parametrize("folding", [False, True], ids=["unfolded", "folded"])
+@pytest.mark.parametrize("dynamo", [False, True], ids=["torchscript", "dynamo"])
+@pytest.mark.parametrize("name", list(MODULES))
+def test_what_pytorch_trains_trains_and_gives_its_losses(name, dynamo, folding, tmp_path):
+    if dynamo and folding:
+        pytest.skip("the exporter based on torch.export always folds")
+    torch.manual_seed(1)
+    module, sample = MODULES[name][0](), MODULES[name][1]
+    xs = [sample() for _ in range(STEPS)]
+    if dynamo and name == "convolutions":
+        pytest.skip("this exporter writes the inference form of batch norm")
+    model = exported(module, (xs[0],), dynamo, folding=folding)
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    for key, value in trains(model).items():
+        if key in parameters:
+            assert value, key
+        if key in buffers:
+            assert not value, key
+    session, feed = trainer(model), model.graph.input[0].name
+    losses = [step(session, {feed: numpy_feed(x)}) for x in xs]
+    expected, trained = peer_losses(module, xs)
+    np.testing.assert_allclose(losses, expected, rtol=2e-4)
+    after, state = values_of(saved(session, tmp_path)), trained.state_dict()
+    for key in set(after) & set(state):
+        if "running" in key:  # the exporter has run the network once
+            continue
+        np.testing.assert_allclose(after[key], state[key].numpy(), rtol=1e-3, atol=1e-5, err_msg=key)
+
+
+class OtherFunction(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.rand(4))
+        self.fc = nn.Linear(3, 4)
+
+    def forward(self, x):
+        return self.fc(x) * torch.exp(self.log_scale)
+
+
+def test_a_parameter_that_is_stored_as_another_function_of_itself_is_named(capfd):
+    model = exported(OtherFunction(), (torch.randn(2, 3),), dynamo=True)
+    found = trains(model)
+    assert found["fc.weight"] and found["fc.bias"]
+    (stored,) = set(found) - {"fc.weight", "fc.bias"}
+    assert not found[stored] and "log_scale" in reasons(model)[stored]
+    popart.getLogger("session").setLevel("WARN")
+    trainer(model)
+    assert "parameter 'log_scale' cannot train" in "".join(capfd.readouterr())
+
+
+def test_an_unfolded_function_of_a_parameter_trains():
+    found = trains(exported(OtherFunction(), (torch.randn(2, 3),), dynamo=False))
+    assert found["log_scale"]
+
+
+# ---- hand-written models
+
+W = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+C = np.random.default_rng(1).normal(size=3).astype(np.float32)
+SLOTS = {
+    "exponent": ([node("Pow", ["x", "c"], "q"), node("MatMul", ["q", "w"], "y")], {"w": W, "c": C}, {"w"}),
+    "bounds": (
+        [node("MatMul", ["x", "w"], "h"), node("Clip", ["h", "low", "high"], "y")],
+        {"w": W, "low": np.float32(-1), "high": np.float32(1)},
+        {"w"},
+    ),
+    "numbers": (
+        [node("Mul", ["x", "two"], "h"), node("Add", ["h", "one"], "i"), node("MatMul", ["i", "w"], "y")],
+        {"w": W, "two": np.float32(2), "one": np.float32([1])},
+        {"w"},
+    ),
+    "bias_of_a_product": (
+        [node("MatMul", ["x", "w"], "h"), node("Add", ["h", "b"], "y")],
+        {"w": W, "b": C[:2]},
+        {"w", "b"},
+    ),
+    "through_views": (
+        [
+            node("Transpose", ["v"], "t", perm=[1, 0]),
+            node("Identity", ["t"], "i"),
+            node("MatMul", ["x", "i"], "h"),
+            node("Reshape", ["b", "shape"], "r"),
+            node("Add", ["h", "r"], "y"),
+        ],
+        {"v": W.T.copy(), "b": C[:2], "shape": np.array([1, 2], np.int64)},
+        {"v", "b"},
+    ),
+    "weight_of_two_tensors": (
+        [node("Mul", ["g", "w"], "p"), node("Mul", ["p", "half"], "s"), node("MatMul", ["x", "s"], "y")],
+        {"w": W, "g": C.reshape(3, 1), "half": np.float32(0.5)},
+        {"w", "g"},
+    ),
+    "pruned_weight": (
+        [node("Mul", ["w", "mask"], "p"), node("MatMul", ["x", "p"], "y")],
+        {"w": W, "mask": (W > 0).astype(np.float32)},
+        {"w"},
+    ),
+    "quantised_and_back": (
+        [
+            node("QuantizeLinear", ["w", "s", "z"], "q"),
+            node("DequantizeLinear", ["q", "s", "z"], "d"),
+            node("MatMul", ["x", "d"], "y"),
+        ],
+        {"w": W, "s": np.float32(0.02), "z": np.int8(0)},
+        {"w"},
+    ),
+    "resized": (
+        [
+            node("MatMul", ["x", "w"], "h"),
+            node("Reshape", ["h", "shape"], "i"),
+            node("Resize", ["i", "", "scales"], "y", mode="nearest"),
+        ],
+        {"w": W, "shape": np.array([1, 1, 4, 2], np.int64), "scales": np.float32([1, 1, 2, 2])},
+        {"w"},
+    ),
+    "divided": ([node("MatMul", ["x", "w"], "h"), node("Div", ["h", "c"], "y")], {"w": W, "c": C[:2]}, {"w"}),
+}
+
+
+@pytest.mark.parametrize("name", list(SLOTS))
+def test_operands_train_by_the_slot_that_reads_them(name):
+    nodes, weights, expected = SLOTS[name]
+    model = model_of(nodes, {"x": [4, 3]}, ["y"], weights)
+    found = trains(model)
+    assert {key for key, value in found.items() if value} == expected
+    assert set(found) == {key for key, value in weights.items() if np.asarray(value).dtype == np.float32}
+    session = trainer(model)
+    step(session, {"x": np.abs(np.random.default_rng(2).normal(size=(4, 3))).astype(np.float32) + 0.5})
+    arrays = {key: np.zeros_like(np.asarray(value)) for key, value in weights.items() if key in found}
+    session.weightsToHost()
+    session.readWeights(popart.PyWeightsIO(arrays))
+    for key, array in arrays.items():
+        assert np.array_equal(array, weights[key]) == (key not in expected), key
+
+
+def norm_nodes(mean, variance):
+    return node("BatchNormalization", ["h", "scale", "bias", mean, variance], ["y", "m", "v"], training_mode=1)
+
+
+def test_statistics_through_identity_are_tensors_of_their_own(tmp_path):
+    """As the exporter writes equal tensors: one initializer, read through Identity where the others were."""
+    zeros, ones = np.zeros(2, np.float32), np.ones(2, np.float32)
+    model = model_of(
+        [
+            node("MatMul", ["x", "w"], "h"),
+            node("Identity", ["bias"], "mean"),
+            node("Identity", ["scale"], "variance"),
+            norm_nodes("mean", "variance"),
+        ],
+        {"x": [4, 3]},
+        ["y"],
+        {"w": W, "scale": ones, "bias": zeros},
+    )
+    found = trains(model)
+    assert found == {"w": True, "scale": True, "variance": False, "bias": True, "mean": False}
+    module = nn.Sequential(nn.Linear(3, 2, bias=False), nn.BatchNorm1d(2, momentum=0.1))
+    module[0].weight.data = torch.tensor(W.T.copy())
+    xs = [torch.randn(4, 3) for _ in range(STEPS)]
+    session = trainer(model)
+    losses = [step(session, {"x": x.numpy()}) for x in xs]
+    expected, trained = peer_losses(module, xs)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    after = values_of(saved(session, tmp_path))
+    np.testing.assert_allclose(after["bias"], trained[1].bias.detach().numpy(), rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(after["scale"], trained[1].weight.detach().numpy(), rtol=1e-3)
+    # ONNX takes the variance of the batch as it is, PyTorch that of the population
+    np.testing.assert_allclose(after["mean"], trained[1].running_mean.numpy(), rtol=1e-3, atol=1e-6)
+
+
+def body_of(weight):
+    return helper.make_graph(
+        [node("MatMul", ["h", "v"], "p"), node("Tanh", ["p"], "n"), node("Identity", ["goes"], "on")],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("goes", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("h", FLOAT, [4, 3]),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("n", FLOAT, [4, 3]),
+        ],
+        [numpy_helper.from_array(weight, "v")],
+    )
+
+
+def test_initializers_of_bodies_train_and_are_saved_where_they_were(tmp_path):
+    weight = np.random.default_rng(3).normal(size=(3, 3)).astype(np.float32)
+    model = model_of(
+        [node("Loop", ["trips", "", "x"], "y", body=body_of(weight))],
+        {"x": [4, 3]},
+        {"y": [4, 3]},
+        {"trips": np.array(3, np.int64)},
+    )
+    assert trains(model) == {"v": True}
+    own = torch.tensor(weight, requires_grad=True)
+    x = torch.randn(4, 3)
+    h = x
+    for _ in range(3):
+        h = torch.tanh(h @ own)
+    h.square().mean().backward()
+    session = trainer(model)
+    step(session, {"x": x.numpy()})
+    trained = saved(session, tmp_path)
+    assert set(values_of(trained)) == {"trips"}
+    after = numpy_helper.to_array(trained.graph.node[0].attribute[0].g.initializer[0])
+    np.testing.assert_allclose(after, weight - RATE * own.grad.numpy(), rtol=1e-4, atol=1e-6)
+    first = step(session, {"x": x.numpy()})
+    session.resetHostWeights(str(tmp_path / "trained.onnx"))
+    session.weightsFromHost()
+    assert step(session, {"x": x.numpy()}) == first
+
+
+def branch(name, weight):
+    return helper.make_graph(
+        [node("MatMul", ["x", "v"], name)],
+        name,
+        [],
+        [helper.make_tensor_value_info(name, FLOAT, [4, 3])],
+        [numpy_helper.from_array(weight, "v")],
+    )
+
+
+def test_initializers_of_one_name_in_two_branches_are_two_tensors():
+    weights = np.random.default_rng(3).normal(size=(2, 3, 3)).astype(np.float32)
+    model = model_of(
+        [
+            node("ReduceSum", ["x"], "sum", keepdims=0),
+            node("Greater", ["sum", "zero"], "positive"),
+            node("If", ["positive"], "y", then_branch=branch("a", weights[0]), else_branch=branch("b", weights[1])),
+        ],
+        {"x": [4, 3]},
+        ["y"],
+        {"zero": np.float32(0)},
+    )
+    found = trains(model)
+    assert found.pop("zero") is False
+    assert len(found) == 2 and all(found.values())
+    session = trainer(model)
+    first = step(session, {"x": np.ones((4, 3), np.float32)})
+    assert step(session, {"x": np.ones((4, 3), np.float32)}) < first
+    other = step(session, {"x": -np.ones((4, 3), np.float32)})
+    np.testing.assert_allclose(other, np.mean((np.ones((4, 3)) @ weights[1]) ** 2), rtol=1e-5)
+
+
+def test_training_info_of_the_file_decides():
+    nodes = [node("MatMul", ["x", "w"], "h"), node("Add", ["h", "b"], "y")]
+    model = model_of(nodes, {"x": [4, 3]}, ["y"], {"w": W, "b": C[:2]})
+    info = model.training_info.add()
+    binding = info.update_binding.add()
+    binding.key, binding.value = "b", "new_b"
+    info.algorithm.CopyFrom(helper.make_graph([], "update", [], []))
+    assert {t.name: t.trains for t in popart.trainable_tensors(model.SerializeToString())} == {"w": False, "b": True}
+
+
+def test_models_of_the_builder_train_all_that_the_loss_depends_on():
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [4, 3]))
+    exponent = builder.addInitializedInputTensor(np.float32([2.0]))
+    term = builder.addInitializedInputTensor(C)
+    y = builder.aiOnnx.pow([builder.aiOnnx.add([x, term]), exponent])
+    builder.addOutputTensor(y)
+    found = popart.trainable_tensors(builder.getModelProto())
+    assert all(t.trains and "Builder" in t.reason for t in found)
+    assert {t.name for t in found} == {exponent, term}
