@@ -396,6 +396,10 @@ void importRandom(NodeContext &node);
 // That seed: the session's, or one of the node alone where it has an attribute `seed`, which is taken from it.
 TensorIndex randomSeed(NodeContext &node);
 
+// Whether a node may have nothing but what its rule's names list; Variadic: but for the last input, which may stand any
+// number of times.
+enum class NameCheck : uint8_t { None, Exact, Variadic };
+
 struct ImportRule {
   const char *domain;
   const char *type;
@@ -403,10 +407,10 @@ struct ImportRule {
   OperatorNames names = {};  // of operators that stand neither in ai.onnx's table nor in the catalog
   bool takesSequences = false;
   std::vector<OpVersion> versions = {1};  // of operators that do not stand in ai.onnx's table
-  bool isVariadic = false;                // the last of the inputs that `names` lists may stand any number of times
+  NameCheck check = NameCheck::None;
 };
-// Throws popart::error where the node has inputs, outputs or attributes that `rule.names`, if there are any, does not
-// list.
+// Throws popart::error where the node has inputs, outputs or attributes that `rule.names` does not list, as rule.check
+// says.
 void checkNames(const NodeContext &node, const ImportRule &rule);
 // All rules, by domain and type.
 const std::map<std::pair<std::string, std::string>, ImportRule> &importRules();

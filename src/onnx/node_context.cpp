@@ -293,16 +293,16 @@ ImportFn findImportRule(const std::string &domain, const std::string &type) {
 }
 
 void checkNames(const NodeContext &node, const ImportRule &rule) {
+  if (rule.check == NameCheck::None) return;
   const auto list = [](const char *text) {
     std::istringstream words(text);
     return std::vector<std::string>{std::istream_iterator<std::string>(words), {}};
   };
   const std::vector<std::string> inputs = list(rule.names.inputs), outputs = list(rule.names.outputs),
                                  attributes = list(rule.names.attributes);
-  if (outputs.empty()) return;
   const auto most = [](const std::vector<std::string> &names) { return static_cast<int>(names.size()); };
-  node.require(rule.isVariadic || node.inputCount() <= most(inputs), "too many inputs: got {}, expected at most {}: {}",
-               node.inputCount(), most(inputs), inputs);
+  node.require(rule.check == NameCheck::Variadic || node.inputCount() <= most(inputs),
+               "too many inputs: got {}, expected at most {}: {}", node.inputCount(), most(inputs), inputs);
   node.require(node.outputCount() <= most(outputs), "too many outputs: got {}, expected at most {}: {}",
                node.outputCount(), most(outputs), outputs);
   if (node.importer().options().unknownAttributes == UnknownAttributes::Drop) return;

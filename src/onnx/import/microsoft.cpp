@@ -81,6 +81,8 @@ std::vector<ImportRule> microsoftRules() {
                              microsoft::groupedRules(), microsoft::normRules(), microsoft::packedRules(),
                              microsoft::productRules(), microsoft::quantisedRules(), microsoft::signalRules()})
     rules.insert(rules.end(), family.begin(), family.end());
+  for (ImportRule &rule : rules)
+    if (rule.check == NameCheck::None) rule.check = NameCheck::Exact;
   return rules;
 }
 

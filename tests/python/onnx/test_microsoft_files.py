@@ -60,7 +60,7 @@ def test_saved_at_level_all_names_the_level_to_save_at(files, tmp_path):
     if not any(o.startswith("com.microsoft.nchwc") for o in operators(path)):
         pytest.skip("this processor has no internal layout")
     with pytest.raises(popart.popart_exception, match="level 'extended'"):
-        popart.backend.prepare(onnx.load(str(path)))
+        popart.backend.prepare(onnx.load(str(path))).run(inputs_of("convolutions"))
 
 
 @pytest.mark.parametrize(("name", "kind"), [("bert", "bert"), ("gpt", "gpt2"), ("rms", "bert")])
@@ -153,7 +153,7 @@ def test_activations_of_16_bits(files, tmp_path, kind):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("name", ["gpt", "bert", "rms"])
+@pytest.mark.parametrize("name", ["gpt", "bert"])
 def test_weights_of_few_bits(files, tmp_path, name, bits, symmetric):
     quantizer = MatMulNBitsQuantizer(
         onnx.load(str(files[name])), bits=bits, block_size=16, is_symmetric=symmetric,
