@@ -60,7 +60,7 @@ void finishPhase(PassContext &c, Phase phase) {
 // lowering of one process, so that the files sort in the order of the passes.
 std::string dump(const std::string &folder, const Ir &ir, const std::string &name, PrintData data) {
   static std::atomic<int> number{0};
-  std::string path = fmt::format("{}/{:03}-{}.ir", folder, number++, name);
+  std::string path = fmt::format("{}/{:05}-{}.ir", folder, number++, name);
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
   std::ofstream file(path);
