@@ -1,5 +1,5 @@
 // Trainer and Predictor: a model file trained or run over vectors, arrays and spans, in a few lines:
-//   Trainer trainer("model.onnx", {.loss = nllLoss("probabilities", "labels")}, optim::AdamW({.lr = 1e-3f}));
+//   Trainer trainer("model.onnx", {.loss = namedLoss("cross_entropy")}, optim::AdamW({.lr = 1e-3f}));
 //   float loss = trainer.step({{"images", images}, {"labels", labels}});
 //   trainer.save("trained.onnx");
 // They stand on sessions, which stay reachable for everything else.
@@ -79,10 +79,13 @@ LossObject nllLoss(const TensorId &probabilities, const TensorId &labels);  // l
 LossObject l1Loss(const TensorId &values, float lambda = 1.0f);             // lambda · |values|
 
 LossObject modelLoss(const TensorId &loss);  // no loss to add: a tensor of the model
+// A loss by name with its default settings (popart/losses.hpp), such as "cross_entropy", of an output of the model;
+// none: the only one, or the first of a float type. It adds the inputs that it reads; the first is called "labels".
+LossObject namedLoss(const std::string &name, const TensorId &output = {});
 
 // What a Trainer needs beside model and optimizer.
 struct TrainingSpec {
-  LossObject loss;                                  // type "": `loss.output` is a tensor of the model
+  LossObject loss;                                  // of one of the functions above
   int batchesPerStep = 1;                           // micro-batches per step
   std::vector<TensorId> outputs = {};               // tensors that steps return: every step needs memory for them
   std::map<TensorId, TensorInfo> inputShapes = {};  // of inputs that the model leaves open
@@ -108,7 +111,7 @@ struct StepReport {
 class Trainer {
  public:
   // `model`: name of a file or ModelProto bytes. Builds, compiles and loads. Throws as
-  // TrainingSession::createFromOnnxModel and Session::prepareDevice.
+  // TrainingSession::createFromOnnxModel, Session::prepareDevice and attachLoss.
   Trainer(const std::string &model, const TrainingSpec &spec, const Optimizer &optimizer);
   // Works through batchesPerStep updates of `accumulation` micro-batches on each replica; returns the mean of their
   // losses. Throws as Session::run.
@@ -121,7 +124,7 @@ class Trainer {
                          const std::function<bool(const StepReport &)> &onStep = {});
   // The loss of one batch, and the outputs, with the weights as they are and no training. The program for it is
   // compiled at the first call and gets the weights by name. Throws as Session::run, and popart::error when the loss is
-  // no tensor of the model (nllLoss, l1Loss).
+  // one that the model does not hold (nllLoss, l1Loss).
   float evaluate(const StepInputs &inputs, const StepOutputs &outputs = {});
   // From now on with these numbers, such as another learning rate. Throws as TrainingSession::updateOptimizerFromHost.
   void setOptimizer(const Optimizer &optimizer) { session_->updateOptimizerFromHost(&optimizer); }

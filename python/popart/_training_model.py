@@ -82,11 +82,11 @@ def _source(model: Any) -> Source:
     return model if isinstance(model, bytes) else str(Path(model))
 
 
-def _shape_of(entry: Any) -> tuple[int | str, ...]:
+def _shape_of(entry: losses.LossInput) -> tuple[int | str, ...]:
     return tuple(f"{entry.id}_{i}" if size < 0 else size for i, size in enumerate(entry.shape))
 
 
-def _opened(entry: Any, own: Sequence[ModelInput]) -> ModelInput:
+def _opened(entry: losses.LossInput, own: Sequence[ModelInput]) -> ModelInput:
     """An input of a loss; a fixed batch is opened where those of the model are open."""
     shape = list(_shape_of(entry))
     if shape and isinstance(shape[0], int) and any(i.shape and isinstance(i.shape[0], str) for i in own):

@@ -6,13 +6,24 @@
 #include <numeric>
 #include <utility>
 
+#include <popart/builder.hpp>
 #include <popart/error.hpp>
+#include <popart/losses.hpp>
 
 namespace popart {
 namespace {
 
 std::shared_ptr<DeviceInfo> deviceOrCpu(std::shared_ptr<DeviceInfo> device) {
   return device ? device : DeviceManager::createDeviceManager().createCpuDevice();
+}
+
+const std::string kNamed = "named:";  // in front of the name, as type of a loss that attachLoss adds
+
+// The model with the loss of that name, which becomes one of the model.
+std::string withNamedLoss(const std::string &model, LossObject &loss) {
+  const auto builder = Builder::createFromOnnxModel(model);
+  loss = modelLoss(attachLoss(*builder, loss.type.substr(kNamed.size()), loss.inputs.at(0)).loss);
+  return builder->getModelProto();
 }
 
 AnchorReturnTypeMap allOf(const std::vector<TensorId> &ids) {
@@ -71,9 +82,13 @@ LossObject l1Loss(const TensorId &values, float lambda) {
 
 LossObject modelLoss(const TensorId &loss) { return {"", {}, loss}; }
 
-Trainer::Trainer(const std::string &model, const TrainingSpec &spec, const Optimizer &optimizer)
-    : loss_(spec.loss.output), seed_(spec.seed) {
-  check(!loss_.empty(), "Trainer: no loss: got an empty name. Use nllLoss, l1Loss or modelLoss");
+LossObject namedLoss(const std::string &name, const TensorId &output) { return {kNamed + name, {output}, {}}; }
+
+Trainer::Trainer(const std::string &source, const TrainingSpec &spec, const Optimizer &optimizer) : seed_(spec.seed) {
+  LossObject loss = spec.loss;
+  const std::string model = loss.type.starts_with(kNamed) ? withNamedLoss(source, loss) : source;
+  loss_ = loss.output;
+  check(!loss_.empty(), "Trainer: no loss: got an empty name. Use namedLoss, nllLoss, l1Loss or modelLoss");
   check(spec.accumulation >= 1 && spec.replicas >= 1,
         "Trainer: accumulation and replicas: got {} and {}, expected 1 or more", spec.accumulation, spec.replicas);
   std::vector<TensorId> returned = spec.outputs;
@@ -83,10 +98,10 @@ Trainer::Trainer(const std::string &model, const TrainingSpec &spec, const Optim
   for (const auto &[id, info] : spec.inputShapes) shapes.add(id, info);
   auto device = deviceOrCpu(spec.device);
   const SessionOptions options = optionsOf(spec);
-  const bool hasLoss = spec.loss.type.empty();
+  const bool hasLoss = loss.type.empty();
   session_ = hasLoss ? TrainingSession::createFromOnnxModel(model, dataFlow, loss_, optimizer, device, shapes, options)
-                     : TrainingSession::createFromOnnxModel(model, dataFlow, std::vector<LossObject>{spec.loss},
-                                                            optimizer, device, shapes, options);
+                     : TrainingSession::createFromOnnxModel(model, dataFlow, std::vector<LossObject>{loss}, optimizer,
+                                                            device, shapes, options);
   session_->prepareDevice();
   session_->weightsFromHost();
   batches_ = spec.batchesPerStep * options.getAccumulationFactor() * options.getLocalReplicationFactor();

@@ -1,6 +1,8 @@
 // Trainer over spans: accumulation, replicas, evaluation with the weights at hand, epochs; optimizers of popart::optim.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <popart/builder.hpp>
 #include <popart/optim.hpp>
 #include <popart/simple_session.hpp>
@@ -55,6 +57,26 @@ TEST(Trainer, MicroBatchesAndReplicasAreOneBatch) {
     const std::vector<float> w = weightsOf(trainer), expected = stepped(0.1f);
     for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(w[i], expected[i], 1e-6) << accumulation << ' ' << replicas;
   }
+}
+
+// softmax of x w over two classes: with w = 0 every label has probability 1/2.
+TEST(Trainer, AddsALossByItsName) {
+  auto builder = Builder::create();
+  const TensorId x = builder->addInputTensor("FLOAT", {4, 2}, "x");
+  const std::vector<float> zeros(4, 0.0f);
+  const TensorId w =
+      builder->addInitializedInputTensor(ConstVoidData(zeros.data(), TensorInfo(DataType::FLOAT, {2, 2})), "w");
+  builder->addOutputTensor(builder->aiOnnxOpset10().matmul({x, w}));
+  const std::vector<int32_t> labels{0, 1, 1, 0};
+  Trainer trainer(builder->getModelProto(), {.loss = namedLoss("cross_entropy")}, optim::SGD({.lr = 0.5f}));
+  EXPECT_FLOAT_EQ(trainer.step({{"x", kX}, {"labels", labels}}), std::log(2.0f));
+  const float after = trainer.evaluate({{"x", kX}, {"labels", labels}});
+  EXPECT_LT(after, std::log(2.0f));
+  EXPECT_FLOAT_EQ(trainer.step({{"x", kX}, {"labels", labels}}), after);
+  EXPECT_NE(test::messageOf([&] {
+              Trainer(builder->getModelProto(), {.loss = namedLoss("cross_entropi")}, optim::SGD());
+            }).find("cross_entropy"),
+            std::string::npos);
 }
 
 TEST(Trainer, EvaluationHasTheWeightsOfTraining) {
