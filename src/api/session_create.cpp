@@ -40,11 +40,18 @@ transforms::ReturnType toReturnType(const AnchorReturnType &type) {
   return {};
 }
 
-std::vector<TensorId> floatVariables(const Graph &main) {
-  std::vector<TensorId> ids;
-  for (const Tensor *variable : main.tensorsOfType(TensorType::Variable))
-    if (typeBit(variable->info.dataType()) & kFloats) ids.push_back(variable->id);
-  return ids;
+// Weights that groups of an optimizer may name: floating-point variables, and initializers that are none in this program.
+std::vector<TensorId> namesForGroups(const Graph &main, const std::optional<onnx::Model> &model) {
+  const auto isFloat = [&](const TensorId &id) {
+    const TensorIndex t = main.find(id);
+    return !t.valid() || (typeBit(main.info(t).dataType()) & kFloats) != 0;
+  };
+  std::set<TensorId> ids;
+  for (const Tensor *variable : main.tensorsOfType(TensorType::Variable)) ids.insert(variable->id);
+  if (model)
+    for (const TensorId &id : model->initializerIds()) ids.insert(id);
+  std::erase_if(ids, [&](const TensorId &id) { return !isFloat(id); });
+  return {ids.begin(), ids.end()};
 }
 
 using TensorNames = std::map<TensorId, TensorId>;  // names of the program that differ from the model's
@@ -395,8 +402,8 @@ struct SessionCreation : Session {
     if (c.optimizer) {
       impl.requireSpecificWeights(*c.optimizer);
       impl.optimizer = c.optimizer->clone();
-      impl.floatVariables = floatVariables(request.ir->getMainGraph());
-      impl.optimizer->resolveGroups(impl.floatVariables);
+      impl.weightsOfGroups = namesForGroups(request.ir->getMainGraph(), impl.model);
+      impl.optimizer->resolveGroups(impl.weightsOfGroups);
       scaleLossOfHalves(impl, request.options);
       impl.optimizer->setFactors(request.options.factors);
       request.updates = impl.optimizer->updateRules(request.options.factors);

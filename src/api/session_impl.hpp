@@ -42,7 +42,7 @@ struct Session::Impl {
   std::set<TensorId> constantWeights;     // of `model`: of inference sessions, and what training leaves as it is
   std::optional<fitting::Fitted> fitted;  // what runs in place of `prepared`, which does not fit the memory limit
   std::unique_ptr<Optimizer> optimizer;   // null: inference, or made from an Ir
-  std::vector<TensorId> floatVariables;   // of the model, among which groups of the optimizer find their weights
+  std::vector<TensorId> weightsOfGroups;  // names among which groups of the optimizer find their weights
   std::optional<OptimizerValue> chosenLossScaling;  // with option precision, where the optimizer states none
   std::set<TensorId> losses;  // of training sessions made from a model: tensors of it, or made for them
   DataFlow dataFlow;          // made from an Ir: the batches per step only say how many slices its streams hold

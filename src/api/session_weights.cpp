@@ -316,7 +316,7 @@ void TrainingSession::updateOptimizerFromHost(const Optimizer *optimizer) {
                         impl_->name);
   impl_->requireSpecificWeights(*optimizer);
   std::unique_ptr<Optimizer> replacement = optimizer->clone();
-  replacement->resolveGroups(impl_->floatVariables);
+  replacement->resolveGroups(impl_->weightsOfGroups);
   if (impl_->chosenLossScaling) replacement->setLossScaling(*impl_->chosenLossScaling);
   const std::string problem = impl_->optimizer->replacementProblem(*replacement);
   if (!problem.empty()) throw runtime_error("New optimizer is not a valid replacement: {}", problem);
