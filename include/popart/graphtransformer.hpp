@@ -51,8 +51,9 @@ class GraphTransformer {
   // Initializers become Constant nodes in front of the others. Throws popart::error for an unknown id.
   void convertInitializersToConstants(const std::vector<TensorId> &ids);
   void convertAllFixedPointInitializersToConstants();
-  // Declares the shapes of graph inputs anew: each dimension a number, or a name for one that is open. Shapes declared
-  // for outputs and intermediate tensors are dropped. Throws popart::error for a name that is no input.
+  // Declares the shapes of graph inputs anew: each dimension a number, or a name for one that is open. First dimensions
+  // of outputs that were like those of inputs get their names, others are left open; shapes of intermediate tensors are
+  // dropped. Throws popart::error for a name that is no input.
   void declareInputs(const std::map<TensorId, std::vector<std::string>> &shapes);
   // Moves the values of initializers to a raw file, as Builder::saveInitializersExternally.
   void saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName);

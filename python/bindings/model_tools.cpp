@@ -192,7 +192,8 @@ void bindModelTools(nb::module_ &m) {
            &GraphTransformer::convertAllFixedPointInitializersToConstants, WithoutGil(),
            "Make all initializers of integer types Constant nodes.")
       .def("declareInputs", &GraphTransformer::declareInputs, WithoutGil(), nb::arg("shapes"),
-           "Declare the shapes of graph inputs anew; shapes declared for other values of the main graph are dropped.\n"
+           "Declare the shapes of graph inputs anew. First dimensions of outputs follow those of inputs, shapes of\n"
+           "intermediate tensors are dropped.\n"
            "\n"
            "Args:\n"
            "    shapes: By input, each dimension as text: a number, or a name for one that is open.\n"

@@ -225,16 +225,18 @@ class Model:
         session.prepareDevice()
         return session
 
-    def set_weights(self, values: Mapping[str, np.ndarray], arrays: Mapping[str, Any]) -> None:
+    def set_weights(self, values: Mapping[str, np.ndarray], *args: Any, **named: Any) -> None:
         """Give the model other weights; needs ``constantWeights`` off.
 
         Args:
             values: By name; names that are no weights of the model are left out.
-            arrays: Values of the inputs of the next call, whose shapes the program is made for.
+            *args: Values of the inputs of the next call, whose shapes the program is made for.
+            **named: Likewise, by name.
 
         Raises:
             popart_runtime_error: Another shape or type, or weights that are constants.
         """
+        arrays = _joined(self, args, named)
         with self._lock:
             made = self._arrays(self._feed.named(arrays))
             if self._session is None:

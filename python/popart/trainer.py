@@ -31,6 +31,7 @@ from popart._names import nearest_names
 from popart._training_model import LossFunction, check_names, training_model
 from popart._training_sessions import TrainingSessions
 from popart.fitting import Data, History, Run, Settings
+from popart.inference_form import inference_form
 from popart.loading import Model, session_options
 from popart.metrics import Metric, Metrics
 from popart.schedules import Factor, Schedule
@@ -404,16 +405,17 @@ class Trainer:
 
     # ---- inference
 
-    def _inference(self, with_loss: bool, arrays: Mapping[str, Any]) -> Model:
+    def _inference(self, with_loss: bool, args: Sequence[Any], named: Mapping[str, Any]) -> Model:
         """A model with the weights at hand, ready for these values of its inputs."""
         if with_loss not in self._evaluation:
             options = self._inference_options()
             chosen = [*self._model.outputs, self._model.loss] if with_loss else self._model.outputs
-            proto = self._model.proto if with_loss else self._model.source
+            # the network alone does not ask for labels
+            proto = self._model.proto if with_loss else inference_form(self._model.source, outputs=chosen)
             self._evaluation[with_loss] = Model(proto, chosen, options, self._device, "Trainer"), -1
         model, version = self._evaluation[with_loss]
         if version != self._sessions.version and self._sessions.current is not None:
-            model.set_weights(self._sessions.values(), arrays)
+            model.set_weights(self._sessions.values(), *args, **named)
             self._evaluation[with_loss] = model, self._sessions.version
         return model
 
@@ -438,7 +440,7 @@ class Trainer:
         counted, total, samples = Metrics(metrics, self._model.output, self._model.labels), 0.0, 0
         for batch in data:
             arrays = self._feed.arrays(batch)
-            results = self._inference(True, arrays).run(arrays)
+            results = self._inference(True, (), arrays).run(arrays)
             size = self.samples(arrays)
             total += float(np.mean(results.pop(self._model.loss), dtype=np.float64)) * size
             samples += size
@@ -459,10 +461,8 @@ class Trainer:
             popart_exception: As `step`.
         """
         if len(args) == 1 and isinstance(args[0], Mapping):
-            values = dict(args[0])
-        else:
-            values = {**dict(zip(self._model.own, args, strict=False)), **named}
-        return self._inference(False, values)(values)
+            named, args = dict(args[0]), ()
+        return self._inference(False, args, named)(*args, **named)
 
     # ---- files
 

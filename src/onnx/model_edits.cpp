@@ -153,11 +153,13 @@ void ModelEditor::convertAllFixedPointInitializersToConstants() {
 
 void ModelEditor::declareInputs(const std::map<TensorId, std::vector<std::string>> &shapes) {
   auto &graph = *proto_->mutable_graph();
+  std::map<int64_t, std::string> opened;  // former first dimension of inputs -> its name now
   for (const auto &[id, dimensions] : shapes) {
     const auto input = std::ranges::find_if(*graph.mutable_input(), [&](const auto &i) { return i.name() == id; });
     if (input == graph.mutable_input()->end())
       throw error("GraphTransformer: '{}' is no input of the model{}", id, nearestText(id, Model(source_).inputIds()));
     auto &shape = *input->mutable_type()->mutable_tensor_type()->mutable_shape();
+    const int64_t former = shape.dim_size() > 0 ? shape.dim(0).dim_value() : 0;
     shape.clear_dim();
     for (const std::string &dimension : dimensions) {
       int64_t size = 0;
@@ -165,10 +167,18 @@ void ModelEditor::declareInputs(const std::map<TensorId, std::vector<std::string
       const bool isNumber = problem == std::errc() && end == dimension.data() + dimension.size();
       isNumber ? shape.add_dim()->set_dim_value(size) : shape.add_dim()->set_dim_param(dimension);
     }
+    if (former > 0 && shape.dim_size() > 0 && !shape.dim(0).dim_param().empty())
+      opened.emplace(former, shape.dim(0).dim_param());
   }
   graph.clear_value_info();
-  for (auto &output : *graph.mutable_output())
-    if (output.type().has_tensor_type()) output.mutable_type()->mutable_tensor_type()->clear_shape();
+  for (auto &output : *graph.mutable_output()) {
+    if (!output.type().has_tensor_type()) continue;
+    auto &type = *output.mutable_type()->mutable_tensor_type();
+    if (!type.has_shape() || type.shape().dim_size() == 0 || !type.shape().dim(0).has_dim_value()) continue;
+    auto &first = *type.mutable_shape()->mutable_dim(0);
+    const auto name = opened.find(first.dim_value());
+    name == opened.end() ? first.clear_value() : first.set_dim_param(name->second);
+  }
 }
 
 void ModelEditor::saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName) {

@@ -36,9 +36,9 @@ class ModelEditor {
   void convertInitializersToConstants(const std::vector<TensorId> &ids);
   // The same for all integer initializers.
   void convertAllFixedPointInitializersToConstants();
-  // Declares the shapes of graph inputs anew: each dimension a number, or a name for one that is open. Shapes declared
-  // for other values of the main graph are dropped, as they may no longer hold. Throws popart::error for a name that is
-  // no input.
+  // Declares the shapes of graph inputs anew: each dimension a number, or a name for one that is open. First dimensions
+  // of outputs that were like those of inputs get their names, others are left open; shapes of intermediate tensors are
+  // dropped. Throws popart::error for a name that is no input.
   void declareInputs(const std::map<TensorId, std::vector<std::string>> &shapes);
   void saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &fileName);
 

@@ -84,6 +84,20 @@ def test_a_batch_that_the_operators_fix_is_refused():
         model(np.zeros((3, 6), np.float32))
 
 
+def test_inputs_are_declared_anew():
+    transformer = popart.GraphTransformer(exported(Convolutions(), torch.zeros(2, 3, 12, 12)))
+    transformer.declareInputs({"x": ["batch", "3", "height", "12"]})
+    graph = onnx.load_from_string(transformer.getModelProto()).graph
+
+    def shape(value):
+        return [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
+
+    assert (shape(graph.input[0]), shape(graph.output[0])) == (["batch", 3, "height", 12], ["batch", 5])
+    assert not graph.value_info
+    with pytest.raises(popart.popart_exception, match="'z' is no input of the model"):
+        transformer.declareInputs({"z": ["1"]})
+
+
 def test_arrays_tensors_and_names_are_the_same():
     model = popart.load(exported(Convolutions(), torch.zeros(1, 3, 12, 12)))
     x = images(3)

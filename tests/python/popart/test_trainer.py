@@ -195,9 +195,10 @@ def test_more_tensors_come_back():
     np.testing.assert_allclose(trainer.results["logits"], expected, **CLOSE)
 
 
-def test_inference_form_equals_onnxruntime(tmp_path):
+@pytest.mark.parametrize("dynamic", [DYNAMIC, None], ids=["open", "fixed"])
+def test_inference_form_equals_onnxruntime(tmp_path, dynamic):
     module = Network(norm=True, dropout=0.5)
-    trainer = trainer_of(module, seed=1)
+    trainer = trainer_of(module, dynamic=dynamic, seed=1)
     trainer.fit(batches(40, 8), progress=False)
     trainer.save(tmp_path / "inference.onnx")
     onnx.checker.check_model(str(tmp_path / "inference.onnx"))
