@@ -305,7 +305,8 @@ void bindTrainableTensor(nb::module_ &m) {
       .def_prop_ro(
           "shape", [](const TrainableTensor &t) { return t.info.shape(); }, "Its dimensions, as stored.")
       .def_prop_ro(
-          "type", [](const TrainableTensor &t) { return toText(t.info.dataType()); }, "Its element type: \"FLOAT\" ….")
+          "type", [](const TrainableTensor &t) { return toText(t.info.dataType()); },
+          "Its element type: \"float32\" ….")
       .def_ro("trains", &TrainableTensor::trains, "Whether training updates it by its gradient.")
       .def_ro("reason", &TrainableTensor::reason, "Why, for people.")
       .def_ro("doubtful", &TrainableTensor::doubtful,

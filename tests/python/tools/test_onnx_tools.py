@@ -267,7 +267,7 @@ def test_inspect_shows_what_trains(model):
     rows = facts("inspect", model, "--training")
     parameters = sum(p.numel() for p in Network().parameters())
     assert sum(int(np.prod(row["shape"])) for row in rows if row["trains"]) == parameters
-    assert all(row["reason"] and row["type"] == "FLOAT" for row in rows)
+    assert all(row["reason"] and row["type"] == "float32" for row in rows)
     frozen = facts("inspect", model, "--frozen", "conv.*")
     assert {row["name"] for row in frozen if "frozen" in row["reason"]} == {"conv.weight", "conv.bias"}
     text = run("inspect", model, "--training").stdout
