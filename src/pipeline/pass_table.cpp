@@ -314,7 +314,8 @@ void decomposeSums(PassContext &c) {
 }
 
 constexpr Pass kPasses[] = {
-    {"dropModelOutputs", "the anchors alone say what comes back to the host", Phase::Fwd0, always, dropModelOutputs},
+    {"dropModelOutputs", "the anchors alone say what comes back to the host", Phase::Fwd0, always, dropModelOutputs,
+     "loops over batches give nothing to graph outputs"},
     {"addLossOps", "loss objects of old programs become operators", Phase::Fwd0, trainingOrHavingLossObjects,
      addLossOps, "there is no loss without it"},
     {"placeOnVirtualGraphs", "check, choose or drop the IPU of every operator", Phase::Fwd0, placing,

@@ -17,7 +17,7 @@ def bisect(check):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("name", ["dropModelOutputs", "readViews", "chainDepthFirst"])
+@pytest.mark.parametrize("name", ["prune", "readViews", "chainDepthFirst"])
 def test_one_pass_is_to_blame(name):
     result = bisect(CHECK.format({name}))
     assert (result.returncode, result.stdout) == (0, f"{name}\n"), result.stderr
