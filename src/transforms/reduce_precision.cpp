@@ -148,7 +148,8 @@ class Reducer {
 }  // namespace
 
 int reducePrecision(Graph &graph, DataType type, const std::set<TensorId> &kept) {
-  check(isHalf(type), "reducePrecision: got {}, expected FLOAT16 or BFLOAT16", type);
+  check(type == DataType::FLOAT16 || type == DataType::BFLOAT16,
+        "reducePrecision: got {}, expected FLOAT16 or BFLOAT16", type);
   return Reducer(graph, type, kept).run();
 }
 
