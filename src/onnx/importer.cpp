@@ -312,6 +312,7 @@ void Importer::checkOpsets() const {
 
 bool Importer::isVariable(const TensorId &id) const {
   if (!trainable_) return options_.weights == WeightRole::Variable;
+  if (options_.differentiated.contains(id)) return true;  // bodies capture variables, and have constants of their own
   return (options_.purpose == Purpose::Training ? trainable_->variables : trainable_->replaceable).contains(id);
 }
 
