@@ -344,7 +344,7 @@ class NodeContext {
   // This node as one of another operator, with inputs and attributes of its own; results have the names `outputs`.
   NodeContext as(const OperatorName &op, const std::vector<TensorIndex> &inputs, Attributes attributes,
                  std::vector<std::string> outputs) const;
-  // Imports it in the place of this node: its results are those of this node.
+  // Imports it with the names of this node's results.
   void importAs(const OperatorName &op, const std::vector<TensorIndex> &inputs, Attributes attributes) const;
 
   template <class... A>
@@ -396,7 +396,7 @@ void importRandom(NodeContext &node);
 // That seed: the session's, or one of the node alone where it has an attribute `seed`, which is taken from it.
 TensorIndex randomSeed(NodeContext &node);
 
-// Whether a node may have nothing but what its rule's names list; Variadic: but for the last input, which may stand any
+// Whether a node may have nothing but what its rule's names list; Variadic: the last input may be there any
 // number of times.
 enum class NameCheck : uint8_t { None, Exact, Variadic };
 

@@ -6,8 +6,6 @@
 namespace popart::onnx::microsoft {
 namespace {
 
-using Ints = std::vector<int64_t>;
-
 void importGelu(NodeContext &n) {
   Composer to(n);
   to.result(0, to.input(0).op("GeluErf"));

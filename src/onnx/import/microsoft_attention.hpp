@@ -10,7 +10,7 @@ Value toHeads(const Value &x, int64_t heads);
 // The other way round.
 Value fromHeads(const Value &y);
 
-// What the run of one attention is given besides its heads.
+// One attention: its heads, and what is added to the scores.
 class MaskedAttention {
  public:
   // `before`: keys of the cache in front of the first query's own.

@@ -85,7 +85,7 @@ void importMatMulNBits(NodeContext &n) {
 
 // ---- rows by number
 
-// One number for each block along an axis, as it meets the numbers.
+// One number for each block along an axis, written out for all `size` elements of the axis.
 Value spread(const Value &perBlock, int64_t axis, int64_t block, int64_t size) {
   Shape apart = perBlock.shape(), joined = apart;
   apart.insert(apart.begin() + axis + 1, 1);
@@ -186,7 +186,7 @@ class BlockGather {
 
 void importGatherBlockQuantized(NodeContext &n) { BlockGather(n).import(); }
 
-// ---- four bits that stand for values of a table
+// ---- codes of four bits, whose values a table has
 
 // The values of codes 0 to 15: FP4 and NF4 of bitsandbytes (QLoRA, arXiv 2305.14314, appendix E).
 constexpr float kFp4[16] = {0.0f,  5.208333333e-03f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,

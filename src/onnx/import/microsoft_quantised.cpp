@@ -44,7 +44,7 @@ void importQLinearLeakyRelu(NodeContext &n) {
   to.result(0, quantised(to, y, 3, to.input(0).type()));
 }
 
-// `opset`: of the Softmax that this one stands for.
+// `opset`: the version of the Softmax that was quantised.
 void importQLinearSoftmax(NodeContext &n) {
   Composer to(n);
   const bool isFlat = n.attr<int64_t>("opset", kSoftmaxVersion) < kSoftmaxVersion;

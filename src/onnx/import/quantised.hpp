@@ -10,7 +10,7 @@ Value saturated(const Value &x, const Value &zero, DataType type);
 // x - zero in FLOAT, which holds differences of up to 16 bits; `zero` may be absent.
 Value dequantised(const Value &x, const Value &zero);
 
-// Numbers of UINT8 that stand for (numbers - zero) scale.
+// Numbers of UINT8, whose values are (numbers - zero) scale.
 struct QuantisedValue {
   Value numbers, scale, zero;
 };
@@ -26,7 +26,7 @@ struct Ending {
 // on the right one column, which the result does not have. Throws popart::error where the operands do not fit.
 Value integerProduct(const NodeContext &n, const Value &a, const Value &b, const Value &zeroA, const Value &zeroB,
                      const Ending &ending = {});
-// The product of what they stand for, in FLOAT: one scale of a, one or one for each column of b.
+// The product of their values, in FLOAT: one scale of a, one or one for each column of b.
 Value scaledProduct(const Value &a, const Value &b, const Value &scaleA, const Value &scaleB, const Value &zeroA,
                     const Value &zeroB);
 

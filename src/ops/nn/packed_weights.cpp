@@ -1,4 +1,4 @@
-// DequantizePacked: weights of 2, 4 or 8 bits, which lie in bytes from the lowest bits on, as floats.
+// DequantizePacked: weights of 2, 4 or 8 bits as floats. The first number of a byte is in its lowest bits.
 //   y[r, c] = (q[r, c] - zero[r, c / block_size]) scale[r, c / block_size]
 // packed (rows, bytes), scale and zero (rows, blocks), y (rows, columns). Without `zero` the attribute zero_point is
 // that of all blocks. Of constants it is never computed before the run: packed weights are what memory holds, and they

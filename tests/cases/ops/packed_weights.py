@@ -1,4 +1,4 @@
-"""Cases of DequantizePacked, beside NumPy."""
+"""Cases of DequantizePacked, compared with NumPy."""
 
 import numpy as np
 

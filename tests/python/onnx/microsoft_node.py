@@ -1,4 +1,4 @@
-"""One node of com.microsoft: its values beside those of ONNX Runtime, its gradients beside finite differences."""
+"""One node of com.microsoft, compared with ONNX Runtime, and its gradients with finite differences."""
 
 from __future__ import annotations
 
