@@ -7,6 +7,18 @@
 namespace popart::onnx {
 namespace microsoft {
 
+Attributes attributesOf(const NodeContext &n, std::initializer_list<const char *> names) {
+  Attributes attributes;
+  for (const char *name : names)
+    if (const AttributeValue *value = n.nodeAttributes().values.find(name)) attributes.set(name, *value);
+  return attributes;
+}
+
+Attributes windowOf(const NodeContext &n) {
+  return attributesOf(n, {"auto_pad", "ceil_mode", "count_include_pad", "dilations", "group", "kernel_shape",
+                          "output_padding", "pads", "strides"});
+}
+
 Value channelsFirst(const Value &x) {
   std::vector<int64_t> order(static_cast<size_t>(x.rank()));
   std::iota(order.begin(), order.end(), -1);

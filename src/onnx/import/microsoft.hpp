@@ -25,6 +25,10 @@ std::vector<ImportRule> productRules();     // microsoft_products.cpp
 std::vector<ImportRule> quantisedRules();   // microsoft_quantised.cpp
 std::vector<ImportRule> signalRules();      // microsoft_signals.cpp
 
+// Those of the node's attributes that have one of these names.
+Attributes attributesOf(const NodeContext &n, std::initializer_list<const char *> names);
+// The attributes that Conv, ConvTranspose and pools of ai.onnx have.
+Attributes windowOf(const NodeContext &n);
 // Channels first from channels last, and back, of any number of dimensions.
 Value channelsFirst(const Value &x);
 Value channelsLast(const Value &x);

@@ -62,18 +62,6 @@ Value activatedByName(const NodeContext &n, const Value &x) {
   return x.op(activation, {}, attributes);
 }
 
-Attributes attributesOf(const NodeContext &n, std::initializer_list<const char *> names) {
-  Attributes attributes;
-  for (const char *name : names)
-    if (const AttributeValue *value = n.nodeAttributes().values.find(name)) attributes.set(name, *value);
-  return attributes;
-}
-
-Attributes windowOf(const NodeContext &n) {
-  return attributesOf(
-      n, {"auto_pad", "ceil_mode", "dilations", "group", "kernel_shape", "output_padding", "pads", "strides"});
-}
-
 // act(conv(X, W) + B + Z).
 void importFusedConv(NodeContext &n) {
   Composer to(n);

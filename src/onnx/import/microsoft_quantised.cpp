@@ -66,14 +66,6 @@ void importQLinearConcat(NodeContext &n) {
   to.result(0, concat(parts, n.axisOf(n.attr<int64_t>("axis", 0), parts.front().rank())));
 }
 
-Attributes windowOf(const NodeContext &n) {
-  Attributes attributes;
-  for (const char *name :
-       {"auto_pad", "ceil_mode", "count_include_pad", "dilations", "group", "kernel_shape", "pads", "strides"})
-    if (const AttributeValue *value = n.nodeAttributes().values.find(name)) attributes.set(name, *value);
-  return attributes;
-}
-
 bool isChannelsLast(const NodeContext &n) { return n.attr<int64_t>("channels_last", 0) != 0; }
 
 void importQLinearAveragePool(NodeContext &n) {
