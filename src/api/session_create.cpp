@@ -40,7 +40,7 @@ transforms::ReturnType toReturnType(const AnchorReturnType &type) {
   return {};
 }
 
-// Weights that groups of an optimizer may name: floating-point variables, and initializers that are none in this program.
+// Weights that groups of an optimizer may name: floating-point variables, and initializers that are none here.
 std::vector<TensorId> namesForGroups(const Graph &main, const std::optional<onnx::Model> &model) {
   const auto isFloat = [&](const TensorId &id) {
     const TensorIndex t = main.find(id);
