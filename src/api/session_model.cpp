@@ -71,8 +71,10 @@ void Session::modelToHost(const std::string &fileName, const ModelForm form) {
   InferenceFormOptions options;
   options.losses.assign(impl_->losses.begin(), impl_->losses.end());
   std::map<TensorId, onnx::DataPlace> places;
-  onnx::writeModel(fileName, onnx::inferenceForm(onnx::withValues(*impl_->model, values), options, ref::evaluate), {},
-                   places);
+  onnx::writeModel(
+      fileName,
+      onnx::inferenceForm(onnx::withValues(*impl_->model, values, impl_->trainable.get()), options, ref::evaluate), {},
+      places);
 }
 
 void Session::updateExternallySavedTensorLocations(const std::string &fromLocation, const std::string &toLocation) {

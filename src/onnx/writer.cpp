@@ -224,16 +224,22 @@ void writeModel(const std::string &path, const Model &original, const std::map<T
 
 std::string bytesOf(const Model &model) { return serialised(wholeMessage(model.content())); }
 
-Model withValues(const Model &original, const std::map<TensorId, TensorData> &values) {
-  const std::map<TensorId, TensorData> fresh = newValues(original.content(), values);
+Model withValues(const Model &original, const std::map<TensorId, TensorData> &values,
+                 const TrainableTensors *trainable) {
+  std::map<TensorId, TensorData> fresh = newValues(original.content(), values, trainable);
   auto content = std::make_shared<ModelContent>();
   *content->proto = wholeMessage(original.content());
   content->name = original.content().name;
   content->files = original.content().files;
-  for (auto &tensor : *content->proto->mutable_graph()->mutable_initializer()) {
+  if (trainable) writeOtherForms(original.content(), *trainable, fresh, *content->proto);
+  auto &initializers = *content->proto->mutable_graph()->mutable_initializer();
+  for (auto &tensor : initializers) {
     const TensorId id = tensor.name();
     if (const auto value = fresh.find(id); value != fresh.end()) setTensor(tensor, id, value->second);
   }
+  if (trainable)
+    for (const auto &[id, source] : trainable->separate)
+      if (const auto value = fresh.find(id); value != fresh.end()) setTensor(*initializers.Add(), id, value->second);
   return Model(std::move(content));
 }
 

@@ -29,8 +29,10 @@ void writeModel(const std::string &path, const Model &original, const std::map<T
 std::string bytesOf(const Model &model);
 
 // The model with new values of initializers inside of it, copies of parameters among them; ids that it does not have
-// are left out. Throws popart::error: a value has another type or shape than the initializer.
-Model withValues(const Model &original, const std::map<TensorId, TensorData> &values);
+// are left out. `trainable`: as in writeModel. Throws popart::error: a value has another type or shape than the
+// initializer.
+Model withValues(const Model &original, const std::map<TensorId, TensorData> &values,
+                 const TrainableTensors *trainable = nullptr);
 
 // The model with the data of file `from` copied to the new file `to` and read from there. Throws popart::error: `to`
 // exists, `from` does not, no initializer lies in it. Entries of `places` that were in `from` are in `to` then.
