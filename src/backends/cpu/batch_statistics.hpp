@@ -28,6 +28,9 @@ class BatchStatistics {
   float scale(const executable::KernelArgs &args, int64_t channel, double variance) const noexcept {
     return static_cast<float>(inverseDeviation(variance) * numberAt(args.in[1], channel, types_[1]));
   }
+  float shift(const executable::KernelArgs &args, int64_t channel) const noexcept {
+    return numberAt(args.in[2], channel, types_[2]);
+  }
   void write(const executable::KernelArgs &args, int64_t channel, double mean, double variance) const noexcept {
     const auto set = [&](size_t output, DataType type, double value) {
       if (output < outputs_ && args.out[output])

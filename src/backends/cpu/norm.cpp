@@ -217,7 +217,7 @@ class BatchNormTraining final : public executable::HostKernel {
     statistics(plan_, b, x);
     for (int64_t c = 0; c < b.count; ++c) {
       b.values(1)[c] = finish(args, b.begin + c, b.values(0)[c], b.sums()[c]);
-      b.values(2)[c] = number(args, 2, b.begin + c, type);
+      b.values(2)[c] = statistics_.shift(args, b.begin + c);
     }
     columnNormalise({plan_.channels, plan_.places, b.count, type}, x, b.values(0), b.values(1), b.values(2),
                     out(args, 0, b.begin, type));
@@ -243,7 +243,7 @@ class BatchNormTraining final : public executable::HostKernel {
         if (place.round == 1)
           mean[c] = static_cast<float>(moment);
         else
-          scale[c] = finish(args, c, mean[c], moment), shift[c] = number(args, 2, c, type);
+          scale[c] = finish(args, c, mean[c], moment), shift[c] = statistics_.shift(args, c);
       }
       return;
     }

@@ -84,11 +84,12 @@ def test_version_7_without_spatial_normalises_every_place_by_itself(shape):
 
 
 @pytest.mark.parametrize("kinds", [(np.float16, np.float32), (np.float32, np.float32), (np.float16, np.float16)])
+@pytest.mark.parametrize("parameters", [np.float16, np.float32])
 @pytest.mark.parametrize("trains", [False, True])
-def test_float16_data_with_float_statistics(kinds, trains):
+def test_float16_data_with_float_statistics(kinds, trains, parameters):
     """Each running output has the type of its own input; the CPU has a kernel for it."""
     x = rng.normal(1, 2, (8, 4, 3, 3)).astype(np.float16)
-    s, b = rng.uniform(0.5, 2, 4).astype(np.float16), rng.normal(0, 1, 4).astype(np.float16)
+    s, b = rng.uniform(0.5, 2, 4).astype(parameters), rng.normal(0, 1, 4).astype(parameters)
     m, v = rng.normal(0, 1, 4).astype(kinds[0]), rng.uniform(1, 2, 4).astype(kinds[1])
     names = ["y", "rm", "rv"] if trains else ["y"]
     node = helper.make_node(
