@@ -185,6 +185,13 @@ void warnRenamed(const char *oldName, const char *newName) {
   logging::session::warn("SessionOptions.{} is deprecated: it is now called {}", oldName, newName);
 }
 
+// The value of an option of a device or an engine, which are texts: numbers and truths may be given as such.
+std::string optionText(nb::handle value) {
+  if (value.is_none()) throw nb::type_error("options: got None, expected a text, a number or a truth value");
+  if (PyBool_Check(value.ptr())) return value.ptr() == Py_True ? "true" : "false";
+  return pyText(value);
+}
+
 }  // namespace
 
 OptionMap toOptionMap(nb::handle dict) {
@@ -192,7 +199,7 @@ OptionMap toOptionMap(nb::handle dict) {
   OptionMap result;
   if (!PyDict_Check(dict.ptr())) throw nb::type_error(("options: got " + pyText(dict) + ", expected a dict").c_str());
   for (auto [key, value] : nb::borrow<nb::dict>(dict))
-    result[fromPython<std::string>(key, "options: the name of an option")] = pyText(value);
+    result[fromPython<std::string>(key, "options: the name of an option")] = optionText(value);
   return result;
 }
 
@@ -243,7 +250,14 @@ void bindTables(nb::module_ &m) {
 
 void bindOptions(nb::module_ &m) {
   bindTables(m);
-  nb::bind_map<OptionMap>(m, "_StringMap");
+  auto map = nb::bind_map<OptionMap>(m, "_StringMap");
+  map.def("__setitem__",
+          [](OptionMap &values, const std::string &name, nb::object value) { values[name] = optionText(value); });
+  map.attr("update") = nb::cpp_function(
+      [](OptionMap &values, nb::object other) {
+        for (auto &[name, text] : toOptionMap(other)) values[name] = text;
+      },
+      nb::name("update"), nb::is_method(), nb::scope(map), nb::arg("other"));
   nb::bind_map<LocationMap>(m, "_TensorLocationMap");
   bindLocationSettings(m);
   bindLossScaling(m);
@@ -265,6 +279,10 @@ void bindOptions(nb::module_ &m) {
       options.def_prop_rw(
           name, [](const SessionOptions &o) { return o.numIOTiles.numIOTiles; },
           [](SessionOptions &o, int tiles) { o.numIOTiles = tiles; }, docOf(name).c_str());
+    } else if constexpr (std::is_same_v<Member, OptionMap>) {
+      options.def_prop_rw(
+          name, [member](SessionOptions &o) -> OptionMap & { return o.*member; },
+          [member](SessionOptions &o, nb::object values) { o.*member = toOptionMap(values); }, docOf(name).c_str());
     } else {
       options.def_rw(name, member, docOf(name).c_str());
     }

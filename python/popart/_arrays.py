@@ -1,5 +1,7 @@
-"""Arrays of other libraries as NumPy's, without a copy where NumPy can use their memory."""
+"""Arrays of other libraries as NumPy's, without a copy where NumPy can use their memory; shapes as integers."""
 
+import operator
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,3 +21,62 @@ def as_array(value: Any) -> np.ndarray:
         if not hasattr(type(value), "__array__"):
             return np.from_dlpack(value)
     return np.asarray(value)
+
+
+def as_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:
+    """Dimension sizes as Python's integers.
+
+    Args:
+        shape: Integers of any kind, such as those of NumPy or ``torch.Size``.
+        what: What has the shape, for the message.
+
+    Returns:
+        The sizes.
+
+    Raises:
+        TypeError: There is no list of sizes, or a size is no integer: numbers of a float type are none.
+    """
+    try:
+        return tuple(map(operator.index, shape))
+    except TypeError:
+        raise TypeError(
+            f"{what}: the shape has sizes that are no integers: got {shape!r}. Convert the sizes with int()"
+        ) from None
+
+
+def require_apart(arrays: Mapping[str, np.ndarray], what: str) -> None:
+    """Check that a run can fill arrays: no element of one shares memory with another one, or with another array.
+
+    Args:
+        arrays: The arrays by name.
+        what: Who fills them, for the message.
+
+    Raises:
+        ValueError: Elements share memory.
+    """
+    spans = []
+    for name, array in arrays.items():
+        if array.size == 0:
+            continue
+        steps = [(abs(stride), size - 1) for stride, size in zip(array.strides, array.shape, strict=True) if size > 1]
+        reach = array.itemsize
+        for step, count in sorted(steps):
+            if step < reach:
+                raise ValueError(
+                    f"{what} '{name}': elements of the array share memory: got strides {array.strides} for shape "
+                    f"{array.shape}. Give an array with memory for each element"
+                )
+            reach += step * count
+        before = sum(stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True) if stride < 0)
+        first = array.__array_interface__["data"][0] + before
+        spans.append((first, first + reach, name, array))
+    spans.sort(key=lambda span: span[0])
+    for i, (_, end, name, array) in enumerate(spans):
+        for first, _, other, second in spans[i + 1 :]:
+            if first >= end:
+                break
+            if np.shares_memory(array, second):
+                raise ValueError(
+                    f"{what} '{name}': its array shares memory with that of '{other}': one would overwrite the other. "
+                    "Give each an array of its own"
+                )

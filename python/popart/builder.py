@@ -6,7 +6,7 @@ from typing import Any, Union
 import numpy as np
 import popart_core
 
-from popart._arrays import as_array
+from popart._arrays import as_array, as_shape
 from popart._names import no_attribute
 from popart.builder_placement import Placement, custom_attribute
 from popart.opsets import (
@@ -210,7 +210,7 @@ class Builder(Placement):
         Returns:
             Id of the reshaped tensor.
         """
-        wanted = aiOnnx.constant(np.array(list(shape), dtype=np.int64), debugContext=debugContext)
+        wanted = aiOnnx.constant(np.array(as_shape(shape, "reshape_const"), dtype=np.int64), debugContext=debugContext)
         return aiOnnx.reshape([args[0], wanted], debugContext=debugContext)
 
     # ---- tensors

@@ -9,6 +9,7 @@ import numpy as np
 import popart_core
 from popart_core import DataFlow, DataType, DeviceInfo, DeviceType, InputShapeInfo, Optimizer, Patterns, SessionOptions
 
+from popart._arrays import as_shape
 from popart.losses import Loss
 from popart.tensorinfo import _NUMPY_TO_POPART
 
@@ -45,6 +46,38 @@ def _numpy_dtype(name: str) -> Any:
         return np.dtype(getattr(ml_dtypes, name))
 
 
+def _data_type(value: Any) -> DataType:
+    """Element type of an array of NumPy, PyTorch or a library like them; UNDEFINED for all else."""
+    dtype = getattr(value, "dtype", None)
+    known = _NUMPY_TO_POPART.get(getattr(dtype, "type", None))
+    if known is not None or dtype is None:
+        return known or DataType.UNDEFINED
+    name = str(dtype).rpartition(".")[2].upper()  # torch.bfloat16, or bfloat16 of ml_dtypes
+    return getattr(DataType, {"FLOAT32": "FLOAT", "FLOAT64": "DOUBLE"}.get(name, name), DataType.UNDEFINED)
+
+
+_EXPECTED: dict[str, tuple[type, str]] = {
+    "dataFlow": (DataFlow, "popart.DataFlow(1, [names of tensors])"),
+    "optimizer": (Optimizer, "an optimizer, such as popart.ConstSGD(0.1) or popart.optim.AdamW(lr=1e-3)"),
+    "deviceInfo": (DeviceInfo, "a device, such as popart.DeviceManager().createCpuDevice()"),
+    "inputShapeInfo": (InputShapeInfo, "popart.InputShapeInfo"),
+    "patterns": (Patterns, "popart.Patterns"),
+    "userOptions": (SessionOptions, "popart.SessionOptions"),
+}
+
+
+def _require_kinds(session: str, **arguments: Any) -> None:
+    """Check the arguments of a session.
+
+    Raises:
+        TypeError: One is of another kind; None is left to the caller.
+    """
+    for name, value in arguments.items():
+        kind, expected = _EXPECTED[name]
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{session}: {name}: got {value!r}, expected {expected}")
+
+
 class _SessionMixin:
     """What both kinds of sessions add to the core."""
 
@@ -74,18 +107,19 @@ class _SessionMixin:
         weights, optimizer state and random numbers go on too. ``run`` does the same for the arrays it gets.
 
         Args:
-            shapes: Of one micro-batch: `InputShapeInfo`, or a mapping from names to arrays or shapes. An input may be
-                left out when names of dimensions say its shape.
+            shapes: Of one micro-batch: `InputShapeInfo`, or a mapping from names to arrays (of NumPy, PyTorch, or
+                anything with a shape) or shapes. An input may be left out when names of dimensions say its shape.
 
         Raises:
+            TypeError: A size that is no integer.
             popart_exception: Shapes that do not fit the model; the session goes on as before.
         """
         if not isinstance(shapes, InputShapeInfo):
             given, shapes = shapes, InputShapeInfo()
             for name, value in given.items():
                 # the model's own type counts, where it has one
-                dtype = _NUMPY_TO_POPART.get(getattr(value, "dtype", np.dtype(object)).type, DataType.UNDEFINED)
-                shapes.add(name, popart_core._TensorInfoCore(dtype, list(getattr(value, "shape", value))))
+                shape = as_shape(getattr(value, "shape", value), f"setInputShapes '{name}'")
+                shapes.add(name, popart_core._TensorInfoCore(_data_type(value), shape))
         self._setInputShapes(shapes)  # type: ignore[attr-defined]
 
     def initAnchorArrays(self) -> dict[str, np.ndarray]:
@@ -222,9 +256,14 @@ class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
             dataFeed: Old spelling of ``dataFlow``.
 
         Raises:
+            TypeError: An argument is of another kind.
             popart_exception: The model, an anchor or an option is not usable.
         """
         self._data_flow = _resolve_data_flow(dataFlow, dataFeed)
+        _require_kinds(
+            "InferenceSession", dataFlow=self._data_flow, deviceInfo=deviceInfo, inputShapeInfo=inputShapeInfo,
+            patterns=patterns, userOptions=userOptions,
+        )  # fmt: skip
         self._options = userOptions if userOptions is not None else SessionOptions()
         self._device_type = getattr(deviceInfo, "type", None)
         super().__init__(
@@ -296,7 +335,7 @@ class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
             frozen: Names or patterns of tensors that do not train: they have no gradient and no optimizer state.
 
         Raises:
-            TypeError: Neither ``loss`` nor ``losses`` is given, or no optimizer.
+            TypeError: Neither ``loss`` nor ``losses`` is given, or no optimizer; an argument is of another kind.
             popart_exception: The model, the loss, an anchor or an option is not usable, or a name or pattern of
                 ``trainable`` or ``frozen`` matches no floating-point initializer.
         """
@@ -305,6 +344,10 @@ class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
         if (loss is None) == (losses is None):
             raise TypeError("TrainingSession: give either loss=<tensor id> or losses=[<loss objects>]")
         self._data_flow = _resolve_data_flow(dataFlow, dataFeed)
+        _require_kinds(
+            "TrainingSession", dataFlow=self._data_flow, optimizer=optimizer, deviceInfo=deviceInfo,
+            inputShapeInfo=inputShapeInfo, patterns=patterns, userOptions=userOptions,
+        )  # fmt: skip
         self._options = userOptions if userOptions is not None else SessionOptions()
         if trainable is not None or frozen is not None:
             self._options = copy.copy(self._options)

@@ -1,11 +1,12 @@
 """TensorInfo with NumPy types."""
 
-import operator
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import popart_core
+
+from popart._arrays import as_shape
 
 _NUMPY_TO_POPART: dict[type, "popart_core.DataType"] = {
     np.uint8: popart_core.DataType.UINT8,
@@ -30,14 +31,6 @@ def _of_ml_dtypes(scalar: type) -> "popart_core.DataType":
     return popart_core._TensorInfoCore(scalar.__name__, []).dataType()
 
 
-def _size(dim: Any) -> int:
-    """A dimension as int, which a float such as 2.5 is not."""
-    try:
-        return operator.index(dim)
-    except TypeError:
-        raise TypeError(f"TensorInfo: wrong dimension: got {dim!r}, expected a whole number") from None
-
-
 class TensorInfo(popart_core._TensorInfoCore):
     """Element type and shape of a tensor.
 
@@ -52,7 +45,7 @@ class TensorInfo(popart_core._TensorInfoCore):
             *args: ``(dtype, shape)`` or ``(array,)``.
 
         Raises:
-            TypeError: Another number or kind of arguments.
+            TypeError: Another number or kind of arguments, or a dimension size that is no integer.
             KeyError: A type that has no popart counterpart.
         """
         if len(args) == 2:
@@ -69,4 +62,4 @@ class TensorInfo(popart_core._TensorInfoCore):
             dtype = _NUMPY_TO_POPART.get(dtype) or _of_ml_dtypes(dtype)
         elif not isinstance(dtype, str | popart_core.DataType):
             raise TypeError(f"TensorInfo: dtype must be a type name, popart.DataType or NumPy type, got {type(dtype)}")
-        super().__init__(dtype, [_size(dim) for dim in shape])
+        super().__init__(dtype, as_shape(shape, "TensorInfo"))

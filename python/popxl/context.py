@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any
 
 from popxl._order import use_least_memory
 from popxl._programs import graph_of
+from popxl.errors import BuildError
 
 if TYPE_CHECKING:
     from popxl.graph import Graph
@@ -65,6 +67,7 @@ class Context:
     def __init__(self) -> None:
         self._graphs: list[Graph] = []
         self._irs: list[Ir] = []  # of these graphs: an Ir lives while one is current
+        self._thread: Thread | None = None  # that made the first of them current
         self.ipu_id: int = 0
         self.io_tile_set: str | None = None
         self.pipeline_stage: int | None = None
@@ -106,7 +109,21 @@ class Context:
         return self._graphs[0].main_graph
 
     def push_graph(self, graph: "Graph") -> None:
-        """Make `graph` the current one. Raises RuntimeError when it belongs to another Ir."""
+        """Make `graph` the current one.
+
+        Raises:
+            BuildError: another thread builds a program.
+            RuntimeError: the graph belongs to another Ir than the current one.
+        """
+        thread = current_thread()
+        if not self._graphs:
+            self._thread = thread
+        elif self._thread is not thread:
+            raise BuildError(
+                f"{graph.ir!r}: another thread builds {self._irs[0]!r}: got thread '{thread.name}', expected "
+                f"'{self._thread.name}'. Programs are built one after the other: let each thread hold the same lock "
+                "while it builds. Sessions may run at the same time."
+            )
         if self._irs and self._irs[-1] != graph.ir:
             raise RuntimeError("Graphs of different Irs cannot be nested: leave the context of the other Ir first.")
         self._irs.append(graph.ir)

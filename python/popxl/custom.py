@@ -43,11 +43,15 @@ def custom_op(
 
     Raises:
         TypeError: an input is no tensor.
-        ValueError: a tensor belongs to another graph, or the tensors are on different IPUs or tile sets.
-        popart_exception: no such operator is registered, or it refuses its inputs or attributes.
+        ValueError: a tensor belongs to another graph, the tensors are on different IPUs or tile sets, or the number of
+            results is negative.
+        popart_exception: no such operator is registered, it refuses its inputs or attributes, or it has another number
+            of results.
     """
     ctx = get_current_context()
     graph = ctx.graph
+    if num_outputs < 0:
+        raise ValueError(f"custom_op '{name}': wrong number of outputs: got {num_outputs}, expected 0 or more.")
     named = {f"inputs_{i}": t for i, t in enumerate(inputs)}
     check_in_graph(graph, **named)
     check_tensor_ipu_and_tile_set(**named)

@@ -14,6 +14,7 @@ from popart_core import _ir as _core
 from popxl import _session_options
 from popxl._collector import collector_paused
 from popxl._programs import PROGRAMS, program
+from popxl.errors import BuildError
 from popxl.graph import Graph
 from popxl.module import Module
 from popxl.remote_buffer import RemoteBuffer
@@ -107,10 +108,10 @@ class Ir:
         """Refuse a change of `what` once a Session has compiled the program.
 
         Raises:
-            RuntimeError: a Session exists.
+            BuildError: a Session exists.
         """
         if self._is_prepared:
-            raise RuntimeError(
+            raise BuildError(
                 f"{self!r}: {what} cannot change after a popxl.Session was made for it: the session would not see it. "
                 "Complete the program first, or make a new Ir."
             )

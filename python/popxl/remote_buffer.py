@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from popart._arrays import as_shape
+
 from popxl.context import get_ir
 from popxl.dtypes import dtype
 
@@ -21,7 +23,7 @@ class RemoteBuffer:
 
     Raises:
         RuntimeError: there is no current graph.
-        TypeError: `tensor_dtype` is no popxl dtype.
+        TypeError: `tensor_dtype` is no popxl dtype, or a dimension size no integer.
         ValueError: `entries` is below 1.
     """
 
@@ -54,11 +56,13 @@ class RemoteBuffer:
             entries: number of slots, 1 or more.
 
         Raises:
-            TypeError: `tensor_dtype` is no popxl dtype.
+            TypeError: `tensor_dtype` is no popxl dtype, or a dimension size no integer.
             ValueError: `entries` is below 1.
+            BuildError: the program uses the buffer, and a Session exists.
         """
+        self._require_open()
         self._tensor_dtype = dtype._require(tensor_dtype, f"Remote buffer {self._id}")
-        self._tensor_shape = tuple(tensor_shape)
+        self._tensor_shape = as_shape(tensor_shape, f"Remote buffer {self._id}")
         self.entries = entries
 
     @property
@@ -85,6 +89,7 @@ class RemoteBuffer:
     def entries(self, value: int) -> None:
         if value < 1:
             raise ValueError(f"entries: got {value}, expected at least 1.")
+        self._require_open()
         self._entries = value
         self._state_size()
 
@@ -99,6 +104,15 @@ class RemoteBuffer:
     @property
     def _core_name(self) -> str:
         return f"RemoteBuffer/{self._id}"
+
+    def _require_open(self) -> None:
+        """Refuse a change of a buffer of a compiled program.
+
+        Raises:
+            BuildError: the program uses the buffer, and a Session exists.
+        """
+        if self._in_program:
+            self._ir._check_open("its remote buffers")
 
     def _state_size(self) -> None:
         if self._in_program:
@@ -125,7 +139,8 @@ class RemoteBuffer:
 
     @meta_shape.setter
     def meta_shape(self, value: Iterable[int]) -> None:
-        self._meta_shape = tuple(value)
+        self._require_open()
+        self._meta_shape = as_shape(value, f"Remote buffer {self._id}: meta_shape")
         self._state_size()
 
     def validate_tensor_matches_buffer(self, t: "Tensor", num_shards: int = 1) -> None:
@@ -142,6 +157,14 @@ class RemoteBuffer:
         shape = t.shape if num_shards == 1 else (t.meta_shape or t.shape)
         if tuple(shape) != expected:
             raise ValueError(f"Tensor {t} does not match the remote buffer: got shape {shape}, expected {expected}.")
+        self._require_type_of(t)
+
+    def _require_type_of(self, t: "Tensor") -> None:
+        """Check that `t` has the element type of a slot.
+
+        Raises:
+            ValueError: it has another one.
+        """
         if t.dtype != self._tensor_dtype:
             raise ValueError(
                 f"Tensor {t} does not match the remote buffer: got {t.dtype}, expected {self._tensor_dtype}."

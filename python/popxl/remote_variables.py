@@ -36,7 +36,8 @@ def remote_variable(
     Programs reach it with `popxl.ops.remote_load` and `popxl.ops.remote_store`, the host as any variable.
 
     Args:
-        data: initial value, of the buffer's shape; with G > 1 replica groups the first dimension is G.
+        data: initial value, of the buffer's shape; with G replica groups the first dimension is G, which may be left
+            out when G is 1.
         remote_buffer: the buffer.
         offset: entry of the buffer.
         dtype: element type; None infers it.
@@ -61,7 +62,10 @@ def remote_variable(
     array = own_array(data, dtype, downcast, log2_scale, nan_on_overflow)
     row = Row(remote_buffer, offset)
     variable = make_variable(graph, array, name, replica_grouping, retrieval_mode, row=row)
-    remote_buffer.validate_tensor_matches_buffer(variable)
+    if variable.shape == (1, *remote_buffer.tensor_shape):  # one group, whose values are stacked as those of several
+        remote_buffer._require_type_of(variable)
+    else:
+        remote_buffer.validate_tensor_matches_buffer(variable)
     return variable
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from popart._arrays import require_apart
 from popart_core import (
     DeviceConnectionType,
     DeviceInfo,
@@ -299,7 +300,8 @@ class Session:
             ValueError: not attached; missing or unexpected streams; wrong shapes.
         """
         outputs = self.create_host_outputs()
-        self.run_with_outputs(inputs, outputs, downcast_inputs)
+        ins, outs = self._arrays_of_run(inputs, outputs, downcast_inputs)
+        self._execute(ins, outs)
         return outputs
 
     def run_with_outputs(
@@ -312,26 +314,43 @@ class Session:
 
         Args:
             inputs: as in `run`.
-            outputs: writable array for every device-to-host stream.
+            outputs: writable array for every device-to-host stream, of any layout; arrays may share memory with
+                inputs, but not with one another.
             downcast_inputs: as in `run`.
 
         Raises:
-            ValueError: as `run`, also for the outputs.
+            ValueError: as `run`, also for the outputs; two outputs, or two elements of one, share memory.
+        """
+        outputs = {} if outputs is None else outputs
+        ins, outs = self._arrays_of_run(inputs, outputs, downcast_inputs)
+        require_apart({str(stream): outputs[stream] for stream, _, _ in self._output_layout}, "Session.run: output")
+        ins = [x.copy() if any(np.may_share_memory(x, y) for y in outs) else x for x in ins]
+        self._execute(ins, outs)
+        for (stream, _, _), filled in zip(self._output_layout, outs, strict=True):
+            if not outputs[stream].flags.c_contiguous:
+                np.copyto(outputs[stream], filled.view(outputs[stream].dtype).reshape(outputs[stream].shape))
+
+    def _arrays_of_run(
+        self, inputs: h2dStreamBufferMaps | None, outputs: d2hStreamBufferMaps, downcast_inputs: bool
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return the arrays of a run in the program's order; outputs of another layout are copies.
+
+        Raises:
+            ValueError: as `run` and `run_with_outputs`.
         """
         self._require_attached("run")
         inputs = {} if inputs is None else inputs
-        outputs = {} if outputs is None else outputs
         if len(inputs) != len(self._input_layout) or not all(s in inputs for s in self._pb_session.inputs):
             self._raise_stream_mismatch("inputs", inputs, self._pb_session.inputs)
         if len(outputs) != len(self._output_layout) or not all(s in outputs for s in self._pb_session.outputs):
             self._raise_stream_mismatch("outputs", outputs, self._pb_session.outputs)
         ins = [self._input_array(s, shape, dtype, inputs[s], downcast_inputs) for s, shape, dtype in self._input_layout]
         outs = [self._output_array(s, shape, dtype, outputs[s]) for s, shape, dtype in self._output_layout]
+        return ins, outs
+
+    def _execute(self, ins: list[np.ndarray], outs: list[np.ndarray]) -> None:
         self._set_stale(True)  # also after a run that ends early
         self._pb_session.core.run(ins, outs)
-        for (stream, _, _), filled in zip(self._output_layout, outs, strict=True):
-            if not outputs[stream].flags.c_contiguous:
-                np.copyto(outputs[stream], filled.view(outputs[stream].dtype).reshape(outputs[stream].shape))
 
     def statistics(self) -> RunStatistics:
         """What runs have moved and how long they took since the program was loaded.

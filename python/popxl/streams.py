@@ -6,6 +6,8 @@ A stream is a tensor of the main graph; equality and hash are those of the tenso
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from popart._arrays import as_shape
+
 from popxl.context import get_main_graph
 from popxl.dtypes import dtype
 from popxl.tensor import Tensor, TensorSpec
@@ -25,7 +27,7 @@ class Stream:
         graph = get_main_graph()
         core = dtype._require(element_type, f"Stream '{name}'")._core
         self = object.__new__(cls)
-        pb_tensor = graph._pb_graph.addStream(graph._create_tensor_id(name), core, list(shape))
+        pb_tensor = graph._pb_graph.addStream(graph._create_tensor_id(name), core, as_shape(shape, f"Stream '{name}'"))
         self._stream_tensor = graph.ir._tensor(graph, pb_tensor)
         self._hash = hash(self._stream_tensor)
         graph.ir._streams[self._stream_tensor.id] = self
@@ -85,7 +87,7 @@ def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> H
         The stream.
 
     Raises:
-        TypeError: `dtype` is no popxl dtype.
+        TypeError: `dtype` is no popxl dtype, or a dimension size no integer.
         RuntimeError: there is no current graph, or a Session exists for its Ir.
     """
     return HostToDeviceStream._create(shape, dtype, name or "h2d_stream")
@@ -103,7 +105,7 @@ def d2h_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> D
         The stream.
 
     Raises:
-        TypeError: `dtype` is no popxl dtype.
+        TypeError: `dtype` is no popxl dtype, or a dimension size no integer.
         RuntimeError: there is no current graph, or a Session exists for its Ir.
     """
     return DeviceToHostStream._create(shape, dtype, name or "d2h_stream")

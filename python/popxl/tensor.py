@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 import numpy as np
+from popart._arrays import as_shape
 from popart_core import TensorLocation, TensorStorage
 
 from popxl import dtypes
@@ -53,12 +54,15 @@ class TensorSpec(_MappingBase):
         shape: dimension sizes.
         dtype: element type.
         meta_shape: unsharded shape of a replica-sharded tensor, else ``()``.
+
+    Raises:
+        TypeError: a dimension size is no integer.
     """
 
     def __init__(self, shape: Iterable[int], dtype: dtype, meta_shape: Iterable[int] = ()) -> None:
-        self._shape = tuple(shape)
+        self._shape = as_shape(shape, "TensorSpec")
         self._dtype = dtype
-        self._meta_shape = tuple(meta_shape)
+        self._meta_shape = as_shape(meta_shape, "TensorSpec: meta_shape")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -538,7 +542,8 @@ def graph_input(
     Raises:
         RuntimeError: there is no current graph.
     """
-    return _CURRENT_CONTEXT.graph._add_input(tuple(shape), dtype, name, by_ref, tuple(meta_shape or ()))
+    sizes, whole = as_shape(shape, "graph_input"), as_shape(meta_shape or (), "graph_input: meta_shape")
+    return _CURRENT_CONTEXT.graph._add_input(sizes, dtype, name, by_ref, whole)
 
 
 def graph_output(t: Tensor) -> None:

@@ -82,12 +82,7 @@ void checkOneVirtualGraphEach(const Graph &main) {
 void checkReaders(const Graph &main) {
   for (const Tensor *t : main.tensors()) {
     if (!isOfOneVirtualGraph(*t)) continue;
-    const bool isStream = t->tensorType() == TensorType::Stream;
     const VirtualGraphIds ids = readersOf(*t);
-    check(ids.size() < 2 || !isStream,
-          "SessionOptions::enablePipelining: the input '{}' is read on several IPUs: got virtual graphs {}, expected "
-          "one. Read it on one and pass on what the others need, or feed it as two inputs",
-          t->id, listText(ids));
     check(
         ids.size() < 2,
         "SessionOptions::enablePipelining: the variable '{}' is shared by stages on different virtual graphs: got {}, "

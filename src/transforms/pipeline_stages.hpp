@@ -30,8 +30,8 @@ void inferPipelineStages(Graph &main);
 
 // For a forward graph with stages. Throws popart::error, naming ops, tensors and what was found and expected, for:
 // fewer than two virtual graphs (Implicit), ops that are marked to be computed again (training), stages on some ops
-// only, negative stages, values that go back to an earlier stage, a stage on several virtual graphs, streams and
-// variables that several virtual graphs read, ops of a called graph without the caller's virtual graph, and too few
+// only, negative stages, values that go back to an earlier stage, a stage on several virtual graphs, variables that
+// several virtual graphs read, ops of a called graph without the caller's virtual graph, and too few
 // micro-batches.
 void checkPipeline(const Graph &main, const PipelineRules &rules);
 

@@ -132,9 +132,7 @@ void cutByCost(Graph &main, const VirtualGraphs &wanted) {
 
 }  // namespace
 
-bool isOfOneVirtualGraph(const Tensor &t) {
-  return t.tensorType() == TensorType::Stream || (t.tensorType() == TensorType::Variable && !ops::isRandomSeed(t.id));
-}
+bool isOfOneVirtualGraph(const Tensor &t) { return t.tensorType() == TensorType::Variable && !ops::isRandomSeed(t.id); }
 
 void placeOnVirtualGraphs(Ir &ir, const VirtualGraphs &wanted) {
   switch (wanted.rule) {

@@ -22,10 +22,10 @@ struct VirtualGraphs {
 };
 
 // Whether a pipeline needs all readers of a tensor on one virtual graph: of variables, apart from the seed of random
-// numbers, and of streams.
+// numbers. A stream is loaded for its first reader and passed on to the others.
 bool isOfOneVirtualGraph(const Tensor &t);
 
-// For a forward graph. Auto cuts the schedule where neither a variable nor a stream is read on both sides, as near to
+// For a forward graph. Auto cuts the schedule where no variable is read on both sides, as near to
 // the wanted shares of cost as that leaves; graphs that are called are where their callers are. Throws popart::error:
 // Manual when some ops or all have no virtual graph, with the counts; Auto when there are not enough places to cut.
 void placeOnVirtualGraphs(Ir &ir, const VirtualGraphs &wanted);

@@ -29,7 +29,6 @@ _TESTED = {
         3.10 | depth: batchesPerStep | depth_of_batches
         3.10 | depth: accumulation factor | depth_of_accumulation
         3.10 | depth: inference | depth_of_inference
-        3.10 | a stream on several IPUs | an_input_on_two_virtual_graphs
         3.10 | a variable of stages on different graphs | a_weight_on_two_virtual_graphs
         3.10 | an anchored stash | an_anchor_that_is_stashed
         3.10 | explicit pipelining needs explicitRecomputation | explicit_pipelining_needs_explicit_recomputation
@@ -39,6 +38,7 @@ _TESTED = {
     """,
     "pipelining": """
         3.10 | with accumulation the plain numbers | training_gives_the_bits_of_the_plain_program
+        3.10 | a stream that several IPUs read is no error | every_stage_form_trains
         3.10 | Stashed___, Restored___ | what_is_needed_later_is_stashed
         3.10 | inference pipelines, stashAllTensorsInferencePipeline | inference
         3.10 | run("implicitPipeliningFwdOnly") | program_of_forward_passes

@@ -22,6 +22,18 @@ def external_twice(builder, x):
 
 
 FAILURES = [
+    Failure(
+        "builder_input_of_float_size",
+        lambda: popart.Builder().addInputTensor(popart.TensorInfo("FLOAT", [2.0, 3])),
+        "no integers",
+        TypeError,
+    ),
+    Failure(
+        "builder_reshape_to_float_size",
+        with_builder(lambda b, x: b.reshape_const(b.aiOnnx, [x], [3.0, 2])),
+        "no integers",
+        TypeError,
+    ),
     Failure("builder_unknown_input", with_builder(lambda b, x: b.aiOnnx.relu(["nothing"])), "nothing"),
     Failure("builder_no_inputs", with_builder(lambda b, x: b.aiOnnx.relu([])), "input"),
     Failure(

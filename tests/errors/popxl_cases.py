@@ -1,8 +1,12 @@
 """Wrong PopXL programs."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import popxl
+import popxl.custom
 from popxl import ops
+from popxl.errors import BuildError
 
 from tests.errors.failure import Failure
 
@@ -70,6 +74,34 @@ def set_replication(w):
     w.ir.replication_factor = 2
 
 
+def parts_after_session(change):
+    """Change a remote buffer or a call of a program after a Session was made for it."""
+
+    def program():
+        ir = popxl.Ir()
+        with ir.main_graph, popxl.in_sequence():
+            w = popxl.variable(np.ones((2, 3), np.float32), name="w")
+            buffer = popxl.remote_buffer((2, 3), popxl.float32, 2)
+            call = ops.call_with_info(ir.create_graph(lambda x: x + 1.0, w), w)
+            ops.remote_store(buffer, 0, call.outputs[0])
+        popxl.Session(ir, "cpu")
+        change(buffer, call)
+
+    return program
+
+
+def built_by_two_threads(own_ir):
+    """Build a program inside of which another thread builds: the same one, or one of its own."""
+
+    def program():
+        ir = popxl.Ir()
+        with ir.main_graph, ThreadPoolExecutor(1) as pool:
+            other = popxl.Ir() if own_ir else ir
+            pool.submit(other.create_graph, lambda x: x, popxl.TensorSpec((2,), popxl.float32)).result()
+
+    return program
+
+
 CHANGES = {
     "op": lambda w: ops.relu(w),
     "op_in_place": lambda w: ops.var_updates.copy_var_update_(w, w),
@@ -87,9 +119,44 @@ CHANGES = {
 FAILURES = [
     *(
         Failure(
-            f"popxl_{name}_after_session", changed_after_session(change), "after a popxl.Session was made", RuntimeError
+            f"popxl_{name}_after_session", changed_after_session(change), "after a popxl.Session was made", BuildError
         )
         for name, change in CHANGES.items()
+    ),
+    *(
+        Failure(
+            f"popxl_{name}_after_session", parts_after_session(change), "after a popxl.Session was made", BuildError
+        )
+        for name, change in {
+            "entries": lambda buffer, call: setattr(buffer, "entries", 5),
+            "meta_shape": lambda buffer, call: setattr(buffer, "meta_shape", (4, 3)),
+            "buffer_info": lambda buffer, call: buffer.set_remote_buffer_info(popxl.float32, (2, 3), 5),
+            "modified_input": lambda buffer, call: call.set_parent_input_modified(call.parent_input(0)),
+        }.items()
+    ),
+    *(
+        Failure(f"popxl_thread_builds_{name}", built_by_two_threads(own_ir), "another thread builds", BuildError)
+        for name, own_ir in {"its_own_ir": True, "the_same_ir": False}.items()
+    ),
+    *(
+        Failure(f"popxl_{name}_of_float_size", in_main(function), "sizes that are no integers: got [2.0]", TypeError)
+        for name, function in {
+            "h2d_stream": lambda w: popxl.h2d_stream([2.0], popxl.float32),
+            "d2h_stream": lambda w: popxl.d2h_stream([2.0], popxl.float32),
+            "init": lambda w: ops.init([2.0], popxl.float32),
+            "graph_input": lambda w: popxl.graph_input([2.0], popxl.float32),
+            "spec": lambda w: popxl.TensorSpec([2.0], popxl.float32),
+            "meta_shape": lambda w: popxl.TensorSpec([2], popxl.float32, [2.0]),
+            "remote_buffer": lambda w: popxl.remote_buffer([2.0], popxl.float32),
+            "reshape": lambda w: w.reshape([2.0]),
+            "random": lambda w: ops.random_normal(popxl.constant(np.ones(2, np.uint32)), [2.0]),
+        }.items()
+    ),
+    Failure(
+        "popxl_custom_op_of_minus_one_output",
+        in_main(lambda w: popxl.custom.custom_op("Any", w, domain="test", num_outputs=-1)),
+        "wrong number of outputs: got -1",
+        ValueError,
     ),
     *(
         Failure(f"popxl_{name}_of_unknown_dtype", in_main(function), "no popxl dtype: got 'float99'", TypeError)

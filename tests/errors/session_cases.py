@@ -32,7 +32,7 @@ def training(loss=None, optimizer=None, anchors=None, model=None, **more):
             model or proto,
             popart.DataFlow(1, anchors or []),
             loss or own_loss,
-            optimizer or popart.ConstSGD(0.1),
+            popart.ConstSGD(0.1) if optimizer is None else optimizer,
             popart.DeviceManager().createCpuDevice(),
             **more,
         )
@@ -89,6 +89,36 @@ FAILURES = [
         "deviceInfo",
     ),
     Failure("session_without_data_flow", lambda: popart.InferenceSession(relu_model()), "dataFlow", TypeError),
+    *(
+        Failure(f"optimizer_that_is_{name}", training(optimizer=given), "optimizer: got", TypeError)
+        for name, given in {
+            "a_number": 0.1,
+            "zero": 0,
+            "a_numpy_number": np.float32(0.1),
+            "a_name": "sgd",
+            "settings": {"defaultLearningRate": (0.1, True)},
+            "a_class": popart.SGD,
+        }.items()
+    ),
+    Failure("data_flow_of_names", lambda: popart.InferenceSession(relu_model(), ["y"], CPU()), "dataFlow", TypeError),
+    Failure(
+        "device_that_is_a_name",
+        lambda: popart.InferenceSession(relu_model(), popart.DataFlow(1, ["y"]), "cpu"),
+        "deviceInfo: got 'cpu'",
+        TypeError,
+    ),
+    *(
+        Failure(
+            f"tensor_info_of_{name}", lambda size=size: popart.TensorInfo("FLOAT", [2, size]), "no integers", TypeError
+        )
+        for name, size in {
+            "float": 3.0,
+            "fraction": 2.5,
+            "numpy_float": np.float32(3),
+            "text": "3",
+            "none": None,
+        }.items()
+    ),
     Failure("anchor_every_0th", lambda: popart.AnchorReturnType("EveryN", 0), "return period"),
     Failure("anchor_of_unknown_kind", lambda: popart.AnchorReturnType("Sometimes"), "Sometimes"),
     Failure(

@@ -7,10 +7,11 @@ cast for it and its results cast back.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +128,38 @@ def random_kind(node: Any, onnx: Any) -> bool:
 def names_read(node: Any) -> set[str]:
     """Names that a node and the graphs inside it read."""
     names = set(node.input)
-    for attribute in node.attribute:
-        for graph in [attribute.g] if attribute.type == attribute.GRAPH else attribute.graphs:
-            names.update(value.name for value in graph.output)
-            for inner in graph.node:
-                names |= names_read(inner)
+    for graph in graphs_of(node):
+        names.update(value.name for value in graph.output)
+        for inner in graph.node:
+            names |= names_read(inner)
     return names
+
+
+def graphs_of(node: Any) -> list[Any]:
+    """The graphs inside a node."""
+    return [g for a in node.attribute for g in ([a.g] if a.type == a.GRAPH else a.graphs)]
+
+
+def all_names(graph: Any) -> set[str]:
+    """Names of the values of a graph and of those inside it."""
+    names = {value.name for values in (graph.input, graph.output, graph.initializer) for value in values}
+    for node in graph.node:
+        names.update(node.input, node.output)
+        for inner in graphs_of(node):
+            names |= all_names(inner)
+    return names
+
+
+def rename(node: Any, names: Mapping[str, str]) -> None:
+    """Read and make values by other names, in the graphs inside of a node too."""
+    for values in (node.input, node.output):
+        for i, name in enumerate(values):
+            values[i] = names.get(name, name)
+    for graph in graphs_of(node):
+        for value in graph.output:
+            value.name = names.get(value.name, value.name)
+        for inner in graph.node:
+            rename(inner, names)
 
 
 # ---- 16-bit floats --------------------------------------------------------------------------------
@@ -147,7 +174,9 @@ class Reduction:
         self.type_text = f"tensor({kind})"
         self.keep_io = keep_io
         self.casts = 0
-        self.cast_names: set[str] = set()  # of the graph at work
+        self.cast_names: dict[tuple[str, int], str] = {}  # of the graph at work: value, type → its name in that type
+        self.made: set[str] = set()  # results of casts
+        self.taken = all_names(model.graph)
         self.opsets = {entry.domain or "": entry.version for entry in model.opset_import}
         if model.functions:
             raise files.UsageError("models with functions of their own keep their types. Inline them first")
@@ -162,7 +191,7 @@ class Reduction:
         """One graph, with those inside it. ``outer``: 16-bit names of the graphs around."""
         reduced = set(outer)
         nodes: list[Any] = []
-        names_around, self.cast_names = self.cast_names, set()
+        names_around, self.cast_names = self.cast_names, {}
         weights = {tensor.name for tensor in graph.initializer}
         for tensor in graph.initializer:
             if tensor.data_type == FLOAT:
@@ -184,7 +213,7 @@ class Reduction:
             self.node(node, nodes, reduced, floats)
         outputs = [v for v in graph.output if v.type.tensor_type.elem_type == FLOAT and v.name in reduced]
         if top and self.keep_io:
-            self.give_back([value.name for value in outputs], nodes)
+            self.give_back([value.name for value in outputs], nodes, graph)
         else:
             for value in outputs:
                 value.type.tensor_type.elem_type = self.kind
@@ -196,13 +225,13 @@ class Reduction:
         """Float32 inputs that stay so."""
         return {v.name for v in graph.input if top and self.keep_io and v.type.tensor_type.elem_type == FLOAT}
 
-    def give_back(self, outputs: list[str], nodes: list[Any]) -> None:
+    def give_back(self, outputs: list[str], nodes: list[Any], graph: Any) -> None:
         """The outputs are cast to float32 behind what makes them."""
-        inner = {name: f"{name}/reduced" for name in outputs}
+        inner = {name: self.free_name(name, self.kind) for name in outputs}
+        for value in (*graph.initializer, *graph.input):
+            value.name = inner.get(value.name, value.name)
         for node in nodes:
-            for names in (node.input, node.output):
-                for i, name in enumerate(names):
-                    names[i] = inner.get(name, name)
+            rename(node, inner)
         for name, made in inner.items():
             nodes.append(self.onnx.helper.make_node("Cast", [made], [name], to=FLOAT))
             self.casts += 1
@@ -228,18 +257,26 @@ class Reduction:
             if not name or not makes[min(i, len(makes) - 1)]:
                 continue
             if not outputs[min(i, len(outputs) - 1)]:
-                node.output[i] = f"{name}/float32"
+                node.output[i] = self.free_name(name, FLOAT)
                 nodes.append(self.onnx.helper.make_node("Cast", [node.output[i]], [name], to=self.kind))
                 self.casts += 1
             reduced.add(name)
 
     def cast(self, name: str, to: int, nodes: list[Any]) -> str:
         """``name`` in the other type, by a node that is there once."""
-        made = f"{name}/{'float32' if to == FLOAT else 'reduced'}"
-        if made not in self.cast_names:
-            self.cast_names.add(made)
+        if (name, to) not in self.cast_names:
+            made = self.cast_names[name, to] = self.free_name(name, to)
             nodes.append(self.onnx.helper.make_node("Cast", [name], [made], to=to))
             self.casts += 1
+        return self.cast_names[name, to]
+
+    def free_name(self, name: str, to: int) -> str:
+        """A name for ``name`` in the other type that no value of the model has, in no graph."""
+        base = f"{name}/{'float32' if to == FLOAT else 'reduced'}"
+        numbered = (f"{base}/{i}" for i in itertools.count(1))
+        made = next(text for text in itertools.chain([base], numbered) if text not in self.taken)
+        self.taken.add(made)
+        self.made.add(made)
         return made
 
     def accepted(self, node: Any) -> tuple[list[bool], list[bool]]:
@@ -261,7 +298,7 @@ class Reduction:
         schema = self.schema(node)
         typed = [a.i for a in node.attribute if a.name in NUMBER_ATTRIBUTES]
         holds = [a.t.data_type for a in node.attribute if a.type == a.TENSOR]
-        reads = any(name in reduced or name.endswith("/float32") for name in node.input)
+        reads = any(name in reduced or name in self.made for name in node.input)
         if node.op_type in ("Constant", "ConstantOfShape"):
             return [(bool(holds) and holds[0] == self.kind) or (node.op_type == "ConstantOfShape" and not holds)]
         if typed:
@@ -276,7 +313,7 @@ class Reduction:
         results = []
         for formal in schema.outputs:
             same = [
-                name in reduced or name.endswith("/float32") or name.endswith("/reduced")
+                name in reduced or name in self.made
                 for name, operand in zip(node.input, schema.inputs, strict=False)
                 if operand.type_str == formal.type_str
             ]

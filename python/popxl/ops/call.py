@@ -160,8 +160,10 @@ class CallSiteInfo(_SiteInfo):
             infer_modified_regions: mark only when the called graph changes the tensor.
 
         Raises:
+            BuildError: a Session exists for the program.
             ValueError: the tensor is not an input of the call.
         """
+        parent_tensor.ir._check_open("its calls")
         index = self._input_index(parent_tensor)
         if infer_modified_regions and index not in changed_inputs(self._called):
             return

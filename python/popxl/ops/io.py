@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from popart._arrays import as_shape
 
 from popxl import dtypes
 from popxl.context import _set, get_current_graph, ipu
@@ -60,7 +61,11 @@ def init(
     if init_type not in _INIT_TYPES:
         raise ValueError(f"init_type: got {init_type!r}, expected 'zero' or 'undef'.")
     dtypes.dtype._require(dtype, "init")
-    attributes = {"shape": list(shape), "dtype": _ONNX_NUMBER[dtype.name], "init_type": _INIT_TYPES[init_type]}
+    attributes = {
+        "shape": list(as_shape(shape, "init")),
+        "dtype": _ONNX_NUMBER[dtype.name],
+        "init_type": _INIT_TYPES[init_type],
+    }
     attributes["meta_shape"] = list(meta_shape) if meta_shape else None
     return emit_one("Init", {}, name or "t", attributes)
 

@@ -1,5 +1,6 @@
 """Softmax, normalisation, dropout and losses."""
 
+from popart._arrays import as_shape
 from popart_core import popart_exception
 
 from popxl import dtypes
@@ -130,7 +131,12 @@ def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: tuple[int, ...], ratio
     """
     _check_probability("ratio", ratio)
     inputs = {"t": t, "seed_tensor": seed_tensor}
-    return emit_one("ShapedDropout", inputs, "shapeddropout_out", {"shape": list(shape), "ratio": float(ratio)})
+    return emit_one(
+        "ShapedDropout",
+        inputs,
+        "shapeddropout_out",
+        {"shape": list(as_shape(shape, "shaped_dropout")), "ratio": float(ratio)},
+    )
 
 
 def _reduction(value: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import numpy as np
+from popart._arrays import as_shape
 from popart_core import popart_exception
 
 from popxl import dtypes
@@ -23,7 +24,7 @@ def _random(
         op_type,
         {"seed_tensor": seed_tensor},
         output,
-        {"shape": list(shape), "dtype": _ONNX_NUMBER[dtype.name], **attributes},
+        {"shape": list(as_shape(shape, op_type)), "dtype": _ONNX_NUMBER[dtype.name], **attributes},
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from math import prod
 
+from popart._arrays import as_shape
 from popart_core import popart_exception
 
 from popxl.context import get_current_graph
@@ -11,7 +12,7 @@ from popxl.tensor import Tensor
 
 
 def _resolved(t: Tensor, shape: Iterable[int]) -> list[int]:
-    shape = [int(n) for n in shape]
+    shape = list(as_shape(shape, "reshape"))
     if any(n == 0 or n < -1 for n in shape) or shape.count(-1) > 1:
         raise ValueError(f"reshape: got shape {tuple(shape)}, expected positive sizes and at most one -1.")
     if -1 in shape:
@@ -37,6 +38,7 @@ def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
         Tensor of that shape, any dtype (ONNX Reshape-13).
 
     Raises:
+        TypeError: a size is no integer.
         ValueError: a size is 0 or below -1, or two are -1.
         popart_exception: the number of elements differs.
     """

@@ -37,9 +37,10 @@ class Stash(Module):
         counter = self.add_variable_input("counter", lambda: _zeros((1,), popxl.uint32), by_ref=True)
         slots = (size, *t.shape)
         stash = self.add_variable_input("stash", lambda: _zeros(slots, t.dtype), t.dtype, by_ref=True)
-        updated = ops.dynamic_update_(stash, counter, t.reshape((1, *t.shape)), [0], [1], no_overlap=True)
-        _core.setRing(updated._pb_tensor.getProducer(), True)
-        ops.increment_mod_(counter, 1, size)
+        with popxl.in_sequence():  # the slot is written before its number changes
+            updated = ops.dynamic_update_(stash, counter, t.reshape((1, *t.shape)), [0], [1], no_overlap=True)
+            _core.setRing(updated._pb_tensor.getProducer(), True)
+            ops.increment_mod_(counter, 1, size)
 
 
 class Restore(Module):
@@ -48,9 +49,10 @@ class Restore(Module):
     def build(self, stash: popxl.Tensor) -> popxl.Tensor:
         """Make the ops; variable: counter (uint32, one element)."""
         counter = self.add_variable_input("counter", lambda: _zeros((1,), popxl.uint32), by_ref=True)
-        slot = ops.dynamic_slice(stash, counter, [0], [1], no_overlap=True)
-        _core.setRing(slot._pb_tensor.getProducer(), False)
-        ops.increment_mod_(counter, 1, stash.shape[0])
+        with popxl.in_sequence():  # the slot is read before its number changes
+            slot = ops.dynamic_slice(stash, counter, [0], [1], no_overlap=True)
+            _core.setRing(slot._pb_tensor.getProducer(), False)
+            ops.increment_mod_(counter, 1, stash.shape[0])
         # compat: scalars come back with one dimension (test_pipelining.py::test_stashed_scalars_have_one_dimension)
         return slot.reshape(stash.shape[1:] or (1,))
 

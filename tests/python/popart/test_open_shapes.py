@@ -283,6 +283,25 @@ def test_shapes_that_do_not_fit_leave_the_session_as_it_was():
     np.testing.assert_allclose(anchors["y"], feeds["x"] @ start, rtol=1e-5, atol=1e-5)
 
 
+GIVEN = {
+    "numpy": lambda shape: np.zeros(shape, np.float32),
+    "torch": torch.zeros,
+    "bfloat16": lambda shape: torch.zeros(shape, dtype=torch.bfloat16),  # the model's own type counts
+    "gradient": lambda shape: torch.zeros(shape, requires_grad=True),
+    "size": torch.Size,
+    "integers": lambda shape: [np.int64(size) for size in shape],
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_shapes_of_arrays_of_any_library(given):
+    session = inference(builder_model()[0])
+    session.setInputShapes({"x": GIVEN[given]((9, 6)), "t": GIVEN[given]((9, 4))})
+    assert session.getInfo("y").shape() == [9, 4]
+    with pytest.raises(TypeError, match="setInputShapes 'x': the shape has sizes that are no integers"):
+        session.setInputShapes({"x": [9.0, 6]})
+
+
 def test_before_the_first_shapes():
     session = inference(builder_model()[0])
     for call in (session.initAnchorArrays, session.getIr, session.weightsToHost, session.getSummaryReport):

@@ -365,3 +365,20 @@ def test_groups_of_strided_channels(groups, channels, training):
         np.testing.assert_allclose(strided[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
     if 1 < groups < channels:
         assert not np.allclose(run(False, plain)["GroupNormalization:0"], strided["GroupNormalization:0"])
+
+
+def test_values_of_engine_options_may_be_numbers():
+    options = popart.SessionOptions()
+    options.engineOptions = {"num_threads": 2, "max_seconds": 1.5, "autoReport.all": True, "max_memory": "1G"}
+    assert dict(options.engineOptions.items()) == {
+        "num_threads": "2",
+        "max_seconds": "1.5",
+        "autoReport.all": "true",
+        "max_memory": "1G",
+    }
+    options.engineOptions["num_threads"] = np.int64(3)
+    options.engineOptions.update({"autoReport.all": False})
+    assert options.engineOptions["num_threads"] == "3"
+    assert options.engineOptions["autoReport.all"] == "false"
+    with pytest.raises(TypeError, match="None"):
+        options.engineOptions["num_threads"] = None

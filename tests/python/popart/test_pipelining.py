@@ -149,6 +149,14 @@ def test_any_depth_that_fills_the_pipeline(tmp_path, factor):
     assert_same(tmp_path, lambda: Network(3), accumulating(factor), optimizer="adam", batches=1)
 
 
+class Shared(Network):
+    """Every layer reads the input, as layers read the mask of an attention."""
+
+    def layer(self, h, stage, weight):
+        self.x = h if stage == 0 else self.x
+        return self.builder.aiOnnx.mul([super().layer(h, stage, weight), self.x])
+
+
 class Tied:
     """An embedding in the first stage whose table is the last stage's projection, on one virtual graph."""
 
@@ -349,12 +357,13 @@ FORMS = {  # of giving operations their stage
 @pytest.mark.parametrize("rule", [NoRecompute, Pipeline], ids=["kept", "recomputed"])
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("form", FORMS)
-def test_every_stage_form_trains(tmp_path, form, explicit, rule):
+@pytest.mark.parametrize("network", [Network, Shared])
+def test_every_stage_form_trains(tmp_path, network, form, explicit, rule):
     given = accumulating(6, autoRecomputation=rule, **(EXPLICIT if explicit else {}))
     if form == "by cost":
         given |= {"virtualGraphMode": Auto, "virtualGraphSplitRatios": [0.3, 0.3, 0.4]}
-    returns = dict.fromkeys([Network(3).loss], popart.AnchorReturnType("All"))
-    assert_same(tmp_path, lambda: Network(3, **FORMS[form]), given, optimizer="momentum", anchors=returns)
+    returns = dict.fromkeys([network(3).loss, "x"], popart.AnchorReturnType("All"))
+    assert_same(tmp_path, lambda: network(3, **FORMS[form]), given, optimizer="momentum", anchors=returns)
 
 
 @pytest.mark.parametrize("explicit", [False, True])

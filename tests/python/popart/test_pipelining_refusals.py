@@ -15,18 +15,13 @@ class Chain:
         places: One entry per layer, then one for the loss; None: without a virtual graph.
     """
 
-    def __init__(self, *places, share=False, feed=False, mark=None):
+    def __init__(self, *places, share=False, mark=None):
         self.builder = builder = popart.Builder(opsets={"ai.onnx": 10, "ai.graphcore": 1})
-        h = x = builder.addInputTensor("FLOAT", [2, WIDTH], "x")
+        h = builder.addInputTensor("FLOAT", [2, WIDTH], "x")
         w = builder.addInitializedInputTensor(np.ones((WIDTH, WIDTH), np.float32), "w")
         self.made = []
         for i, place in enumerate(places[:-1]):
-            other = x if feed and i else w
-            h = (
-                builder.aiOnnx.mul([h, x])
-                if feed and i
-                else (builder.aiOnnx.matmul([h, other]) if share or not i else builder.aiOnnx.tanh([h]))
-            )
+            h = builder.aiOnnx.matmul([h, w]) if share or not i else builder.aiOnnx.tanh([h])
             self.put(h, place)
             if mark:
                 builder.recomputeOutputInBackwardPass(h, mark)
@@ -165,10 +160,6 @@ def test_depth_of_accumulation():
 def test_depth_of_inference():
     refused("batchesPerStep", "got 2, expected 3", chain=Chain(0, 1, 2), batches=2, training=False)
     session(Chain(0, 1, 2), batches=3, training=False)
-
-
-def test_an_input_on_two_virtual_graphs():
-    refused("'x'", "[0, 1]", chain=Chain(0, 1, 1, feed=True))
 
 
 def test_a_weight_on_two_virtual_graphs():

@@ -84,3 +84,54 @@ def test_values_of_a_loop():
     with popxl.Session(ir, "cpu") as session:
         for _ in range(2):
             np.testing.assert_array_equal(session.run({stream: x})[output], np.maximum(x, 0) - x)
+
+
+LAYOUTS = {
+    "C": lambda: np.zeros((3, 4), np.float32),
+    "Fortran": lambda: np.zeros((3, 4), np.float32, order="F"),
+    "columns": lambda: np.zeros((3, 8), np.float32)[:, ::2],
+    "backwards": lambda: np.zeros((3, 4), np.float32)[::-1, ::-1],
+    "inside": lambda: np.zeros((5, 6), np.float32)[1:4, 1:5],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_outputs_of_any_layout_are_filled(layout):
+    ir, stream, (output,) = program(lambda s: [ops.host_load(s) * 2.0], (3, 4))
+    x, y = random(3, 4), LAYOUTS[layout]()
+    with popxl.Session(ir, "cpu") as session:
+        session.run_with_outputs({stream: x}, {output: y})
+    np.testing.assert_array_equal(y, x * 2)
+
+
+def test_outputs_that_share_memory_are_refused():
+    """Each output has memory of its own; interleaved views have."""
+    ir, stream, (first, second) = program(lambda s: (lambda x: (x * 2.0, x * 3.0))(ops.host_load(s)), (4,))
+    x, base = random(4), np.zeros(9, np.float32)
+    with popxl.Session(ir, "cpu") as session:
+        for one, other in [(base[:4], base[4:8]), (base[:8:2], base[1:8:2]), (base[3::-1], base[4:8])]:
+            session.run_with_outputs({stream: x}, {first: one, second: other})
+            np.testing.assert_array_equal(one, x * 2)
+            np.testing.assert_array_equal(other, x * 3)
+        for one, other in [(base[:4], base[:4]), (base[:4], base[3:7]), (base[:7:2], base[2:9:2])]:
+            with pytest.raises(ValueError, match="shares memory"):
+                session.run_with_outputs({stream: x}, {first: one, second: other})
+        repeated = np.lib.stride_tricks.as_strided(base, (4,), (0,))
+        with pytest.raises(ValueError, match="elements of the array share memory"):
+            session.run_with_outputs({stream: x}, {first: base[:4], second: repeated})
+
+
+def test_an_output_may_be_an_input():
+    """The input is read before the output overwrites it, whenever the program loads it."""
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        stream = popxl.h2d_stream((3,), popxl.float32)
+        early, late = (popxl.d2h_stream((3,), popxl.float32) for _ in range(2))
+        ops.host_store(early, popxl.constant(np.full(3, 7, np.float32)))
+        ops.host_store(late, ops.host_load(stream))
+    x = random(3)
+    array, y = x.copy(), np.zeros(3, np.float32)
+    with popxl.Session(ir, "cpu") as session:
+        session.run_with_outputs({stream: array}, {early: array, late: y})
+    np.testing.assert_array_equal(array, 7)
+    np.testing.assert_array_equal(y, x)

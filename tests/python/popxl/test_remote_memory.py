@@ -264,3 +264,21 @@ def test_refusals():
             popxl.remote_replica_sharded_variable(values(6), sharded)
         with pytest.raises(ValueError, match="divisor of the group size 2"):
             popxl.replica_sharded_buffer((4,), popxl.float32, shard_over=3)
+
+
+def test_values_of_one_group_may_be_stacked_as_those_of_several(backing):
+    """popxl.md, section 6: data of shape (1, *buffer shape) are accepted with one group."""
+    ir, start = popxl.Ir(), values(1, 2, 3)
+    with ir.main_graph, popxl.in_sequence():
+        buffer = popxl.remote_buffer((2, 3), popxl.float32, ROWS)
+        variable = popxl.remote_variable(start, buffer, 1)
+        ops.remote_store(buffer, 1, ops.remote_load(buffer, 1) * 2.0)
+        for shape, dtype in [((3, 2), popxl.float32), ((1, 1, 2, 3), popxl.float32), ((1, 2, 3), popxl.int32)]:
+            with pytest.raises(ValueError, match="does not match the remote buffer"):
+                popxl.remote_variable(np.ones(shape, dtype.as_numpy()), buffer, 0)
+    with popxl.Session(ir, "cpu") as session:
+        session.run()
+        np.testing.assert_array_equal(session.get_tensor_data(variable), start * 2)
+        session.write_variable_data(variable, start)
+        session.run()
+        np.testing.assert_array_equal(session.get_tensor_data(variable), start * 2)

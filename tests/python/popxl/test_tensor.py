@@ -221,3 +221,13 @@ def test_repeat_of_ops_namespace():
     from popxl.ops.call import CallSiteInfo
 
     assert CallSiteInfo is ops.CallSiteInfo
+
+
+def test_lists_of_integer_types():
+    """Programs call get_all_int_dtypes(include_signed=False) for the unsigned ones."""
+    from popxl.testing import get_all_int_dtypes
+
+    unsigned = [popxl.uint8, popxl.uint16, popxl.uint32, popxl.uint64]
+    signed = [popxl.int8, popxl.int16, popxl.int32, popxl.int64]
+    assert set(get_all_int_dtypes()) == set(get_all_int_dtypes(include_signed=True)) == {*unsigned, *signed}
+    assert set(get_all_int_dtypes(include_signed=False)) == set(unsigned)

@@ -53,12 +53,12 @@ class Layer(addons.Module):
 
 
 # ---- inference
-def infer(pipelined, xs, stages, runs=1):
+def infer(pipelined, xs, stages, runs=1, mode=True):
     """Layer s on IPU s, and the input added to the output three stages later."""
     steps = len(xs)
     ir = popxl.Ir()
     ir.num_host_transfers = steps
-    with ir.main_graph, popxl.in_sequence():
+    with ir.main_graph, nullcontext() if mode is None else popxl.in_sequence(mode):
         source, sink = (
             popxl.h2d_stream((BATCH, WIDTH), popxl.float32),
             popxl.d2h_stream((BATCH, WIDTH), popxl.float32),
@@ -132,7 +132,7 @@ def test_structure():
 
 
 # ---- training
-def train(pipelined, xs, labels, optimizer):
+def train(pipelined, xs, labels, optimizer, mode=True):
     """Two layers on two IPUs: forward in stages 0 and 1, backward in 1 and 2; accumulators, then an update."""
     steps = len(xs)
     ir = popxl.Ir()
@@ -164,7 +164,8 @@ def train(pipelined, xs, labels, optimizer):
                 given = pipeline.stash_and_restore_activations(first, info)
                 backward.bind(accumulators[0]).call(dx, args=given)
 
-        execute(body, steps, pipelined)
+        with popxl.in_sequence(mode):
+            execute(body, steps, pipelined)
         for ipu, (variable, state) in enumerate(zip(variables, accumulators, strict=True)):
             assert variable.w.ipu == state.accum.w.ipu == ipu
             with popxl.ipu(ipu):
@@ -270,7 +271,6 @@ def test_whether_stages_run_at_the_same_time(together, monkeypatch, rule, thread
     assert ("stages of a pipeline run at the same time" in log) is found
 
 
-# ---- details
 def small(body, steps=4, transfers=None, variables=()):
     """Run ``body(pipeline, source, sink)`` on numbers 0, 1, … of shape (2,)."""
     ir = popxl.Ir()
