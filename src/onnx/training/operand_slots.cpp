@@ -41,6 +41,8 @@ void addOnnx(Table &table) {
   add("DeformConv", parameters({1, 3}));
   add("CausalConvWithState", parameters({1, 2}));
   add("GroupNormalization", parameters({1, 2}));
+  add("LayerNormalization", parameters({1, 2}));  // before version 17 too, as ONNX Runtime's optimizer writes it
+  add("SimplifiedLayerNormalization", parameters({1}));
   add("Attention", {.parameters = {0, 1, 2}, .settings = {3}});
   add("LinearAttention", parameters({0, 1, 2}));
   for (const char *type : {"RNN", "GRU"}) add(type, parameters({1, 2, 3}));

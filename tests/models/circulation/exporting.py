@@ -26,8 +26,14 @@ FORMS = [Form(False, 11), Form(False, 17), Form(False, 20), Form(True, 18), Form
 OLDEST_FUSED_ATTENTION = 14
 
 
-def export(network: nn.Module, inputs: tuple[torch.Tensor, ...], form: Form, training: bool = False) -> bytes:
-    """The network as a model whose inputs are in0, in1, ...; one in training keeps its parameters as they are."""
+def export(
+    network: nn.Module, inputs: tuple[torch.Tensor, ...], form: Form, training: bool = False, unfolded: bool = False
+) -> bytes:
+    """The network as a model whose inputs are in0, in1, ...
+
+    Parameters are stored as they are in a network for training, and in one for inference that is exported `unfolded`:
+    batch norms and functions of parameters stay nodes. Only the TorchScript exporter has these two forms.
+    """
     for module in network.modules():
         if isinstance(module, transformers.PreTrainedModel) and form.opset < OLDEST_FUSED_ATTENTION:
             module.set_attn_implementation("eager")
@@ -44,6 +50,8 @@ def export(network: nn.Module, inputs: tuple[torch.Tensor, ...], form: Form, tra
             if training:
                 mode = torch.onnx.TrainingMode.TRAINING
                 settings |= {"training": mode, "do_constant_folding": False, "output_names": ["loss"]}
+            if unfolded:
+                settings |= {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
             torch.onnx.export(network, inputs, file, **settings)
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

@@ -1,0 +1,155 @@
+"""Files of PyTorch's two exporters, and the modules that they come from.
+
+Parameters are moved off their first values before the export, so that no two have the same elements and none is 0 or 1:
+an initializer then says by its elements which parameter or buffer it is, in whatever order it is stored.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tests.corpus import blocks
+from tests.corpus.files import Feeds, File, Made, graph_inputs
+from tests.models.circulation import of_torchvision, of_transformers, written_out
+from tests.models.circulation.exporting import Form, export
+from tests.models.circulation.network import Flat, Inputs, Network
+from tests.python.onnx import runtime_files
+
+
+def _runtime_networks() -> dict[str, Network]:
+    def network(name: str) -> Network:
+        seeds = count(1)
+        return Network(
+            "runtime",
+            runtime_files.NETWORKS[name],
+            lambda: tuple(torch.from_numpy(array) for array in runtime_files.inputs_of(name, next(seeds))),
+        )
+
+    return {f"runtime_{name}": network(name) for name in runtime_files.NETWORKS}
+
+
+NETWORKS: dict[str, Network] = (
+    written_out.NETWORKS | of_transformers.NETWORKS | of_torchvision.NETWORKS | blocks.NETWORKS | _runtime_networks()
+)
+TORCHSCRIPT, DYNAMO = range(11, 21), range(18, 25)
+SLOW_TORCHSCRIPT, SLOW_DYNAMO = (11, 14, 17, 20), (18, 24)
+# Exported with all parameters as they are too. Else batch norms are folded into the layers before them, and functions
+# of parameters into constants.
+UNFOLDED = [
+    "resnet18", "inverted", "three_branches", "segformer", "swin", "gemma", "wav2vec2", "relative_bias",
+    "standardised_weights", "bart", "whisper", "state_space",
+]  # fmt: skip
+# By the dynamo exporter in each run: it takes seconds for each file.
+OFTEN_BY_DYNAMO = {
+    "gru", "super_resolution_linear", "autoencoder", "bert", "llama", "vit_transformers", "squeezenet", "ssd_heads",
+    "squeeze_excite", "response_norm", "inverted", "ghost_planes", "anti_aliased", "normalised_images", "attention",
+    "relative_bias", "rotary", "class_token", "mixer", "gated_unit", "experts", "tied_tokens",
+}  # fmt: skip
+# Trained in the unfolded form alone: else the file holds a parameter as another function of itself.
+FOLDED = {
+    "gemma": "norms' weights plus one",
+    "wav2vec2": "a weight's direction times its length",
+    "hubert": "a weight's direction times its length",
+    "standardised_weights": "a weight less its mean, divided by its spread",
+    "swin": "a table's rows by pairs of places",
+    "relative_bias": "a table's rows by pairs of places",
+    "bart": "a buffer that has lost its name",
+    "whisper": "a parameter that does not train and has lost its name",
+    "state_space": "buffers that have lost their names",
+}
+FOLDED_BY_DYNAMO = {
+    "bert": "rows of a table of positions",
+    "mobilebert": "rows of a table of positions",
+    "class_token": "a token for each sample",
+    "t5": "a table's rows by pairs of places",
+    "beit": "a table's rows by pairs of places",
+}
+# The exporter writes a sum over equal places as one of them in older opsets.
+TRAINS_FROM = {"graph_network": 16}
+# Buffers in the place of weights, and parameters in that of settings: no file says what they are.
+FROZEN = {
+    "anti_aliased": ("*filter",),
+    "coordinates": ("*places",),
+    "bart": ("*final_logits_bias",),
+    "whisper": ("*encoder.embed_positions.weight",),
+    "state_space": ("*ages", "*seen"),
+}
+FIXED: dict[str, tuple[str, ...]] = {"clip": ("network.network.logit_scale",)}
+
+
+def move_off(network: nn.Module) -> None:
+    """Change every parameter and every statistic of a norm a little, at random."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            spread = float(parameter.std()) if parameter.numel() > 1 else 0.0
+            parameter.add_(torch.randn_like(parameter) * (0.1 * spread if spread > 1e-6 else 0.05))
+        for module in network.modules():
+            if isinstance(getattr(module, "running_var", None), torch.Tensor):
+                module.running_mean.add_(0.1 * torch.randn_like(module.running_mean))
+                module.running_var.uniform_(0.5, 1.5)
+
+
+def made_network(make: Callable[[], nn.Module]) -> nn.Module:
+    """The module in evaluation mode, with tensors in a flat tuple as outputs."""
+    torch.manual_seed(0)
+    network = Flat(make())
+    move_off(network)
+    return network.eval()
+
+
+def drawer(names: list[str], inputs: Callable[[], Inputs]) -> Callable[[], Feeds]:
+    """Draws the inputs in0, in1, ... that a file has: exporters leave out those that nothing reads."""
+
+    def draw() -> Feeds:
+        arrays = [tensor.numpy() for tensor in inputs()]
+        return {name: arrays[int(name.removeprefix("in"))] for name in names}
+
+    return draw
+
+
+@cache
+def exported(name: str, form: Form, unfolded: bool = False) -> Made:
+    """The file of a network by its name in `NETWORKS`."""
+    network = made_network(NETWORKS[name].make)
+    model = export(network, NETWORKS[name].inputs(), form, unfolded=unfolded)
+    return Made(model, drawer(graph_inputs(model), NETWORKS[name].inputs), network)
+
+
+def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
+    network = NETWORKS[name]
+    folded = name in FOLDED or (form.dynamo and name in FOLDED_BY_DYNAMO)
+
+    def make(folder: Path) -> Made:
+        return exported(name, form, unfolded)
+
+    return File(
+        f"{name}-{form}{'-unfolded' if unfolded else ''}",
+        "PyTorch, dynamo" if form.dynamo else "PyTorch, TorchScript",
+        make,
+        trains=(unfolded or not folded) and form.opset >= TRAINS_FROM.get(name, 0),
+        frozen=FROZEN.get(name, ()),
+        fixed=FIXED.get(name, ()),
+        slow=slow or network.slow,
+    )
+
+
+def rows() -> Iterator[File]:
+    """Each network once through the TorchScript exporter, in opsets by turns, and twenty through the other one.
+
+    Other opsets and all other networks through the dynamo exporter are slow.
+    """
+    for number, (name, network) in enumerate(NETWORKS.items()):
+        opsets = [opset for opset in TORCHSCRIPT if opset >= network.oldest]
+        usual, turn = opsets[number % len(opsets)], DYNAMO[number % len(DYNAMO)]
+        for opset in opsets:
+            if opset in (usual, *SLOW_TORCHSCRIPT):
+                yield _row(name, Form(False, opset), False, slow=opset != usual)
+        if name in UNFOLDED:
+            yield _row(name, Form(False, usual), True, slow=False)
+        for opset in DYNAMO:
+            if opset in (turn, *SLOW_DYNAMO):
+                yield _row(name, Form(True, opset), False, slow=opset != turn or name not in OFTEN_BY_DYNAMO)
