@@ -1,7 +1,9 @@
 """Builder: writes ONNX models node by node."""
 
+import functools
+import operator
 from collections.abc import Iterable
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import popart_core
@@ -364,4 +366,4 @@ class Builder(Placement):
         self._core.embedReplicationFactor(replicationFactor)
 
 
-Builder.__getattr__.__annotations__["return"] = Union[tuple(NAMESPACES.values())]
+Builder.__getattr__.__annotations__["return"] = functools.reduce(operator.or_, NAMESPACES.values())

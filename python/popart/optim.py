@@ -13,12 +13,14 @@ Example::
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import popart_core
-from typing_extensions import Unpack
 
 from popart.schedules import Schedule, constant, cosine, linear, one_cycle, step
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "SGD",
@@ -129,7 +131,7 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
-        **common: Unpack[Common],
+        **common: "Unpack[Common]",
     ) -> None:
         """Make the optimizer.
 
@@ -159,7 +161,7 @@ class _AdamForm(Optimizer):
         eps: float,
         weight_decay: float,
         amsgrad: bool,
-        **common: Unpack[Common],
+        **common: "Unpack[Common]",
     ) -> None:
         """Take the arguments of both."""
         values = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
@@ -176,7 +178,7 @@ class Adam(_AdamForm):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         amsgrad: bool = False,
-        **common: Unpack[Common],
+        **common: "Unpack[Common]",
     ) -> None:
         """Make the optimizer.
 
@@ -205,7 +207,7 @@ class AdamW(_AdamForm):
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
-        **common: Unpack[Common],
+        **common: "Unpack[Common]",
     ) -> None:
         """Make the optimizer.
 
@@ -235,7 +237,7 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
-        **common: Unpack[Common],
+        **common: "Unpack[Common]",
     ) -> None:
         """Make the optimizer.
 
@@ -266,7 +268,7 @@ class Adagrad(Optimizer):
         weight_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
-        **common: Unpack[Common],
+        **common: "Unpack[Common]",
     ) -> None:
         """Make the optimizer.
 
@@ -301,7 +303,7 @@ class Adadelta(Optimizer):
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
-        **common: Unpack[Common],
+        **common: "Unpack[Common]",
     ) -> None:
         """Make the optimizer.
 
@@ -329,7 +331,7 @@ class Adamax(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
-        **common: Unpack[Common],
+        **common: "Unpack[Common]",
     ) -> None:
         """Make the optimizer.
 
@@ -358,7 +360,7 @@ class Lamb(Optimizer):
         eps: float = 1e-6,
         weight_decay: float = 0.0,
         max_weight_norm: float | None = None,
-        **common: Unpack[Common],
+        **common: "Unpack[Common]",
     ) -> None:
         """Make the optimizer.
 

@@ -165,6 +165,9 @@ class Trainer:
         self.weights = Weights(self)
         self.results: dict[str, np.ndarray] = {}
 
+    def __repr__(self) -> str:
+        return f"<popart.Trainer: {', '.join(self.inputs)} -> {self._model.loss}>"
+
     # ---- the program
 
     def _session_of(self, accumulation: int, replicas: int) -> TrainingSession:

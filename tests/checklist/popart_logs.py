@@ -47,7 +47,7 @@ EVENTS = [
     ("9", "a deprecated name of an option", "W", "session", r"prefetchBufferingDepthMap", 1),
     ("6", "a seed without random operation", "W", "session", r"setRandomSeed", 1),
     ("4", "int64 values for INT32", "W", "session", r"'i'.*int64", 1),
-    ("4", "an input that was removed from the program", "W", "session", r"'w'", 1),
+    ("4", "an input that was removed from the program", "W", "session", r"'u'", 1),
 ]
 
 
@@ -59,6 +59,7 @@ def program(path):
     builder = popart.Builder()
     x, i = builder.addInputTensor("FLOAT", [2], "x"), builder.addInputTensor("INT32", [2], "i")
     w = builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
+    u = builder.addInputTensor("FLOAT", [2], "u")  # nothing reads it
     y = builder.aiOnnx.mul([builder.aiOnnx.add([x, w]), builder.aiOnnx.cast([i], "FLOAT")])
     loss = builder.aiGraphcore.identityloss([y])
     session = popart.TrainingSession(
@@ -73,7 +74,7 @@ def program(path):
     session.setRandomSeed(1)
     session.weightsFromHost()
     ones = np.ones(2, np.float32)
-    session.run(popart.PyStepIO({x: ones, i: np.ones(2, np.int64), w: ones}, session.initAnchorArrays()))
+    session.run(popart.PyStepIO({x: ones, i: np.ones(2, np.int64), u: ones}, session.initAnchorArrays()))
     session.weightsToHost()
     session.modelToHost(path)
     popart.getLogger().info("a text of the program")

@@ -490,7 +490,6 @@ REFUSALS = [
     Refusal("8.1", "loss scaling of zero", popart_exception, sgd(lossScaling=0)),
     Refusal("8.1", "unknown key", popart_exception, sgd(none=1), ("none", "defaultLearningRate")),
     Refusal("8.2", "negative learning rate", popart_exception, sgd(defaultLearningRate=-1)),
-    Refusal("8.2", "constant learning rate of zero", popart_exception, sgd(defaultLearningRate=0)),
     Refusal("8.2", "negative weight decay", popart_exception, sgd(defaultWeightDecay=-1)),
     Refusal("8.2", "negative momentum", popart_exception, sgd(defaultMomentum=-1)),
     Refusal("8.2", "negative dampening", popart_exception, sgd(defaultDampening=-1)),

@@ -106,7 +106,7 @@ class Classifier {
     } else if (i.isInFunction) {
       verdict = {Kind::Stays, "it is in a body within a function, which a program cannot change", verdict.trains()};
       entry.isFixed = true;
-    } else if (verdict.kind != Kind::Statistic && verdict.kind != Kind::Unread) {
+    } else if (verdict.kind != Kind::Statistic && !(verdict.kind == Kind::Unread && flat_.uses[i.value].empty())) {
       if (!updates_.empty())
         verdict = updates_.contains(name) ? Verdict{Kind::Parameter, "training_info of the file updates it"}
                                           : Verdict{Kind::Stays, "training_info of the file does not update it"};
