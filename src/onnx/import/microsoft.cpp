@@ -20,6 +20,7 @@ Attributes windowOf(const NodeContext &n) {
 }
 
 Value channelsFirst(const Value &x) {
+  x.composer().node().require(x.rank() >= 3, "expected a tensor (N, spatial dimensions, C): got {}", x.info());
   std::vector<int64_t> order(static_cast<size_t>(x.rank()));
   std::iota(order.begin(), order.end(), -1);
   order[0] = 0, order[1] = x.rank() - 1;

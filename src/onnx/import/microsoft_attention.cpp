@@ -10,7 +10,8 @@ namespace popart::onnx::microsoft {
 
 int64_t headCount(const NodeContext &n, const char *attribute) {
   const auto heads = n.attr<int64_t>(attribute, 0);
-  n.require(heads > 0, "attribute {} must be greater than 0: got {}", attribute, heads);
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  n.require(heads > 0 && heads <= kMost, "attribute {}: got {}, expected 1 to {}", attribute, heads, kMost);
   return heads;
 }
 
@@ -121,7 +122,8 @@ void importAttention(NodeContext &n) {
             weight.info());
   const int64_t all = weight.dim(1);
   const std::vector<int64_t> sizes = n.attr("qkv_hidden_sizes", std::vector<int64_t>{all / 3, all / 3, all / 3});
-  n.require(sizes.size() == 3 && sizes[0] == sizes[1] && sizes[0] + sizes[1] + sizes[2] == all,
+  n.require(sizes.size() == 3 && sizes[0] == sizes[1] && sizes[0] >= 0 && sizes[0] <= all && sizes[2] >= 0 &&
+                sizes[2] <= all && sizes[0] + sizes[1] + sizes[2] == all,
             "attribute qkv_hidden_sizes must hold the sizes of Q, K and V, the first two equal: got {} for {}", sizes,
             weight.info());
   const Value product = matmul(x, weight);

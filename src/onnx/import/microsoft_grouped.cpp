@@ -71,12 +71,13 @@ class GroupedAttention {
     }
     n_.require(n_.info(kLengths).nelms() == batch_, "seqlens_k must have one number for each of {} samples: got {}",
                batch_, n_.info(kLengths));
-    if (const TensorData *known = n_.knownValue(kLengths)) {
+    if (const TensorData *known = n_.knownValue(kLengths); known != nullptr && batch_ > 0) {
       const std::vector<int64_t> lengths = known->asInts();
       if (std::ranges::all_of(lengths, [&](int64_t v) { return v == lengths.front(); })) {
+        const int64_t least = length_ - 1, most = capacity_ + length_ - 1;
+        n_.require(lengths.front() >= least && lengths.front() <= most, "seqlens_k: got {}, expected {} to {}",
+                   lengths.front(), least, most);
         start_ = lengths.front() + 1 - length_;
-        n_.require(start_ >= 0 && start_ <= capacity_, "seqlens_k: got {}, expected {} to {}", lengths.front(),
-                   length_ - 1, capacity_ + length_ - 1);
         return;
       }
     }

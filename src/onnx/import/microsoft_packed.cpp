@@ -15,8 +15,9 @@ int64_t bitsOf(const NodeContext &n) {
 
 int64_t blockOf(const NodeContext &n, int64_t fallback) {
   const auto block = n.attr<int64_t>("block_size", fallback);
-  n.require(block >= 16 && (block & (block - 1)) == 0,
-            "attribute block_size: got {}, expected a power of two of at least 16", block);
+  constexpr int64_t kMost = int64_t{1} << 30;
+  n.require(block >= 16 && block <= kMost && (block & (block - 1)) == 0,
+            "attribute block_size: got {}, expected a power of two from 16 to {}", block, kMost);
   return block;
 }
 
@@ -55,12 +56,13 @@ void importMatMulNBits(NodeContext &n) {
   const int64_t rows = n.attr<int64_t>("N", 0), columns = n.attr<int64_t>("K", 0), bits = bitsOf(n);
   const int64_t block = blockOf(n, 0);
   n.require(rows > 0 && columns > 0, "attributes N and K must be greater than 0: got {} and {}", rows, columns);
-  const int64_t blocks = (columns + block - 1) / block, bytes = blocks * (block * bits / 8);
   n.require(n.attr<int64_t>("weight_prepacked", 0) == 0,
             "attribute weight_prepacked: the weights are in the layout of a graphics card. Save the model without it");
   n.require(a.rank() >= 1 && a.dim(-1) == columns, "the last dimension of A must be K = {}: got {}", columns, a.info());
-  n.require(weights.type() == DataType::UINT8 && weights.info().nelms() == rows * bytes,
-            "B must hold UINT8 of shape {}: got {}", Shape{rows, blocks, block * bits / 8}, weights.info());
+  const int64_t blocks = (columns + block - 1) / block, bytes = blocks * (block * bits / 8);
+  const Shape whole = {rows, blocks, block * bits / 8};
+  n.require(weights.type() == DataType::UINT8 && weights.info().nelms() == elementCount(whole),
+            "B must hold UINT8 of shape {}: got {}", whole, weights.info());
   const Value given = to.input(kScales);
   n.require(given.info().nelms() == rows * blocks, "scales: got {}, expected shape {}", given.info(),
             Shape{rows, blocks});
@@ -104,8 +106,9 @@ class BlockGather {
     isPacked_ = data_.type() == DataType::UINT8;
     bits_ = isPacked_ ? bitsOf(n) : 4;
     const bool isFloat = isFloatingPoint(data_.type());
-    block_ =
-        isFloat && n.attr<int64_t>("block_size", 128) == 0 ? data_.dim(static_cast<int>(blockAxis_)) : blockOf(n, 128);
+    block_ = isFloat && n.attr<int64_t>("block_size", 128) == 0
+                 ? std::max<int64_t>(data_.dim(static_cast<int>(blockAxis_)), 1)
+                 : blockOf(n, 128);
     n.require(!isFloat || !zeros_.valid(), "zero_points belong to integers: got data {}", data_.info());
     n.require(gatherAxis_ != blockAxis_, "gather_axis and quantize_axis must differ: got {} for both", gatherAxis_);
     n.require(!isPacked_ || gatherAxis_ == 0, "gather_axis must be 0 for packed data: got {}", gatherAxis_);
@@ -215,14 +218,15 @@ void importMatMulBnb4(NodeContext &n) {
   const int64_t rows = n.attr<int64_t>("N", 0), columns = n.attr<int64_t>("K", 0), block = blockOf(n, 0);
   const auto kind = n.attr<int64_t>("quant_type", 0);
   n.require(kind == 0 || kind == 1, "attribute quant_type: got {}, expected 0 (FP4) or 1 (NF4)", kind);
-  n.require(rows > 0 && columns > 0 && codes.info().nelms() == (rows * columns + 1) / 2 &&
-                factors.info().nelms() == (rows * columns + block - 1) / block,
+  n.require(rows > 0 && columns > 0, "attributes N and K must be greater than 0: got {} and {}", rows, columns);
+  const int64_t count = elementCount({rows, columns});
+  n.require(codes.info().nelms() == (count + 1) / 2 && factors.info().nelms() == (count + block - 1) / block,
             "N, K, B and absmax do not fit: got {}, {}, {} and {}", rows, columns, codes.info(), factors.info());
   const int64_t bytes = codes.info().nelms();
   const Value both = numbersOf(codes.reshape({bytes, 1}), DataType::FLOAT, 4, 2);  // low bits first
-  const Value index = both.reverse(1).cast(DataType::INT32).reshape({2 * bytes}).slice(0, 0, rows * columns);
+  const Value index = both.reverse(1).cast(DataType::INT32).reshape({2 * bytes}).slice(0, 0, count);
   const Value table = to.constant(TensorData::of<float>({16}, kind == 0 ? kFp4 : kNf4));
-  const Value scale = spread(factors.reshape({factors.info().nelms()}).cast(DataType::FLOAT), 0, block, rows * columns);
+  const Value scale = spread(factors.reshape({factors.info().nelms()}).cast(DataType::FLOAT), 0, block, count);
   const Value matrix = (table.gather(index, 0) * scale).reshape({rows, columns}).cast(a.type());
   to.result(0, matmul(a, n.attr<int64_t>("transB", 1) != 0 ? matrix.transpose({1, 0}) : matrix));
 }
