@@ -208,8 +208,8 @@ FAILURES = [
     ),
     # ---- weights by name
     Failure(
-        "read_weights_that_are_constants",
-        lambda: ready_constant().readWeights(popart.PyWeightsIO({"w": np.zeros(3, np.float32)})),
+        "write_weights_that_are_constants",
+        lambda: ready_constant().writeWeights(popart.PyWeightsIO({"w": np.zeros(3, np.float32)})),
         "constantWeights",
         popart.popart_runtime_error,
     ),

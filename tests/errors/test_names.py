@@ -149,13 +149,12 @@ def test_step_io_suggests_the_nearest_tensor(inputs, outputs, near):
         made.run(popart.PyStepIO(inputs, outputs))
 
 
-def test_weights_suggest_the_nearest_tensor_and_print_both_shapes(capfd):
+def test_weights_suggest_the_nearest_tensor_and_print_both_shapes():
     made, _ = session()
     made.weightsToHost()
     for transfer in (made.readWeights, made.writeWeights):
-        transfer(popart.PyWeightsIO({"weigth": np.ones((3, 4), np.float32)}))
-        assert "'weigth': the session has no variable of that name" in (logged := capfd.readouterr().err)
-        assert "Nearest names: [weight" in logged
+        with pytest.raises(popart.popart_runtime_error, match=r"'weigth': .* no weight .*Nearest names: \[weight"):
+            transfer(popart.PyWeightsIO({"weigth": np.ones((3, 4), np.float32)}))
         with pytest.raises(popart.popart_runtime_error, match=r"float32\[4, 4\], expected float32\[3, 4\]"):
             transfer(popart.PyWeightsIO({"weight": np.ones((4, 4), np.float32)}))
 

@@ -38,6 +38,7 @@ VALUES = {
     "cachePath": ["elsewhere"],
     "executionPhaseSettings.phases": [1, 2],
     "batchSerializationSettings.factor": [1, 2],
+    "precision": ["bfloat16", "float16", "float32"],
     "partialsTypeMatMuls": ["float", "half"],
     "kahnTieBreaker": ["fifo", "random"],
     "serializedPoprithmsShiftGraphsDir": ["graphs"],

@@ -174,5 +174,5 @@ def test_programs_still_know_every_tensor_by_its_id(optimizer):
     assert ids <= getattr(outlined, known)()
     for tensor in ids:
         assert outlined.getInfo(tensor) == plain.getInfo(tensor), tensor
-    with pytest.raises(popart.popart_exception, match="Nearest existing names"):
+    with pytest.raises(popart.popart_exception, match="no tensor"):
         outlined.getInfo("no such tensor")
