@@ -63,7 +63,8 @@ struct Request {
   transforms::UpdateMerging merging;
   transforms::BatchSerialisation batch{.parts = 2, .method = transforms::BatchSerialisation::Method::Static};
   bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
-       json = false, lower = false, checkFloats = false, roundStochastically = false, listPasses = false;
+       json = false, lower = false, checkFloats = false, ignoreLabels = false, roundStochastically = false,
+       listPasses = false;
 };
 
 struct NamedPass {
@@ -115,6 +116,7 @@ lower::LowerOptions loweringOptions(const Request &request) {
   options.threads = request.threads;
   options.lanes = request.lanes;
   options.checkFloats = request.checkFloats;
+  options.ignoreLabelsOutOfRange = request.ignoreLabels;
   options.roundStochastically = request.roundStochastically;
   options.passesOff = passesOff(request);
   return options;
@@ -366,6 +368,8 @@ int main(int argc, char **argv) {
   app.add_flag("--memory", request.memory, "print the memory plan on the device");
   app.add_flag("--steps", request.steps, "print the steps of the executable on the device");
   app.add_flag("--lower", request.lower, "run all passes of lowering after those named");
+  app.add_flag("--ignore-labels", request.ignoreLabels,
+               "as with the engine option ignore_out_of_range_labels: losses leave out labels that are no class");
   app.add_flag("--check-floats", request.checkFloats,
                "let runs end at the first operator that makes a NaN or an infinity");
   app.add_flag("--stochastic-rounding", request.roundStochastically, "round 16-bit results at random");

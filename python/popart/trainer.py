@@ -251,7 +251,14 @@ class Trainer:
         }
 
     def samples(self, arrays: Mapping[str, np.ndarray]) -> int:
-        """Samples of a batch: the first dimension of its first array that is open there; 1 where none is."""
+        """How many samples a batch has.
+
+        Args:
+            arrays: Arrays of the batch by input.
+
+        Returns:
+            The first dimension of the first array that is open there; 1 where none is.
+        """
         return next((array.shape[0] for array in self._batched(arrays).values()), 1)
 
     def _parts(self, samples: int) -> tuple[int, int]:
