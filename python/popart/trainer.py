@@ -46,7 +46,9 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     def _values(self) -> dict[str, np.ndarray]:
         values = self._trainer._ready().values()
-        return {name: values[name] for name in self._trainer._model.weights if name in values}
+        # A statistic that the file has as an output of Identity is a tensor of its own in training.
+        apart = (t.name for t in self._trainer.session.trainableTensors())
+        return {name: values[name] for name in dict.fromkeys([*self._trainer._model.weights, *apart]) if name in values}
 
     def __getitem__(self, name: str) -> np.ndarray:
         values = self._values()

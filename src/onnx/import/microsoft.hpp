@@ -1,5 +1,5 @@
 // Operators of com.microsoft: what ONNX Runtime's optimizer and quantizer write, and further ones of its documentation
-// (docs/ContribOperators.md of ONNX Runtime). Each family has a file; this is what they share.
+// (ContribOperators.md of ONNX Runtime). Each family has a file; this is what they share.
 #pragma once
 #include <string>
 #include <vector>

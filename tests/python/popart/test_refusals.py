@@ -211,10 +211,6 @@ REFUSALS = {
         ("thresholdUpperCountProportion", "got -0.5"), scaling(thresholdUpperCountProportion=-0.5)
     ),
     "a_period_of_none": Refusal(("updatePeriod", "got 0"), scaling(updatePeriod=0)),
-    "a_period_across_updates": Refusal(
-        ("updatePeriod", "accumulationFactor", "got 3 and 4"),
-        scaling(updatePeriod=3) | {"enableGradientAccumulation": True, "accumulationFactor": 4},
-    ),
     "tensors_to_track_by_another_method": Refusal(
         ("toTrackTensors", "gradientTensorTrackingMethod"), scaling(toTrackTensors=["w"])
     ),
@@ -273,7 +269,7 @@ REFUSALS = {
         ("getRNGState", "enableLoadAndOffloadRNGState"), error=Runtime, call=lambda: session().getRNGState()
     ),
     # ---- buffers
-    "a_buffer_that_is_no_weight": Refusal(("updatableNamedBuffers", "'q'", "[w]"), {"updatableNamedBuffers": ["q"]}),
+    "a_buffer_that_is_no_weight": Refusal(("updatableNamedBuffers", "'ww'", "[w]"), {"updatableNamedBuffers": ["ww"]}),
     "no_depth": Refusal(("defaultBufferingDepth", "got 0"), {"defaultBufferingDepth": 0}),
     "no_depth_of_a_stream": Refusal(("bufferingDepthMap", "got 0", "'x'"), {"bufferingDepthMap": {"x": 0}}),
 }
@@ -327,7 +323,7 @@ def test_an_operation_beyond_the_device_is_named(replicas):
 def test_an_optimizer_with_values_for_an_unknown_weight_is_refused():
     made = popart.SGD({"defaultLearningRate": (0.1, False)})
     made.insertSpecific("ww", {"learningRate": (0.2, False)})
-    with pytest.raises(Error, match=r"insertSpecific: 'ww' is no weight of the model. Nearest names: \[w"):
+    with pytest.raises(Error, match=r"insertSpecific: 'ww' is no weight of the model. .*Nearest names: \[w"):
         session(optimizer=made)
     trained = session()
     with pytest.raises(Error, match="'ww' is no weight"):
