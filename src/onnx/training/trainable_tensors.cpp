@@ -264,8 +264,8 @@ class Classifier {
         if (std::ranges::any_of(entries_, [&](const Entry &e) { return matchesEntry(pattern, e); })) continue;
         std::vector<std::string> names;
         for (const Entry &e : entries_) names.push_back(e.id);
-        throw error("{} '{}': matches no floating-point initializer of the model. Nearest names: {}",
-                    patterns == &wishes_.trainable ? "trainable" : "frozen", pattern, nearest(pattern, names));
+        throw error("{} '{}': matches no floating-point initializer of the model{}",
+                    patterns == &wishes_.trainable ? "trainable" : "frozen", pattern, nearestText(pattern, names));
       }
     for (const std::string &name : wishes_.trainable) {
       const auto found = number_.find(name);

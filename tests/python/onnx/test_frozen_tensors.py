@@ -58,7 +58,7 @@ def test_names_and_patterns_of_the_caller(name):
     assert not set(session._variableIds()) & (set(weights) - expected)
 
 
-@pytest.mark.parametrize("said", [{"trainable": "haed.*"}, {"frozen": ["body.weights"]}])
+@pytest.mark.parametrize("said", [{"trainable": "head.weigth"}, {"frozen": ["body.weights"]}])
 def test_names_that_match_nothing_are_refused_with_the_nearest(said):
     model, _ = two_layers()
     with pytest.raises(popart.popart_exception, match=r"matches no floating-point initializer.*(head|body)\."):

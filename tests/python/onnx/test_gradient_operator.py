@@ -279,8 +279,6 @@ ROWS = {
         node("Sin", ["m"], ["r"])])),
     "MaxPool wider than it moves": ((1, 2, 8), second([
         node("MaxPool", ["x"], ["m"], kernel_shape=[4], ceil_mode=1, strides=[3]), node("Exp", ["m"], ["r"])])),
-    "MaxPool with windows in the padding": ((1, 2, 5), second([
-        node("MaxPool", ["x"], ["m"], kernel_shape=[1], pads=[1, 1]), node("Sigmoid", ["m"], ["r"])])),
     "GlobalMaxPool": ((2, 3, 4, 2), second([node("GlobalMaxPool", ["x"], ["m"]), node("Sin", ["m"], ["r"])])),
     "LpPool": ((2, 2, 6, 5), second([
         node("LpPool", ["x"], ["m"], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 0, 1]),
@@ -292,11 +290,6 @@ ROWS = {
         node("Sin", ["m"], ["r"])])),
     "LpPool with p = 5": ((2, 2, 6), second([node("LpPool", ["x"], ["m"], kernel_shape=[3], p=5),
                                              node("Sin", ["m"], ["r"])])),
-    "LpPool that ends within the input": ((1, 2, 7), second([
-        node("LpPool", ["x"], ["m"], kernel_shape=[1], strides=[4], pads=[0, 2], ceil_mode=1),
-        node("Sin", ["m"], ["r"])])),
-    "LpPool with windows in the padding": ((1, 2, 5), second([
-        node("LpPool", ["x"], ["m"], kernel_shape=[1], pads=[1, 1]), node("Cos", ["m"], ["r"])])),
     "GlobalLpPool": ((2, 3, 4, 2), second([node("GlobalLpPool", ["x"], ["m"], p=3), node("Sin", ["m"], ["r"])])),
     "GlobalLpPool of a matrix": ((2, 3), second([node("GlobalLpPool", ["x"], ["m"]), node("Sin", ["m"], ["r"])])),
     "ReduceProd": ((3, 5, 2), second([node("ReduceProd", ["x"], ["r"], axes=[1])], opset=17)),

@@ -37,10 +37,13 @@ def session_of(nodes, outputs):
     initializers = [onnx.numpy_helper.from_array(v, k) for k, v in constants.items()]
     graph = helper.make_graph(nodes, "g", [], infos, initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    options = popart.SessionOptions()
+    options.followTrainingMode = True
     session = popart.InferenceSession(
         model.SerializeToString(),
         popart.DataFlow(1, {name: popart.AnchorReturnType("All") for name in outputs}),
         popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
     )
     session.prepareDevice()
     return session
