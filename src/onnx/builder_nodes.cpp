@@ -201,16 +201,6 @@ onnx_proto::ModelProto ModelBuilder::message() const {
   return proto;
 }
 
-namespace {
-
-std::string serialised(const onnx_proto::ModelProto &proto) {
-  check(proto.ByteSizeLong() < (size_t{1} << 31),
-        "Builder: the model exceeds 2 GiB. Move weights to a file with saveInitializersExternally");
-  return proto.SerializeAsString();
-}
-
-}  // namespace
-
 std::string ModelBuilder::getModelProto() const {
   onnx_proto::ModelProto proto = message();
   detachFromFolder(proto, root().state_->content->files);

@@ -34,8 +34,7 @@ class InferredTypes {
     options_.weights = WeightRole::Constant;
     options_.evaluate = evaluate;
     const auto &graph = content.proto->graph();
-    Names own;
-    for (const auto &tensor : graph.initializer()) own.insert(tensor.name());
+    const Names own = initializerNames(graph);
     for (const auto &input : graph.input())
       if (!own.contains(input.name())) fill(input);
     scope_.graph = &ir_.getMainGraph();
@@ -131,8 +130,7 @@ void dropUnread(onnx_proto::ModelProto &proto, const Names &before) {
     onnx_proto::GraphProto &graph = *level.graph;
     Names read = namesRead(graph.node());
     for (const std::string &name : level.outputs()) read.insert(name);
-    Names initializers;
-    for (const auto &tensor : graph.initializer()) initializers.insert(tensor.name());
+    const Names initializers = initializerNames(graph);
     keepIf(*graph.mutable_initializer(), [&](const auto &tensor) { return read.contains(tensor.name()); });
     keepIf(*graph.mutable_sparse_initializer(), [&](const auto &t) { return read.contains(t.values().name()); });
     if (!level.outer)

@@ -14,13 +14,6 @@
 namespace popart::onnx {
 namespace {
 
-std::set<std::string> initializerNames(const onnx_proto::GraphProto &graph) {
-  std::set<std::string> names;
-  for (const auto &tensor : graph.initializer()) names.insert(tensor.name());
-  for (const auto &tensor : graph.sparse_initializer()) names.insert(tensor.values().name());
-  return names;
-}
-
 // Whether a value is declared as one float without dimensions.
 bool isNumber(const onnx_proto::ValueInfoProto &value) {
   const auto &type = value.type().tensor_type();

@@ -29,7 +29,7 @@ struct Role {
 };
 
 using Ids = std::vector<TensorId>;
-struct Row {
+struct LossRow {
   LossName name;
   std::vector<Role> roles;
   TensorId (*add)(ModelBuilder &, const TensorId &output, const Ids &inputs);
@@ -44,9 +44,9 @@ TensorId ofTwo(ModelBuilder &b, const TensorId &output, const Ids &inputs) {
   return LOSS(b, output, inputs[0], inputs[1], Settings());
 }
 
-const std::vector<Row> &rows() {
+const std::vector<LossRow> &rows() {
   static const Role kNumbers{"labels", Of::Rows, Type::ClassNumber}, kLike{"labels", Of::Output, Type::Float};
-  static const std::vector<Row> table = {
+  static const std::vector<LossRow> table = {
       {{"cross_entropy", {"softmax_cross_entropy"}}, {kNumbers}, ofOne<crossEntropyLoss, CrossEntropySettings>},
       {{"nll", {"negative_log_likelihood"}},
        {kNumbers},
@@ -78,20 +78,20 @@ const std::vector<Row> &rows() {
   return table;
 }
 
-const Row &rowNamed(const std::string &given) {
+const LossRow &rowNamed(const std::string &given) {
   std::vector<std::string> known;
-  for (const Row &row : rows()) {
+  for (const LossRow &row : rows()) {
     if (row.name.name == given || std::ranges::count(row.name.aliases, given) != 0) return row;
     known.push_back(row.name.name);
     known.insert(known.end(), row.name.aliases.begin(), row.name.aliases.end());
   }
   std::vector<std::string> names;
-  for (const Row &row : rows()) names.push_back(row.name.name);
+  for (const LossRow &row : rows()) names.push_back(row.name.name);
   throw error("Loss '{}': there is no loss of this name: expected one of {}{}", given, names,
               nearestText(given, known));
 }
 
-Dimensions shapeOf(const Row &row, Of rule, const Model::Input &output) {
+Dimensions shapeOf(const LossRow &row, Of rule, const Model::Input &output) {
   check(output.hasShape,
         "Loss {}: output '{}': the number of its dimensions is not known. Declare its shape in the "
         "model, or add the labels and call the loss's function",
@@ -136,7 +136,7 @@ LossInput lossInput(const ModelBuilder &b, const TensorId &id) {
 const std::vector<LossName> &namedLosses() {
   static const std::vector<LossName> names = [] {
     std::vector<LossName> all;
-    for (const Row &row : rows()) all.push_back(row.name);
+    for (const LossRow &row : rows()) all.push_back(row.name);
     return all;
   }();
   return names;
@@ -158,7 +158,7 @@ TensorId lossOutput(const ModelBuilder &b) {
 }
 
 std::vector<LossInput> addLossInputs(ModelBuilder &b, const std::string &loss, const TensorId &output, const Ids &ids) {
-  const Row &row = rowNamed(loss);
+  const LossRow &row = rowNamed(loss);
   check(ids.size() <= row.roles.size(), "Loss {}: inputs: got {}, expected at most {}", row.name.name, ids.size(),
         row.roles.size());
   const Model::Input of = b.declaredTensor(output);
@@ -173,7 +173,7 @@ std::vector<LossInput> addLossInputs(ModelBuilder &b, const std::string &loss, c
 }
 
 AttachedLoss attachLoss(ModelBuilder &b, const std::string &loss, const TensorId &output) {
-  const Row &row = rowNamed(loss);
+  const LossRow &row = rowNamed(loss);
   AttachedLoss attached;
   attached.output = output.empty() ? lossOutput(b) : output;
   attached.inputs = addLossInputs(b, loss, attached.output);

@@ -11,6 +11,7 @@
 #include <popart/inputsettings.hpp>
 
 #include "onnx/input_metadata.hpp"
+#include "onnx/model_check.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx/reader.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -42,13 +43,6 @@ std::shared_ptr<ModelContent> parseContent(std::string_view bytes, const std::st
     content->payloads[&content->proto->graph().initializer(stripped.raw[i].first)] = std::move(payloads[i]);
   checkModel(*content);
   return content;
-}
-
-std::set<std::string> initializerNames(const onnx_proto::GraphProto &graph) {
-  std::set<std::string> names;
-  for (const auto &t : graph.initializer()) names.insert(t.name());
-  for (const auto &t : graph.sparse_initializer()) names.insert(t.values().name());
-  return names;
 }
 
 }  // namespace

@@ -91,10 +91,8 @@ std::vector<int> sortNodes(const Nodes &nodes, const std::set<std::string> &give
 }
 
 std::set<std::string> givenNames(const onnx_proto::GraphProto &graph) {
-  std::set<std::string> names;
+  std::set<std::string> names = initializerNames(graph);
   for (const auto &input : graph.input()) names.insert(input.name());
-  for (const auto &tensor : graph.initializer()) names.insert(tensor.name());
-  for (const auto &tensor : graph.sparse_initializer()) names.insert(tensor.values().name());
   return names;
 }
 
@@ -159,6 +157,13 @@ std::string nodeText(const onnx_proto::NodeProto &node) {
   for (const auto &output : node.output())
     if (!output.empty()) return node.op_type() + " (output '" + output + "')";
   return node.op_type() + " ''";
+}
+
+std::set<std::string> initializerNames(const onnx_proto::GraphProto &graph) {
+  std::set<std::string> names;
+  for (const auto &tensor : graph.initializer()) names.insert(tensor.name());
+  for (const auto &tensor : graph.sparse_initializer()) names.insert(tensor.values().name());
+  return names;
 }
 
 std::set<std::string> definedNames(const onnx_proto::GraphProto &graph) {

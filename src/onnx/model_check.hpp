@@ -19,6 +19,8 @@ std::vector<int> nodeOrder(const onnx_proto::FunctionProto &function);
 // "Conv 'name'" or, without a name, "Conv (output 'y')".
 std::string nodeText(const onnx_proto::NodeProto &node);
 
+// Names of the initializers of `graph`, sparse ones included.
+std::set<std::string> initializerNames(const onnx_proto::GraphProto &graph);
 // Every name that `graph` itself defines: inputs, initializers, node outputs.
 std::set<std::string> definedNames(const onnx_proto::GraphProto &graph);
 // Names that the subgraphs of `node` read from outside of themselves.

@@ -13,6 +13,7 @@
 #include "base/nearest.hpp"
 #include "onnx/data_files.hpp"
 #include "onnx/training_form.hpp"
+#include "onnx/writer.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -186,11 +187,9 @@ void ModelEditor::saveInitializersExternally(const std::vector<TensorId> &ids, c
 }
 
 std::string ModelEditor::serialised() const {
-  check(proto_->ByteSizeLong() < static_cast<size_t>(std::numeric_limits<int>::max()),
-        "GraphTransformer: the model exceeds 2 GiB. Move weights to a file with saveInitializersExternally");
   onnx_proto::ModelProto message = *proto_;
   detachFromFolder(message, source_->files);
-  return message.SerializeAsString();
+  return onnx::serialised(message);
 }
 
 }  // namespace popart::onnx

@@ -59,13 +59,6 @@ void raiseIrVersion(onnx_proto::ModelProto &proto) {
   if (proto.ir_version() < kInitializersApartFromInputs) proto.set_ir_version(kInitializersApartFromInputs);
 }
 
-std::string serialised(const onnx_proto::ModelProto &proto) {
-  check(proto.ByteSizeLong() < static_cast<size_t>(std::numeric_limits<int>::max()),
-        "Model: exceeds 2 GiB: got {} bytes. Save it to a file, then large tensors go to a data file",
-        static_cast<long>(proto.ByteSizeLong()));
-  return proto.SerializeAsString();
-}
-
 // The tensor's message without values and their place.
 onnx_proto::TensorProto headerOf(const TensorId &id, const TensorInfo &info) {
   onnx_proto::TensorProto header;
@@ -220,6 +213,13 @@ void writeModel(const std::string &path, const Model &original, const std::map<T
   files.commit();
   payloads.commit();
   writeFileAtomically(path, message);
+}
+
+std::string serialised(const onnx_proto::ModelProto &proto) {
+  check(proto.ByteSizeLong() < static_cast<size_t>(std::numeric_limits<int>::max()),
+        "Model: exceeds 2 GiB: got {} bytes. Store weights in a data file (saveInitializersExternally)",
+        static_cast<long>(proto.ByteSizeLong()));
+  return proto.SerializeAsString();
 }
 
 std::string bytesOf(const Model &model) { return serialised(wholeMessage(model.content())); }

@@ -25,6 +25,9 @@ void writeFileAtomically(const std::string &path, std::string_view bytes);
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
                 std::map<TensorId, DataPlace> &places, const TrainableTensors *trainable = nullptr);
 
+// The bytes of a message. Throws popart::error when there are 2 GiB of them or more.
+std::string serialised(const onnx_proto::ModelProto &proto);
+
 // The message of a model that has no data files. Throws popart::error when it exceeds 2 GiB.
 std::string bytesOf(const Model &model);
 

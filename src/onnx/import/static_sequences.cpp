@@ -82,7 +82,7 @@ void NodeContext::bindSequence(int output, Sequence elements) {
 
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 16;
+constexpr int64_t kMostTensors = int64_t{1} << 16;
 
 // The place that the optional input `i` gives, from 0, of `places` places; negative ones count from the end.
 int64_t placeOf(const NodeContext &n, int i, int64_t places, int64_t fallback) {
@@ -154,8 +154,8 @@ std::vector<int64_t> partSizes(const NodeContext &n, int64_t size) {
   }
   const int64_t chunk = n.hasIn(1) ? n.constantInt(1) : 1;
   n.require(chunk > 0, "split must be greater than 0: got {}", chunk);
-  n.require(size / chunk < kMostElements, "splits into too many tensors: got {} of size {}, expected at most {}",
-            size / chunk, chunk, kMostElements);
+  n.require(size / chunk < kMostTensors, "splits into too many tensors: got {} of size {}, expected at most {}",
+            size / chunk, chunk, kMostTensors);
   std::vector<int64_t> sizes(static_cast<size_t>(size / chunk), chunk);
   if (size % chunk != 0) sizes.push_back(size % chunk);
   return sizes;

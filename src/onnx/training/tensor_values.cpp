@@ -12,7 +12,7 @@ namespace {
 constexpr double kFarAway = 1e4;
 constexpr int64_t kFewestPositions = 4;
 constexpr double kSineTolerance = 4e-3;
-constexpr int64_t kMostElements = 1 << 16, kMostPositions = 64;
+constexpr int64_t kExaminedElements = 1 << 16, kMostPositions = 64;
 
 bool hasValues(const TensorData &values) { return !values.empty() && values.info().nelms() > 0; }
 
@@ -26,7 +26,7 @@ std::vector<double> firstOf(const TensorData &values, int64_t count) {
 bool isMask(const TensorData &values) {
   if (!hasValues(values)) return false;
   bool zeros = false, ones = false, others = false;
-  for (double v : firstOf(values, kMostElements)) {
+  for (double v : firstOf(values, kExaminedElements)) {
     if (!std::isfinite(v) || std::abs(v) >= kFarAway) return true;
     zeros |= v == 0;
     ones |= v == 1;

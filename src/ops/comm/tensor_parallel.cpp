@@ -257,7 +257,7 @@ void decomposeLayerNorm(DecomposeBuilder &b) {
   if (b.hasOut(2)) b.result(2, r.apply("Reshape", rows));
 }
 
-void decomposeLayerNormGrad(DecomposeBuilder &b) {
+void decomposeShardedLayerNormGrad(DecomposeBuilder &b) {
   const int64_t columns = b.inInfo(1).shape()[1];
   const DataType type = b.inInfo(1).dataType(), ofWeight = b.inInfo(2).dataType();
   const Expression dy = cast({b, b.in(0)}, DataType::FLOAT), x = cast({b, b.in(1)}, DataType::FLOAT),
@@ -331,7 +331,7 @@ void addParallelLayerNorm(OpDefs &rows) {
                        for (int i : {1, 2}) c.out(i, c.in(2));
                      })
                      .traits(Trait::Gradient)
-                     .decompose(decomposeLayerNormGrad)
+                     .decompose(decomposeShardedLayerNormGrad)
                      .noGrad("second derivatives of normalisations are not built")
                      .doc("Gradients of LayerNormDistributed for this replica's columns."));
 }
