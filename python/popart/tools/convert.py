@@ -1,7 +1,7 @@
-"""``popart-convert``: inference form, a newer opset, 16-bit floats, folded constants, values inside or outside.
+"""``popart-convert``: inference form, a newer opset, 16-bit floats, folded constants, embedded or external weights.
 
-Types follow the operators' own rules (``onnx.defs``): where an operator does not take the 16-bit type, its operands are
-cast for it and its results cast back.
+Types follow the schemas of the operators (``onnx.defs``): if an operator does not accept the 16-bit type, casts convert
+its operands to float32 and its results back.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tqdm import tqdm
 
 from popart.tools import files
 
-DESCRIPTION = """Write an ONNX model anew: in inference form, in a newer operator set, with float32 values as float16 or
-bfloat16, with constant expressions computed, with the values of weights in a file beside it or inside."""
+DESCRIPTION = """Convert an ONNX model: to inference form, to a newer operator set, from float32 to float16 or bfloat16,
+with folded constants, and with weights embedded or in a separate file."""
 
 FLOAT = 1
 REDUCED = {"float16": 10, "bfloat16": 16}
@@ -34,28 +34,32 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = files.parser("popart-convert", DESCRIPTION)
     parser.add_argument("output", type=Path, help="file to write")
     parser.add_argument(
-        "--inference", action="store_true", help="cut loss, labels and optimizer state; batch norm and dropout as used"
+        "--inference",
+        action="store_true",
+        help="remove loss, labels and optimizer state; batch norm and dropout in their inference form",
     )
     parser.add_argument(
         "--outputs", nargs="+", metavar="NAME", default=[], help="with --inference: outputs (default: all but losses)"
     )
     parser.add_argument(
-        "--fold-batch-norm", action="store_true", help="with --inference: batch norm becomes part of convolutions"
+        "--fold-batch-norm", action="store_true", help="with --inference: fold batch norm into the convolutions"
     )
     parser.add_argument("--opset", type=int, metavar="N", help="operator set of ai.onnx, newer than the model's")
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--float16", dest="type", action="store_const", const="float16", help="float32 becomes float16")
     kind.add_argument(
-        "--bfloat16", dest="type", action="store_const", const="bfloat16", help="float32 becomes bfloat16"
+        "--float16", dest="type", action="store_const", const="float16", help="convert float32 to float16"
     )
-    parser.add_argument("--keep-io", action="store_true", help="inputs and outputs stay float32")
-    parser.add_argument("--fold", action="store_true", help="compute what depends on constants alone")
+    kind.add_argument(
+        "--bfloat16", dest="type", action="store_const", const="bfloat16", help="convert float32 to bfloat16"
+    )
+    parser.add_argument("--keep-io", action="store_true", help="keep inputs and outputs in float32")
+    parser.add_argument("--fold", action="store_true", help="compute constant expressions")
     parser.add_argument(
         "--max-folded-bytes", type=int, default=64 << 20, metavar="N", help="largest folded value (default 64 MiB)"
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--external", metavar="NAME", help="weights go to this file beside the model")
-    where.add_argument("--embed", action="store_true", help="weights are inside of the model (default up to 2 GiB)")
+    where.add_argument("--external", metavar="NAME", help="store weights in this file, in the folder of the model")
+    where.add_argument("--embed", action="store_true", help="store weights in the model (default up to 2 GiB)")
     return parser.parse_args(arguments)
 
 
@@ -63,7 +67,7 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def folded(model: Any, onnx: Any, most_bytes: int) -> int:
-    """Compute the nodes that read constants alone, in place; returns how many."""
+    """Compute the nodes that read only constants and replace them, in place; returns how many."""
     from onnx.reference import ReferenceEvaluator
 
     known = {tensor.name for tensor in model.graph.initializer}
@@ -89,7 +93,7 @@ def folded(model: Any, onnx: Any, most_bytes: int) -> int:
     part = onnx.helper.make_model(graph, opset_imports=model.opset_import, functions=model.functions)
     try:
         values = ReferenceEvaluator(part).run(None, {})
-    except Exception as problem:  # the evaluator's operators raise what NumPy and they themselves do
+    except Exception as problem:  # the evaluator's operators raise exceptions of any class
         raise files.UsageError(f"--fold: onnx does not compute the constants: {problem}") from None
     del model.graph.node[:]
     model.graph.node.extend(rest)
@@ -121,7 +125,7 @@ def value_bytes(model: Any, onnx: Any) -> dict[str, int]:
 
 
 def random_kind(node: Any, onnx: Any) -> bool:
-    """Whether a node gives other values each time."""
+    """Whether a node draws random values."""
     return node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial", "Dropout")
 
 
@@ -151,7 +155,7 @@ def all_names(graph: Any) -> set[str]:
 
 
 def rename(node: Any, names: Mapping[str, str]) -> None:
-    """Read and make values by other names, in the graphs inside of a node too."""
+    """Rename values that a node reads and writes, also in the graphs inside it."""
     for values in (node.input, node.output):
         for i, name in enumerate(values):
             values[i] = names.get(name, name)
@@ -166,7 +170,7 @@ def rename(node: Any, names: Mapping[str, str]) -> None:
 
 
 class Reduction:
-    """Float32 values of a model become those of a 16-bit type, in place."""
+    """Converts the float32 values of a model to a 16-bit type, in place."""
 
     def __init__(self, model: Any, onnx: Any, kind: str, keep_io: bool) -> None:
         """Keep the model and the type."""
@@ -174,7 +178,7 @@ class Reduction:
         self.type_text = f"tensor({kind})"
         self.keep_io = keep_io
         self.casts = 0
-        self.cast_names: dict[tuple[str, int], str] = {}  # of the graph at work: value, type → its name in that type
+        self.cast_names: dict[tuple[str, int], str] = {}  # of the current graph: (value, type) → its name in that type
         self.made: set[str] = set()  # results of casts
         self.taken = all_names(model.graph)
         self.opsets = {entry.domain or "": entry.version for entry in model.opset_import}
@@ -183,7 +187,7 @@ class Reduction:
 
     def run(self) -> int:
         """Reduce the model; returns the number of casts that operators need."""
-        del self.model.graph.value_info[:]  # types are inferred anew by whoever reads the file
+        del self.model.graph.value_info[:]  # readers of the file infer the types again
         self.graph(self.model.graph, set(), top=True)
         return self.casts
 
@@ -222,11 +226,11 @@ class Reduction:
         self.cast_names = names_around
 
     def float_names(self, graph: Any, top: bool) -> set[str]:
-        """Float32 inputs that stay so."""
+        """Names of the inputs that stay float32."""
         return {v.name for v in graph.input if top and self.keep_io and v.type.tensor_type.elem_type == FLOAT}
 
     def give_back(self, outputs: list[str], nodes: list[Any], graph: Any) -> None:
-        """The outputs are cast to float32 behind what makes them."""
+        """Cast the outputs to float32."""
         inner = {name: self.free_name(name, self.kind) for name in outputs}
         for value in (*graph.initializer, *graph.input):
             value.name = inner.get(value.name, value.name)
@@ -263,7 +267,7 @@ class Reduction:
             reduced.add(name)
 
     def cast(self, name: str, to: int, nodes: list[Any]) -> str:
-        """``name`` in the other type, by a node that is there once."""
+        """The name of ``name`` cast to the other type; the cast is made once."""
         if (name, to) not in self.cast_names:
             made = self.cast_names[name, to] = self.free_name(name, to)
             nodes.append(self.onnx.helper.make_node("Cast", [name], [made], to=to))
@@ -271,7 +275,7 @@ class Reduction:
         return self.cast_names[name, to]
 
     def free_name(self, name: str, to: int) -> str:
-        """A name for ``name`` in the other type that no value of the model has, in no graph."""
+        """A new name for ``name`` in the other type, unique in all graphs of the model."""
         base = f"{name}/{'float32' if to == FLOAT else 'reduced'}"
         numbered = (f"{base}/{i}" for i in itertools.count(1))
         made = next(text for text in itertools.chain([base], numbered) if text not in self.taken)
@@ -363,7 +367,7 @@ def inference_model(parsed: argparse.Namespace, onnx: Any) -> Any:
 
 
 def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
-    """Write the model; whole or not at all."""
+    """Write the model: all files, or none."""
     target = parsed.output
     target.parent.mkdir(parents=True, exist_ok=True)
     if parsed.external and (Path(parsed.external).name != parsed.external or parsed.external in ("..", target.name)):
@@ -385,7 +389,7 @@ def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
-    """Convert the model; the status of the command."""
+    """Convert the model; returns the exit status."""
     parsed = arguments_of(arguments)
     files.require_file(parsed.model)
     if (parsed.outputs or parsed.fold_batch_norm) and not parsed.inference:
@@ -422,7 +426,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The command of the wheel."""
+    """The entry point of the installed command."""
     sys.exit(files.run_command("popart-convert", command))
 
 
