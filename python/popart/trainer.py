@@ -105,8 +105,8 @@ class Trainer:
         """Read the model and add the loss. The program is compiled at the first batch.
 
         Args:
-            model: File name or bytes of an ONNX model, or ``onnx.ModelProto``. Where all its inputs have the same fixed
-                batch, that is opened.
+            model: File name or bytes of an ONNX model, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns. Where
+                all its inputs have the same fixed batch, that is opened.
             loss: Name of a loss (see ``popart.losses``), which takes the model's output and adds an input for labels;
                 a function of a ``Builder`` that adds a loss and returns its tensor; or a tensor of the model.
             optimizer: One of ``popart.optim`` or of PopART's.
@@ -135,7 +135,7 @@ class Trainer:
 
         Raises:
             popart_exception: An unknown loss, weight or tensor; a model that cannot be read.
-            TypeError: Arguments that the loss does not have.
+            TypeError: Arguments that the loss does not have; `model` is no model.
             FileNotFoundError: There is no such file.
         """
         self._model = training_model(model, loss, output, loss_options or {}, train_batch_norm)
