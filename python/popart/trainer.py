@@ -19,6 +19,7 @@ from popart_core import (
     DeviceInfo,
     DeviceManager,
     PyStepIO,
+    PyWeightsIO,
     ReductionType,
     SessionOptions,
     popart_exception,
@@ -35,33 +36,45 @@ from popart.inference_form import inference_form
 from popart.loading import Model, session_options
 from popart.metrics import Metric, Metrics
 from popart.schedules import Factor, Schedule
-from popart.session import TrainingSession
+from popart.session import TrainingSession, _numpy_dtype
 
 
 class Weights(MutableMapping[str, np.ndarray]):
-    """Weights of a trainer by name. Reading gives a copy of the value as it is now; setting one changes it."""
+    """Weights of a trainer by name: all floating-point initializers of the file, like ``state_dict()`` of PyTorch.
+
+    Reading gives a copy of the value as it is now; setting one changes it. Frozen weights are constants of the program:
+    they can be read, and setting one is refused.
+    """
 
     def __init__(self, trainer: "Trainer") -> None:
         self._trainer = trainer
 
-    def _values(self) -> dict[str, np.ndarray]:
-        values = self._trainer._ready().values()
+    def _infos(self) -> dict[str, popart_core.TrainableTensor]:
+        """What the session knows of each weight, in the order of the file."""
+        infos = {entry.name: entry for entry in self._trainer.session.trainableTensors()}
         # A statistic that the file has as an output of Identity is a tensor of its own in training.
-        apart = (t.name for t in self._trainer.session.trainableTensors())
-        return {name: values[name] for name in dict.fromkeys([*self._trainer._model.weights, *apart]) if name in values}
+        order = dict.fromkeys([*self._trainer._model.weights, *infos])
+        return {name: infos[name] for name in order if name in infos}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        values = self._values()
-        if name not in values:
-            raise KeyError(f"Trainer: the model has no weight '{name}'{nearest_names(name, values)}")
-        return values[name]
+        infos = self._infos()
+        if name not in infos:
+            raise KeyError(f"Trainer: the model has no weight '{name}'{nearest_names(name, infos)}")
+        value = np.empty(infos[name].shape, _numpy_dtype(infos[name].type))
+        self._trainer.session.readWeights(PyWeightsIO({name: value}))
+        return value
 
     def __setitem__(self, name: str, value: Any) -> None:
-        old = self[name]
-        new = np.asarray(value)
+        old, new = self[name], np.asarray(value)
         if new.shape != old.shape:
             raise popart_runtime_error(
                 f"Trainer: weight '{name}': got shape {list(new.shape)}, expected {list(old.shape)}"
+            )
+        if name not in self._trainer.session._variableIds():
+            raise popart_runtime_error(
+                f"Trainer: weight '{name}' does not train ({self._infos()[name].reason}): it is a constant of the "
+                "program and cannot be set. Let it train, or make the trainer of a model that has the value "
+                "(popart.weights.load)"
             )
         self._trainer._sessions.write({name: np.ascontiguousarray(new.astype(old.dtype))})
 
@@ -69,10 +82,10 @@ class Weights(MutableMapping[str, np.ndarray]):
         raise TypeError(f"Trainer: weight '{name}' cannot be deleted. Set it")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values())
+        return iter(self._infos())
 
     def __len__(self) -> int:
-        return len(self._values())
+        return len(self._infos())
 
 
 class Trainer:

@@ -189,6 +189,40 @@ def test_some_weights_stay(kind):
     np.testing.assert_allclose(trainer.predict(x), module(x).detach(), **CLOSE)
 
 
+@pytest.mark.parametrize("kind", ["frozen", "trainable"])
+def test_frozen_weights_are_read_and_not_set(kind):
+    """As state_dict() of PyTorch has them."""
+    module = Network()
+    trainer = trainer_of(module, **{kind: {"frozen": ["first.*"], "trainable": ["second.*"]}[kind]})
+    before = {name: value.numpy().copy() for name, value in module.state_dict().items()}
+    trainer.step(data(8))
+    assert sorted(trainer.weights) == sorted(before) and len(trainer.weights) == len(before)
+    for name, value in trainer.weights.items():
+        assert value.shape == before[name].shape
+        assert np.array_equal(value, before[name]) == name.startswith("first."), name
+    trainer.weights["first.weight"][:] = 0  # a copy
+    np.testing.assert_array_equal(trainer.weights["first.weight"], before["first.weight"])
+    with pytest.raises(popart.popart_exception, match=r"'first.weight' does not train \(.*\): it is a constant of"):
+        trainer.weights["first.weight"] = np.zeros((8, WIDTH))
+
+
+def test_weights_include_statistics_and_what_the_loss_does_not_read():
+    module = Network(norm=True)
+    trainer = trainer_of(module, train_batch_norm=True)
+    x, y = data(8)
+    trainer.step((x, y))
+    values = dict(trainer.weights)
+    module.train()
+    module(x)
+    state = module.state_dict()
+    np.testing.assert_allclose(values["norm.running_mean"], state["norm.running_mean"], **CLOSE)
+    assert values["norm.running_var"].shape == state["norm.running_var"].shape
+    builder = popart.Builder(exported(module))
+    builder.addInitializedInputTensor(np.arange(3, dtype=np.float32), "unread")
+    trainer = popart.Trainer(builder.getModelProto(), "cross_entropy", popart.optim.SGD())
+    np.testing.assert_array_equal(trainer.weights["unread"], [0, 1, 2])
+
+
 def test_more_tensors_come_back():
     module = Network()
     trainer = trainer_of(module, outputs=["logits"])
