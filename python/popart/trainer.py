@@ -29,6 +29,7 @@ from popart_core import (
 from popart import optim
 from popart._model_inputs import Feed
 from popart._names import nearest_names
+from popart._step_plan import StepPlan
 from popart._training_model import LossFunction, check_names, training_model
 from popart._training_sessions import TrainingSessions
 from popart.fitting import Data, History, Run, Settings
@@ -118,8 +119,8 @@ class Trainer:
         """Read the model and add the loss. The program is compiled at the first batch.
 
         Args:
-            model: File name or bytes of an ONNX model, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns. Where
-                all its inputs have the same fixed batch, that is opened.
+            model: File name or bytes of an ONNX model, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns. If
+                all its inputs have the same fixed batch, it is opened.
             loss: Name of a loss (see ``popart.losses``), which takes the model's output and adds an input for labels;
                 a function of a ``Builder`` that adds a loss and returns its tensor; or a tensor of the model.
             optimizer: One of ``popart.optim`` or of PopART's.
@@ -162,7 +163,7 @@ class Trainer:
             key: list(value) for key, value in (("frozen", frozen), ("trainable", trainable)) if value is not None
         }
         self._optimizer = optimizer
-        self._sent: dict[int, tuple[float, ...]] = {}  # learning rates that sessions have
+        self._sent: dict[int, tuple[float | None, ...]] = {}  # learning rates that sessions have
         self._accumulation, self._replicas, self._recompute = accumulation, replicas, recompute
         self._common: dict[str, Any] = {
             "options": options,
@@ -174,7 +175,7 @@ class Trainer:
         self._anchors, self._device = list(outputs), device
         self._feed = Feed("Trainer", self._model.inputs, inputs)
         self._sessions = TrainingSessions(self._session_of, seed)
-        self._losses: tuple[TrainingSession | None, dict[str, np.ndarray]] = None, {}  # and where its losses go
+        self._plan: StepPlan | None = None  # of the last step, where the next one may be like it
         self._micro = 0  # largest micro-batch of a replica so far
         self._evaluation: dict[bool, tuple[Model, int]] = {}
         self.weights = Weights(self)
@@ -243,13 +244,15 @@ class Trainer:
 
     @optimizer.setter
     def optimizer(self, optimizer: popart_core.Optimizer) -> None:
-        self._optimizer = optimizer
+        self._optimizer, self._plan = optimizer, None
         self._sent.clear()
 
-    def _send_optimizer(self, session: TrainingSession) -> None:
-        """Bring a session to the learning rate at hand."""
-        optimizer = self._optimizer
-        rates = (optimizer.lr, optimizer.lr_factor) if isinstance(optimizer, optim.Optimizer) else ()
+    def _send_optimizer(self, plan: StepPlan) -> None:
+        """Bring the session of a plan to the present learning rate."""
+        optimizer, session = self._optimizer, plan.session
+        if isinstance(optimizer, optim.Optimizer):
+            plan.lr, plan.lr_factor = optimizer.lr, optimizer.lr_factor
+        rates = (plan.lr, plan.lr_factor)
         if self._sent.get(id(session)) != rates:
             session.updateOptimizerFromHost(optimizer)
             self._sent[id(session)] = rates
@@ -321,13 +324,18 @@ class Trainer:
         """
         self._prepared(self._feed.arrays(batch))
 
-    def _prepared(self, arrays: Mapping[str, np.ndarray]) -> tuple[TrainingSession, dict[str, np.ndarray]]:
+    def _prepared(self, arrays: Mapping[str, np.ndarray]) -> tuple[StepPlan, dict[str, np.ndarray]]:
+        """The plan of a step and the arrays that its session gets."""
         parts = self._parts(self.samples(arrays))
         cut = self._cut(arrays, parts)
         skip = sum(n != 1 for n in parts)
         session = self._sessions.use({name: array.shape[skip:] for name, array in cut.items()}, *parts)
-        self._send_optimizer(session)
-        return session, cut
+        plan = StepPlan(self._feed, session, self._sessions.shapes, arrays, cut, self._model.loss, self._anchors)
+        self._send_optimizer(plan)
+        # other parts depend on the steps before, and arrays that are not batched are copied for each micro-batch
+        is_usual = parts == (self._accumulation, self._replicas)
+        self._plan = plan if is_usual and (skip == 0 or len(self._batched(arrays)) == len(arrays)) else None
+        return plan, cut
 
     def step(self, batch: Any) -> float:
         """Update the weights once.
@@ -343,17 +351,32 @@ class Trainer:
         Raises:
             popart_exception: Missing inputs, other types, shapes that the model does not take.
         """
-        return self._step(self._feed.arrays(batch))
+        plan = self._plan
+        if plan is not None and plan.shapes is self._sessions.shapes:
+            cut = plan.cut(batch)
+            if cut is not None:
+                return self._run(plan, cut)
+        return self._run(*self._prepared(self._feed.arrays(batch)))
 
     def _step(self, arrays: Mapping[str, np.ndarray]) -> float:
-        session, cut = self._prepared(arrays)
-        # results that a caller may keep are made anew
-        results = session.initAnchorArrays() if self._anchors or session is not self._losses[0] else self._losses[1]
-        self._losses = session, results
-        session.run(PyStepIO(cut, results))
+        """`step` with the arrays of the inputs by name."""
+        plan = self._plan
+        if plan is not None and plan.shapes is self._sessions.shapes:
+            cut = plan.cut([arrays[name] for name in self._feed.order])
+            if cut is not None:
+                return self._run(plan, cut)
+        return self._run(*self._prepared(arrays))
+
+    def _run(self, plan: StepPlan, cut: Mapping[str, np.ndarray]) -> float:
+        optimizer = self._optimizer
+        if plan.lr is not None and (optimizer.lr != plan.lr or optimizer.lr_factor != plan.lr_factor):
+            self._send_optimizer(plan)
+        results = plan.results()
+        plan.session.run(PyStepIO(cut, results))
         self._sessions.version += 1
-        self.results = {name: results[name] for name in self._anchors}
-        return float(np.mean(results[self._model.loss], dtype=np.float64))
+        if self._anchors:
+            self.results = {name: results[name] for name in self._anchors}
+        return plan.mean_loss(results)
 
     def fit(
         self,
