@@ -60,7 +60,7 @@ def suggest_in_modules(*names: str, inside: Iterable[str] = ()) -> None:
 
 
 def explain_keywords(known_elsewhere: Mapping[str, str]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Make a method refuse keyword arguments that it lacks with their nearest names, or with what to write instead.
+    """Make a function refuse keyword arguments that it lacks with their nearest names, or with what to write instead.
 
     Args:
         known_elsewhere: What to write instead of other libraries' keyword arguments.
@@ -69,16 +69,17 @@ def explain_keywords(known_elsewhere: Mapping[str, str]) -> Callable[[Callable[_
         A decorator.
     """
 
-    def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:
-        names = list(inspect.signature(method).parameters)[1:]
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        names = list(inspect.signature(function).parameters)
+        what = function.__qualname__.removesuffix(".__init__")
 
-        @functools.wraps(method)
+        @functools.wraps(function)
         def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
             for name in keywords:
                 if name not in names:
                     more = f": {known_elsewhere[name]}" if name in known_elsewhere else nearest_names(name, names)
-                    raise TypeError(f"{type(args[0]).__name__}: there is no argument '{name}'{more}")
-            return method(*args, **keywords)
+                    raise TypeError(f"{what}: there is no argument '{name}'{more}")
+            return function(*args, **keywords)
 
         return checked
 

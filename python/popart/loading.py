@@ -34,7 +34,7 @@ from popart._model_inputs import (
     source_of,
     with_open_batch,
 )
-from popart._names import nearest_names
+from popart._names import explain_keywords, nearest_names
 from popart.session import InferenceSession
 from popart.tensorinfo import TensorInfo
 
@@ -288,6 +288,10 @@ def _joined(model: Model, args: Iterable[Any], named: Mapping[str, Any]) -> dict
     return joined | dict(named)
 
 
+@explain_keywords({
+    "providers": "give device, or nothing for the CPU",
+    "sess_options": "give options={...}, num_threads or max_memory",
+})  # fmt: skip
 def load(
     model: Any,
     *,

@@ -28,7 +28,7 @@ from popart_core import (
 
 from popart import optim
 from popart._model_inputs import Feed
-from popart._names import nearest_names
+from popart._names import explain_keywords, nearest_names
 from popart._step_plan import StepPlan
 from popart._training_model import LossFunction, check_names, training_model
 from popart._training_sessions import TrainingSessions
@@ -37,7 +37,27 @@ from popart.inference_form import inference_form
 from popart.loading import Model, session_options
 from popart.metrics import Metric, Metrics
 from popart.schedules import Factor, Schedule
-from popart.session import TrainingSession, _numpy_dtype
+from popart.session import TrainingSession, _numpy_dtype, _require_kinds
+
+# Arguments as Keras, Lightning and PyTorch have them.
+_OTHER_SETTINGS = {
+    "lr": "give optimizer=popart.optim.AdamW(lr=...), or another one of popart.optim",
+    "learning_rate": "give optimizer=popart.optim.AdamW(lr=...), or another one of popart.optim",
+    "epochs": "give it to fit",
+    "metrics": "give them to fit or evaluate",
+    "callbacks": "give on_step, on_epoch or log to fit",
+    "accumulate_grad_batches": "give accumulation",
+    "gradient_accumulation_steps": "give accumulation",
+    "gradient_clip_val": "give popart.optim.AdamW(clip_grad_norm=...)",
+}
+_OTHER_OF_FIT = {
+    "validation_data": "give validate",
+    "val_dataloaders": "give validate",
+    "callbacks": "give on_step, on_epoch or log",
+    "batch_size": "the data gives batches, as a DataLoader does",
+    "scheduler": "give schedule, such as popart.optim.cosine(warmup=100)",
+    "verbose": "give progress",
+}
 
 
 class Weights(MutableMapping[str, np.ndarray]):
@@ -92,6 +112,7 @@ class Weights(MutableMapping[str, np.ndarray]):
 class Trainer:
     """Trains a model; see the module."""
 
+    @explain_keywords(_OTHER_SETTINGS)
     def __init__(
         self,
         model: Any,
@@ -149,9 +170,10 @@ class Trainer:
 
         Raises:
             popart_exception: An unknown loss, weight or tensor; a model that cannot be read.
-            TypeError: Arguments that the loss does not have; `model` is no model.
+            TypeError: Arguments that the loss or the trainer does not have; something that is no optimizer. `model` is no model.
             FileNotFoundError: There is no such file.
         """
+        _require_kinds("Trainer", optimizer=optimizer)
         self._model = training_model(model, loss, output, loss_options or {}, train_batch_norm)
         check_names("frozen", frozen or (), self._model.weights)
         check_names("trainable", trainable or (), self._model.weights)
@@ -378,6 +400,7 @@ class Trainer:
             self.results = {name: results[name] for name in self._anchors}
         return plan.mean_loss(results)
 
+    @explain_keywords(_OTHER_OF_FIT)
     def fit(
         self,
         data: Data,

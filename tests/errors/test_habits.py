@@ -41,6 +41,22 @@ CALLS = {
     "a keyword nearly right": (
         lambda: popart.InferenceSession(model(), dataflow=None), r"no argument 'dataflow'. Nearest names: dataFlow"
     ),
+    "load": (lambda: popart.load(model(), providers=["CPU"]), r"load: there is no argument 'providers': give device"),
+    "learning rate": (
+        lambda: popart.Trainer(model(), "mse", popart.optim.SGD(), lr=0.1),
+        r"Trainer: there is no argument 'lr': give optimizer=popart.optim.AdamW\(lr=...\)",
+    ),
+    "optimizer by name": (
+        lambda: popart.Trainer(model(), "mse", "adam"), r"Trainer: optimizer: got 'adam', expected .*popart.optim"
+    ),
+    "validation_data": (
+        lambda: popart.Trainer(model(), "mse", popart.optim.SGD()).fit([], validation_data=[]),
+        r"Trainer.fit: there is no argument 'validation_data': give validate",
+    ),
+    "epoch": (
+        lambda: popart.Trainer(model(), "mse", popart.optim.SGD()).fit([], epoch=1),
+        r"Trainer.fit: there is no argument 'epoch'. Nearest names: epochs",
+    ),
     "a file alone": (lambda: popart.InferenceSession(model()), r"dataFlow is missing: .*popart.load\(path\)"),
 }  # fmt: skip
 
