@@ -170,7 +170,7 @@ class Trainer:
 
         Raises:
             popart_exception: An unknown loss, weight or tensor; a model that cannot be read.
-            TypeError: Arguments that the loss or the trainer does not have; something that is no optimizer. `model` is no model.
+            TypeError: Arguments that the loss or the trainer does not have; no model, or no optimizer.
             FileNotFoundError: There is no such file.
         """
         _require_kinds("Trainer", optimizer=optimizer)
