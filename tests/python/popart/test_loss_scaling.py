@@ -119,10 +119,12 @@ def test_large_gradients_halve_it():
 
 
 def test_gradients_that_overflow_halve_it():
-    """The scale itself is infinite in FLOAT16, and so are the gradients; those of the next steps are NaN."""
+    """The scale itself is infinite in FLOAT16, and so are the gradients: the weights keep their values."""
     session = trainer(scaling(), optimizer(2.0**18))
-    assert scales(session, 4, SMALL) == [2.0**e for e in (18, 17, 16, 15)]
-    assert not np.isfinite(weights(session)).any()
+    assert scales(session, 3, SMALL) == [2.0**e for e in (18, 17, 16)]
+    np.testing.assert_array_equal(weights(session), WEIGHTS)
+    assert scales(session, 1, SMALL) == [2.0**15]
+    assert np.isfinite(weights(session)).all() and not np.array_equal(weights(session), WEIGHTS)
 
 
 def test_bin_edge_and_threshold():
@@ -175,6 +177,51 @@ def test_updates_are_those_of_the_same_scale_by_hand(name, replicas, factor):
     expected = weights(by_hand)
     assert not np.array_equal(expected, WEIGHTS)
     np.testing.assert_array_equal(weights(automatic), expected)
+
+
+def saved(session, tmp_path):
+    """All weights and states of the session by name, but for those of the loss scale."""
+    session.modelToHost(str(tmp_path / "saved.onnx"))
+    found = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(str(tmp_path / "saved.onnx")).graph.initializer}
+    return {name: value for name, value in found.items() if "lossScale" not in name and "LossScale" not in name}
+
+
+def batches(count, replicas, factor):
+    """Data of `count` updates; in the second one a sample of the last micro-batch and replica is infinite."""
+    shape = [n for n in (factor, replicas) if n > 1]
+    made = np.resize(DATA, (count, factor, replicas, *DATA[0].shape)).copy()
+    made[1, -1, -1, 2, 3] = np.inf
+    return made.reshape(count, *shape, *DATA[0].shape)
+
+
+@pytest.mark.parametrize("merges", [False, True])
+@pytest.mark.parametrize(("replicas", "factor"), [(1, 1), (1, 3), (2, 1), (2, 2)])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_update_that_overflows_is_left_out(name, replicas, factor, merges, tmp_path):
+    """As torch.amp.GradScaler does: no weight, state or count of steps changes, and the run goes on from there."""
+
+    def options():
+        made = replicated(replicas, factor)
+        made.mergeVarUpdate = popart.MergeVarUpdateType.All if merges else popart.MergeVarUpdateType.Off
+        return made
+
+    automatic = trainer(scaling(options()), optimizer(8.0, name))
+    by_hand = trainer(options(), optimizer(8.0, name), anchors=())
+    data = batches(4, replicas, factor)
+    for i, scale in enumerate((8.0, 16.0, 8.0, 16.0)):
+        before = saved(automatic, tmp_path)
+        assert scales(automatic, 1, data[i]) == [scale]
+        after = saved(automatic, tmp_path)
+        if i == 1:
+            for state, value in before.items():
+                np.testing.assert_array_equal(after[state], value, err_msg=state)
+        else:
+            by_hand.updateOptimizerFromHost(optimizer(scale, name))
+            step(by_hand, data[i])
+    for state, value in saved(by_hand, tmp_path).items():
+        if state in after:
+            np.testing.assert_array_equal(after[state], value, err_msg=state)
+    assert np.isfinite(after["w"]).all() and not np.array_equal(after["w"], WEIGHTS)
 
 
 @pytest.mark.parametrize("factor", [1, 2])
