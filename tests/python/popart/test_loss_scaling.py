@@ -3,10 +3,11 @@
 import numpy as np
 import popart
 import pytest
+import torch
 
 import onnx
 from tests.python.popart.test_replicas import replicated
-from tests.python.popart.training_runs import inference_session, ready, training_session
+from tests.python.popart.training_runs import inference_session, options_with, ready, training_session
 
 HALF = np.float16
 Tracking = popart.GradientTensorTrackingMethod
@@ -123,7 +124,7 @@ def test_gradients_that_overflow_halve_it():
     session = trainer(scaling(), optimizer(2.0**18))
     assert scales(session, 3, SMALL) == [2.0**e for e in (18, 17, 16)]
     np.testing.assert_array_equal(weights(session), WEIGHTS)
-    assert scales(session, 1, SMALL) == [2.0**15]
+    assert scales(session, 4, DATA[0])[0] == 2.0**15
     assert np.isfinite(weights(session)).all() and not np.array_equal(weights(session), WEIGHTS)
 
 
@@ -192,6 +193,45 @@ def batches(count, replicas, factor):
     made = np.resize(DATA, (count, factor, replicas, *DATA[0].shape)).copy()
     made[1, -1, -1, 2, 3] = np.inf
     return made.reshape(count, *shape, *DATA[0].shape)
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_training_in_16_bits_leaves_out_what_the_scaler_of_torch_does(name):
+    """Option precision against torch.amp.GradScaler of the same scale; three batches overflow."""
+    w = np.random.default_rng(9).normal(0, 0.3, (FEATURES, CLASSES)).astype(np.float32)
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [BATCH, FEATURES], "x")
+    y = builder.aiOnnx.matmul([x, builder.addInitializedInputTensor(w, "w")], "y")
+    loss = builder.aiGraphcore.l1loss([y], 1.0, reduction=popart.ReductionType.Sum, debugContext="loss")
+    ours = {
+        "momentum": popart.SGD({"defaultLearningRate": (0.01, False), "defaultMomentum": (0.9, True)}),
+        "adam": popart.Adam({"defaultLearningRate": (0.01, False), "defaultEps": (1e-8, True)}),
+    }[name]
+    options = options_with(precision="float16")
+    session = ready(training_session(builder.getModelProto(), loss, ours, options, ["finalLossScale"]))
+    theirs = torch.tensor(w, requires_grad=True)
+    optimizer = {
+        "momentum": lambda p: torch.optim.SGD(p, 0.01, momentum=0.9),
+        "adam": lambda p: torch.optim.Adam(p, 0.01),
+    }
+    optimizer = optimizer[name]([theirs])
+    left_out, former = [], None
+    for i in range(12):
+        data = DATA[i].astype(np.float32) * {4: 100.0, 8: 200.0, 9: 200.0}.get(i, 1.0)
+        (scale,) = step(session, data)["finalLossScale"].flatten()
+        if left_out and left_out[-1] == i - 1:
+            assert scale == former / 2
+        scaler = torch.amp.GradScaler("cpu", init_scale=float(scale))
+        before = theirs.detach().clone()
+        optimizer.zero_grad()
+        half = torch.tensor(data).half() @ theirs.half()
+        scaler.scale(half.float().abs().sum()).backward()
+        scaler.step(optimizer)
+        if torch.equal(before, theirs):
+            left_out.append(i)
+        former = scale
+        np.testing.assert_allclose(weights(session, like=w), theirs.detach(), rtol=2e-3, atol=2e-3)
+    assert left_out == [4, 8, 9]
 
 
 @pytest.mark.parametrize("merges", [False, True])
