@@ -138,7 +138,7 @@ void importIsAllFinite(NodeContext &n) {
     all = all.valid() ? all.op("Max", {most}) : most;
   }
   n.require(all.valid(), "has no input. Connect a tensor to it");
-  to.result(0, all.op("Equal", {all.number(0)}));
+  to.result(0, all.op("LessOrEqual", {all.number(0)}));  // the largest of no element is below 0
 }
 
 // Rows of the weight; the one of padding_idx gets no gradient.
