@@ -10,7 +10,7 @@ std::string doesNotFitText(const executable::MemoryReport &memory, int64_t mostB
 // "\n  name: n bytes, made by MatMul 'dense'" of the largest values, and of the largest variables and constants. The
 // plan's program is alive.
 std::string largestTensors(const memory::MemoryPlan &plan);
-// Throws memory_allocation_err above `mostBytes` (0: no limit), naming the largest tensors, what makes them, and remedies.
+// Throws memory_allocation_err above `mostBytes` (0: no limit), naming the largest tensors, their ops, and remedies.
 void checkMemoryLimit(const executable::MemoryReport &memory, const memory::MemoryPlan &plan, int64_t mostBytes);
 
 }  // namespace popart::lower

@@ -543,9 +543,8 @@ def test_convert_names_constants_that_nobody_computes(tmp_path):
 
 def test_convert_folds_what_only_we_compute(tmp_path, monkeypatch):
     """An operator that onnx's reference evaluator refuses is computed by our own evaluator."""
-    from popart.tools import constants
-
     import onnx.reference
+    from popart.tools import constants
 
     class Refusing:
         def __init__(self, part):
