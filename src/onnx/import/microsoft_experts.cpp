@@ -1,5 +1,5 @@
-// MoE and QMoE of com.microsoft: each row goes to the k experts of the largest probability, two layers each, whose results are
-// summed with the probabilities as weights.
+// MoE and QMoE of com.microsoft: each row goes to the k experts of the largest probability, two layers each, whose
+// results are summed with the probabilities as weights.
 //
 //   y[t] = sum over chosen e: p[t, e] (act(x[t] fc1[e]^T + b1[e]) fc2[e]^T + b2[e])
 //
