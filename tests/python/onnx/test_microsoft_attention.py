@@ -228,7 +228,7 @@ def test_rotary_embedding_of_three_positions(layout, section, interleaved, flat)
     size = 8
     x = floats(B, S, N * size) if flat else floats(B, N, S, size)
     positions = np.random.default_rng(3).integers(0, 9, (3, B, S))
-    given = {"interleaved": interleaved, "mrope_layout": layout, "mrope_section": section}
+    given = {"interleaved": interleaved, "mrope_layout": layout, "mrope_section": section, "num_heads": N}
     check_like_runtime(microsoft("MRotaryEmbedding", [x, positions, *tables(9, size)], given), gradients=[0])
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import popart
+import popart_core
 import pytest
 
 from tests.python.onnx.microsoft_node import microsoft
@@ -94,10 +95,10 @@ WRITTEN = [
 @pytest.mark.parametrize("operator", WRITTEN)
 def test_what_tools_write_is_read(operator):
     """Each name has a rule: a node without inputs is refused for what it lacks, not for its operator."""
-    known = {entry.type for entry in popart.popart_core.getSupportedOperations(True) if entry.domain == "com.microsoft"}
+    known = {entry.type for entry in popart_core.getSupportedOperations(True) if entry.domain == "com.microsoft"}
     assert operator in known
 
 
 def test_layer_norms_are_in_the_default_domain_too():
-    known = {entry.type for entry in popart.popart_core.getSupportedOperations(True) if entry.domain == "ai.onnx"}
+    known = {entry.type for entry in popart_core.getSupportedOperations(True) if entry.domain == "ai.onnx"}
     assert {"LayerNormalization", "SimplifiedLayerNormalization"} <= known
