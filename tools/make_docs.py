@@ -240,7 +240,7 @@ def versioned_method_stub(name: str) -> str:
 
 
 def versioned_stub() -> str:
-    """The class AiOnnx, which stands for every operator set: type checkers cannot know which one a model has."""
+    """Stub of the class AiOnnx, for every operator set: type checkers cannot know which one a model has."""
     newest = popart_core._newestOnnxOpset()
     methods = {name for opset in range(OLDEST_VERSIONED, newest + 1) for name in onnx_forms.methods_of(opset)}
     return "\nclass AiOnnx(Opset):\n" + "".join(versioned_method_stub(name) for name in sorted(methods))

@@ -105,8 +105,8 @@ class Trainer:
         """Read the model and add the loss. The program is compiled at the first batch.
 
         Args:
-            model: File name or bytes of an ONNX model, or ``onnx.ModelProto``. Where all its inputs have the same fixed
-                batch, that is opened.
+            model: File name or bytes of an ONNX model, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns. Where
+                all its inputs have the same fixed batch, that is opened.
             loss: Name of a loss (see ``popart.losses``), which takes the model's output and adds an input for labels;
                 a function of a ``Builder`` that adds a loss and returns its tensor; or a tensor of the model.
             optimizer: One of ``popart.optim`` or of PopART's.
@@ -135,7 +135,7 @@ class Trainer:
 
         Raises:
             popart_exception: An unknown loss, weight or tensor; a model that cannot be read.
-            TypeError: Arguments that the loss does not have.
+            TypeError: Arguments that the loss does not have; `model` is no model.
             FileNotFoundError: There is no such file.
         """
         self._model = training_model(model, loss, output, loss_options or {}, train_batch_norm)
@@ -363,9 +363,9 @@ class Trainer:
     ) -> History:
         """Train for some epochs.
 
-        An existing checkpoint is gone on with: the batches that it has seen are read from the data and left out. The
-        result has the bits of uninterrupted training if the data gives the same in each epoch; data that is shuffled
-        by epoch is a function of the epoch, or has ``set_epoch``, which is called.
+        If the checkpoint exists, training resumes from it: the batches that it has seen are read from the data and
+        skipped. The result has the bits of uninterrupted training if the data gives the same batches again. For data
+        that is shuffled by epoch, give a function of the epoch, or an object with ``set_epoch``, which is called.
 
         Args:
             data: Iterable of batches, such as a DataLoader: dictionaries, tuples or single arrays. Or a function of the
@@ -484,7 +484,7 @@ class Trainer:
         Args:
             path: The file.
             form: ``"inference"``: the outputs of the file, without loss, labels and optimizer state; ``"training"``:
-                with them, for another session to go on from.
+                with them, for another session to continue from.
 
         Raises:
             popart_exception: Another form; the file cannot be written.
@@ -501,7 +501,7 @@ class Trainer:
         self._ready().save(path, facts or {})
 
     def load_state(self, path: str | Path) -> dict[str, Any]:
-        """Go on where `save_state` was: with the same bits.
+        """Restore what `save_state` wrote; training then continues with the same bits.
 
         Args:
             path: The file.
