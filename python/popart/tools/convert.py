@@ -20,6 +20,7 @@ import popart_core
 from tqdm import tqdm
 
 from popart.tools import files
+from popart.tools.constants import folded, graphs_of
 
 DESCRIPTION = """Convert an ONNX model: to inference form, to a newer operator set, from float32 to float16 or bfloat16,
 with folded constants, and with weights embedded or in a separate file."""
@@ -63,85 +64,7 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-# ---- constants ------------------------------------------------------------------------------------
-
-
-def folded(model: Any, onnx: Any, most_bytes: int) -> int:
-    """Compute the nodes that read only constants and replace them, in place; returns how many."""
-    from onnx.reference import ReferenceEvaluator
-
-    known = {tensor.name for tensor in model.graph.initializer}
-    sizes = value_bytes(model, onnx)
-    chosen, rest = [], []
-    for node in model.graph.node:
-        computed = any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute) or random_kind(node, onnx)
-        small = all(sizes.get(name, most_bytes + 1) <= most_bytes for name in node.output if name)
-        if not computed and small and all(name in known for name in node.input if name):
-            chosen.append(node)
-            known.update(node.output)
-        else:
-            rest.append(node)
-    if not chosen:
-        return 0
-    read = {name for node in rest for name in names_read(node)} | {value.name for value in model.graph.output}
-    outputs = [name for node in chosen for name in node.output if name and name in read]
-    needed = {name for node in chosen for name in node.input}
-    graph = onnx.helper.make_graph(
-        chosen, "constants", [], [onnx.ValueInfoProto(name=name) for name in outputs],
-        [tensor for tensor in model.graph.initializer if tensor.name in needed],
-    )  # fmt: skip
-    part = onnx.helper.make_model(graph, opset_imports=model.opset_import, functions=model.functions)
-    try:
-        values = ReferenceEvaluator(part).run(None, {})
-    except Exception as problem:  # the evaluator's operators raise exceptions of any class
-        raise files.UsageError(f"--fold: onnx does not compute the constants: {problem}") from None
-    del model.graph.node[:]
-    model.graph.node.extend(rest)
-    model.graph.initializer.extend(
-        onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in zip(outputs, values, strict=True)
-    )
-    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-    return len(chosen)
-
-
-def value_bytes(model: Any, onnx: Any) -> dict[str, int]:
-    """Bytes of the values whose shapes ONNX's inference knows."""
-    sizes = {}
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except Exception as problem:  # classes of onnx's C++ part
-        raise files.UsageError(f"--fold: onnx does not infer the shapes: {problem}") from None
-    for value in inferred.graph.value_info:
-        tensor = value.type.tensor_type
-        if not tensor.HasField("shape") or any(not d.HasField("dim_value") for d in tensor.shape.dim):
-            continue
-        count = int(np.prod([d.dim_value for d in tensor.shape.dim], dtype=np.float64))
-        sizes[value.name] = count * 16
-        if tensor.elem_type in range(1, 24) and tensor.elem_type != 8:
-            sizes[value.name] = count * onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize
-    return sizes
-
-
-def random_kind(node: Any, onnx: Any) -> bool:
-    """Whether a node draws random values."""
-    return node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial", "Dropout")
-
-
-def names_read(node: Any) -> set[str]:
-    """Names that a node and the graphs inside it read."""
-    names = set(node.input)
-    for graph in graphs_of(node):
-        names.update(value.name for value in graph.output)
-        for inner in graph.node:
-            names |= names_read(inner)
-    return names
-
-
-def graphs_of(node: Any) -> list[Any]:
-    """The graphs inside a node."""
-    return [g for a in node.attribute for g in ([a.g] if a.type == a.GRAPH else a.graphs)]
+# ---- names ------------------------------------------------------------------------------------------
 
 
 def all_names(graph: Any) -> set[str]:
@@ -405,13 +328,15 @@ def command(arguments: Sequence[str] | None = None) -> int:
             model = newer(model, onnx, parsed.opset)
             bar.update()
         if parsed.fold:
-            result["folded"] = folded(model, onnx, parsed.max_folded_bytes)
+            result["folded"], result["left"] = folded(model, onnx, parsed.max_folded_bytes)
             bar.update()
         if parsed.type:
             result["casts"] = Reduction(model, onnx, parsed.type, parsed.keep_io).run()
             bar.update()
         result["written"] = save(model, onnx, parsed)
         bar.update()
+    for note in result.get("left", []):
+        print(f"popart-convert: --fold: {note}", file=sys.stderr)
     result["bytes"] = sum(Path(file).stat().st_size for file in result["written"])
     facts = files.describe(parsed.output)
     result["opsets"] = facts["opsets"]
