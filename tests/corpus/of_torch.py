@@ -59,11 +59,8 @@ FOLDED = {
     "relative_bias": "a table's rows by pairs of places",
     "bart": "a buffer that has lost its name",
     "whisper": "a parameter that does not train and has lost its name",
-    "state_space": "buffers that have lost their names",
 }
 FOLDED_BY_DYNAMO = {
-    "bert": "rows of a table of positions",
-    "mobilebert": "rows of a table of positions",
     "class_token": "a token for each sample",
     "t5": "a table's rows by pairs of places",
     "beit": "a table's rows by pairs of places",
@@ -73,10 +70,8 @@ TRAINS_FROM = {"graph_network": 16}
 # Buffers in the place of weights, and parameters in that of settings: no file says what they are.
 FROZEN = {
     "anti_aliased": ("*filter",),
-    "coordinates": ("*places",),
     "bart": ("*final_logits_bias",),
     "whisper": ("*encoder.embed_positions.weight",),
-    "state_space": ("*ages", "*seen"),
 }
 FIXED: dict[str, tuple[str, ...]] = {"clip": ("network.network.logit_scale",)}
 
