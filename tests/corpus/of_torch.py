@@ -61,12 +61,15 @@ FOLDED = {
     "whisper": "a parameter that does not train and has lost its name",
 }
 FOLDED_BY_DYNAMO = {
+    "rnn": "a bias added to a product with a state of zeros",
+    "mobilebert": "a row of a table for each token",
     "class_token": "a token for each sample",
     "t5": "a table's rows by pairs of places",
     "beit": "a table's rows by pairs of places",
 }
-# The exporter writes a sum over equal places as one of them in older opsets.
-TRAINS_FROM = {"graph_network": 16}
+# Older files of the exporter do not compute what the module does: a sum over equal places is one of them, and rows that
+# are masked whole are not 0.
+TRAINS_FROM = {"graph_network": Form(False, 16), "mistral": Form(True, 23)}
 # Buffers in the place of weights, and parameters in that of settings: no file says what they are.
 FROZEN = {
     "anti_aliased": ("*filter",),
@@ -117,6 +120,8 @@ def exported(name: str, form: Form, unfolded: bool = False) -> Made:
 def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
     network = NETWORKS[name]
     folded = name in FOLDED or (form.dynamo and name in FOLDED_BY_DYNAMO)
+    first = TRAINS_FROM.get(name)
+    is_right = first is None or first.dynamo != form.dynamo or form.opset >= first.opset
 
     def make(folder: Path) -> Made:
         return exported(name, form, unfolded)
@@ -125,7 +130,7 @@ def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
         f"{name}-{form}{'-unfolded' if unfolded else ''}",
         "PyTorch, dynamo" if form.dynamo else "PyTorch, TorchScript",
         make,
-        trains=(unfolded or not folded) and form.opset >= TRAINS_FROM.get(name, 0),
+        trains=(unfolded or not folded) and is_right,
         frozen=FROZEN.get(name, ()),
         fixed=FIXED.get(name, ()),
         slow=slow or network.slow,
