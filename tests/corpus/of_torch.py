@@ -59,24 +59,22 @@ FOLDED = {
     "relative_bias": "a table's rows by pairs of places",
     "bart": "a buffer that has lost its name",
     "whisper": "a parameter that does not train and has lost its name",
-    "state_space": "buffers that have lost their names",
 }
 FOLDED_BY_DYNAMO = {
-    "bert": "rows of a table of positions",
-    "mobilebert": "rows of a table of positions",
+    "rnn": "a bias added to a product with a state of zeros",
+    "mobilebert": "a row of a table for each token",
     "class_token": "a token for each sample",
     "t5": "a table's rows by pairs of places",
     "beit": "a table's rows by pairs of places",
 }
-# In older opsets the exporter writes a scatter that adds to equal indices as one that keeps only one of them.
-TRAINS_FROM = {"graph_network": 16}
+# Older files of the exporter do not compute what the module does: a scatter that adds to equal indices keeps only one of
+# them, and rows that are masked whole are not 0.
+TRAINS_FROM = {"graph_network": Form(False, 16), "mistral": Form(True, 23)}
 # Buffers that operators read as weights, and parameters that they read as settings: the files do not tell which.
 FROZEN = {
     "anti_aliased": ("*filter",),
-    "coordinates": ("*places",),
     "bart": ("*final_logits_bias",),
     "whisper": ("*encoder.embed_positions.weight",),
-    "state_space": ("*ages", "*seen"),
 }
 FIXED: dict[str, tuple[str, ...]] = {"clip": ("network.network.logit_scale",)}
 
@@ -122,6 +120,8 @@ def exported(name: str, form: Form, unfolded: bool = False) -> Made:
 def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
     network = NETWORKS[name]
     folded = name in FOLDED or (form.dynamo and name in FOLDED_BY_DYNAMO)
+    first = TRAINS_FROM.get(name)
+    is_right = first is None or first.dynamo != form.dynamo or form.opset >= first.opset
 
     def make(folder: Path) -> Made:
         return exported(name, form, unfolded)
@@ -130,7 +130,7 @@ def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
         f"{name}-{form}{'-unfolded' if unfolded else ''}",
         "PyTorch, dynamo" if form.dynamo else "PyTorch, TorchScript",
         make,
-        trains=(unfolded or not folded) and form.opset >= TRAINS_FROM.get(name, 0),
+        trains=(unfolded or not folded) and is_right,
         frozen=FROZEN.get(name, ()),
         fixed=FIXED.get(name, ()),
         slow=slow or network.slow,
