@@ -67,7 +67,7 @@ FOLDED_BY_DYNAMO = {
     "t5": "a table's rows by pairs of places",
     "beit": "a table's rows by pairs of places",
 }
-# Older files of the exporter do not compute what the module does: a scatter that adds to equal indices keeps only one of
+# Older files of the exporter do not compute what the module does: a scatter that adds to equal indices keeps one of
 # them, and rows that are masked whole are not 0.
 TRAINS_FROM = {"graph_network": Form(False, 16), "mistral": Form(True, 23)}
 # Buffers that operators read as weights, and parameters that they read as settings: the files do not tell which.
