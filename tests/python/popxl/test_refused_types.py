@@ -39,7 +39,7 @@ def test_types_inside_of_called_graphs_are_checked():
     with ir.main_graph:
         inner = ir.create_graph(ops.swish, popxl.TensorSpec((2, 3), popxl.int32))
         ops.call(inner, popxl.variable(WHOLE))
-    with pytest.raises(popart_core.popart_exception, match="does not take: got INT32"):
+    with pytest.raises(popart_core.popart_exception, match="does not take: got int32"):
         popxl.Session(ir, "cpu")
 
 
