@@ -35,7 +35,7 @@ struct WeightUpdates {
 // Gradients of the parts of a weight, in order.
 using GradientParts = std::map<TensorId, std::vector<TensorPart>>;
 
-// What happens where a gradient that enters an update is infinite or NaN. Skip: neither weights nor states change, on no
+// What happens when a gradient that enters an update is infinite or NaN. Skip: neither weights nor states change on any
 // replica; accumulators are emptied, and the next update begins as this one did.
 enum class Overflow : uint8_t { Apply, Skip };
 

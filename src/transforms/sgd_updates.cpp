@@ -29,8 +29,8 @@ TensorIndex velocityState(UpdateEmitter &e, const SgdRule &sgd, const WeightUpda
   return e.state("Accl___" + u.id, e.info(u.weight), TensorData::fromDoubles(first.info(), values), u);
 }
 
-// A velocity that micro-batches have added to before it is known that one of them overflowed gets its former value back,
-// which a state of its own holds.
+// Micro-batches add to a velocity before it is known that one of them overflowed. It then gets its former value back,
+// which another state holds.
 void restoreVelocity(UpdateEmitter &e, const WeightUpdate &u, TensorIndex velocity) {
   const TensorIndex variable = e.graph().find("Accl___" + u.id);
   const TensorIndex former =

@@ -1,7 +1,7 @@
 """Files of PyTorch's two exporters, and the modules that they come from.
 
-Parameters are moved off their first values before the export, so that no two have the same elements and none is 0 or 1:
-an initializer then says by its elements which parameter or buffer it is, in whatever order it is stored.
+All parameters are changed a little before the export, so that no two share an element and none is 0 or 1. The elements
+of an initializer then identify its parameter or buffer, in whatever order they are stored.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,19 +37,19 @@ NETWORKS: dict[str, Network] = (
 )
 TORCHSCRIPT, DYNAMO = range(11, 21), range(18, 25)
 SLOW_TORCHSCRIPT, SLOW_DYNAMO = (11, 14, 17, 20), (18, 24)
-# Exported with all parameters as they are too. Else batch norms are folded into the layers before them, and functions
-# of parameters into constants.
+# These are also exported with unchanged parameters. Otherwise the exporter folds batch norms into the layers before
+# them, and functions of parameters into constants.
 UNFOLDED = [
     "resnet18", "inverted", "three_branches", "segformer", "swin", "gemma", "wav2vec2", "relative_bias",
     "standardised_weights", "bart", "whisper", "state_space",
 ]  # fmt: skip
-# By the dynamo exporter in each run: it takes seconds for each file.
+# Exported by the dynamo exporter in every run. The others are slow tests: that exporter takes seconds for each file.
 OFTEN_BY_DYNAMO = {
     "gru", "super_resolution_linear", "autoencoder", "bert", "llama", "vit_transformers", "squeezenet", "ssd_heads",
     "squeeze_excite", "response_norm", "inverted", "ghost_planes", "anti_aliased", "normalised_images", "attention",
     "relative_bias", "rotary", "class_token", "mixer", "gated_unit", "experts", "tied_tokens",
 }  # fmt: skip
-# Trained in the unfolded form alone: else the file holds a parameter as another function of itself.
+# Trained only in the unfolded form: the folded file holds a function of a parameter, not the parameter.
 FOLDED = {
     "gemma": "norms' weights plus one",
     "wav2vec2": "a weight's direction times its length",
@@ -59,24 +59,22 @@ FOLDED = {
     "relative_bias": "a table's rows by pairs of places",
     "bart": "a buffer that has lost its name",
     "whisper": "a parameter that does not train and has lost its name",
-    "state_space": "buffers that have lost their names",
 }
 FOLDED_BY_DYNAMO = {
-    "bert": "rows of a table of positions",
-    "mobilebert": "rows of a table of positions",
+    "rnn": "a bias added to a product with a state of zeros",
+    "mobilebert": "a row of a table for each token",
     "class_token": "a token for each sample",
     "t5": "a table's rows by pairs of places",
     "beit": "a table's rows by pairs of places",
 }
-# The exporter writes a sum over equal places as one of them in older opsets.
-TRAINS_FROM = {"graph_network": 16}
-# Buffers in the place of weights, and parameters in that of settings: no file says what they are.
+# Older files of the exporter do not compute what the module does: a scatter that adds to equal indices keeps one of
+# them, and rows that are masked whole are not 0.
+TRAINS_FROM = {"graph_network": Form(False, 16), "mistral": Form(True, 23)}
+# Buffers that operators read as weights, and parameters that they read as settings: the files do not tell which.
 FROZEN = {
     "anti_aliased": ("*filter",),
-    "coordinates": ("*places",),
     "bart": ("*final_logits_bias",),
     "whisper": ("*encoder.embed_positions.weight",),
-    "state_space": ("*ages", "*seen"),
 }
 FIXED: dict[str, tuple[str, ...]] = {"clip": ("network.network.logit_scale",)}
 
@@ -122,6 +120,8 @@ def exported(name: str, form: Form, unfolded: bool = False) -> Made:
 def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
     network = NETWORKS[name]
     folded = name in FOLDED or (form.dynamo and name in FOLDED_BY_DYNAMO)
+    first = TRAINS_FROM.get(name)
+    is_right = first is None or first.dynamo != form.dynamo or form.opset >= first.opset
 
     def make(folder: Path) -> Made:
         return exported(name, form, unfolded)
@@ -130,7 +130,7 @@ def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
         f"{name}-{form}{'-unfolded' if unfolded else ''}",
         "PyTorch, dynamo" if form.dynamo else "PyTorch, TorchScript",
         make,
-        trains=(unfolded or not folded) and form.opset >= TRAINS_FROM.get(name, 0),
+        trains=(unfolded or not folded) and is_right,
         frozen=FROZEN.get(name, ()),
         fixed=FIXED.get(name, ()),
         slow=slow or network.slow,
@@ -138,7 +138,7 @@ def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
 
 
 def rows() -> Iterator[File]:
-    """Each network once through the TorchScript exporter, in opsets by turns, and twenty through the other one.
+    """All networks through the TorchScript exporter, with changing opsets, and twenty through the dynamo exporter.
 
     Other opsets and all other networks through the dynamo exporter are slow.
     """

@@ -165,10 +165,13 @@ void softmaxGrad(const Context &c) {
         if (static_cast<double>(y[i * stride]) > static_cast<double>(y[largest * stride])) largest = i;
       const double shift = length > 0 ? static_cast<double>(g[largest * stride]) : 0;
       const auto shifted = [&](int64_t i) { return static_cast<double>(g[i * stride]) - shift; };
+      // Rows that are masked whole have NaN in y. Where nothing reads them, g is 0, and so is the gradient.
+      const auto weighted = [&](int64_t i, double factor) {
+        return factor == 0 ? 0.0 : static_cast<double>(y[i * stride]) * factor;
+      };
       double sum = 0;
-      for (int64_t i = 0; i < length; ++i) sum += shifted(i) * static_cast<double>(y[i * stride]);
-      for (int64_t i = 0; i < length; ++i)
-        dx[i * stride] = static_cast<T>(static_cast<double>(y[i * stride]) * (shifted(i) - sum));
+      for (int64_t i = 0; i < length; ++i) sum += weighted(i, shifted(i));
+      for (int64_t i = 0; i < length; ++i) dx[i * stride] = static_cast<T>(weighted(i, shifted(i) - sum));
     });
   });
 }
@@ -181,9 +184,10 @@ void logSoftmaxGrad(const Context &c) {
       T *dx = c.out[0].as<T>() + base;
       double sum = 0;
       for (int64_t i = 0; i < length; ++i) sum += static_cast<double>(g[i * stride]);
-      for (int64_t i = 0; i < length; ++i)
-        dx[i * stride] =
-            static_cast<T>(static_cast<double>(g[i * stride]) - std::exp(static_cast<double>(y[i * stride])) * sum);
+      for (int64_t i = 0; i < length; ++i) {  // g alone where the sum is 0, also where y is NaN
+        const double taken = sum == 0 ? 0.0 : std::exp(static_cast<double>(y[i * stride])) * sum;
+        dx[i * stride] = static_cast<T>(static_cast<double>(g[i * stride]) - taken);
+      }
     });
   });
 }

@@ -24,7 +24,7 @@ void importRange(NodeContext &n) {
   n.importAs({"Range"}, numbers, {});
 }
 
-// uniques in the order in which they come first, for each element the place of its own, and how often they are there.
+// Outputs: distinct values in order of first occurrence, the index of each element's value among them, their counts.
 void importUnique(NodeContext &n) {
   const auto name = [&](int i) { return n.hasOut(i) ? n.outputNames()[static_cast<size_t>(i)] : std::string(); };
   n.require(n.info(0).rank() == 1, "the input must have one dimension: got {}", n.info(0));

@@ -112,6 +112,11 @@ bool isNameOfMovedElements(const std::string &initializer) {
   return kMoves.contains(functionOf(initializer));
 }
 
+bool isNameOfPickedElements(const std::string &initializer) {
+  static const std::set<std::string_view> kPicks = {"embedding", "index_select", "index", "gather", "take"};
+  return kPicks.contains(functionOf(initializer));
+}
+
 bool isNameOfJoinedElements(const std::string &initializer) {
   static const std::set<std::string_view> kJoins = {"cat", "concat", "stack"};
   return kJoins.contains(functionOf(initializer));

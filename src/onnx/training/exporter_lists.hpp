@@ -23,6 +23,8 @@ ExporterLists exporterLists(const onnx_proto::GraphProto &graph);
 // Whether the initializer's name says that it is a parameter with its elements in another order (t, transpose, view,
 // permute …; val_N: moved for the ONNX operator), not another function of it (exp, mul …).
 bool isNameOfMovedElements(const std::string &initializer);
+// Whether the name says that rows of a parameter were picked (embedding, index_select …).
+bool isNameOfPickedElements(const std::string &initializer);
 // The same of several parameters, joined (cat, stack).
 bool isNameOfJoinedElements(const std::string &initializer);
 

@@ -24,6 +24,10 @@ bool isOneOf(std::string_view type, std::initializer_list<std::string_view> type
   return std::ranges::find(types, type) != types.end();
 }
 
+// Numbers that a formula gave, as their values say: at least so many whole ones, so many of a bias or scale by channel.
+constexpr int64_t kFewestWhole = 4, kFewestOfChannels = 16;
+constexpr const char *kByFormula = "numbers of a formula";
+
 // How a value came from the initializer.
 struct Way {
   int value = -1;
@@ -104,7 +108,11 @@ Verdict SlotRule::read(const Walk &walk, const FlatUse &use) const {
       break;
   }
   if (walk.way.isComputed && walk.elements <= 1) return {Kind::Stays, "one number in what becomes " + as};
-  if (walk.way.isComputed && isMask(valueOf_(walk.initializer))) return {Kind::Stays, "mask in what becomes " + as};
+  const TensorData values = valueOf_(walk.initializer);
+  if (walk.way.isComputed && isMask(values)) return {Kind::Stays, "mask in what becomes " + as};
+  if (walk.way.isComputed && (isWholeNumbers(values, kFewestWhole) || isProgression(values)))
+    return {Kind::Stays, "numbers of a formula in what becomes " + as, true};
+  if (isGeometricProgression(values)) return {Kind::Stays, "frequencies: " + as, true};
   return {Kind::Parameter, "parameter: " + as};
 }
 
@@ -114,17 +122,41 @@ Verdict SlotRule::plain(const Walk &walk, const FlatUse &use) const {
   if (walk.elements <= 1) return {Kind::Stays, "one number: " + as};
   if (isOneOf(node.type, {"Sub", "Div", "Mod", "Fmod", "Remainder"}) && isKnownOperator(node))
     return {Kind::Stays, "subtracts or divides: " + as};
-  const TensorData values = valueOf_(walk.initializer);
-  if (isMask(values)) return {Kind::Stays, "mask: " + as};
-  if (isTableOfSines(values)) return {Kind::Stays, "table of sines: " + as};
+  if (const std::string formula = formulaOf(walk, use); !formula.empty())
+    return {Kind::Stays, formula + ": " + as, formula == kByFormula};
   if (!isKnownOperator(node)) return {Kind::Trains, "operand of a custom operator: " + as, true};
   if (node.type == "Mul") return plainProduct(walk, use);
-  if (!isBehindParameters(node, use.input))
-    return {Kind::Stays, "constant: " + as + ", which no parameter comes before", true};
+  if (!isBehindParameters(node, use.input)) return plainOfInput(walk, use);
   if (isOneOf(node.type, {"Add", "Sum"})) return {Kind::Trains, "bias: " + as, wideDimensions(walk.shape) > 1};
-  if (node.type == kState || (node.type != "Concat" && isUniform(values)))
+  if (node.type == kState || (node.type != "Concat" && isUniform(valueOf_(walk.initializer))))
     return {Kind::Stays, "constant: " + as, true};
   return {Kind::Trains, "plain operand behind parameters: " + as, true};
+}
+
+// What the values give away; empty: nothing. Biases and scales by channel may be whole numbers that somebody chose.
+std::string SlotRule::formulaOf(const Walk &walk, const FlatUse &use) const {
+  const TensorData values = valueOf_(walk.initializer);
+  if (isMask(values)) return "mask";
+  if (isTableOfSines(values)) return "table of sines";
+  const FlatNode &node = model_.nodes[use.node];
+  if (wideDimensions(walk.shape) == 1 && isOneOf(node.type, {"Add", "Sum", "Mul"}))
+    return isWholeNumbers(values, kFewestOfChannels) || isGeometricProgression(values) ? kByFormula : "";
+  const bool isFew = !walk.way.isComputed && isFewNumbers(values);
+  return isFew || isWholeNumbers(values, kFewestWhole) || isProgression(values) ? kByFormula : "";
+}
+
+// No operator with parameters comes before: a token that is joined to an input of the model, or a table of positions
+// that is added to it. A term by channel may be the mean of a normalisation, numbers that are all the same a padding.
+Verdict SlotRule::plainOfInput(const Walk &walk, const FlatUse &use) const {
+  const FlatNode &node = model_.nodes[use.node];
+  const std::string as = readAs(node, use.input);
+  if (isOfInput(node, use.input)) {
+    if (node.type == "Concat" && !isUniform(valueOf_(walk.initializer)))
+      return {Kind::Trains, "joined to an input: " + as, true};
+    if (isOneOf(node.type, {"Add", "Sum"}) && wideDimensions(walk.shape) > 1)
+      return {Kind::Trains, "added to an input: " + as, true};
+  }
+  return {Kind::Stays, "constant: " + as + ", which no parameter comes before", true};
 }
 
 Verdict SlotRule::plainProduct(const Walk &walk, const FlatUse &use) const {
@@ -199,6 +231,29 @@ SlotRule::SlotRule(const FlatModel &model, ValueOf valueOf) : model_(model), val
   for (const FlatNode &node : model_.nodes)
     if (holdsParameters(node, isChannels)) behind.insert(behind.end(), node.outputs.begin(), node.outputs.end());
   behind_ = reached(behind, [&](const FlatUse &use) { return keepsParametersInFront(model_.nodes[use.node]); });
+  std::vector<int> inputs;
+  for (size_t v = 0; v < model_.uses.size(); ++v)
+    if (model_.producer[v] < 0 && model_.initializer[v] == -1 && !model_.nameOf[v].empty())
+      inputs.push_back(static_cast<int>(v));
+  ofInput_ = reached(inputs, [&](const FlatUse &use) { return keepsInput(use); });
+}
+
+// Whether the node moves, joins or adds to the values that it reads there, or multiplies them by one number.
+bool SlotRule::keepsInput(const FlatUse &use) const {
+  const FlatNode &node = model_.nodes[use.node];
+  if (readingOf(node, use.input) == Reading::Carried) return true;
+  if (node.type != "Mul") return isOneOf(node.type, {"Concat", "Add", "Sum"});
+  return std::ranges::none_of(node.inputs, [&](int v) {
+    if (v < 0 || !ofInitializers_[v]) return false;
+    const int initializer = model_.initializer[v];
+    return initializer < 0 || elementCount(shapeOf(model_.initializers[static_cast<size_t>(initializer)])) > 1;
+  });
+}
+
+bool SlotRule::isOfInput(const FlatNode &node, int except) const {
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (static_cast<int>(i) != except && node.inputs[i] >= 0 && ofInput_[node.inputs[i]]) return true;
+  return false;
 }
 
 // Whether the operator itself has parameters: Conv, a product with a weight, an embedding, a norm with scales, a scale

@@ -46,10 +46,14 @@ class SlotRule {
   Verdict read(const Walk &walk, const FlatUse &use) const;
   Verdict plain(const Walk &walk, const FlatUse &use) const;
   Verdict plainProduct(const Walk &walk, const FlatUse &use) const;
+  Verdict plainOfInput(const Walk &walk, const FlatUse &use) const;
+  std::string formulaOf(const Walk &walk, const FlatUse &use) const;
   bool isFactorTable(int node) const;
   bool isBehindParameters(const FlatNode &node, int except) const;
   bool isNormalisationOfInput(const FlatNode &product, int except) const;
   bool isStaticNode(const FlatNode &node) const;
+  bool isOfInput(const FlatNode &node, int except) const;
+  bool keepsInput(const FlatUse &use) const;
   bool holdsParameters(const FlatNode &node, const std::vector<bool> &isChannels) const;
   bool keepsParametersInFront(const FlatNode &node) const;
   template <class GoesOn>
@@ -57,8 +61,9 @@ class SlotRule {
 
   const FlatModel &model_;
   ValueOf valueOf_;
-  // By value: it follows from initializers alone; operators with parameters come before it.
-  std::vector<bool> ofInitializers_, behind_;
+  // By value: it follows from initializers alone; operators with parameters come before it; it is an input of the
+  // model, moved, joined, scaled by one number or with something added.
+  std::vector<bool> ofInitializers_, behind_, ofInput_;
 };
 
 }  // namespace popart::onnx

@@ -146,6 +146,11 @@ class Classifier {
     return std::ranges::any_of(lists_.parameters, [&](const auto &p) { return !number_.contains(p); });
   }
 
+  bool isStored(const std::string &parameter) const {
+    const auto found = storedAs_.find(parameter);
+    return found != storedAs_.end() && !found->second.empty();
+  }
+
   std::set<std::string> rootsOf(const std::string &id) const {
     std::set<std::string> roots;
     if (const auto found = lists_.foldedFrom.find(id); found != lists_.foldedFrom.end())
@@ -177,31 +182,47 @@ class Classifier {
 
   // An initializer that was computed from one parameter when the file was written.
   void askOriginal(Entry &e, const std::string &parameter) {
-    const auto original = number_.find(parameter), stored = storedAs_.find(parameter);
+    const auto original = number_.find(parameter);
+    const std::vector<size_t> stored = storedAs_[parameter];
     if (original != number_.end()) {
       if (tie(e, entries_[original->second])) return;
-    } else if (stored != storedAs_.end()) {
-      if (tie(e, entries_[stored->second])) return;
-    } else {
-      const bool isWhole = e.id.starts_with("expand") && !e.info.shape().empty() && e.info.dim(0) == 1;
-      if ((isNameOfMovedElements(e.id) || isWhole) && e.verdict.kind != Kind::Setting) {
-        e.verdict = {Kind::Parameter, "parameter '" + parameter + "' of the exporter's list in the form it is stored"};
-        storedAs_[parameter] = static_cast<size_t>(&e - entries_.data());
-        return;
-      }
+    } else if (std::ranges::any_of(stored, [&](size_t other) { return tie(e, entries_[other]); })) {
+      return;
+    } else if (const std::string form = storedForm(e); !form.empty() && isApartFrom(e, stored)) {
+      e.verdict = {Kind::Parameter, form + " parameter '" + parameter + "' of the exporter's list"};
+      storedAs_[parameter].push_back(static_cast<size_t>(&e - entries_.data()));
+      return;
     }
     e.verdict = {Kind::Stays, "another function of parameter '" + parameter + "'", true};
     e.isNumber = true;
   }
 
+  // What part of a parameter the initializer is, in whatever order of elements; empty: it is another function of it, or
+  // has elements of it several times, which would part when they are trained.
+  std::string storedForm(const Entry &e) const {
+    if (e.verdict.kind == Kind::Setting) return "";
+    const bool isWhole = e.id.starts_with("expand") && !e.info.shape().empty() && e.info.dim(0) == 1;
+    const bool isPicked = isNameOfPickedElements(e.id);
+    if (!isWhole && !isPicked && !isNameOfMovedElements(e.id)) return "";
+    const TensorData values = valueOf(e);
+    const bool isMovedAlone = lists_.foldedFrom.at(e.id).size() == 1;  // no indices took part
+    if ((!isMovedAlone && holdsCopies(values)) || (isPicked && isUniform(values))) return "";
+    return isPicked ? "rows of" : "stored form of";
+  }
+
+  // Of several initializers that come from one parameter, each may be another part of it.
+  bool isApartFrom(const Entry &e, const std::vector<size_t> &others) const {
+    return std::ranges::none_of(others, [&](size_t o) { return sharesElements(valueOf(e), valueOf(entries_[o])); });
+  }
+
   // The same for several: weights of a recurrent layer, joined.
   void askOriginals(Entry &e, const std::set<std::string> &parameters) {
-    const auto isElsewhere = [&](const std::string &p) { return number_.contains(p) || storedAs_.contains(p); };
+    const auto isElsewhere = [&](const std::string &p) { return number_.contains(p) || isStored(p); };
     const bool isJoined = isNameOfMovedElements(e.id) || isNameOfJoinedElements(e.id);
     const std::string names = "'" + *parameters.begin() + "' and others";
     if (isJoined && e.verdict.kind == Kind::Parameter && std::ranges::none_of(parameters, isElsewhere)) {
       e.verdict = {Kind::Parameter, "parameters " + names + " of the exporter's list, joined as they are stored"};
-      for (const std::string &p : parameters) storedAs_[p] = static_cast<size_t>(&e - entries_.data());
+      for (const std::string &p : parameters) storedAs_[p].push_back(static_cast<size_t>(&e - entries_.data()));
       return;
     }
     e.verdict = {Kind::Stays, "a function of parameters " + names, true};
@@ -237,7 +258,7 @@ class Classifier {
 
   void nameWhatIsLost() {
     for (const std::string &parameter : lists_.parameters) {
-      if (number_.contains(parameter) || storedAs_.contains(parameter)) continue;
+      if (number_.contains(parameter) || isStored(parameter)) continue;
       std::vector<std::string> forms;
       for (const Entry &e : entries_)
         if (rootsOf(e.id).contains(parameter)) forms.push_back(e.id);
@@ -347,9 +368,10 @@ class Classifier {
   const FlatModel flat_;
   const SlotRule rule_;
   std::vector<Entry> entries_;
-  std::map<std::string, size_t> number_, storedAs_;  // name -> entry; missing parameter -> entry
-  std::vector<size_t> copies_;                       // entries
-  std::set<std::string> perReplicaGroup_;            // initializers with a value for each group of replicas
+  std::map<std::string, size_t> number_;                 // name -> entry
+  std::map<std::string, std::vector<size_t>> storedAs_;  // parameter that is no initializer -> entries that hold it
+  std::vector<size_t> copies_;                           // entries
+  std::set<std::string> perReplicaGroup_;                // initializers with a value for each group of replicas
   TrainableTensors result_;
 };
 

@@ -1,6 +1,7 @@
 // Softmax, LogSoftmax and Hardmax along one axis (ONNX 13 meaning) and the gradients. Softmax with the attribute
 // flatten = 1 works on the matrix [dimensions before axis, dimensions from axis on] (ONNX 1 to 12).
 // y = exp(x - max) / sum(exp(x - max)):  dx = y (g - sum(g y));   log softmax: dx = g - exp(y) sum(g).
+// Where g is 0 in a whole row, dx is 0 whatever y is: rows masked whole have NaN, which networks replace by numbers.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"

@@ -303,7 +303,11 @@ def test_internal_layouts_name_the_level_to_save_at(domain):
 
 @pytest.mark.parametrize(
     ("operator", "reason"),
-    [("BeamSearch", "search around a whole decoder"), ("EPContext", "compiled for a device"), ("QMoE", "experts")],
+    [
+        ("BeamSearch", "search around a whole decoder"),
+        ("EPContext", "compiled for a device"),
+        ("Tokenizer", "Text is no value"),
+    ],
 )
 def test_refusals_say_why(operator, reason):
     with pytest.raises(Exception, match=reason):
@@ -328,12 +332,11 @@ NOT_READ = {
     "text": {"Tokenizer", "MurmurHash3", "WordConvEmbedding"},
     "sparse tensors": {"SparseToDenseMatMul", "SparseAttention"},
     "caches that are written into": {"DecoderMaskedMultiHeadAttention"},
-    "mixtures of experts": {"MoE", "QMoE"},
     "numbers of n-grams": {"NGramHashMapping", "VarlenNGramHashMapping", "NGramRepeatBlock", "BifurcationDetector"},
     "layers of single models": {
         "AttnLSTM", "EngramGate", "HyperConnectionPostMix", "HyperConnectionPreMix",
-        "BranchwiseRMSNorm", "LinearAttentionGate", "MRotaryEmbedding", "MaxpoolWithMask",
-        "DynamicTimeWarping", "QEmbedLayerNormalization", "MatMulFpQ4", "SampleOp",
+        "BranchwiseRMSNorm", "LinearAttentionGate", "MaxpoolWithMask",
+        "DynamicTimeWarping", "MatMulFpQ4", "SampleOp",
     },
 }  # fmt: skip
 

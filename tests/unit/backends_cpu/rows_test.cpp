@@ -65,6 +65,17 @@ TEST(Softmax, survives_large_arguments_and_works_in_place) {
   for (float v : broken) EXPECT_TRUE(std::isnan(v));
 }
 
+// A row that is masked whole, which nothing reads.
+TEST(Softmax, gradient_of_a_row_without_gradients_is_zero_for_any_output) {
+  for (int64_t cols : kWidths)
+    for (const SoftmaxForm form : {SoftmaxForm::kProbability, SoftmaxForm::kLogarithm}) {
+      const Floats y(static_cast<size_t>(cols), NAN), dy(y.size(), 0.0f);
+      Floats dx(y.size(), 7.0f);
+      softmaxGradientRows(form, y.data(), dy.data(), dx.data(), 1, cols);
+      EXPECT_EQ(dx, dy);
+    }
+}
+
 void expectNorm(NormForm form, int64_t cols) {
   const bool isCentred = form == NormForm::kCentred;
   const int64_t rows = 5;

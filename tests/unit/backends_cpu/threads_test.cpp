@@ -227,6 +227,29 @@ TEST(CpuThreads, gradient_of_softmax_of_columns_is_zero_where_mathematics_says_s
   }
 }
 
+// Lines that are masked whole are NaN. Where they were replaced dy is 0, and so is dx; other lines are as they were.
+TEST(CpuThreads, gradient_of_softmax_is_zero_where_nothing_reads_a_masked_line) {
+  for (const Shape &shape : {Shape{1, 301, 130}, Shape{3, 90, 40}, Shape{70, 4, 5}})
+    for (const int64_t axis : {1, 2})
+      for (const std::string type : {"Softmax", "LogSoftmax"}) {
+        TensorData x = floats(shape, 1), dy = floats(shape, 2);
+        const int64_t length = shape[axis], stride = axis == 1 ? shape[2] : 1;
+        for (int64_t i = 0; i < length; ++i) {
+          static_cast<float *>(x.mutableData())[i * stride] = -INFINITY;
+          static_cast<float *>(dy.mutableData())[i * stride] = 0;
+        }
+        const SingleOp forward{type, {{"axis", axis}}, {x}, 1};
+        const TensorData y = runOp(forward, OpBackend::Reference)[0];
+        ASSERT_TRUE(std::isnan(y.asDoubles()[0]));
+        for (const OpBackend backend : {OpBackend::Reference, OpBackend::Best}) {
+          const auto dx = runOp({type + "Grad", {{"axis", axis}}, {dy, y}, 1}, backend)[0].asDoubles();
+          for (int64_t i = 0; i < length; ++i) ASSERT_EQ(dx[static_cast<size_t>(i * stride)], 0);
+          ASSERT_EQ(std::ranges::count_if(dx, [](double v) { return !std::isfinite(v); }), 0);
+          ASSERT_GT(std::ranges::count_if(dx, [](double v) { return v != 0; }), length);
+        }
+      }
+}
+
 // From -length + 1 to length - 1.
 TensorData indicesOf(const Shape &shape, int64_t length) {
   std::vector<int64_t> indices;

@@ -43,6 +43,50 @@ TEST(TensorValues, tables_of_sines_are_known_and_others_are_not) {
   EXPECT_FALSE(isTableOfSines(matrix(32, 6, [](int64_t, int64_t) { return 0.0; })));
 }
 
+// Numbers without a pattern, as of training.
+double scattered(int64_t i) { return std::sin(1e3 * static_cast<double>(i * i) + 0.7) * 1.37; }
+
+TEST(TensorValues, whole_numbers_and_progressions_are_of_a_formula) {
+  const TensorData distances = matrix(4, 4, [](int64_t r, int64_t c) { return static_cast<double>(r - c); });
+  EXPECT_TRUE(isWholeNumbers(distances, 16));
+  EXPECT_FALSE(isWholeNumbers(distances, 17));
+  EXPECT_FALSE(isWholeNumbers(matrix(4, 4, [](int64_t, int64_t) { return 2.0; }), 4));
+  EXPECT_FALSE(isWholeNumbers(matrix(4, 4, [](int64_t r, int64_t c) { return r + 4 * c == 15 ? 0.5 : 2.0; }), 4));
+  const auto line = [](double (*at)(int64_t)) { return matrix(1, 6, [=](int64_t, int64_t c) { return at(c); }); };
+  const TensorData even = line([](int64_t c) { return -1 + 0.4 * static_cast<double>(c); });
+  const TensorData frequencies = line([](int64_t c) { return std::pow(1e4, -static_cast<double>(c) / 6); });
+  EXPECT_TRUE(isProgression(even));
+  EXPECT_TRUE(isProgression(frequencies));
+  EXPECT_FALSE(isGeometricProgression(even));
+  EXPECT_TRUE(isGeometricProgression(frequencies));
+  EXPECT_FALSE(isProgression(line([](int64_t) { return 3.0; })));
+  EXPECT_FALSE(isProgression(line(scattered)));
+}
+
+TEST(TensorValues, numbers_of_a_grid_repeat_and_trained_ones_do_not) {
+  const auto rounded = [](int64_t i) {  // to 8 bits, as BFLOAT16
+    return std::round(128 * (1 + std::abs(scattered(i)) / 2)) / 128;
+  };
+  EXPECT_TRUE(isFewNumbers(matrix(16, 8, [](int64_t r, int64_t) { return (static_cast<double>(r) + 0.5) / 7; })));
+  EXPECT_TRUE(isFewNumbers(matrix(64, 2, [](int64_t r, int64_t) { return static_cast<double>(r % 8) + 0.5; })));
+  EXPECT_FALSE(isFewNumbers(matrix(16, 8, [](int64_t r, int64_t c) { return scattered(8 * r + c); })));
+  EXPECT_FALSE(isFewNumbers(matrix(16, 8, [](int64_t, int64_t) { return 1e-5; })));
+  EXPECT_FALSE(isFewNumbers(matrix(1, 4096, [&](int64_t, int64_t c) { return rounded(c); })));
+  EXPECT_FALSE(isFewNumbers(matrix(64, 64, [&](int64_t r, int64_t c) { return rounded(64 * r + c); })));
+}
+
+TEST(TensorValues, rows_that_were_picked_several_times_are_known) {
+  const TensorData table = matrix(8, 6, [](int64_t r, int64_t c) { return scattered(6 * r + c); });
+  const TensorData picked = matrix(24, 6, [](int64_t r, int64_t c) { return scattered(6 * (r % 8) + c); });
+  const TensorData others = matrix(8, 6, [](int64_t r, int64_t c) { return scattered(6 * r + c + 100); });
+  EXPECT_FALSE(holdsCopies(table));
+  EXPECT_TRUE(holdsCopies(picked));
+  EXPECT_FALSE(holdsCopies(matrix(6, 6, [](int64_t r, int64_t c) { return r == c ? 1.0 : 0.0; })));
+  EXPECT_TRUE(sharesElements(table, picked));
+  EXPECT_FALSE(sharesElements(table, others));
+  EXPECT_FALSE(sharesElements(matrix(2, 2, [](int64_t, int64_t) { return 0.0; }), table));
+}
+
 // x weight + bias, with a loop body that has a weight of its own.
 onnx_proto::ModelProto modelWithBody() {
   onnx_proto::ModelProto m;

@@ -9,6 +9,7 @@
 #include "backends/cpu/kernels/rows.hpp"
 #include "backends/cpu/vector/math-inl.hpp"
 #include "backends/cpu/kernels/lanes-inl.hpp"
+#include "backends/cpu/kernels/softmax_gradient-inl.hpp"
 // clang-format on
 #include <algorithm>
 #include <cmath>
@@ -125,7 +126,7 @@ struct ShiftedProduct {  // y (g - shift)
   V shift;
   template <class Lanes>
   HWY_INLINE V at(Lanes lanes, int64_t c) const {
-    return onlyValid(lanes, hn::Mul(lanes.load(y + c), hn::Sub(lanes.load(g + c), shift)));
+    return onlyValid(lanes, softmax::weighted(lanes.load(y + c), hn::Sub(lanes.load(g + c), shift)));
   }
 };
 struct SoftmaxGradient {
@@ -135,10 +136,7 @@ struct SoftmaxGradient {
   V shift, sum;
   template <class Lanes>
   HWY_INLINE void write(Lanes lanes, int64_t c) const {
-    const V out = lanes.load(y + c), g = lanes.load(dy + c);
-    const V v = form == SoftmaxForm::kProbability ? hn::Mul(out, hn::Sub(hn::Sub(g, shift), sum))
-                                                  : hn::NegMulAdd(math::exponential(out), sum, g);
-    lanes.store(v, dx + c);
+    lanes.store(softmax::gradient(form, lanes.load(y + c), lanes.load(dy + c), shift, sum), dx + c);
   }
 };
 

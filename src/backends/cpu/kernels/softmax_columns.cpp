@@ -9,6 +9,7 @@
 #include "backends/cpu/kernels/softmax_columns.hpp"
 #include "backends/cpu/vector/math-inl.hpp"
 #include "backends/cpu/kernels/lanes-inl.hpp"
+#include "backends/cpu/kernels/softmax_gradient-inl.hpp"
 // clang-format on
 #include <algorithm>
 #include <type_traits>
@@ -157,7 +158,7 @@ void softmaxDotsOf(const ColumnBlock &whole, const float *y, const float *dy, co
       RowVectors<decltype(lanes), count> rows(lanes, dy + first + at, block.stride);
       const V taken = lanes.load(shift + first + c);
       at += first;
-      for (V &g : rows.of) g = hn::Mul(lanes.load(y + at), hn::Sub(g, taken)), at += block.stride;
+      for (V &g : rows.of) g = softmax::weighted(lanes.load(y + at), hn::Sub(g, taken)), at += block.stride;
       return rows;
     });
   });
@@ -171,9 +172,7 @@ void softmaxColumnGradientOf(SoftmaxForm form, const ColumnBlock &whole, const f
       const V sum = lanes.load(sums + first + c), taken = probability ? lanes.load(shift + first + c) : sum;
       RowVectors<decltype(lanes), count> out(lanes, y + first + at, block.stride),
           rows(lanes, dy + first + at, block.stride);
-      for (int64_t i = 0; i < count; ++i)
-        rows.of[i] = probability ? hn::Mul(out.of[i], hn::Sub(hn::Sub(rows.of[i], taken), sum))
-                                 : hn::NegMulAdd(math::exponential(out.of[i]), sum, rows.of[i]);
+      for (int64_t i = 0; i < count; ++i) rows.of[i] = softmax::gradient(form, out.of[i], rows.of[i], taken, sum);
       rows.store(lanes, dx + first + at, block.stride);
     });
   });
