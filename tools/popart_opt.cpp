@@ -268,7 +268,9 @@ IrPointer runPasses(IrPointer ir, const Request &request, const std::vector<Name
   pipeline::PrepareRequest prepare{settingsOf(request), std::move(ir)};
   prepare.options.decomposeGradSum = prepare.options.floatLossScale = true;  // what is named runs
   prepare.options.listsSpareMemory = prepare.options.stridesGroups = true;
-  prepare.options.automaticLossScale.emplace().period = request.lossScalePeriod;
+  const auto scalesLoss = [](const NamedPass &pass) { return pass.name == "transformAutomaticLossScale"; };
+  if (std::ranges::any_of(passes, scalesLoss))  // which lets updates that overflow be left out
+    prepare.options.automaticLossScale.emplace().period = request.lossScalePeriod;
   prepare.options.outlineThreshold = request.outlineThreshold;
   if (request.pipelines) prepare.options.pipelines = transforms::PipelineRules::Form::Implicit;
   prepare.options.virtualGraphs.rule =

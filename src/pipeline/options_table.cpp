@@ -270,7 +270,8 @@ constexpr OptionRow kRows[] = {
      "operations run in the order of the program."},
     {"automaticLossScalingSettings", Built, nullptr, "",
      "Training in FLOAT16, with `enabled`: the loss scale is halved when too many gradients of the main graph are "
-     "large, doubled otherwise. `lossScaling` of the optimizer, which must not be constant, is where it starts."},
+     "large, doubled otherwise, and an update whose gradients overflow is left out. `lossScaling` of the optimizer, "
+     "which must not be constant, is where it starts."},
     {"replicatedCollectivesSettings", Built, nullptr, "",
      "Collectives of one kind, operator, group and element type are one, with the same results: always up to 64 KiB; "
      "with `mergeAllReduceCollectives`, `mergeReduceScatterCollectives` or `mergeAllGatherCollectives` whatever there "

@@ -39,18 +39,19 @@ def bert_tiny():
 NETWORKS = {"gpt": gpt, "resnet18": resnet18, "bert_tiny": bert_tiny}
 OPTIMIZERS = {
     "gpt": lambda: popart.optim.AdamW(lr=1e-3, weight_decay=0.01),
-    "resnet18": lambda: popart.optim.SGD(lr=1e-3, momentum=0.9),
+    "resnet18": lambda: popart.optim.SGD(lr=2e-4, momentum=0.9),
     "bert_tiny": lambda: popart.optim.Adam(lr=1e-3),
 }
-# Largest difference of a loss from that of the FLOAT run, as a share of the first loss. ResNet-18: batch norms over 8
-# samples of one pixel divide by small deviations in 20 layers, and a batch is learned by heart in five updates.
+# Largest difference of a loss from the FLOAT run's, as a share of the first loss. FLOAT16: an update that overflows
+# while the loss scale is sought is left out, and the run is one update behind. ResNet-18: batch norms over 8 samples of
+# one pixel divide by small deviations, in 20 layers.
 BOUND = {
     ("gpt", "bfloat16"): 5e-4,
-    ("gpt", "float16"): 2e-4,
+    ("gpt", "float16"): 3e-2,
     ("bert_tiny", "bfloat16"): 5e-4,
-    ("bert_tiny", "float16"): 2e-4,
-    ("resnet18", "bfloat16"): 1e-1,
-    ("resnet18", "float16"): 3e-2,
+    ("bert_tiny", "float16"): 3e-2,
+    ("resnet18", "bfloat16"): 1.5e-1,
+    ("resnet18", "float16"): 2e-1,
 }
 
 
@@ -66,14 +67,17 @@ class Flat(torch.nn.Module):
 
 
 def data_of(name):
-    """Inputs and labels of each batch; each is trained five times, so that the loss falls."""
+    """Inputs and labels of each update: images with a pattern of their class, words that follow by a rule."""
     rng = np.random.default_rng(4)
-    batches = STEPS // 5
     if name == "resnet18":
-        x = rng.normal(size=(batches, BATCH, 3, 32, 32)).astype(np.float32)
-        return x, rng.integers(0, 5, (batches, BATCH)).astype(np.int32)
-    tokens = rng.integers(0, CLASSES, (batches, BATCH, LENGTH + 1)).astype(np.int32)
-    return tokens[..., :-1].copy(), tokens[..., 1:].reshape(batches, -1).copy()
+        labels = rng.integers(0, 5, (STEPS, BATCH)).astype(np.int32)
+        patterns = rng.normal(size=(5, 3, 32, 32))
+        return (patterns[labels] + rng.normal(size=(STEPS, BATCH, 3, 32, 32))).astype(np.float32), labels
+    sequences = [rng.integers(0, CLASSES, (STEPS, BATCH))]
+    for _ in range(LENGTH):
+        sequences.append((sequences[-1] * 3 + 1) % CLASSES)
+    words = np.stack(sequences, -1).astype(np.int32)
+    return words[..., :-1].copy(), words[..., 1:].reshape(STEPS, -1).copy()
 
 
 def model_of(name):
@@ -99,7 +103,7 @@ def losses(name, precision):
     anchors, result = session.initAnchorArrays(), []
     x, labels = data_of(name)
     for i in range(STEPS):
-        session.run(popart.PyStepIO({"x": x[i // 5], "labels": labels[i // 5]}, anchors))
+        session.run(popart.PyStepIO({"x": x[i], "labels": labels[i]}, anchors))
         result.append(float(anchors[loss]))
     return np.array(result)
 
@@ -107,7 +111,7 @@ def losses(name, precision):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_losses_follow_the_float_run(name):
     expected = losses(name, "")
-    assert expected[4] < expected[0]  # five updates with one batch
+    assert expected[-4:].mean() < expected[:4].mean()
     for precision in ("bfloat16", "float16"):
         found = losses(name, precision)
         assert not np.array_equal(found, expected)

@@ -108,6 +108,7 @@ void addGather(OpDefs &rows) {
                      .attr("zero_OOR", int64_t{0})
                      .infer(inferGather)
                      .pieces(gatheredPieces)
+                     .precision(Precision::Follows)
                      .cost(movesData())
                      .decompose([](DecomposeBuilder &b) {
                        b.result(0, b.emit("Gather", {b.in(0), b.in(1)}, b.attrs()));
@@ -126,6 +127,7 @@ void addGatherElements(OpDefs &rows) {
           .input("data", kStoredTypes)
           .input("indices", kIndices)
           .slots(Slot::Parameter, {0})
+          .precision(Precision::Follows)
           .output("output")
           .attr("axis", int64_t{0})
           .infer([](InferContext &c) {
@@ -204,6 +206,7 @@ void addGatherND(OpDefs &rows) {
                      .output("output")
                      .attr("batch_dims", int64_t{0})
                      .infer(inferGatherND)
+                     .precision(Precision::Follows)
                      .pieces(coordinatePieces)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("GatherNDGrad", {b.gradOut(0), b.in(1)},

@@ -43,10 +43,11 @@ void addAlgebra(OpDefs &rows) {
 }
 
 void addTrigonometry(OpDefs &rows) {
-  auto add = [&rows](const char *type, std::vector<OpVersion> versions, Reads reads, GradientFormula formula) {
-    addDifferentiable(
-        rows, unaryRow("ai.onnx", type, std::move(versions), kFloats).doc(std::string(type) + " of x, in radians."),
-        reads, formula);
+  auto add = [&rows](const char *type, std::vector<OpVersion> versions, Reads reads, GradientFormula formula,
+                     Precision precision = Precision::Full) {
+    OpDef row = unaryRow("ai.onnx", type, std::move(versions), kFloats);
+    row.precision(precision).doc(std::string(type) + " of x, in radians.");
+    addDifferentiable(rows, std::move(row), reads, formula);
   };
   add("Sin", {7, 22}, Reads::Input, [](E g, E x, const A &) { return g * x.apply("Cos"); });
   add("Cos", {7, 22}, Reads::Input, [](E g, E x, const A &) { return -(g * x.apply("Sin")); });
@@ -56,7 +57,8 @@ void addTrigonometry(OpDefs &rows) {
   add("Atan", {7, 22}, Reads::Input, [](E g, E x, const A &) { return g / (1.0 + square(x)); });
   add("Sinh", {9, 22}, Reads::Input, [](E g, E x, const A &) { return g * x.apply("Cosh"); });
   add("Cosh", {9, 22}, Reads::Input, [](E g, E x, const A &) { return g * x.apply("Sinh"); });
-  add("Tanh", {6, 13}, Reads::Output, [](E g, E y, const A &) { return g * (1.0 - square(y)); });
+  const auto tanhGradient = [](E g, E y, const A &) { return g * (1.0 - square(y)); };
+  add("Tanh", {6, 13}, Reads::Output, tanhGradient, Precision::Follows);  // an activation
   add("Asinh", {9, 22}, Reads::Input, [](E g, E x, const A &) { return g / sqrt(square(x) + 1.0); });
   add("Acosh", {9, 22}, Reads::Input, [](E g, E x, const A &) { return g / sqrt(square(x) - 1.0); });
   add("Atanh", {9, 22}, Reads::Input, [](E g, E x, const A &) { return g / (1.0 - square(x)); });

@@ -84,6 +84,7 @@ void addShapedDropout(OpDefs &rows) {
   };
   rows.push_back(row("ShapedDropout", "data")
                      .traits(Trait::Random)
+                     .precision(Precision::Follows)
                      .vjp([](VjpBuilder &b) {
                        b.grad(0, b.emit("ShapedDropoutGrad", {b.gradOut(0), b.in(1)},
                                         {{"ratio", b.op().attrFloat("ratio")}, {"shape", b.op().attrInts("shape")}}));

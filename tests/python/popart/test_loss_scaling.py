@@ -238,7 +238,7 @@ def test_training_in_16_bits_leaves_out_what_the_scaler_of_torch_does(name):
 @pytest.mark.parametrize(("replicas", "factor"), [(1, 1), (1, 3), (2, 1), (2, 2)])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_update_that_overflows_is_left_out(name, replicas, factor, merges, tmp_path):
-    """As torch.amp.GradScaler does: no weight, state or count of steps changes, and the run goes on from there."""
+    """As torch.amp.GradScaler does: no weight, state or count of steps changes, and training continues from there."""
 
     def options():
         made = replicated(replicas, factor)

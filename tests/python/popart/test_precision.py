@@ -8,7 +8,14 @@ import popart
 import pytest
 import torch
 
-from tests.python.popart.training_runs import graphs_of, inference_session, options_with, ready, training_session
+from tests.python.popart.training_runs import (
+    graphs_of,
+    inference_session,
+    options_with,
+    plain_type,
+    ready,
+    training_session,
+)
 
 BATCH, CLASSES, STEPS = 16, 5, 20
 # Largest relative difference of a loss of the first 20 updates from that of the FLOAT run, by type. BFLOAT16 has 8 bits
@@ -147,6 +154,45 @@ def test_products_have_16_bits_losses_and_softmax_do_not(network):
     assert types["MatMul"] == {"BFLOAT16"} if "MatMul" in types else types["Conv"] == {"BFLOAT16"}
     for name in ("Softmax", "SoftmaxCrossEntropyLoss", "Nll", "LogSoftmax", "NllWithSoftmaxGradDirect"):
         assert types.get(name, {"FLOAT"}) == {"FLOAT"}, name
+
+
+def followed():
+    """Loss of a convolution behind which each operator has 16 bits because the one before has."""
+    rng = np.random.default_rng(5)
+    builder = popart.Builder(opsets={"ai.onnx": 17, "ai.graphcore": 1})
+    onnx_ = builder.aiOnnx
+
+    def weight(*shape):
+        return builder.addInitializedInputTensor(rng.normal(0, 0.3, shape).astype(np.float32))
+
+    y = onnx_.conv([builder.addInputTensor("FLOAT", [2, 3, 8, 8], "x"), weight(6, 3, 3, 3)])
+    y = onnx_.instancenormalization([y, weight(6), weight(6)])
+    y = onnx_.lrn([onnx_.tanh([y])], 3)
+    y = onnx_.gathernd([y, onnx_.constant(np.array([[1], [0]], np.int64))])
+    y = onnx_.gatherelements([y, onnx_.constant(np.zeros((2, 6, 2, 6), np.int64))], axis=2)
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
+    return builder.getModelProto(), loss
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_norms_activations_and_moves_follow(precision):
+    proto, loss = followed()
+    session = training_session(proto, loss, sgd(), options_with(precision=precision))
+    types = {plain_type(name): found for name, found in types_by_operator(session).items()}
+    for name in ("Conv", "InstanceNormalization", "Tanh", "LRN", "GatherND", "GatherElements"):
+        assert types[name] == {precision.upper()}, name
+
+    def trained(chosen):
+        session = ready(training_session(proto, loss, sgd(), options_with(precision=chosen)))
+        anchors, rng = session.initAnchorArrays(), np.random.default_rng(6)
+        x, found = rng.normal(size=(2, 3, 8, 8)).astype(np.float32), []
+        for _ in range(10):
+            session.run(popart.PyStepIO({"x": x}, anchors))
+            found.append(float(anchors[loss]))
+        return np.array(found)
+
+    expected = trained("")
+    np.testing.assert_allclose(trained(precision), expected, atol=BOUND[precision] * expected[0])
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

@@ -180,6 +180,87 @@ TEST(Trainer, AGroupWithoutLearningRateIsFrozen) {
   EXPECT_NE(test::messageOf([&] { other.setOptimizer(with(0.0f)); }).find("freezes its weights"), std::string::npos);
 }
 
+// loss = mean((x head body - y)²), head {2, 2} the identity and body {2, 1} ones; trains both unless told otherwise.
+std::string twoLayers(int64_t rows) {
+  auto builder = Builder::create();
+  const TensorId x = builder->addInputTensor("FLOAT", {rows, 2}, "x");
+  const TensorId y = builder->addInputTensor("FLOAT", {rows, 1}, "y");
+  const std::vector<float> identity{1, 0, 0, 1}, ones{1, 1};
+  const TensorId body =
+      builder->addInitializedInputTensor(ConstVoidData(identity.data(), TensorInfo(DataType::FLOAT, {2, 2})), "body");
+  const TensorId head =
+      builder->addInitializedInputTensor(ConstVoidData(ones.data(), TensorInfo(DataType::FLOAT, {2, 1})), "head");
+  auto ops = builder->aiOnnxOpset10();
+  const TensorId error = ops.sub({ops.matmul({ops.matmul({x, body}), head}), y});
+  builder->addOutputTensor(ops.reducemean({ops.mul({error, error})}, std::vector<int64_t>{0, 1}, 0, {"loss"}));
+  return builder->getModelProto();
+}
+
+struct TwoLayers {
+  std::vector<float> body = std::vector<float>(4), head = std::vector<float>(2);
+  bool operator==(const TwoLayers &) const = default;
+};
+
+TwoLayers layersOf(Trainer &trainer) {
+  TwoLayers found;
+  WeightsIO io;
+  io.insert("body", MutableVoidData{found.body.data(), TensorInfo(DataType::FLOAT, {2, 2})});
+  io.insert("head", MutableVoidData{found.head.data(), TensorInfo(DataType::FLOAT, {2, 1})});
+  trainer.session().weightsToHost();
+  trainer.session().readWeights(io);
+  return found;
+}
+
+// Updates by gradient descent of the head, or of the body, alone.
+TwoLayers descended(bool trainsHead, int updates, float lr) {
+  TwoLayers w{{1, 0, 0, 1}, {1, 1}};
+  for (int update = 0; update < updates; ++update) {
+    TwoLayers g;
+    for (size_t row = 0; row < 4; ++row) {
+      const float *x = &kX[2 * row];
+      float h[2];
+      for (size_t i = 0; i < 2; ++i) h[i] = x[0] * w.body[i] + x[1] * w.body[2 + i];
+      const float slope = 2 * (h[0] * w.head[0] + h[1] * w.head[1] - kY[row]) / 4;
+      for (size_t i = 0; i < 2; ++i) {
+        g.head[i] += slope * h[i];
+        for (size_t k = 0; k < 2; ++k) g.body[2 * k + i] += slope * w.head[i] * x[k];
+      }
+    }
+    for (size_t i = 0; trainsHead && i < 2; ++i) w.head[i] -= lr * g.head[i];
+    for (size_t i = 0; !trainsHead && i < 4; ++i) w.body[i] -= lr * g.body[i];
+  }
+  return w;
+}
+
+TEST(Trainer, FrozenWeightsStayOnReplicasAndWithMicroBatches) {
+  constexpr float kRate = 0.05f;
+  for (const auto &[accumulation, replicas] : {std::pair{1, 1}, {2, 1}, {2, 2}})
+    for (const bool trainsHead : {true, false}) {
+      const std::string model = twoLayers(4 / accumulation / replicas);
+      const TensorId frozen = trainsHead ? "body" : "head", other = trainsHead ? "head" : "body";
+      for (const bool isSaidByOthers : {false, true}) {
+        TrainingSpec spec{.loss = modelLoss(lossOf(model)), .accumulation = accumulation, .replicas = replicas};
+        (isSaidByOthers ? spec.trainable : spec.frozen).push_back((isSaidByOthers ? other : frozen).substr(0, 2) + "*");
+        Trainer trainer(model, spec, optim::SGD({.lr = kRate, .momentum = 0.0f}));
+        for (int i = 0; i < 3; ++i) trainer.step({{"x", kX}, {"y", kY}});
+        const TwoLayers found = layersOf(trainer), expected = descended(trainsHead, 3, kRate);
+        for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(found.body[i], expected.body[i], 1e-5) << frozen << accumulation;
+        for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(found.head[i], expected.head[i], 1e-5) << frozen << accumulation;
+        if (accumulation * replicas > 1) continue;  // evaluation takes one micro-batch
+        const float evaluated = trainer.evaluate({{"x", kX}, {"y", kY}});
+        EXPECT_FLOAT_EQ(evaluated, trainer.step({{"x", kX}, {"y", kY}}));
+      }
+    }
+}
+
+TEST(Trainer, FrozenWeightsHaveNoState) {
+  const std::string model = twoLayers(4);
+  Trainer trainer(model, {.loss = modelLoss(lossOf(model)), .frozen = {"body"}}, optim::Adam({.lr = 0.1f}));
+  const auto has = [&](const TensorId &id) { return trainer.session().hasInfo(id); };
+  EXPECT_TRUE(has("Accl1___head") && has("Gradient___head"));
+  EXPECT_FALSE(has("Accl1___body") || has("Accl2___body") || has("Step___body") || has("Gradient___body"));
+}
+
 TEST(OptimClass, RefusesWhatPyTorchRefuses) {
   const auto refused = [](auto make) { return test::messageOf([&] { make(); }); };
   EXPECT_NE(refused([] { return optim::SGD({.lr = -1}); }).find("invalid lr: got -1"), std::string::npos);

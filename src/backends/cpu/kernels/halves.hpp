@@ -9,9 +9,9 @@
 #include <popart/datatype.hpp>
 #include <popart/half.hpp>
 
-namespace popart::cpu {
+#include "base/half_types.hpp"
 
-constexpr bool isHalf(DataType type) { return type == DataType::FLOAT16 || type == DataType::BFLOAT16; }
+namespace popart::cpu {
 
 // Element i of an array of FLOAT or 16-bit numbers.
 inline const void *elementAt(const void *base, ptrdiff_t i, DataType type) {
