@@ -220,7 +220,7 @@ class Model:
             shapes = popart_core.InputShapeInfo()
             for name, array in arrays.items():
                 shapes.add(name, TensorInfo(array.dtype.name, array.shape))
-            found = popart_core._output_tensors(self._model, shapes, self._options.constantWeights)
+            found = popart_core._output_tensors(self._model, shapes, self._options.constantWeights, set(self._outputs))
             self._lengths = {name: parts[0][1] for name, parts in found.items() if parts and parts[0][1]}
             anchors += [length for of in self._lengths.values() for length, _ in of]
         session = InferenceSession(

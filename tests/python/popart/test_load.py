@@ -145,6 +145,20 @@ def test_results_of_unknown_size_are_cut():
         np.testing.assert_array_equal(model(np.array(x, np.float32)), np.array(np.nonzero(x)))
 
 
+def test_inner_tensors_of_unknown_size_are_cut():
+    nodes = [helper.make_node("NonZero", ["x"], ["inner"]), helper.make_node("ReduceSum", ["inner"], ["y"], keepdims=0)]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [])],
+    )  # fmt: skip
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    model = popart.load(data, outputs=["inner", "y"])
+    for x in ([0, 1, 0, 2], [0, 0, 0, 1], [1, 0]):
+        results = model(np.array(x, np.float32))
+        np.testing.assert_array_equal(results["inner"], np.array(np.nonzero(x)))
+        assert results["y"] == np.nonzero(x)[0].sum()
+
+
 def test_inputs_that_steer_shapes():
     graph = helper.make_graph(
         [helper.make_node("Reshape", ["x", "shape"], ["y"])], "g",
