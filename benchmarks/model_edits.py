@@ -110,7 +110,9 @@ def in_bfloats(program: Program, inputs: Arrays) -> tuple[Program, Arrays]:
         if info.type.tensor_type.elem_type == floating:
             info.type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
     for info in graph.input:
-        if info.type.tensor_type.elem_type == floating and info.name in inputs:
+        if info.type.tensor_type.elem_type == floating and info.name not in inputs:  # a weight
+            info.type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
+        elif info.type.tensor_type.elem_type == floating:
             _read_instead(graph, info.name, f"{info.name}/bfloat")
             to = onnx.TensorProto.BFLOAT16
             casts.append(onnx.helper.make_node("Cast", [info.name], [f"{info.name}/bfloat"], to=to))

@@ -113,13 +113,28 @@ def exported(operator: Operator) -> tuple[bytes, dict[str, np.ndarray]]:
     return file.getvalue(), {name: x.numpy() for name, x in zip(names, operator.inputs, strict=True)}
 
 
+def trained(operator: Operator, model: bytes) -> tuple[str, ...]:
+    """The initializers of a model of ours that are parameters of the row: those of plain operands have to be named.
+
+    Statistics of batch norms are left out: a training step updates them and they have no gradient.
+    """
+    import popart
+
+    row, names = operator.row, [f"weights.{i}" for i in range(len(operator.weights))]
+    if row.node:
+        inputs = zip(row.node(operator.size).inputs.split(), operator.fixed, strict=False)
+        names = [name for name, weight in inputs if weight is not None]
+    there = {t.name for t in popart.trainable_tensors(model) if not t.reason.startswith("statistic")}
+    return tuple(name for name in names if name in there)
+
+
 def ours(operator: Operator | None, model: bytes, feeds: dict[str, np.ndarray]) -> Callable[[], np.ndarray]:
     """This repository."""
     import popart
 
     if operator is not None and operator.training_step:
         rule = {"kind": "sgd", "lr": RATE, "momentum": 0.0}
-        session: Any = programs.training_session(programs.Program(model, "output", rule))
+        session: Any = programs.training_session(programs.Program(model, "output", rule, trained(operator, model)))
         session.weightsFromHost()
     else:
         session = programs.inference_session(programs.Program(model))

@@ -1,4 +1,4 @@
-"""Write what is made from the tables of the library: pages of docs/, and the type stubs of the builder's operators.
+"""Generate files from the tables of the library: pages of docs/, and the type stubs of the builder's operators.
 
 Usage: make_docs.py [--check]. With --check nothing is written; the exit code is 1 when a file differs.
 """
@@ -21,19 +21,18 @@ MADE = "<!-- Made by ./dev docs from {source}; edit there. -->\n"
 
 OPTIONS = """# Session options
 
-Every member of `SessionOptions`, and what it does here.
+Every member of `SessionOptions` and its effect in this implementation.
 
-- **built**: as documented for PopART.
-- **refused**: the values named raise `popart_exception` when the session is made, with the option and what to do in
-  the message. They change results, or promise something that is not built.
-- **warned**: the values named are accepted, and a warning (once per process) names the option and what does not
-  happen. Results do not depend on them; they promise memory, time or files that nothing here gives.
-- **no effect**: nothing that a program gets depends on the option: results, planned memory and the serialised IR are
-  the same with any value. `tests/python/popart/test_options.py` tries them all.
+- **built**: works as documented for PopART.
+- **refused**: the values named raise `popart_exception` when the session is made; the message names the option and says
+  what to do. These values would change results, or ask for something that is not built.
+- **warned**: the values named are accepted, and a warning (once per process) names the option and the effect that is
+  missing. Results do not depend on them; they would save memory or time, or write files.
+- **no effect**: results, planned memory and the serialised IR are the same with any value of the option.
+  `tests/python/popart/test_options.py` tests them all.
 
-A member of a struct without a row of its own falls under the row of the struct. Values that contradict each other
-(for example `accumulationFactor` above 1 without `enableGradientAccumulation`) are refused too, whatever the row
-says.
+If a field of a settings struct is not listed, the row of the struct applies. Values that contradict each other (for
+example `accumulationFactor` above 1 without `enableGradientAccumulation`) are always refused.
 
 | Option | State | Values | What happens, or does not |
 |---|---|---|---|
@@ -42,9 +41,9 @@ says.
 KEYS = """
 ## Keys of the option maps
 
-`SessionOptions` has six maps of texts that PopART hands to Poplar's libraries. These keys are known; any other key is
-named in a warning with the nearest known one. A name that ends in `*` stands for all keys that begin so. A *warned*
-key warns unless its value is `false`, `0` or `none`.
+`SessionOptions` has six maps from strings to strings, which PopART passes to Poplar's libraries. The table lists the
+known keys. Any other key causes a warning that names the nearest known one. A name that ends in `*` means all keys that
+begin with the letters before it. A *warned* key causes a warning unless its value is `false`, `0` or `none`.
 
 | Map | Key | State | Remark |
 |---|---|---|---|
@@ -53,7 +52,7 @@ key warns unless its value is `false`, `0` or `none`.
 MARKS = """
 ## Marks of single nodes
 
-Methods of the Builder whose marks are kept in the model and do nothing here. A warning (once per
+The marks that these methods of the Builder set are kept in the model and have no effect here. A warning (once per
 process) names the method and the first tensor.
 
 | Method | What does not happen |
@@ -64,7 +63,7 @@ PATTERNS = """
 ## Patterns
 
 Every name of `Patterns`. **rewrite**: the documented rewrite, tested in `tests/transforms` or `tests/unit/patterns`.
-The others are accepted; what they would do happens elsewhere, or has no meaning here.
+The others are accepted: other parts of the compiler do the same, or they have no meaning here.
 
 | Pattern | State | Remarks |
 |---|---|---|
@@ -72,8 +71,8 @@ The others are accepted; what they would do happens elsewhere, or has no meaning
 
 ENVIRONMENT = """# Environment variables
 
-All that the library and its Python packages read; an empty variable counts as one that is not set. Tests have
-variables of their own ([testing.md](testing.md)).
+All variables that the library and its Python packages read. An empty variable counts as unset. The tests read more
+variables ([testing.md](testing.md)).
 
 | Variable | Without it | Meaning |
 |---|---|---|
@@ -81,12 +80,12 @@ variables of their own ([testing.md](testing.md)).
 
 ON_REF = """# Operators on the reference backend
 
-The CPU backend has a kernel of its own for every operator that networks spend time in. What it leaves to the reference
-backend, plain loops on one thread that define what an operator means, is in this table with the reason; a test fails
-for any other operator. `popart-inspect` and the log, at level INFO, name the operators of a program that run there.
+The CPU backend has its own kernel for every operator in which networks spend time. The operators in this table run on
+the reference backend: plain loops on one thread that define what each operator means. A test fails if any other
+operator runs there. `popart-inspect`, and the log at level INFO, name the operators of a program that do.
 
-Where a row has a case, the operator runs on the reference in that case only: it is what the backend says when it is
-asked for a kernel.
+If a row has a case, the operator runs on the reference backend only in that case. The text is the reason that the CPU
+backend gives when it has no kernel.
 
 | Operator | Case | Why that is good enough |
 |---|---|---|
@@ -94,7 +93,7 @@ asked for a kernel.
 
 
 def sentence(text: str) -> str:
-    """A remark as a sentence: capital letter, full stop."""
+    """Turn a remark into a sentence: with a capital letter and a full stop."""
     if not text:
         return ""
     return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
@@ -163,7 +162,7 @@ class Opset:
 
 
 def parameter_type(name: str, default: object) -> str:
-    """Type of a parameter of a builder method: from its default, or by its name."""
+    """The type of a parameter of a builder method, from its default value or its name."""
     if name == "args":
         return "_Ids"
     if name in ("debugContext", "debugName"):
@@ -240,7 +239,7 @@ def versioned_method_stub(name: str) -> str:
 
 
 def versioned_stub() -> str:
-    """The class AiOnnx, which stands for every operator set: type checkers cannot know which one a model has."""
+    """Stub of the class AiOnnx, for every operator set: type checkers cannot know which one a model has."""
     newest = popart_core._newestOnnxOpset()
     methods = {name for opset in range(OLDEST_VERSIONED, newest + 1) for name in onnx_forms.methods_of(opset)}
     return "\nclass AiOnnx(Opset):\n" + "".join(versioned_method_stub(name) for name in sorted(methods))

@@ -15,8 +15,10 @@ constexpr float kUnlimited = std::numeric_limits<float>::infinity();  // no limi
 
 // Weights with numbers of their own.
 struct ParameterGroup {
-  std::vector<std::string> weights;     // names or globs of weights
-  std::map<std::string, float> values;  // by PyTorch's argument: "lr", "weight_decay", "momentum", "beta1", "eps" …
+  std::vector<std::string> weights;  // names or globs of weights
+  // By PyTorch's argument: "lr", "weight_decay", "momentum", "beta1" … A group with "lr" 0 is frozen: its weights
+  // have no gradient and no state, and a replacement of the optimizer cannot give it another learning rate.
+  std::map<std::string, float> values;
 };
 
 // What happens to gradients before the formula, of all optimizers.
@@ -109,6 +111,8 @@ class Optimizer : public popart::Optimizer {
   std::string type_s() const override;
   std::unique_ptr<popart::Optimizer> clone() const override { return std::make_unique<Optimizer>(*this); }
   std::string replacementProblem(const popart::Optimizer &other) const override;
+  // Whether a group with a learning rate of 0 names the weight: 0 times any factor stays 0.
+  bool neverChanges(const TensorId &weight) const override;
   void resolveGroups(const std::vector<TensorId> &weights) override;
   std::vector<std::string> scalarNames(const TensorId &weight) const override;
   OptimizerScalar scalar(const std::string &name, const TensorId &weight) const override;

@@ -46,7 +46,7 @@ class Optimizer {
   bool hasSpecific(const TensorId &weight) const { return learningRates().hasSpecific(weight); }
   bool hasSpecific() const { return learningRates().hasSpecific(); }
   // The learning rate of the weight is a constant 0: it is frozen.
-  bool neverChanges(const TensorId &weight) const;
+  virtual bool neverChanges(const TensorId &weight) const;
   // Finds the weights of groups that patterns name, among the names given: those of the floating-point variables of a
   // model. Sessions call it on their copy. Throws popart::error for a pattern that matches none and for a weight of two
   // groups. Nothing happens in optimizers without such groups.

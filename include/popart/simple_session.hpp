@@ -95,7 +95,7 @@ struct TrainingSpec {
   int replicas = 1;                                 // copies of the program; gradients are averaged over them too
   std::optional<uint64_t> seed = {};                // of random numbers; none: another one each time
   // Names or patterns of the tensors that train (empty: as classified, see trainabletensor.hpp) and of those that do
-  // not, beside those of `options`.
+  // not, in addition to those of `options`.
   std::vector<std::string> trainable = {}, frozen = {};
 };
 

@@ -71,13 +71,13 @@ void bindModelTools(nb::module_ &m) {
       "    popart_exception: The model cannot be read, or a name or pattern matches no tensor.");
   m.def(
       "_output_tensors",
-      [](nb::handle model, const InputShapeInfo &shapes, bool constantWeights) {
+      [](nb::handle model, const InputShapeInfo &shapes, bool constantWeights, const std::set<TensorId> &returned) {
         using Lengths = std::vector<std::pair<TensorId, int64_t>>;
         const auto weights = constantWeights ? onnx::WeightRole::Constant : onnx::WeightRole::Variable;
         std::map<std::string, std::vector<std::pair<TensorId, Lengths>>> result;
         const std::string text = modelText(model);
         ReleaseGil release;
-        for (auto &[name, of] : outputTensors(text, shapes, weights)) {
+        for (auto &[name, of] : outputTensors(text, shapes, weights, returned)) {
           auto &parts = result[name];
           for (size_t i = 0; i < of.ids.size(); ++i) {
             parts.emplace_back(of.ids[i], Lengths());
@@ -87,9 +87,10 @@ void bindModelTools(nb::module_ &m) {
         return result;
       },
       nb::arg("model"), nb::arg("inputShapeInfo"), nb::arg("constantWeights"),
-      "The tensors to anchor for each graph output (several for a sequence, none for what is absent): the name, and "
-      "for\n"
-      "each size that depends on data the name of the tensor that holds it and its dimension.\n"
+      nb::arg("returned") = std::set<TensorId>(),
+      "The tensors to anchor for each graph output, and for each tensor of the model in `returned` (several for a\n"
+      "sequence, none for what is absent): the name, and for each size that depends on data the name of the tensor\n"
+      "that holds it and its dimension.\n"
       "\n"
       "Raises:\n"
       "    popart_exception: The model is refused.");

@@ -6,6 +6,7 @@
 #include <popart/sgd.hpp>
 
 #include "bindings.hpp"
+#include "misfits.hpp"
 
 namespace popart::python {
 namespace {
@@ -15,7 +16,9 @@ using Values = std::map<std::string, std::pair<float, bool>>;
 // Throws popart::error for a key that is no str or a value that is no (float, bool) tuple.
 Values toValues(nb::handle given) {
   if (!PyDict_Check(given.ptr()))
-    throw nb::type_error("optimizer: the first argument must be a dict such as {'defaultLearningRate': (0.1, True)}");
+    throw nb::type_error(
+        "optimizer: the first argument must be a dict such as {'defaultLearningRate': (0.1, True)}. Optimizers with "
+        "PyTorch's arguments are in popart.optim, such as popart.optim.Adam(lr=0.1)");
   Values values;
   for (auto [key, value] : nb::borrow<nb::dict>(given)) {
     if (!PyUnicode_Check(key.ptr()))
@@ -277,6 +280,20 @@ void bindPyTorchOptimizer(nb::module_ &m) {
            "The number `name` of group `group`; of the weights without a group for -1.");
 }
 
+// Calls with PyTorch's arguments.
+void explainConstructors() {
+  const auto insteadOf = [](const std::string &rate, const std::string &pytorch) {
+    return "a dictionary such as {'defaultLearningRate': (" + rate +
+           ", True)}. With PyTorch's arguments: popart.optim." + pytorch;
+  };
+  explainMisfits<SGD>("__init__", insteadOf("0.1", "SGD(lr=0.1)"));
+  explainMisfits<Adam>("__init__", insteadOf("0.001", "Adam(lr=0.001), AdamW, Adamax or Lamb"));
+  explainMisfits<Adaptive>("__init__", insteadOf("0.01", "RMSprop(lr=0.01), Adagrad or Adadelta"));
+  explainMisfits<ConstSGD>("__init__",
+                           "a learning rate, and maybe weight_decay, loss_scaling and clip_norm_settings. "
+                           "With PyTorch's arguments: popart.optim.SGD(lr=0.1)");
+}
+
 }  // namespace
 
 void bindOptimizers(nb::module_ &m) {
@@ -324,6 +341,7 @@ void bindOptimizers(nb::module_ &m) {
   bindAdam(m);
   bindAdaptive(m);
   bindPyTorchOptimizer(m);
+  explainConstructors();
 }
 
 }  // namespace popart::python

@@ -9,6 +9,7 @@
 
 #include "bindings.hpp"
 #include "host_array.hpp"
+#include "misfits.hpp"
 
 namespace popart::python {
 namespace {
@@ -294,6 +295,10 @@ void bindSessionBase(nb::module_ &m) {
            "Args:\n"
            "    isLoaded: False unloads.")
       .def("_variableIds", &Session::variableIds);
+  explainMisfits<Session>(
+      "run",
+      "a StepIO, such as run(popart.PyStepIO({\"x\": x}, session.initAnchorArrays())). A model as a "
+      "function of arrays: model = popart.load(\"model.onnx\"); model(x)");
 }
 
 void bindTrainableTensor(nb::module_ &m) {

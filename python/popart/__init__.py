@@ -98,4 +98,4 @@ _classes = [
 _suggest_in_classes(*(item for item in _classes if not item.__name__.endswith(("Settings", "Options"))))
 _suggest_in_classes(*(item for item in _classes if item.__name__.endswith(("Settings", "Options"))), sets=True)
 _suggest_in_classes(AiGraphcoreOpset1, AiOnnx)
-_suggest_in_modules("popart")
+_suggest_in_modules("popart", inside=("optim", "losses"))

@@ -1,6 +1,7 @@
 """The inputs of a model, and arrays of any library as what they take. Models whose batch is fixed get an open one."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,31 @@ from popart._names import nearest_names
 from popart.session import _numpy_dtype
 
 Source = str | bytes  # name of a file, or bytes of a model
+
+
+def source_of(model: Any) -> Source:
+    """A model in the form that the core reads.
+
+    Args:
+        model: File name, bytes, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns.
+
+    Returns:
+        The file name, or bytes.
+
+    Raises:
+        TypeError: None of these.
+    """
+    proto = getattr(model, "model_proto", model)  # of torch.onnx.ONNXProgram
+    if hasattr(proto, "SerializeToString"):
+        return proto.SerializeToString()
+    if isinstance(model, bytes):
+        return model
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model)
+    raise TypeError(
+        f"model: got {type(model).__name__}, expected a file name, bytes, onnx.ModelProto or torch.onnx.ONNXProgram"
+    )
+
 
 # Operators whose results may have sizes that depend on data of the run, some where an operand does.
 SIZES_FROM_DATA = frozenset({

@@ -1,10 +1,14 @@
-"""Errors for names that do not exist: they say which ones are near."""
+"""Errors for names that do not exist: they say which ones are near, or what other libraries' names are called here."""
 
+import functools
+import inspect
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 import popart_core
+
+_P, _R = ParamSpec("_P"), TypeVar("_R")
 
 
 def nearest_names(wanted: str, known: Iterable[str]) -> str:
@@ -32,17 +36,54 @@ def no_attribute(owner: str, name: str, known: Iterable[str]) -> AttributeError:
     return AttributeError(f"{owner} has no attribute '{name}'{nearest_names(name, public)}")
 
 
-def suggest_in_modules(*names: str) -> None:
-    """Make imported modules suggest the nearest of their names when asked for one that they lack."""
+def suggest_in_modules(*names: str, inside: Iterable[str] = ()) -> None:
+    """Make imported modules suggest the nearest of their names when asked for one that they lack.
+
+    Args:
+        *names: Of the modules.
+        inside: Names of their submodules that may have what was asked for.
+    """
 
     def install(module: Any) -> None:
         def __getattr__(name: str) -> Any:
+            for part in inside:
+                if name in getattr(module, part).__all__:
+                    raise AttributeError(
+                        f"module '{module.__name__}' has no attribute '{name}': write {module.__name__}.{part}.{name}"
+                    )
             raise no_attribute(f"module '{module.__name__}'", name, dir(module))
 
         module.__getattr__ = __getattr__
 
     for name in names:
         install(sys.modules[name])
+
+
+def explain_keywords(known_elsewhere: Mapping[str, str]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Make a function refuse keyword arguments that it lacks with their nearest names, or with what to write instead.
+
+    Args:
+        known_elsewhere: What to write instead of other libraries' keyword arguments.
+
+    Returns:
+        A decorator.
+    """
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        names = list(inspect.signature(function).parameters)
+        what = function.__qualname__.removesuffix(".__init__")
+
+        @functools.wraps(function)
+        def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
+            for name in keywords:
+                if name not in names:
+                    more = f": {known_elsewhere[name]}" if name in known_elsewhere else nearest_names(name, names)
+                    raise TypeError(f"{what}: there is no argument '{name}'{more}")
+            return function(*args, **keywords)
+
+        return checked
+
+    return decorate
 
 
 def suggest_in_classes(*classes: type, sets: bool = False) -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from popart_core import GraphTransformer, popart_exception
 
 from popart import losses
-from popart._model_inputs import ModelInput, Source, declared, describe, inputs_of, with_open_batch
+from popart._model_inputs import ModelInput, Source, declared, describe, inputs_of, source_of, with_open_batch
 from popart._names import nearest_names
 from popart.builder import Builder
 
@@ -75,13 +74,6 @@ def check_names(what: str, patterns: Iterable[str], known: Sequence[str]) -> Non
             )
 
 
-def _source(model: Any) -> Source:
-    """The name of a file or bytes of a model; of ``onnx.ModelProto`` its bytes."""
-    if hasattr(model, "SerializeToString"):
-        return model.SerializeToString()
-    return model if isinstance(model, bytes) else str(Path(model))
-
-
 def _shape_of(entry: losses.LossInput) -> tuple[int | str, ...]:
     return tuple(f"{entry.id}_{i}" if size < 0 else size for i, size in enumerate(entry.shape))
 
@@ -132,7 +124,7 @@ def training_model(
         TypeError: Arguments that the loss does not have.
         FileNotFoundError: There is no such file.
     """
-    source = _source(model)
+    source = source_of(model)
     facts = describe(source)
     if train_batch_norm:
         transformer = GraphTransformer(source)

@@ -41,7 +41,7 @@ class TrainingSessions:
         """
         self._make, self._seed = make, seed
         self._sessions: dict[tuple[int, int], TrainingSession] = {}
-        self._shapes: dict[str, Any] = {}  # of `current`
+        self.shapes: dict[str, Any] = {}  # of `current`
         self.current: TrainingSession | None = None
         self.version = 0  # grows when weights change
 
@@ -59,10 +59,10 @@ class TrainingSessions:
         if session is None:
             session = self._make(accumulation, replicas)
             self._sessions[key] = session
-        if session is self.current and shapes == self._shapes:
+        if session is self.current and shapes == self.shapes:
             return session
         session.setInputShapes(shapes)
-        self._shapes = dict(shapes)
+        self.shapes = dict(shapes)
         if session is not self.current:
             if self.current is not None:
                 self._give(session, *self._state(self.current))

@@ -8,7 +8,6 @@ Example::
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,17 @@ from popart_core import (
     popart_runtime_error,
 )
 
-from popart._model_inputs import SIZES_FROM_DATA, Feed, Source, declared, describe, inputs_of, with_open_batch
-from popart._names import nearest_names
+from popart._model_inputs import (
+    SIZES_FROM_DATA,
+    Feed,
+    Source,
+    declared,
+    describe,
+    inputs_of,
+    source_of,
+    with_open_batch,
+)
+from popart._names import explain_keywords, nearest_names
 from popart.session import InferenceSession
 from popart.tensorinfo import TensorInfo
 
@@ -280,8 +288,12 @@ def _joined(model: Model, args: Iterable[Any], named: Mapping[str, Any]) -> dict
     return joined | dict(named)
 
 
+@explain_keywords({
+    "providers": "give device, or nothing for the CPU",
+    "sess_options": "give options={...}, num_threads or max_memory",
+})  # fmt: skip
 def load(
-    model: str | Path | bytes,
+    model: Any,
     *,
     outputs: Sequence[str] | None = None,
     max_memory: int | str | None = None,
@@ -297,7 +309,7 @@ def load(
     is compiled for each set of input shapes when it is first met, and kept.
 
     Args:
-        model: File name or bytes.
+        model: File name, bytes, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns.
         outputs: Tensors to return, by name, also ones inside of the model; None: its outputs.
         max_memory: Limit of device memory in bytes, or text such as ``"2G"``; a model that does not fit is refused at
             its first call.
@@ -316,8 +328,9 @@ def load(
         popart_exception: It is no model.
         FileNotFoundError: There is no such file.
         AttributeError: An option that does not exist.
+        TypeError: `model` is none of these.
     """
     made = session_options(
         options, max_memory=max_memory, num_threads=num_threads, max_shapes=max_shapes, precision=precision
     )
-    return Model(model if isinstance(model, bytes) else str(model), outputs, made, device)
+    return Model(source_of(model), outputs, made, device)

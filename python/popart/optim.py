@@ -50,7 +50,8 @@ class Common(TypedDict, total=False):
     Args:
         maximize: Whether the loss is to grow.
         groups: Weights with numbers of their own, as PyTorch's parameter groups: dictionaries with ``params``, names or
-            globs of weights, and numbers by argument, such as ``lr`` and ``weight_decay``.
+            globs of weights, and numbers by argument, such as ``lr`` and ``weight_decay``. A group with ``lr`` 0 is
+            frozen: it has no gradient and no state.
         clip_grad_norm: Largest joint norm of all gradients, as ``torch.nn.utils.clip_grad_norm_``.
         clip_grad_value: Largest absolute value of gradients, as ``torch.nn.utils.clip_grad_value_``; not with the norm.
         loss_scale: Factor of the loss in the backward pass, which updates take out again.

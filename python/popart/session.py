@@ -10,6 +10,7 @@ import popart_core
 from popart_core import DataFlow, DataType, DeviceInfo, DeviceType, InputShapeInfo, Optimizer, Patterns, SessionOptions
 
 from popart._arrays import as_shape
+from popart._names import explain_keywords
 from popart.losses import Loss
 from popart.tensorinfo import _NUMPY_TO_POPART
 
@@ -216,6 +217,15 @@ class _SessionMixin:
         )
 
 
+_SHORTER = "or use popart.load(path)(x) or popart.Trainer, which make sessions themselves"
+_OTHER_KEYWORDS = {  # of ONNX Runtime
+    "providers": f"give deviceInfo=popart.DeviceManager().createCpuDevice(), {_SHORTER}",
+    "provider_options": f"give userOptions=popart.SessionOptions(), {_SHORTER}",
+    "sess_options": f"give userOptions=popart.SessionOptions(), {_SHORTER}",
+    "path_or_bytes": f"give fnModel, {_SHORTER}",
+}
+
+
 def _patterns(given: str | Sequence[str] | None) -> list[str]:
     return [] if given is None else [given] if isinstance(given, str) else list(given)
 
@@ -224,13 +234,16 @@ def _resolve_data_flow(dataFlow: DataFlow | None, dataFeed: DataFlow | None) -> 
     # compat: very old programs say dataFeed= (tests/python/popart/test_session.py).
     given = dataFlow if dataFlow is not None else dataFeed
     if given is None:
-        raise TypeError("session: the argument dataFlow is missing")
+        raise TypeError(
+            f"session: the argument dataFlow is missing: give popart.DataFlow(1, [names of tensors]), {_SHORTER}"
+        )
     return given
 
 
 class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
     """Runs a model forward."""
 
+    @explain_keywords(_OTHER_KEYWORDS)
     def __init__(
         self,
         fnModel: str | bytes,
@@ -299,6 +312,7 @@ class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
 class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
     """Trains a model: each run executes ``batchesPerStep`` weight updates."""
 
+    @explain_keywords(_OTHER_KEYWORDS)
     def __init__(
         self,
         fnModel: str | bytes,

@@ -19,6 +19,7 @@ from popart_core import (
     DeviceInfo,
     DeviceManager,
     PyStepIO,
+    PyWeightsIO,
     ReductionType,
     SessionOptions,
     popart_exception,
@@ -27,7 +28,8 @@ from popart_core import (
 
 from popart import optim
 from popart._model_inputs import Feed
-from popart._names import nearest_names
+from popart._names import explain_keywords, nearest_names
+from popart._step_plan import StepPlan
 from popart._training_model import LossFunction, check_names, training_model
 from popart._training_sessions import TrainingSessions
 from popart.fitting import Data, History, Run, Settings
@@ -35,33 +37,65 @@ from popart.inference_form import inference_form
 from popart.loading import Model, session_options
 from popart.metrics import Metric, Metrics
 from popart.schedules import Factor, Schedule
-from popart.session import TrainingSession
+from popart.session import TrainingSession, _numpy_dtype, _require_kinds
+
+# Arguments as Keras, Lightning and PyTorch have them.
+_OTHER_SETTINGS = {
+    "lr": "give optimizer=popart.optim.AdamW(lr=...), or another one of popart.optim",
+    "learning_rate": "give optimizer=popart.optim.AdamW(lr=...), or another one of popart.optim",
+    "epochs": "give it to fit",
+    "metrics": "give them to fit or evaluate",
+    "callbacks": "give on_step, on_epoch or log to fit",
+    "accumulate_grad_batches": "give accumulation",
+    "gradient_accumulation_steps": "give accumulation",
+    "gradient_clip_val": "give popart.optim.AdamW(clip_grad_norm=...)",
+}
+_OTHER_OF_FIT = {
+    "validation_data": "give validate",
+    "val_dataloaders": "give validate",
+    "callbacks": "give on_step, on_epoch or log",
+    "batch_size": "the data gives batches, as a DataLoader does",
+    "scheduler": "give schedule, such as popart.optim.cosine(warmup=100)",
+    "verbose": "give progress",
+}
 
 
 class Weights(MutableMapping[str, np.ndarray]):
-    """Weights of a trainer by name. Reading gives a copy of the value as it is now; setting one changes it."""
+    """Weights of a trainer by name: all floating-point initializers of the file, like ``state_dict()`` of PyTorch.
+
+    Reading gives a copy of the value as it is now; setting one changes it. Frozen weights are constants of the program:
+    they can be read, and setting one is refused.
+    """
 
     def __init__(self, trainer: "Trainer") -> None:
         self._trainer = trainer
 
-    def _values(self) -> dict[str, np.ndarray]:
-        values = self._trainer._ready().values()
+    def _infos(self) -> dict[str, popart_core.TrainableTensor]:
+        """What the session knows of each weight, in the order of the file."""
+        infos = {entry.name: entry for entry in self._trainer.session.trainableTensors()}
         # A statistic that the file has as an output of Identity is a tensor of its own in training.
-        apart = (t.name for t in self._trainer.session.trainableTensors())
-        return {name: values[name] for name in dict.fromkeys([*self._trainer._model.weights, *apart]) if name in values}
+        order = dict.fromkeys([*self._trainer._model.weights, *infos])
+        return {name: infos[name] for name in order if name in infos}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        values = self._values()
-        if name not in values:
-            raise KeyError(f"Trainer: the model has no weight '{name}'{nearest_names(name, values)}")
-        return values[name]
+        infos = self._infos()
+        if name not in infos:
+            raise KeyError(f"Trainer: the model has no weight '{name}'{nearest_names(name, infos)}")
+        value = np.empty(infos[name].shape, _numpy_dtype(infos[name].type))
+        self._trainer.session.readWeights(PyWeightsIO({name: value}))
+        return value
 
     def __setitem__(self, name: str, value: Any) -> None:
-        old = self[name]
-        new = np.asarray(value)
+        old, new = self[name], np.asarray(value)
         if new.shape != old.shape:
             raise popart_runtime_error(
                 f"Trainer: weight '{name}': got shape {list(new.shape)}, expected {list(old.shape)}"
+            )
+        if name not in self._trainer.session._variableIds():
+            raise popart_runtime_error(
+                f"Trainer: weight '{name}' does not train ({self._infos()[name].reason}): it is a constant of the "
+                "program and cannot be set. Let it train, or make the trainer of a model that has the value "
+                "(popart.weights.load)"
             )
         self._trainer._sessions.write({name: np.ascontiguousarray(new.astype(old.dtype))})
 
@@ -69,15 +103,16 @@ class Weights(MutableMapping[str, np.ndarray]):
         raise TypeError(f"Trainer: weight '{name}' cannot be deleted. Set it")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values())
+        return iter(self._infos())
 
     def __len__(self) -> int:
-        return len(self._values())
+        return len(self._infos())
 
 
 class Trainer:
     """Trains a model; see the module."""
 
+    @explain_keywords(_OTHER_SETTINGS)
     def __init__(
         self,
         model: Any,
@@ -105,8 +140,8 @@ class Trainer:
         """Read the model and add the loss. The program is compiled at the first batch.
 
         Args:
-            model: File name or bytes of an ONNX model, or ``onnx.ModelProto``. Where all its inputs have the same fixed
-                batch, that is opened.
+            model: File name or bytes of an ONNX model, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns. If
+                all its inputs have the same fixed batch, it is opened.
             loss: Name of a loss (see ``popart.losses``), which takes the model's output and adds an input for labels;
                 a function of a ``Builder`` that adds a loss and returns its tensor; or a tensor of the model.
             optimizer: One of ``popart.optim`` or of PopART's.
@@ -135,9 +170,10 @@ class Trainer:
 
         Raises:
             popart_exception: An unknown loss, weight or tensor; a model that cannot be read.
-            TypeError: Arguments that the loss does not have.
+            TypeError: Arguments that the loss or the trainer does not have; no model, or no optimizer.
             FileNotFoundError: There is no such file.
         """
+        _require_kinds("Trainer", optimizer=optimizer)
         self._model = training_model(model, loss, output, loss_options or {}, train_batch_norm)
         check_names("frozen", frozen or (), self._model.weights)
         check_names("trainable", trainable or (), self._model.weights)
@@ -149,7 +185,7 @@ class Trainer:
             key: list(value) for key, value in (("frozen", frozen), ("trainable", trainable)) if value is not None
         }
         self._optimizer = optimizer
-        self._sent: dict[int, tuple[float, ...]] = {}  # learning rates that sessions have
+        self._sent: dict[int, tuple[float | None, ...]] = {}  # learning rates that sessions have
         self._accumulation, self._replicas, self._recompute = accumulation, replicas, recompute
         self._common: dict[str, Any] = {
             "options": options,
@@ -161,7 +197,7 @@ class Trainer:
         self._anchors, self._device = list(outputs), device
         self._feed = Feed("Trainer", self._model.inputs, inputs)
         self._sessions = TrainingSessions(self._session_of, seed)
-        self._losses: tuple[TrainingSession | None, dict[str, np.ndarray]] = None, {}  # and where its losses go
+        self._plan: StepPlan | None = None  # of the last step, where the next one may be like it
         self._micro = 0  # largest micro-batch of a replica so far
         self._evaluation: dict[bool, tuple[Model, int]] = {}
         self.weights = Weights(self)
@@ -230,13 +266,15 @@ class Trainer:
 
     @optimizer.setter
     def optimizer(self, optimizer: popart_core.Optimizer) -> None:
-        self._optimizer = optimizer
+        self._optimizer, self._plan = optimizer, None
         self._sent.clear()
 
-    def _send_optimizer(self, session: TrainingSession) -> None:
-        """Bring a session to the learning rate at hand."""
-        optimizer = self._optimizer
-        rates = (optimizer.lr, optimizer.lr_factor) if isinstance(optimizer, optim.Optimizer) else ()
+    def _send_optimizer(self, plan: StepPlan) -> None:
+        """Bring the session of a plan to the present learning rate."""
+        optimizer, session = self._optimizer, plan.session
+        if isinstance(optimizer, optim.Optimizer):
+            plan.lr, plan.lr_factor = optimizer.lr, optimizer.lr_factor
+        rates = (plan.lr, plan.lr_factor)
         if self._sent.get(id(session)) != rates:
             session.updateOptimizerFromHost(optimizer)
             self._sent[id(session)] = rates
@@ -308,13 +346,18 @@ class Trainer:
         """
         self._prepared(self._feed.arrays(batch))
 
-    def _prepared(self, arrays: Mapping[str, np.ndarray]) -> tuple[TrainingSession, dict[str, np.ndarray]]:
+    def _prepared(self, arrays: Mapping[str, np.ndarray]) -> tuple[StepPlan, dict[str, np.ndarray]]:
+        """The plan of a step and the arrays that its session gets."""
         parts = self._parts(self.samples(arrays))
         cut = self._cut(arrays, parts)
         skip = sum(n != 1 for n in parts)
         session = self._sessions.use({name: array.shape[skip:] for name, array in cut.items()}, *parts)
-        self._send_optimizer(session)
-        return session, cut
+        plan = StepPlan(self._feed, session, self._sessions.shapes, arrays, cut, self._model.loss, self._anchors)
+        self._send_optimizer(plan)
+        # other parts depend on the steps before, and arrays that are not batched are copied for each micro-batch
+        is_usual = parts == (self._accumulation, self._replicas)
+        self._plan = plan if is_usual and (skip == 0 or len(self._batched(arrays)) == len(arrays)) else None
+        return plan, cut
 
     def step(self, batch: Any) -> float:
         """Update the weights once.
@@ -330,18 +373,34 @@ class Trainer:
         Raises:
             popart_exception: Missing inputs, other types, shapes that the model does not take.
         """
-        return self._step(self._feed.arrays(batch))
+        plan = self._plan
+        if plan is not None and plan.shapes is self._sessions.shapes:
+            cut = plan.cut(batch)
+            if cut is not None:
+                return self._run(plan, cut)
+        return self._run(*self._prepared(self._feed.arrays(batch)))
 
     def _step(self, arrays: Mapping[str, np.ndarray]) -> float:
-        session, cut = self._prepared(arrays)
-        # results that a caller may keep are made anew
-        results = session.initAnchorArrays() if self._anchors or session is not self._losses[0] else self._losses[1]
-        self._losses = session, results
-        session.run(PyStepIO(cut, results))
-        self._sessions.version += 1
-        self.results = {name: results[name] for name in self._anchors}
-        return float(np.mean(results[self._model.loss], dtype=np.float64))
+        """`step` with the arrays of the inputs by name."""
+        plan = self._plan
+        if plan is not None and plan.shapes is self._sessions.shapes:
+            cut = plan.cut([arrays[name] for name in self._feed.order])
+            if cut is not None:
+                return self._run(plan, cut)
+        return self._run(*self._prepared(arrays))
 
+    def _run(self, plan: StepPlan, cut: Mapping[str, np.ndarray]) -> float:
+        optimizer = self._optimizer
+        if plan.lr is not None and (optimizer.lr != plan.lr or optimizer.lr_factor != plan.lr_factor):
+            self._send_optimizer(plan)
+        results = plan.results()
+        plan.session.run(PyStepIO(cut, results))
+        self._sessions.version += 1
+        if self._anchors:
+            self.results = {name: results[name] for name in self._anchors}
+        return plan.mean_loss(results)
+
+    @explain_keywords(_OTHER_OF_FIT)
     def fit(
         self,
         data: Data,
@@ -363,9 +422,9 @@ class Trainer:
     ) -> History:
         """Train for some epochs.
 
-        An existing checkpoint is gone on with: the batches that it has seen are read from the data and left out. The
-        result has the bits of uninterrupted training if the data gives the same in each epoch; data that is shuffled
-        by epoch is a function of the epoch, or has ``set_epoch``, which is called.
+        If the checkpoint exists, training resumes from it: the batches that it has seen are read from the data and
+        skipped. The result has the bits of uninterrupted training if the data gives the same batches again. For data
+        that is shuffled by epoch, give a function of the epoch, or an object with ``set_epoch``, which is called.
 
         Args:
             data: Iterable of batches, such as a DataLoader: dictionaries, tuples or single arrays. Or a function of the
@@ -484,7 +543,7 @@ class Trainer:
         Args:
             path: The file.
             form: ``"inference"``: the outputs of the file, without loss, labels and optimizer state; ``"training"``:
-                with them, for another session to go on from.
+                with them, for another session to continue from.
 
         Raises:
             popart_exception: Another form; the file cannot be written.
@@ -501,7 +560,7 @@ class Trainer:
         self._ready().save(path, facts or {})
 
     def load_state(self, path: str | Path) -> dict[str, Any]:
-        """Go on where `save_state` was: with the same bits.
+        """Restore what `save_state` wrote; training then continues with the same bits.
 
         Args:
             path: The file.

@@ -61,9 +61,10 @@ void writeInferenceForm(const std::string &modelProtoOrFilename, const std::stri
 }
 
 std::map<std::string, onnx::OutputTensors> outputTensors(const std::string &modelProtoOrFilename,
-                                                         const InputShapeInfo &inputShapeInfo,
-                                                         onnx::WeightRole weights) {
+                                                         const InputShapeInfo &inputShapeInfo, onnx::WeightRole weights,
+                                                         const std::set<TensorId> &returned) {
   onnx::BuildOptions options;
+  options.returned = returned;
   options.weights = weights;
   options.inputShapeInfo = inputShapeInfo.getInfos();
   options.evaluate = ref::evaluate;

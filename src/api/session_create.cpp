@@ -21,6 +21,7 @@
 #include "base/nearest.hpp"
 #include "onnx/result_name.hpp"
 #include "pipeline/options.hpp"
+#include "session/memory_limit.hpp"
 
 namespace popart {
 namespace {
@@ -320,12 +321,14 @@ struct SessionCreation : Session {
     build.updatable.insert(buffers.begin(), buffers.end());
     if (c.options.followTrainingMode) build.trainingForm = onnx::TrainingForm::FromFile;
     build.fed = c.fed;
+    for (const TensorId &id : c.dataFlow.anchors()) build.returned.insert(id);
     build.replicas = c.options.getGlobalReplicationFactor();
     build.inputShapeInfo = c.inputShapeInfo.getInfos();
     build.evaluate = ref::evaluate;
     build.foldsShared = c.options.enableConstantFoldingOfMultipleConsumers;
     build.stridesGroups = c.options.groupNormStridedChannelGrouping;
     const auto &engine = c.options.engineOptions;
+    build.limitBytes = session::memoryLimitBytes(engine);
     if (const auto most = engine.find("max_stacked_iterations"); most != engine.end())
       build.mostStacked = environment::parsePositive(most->second, "engineOptions: max_stacked_iterations");
     if (training) build.differentiated = differentiatedTensors(c.dataFlow);

@@ -25,9 +25,10 @@ constexpr Variable kVariables[] = {
      "Folder for remote variables: each is a file without a name there, which the system reads ahead and writes back "
      "as programs run, and which is gone with the process. Without it they are memory that the system may page out."},
     {"POPART_MAX_FOLDED_BYTES", "64M",
-     "Bytes of constants that are made while a model is read and compiled, beside twice the bytes of its file, with "
-     "`K`, `M` or `G` for powers of 1024. Beyond, constant expressions are computed by every run; what must be known "
-     "before (sparse tensors, EyeLike, Trilu) is refused."},
+     "Bytes of constants that are made while a model is read and compiled, in addition to twice the bytes of its file, "
+     "with `K`, `M` or `G` for powers of 1024. The default is at most an eighth of the program's memory limit "
+     "(`POPART_MAX_MEMORY`), and at least 1M. Beyond, constant expressions are computed by every run, in memory that "
+     "the limit counts; what must be known before (sparse tensors, windows of Fourier transforms) is refused."},
     {"POPLAR_ENGINE_OPTIONS", "none",
      "Engine options as a JSON object, for example `{\"max_memory\": \"2G\"}`. Those of a program come before them."},
     {"POPART_CACHE_DIR", "none",

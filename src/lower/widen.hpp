@@ -6,11 +6,10 @@
 
 #include <popart/ir.hpp>
 
+#include "base/half_types.hpp"
 #include "executable/kernel.hpp"
 
 namespace popart::lower {
-
-inline bool isHalf(DataType type) { return type == DataType::FLOAT16 || type == DataType::BFLOAT16; }
 
 // Gives `wide`, a FLOAT result, the 16-bit type.
 using Narrow = std::function<TensorIndex(TensorIndex wide, DataType type)>;

@@ -313,6 +313,13 @@ void detachFromFolder(onnx_proto::ModelProto &model, const ExternalFiles &files)
   }
 }
 
+void embedValues(onnx_proto::TensorProto &tensor, const ExternalFiles &files) {
+  onnx_proto::TensorProto whole;
+  whole.set_name(tensor.name());
+  setPayload(whole, tensorData(tensor, tensor.name(), files, nullptr));
+  tensor.Swap(&whole);
+}
+
 void attachToFolder(onnx_proto::ModelProto &model, const ExternalFiles &files, const std::string &path,
                     MainInitializers initializers) {
   const fs::path folder = folderOf(path);
@@ -328,11 +335,7 @@ void attachToFolder(onnx_proto::ModelProto &model, const ExternalFiles &files, c
       setLocation(*tensor, name);
       continue;
     }
-    const TensorData value = tensorData(*tensor, tensor->name(), files, nullptr);
-    onnx_proto::TensorProto whole;
-    whole.set_name(tensor->name());
-    setPayload(whole, value);
-    tensor->Swap(&whole);
+    embedValues(*tensor, files);
   }
 }
 

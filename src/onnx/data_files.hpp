@@ -75,6 +75,9 @@ class DataFileUpdate {
 void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::vector<TensorId> &ids,
                     const std::string &path);
 
+// Takes the values of a tensor in a data file into the message.
+void embedValues(onnx_proto::TensorProto &tensor, const ExternalFiles &files);
+
 // Makes locations that are relative to the folder of `files` legal in a message without folder, which is read from the
 // current one.
 void detachFromFolder(onnx_proto::ModelProto &model, const ExternalFiles &files);

@@ -9,6 +9,7 @@
 
 #include <popart/error.hpp>
 
+#include "base/environment.hpp"
 #include "ir/facts.hpp"
 #include "onnx/data_files.hpp"
 #include "onnx/model_check.hpp"
@@ -55,6 +56,18 @@ int64_t countNodes(const Nodes &nodes) {
   return count;
 }
 
+// Under a memory limit the allowance is at most that part of it, and in any case what arithmetic of shapes takes.
+constexpr int64_t kAllowancesInLimit = 8;
+constexpr int64_t kLeastAllowanceBytes = int64_t{1} << 20;
+
+FoldBudget budgetOf(int64_t givenBytes, int64_t limitBytes) {
+  FoldBudget budget(givenBytes);
+  if (limitBytes > 0 && !environment::maxFoldedBytes())
+    budget.take(kFoldAllowanceBytes -
+                std::clamp(limitBytes / kAllowancesInLimit, kLeastAllowanceBytes, kFoldAllowanceBytes));
+  return budget;
+}
+
 // Gives a variable its value back.
 template <class T>
 class Restore {
@@ -90,7 +103,7 @@ int64_t mostNodesAfterExpansion(int64_t given) { return kNodeAllowance + kNodesP
 std::map<std::string, int64_t> opsetsOf(const onnx_proto::ModelProto &model) { return opsetMap(model.opset_import()); }
 
 Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &ir)
-    : model_(model), options_(options), ir_(ir), budget_(givenBytes()) {
+    : model_(model), options_(options), ir_(ir), budget_(budgetOf(givenBytes(), options.limitBytes)) {
   int64_t nodes = countNodes(model.proto->graph().node());
   for (const auto &function : model.proto->functions()) nodes += countNodes(function.node());
   mostNodes_ = mostNodesAfterExpansion(nodes);

@@ -224,6 +224,7 @@ class Importer {
   void compareDeclared(const onnx_proto::GraphProto &graph, const Scope &scope);
   void markOutput(Graph &graph, TensorIndex t, const TensorId &id);
   void makeOutput(Graph &graph, TensorIndex t, const TensorId &id);  // the tensor, and those of its lengths
+  void boundReturned(Scope &scope);                                  // options.returned, where sizes depend on data
   bool isDifferentiated(const Graph &graph, const std::vector<TensorIndex> &tensors) const;
   int64_t givenBytes() const;
   AttributeValue readAttribute(const onnx_proto::AttributeProto &attribute, const std::string &where) const;

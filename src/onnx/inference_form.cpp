@@ -166,13 +166,7 @@ void dropUnused(onnx_proto::ModelProto &proto) {
 
 // Takes the values of tensors in data files into the message.
 void embed(onnx_proto::ModelProto &proto, const ExternalFiles &files) {
-  for (auto *tensor : externalTensors(proto)) {
-    const TensorData value = tensorData(*tensor, tensor->name(), files, nullptr);
-    onnx_proto::TensorProto whole;
-    whole.set_name(tensor->name());
-    setPayload(whole, value);
-    tensor->Swap(&whole);
-  }
+  for (auto *tensor : externalTensors(proto)) embedValues(*tensor, files);
 }
 
 }  // namespace

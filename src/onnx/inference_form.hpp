@@ -18,7 +18,7 @@ namespace popart::onnx {
 // popart::inferenceForm, but for the size.
 Model inferenceForm(const Model &model, const InferenceFormOptions &options, const EvaluateOp &evaluate);
 
-// The outputs that `options` stand for: its own, or the graph outputs that no loss leads to, or predictions.
+// The outputs that `options` select: those it names, or the graph outputs that no loss leads to, or predictions.
 std::vector<std::string> inferenceOutputs(const onnx_proto::ModelProto &proto, const InferenceFormOptions &options);
 
 }  // namespace popart::onnx

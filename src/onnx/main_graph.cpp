@@ -243,6 +243,7 @@ void Importer::importMainGraph() {
   addModelInputs(graph, scope);
   importNodes(graph, scope);
   markOutputs(graph, scope);
+  boundReturned(scope);
   compareDeclared(graph, scope);
 }
 
@@ -316,6 +317,15 @@ void Importer::markOutputs(const onnx_proto::GraphProto &graph, Scope &scope) {
   }
 }
 
+void Importer::boundReturned(Scope &scope) {
+  for (const TensorId &id : options_.returned) {
+    if (marked_.contains(id) || options_.differentiated.contains(id)) continue;  // a gradient is of the tensor itself
+    const auto found = scope.tensors.find(id);
+    const TensorIndex t = found == scope.tensors.end() ? scope.graph->find(id) : found->second;
+    if (t.valid() && !sizes_.boundsOf(*scope.graph, t).empty()) makeOutput(*scope.graph, t, id);
+  }
+}
+
 namespace {
 
 BuildOptions withTrainable(const Model &model, const BuildOptions &options) {
@@ -348,6 +358,8 @@ std::map<std::string, OutputTensors> outputTensors(const Model &model, const Bui
     }
     for (const TensorId &id : of.ids) of.lengths.push_back(importer.lengthsOf(id));
   }
+  for (const TensorId &id : options.returned)
+    if (!outputs.contains(id) && graph.contains(id)) outputs[id] = {{id}, {importer.lengthsOf(id)}};
   return outputs;
 }
 

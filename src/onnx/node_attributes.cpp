@@ -46,7 +46,7 @@ void Importer::takeFromBudget(int64_t bytes, const std::string &what) const {
   if (budget_.take(bytes)) return;
   throw limit_error(
       "{}: takes more memory than a model of this size may ask for: got {} bytes, expected at most {}. Store the "
-      "values in the file, or raise POPART_MAX_FOLDED_BYTES",
+      "values in the file, or raise POPART_MAX_FOLDED_BYTES or the memory limit",
       what, bytes, budget_.leftBytes());
 }
 

@@ -102,6 +102,9 @@ struct BuildOptions {
   // dimension that one entry fixes is fixed for all inputs that use its name. A sequence has as many tensors as there
   // are entries for its elements (`elementId`), an optional value is there when it has an entry.
   std::map<TensorId, TensorInfo> inputShapeInfo;
+  // Inner tensors that runs return: where their sizes depend on data they are as the model's outputs are, with
+  // zeros behind their values and tensors of their lengths. Names that the model does not have are left out.
+  std::set<TensorId> returned;
   // Tensors whose gradients are asked for: what reads one stays an op, constants among them too.
   std::set<TensorId> differentiated;
   // False: nodes that read a constant which another node reads too stay ops, but for Constant, ConstantOfShape and
@@ -112,6 +115,8 @@ struct BuildOptions {
   bool stridesGroups = false;
   // Most iterations of a loop that stacks values without a bound in the model; 0: chosen by their size.
   int64_t mostStacked = 0;
+  // Memory that the program may take, in bytes; 0: no limit. Constants that are made here take a part of it.
+  int64_t limitBytes = 0;
   // Computes constant subexpressions; without it only Shape and Size are folded.
   EvaluateOp evaluate;
 };
@@ -131,7 +136,7 @@ struct OutputTensors {
   std::vector<TensorId> ids;  // its own for a tensor, one for each element of a sequence, none for what is absent
   std::vector<std::vector<OutputLength>> lengths;  // of each of them
 };
-// Of each graph output. Builds the graph to find out. Throws popart::error.
+// Of each graph output, and of those of options.returned that the model has. Builds the graph. Throws popart::error.
 std::map<std::string, OutputTensors> outputTensors(const Model &model, const BuildOptions &options);
 // The tensor that holds the size of a graph output that depends on data of the run: "name/length", of further such
 // dimensions "name/length/1", ….

@@ -124,7 +124,7 @@ class Inference {
     return true;
   }
 
-  // Names that stand for names that are gone themselves, followed to the end.
+  // Replacements of removed names: chains are followed to the last name.
   std::map<std::string, std::string> resolved() const {
     std::map<std::string, std::string> all;
     for (const auto &[name, source] : names_) {

@@ -38,7 +38,8 @@ Model withValues(const Model &original, const std::map<TensorId, TensorData> &va
                  const TrainableTensors *trainable = nullptr);
 
 // The model with the data of file `from` copied to the new file `to` and read from there. Throws popart::error: `to`
-// exists, `from` does not, no initializer lies in it. Entries of `places` that were in `from` are in `to` then.
+// exists, `from` does not, it holds no initializer. Entries of `places` in `from` are
+// changed to `to`.
 Model moveExternalData(const Model &model, const std::string &from, const std::string &to,
                        std::map<TensorId, DataPlace> &places);
 

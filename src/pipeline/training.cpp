@@ -180,16 +180,18 @@ void ensureFp32LossScale(PassContext &c) {
 }
 
 void transformAutomaticLossScale(PassContext &c) {
-  transforms::transformAutomaticLossScale(
-      c.main(), *c.request.options.automaticLossScale,
-      {*c.request.updates, c.weightToGradient, c.namedToGradient, c.result.optimizerScalars});
+  transforms::transformAutomaticLossScale(c.main(), *c.request.options.automaticLossScale,
+                                          {*c.request.updates, c.weightToGradient, c.namedToGradient,
+                                           c.result.optimizerScalars, c.weightUpdates.areFinite});
 }
 
 void addWeightUpdates(PassContext &c) {
   std::erase_if(c.gradientParts, [&c](const auto &weight) {
     return c.request.options.sharding.mayShardUpdateOf(*c.main().getTensor(weight.first));
   });
-  c.weightUpdates = transforms::addOptimizer(c.main(), *c.request.updates, c.weightToGradient, c.gradientParts);
+  const auto overflow = c.request.options.automaticLossScale ? transforms::Overflow::Skip : transforms::Overflow::Apply;
+  c.weightUpdates =
+      transforms::addOptimizer(c.main(), *c.request.updates, c.weightToGradient, c.gradientParts, overflow);
   for (const auto &scalar : c.weightUpdates.scalars) c.result.optimizerScalars.push_back(scalar);
 }
 

@@ -4,6 +4,8 @@
 //   t_i *= maxNorm / max(norm, maxNorm)
 // and of PyTorch's optimizers, as torch.nn.utils.clip_grad_norm_:
 //   t_i *= min(1, maxNorm / (norm + 1e-6))
+// With Overflow::Skip each op that changes a weight or a state is due only where all gradients are finite:
+//   areFinite = all-reduce(sum_i sum(0 · g_i)) == 0          0 · g is 0, or NaN where g is not finite
 #include "transforms/add_optimizer.hpp"
 
 #include <algorithm>
@@ -66,6 +68,32 @@ void clipGroup(UpdateEmitter &e, const ClipNormSettings &group, int groupIndex, 
   }
 }
 
+// 0, or NaN where an element is not finite.
+TensorIndex finiteness(UpdateEmitter &e, TensorIndex t, const TensorId &id) {
+  const DataType type = e.info(t).dataType();
+  const TensorId zeroId = std::string("finiteGradientFactor___") + getDataTypeInfo(type).name;
+  TensorIndex zero = e.graph().find(zeroId);
+  if (!zero.valid()) zero = e.graph().addConstant(zeroId, TensorData(TensorInfo(type, {})));
+  const TensorIndex product = e.emitOne("Mul", {t, zero}, id + "_zeroIfFinite");
+  const TensorIndex sum = e.emitSum("ReduceSum", product, id + "_isFinite", {{"keepdims", int64_t{0}}});
+  return e.cast(sum, DataType::FLOAT, id + "_isFiniteCast");
+}
+
+// Whether all gradients of the update are finite, on all replicas.
+TensorIndex areFinite(UpdateEmitter &e, const std::vector<WeightUpdate> &updates) {
+  std::vector<TensorIndex> sums;
+  for (const WeightUpdate &u : updates) {
+    e.beginPart(u);
+    sums.push_back(finiteness(e, u.finished, u.id));
+  }
+  e.endPart();
+  TensorIndex all = e.emitOne("Sum", sums, "gradientsAreFinite___sum");
+  all = e.reducedOverAll(all, "gradientsAreFinite___allReplicas");
+  TensorIndex zero = e.graph().find("finiteGradientSum");
+  if (!zero.valid()) zero = e.graph().addConstant("finiteGradientSum", TensorData::scalar(0.0f));
+  return e.emitOne("Equal", {all, zero}, "gradientsAreFinite");
+}
+
 bool needsWholeWeight(const UpdateRule &rule) {
   const AdamRule *adam = std::get_if<AdamRule>(&rule.form);
   const PyTorchRule *pyTorch = std::get_if<PyTorchRule>(&rule.form);
@@ -92,8 +120,8 @@ std::vector<WeightUpdate> updatesOf(UpdateEmitter &emitter, WeightUpdate whole, 
 }  // namespace
 
 WeightUpdates addOptimizer(Graph &graph, const UpdateRules &rules, const std::map<TensorId, TensorId> &weightToGradient,
-                           const GradientParts &parts) {
-  UpdateEmitter emitter(graph, rules);
+                           const GradientParts &parts, Overflow overflow) {
+  UpdateEmitter emitter(graph, rules, overflow);
   std::vector<WeightUpdate> updates;
   for (const auto &[weight, gradient] : weightToGradient) {
     const TensorIndex variable = graph.getTensor(weight)->index();
@@ -103,10 +131,12 @@ WeightUpdates addOptimizer(Graph &graph, const UpdateRules &rules, const std::ma
     for (WeightUpdate &u : updatesOf(emitter, whole, parts)) {
       emitter.beginPart(u);
       std::visit([&](const auto &form) { beginUpdate(emitter, form, u); }, u.rule->form);
+      if (!u.finished.valid()) u.finished = u.gradient;
       updates.push_back(u);
     }
   }
   emitter.endPart();
+  if (overflow == Overflow::Skip && !updates.empty()) emitter.setFinite(areFinite(emitter, updates));
   int groupIndex = 0;
   for (const ClipNormSettings &group : rules.clipping) clipGroup(emitter, group, groupIndex++, updates);
   for (const WeightUpdate &u : updates) {
@@ -114,6 +144,7 @@ WeightUpdates addOptimizer(Graph &graph, const UpdateRules &rules, const std::ma
     std::visit([&](const auto &form) { finishUpdate(emitter, form, u); }, u.rule->form);
   }
   emitter.endPart();
+  emitter.skipWhereNotFinite();
   emitter.clearAccumulators();
   return emitter.result();
 }

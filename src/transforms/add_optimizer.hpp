@@ -29,10 +29,15 @@ struct WeightUpdates {
   int64_t firstOp = INT64_MAX;          // its ops have indices from here on
   std::set<OpIndex> sums;               // ops that add up over all elements of their operand: norms
   std::set<OpIndex> resets;             // ops that empty an accumulator, whatever it holds
+  TensorIndex areFinite;                // Overflow::Skip: whether all gradients of the update are
 };
 
 // Gradients of the parts of a weight, in order.
 using GradientParts = std::map<TensorId, std::vector<TensorPart>>;
+
+// What happens when a gradient that enters an update is infinite or NaN. Skip: neither weights nor states change on any
+// replica; accumulators are emptied, and the next update begins as this one did.
+enum class Overflow : uint8_t { Apply, Skip };
 
 // `weightToGradient`: finished gradients by weight. A weight that has parts as well is updated part by part, each in
 // the memory of the weight and its states and right after its gradient, last part first as the backward pass makes
@@ -40,6 +45,6 @@ using GradientParts = std::map<TensorId, std::vector<TensorPart>>;
 // Throws popart::error: clip group naming a weight without gradient, Adam state scaled by a non-constant loss scale,
 // weights that are no Variable.
 WeightUpdates addOptimizer(Graph &graph, const UpdateRules &rules, const std::map<TensorId, TensorId> &weightToGradient,
-                           const GradientParts &parts = {});
+                           const GradientParts &parts = {}, Overflow overflow = Overflow::Apply);
 
 }  // namespace popart::transforms

@@ -219,9 +219,9 @@ class LossScaler {
     if (replicas > 1)
       counts = emitter_.emitOne("ReplicatedAllReduce", {counts}, "lossScaleUpdateFactor___countsOfReplicas",
                                 {{"op", std::string("Add")}, {"group_size", replicas}, {"stride", int64_t{1}}});
-    std::vector<TensorIndex> inputs{factor_, counts};
+    std::vector<TensorIndex> inputs{factor_, counts, {}, program_.areFinite};
     if (counter_.valid())
-      inputs.push_back(emitter_.emitOne("Less", {counted_, endOfFirstUpdate()}, "lossScaleUpdateFactor___isUpdateDue"));
+      inputs[2] = emitter_.emitOne("Less", {counted_, endOfFirstUpdate()}, "lossScaleUpdateFactor___isUpdateDue");
     emitter_.emit("LossScaleUpdate", inputs, {"lossScaleUpdateFactor___updated"}, {{"threshold", settings_.threshold}});
     if (held.valid()) emitter_.emit("AccumulatorZero", {held}, {"lossScaleUpdateFactor___countsZeroed"});
   }

@@ -4,7 +4,7 @@
 //   finalLossScale = lossScaling · lossScaleUpdateFactor             where the backward pass begins
 //   counts = Σ Histogram(g, {edge})                                  over gradients g, micro-batches and replicas
 //   s' = s / lossScaleUpdateFactor                                   for each scalar s that takes the loss scale out
-//   lossScaleUpdateFactor = LossScaleUpdate(…, counts)               after the weights' updates
+//   lossScaleUpdateFactor = LossScaleUpdate(…, counts, areFinite)    after the weights' updates
 //
 // The counts of micro-batches are summed in Accum___autoLossScaleStats: small ones, large ones. With a period above 1 a
 // counter of micro-batches runs from 0 to period · accumulationFactor - 1.
@@ -35,6 +35,7 @@ struct TrainingProgram {
   const std::map<TensorId, TensorId> &weightToGradient;
   const std::map<TensorId, TensorId> &namedToGradient;
   const std::vector<ScalarVariable> &scalars;  // the optimizer's that may change, the loss scale among them
+  TensorIndex areFinite;                       // see WeightUpdates; invalid: updates are never left out
 };
 
 // Throws popart::error: a loss scale that is constant, no FLOAT16 gradient to count, a named tensor without a gradient.

@@ -10,6 +10,8 @@
 #include <popart/half.hpp>
 #include <popart/ir.hpp>
 
+#include "base/half_types.hpp"
+
 namespace popart::transforms {
 namespace {
 
@@ -148,8 +150,7 @@ class Reducer {
 }  // namespace
 
 int reducePrecision(Graph &graph, DataType type, const std::set<TensorId> &kept) {
-  check(type == DataType::FLOAT16 || type == DataType::BFLOAT16,
-        "reducePrecision: got {}, expected FLOAT16 or BFLOAT16", type);
+  check(isHalf(type), "reducePrecision: got {}, expected FLOAT16 or BFLOAT16", type);
   return Reducer(graph, type, kept).run();
 }
 

@@ -8,6 +8,7 @@
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
 
+#include "base/half_types.hpp"
 #include "ir/hints.hpp"
 #include "transforms/decompose_sums.hpp"
 
@@ -30,7 +31,6 @@ bool isPart(const Op &op) {
 bool cutsOneTensor(const Op &op) {
   return isPart(op) && op.def().writeBackRule() && op.def().inputs()[0].arity != Arity::Variadic;
 }
-bool isHalf(DataType type) { return type == DataType::FLOAT16 || type == DataType::BFLOAT16; }
 
 // One way to cut a product: the axis of each operand and of the result, counted from the end; 0: not cut. Results that
 // are not cut are added.

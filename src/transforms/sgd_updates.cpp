@@ -3,6 +3,7 @@
 //   SGD1  v = Accumulate(v, g); w = SGD1VarUpdate(w, v); v = SGD1AcclUpdate(v, w)
 //   SGD2  v = SGD2PartialAcclUpdate(v, w); v = Accumulate(v, g); w = SGD2VarUpdate(w, v)
 //   Replicas: g is joined over them, or, where v accumulates over micro-batches, v: the scalars take account of it.
+//   Overflow::Skip and micro-batches: SGD1's v = CopyVarUpdate(v, v', overflowed); v' = CopyVarUpdate(v', v)
 //   Nesterov: the weight update takes SGD1Nesterov(g, w, v) in place of v, g summed over the micro-batches.
 #include "transforms/update_emitter.hpp"
 
@@ -26,6 +27,16 @@ TensorIndex velocityState(UpdateEmitter &e, const SgdRule &sgd, const WeightUpda
   std::vector<double> values = first.asDoubles();
   for (double &v : values) v *= swd1;
   return e.state("Accl___" + u.id, e.info(u.weight), TensorData::fromDoubles(first.info(), values), u);
+}
+
+// Micro-batches add to a velocity before it is known that one of them overflowed. It then gets its former value back,
+// which another state holds.
+void restoreVelocity(UpdateEmitter &e, const WeightUpdate &u, TensorIndex velocity) {
+  const TensorIndex variable = e.graph().find("Accl___" + u.id);
+  const TensorIndex former =
+      e.state("Accl___" + u.id + "___beforeUpdate", e.info(u.weight), e.graph().tensor(variable).tensorData(), u);
+  const TensorIndex restored = e.emitOne("CopyVarUpdate", {velocity, former, e.overflowed()}, "AcclRestored___" + u.id);
+  e.emit("CopyVarUpdate", {former, restored}, {"AcclKept___" + u.id});
 }
 
 }  // namespace
@@ -52,6 +63,7 @@ void beginUpdate(UpdateEmitter &e, const SgdRule &sgd, WeightUpdate &u) {
   if (combined) u.velocity = e.seenAfterwards(state, u.velocity, u);
   if (reducesVelocity) u.velocity = e.reduced(u.velocity, "Add", u, "AcclIntoUpdate___" + u.id);
   u.clippable = u.velocity;
+  if (combined && e.accumulates()) u.finished = u.velocity;
   if (!sgd.usesNesterov) return;
   // A combined velocity holds dampened gradients only, so the plain ones are summed beside it.
   if (combined) u.gradient = e.summedIn("Accl___" + u.id + "_nesterovGrad", u);
@@ -59,6 +71,7 @@ void beginUpdate(UpdateEmitter &e, const SgdRule &sgd, WeightUpdate &u) {
                           {u.gradient, u.weight, u.velocity, e.scalar("nesterovUnscale", u), e.scalar("weightDecay", u),
                            e.scalar("nesterovGradScaleFactor", u), e.scalar("momentum", u)},
                           "NesterovUpdater___" + u.id);
+  if (u.finished.valid()) u.finished = u.clippable;
 }
 
 void finishUpdate(UpdateEmitter &e, const SgdRule &sgd, const WeightUpdate &u) {
@@ -75,8 +88,10 @@ void finishUpdate(UpdateEmitter &e, const SgdRule &sgd, const WeightUpdate &u) {
   }
   const TensorIndex weight =
       e.emitOne("SGD1VarUpdate", {u.weight, u.clippable, e.scalar("scaledLearningRate1", u)}, updated);
-  e.emit("SGD1AcclUpdate", {u.velocity, weight, e.scalar("scaledMomentum1", u), e.scalar("scaledWeightDecay1", u)},
-         {"AcclOutOfAcclUpdate___" + u.id});
+  const TensorIndex next = e.emitOne(
+      "SGD1AcclUpdate", {u.velocity, weight, e.scalar("scaledMomentum1", u), e.scalar("scaledWeightDecay1", u)},
+      "AcclOutOfAcclUpdate___" + u.id);
+  if (e.skipsOverflow() && e.accumulates()) restoreVelocity(e, u, next);
 }
 
 }  // namespace popart::transforms

@@ -1,9 +1,12 @@
 // See update_emitter.hpp. Scalars are FLOAT whatever the weight's type, so that small factors keep their precision.
 #include "transforms/update_emitter.hpp"
 
+#include <algorithm>
+
 #include <popart/ir.hpp>
 
 #include "ir/hints.hpp"
+#include "ops/optim/var_update.hpp"
 
 namespace popart::transforms {
 
@@ -49,6 +52,31 @@ TensorIndex UpdateEmitter::reduced(TensorIndex t, const char *op, const WeightUp
   return emitOne(
       accumulates() ? "ReplicatedAllReduceInplace" : "ReplicatedAllReduce", {t}, outputId,
       {{"op", std::string(op)}, {"group_size", int64_t{group.getGroupSize()}}, {"stride", int64_t{group.getStride()}}});
+}
+
+TensorIndex UpdateEmitter::reducedOverAll(TensorIndex t, const TensorId &outputId) {
+  const int64_t replicas = rules_.factors.replicationFactor;
+  if (replicas == 1) return t;
+  return emitOne("ReplicatedAllReduce", {t}, outputId,
+                 {{"op", std::string("Add")}, {"group_size", replicas}, {"stride", int64_t{1}}});
+}
+
+TensorIndex UpdateEmitter::overflowed() {
+  if (!overflowed_.valid()) overflowed_ = emitOne("Not", {made_.areFinite}, "gradientsOverflowed");
+  return overflowed_;
+}
+
+// What each micro-batch changes leads to the answer, and cannot wait for it.
+void UpdateEmitter::skipWhereNotFinite() {
+  if (!made_.areFinite.valid()) return;
+  for (Op *op : graph_.ops()) {
+    const int due = ops::dueInputOf(op->def());
+    if (int64_t{op->index().value} < made_.firstOp || due < 0 || op->hasInput(due)) continue;
+    if (accumulates() && op->settings.executionContext == ExecutionContext::Normal) continue;
+    if (std::ranges::any_of(op->def().aliasRules(),
+                            [&](const AliasDef &a) { return a.modifies && op->hasInput(a.input); }))
+      graph_.connectInput(op->index(), due, made_.areFinite);
+  }
 }
 
 TensorIndex UpdateEmitter::accumulatedIn(const TensorId &id, const WeightUpdate &u, DataType accumType, float share,

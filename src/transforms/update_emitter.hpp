@@ -17,13 +17,15 @@ struct WeightUpdate {
   TensorIndex gradient;              // as differentiation left it
   TensorIndex clippable;             // what clipping scales; afterwards the scaled tensor
   TensorIndex velocity;              // SGD: state after the gradient was added
+  TensorIndex finished{};            // the gradient of the whole update, or what is finite only if that is
   std::optional<TensorPart> part{};  // which part
   bool isLastPart = true;            // of the weight's
 };
 
 class UpdateEmitter {
  public:
-  UpdateEmitter(Graph &graph, const UpdateRules &rules) : graph_(graph), rules_(rules) {
+  UpdateEmitter(Graph &graph, const UpdateRules &rules, Overflow overflow = Overflow::Apply)
+      : graph_(graph), rules_(rules), overflow_(overflow) {
     made_.firstOp = static_cast<int64_t>(graph.opSlots());
   }
 
@@ -71,6 +73,16 @@ class UpdateEmitter {
   void clearAccumulators();
   bool accumulates() const { return rules_.factors.accumulationFactor > 1; }
 
+  // `t` of one element, added up over all replicas.
+  TensorIndex reducedOverAll(TensorIndex t, const TensorId &outputId);
+  bool skipsOverflow() const { return overflow_ == Overflow::Skip; }
+  // Whether the update's gradients are finite, once that is known.
+  void setFinite(TensorIndex areFinite) { made_.areFinite = areFinite; }
+  // The opposite, as a tensor.
+  TensorIndex overflowed();
+  // Lets the ops of the update that change weights and states do so only where gradients are finite.
+  void skipWhereNotFinite();
+
   const WeightUpdates &result() const { return made_; }
 
  private:
@@ -80,6 +92,8 @@ class UpdateEmitter {
 
   Graph &graph_;
   const UpdateRules &rules_;
+  const Overflow overflow_;
+  TensorIndex overflowed_;
   WeightUpdates made_;
   ExecutionContext context_ = ExecutionContext::AccumulateOuterFragment;
   int64_t part_ = -1, place_ = -1;             // first element and place of the part at hand; -1: none

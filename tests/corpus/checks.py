@@ -1,4 +1,4 @@
-"""What is checked of a file: values beside ONNX Runtime, and training beside the module that it comes from."""
+"""The checks of a file: its values against ONNX Runtime, its training against the module that it was exported from."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -191,7 +191,7 @@ def train_by_trainer(file: File, made: Made, lesson: Lesson, rate: float, saved:
     return np.array(losses, np.float32)
 
 
-# ---- what the file holds of the module
+# ---- which parameters of the module the file holds
 
 
 def elements(arrays: Sequence[Array]) -> Array:

@@ -1,4 +1,4 @@
-"""What the corpus says about one file: how a tool of today makes it, and what is expected of it."""
+"""One file of the corpus: how a current tool makes it, and what is expected of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Made:
         draw: Draws values for its inputs.
         network: The module in evaluation mode whose outputs the file computes; its parameters are what trains. None:
             the file comes from no module.
-        path: The file on disk, where it has parts outside of itself.
+        path: The file on disk, if it has external data.
         as_it_is: ONNX Runtime computes the file without rewriting it: it refuses some of its own files otherwise.
         reference: A model of the same meaning that ONNX Runtime computes, where it does not take the file.
     """
@@ -46,7 +46,7 @@ class Made:
 
     @property
     def source(self) -> bytes | str:
-        """What is given to whoever reads the file: its name where it has parts outside of itself, else its bytes."""
+        """The file as readers get it: its name if it has external data, otherwise its bytes."""
         return self.model if self.path is None else str(self.path)
 
 
@@ -60,8 +60,8 @@ class File:
         make: Makes it in an empty folder.
         near: Bound of the difference from ONNX Runtime, relative to the largest value of each output.
         trains: Whether it is a network of floats that trains: three steps are compared with the module.
-        frozen: Names or patterns of buffers that the file shows in the place of weights: who trains has to name them.
-        fixed: Parameters of the module that the file shows as settings: they do not train.
+        frozen: Names or patterns of buffers that nothing in the file tells from weights; the training must name them.
+        fixed: Parameters of the module that the file holds as settings of operators; they do not train.
         slow: It takes more than a second or two and is left to `-m slow`.
     """
 

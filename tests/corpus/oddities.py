@@ -1,6 +1,6 @@
-"""Files that turn up in practice and come from no exporter: edited exports, and models written by hand.
+"""Files that people have and that no exporter writes: edited exports, and models written by hand.
 
-They compute what the module computes that they come from.
+Each computes the same as the module that it was made from.
 """
 
 from collections.abc import Callable, Iterator, Sequence

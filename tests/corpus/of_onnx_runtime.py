@@ -15,7 +15,7 @@ from tests.models.circulation.exporting import Form
 from tests.python.onnx.runtime_files import HEADS, HIDDEN, optimized
 
 USUAL, OLD = Form(False, 17), Form(False, 12)
-# ONNX Runtime's fused Gelu and norms round otherwise than the nodes that they replace.
+# ONNX Runtime's fused Gelu and norms round differently from the nodes that they replace.
 ROUNDING_OF_FUSED = 5 * ORDER_OF_SUMMATION
 
 OPTIMIZED = [
@@ -27,7 +27,7 @@ OFTEN_OPTIMIZED = {
     "runtime_bert", "runtime_gpt", "runtime_convolutions", "runtime_residual", "convnext", "inverted", "attention",
     "gated_unit", "tied_tokens",
 }  # fmt: skip
-OPTIMIZED_OF_OLD = ["mixer", "runtime_gpt", "gated_unit"]  # norms that the optimizer finds are newer than the opset
+OPTIMIZED_OF_OLD = ["mixer", "runtime_gpt", "gated_unit"]  # the optimizer writes norms that the opset does not have
 TRANSFORMERS = {"runtime_bert": "bert", "runtime_gpt": "gpt2", "runtime_rms": "bert"}
 QUANTIZED = [
     "runtime_bert", "runtime_gpt", "runtime_convolutions", "runtime_residual", "mixer", "squeeze_excite", "lstm",
@@ -38,7 +38,7 @@ BLOCKS_OF_BITS = ["runtime_gpt", "runtime_rms", "mixer", "gated_unit"]
 
 
 class Samples(quantization.CalibrationDataReader):
-    """A few draws of inputs, from which ranges are measured."""
+    """Gives a few random inputs, from which the quantizer measures ranges."""
 
     def __init__(self, draw: Callable[[], Feeds]) -> None:
         self.left = [draw() for _ in range(4)]
@@ -48,7 +48,7 @@ class Samples(quantization.CalibrationDataReader):
 
 
 def written(name: str, folder: Path, form: Form = USUAL) -> tuple[Made, Path]:
-    """PyTorch's file, written to the folder."""
+    """Export a network of PyTorch to a file in the folder."""
     made, path = exported(name, form), folder / "exported.onnx"
     path.write_bytes(made.model)
     return made, path
@@ -141,6 +141,6 @@ def quantizer_rows() -> Iterator[File]:
 
 
 def rows() -> Iterator[File]:
-    """The optimizer at its levels, the optimizer for transformers, the quantizer in each of its forms."""
+    """All files: optimizer at each level, optimizer for transformers, quantizer in each of its forms."""
     yield from optimizer_rows()
     yield from quantizer_rows()

@@ -1,7 +1,7 @@
 """Files of PyTorch's two exporters, and the modules that they come from.
 
-Parameters are moved off their first values before the export, so that no two have the same elements and none is 0 or 1:
-an initializer then says by its elements which parameter or buffer it is, in whatever order it is stored.
+All parameters are changed a little before the export, so that no two share an element and none is 0 or 1. The elements
+of an initializer then identify its parameter or buffer, in whatever order they are stored.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,19 +37,19 @@ NETWORKS: dict[str, Network] = (
 )
 TORCHSCRIPT, DYNAMO = range(11, 21), range(18, 25)
 SLOW_TORCHSCRIPT, SLOW_DYNAMO = (11, 14, 17, 20), (18, 24)
-# Exported with all parameters as they are too. Else batch norms are folded into the layers before them, and functions
-# of parameters into constants.
+# These are also exported with unchanged parameters. Otherwise the exporter folds batch norms into the layers before
+# them, and functions of parameters into constants.
 UNFOLDED = [
     "resnet18", "inverted", "three_branches", "segformer", "swin", "gemma", "wav2vec2", "relative_bias",
     "standardised_weights", "bart", "whisper", "state_space",
 ]  # fmt: skip
-# By the dynamo exporter in each run: it takes seconds for each file.
+# Exported by the dynamo exporter in every run. The others are slow tests: that exporter takes seconds for each file.
 OFTEN_BY_DYNAMO = {
     "gru", "super_resolution_linear", "autoencoder", "bert", "llama", "vit_transformers", "squeezenet", "ssd_heads",
     "squeeze_excite", "response_norm", "inverted", "ghost_planes", "anti_aliased", "normalised_images", "attention",
     "relative_bias", "rotary", "class_token", "mixer", "gated_unit", "experts", "tied_tokens",
 }  # fmt: skip
-# Trained in the unfolded form alone: else the file holds a parameter as another function of itself.
+# Trained only in the unfolded form: the folded file holds a function of a parameter, not the parameter.
 FOLDED = {
     "gemma": "norms' weights plus one",
     "wav2vec2": "a weight's direction times its length",
@@ -68,10 +68,10 @@ FOLDED_BY_DYNAMO = {
     "t5": "a table's rows by pairs of places",
     "beit": "a table's rows by pairs of places",
 }
-# Older files of the exporter do not compute what the module does: a sum over equal places is one of them, and rows that
-# are masked whole are not 0.
+# Older files of the exporter do not compute what the module does: a scatter that adds to equal indices keeps one of
+# them, and rows that are masked whole are not 0.
 TRAINS_FROM = {"graph_network": Form(False, 16), "mistral": Form(True, 23)}
-# Buffers in the place of weights, and parameters in that of settings: no file says what they are.
+# Buffers that operators read as weights, and parameters that they read as settings: the files do not tell which.
 FROZEN = {
     "anti_aliased": ("*filter",),
     "bart": ("*final_logits_bias",),
@@ -139,7 +139,7 @@ def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
 
 
 def rows() -> Iterator[File]:
-    """Each network once through the TorchScript exporter, in opsets by turns, and twenty through the other one.
+    """All networks through the TorchScript exporter, with changing opsets, and twenty through the dynamo exporter.
 
     Other opsets and all other networks through the dynamo exporter are slow.
     """

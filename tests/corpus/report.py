@@ -1,8 +1,8 @@
-"""Prints the corpus as a table by tool: how many files load, equal ONNX Runtime, train rightly, beside onnx2torch.
+"""Prints a table by tool: how many files load, equal ONNX Runtime and train correctly, here and in onnx2torch.
 
     python -m tests.corpus.report [--slow] [--details FILE] [WORD ...]
 
-A file counts as trained rightly if what trains is right, the loss is attached by name and three steps equal PyTorch's.
+A file trains correctly if the right tensors train, the loss is attached by name and three steps equal PyTorch's.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from tests.corpus import beside, checks
+from tests.corpus import checks, onnx2torch_columns
 from tests.corpus.files import File, Made
 from tests.corpus.table import FILES
 
@@ -27,7 +27,7 @@ THEIRS = ["load (onnx2torch)", "equal ORT (onnx2torch)", "train (onnx2torch)"]
 
 @dataclass
 class Row:
-    """What was found of one file: for each column "" where it is right, else what is wrong; and seconds."""
+    """The results of one file: for each column "" if it is right, otherwise what is wrong; and the seconds it took."""
 
     name: str
     tool: str
@@ -35,7 +35,7 @@ class Row:
     seconds: float = 0.0
 
     def note(self, column: str, check: Callable[[], bool | list[str] | None]) -> None:
-        """Run a check: it gives a list of faults, or whether it is right, or throws."""
+        """Run a check, which returns a list of faults or whether the file is right, or raises an exception."""
         try:
             result = check()
             faults = "; ".join(result) if isinstance(result, list) else "" if result is not False else "no"
@@ -57,10 +57,10 @@ def look(file: File, with_other: bool) -> Row:
         _ours(row, file, made, Path(folder))
         row.seconds = time.process_time() - start
         if with_other:
-            row.note(THEIRS[0], lambda: beside.loads(made))
-            row.note(THEIRS[1], lambda: beside.equals_onnx_runtime(file, made))
+            row.note(THEIRS[0], lambda: onnx2torch_columns.loads(made))
+            row.note(THEIRS[1], lambda: onnx2torch_columns.equals_onnx_runtime(file, made))
             if file.trains:
-                row.note(THEIRS[2], lambda: beside.training_differs(file, made))
+                row.note(THEIRS[2], lambda: onnx2torch_columns.training_differs(file, made))
     return row
 
 
@@ -81,7 +81,7 @@ def _ours(row: Row, file: File, made: Made, folder: Path) -> None:
 
 
 def table(rows: list[Row]) -> str:
-    """Counts by tool: of right files, of those that a column is about."""
+    """The table: for each tool and column, how many files are right, of those that have the column."""
     columns = [c for c in OURS + THEIRS if any(c in row.found for row in rows)]
     lines = [["tool", "files", *columns]]
     tools = list(dict.fromkeys(row.tool for row in rows))
@@ -97,7 +97,7 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Look at the files that the command line names and print the table."""
+    """Check the files that the command line names and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="only files whose names or tools contain one of them")
     parser.add_argument("--slow", action="store_true", help="files under the label slow too")

@@ -1,6 +1,6 @@
 """Files of today's tools load, equal ONNX Runtime, train as PyTorch does and are saved for use.
 
-The table is in table.py; `python -m tests.corpus.report` counts it beside onnx2torch.
+The table is in table.py; `python -m tests.corpus.report` prints the counts, also for onnx2torch.
 """
 
 import pytest

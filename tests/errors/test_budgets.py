@@ -5,6 +5,7 @@ model is read in a process of its own, which reports how much more memory it had
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,9 +105,12 @@ def ranged():
     return reduced([helper.make_node("Range", ["a", "b", "c"], ["big"])], numbers)
 
 
-def eye():
-    nodes = [helper.make_node("ConstantOfShape", ["shape"], ["z"]), helper.make_node("EyeLike", ["z"], ["big"])]
-    return reduced(nodes, [int64("shape", 1 << 14, 1 << 14)])
+def of_zeros(kind, *shape, **attributes):
+    nodes = [
+        helper.make_node("ConstantOfShape", ["shape"], ["z"]),
+        helper.make_node(kind, ["z"], ["big"], **attributes),
+    ]
+    return reduced(nodes, [int64("shape", *shape)])
 
 
 def sparse():
@@ -180,6 +184,8 @@ READABLE = {
     "doubled": lambda: doubled(40),
     "doubled_from_16_mib": lambda: doubled(6, 1 << 22),
     "ranged": ranged,
+    "eye": lambda: of_zeros("EyeLike", 1 << 14, 1 << 14),
+    "triangle": lambda: of_zeros("Trilu", 1 << 14, 1 << 14),
 }
 
 
@@ -191,7 +197,6 @@ def test_constants_beyond_the_budget_are_left_to_the_run(name, tmp_path):
 
 
 REFUSED = {
-    "eye": (eye, "EyeLike of"),
     "sparse": (sparse, "Sparse tensor 'big'"),
     "functions": (lambda: functions(30), "too many nodes after its functions were expanded"),
     "function_of_constants": (lambda: function_of_constants(11), "of a function called often"),
@@ -224,6 +229,53 @@ def test_a_program_larger_than_the_machine_is_refused_before_it_is_compiled(mode
     assert word.startswith("OutOfMemoryException")
     assert "does not fit" in word
     assert growth < MOST_GROWTH_MIB
+
+
+def test_the_budget_follows_the_memory_limit(tmp_path):
+    """Under a limit of 64 MiB at most 8 MiB are made at once: the rest is memory of the program, which is refused."""
+    growth, word = outcome(zeros(12 << 20), tmp_path, "prepare", env={"POPART_MAX_MEMORY": "40M"})
+    assert word.startswith("OutOfMemoryException") and growth < 30
+    # what the program needs is named with the op that makes it
+    assert re.search(r"Largest tensors:\n  z?big: 50331648 bytes, made by (ConstantOfShape|Expand) ", word), word
+    growth, word = outcome(zeros(12 << 20), tmp_path, "prepare", env={"POPART_MAX_MEMORY": "60M"})
+    assert word == "prepared"
+
+
+def test_constants_that_do_not_fit_are_named(tmp_path):
+    """What the file holds is named too."""
+    weights = numpy_helper.from_array(np.ones(3 << 20, np.float32), "w")
+    model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [weights], inputs=[("x", [1])])
+    word = outcome(model, tmp_path, "prepare", env={"POPART_MAX_MEMORY": "4M"})[1]
+    assert word.startswith("OutOfMemoryException")
+    assert re.search(r"\n  w: 12582912 bytes, a (constant|variable)", word), word
+
+
+TRIANGLES = [
+    ("Trilu", {"upper": upper}, k) for upper in (0, 1) for k in (None, -2, 0, 3, 100, -100, 2**63 - 1, -(2**63))
+]
+EYES = [("EyeLike", {"k": k, "dtype": to}, None) for k, to in ((0, 1), (2, 7), (-3, 9), (100, 10), (-(2**63), 11))]
+
+
+@pytest.mark.parametrize("budget", ["0", "64M"])
+@pytest.mark.parametrize(("kind", "attributes", "k"), TRIANGLES + EYES)
+def test_matrices_of_the_run_are_those_of_the_reader(kind, attributes, k, budget, monkeypatch):
+    monkeypatch.setenv("POPART_MAX_FOLDED_BYTES", budget)
+    node = helper.make_node(kind, ["x"] if k is None else ["x", "k"], ["y"], **attributes)
+    made = model_of([node], [] if k is None else [numpy_helper.from_array(np.array(k), "k")], inputs=[("x", [5, 7])])
+    session = popart.InferenceSession(
+        made.SerializeToString(), popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    x = np.arange(1, 36, dtype=np.float32).reshape(5, 7)
+    session.run(popart.PyStepIO({"x": x}, anchors))
+    if kind == "EyeLike":
+        dtype = helper.tensor_dtype_to_np_dtype(attributes["dtype"])
+        expected = np.eye(5, 7, max(-9, min(9, attributes["k"])), dtype)
+    else:
+        expected = (np.triu if attributes["upper"] else np.tril)(x, max(-9, min(9, k or 0)))
+    assert anchors["y"].dtype == expected.dtype
+    np.testing.assert_array_equal(anchors["y"], expected)
 
 
 def test_sizes_that_overflow_are_refused_by_the_shape_rule(tmp_path):

@@ -1,7 +1,7 @@
-"""``popart-convert``: inference form, a newer opset, 16-bit floats, folded constants, values inside or outside.
+"""``popart-convert``: inference form, a newer opset, 16-bit floats, folded constants, embedded or external weights.
 
-Types follow the operators' own rules (``onnx.defs``): where an operator does not take the 16-bit type, its operands are
-cast for it and its results cast back.
+Types follow the schemas of the operators (``onnx.defs``): if an operator does not accept the 16-bit type, casts convert
+its operands to float32 and its results back.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import popart_core
 from tqdm import tqdm
 
 from popart.tools import files
+from popart.tools.constants import folded, graphs_of
 
-DESCRIPTION = """Write an ONNX model anew: in inference form, in a newer operator set, with float32 values as float16 or
-bfloat16, with constant expressions computed, with the values of weights in a file beside it or inside."""
+DESCRIPTION = """Convert an ONNX model: to inference form, to a newer operator set, from float32 to float16 or bfloat16,
+with folded constants, and with weights embedded or in a separate file."""
 
 FLOAT = 1
 REDUCED = {"float16": 10, "bfloat16": 16}
@@ -34,110 +35,36 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = files.parser("popart-convert", DESCRIPTION)
     parser.add_argument("output", type=Path, help="file to write")
     parser.add_argument(
-        "--inference", action="store_true", help="cut loss, labels and optimizer state; batch norm and dropout as used"
+        "--inference",
+        action="store_true",
+        help="remove loss, labels and optimizer state; batch norm and dropout in their inference form",
     )
     parser.add_argument(
         "--outputs", nargs="+", metavar="NAME", default=[], help="with --inference: outputs (default: all but losses)"
     )
     parser.add_argument(
-        "--fold-batch-norm", action="store_true", help="with --inference: batch norm becomes part of convolutions"
+        "--fold-batch-norm", action="store_true", help="with --inference: fold batch norm into the convolutions"
     )
     parser.add_argument("--opset", type=int, metavar="N", help="operator set of ai.onnx, newer than the model's")
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--float16", dest="type", action="store_const", const="float16", help="float32 becomes float16")
     kind.add_argument(
-        "--bfloat16", dest="type", action="store_const", const="bfloat16", help="float32 becomes bfloat16"
+        "--float16", dest="type", action="store_const", const="float16", help="convert float32 to float16"
     )
-    parser.add_argument("--keep-io", action="store_true", help="inputs and outputs stay float32")
-    parser.add_argument("--fold", action="store_true", help="compute what depends on constants alone")
+    kind.add_argument(
+        "--bfloat16", dest="type", action="store_const", const="bfloat16", help="convert float32 to bfloat16"
+    )
+    parser.add_argument("--keep-io", action="store_true", help="keep inputs and outputs in float32")
+    parser.add_argument("--fold", action="store_true", help="compute constant expressions")
     parser.add_argument(
         "--max-folded-bytes", type=int, default=64 << 20, metavar="N", help="largest folded value (default 64 MiB)"
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--external", metavar="NAME", help="weights go to this file beside the model")
-    where.add_argument("--embed", action="store_true", help="weights are inside of the model (default up to 2 GiB)")
+    where.add_argument("--external", metavar="NAME", help="store weights in this file, in the folder of the model")
+    where.add_argument("--embed", action="store_true", help="store weights in the model (default up to 2 GiB)")
     return parser.parse_args(arguments)
 
 
-# ---- constants ------------------------------------------------------------------------------------
-
-
-def folded(model: Any, onnx: Any, most_bytes: int) -> int:
-    """Compute the nodes that read constants alone, in place; returns how many."""
-    from onnx.reference import ReferenceEvaluator
-
-    known = {tensor.name for tensor in model.graph.initializer}
-    sizes = value_bytes(model, onnx)
-    chosen, rest = [], []
-    for node in model.graph.node:
-        computed = any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute) or random_kind(node, onnx)
-        small = all(sizes.get(name, most_bytes + 1) <= most_bytes for name in node.output if name)
-        if not computed and small and all(name in known for name in node.input if name):
-            chosen.append(node)
-            known.update(node.output)
-        else:
-            rest.append(node)
-    if not chosen:
-        return 0
-    read = {name for node in rest for name in names_read(node)} | {value.name for value in model.graph.output}
-    outputs = [name for node in chosen for name in node.output if name and name in read]
-    needed = {name for node in chosen for name in node.input}
-    graph = onnx.helper.make_graph(
-        chosen, "constants", [], [onnx.ValueInfoProto(name=name) for name in outputs],
-        [tensor for tensor in model.graph.initializer if tensor.name in needed],
-    )  # fmt: skip
-    part = onnx.helper.make_model(graph, opset_imports=model.opset_import, functions=model.functions)
-    try:
-        values = ReferenceEvaluator(part).run(None, {})
-    except Exception as problem:  # the evaluator's operators raise what NumPy and they themselves do
-        raise files.UsageError(f"--fold: onnx does not compute the constants: {problem}") from None
-    del model.graph.node[:]
-    model.graph.node.extend(rest)
-    model.graph.initializer.extend(
-        onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in zip(outputs, values, strict=True)
-    )
-    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-    return len(chosen)
-
-
-def value_bytes(model: Any, onnx: Any) -> dict[str, int]:
-    """Bytes of the values whose shapes ONNX's inference knows."""
-    sizes = {}
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except Exception as problem:  # classes of onnx's C++ part
-        raise files.UsageError(f"--fold: onnx does not infer the shapes: {problem}") from None
-    for value in inferred.graph.value_info:
-        tensor = value.type.tensor_type
-        if not tensor.HasField("shape") or any(not d.HasField("dim_value") for d in tensor.shape.dim):
-            continue
-        count = int(np.prod([d.dim_value for d in tensor.shape.dim], dtype=np.float64))
-        sizes[value.name] = count * 16
-        if tensor.elem_type in range(1, 24) and tensor.elem_type != 8:
-            sizes[value.name] = count * onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize
-    return sizes
-
-
-def random_kind(node: Any, onnx: Any) -> bool:
-    """Whether a node gives other values each time."""
-    return node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial", "Dropout")
-
-
-def names_read(node: Any) -> set[str]:
-    """Names that a node and the graphs inside it read."""
-    names = set(node.input)
-    for graph in graphs_of(node):
-        names.update(value.name for value in graph.output)
-        for inner in graph.node:
-            names |= names_read(inner)
-    return names
-
-
-def graphs_of(node: Any) -> list[Any]:
-    """The graphs inside a node."""
-    return [g for a in node.attribute for g in ([a.g] if a.type == a.GRAPH else a.graphs)]
+# ---- names ------------------------------------------------------------------------------------------
 
 
 def all_names(graph: Any) -> set[str]:
@@ -151,7 +78,7 @@ def all_names(graph: Any) -> set[str]:
 
 
 def rename(node: Any, names: Mapping[str, str]) -> None:
-    """Read and make values by other names, in the graphs inside of a node too."""
+    """Rename values that a node reads and writes, also in the graphs inside it."""
     for values in (node.input, node.output):
         for i, name in enumerate(values):
             values[i] = names.get(name, name)
@@ -166,7 +93,7 @@ def rename(node: Any, names: Mapping[str, str]) -> None:
 
 
 class Reduction:
-    """Float32 values of a model become those of a 16-bit type, in place."""
+    """Converts the float32 values of a model to a 16-bit type, in place."""
 
     def __init__(self, model: Any, onnx: Any, kind: str, keep_io: bool) -> None:
         """Keep the model and the type."""
@@ -174,7 +101,7 @@ class Reduction:
         self.type_text = f"tensor({kind})"
         self.keep_io = keep_io
         self.casts = 0
-        self.cast_names: dict[tuple[str, int], str] = {}  # of the graph at work: value, type → its name in that type
+        self.cast_names: dict[tuple[str, int], str] = {}  # of the current graph: (value, type) → its name in that type
         self.made: set[str] = set()  # results of casts
         self.taken = all_names(model.graph)
         self.opsets = {entry.domain or "": entry.version for entry in model.opset_import}
@@ -183,7 +110,7 @@ class Reduction:
 
     def run(self) -> int:
         """Reduce the model; returns the number of casts that operators need."""
-        del self.model.graph.value_info[:]  # types are inferred anew by whoever reads the file
+        del self.model.graph.value_info[:]  # readers of the file infer the types again
         self.graph(self.model.graph, set(), top=True)
         return self.casts
 
@@ -222,11 +149,11 @@ class Reduction:
         self.cast_names = names_around
 
     def float_names(self, graph: Any, top: bool) -> set[str]:
-        """Float32 inputs that stay so."""
+        """Names of the inputs that stay float32."""
         return {v.name for v in graph.input if top and self.keep_io and v.type.tensor_type.elem_type == FLOAT}
 
     def give_back(self, outputs: list[str], nodes: list[Any], graph: Any) -> None:
-        """The outputs are cast to float32 behind what makes them."""
+        """Cast the outputs to float32."""
         inner = {name: self.free_name(name, self.kind) for name in outputs}
         for value in (*graph.initializer, *graph.input):
             value.name = inner.get(value.name, value.name)
@@ -263,7 +190,7 @@ class Reduction:
             reduced.add(name)
 
     def cast(self, name: str, to: int, nodes: list[Any]) -> str:
-        """``name`` in the other type, by a node that is there once."""
+        """The name of ``name`` cast to the other type; the cast is made once."""
         if (name, to) not in self.cast_names:
             made = self.cast_names[name, to] = self.free_name(name, to)
             nodes.append(self.onnx.helper.make_node("Cast", [name], [made], to=to))
@@ -271,7 +198,7 @@ class Reduction:
         return self.cast_names[name, to]
 
     def free_name(self, name: str, to: int) -> str:
-        """A name for ``name`` in the other type that no value of the model has, in no graph."""
+        """A new name for ``name`` in the other type, unique in all graphs of the model."""
         base = f"{name}/{'float32' if to == FLOAT else 'reduced'}"
         numbered = (f"{base}/{i}" for i in itertools.count(1))
         made = next(text for text in itertools.chain([base], numbered) if text not in self.taken)
@@ -363,7 +290,7 @@ def inference_model(parsed: argparse.Namespace, onnx: Any) -> Any:
 
 
 def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
-    """Write the model; whole or not at all."""
+    """Write the model: all files, or none."""
     target = parsed.output
     target.parent.mkdir(parents=True, exist_ok=True)
     if parsed.external and (Path(parsed.external).name != parsed.external or parsed.external in ("..", target.name)):
@@ -385,7 +312,7 @@ def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
-    """Convert the model; the status of the command."""
+    """Convert the model; returns the exit status."""
     parsed = arguments_of(arguments)
     files.require_file(parsed.model)
     if (parsed.outputs or parsed.fold_batch_norm) and not parsed.inference:
@@ -401,13 +328,15 @@ def command(arguments: Sequence[str] | None = None) -> int:
             model = newer(model, onnx, parsed.opset)
             bar.update()
         if parsed.fold:
-            result["folded"] = folded(model, onnx, parsed.max_folded_bytes)
+            result["folded"], result["left"] = folded(model, onnx, parsed.max_folded_bytes)
             bar.update()
         if parsed.type:
             result["casts"] = Reduction(model, onnx, parsed.type, parsed.keep_io).run()
             bar.update()
         result["written"] = save(model, onnx, parsed)
         bar.update()
+    for note in result.get("left", []):
+        print(f"popart-convert: --fold: {note}", file=sys.stderr)
     result["bytes"] = sum(Path(file).stat().st_size for file in result["written"])
     facts = files.describe(parsed.output)
     result["opsets"] = facts["opsets"]
@@ -422,7 +351,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The command of the wheel."""
+    """The entry point of the installed command."""
     sys.exit(files.run_command("popart-convert", command))
 
 

@@ -9,7 +9,7 @@ import math
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,14 +137,17 @@ def describe(model: Path, shapes: dict[str, tuple[str, list[int]]] | None = None
 
 
 def tensors_of_outputs(
-    model: Path, infos: popart_core.InputShapeInfo, options: popart_core.SessionOptions
+    model: Path,
+    infos: popart_core.InputShapeInfo,
+    options: popart_core.SessionOptions,
+    returned: Collection[str] = (),
 ) -> dict[str, dict[str, int]]:
-    """The tensors that the outputs are, several for a sequence, none for what is absent.
+    """The tensors that the outputs are, several for a sequence, none for what is absent; and those of ``returned``.
 
     Returns:
         By name: of each size that depends on data the name of the tensor that holds it, and its dimension.
     """
-    outputs = popart_core._output_tensors(str(model), infos, options.constantWeights)
+    outputs = popart_core._output_tensors(str(model), infos, options.constantWeights, set(returned))
     return {name: dict(lengths) for parts in outputs.values() for name, lengths in parts}
 
 

@@ -287,7 +287,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
         run_on_host = runner_on_host(parsed, facts, feeds)
         shown = run_on_host()
         return report(parsed, facts, feeds, shown, run_on_host, (time.perf_counter() - start) * 1e3)
-    outputs = files.tensors_of_outputs(parsed.model, infos_of(feeds), SessionOptions())
+    outputs = files.tensors_of_outputs(parsed.model, infos_of(feeds), SessionOptions(), parsed.anchor)
     names = [tensor for name, lengths in outputs.items() for tensor in (name, *lengths)]
     session = session_for(parsed, facts, list(dict.fromkeys(names + parsed.anchor)), feeds)
     compile_ms = (time.perf_counter() - start) * 1e3

@@ -72,6 +72,16 @@ std::vector<ClipNormSettings> clipping(const Gradients &gradients) {
   return {ClipNormSettings::clipAllWeights(gradients.clipNorm)};
 }
 
+bool matchesName(const std::string &pattern, const TensorId &weight) {
+  return weight == pattern || ::fnmatch(pattern.c_str(), weight.c_str(), 0) == 0;
+}
+
+// Nothing can raise a group's own learning rate of 0: factors multiply it.
+bool isFrozenGroup(const ParameterGroup &group) {
+  const auto rate = group.values.find("lr");
+  return rate != group.values.end() && rate->second == 0.0f;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(PyTorchMode mode, const std::map<std::string, float> &values, Flags flags,
@@ -151,7 +161,7 @@ void Optimizer::resolveGroups(const std::vector<TensorId> &weights) {
     for (const std::string &pattern : groups_[g].weights) {
       bool matches = false;
       for (const TensorId &weight : weights) {
-        if (weight != pattern && ::fnmatch(pattern.c_str(), weight.c_str(), 0) != 0) continue;
+        if (!matchesName(pattern, weight)) continue;
         matches = true;
         const auto [place, fresh] = groupOf_.emplace(weight, static_cast<int>(g));
         check(place->second == static_cast<int>(g), "{} '{}': the weight is in two groups: got {} and {}", type_s(),
@@ -161,6 +171,13 @@ void Optimizer::resolveGroups(const std::vector<TensorId> &weights) {
       check(matches, "{}: the model has no weight '{}' of group {}{}", type_s(), pattern, g,
             nearestText(pattern, weights));
     }
+}
+
+bool Optimizer::neverChanges(const TensorId &weight) const {
+  return std::ranges::any_of(groups_, [&](const ParameterGroup &group) {
+    return isFrozenGroup(group) &&
+           std::ranges::any_of(group.weights, [&](const std::string &pattern) { return matchesName(pattern, weight); });
+  });
 }
 
 UpdateRule Optimizer::updateForm(const TensorId &weight) const {
@@ -218,6 +235,9 @@ std::string Optimizer::replacementProblem(const popart::Optimizer &other) const 
   if (gradients_.clipValue != o.gradients_.clipValue || gradients_.maximize != o.gradients_.maximize)
     return "what is done to gradients differs";
   if (groupOf_ != o.groupOf_) return "groups of weights differ";
+  for (size_t g = 0; g < groups_.size(); ++g)
+    if (isFrozenGroup(groups_[g]) != isFrozenGroup(o.groups_[g]))
+      return "group " + std::to_string(g) + " has a learning rate of 0 in one of them, which freezes its weights";
   for (int g = -1; g < static_cast<int>(groups_.size()); ++g)
     for (const std::string &name : valueNames(mode_))
       if (name != "lr" && value(name, g) != o.value(name, g)) return "constant value '" + name + "' differs";

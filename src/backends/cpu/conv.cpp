@@ -157,11 +157,23 @@ class DataGradientKernel final : public executable::HostKernel {
   Conv conv_;
 };
 
+// Each place within a stride is a product of its own: a file may state any stride.
+constexpr int64_t kMostPhases = 4096;
+
+bool requireFewPhases(const ConvShape &shape, std::string &reason) {
+  int64_t phases = 1;
+  for (const int64_t stride : shape.stride)
+    phases = std::min(phases, kMostPhases + 1) * std::min(stride, kMostPhases + 1);
+  if (phases > kMostPhases) reason = "strides are too long";
+  return phases <= kMostPhases;
+}
+
 std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &request, std::string &reason) {
   const DataType type = request.inputs[0].info.dataType();
   const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(),
                                request.inputs[0].info.shape(), type, reason);
   if (!shape || !requireWeights(request.inputs[1], *shape, reason, Transposed::kYes)) return nullptr;
+  if (!requireFewPhases(*shape, reason)) return nullptr;
   const std::string name = "conv data gradient" + kindOf(*shape);
   if (PlaneConv::hasDataGradient(*shape) && takesPlanes(*shape, {&request.inputs[0], &request.outputs[0]}))
     return std::make_unique<DataGradientKernel<PlaneConv>>(name + kOfPlanes, type, PlaneConv::dataGradient(*shape));

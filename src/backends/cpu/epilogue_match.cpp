@@ -173,7 +173,7 @@ class DescentMatcher : Body {
       return true;
     }
     if (last->is(Role::SGD0VarUpdate) && body_.opCount() == 1 && last->inputs()[1] == product_ &&
-        isFull(last->inputs()[0])) {
+        isFull(last->inputs()[0]) && !last->hasInput(4)) {
       const auto rate = scalar(last->inputs()[2]), decay = scalar(last->inputs()[3]);
       if (!rate || !decay) return false;
       result_.parameter = operand(last->inputs()[0]);

@@ -6,17 +6,31 @@
 #include "backends/ref/element.hpp"
 #include "backends/ref/families.hpp"
 #include "backends/ref/index_position.hpp"
+#include "ops/optim/var_update.hpp"
 
 namespace popart::ref {
 namespace {
 
+// False where the row's input "due" says that the variable keeps its value.
+bool isDue(const Context &c) {
+  const int due = ops::dueInputOf(opDef(c.op.type));
+  return due < 0 || !c.hasIn(due) || load(c.in[static_cast<size_t>(due)], 0) != 0;
+}
+
+void keep(const Context &c) {
+  const auto *from = c.in[0].as<const unsigned char>();
+  if (c.out[0].data != c.in[0].data) std::copy(from, from + c.in[0].info.nbytes(), c.out[0].as<unsigned char>());
+}
+
 // out[i] = f(in0[i], in1[i])
 template <class F>
 void update(const Context &c, F &&f) {
+  if (!isDue(c)) return keep(c);
   for (int64_t i = 0; i < c.out[0].size(); ++i) store(c.out[0], i, f(load(c.in[0], i), load(c.in[1], i)));
 }
 
 void copyVarUpdate(const Context &c) {
+  if (!isDue(c)) return keep(c);
   const auto *from = c.in[1].as<const unsigned char>();
   std::copy(from, from + c.in[1].info.nbytes(), c.out[0].as<unsigned char>());
 }
@@ -82,6 +96,7 @@ void sparseAccumulate(const Context &c) {
 }
 
 void accumulatorScale(const Context &c) {
+  if (!isDue(c)) return keep(c);
   const double f = parameter(c, 1, "factor");
   for (int64_t i = 0; i < c.out[0].size(); ++i) store(c.out[0], i, f == 0 ? 0.0 : f * load(c.in[0], i));
 }
@@ -96,7 +111,7 @@ void adamUpdater(const Context &c) {
   const double decay = parameter(c, 4, "weight_decay"), eps = parameter(c, 7, "epsilon");
   const double beta1 = parameter(c, 5, "beta1"), beta2 = parameter(c, 6, "beta2");
   const double step = c.hasIn(3) ? load(c.in[3], 0) + 1 : 0;
-  if (c.hasOut(1)) store(c.out[1], 0, step);
+  if (c.hasOut(1)) store(c.out[1], 0, isDue(c) ? step : load(c.in[3], 0));
   const double correct1 = corrects ? 1 - std::pow(beta1, step) : 1;
   const double correct2 = corrects && mode != "AdaMax" ? 1 - std::pow(beta2, step) : 1;
   for (int64_t i = 0; i < c.out[0].size(); ++i) {

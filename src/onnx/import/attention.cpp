@@ -5,6 +5,7 @@
 
 #include <popart/error.hpp>
 
+#include "base/half_types.hpp"
 #include "onnx/import/attention.hpp"
 
 namespace popart::onnx {
@@ -26,7 +27,7 @@ Value Heads::grouped(const Value &x) const {
 Value Heads::ungrouped(const Value &x) const { return x.reshape({x.dim(0), query.dim(1), query.dim(2), x.dim(3)}); }
 
 Value Heads::scores() const {
-  const bool narrow = query.type() == DataType::FLOAT16 || query.type() == DataType::BFLOAT16;
+  const bool narrow = isHalf(query.type());
   const double each = narrow ? std::sqrt(scale) : 1;
   const Value keys = key.transpose({0, 1, 3, 2});
   return ungrouped(matmul(grouped(query * (narrow ? each : scale)), narrow ? keys * each : keys));

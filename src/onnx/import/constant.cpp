@@ -7,6 +7,7 @@
 #include <popart/error.hpp>
 #include <popart/half.hpp>
 
+#include "onnx/compose.hpp"
 #include "onnx/importer.hpp"
 
 namespace popart::onnx {
@@ -149,19 +150,23 @@ void importRange(NodeContext &n) {
   }
 }
 
+// columns - rows of each element of a matrix, compared with k: BOOL of the matrix's shape. Folded, or made by the run.
+Value diagonal(Composer &in, std::string_view comparison, int64_t rows, int64_t columns, int64_t k) {
+  const Value shifted = (in.countUp(rows) + static_cast<double>(k)).reshape({rows, 1});
+  return in.countUp(columns).reshape({1, columns}).op(comparison, {shifted});
+}
+
+// Bounds for k beyond which it changes nothing, so that sums with it do not overflow.
+int64_t withinMatrix(int64_t k, int64_t rows, int64_t columns) { return std::clamp(k, -rows - 1, columns + 1); }
+
 void importEyeLike(NodeContext &n) {
-  const TensorInfo &in = n.info(0);
+  const TensorInfo in = n.info(0);
   n.require(in.rank() == 2, "input must be a matrix: got {}", in);
-  const int64_t rows = in.shape()[0], columns = in.shape()[1], k = n.attr<int64_t>("k", 0);
-  const TensorInfo info(DataType::FLOAT, in.shape());
-  n.importer().takeFromBudget(info.nbytes(), "EyeLike of " + in.str());
-  TensorData eye(info);
-  auto *out = static_cast<float *>(eye.mutableData());
-  if (k > -rows && k < columns)
-    for (int64_t r = std::max<int64_t>(0, -k); r < std::min(rows, columns - k); ++r) out[r * columns + r + k] = 1.0f;
+  const int64_t rows = in.shape()[0], columns = in.shape()[1];
+  const int64_t k = withinMatrix(n.attr<int64_t>("k", 0), rows, columns);
   const int64_t to = n.attr<int64_t>("dtype", toOnnxDataType(in.dataType()));
-  if (to == toOnnxDataType(DataType::FLOAT)) return n.resultValue(0, eye);
-  n.result(0, "Cast", {n.literal(eye)}, {{"to", to}});
+  Composer composer(n);
+  n.result(0, "Cast", {diagonal(composer, "Equal", rows, columns, k).tensor()}, {{"to", to}});
 }
 
 // Trilu-14: keeps the upper or lower triangle, zeros elsewhere.
@@ -169,15 +174,11 @@ void importTrilu(NodeContext &n) {
   const TensorInfo in = n.info(0);
   n.require(in.rank() >= 2, "input must have at least two dimensions: got {}", in);
   const bool upper = n.attr<int64_t>("upper", 1) != 0;
-  const int64_t k = n.hasIn(1) ? n.constantInt(1) : 0;
   const int64_t rows = in.shape()[in.rank() - 2], columns = in.shape()[in.rank() - 1];
-  const TensorInfo info(DataType::BOOL, {rows, columns});
-  n.importer().takeFromBudget(info.nbytes(), "Trilu of " + in.str());
-  TensorData keep(info);
-  auto *out = static_cast<bool *>(keep.mutableData());
-  for (int64_t r = 0; columns > 0 && r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c) out[r * columns + c] = upper ? c - r >= k : c - r <= k;
-  n.result(0, "Where", {n.literal(keep), n.in(0), n.literalLike(n.in(0), 0.0)});
+  const int64_t k = withinMatrix(n.hasIn(1) ? n.constantInt(1) : 0, rows, columns);
+  Composer composer(n);
+  const Value keep = diagonal(composer, upper ? "GreaterOrEqual" : "LessOrEqual", rows, columns, k);
+  n.result(0, "Where", {keep.tensor(), n.in(0), n.literalLike(n.in(0), 0.0)});
 }
 
 }  // namespace

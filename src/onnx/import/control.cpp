@@ -166,7 +166,7 @@ class BranchNode {
     }
   }
 
-  // Positions are INT32 here where ONNX has INT64: beside INT64 they become that.
+  // Positions are INT32 here and INT64 in ONNX: where the other branch has INT64, they are cast to it.
   void widenPositions(size_t i) {
     for (size_t side = 0; side < 2; ++side) {
       TensorIndex &mine = meanings_[side][i].tensor;

@@ -50,8 +50,6 @@ const char *microsoftRefusal(const std::string &domain, const std::string &type)
       "Its past is a buffer of the caller that it writes into. Save the model with MultiHeadAttention or Attention";
   constexpr const char *kText = "Text is no value of a compiled program. Cut the model behind it";
   constexpr const char *kBlockFloats = "Block floating point is a format of other devices. Save the model without it";
-  constexpr const char *kExperts =
-      "A mixture of experts sends rows to experts that the run chooses. Save the model with the experts' products";
   constexpr const char *kSparse = "Sparse tensors are no values of a compiled program. Store the matrix as a dense one";
   static const std::map<std::string, const char *> kReasons = {
       {"BeamSearch", kSearch},
@@ -79,8 +77,6 @@ const char *microsoftRefusal(const std::string &domain, const std::string &type)
       {"MurmurHash3", kText},
       {"QuantizeBFP", kBlockFloats},
       {"DequantizeBFP", kBlockFloats},
-      {"MoE", kExperts},
-      {"QMoE", kExperts},
       {"SparseToDenseMatMul", kSparse},
       {"SparseAttention", kSparse},
   };
@@ -90,9 +86,10 @@ const char *microsoftRefusal(const std::string &domain, const std::string &type)
 
 std::vector<ImportRule> microsoftRules() {
   std::vector<ImportRule> rules;
-  for (const auto &family : {microsoft::activationRules(), microsoft::attentionRules(), microsoft::commonRules(),
-                             microsoft::groupedRules(), microsoft::normRules(), microsoft::packedRules(),
-                             microsoft::productRules(), microsoft::quantisedRules(), microsoft::signalRules()})
+  for (const auto &family :
+       {microsoft::activationRules(), microsoft::attentionRules(), microsoft::commonRules(), microsoft::expertRules(),
+        microsoft::groupedRules(), microsoft::normRules(), microsoft::packedRules(), microsoft::productRules(),
+        microsoft::quantisedRules(), microsoft::signalRules()})
     rules.insert(rules.end(), family.begin(), family.end());
   for (ImportRule &rule : rules)
     if (rule.check == NameCheck::None) rule.check = NameCheck::Exact;

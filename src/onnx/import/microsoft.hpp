@@ -1,6 +1,7 @@
 // Operators of com.microsoft: what ONNX Runtime's optimizer and quantizer write, and further ones of its documentation
 // (ContribOperators.md of ONNX Runtime). Each family has a file; this is what they share.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ constexpr const char *kDomain = "com.microsoft";
 std::vector<ImportRule> activationRules();  // microsoft_activations.cpp
 std::vector<ImportRule> attentionRules();   // microsoft_attention.cpp
 std::vector<ImportRule> commonRules();      // microsoft_common.cpp
+std::vector<ImportRule> expertRules();      // microsoft_experts.cpp
 std::vector<ImportRule> groupedRules();     // microsoft_grouped.cpp
 std::vector<ImportRule> normRules();        // microsoft_norm.cpp
 std::vector<ImportRule> packedRules();      // microsoft_packed.cpp
@@ -29,6 +31,16 @@ std::vector<ImportRule> signalRules();      // microsoft_signals.cpp
 Attributes attributesOf(const NodeContext &n, std::initializer_list<const char *> names);
 // The attributes that Conv, ConvTranspose and pools of ai.onnx have.
 Attributes windowOf(const NodeContext &n);
+// EmbedLayerNormalization and its quantised form: inputs 0 to 7 are those of both. `asFloats`: elements of input `i` as
+// floats. Absent positionIds: the first rows of the table of positions.
+using AsFloats = std::function<Value(int i, const Value &elements)>;
+void embedLayerNormalization(NodeContext &n, Composer &to, const Value &positionIds, const AsFloats &asFloats);
+// Rows of `columns` numbers from packed rows (rows, bytes), the first in the low bits: (number - zero) scale, with a
+// scale and a zero point, or `middle`, for each block.
+Value unpackedRows(const Value &packed, const Value &scale, const Value &zero, int64_t bits, int64_t block,
+                   int64_t columns, double middle);
+// The numbers themselves, of type `type`.
+Value packedNumbers(const Value &packed, DataType type, int64_t bits, int64_t columns);
 // Channels first from channels last, and back, of any number of dimensions.
 Value channelsFirst(const Value &x);
 Value channelsLast(const Value &x);

@@ -1,6 +1,7 @@
 // Attention, MultiHeadAttention and RotaryEmbedding of com.microsoft; see microsoft_attention.hpp.
 #include "onnx/import/microsoft_attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -216,15 +217,15 @@ class MultiHead {
 
 void importMultiHeadAttention(NodeContext &n) { MultiHead(n).import(); }
 
-// Positions: one for each element of the sequence, or the first one's alone.
-void importRotary(NodeContext &n) {
-  Composer to(n);
-  const Value x = to.input(0), positions = to.input(1).cast(DataType::INT64), cosine = to.input(2);
+constexpr int64_t kRotaryVersion = 23;
+
+// Those of ai.onnx' RotaryEmbedding, for x and a table of angles for each position.
+Attributes rotaryAttributes(const NodeContext &n, const Value &x, const Value &table) {
   n.require(x.rank() == 3 || x.rank() == 4,
             "the input must be (batch, length, size) or (batch, heads, length, size): got {}", x.info());
   n.require(n.attr<int64_t>("is_packed_batching", 0) == 0,
             "attribute is_packed_batching: batches without padding are not read. Save the model with padding");
-  const int64_t batch = x.dim(0), length = x.dim(-2), turned = 2 * cosine.dim(-1);
+  const int64_t turned = 2 * table.dim(-1);
   int64_t heads = n.attr<int64_t>("num_heads", 0);
   const int64_t given = n.attr<int64_t>("rotary_embedding_dim", 0);
   n.require(given == 0 || (given == turned && (heads > 0 || x.rank() == 4)),
@@ -236,16 +237,63 @@ void importRotary(NodeContext &n) {
               x.info());
     heads = x.dim(2) / turned;
   }
+  return {{"num_heads", heads}, {"rotary_embedding_dim", turned}, {"interleaved", n.attr<int64_t>("interleaved", 0)}};
+}
+
+// Positions: one for each element of the sequence, or the first one's alone.
+void importRotary(NodeContext &n) {
+  Composer to(n);
+  const Value x = to.input(0), positions = to.input(1).cast(DataType::INT64), cosine = to.input(2);
+  const Attributes attributes = rotaryAttributes(n, x, cosine);
+  const int64_t batch = x.dim(0), length = x.dim(-2);
   const bool isFirst = positions.info().nelms() == 1 && batch * length != 1;
   n.require(isFirst || positions.info().nelms() == batch * length,
             "position_ids must be (1) or (batch, length): got {} for {}", positions.info(), x.info());
   const Value all = isFirst ? (to.countUp(length) + positions.reshape({})).expand({batch, length})
                             : positions.reshape({batch, length});
-  constexpr int64_t kVersion = 23;
-  to.result(0, to.node({"RotaryEmbedding", kVersion}, {x, cosine, to.input(3), all},
-                       {{"num_heads", heads},
-                        {"rotary_embedding_dim", turned},
-                        {"interleaved", n.attr<int64_t>("interleaved", 0)}}));
+  to.result(0, to.node({"RotaryEmbedding", kRotaryVersion}, {x, cosine, to.input(3), all}, attributes));
+}
+
+// Which of the three positions (time, height, width) each angle is of: in three parts, or in turn.
+std::vector<int64_t> angleStreams(const NodeContext &n, int64_t angles) {
+  const auto parts = n.attr<std::vector<int64_t>>("mrope_section", {});
+  n.require(parts.size() == 3 && std::ranges::all_of(parts, [&](int64_t p) { return p >= 0 && p <= angles; }) &&
+                parts[0] + parts[1] + parts[2] == angles,
+            "attribute mrope_section must be three numbers whose sum is {}: got {}", angles, parts);
+  const auto layout = n.attr<int64_t>("mrope_layout", 0);
+  n.require(layout == 0 || layout == 1, "attribute mrope_layout: got {}, expected 0 or 1", layout);
+  std::vector<int64_t> streams;
+  for (int64_t i = 0; i < angles; ++i) {
+    const int64_t turn = i % 3;
+    if (layout == 0)
+      streams.push_back(i < parts[0] ? 0 : i < parts[0] + parts[1] ? 1 : 2);
+    else
+      streams.push_back(turn != 0 && i < 3 * parts[static_cast<size_t>(turn)] ? turn : 0);
+  }
+  return streams;
+}
+
+// Positions (3, batch, length), each for some of the angles.
+void importMultimodalRotary(NodeContext &n) {
+  Composer to(n);
+  const Value x = to.input(0), positions = to.input(1).cast(DataType::INT64);
+  const Attributes attributes = rotaryAttributes(n, x, to.input(2));
+  n.require(positions.info().shape() == Shape{3, x.dim(0), x.dim(-2)},
+            "position_ids must be (3, batch, length): got {} for {}", positions.info(), x.info());
+  const std::vector<int64_t> streams = angleStreams(n, to.input(2).dim(-1));
+  const auto chosen = [&](const Value &table) {
+    const Value all = table.gather(positions, 0);  // (3, batch, length, angles)
+    std::vector<Value> parts;
+    const auto size = static_cast<int64_t>(streams.size());
+    for (int64_t start = 0, end = 0; start < size; start = end) {
+      const int64_t stream = streams[static_cast<size_t>(start)];
+      for (end = start; end < size && streams[static_cast<size_t>(end)] == stream;) ++end;
+      parts.push_back(
+          all.slice(0, stream, stream + 1).slice(3, start, end).reshape({x.dim(0), x.dim(-2), end - start}));
+    }
+    return concat(parts, 2);
+  };
+  to.result(0, to.node({"RotaryEmbedding", kRotaryVersion}, {x, chosen(to.input(2)), chosen(to.input(3))}, attributes));
 }
 
 // emb: angles (batch, length, size). Two results: x cos(emb) + rotated x sin(emb) of queries and keys.
@@ -282,6 +330,11 @@ std::vector<ImportRule> attentionRules() {
        importRotary,
        {"input position_ids cos_cache sin_cache", "output",
         "interleaved is_packed_batching num_heads rotary_embedding_dim scale"}},
+      {kDomain,
+       "MRotaryEmbedding",
+       importMultimodalRotary,
+       {"input position_ids cos_cache sin_cache", "output",
+        "interleaved is_packed_batching mrope_layout mrope_section num_heads rotary_embedding_dim scale"}},
       {kDomain, "GemmaRotaryEmbedding", importGemmaRotary, {"emb q q_rot k k_rot", "output1 output2"}},
   };
 }

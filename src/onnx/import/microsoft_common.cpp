@@ -24,7 +24,7 @@ void importRange(NodeContext &n) {
   n.importAs({"Range"}, numbers, {});
 }
 
-// uniques in the order in which they come first, for each element the place of its own, and how often they are there.
+// Outputs: distinct values in order of first occurrence, the index of each element's value among them, their counts.
 void importUnique(NodeContext &n) {
   const auto name = [&](int i) { return n.hasOut(i) ? n.outputNames()[static_cast<size_t>(i)] : std::string(); };
   n.require(n.info(0).rank() == 1, "the input must have one dimension: got {}", n.info(0));
@@ -138,7 +138,7 @@ void importIsAllFinite(NodeContext &n) {
     all = all.valid() ? all.op("Max", {most}) : most;
   }
   n.require(all.valid(), "has no input. Connect a tensor to it");
-  to.result(0, all.op("Equal", {all.number(0)}));
+  to.result(0, all.op("LessOrEqual", {all.number(0)}));  // the largest of no element is below 0
 }
 
 // Rows of the weight; the one of padding_idx gets no gradient.

@@ -61,20 +61,22 @@ void importSkipSimplifiedLayerNormalization(NodeContext &n) {
 }
 
 // Words, positions and segments looked up, added and normalised; the mask index counts the ones of each row.
-void importEmbedLayerNormalization(NodeContext &n) {
-  constexpr int kIds = 0, kSegmentIds = 1, kWords = 2, kPositions = 3, kSegments = 4, kGamma = 5, kBeta = 6, kMask = 7,
-                kPositionIds = 8;
-  Composer to(n);
+}  // namespace
+
+void embedLayerNormalization(NodeContext &n, Composer &to, const Value &positionIds, const AsFloats &asFloats) {
+  constexpr int kIds = 0, kSegmentIds = 1, kWords = 2, kPositions = 3, kSegments = 4, kGamma = 5, kBeta = 6, kMask = 7;
+  const auto rows = [&](int table, const Value &places) { return asFloats(table, to.input(table).gather(places, 0)); };
+  const auto whole = [&](int i) { return asFloats(i, to.input(i)); };
   const Value ids = to.input(kIds);
   n.require(ids.rank() == 2, "input_ids must be (batch, length): got {}", ids.info());
   n.require(n.hasIn(kSegmentIds) == n.hasIn(kSegments), "segment_ids and segment_embedding come together: got one");
   const Value positions = to.input(kPositions);
-  n.require(n.hasIn(kPositionIds) || positions.dim(0) >= ids.dim(1), "position_embedding is too short: got {} for {}",
+  n.require(positionIds.valid() || positions.dim(0) >= ids.dim(1), "position_embedding is too short: got {} for {}",
             positions.info(), ids.info());
-  Value sum = to.input(kWords).gather(ids, 0) +
-              (n.hasIn(kPositionIds) ? positions.gather(to.input(kPositionIds), 0) : positions.slice(0, 0, ids.dim(1)));
-  if (n.hasIn(kSegments)) sum = sum + to.input(kSegments).gather(to.input(kSegmentIds), 0);
-  to.result(0, sum.op("LayerNormalization", {to.input(kGamma), to.input(kBeta)},
+  Value sum = rows(kWords, ids) + (positionIds.valid() ? rows(kPositions, positionIds)
+                                                       : asFloats(kPositions, positions.slice(0, 0, ids.dim(1))));
+  if (n.hasIn(kSegments)) sum = sum + rows(kSegments, to.input(kSegmentIds));
+  to.result(0, sum.op("LayerNormalization", {whole(kGamma), whole(kBeta)},
                       {{"axis", int64_t{-1}}, {"epsilon", n.attr("epsilon", kSkipEpsilon)}}));
   if (n.hasOut(1)) {
     const Value mask = to.optionalInput(kMask);
@@ -82,6 +84,14 @@ void importEmbedLayerNormalization(NodeContext &n) {
                               : to.zeros(DataType::INT32, {ids.dim(0)}));
   }
   if (n.hasOut(2)) to.result(2, sum);
+}
+
+namespace {
+
+void importEmbedLayerNormalization(NodeContext &n) {
+  constexpr int kPositionIds = 8;
+  Composer to(n);
+  embedLayerNormalization(n, to, to.optionalInput(kPositionIds), [](int, const Value &x) { return x; });
 }
 
 // x (N, spatial…, C) or (N, C, spatial…), normalised in FLOAT with a scale and a shift for each channel.

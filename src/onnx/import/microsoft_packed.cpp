@@ -1,10 +1,27 @@
 // Weights of 2, 4 and 8 bits of com.microsoft: products with them and rows of them. They stay packed in memory; what a
 // product or a look-up needs is made of them in each run (ops/nn/packed_weights.cpp).
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
 #include <popart/error.hpp>
 
 #include "onnx/import/microsoft.hpp"
 
 namespace popart::onnx::microsoft {
+
+Value unpackedRows(const Value &packed, const Value &scale, const Value &zero, int64_t bits, int64_t block,
+                   int64_t columns, double middle) {
+  return packed.op(
+      "DequantizePacked", {scale, zero},
+      {{"bits", bits}, {"block_size", block}, {"columns", columns}, {"zero_point", static_cast<float>(middle)}});
+}
+
+Value packedNumbers(const Value &packed, DataType type, int64_t bits, int64_t columns) {
+  const Value one = packed.composer().scalar(type, 1).expand({packed.dim(0), 1});
+  return unpackedRows(packed, one, Value(), bits, columns, columns, 0);
+}
+
 namespace {
 
 int64_t bitsOf(const NodeContext &n) {
@@ -21,21 +38,6 @@ int64_t blockOf(const NodeContext &n, int64_t fallback) {
   return block;
 }
 
-// Rows of `columns` numbers from packed rows (rows, bytes): (number - zero) scale, with a scale and a zero point, or
-// `middle`, for each block.
-Value unpacked(const Value &packed, const Value &scale, const Value &zero, int64_t bits, int64_t block, int64_t columns,
-               double middle) {
-  return packed.op(
-      "DequantizePacked", {scale, zero},
-      {{"bits", bits}, {"block_size", block}, {"columns", columns}, {"zero_point", static_cast<float>(middle)}});
-}
-
-// The numbers themselves, of type `type`.
-Value numbersOf(const Value &packed, DataType type, int64_t bits, int64_t columns) {
-  const Value one = packed.composer().scalar(type, 1).expand({packed.dim(0), 1});
-  return unpacked(packed, one, Value(), bits, columns, columns, 0);
-}
-
 // Zero points (rows, blocks) of the scale's type: as they are, or packed like the weights.
 Value zeroPoints(const Value &zero, const Value &scale, int64_t bits) {
   if (!zero.valid()) return zero;
@@ -44,8 +46,44 @@ Value zeroPoints(const Value &zero, const Value &scale, int64_t bits) {
   const bool isPacked = zero.type() == DataType::UINT8;
   n.require(zero.info().nelms() == rows * (isPacked ? bytes : blocks), "zero_points: got {}, expected shape {}",
             zero.info(), Shape{rows, isPacked ? bytes : blocks});
-  return isPacked ? numbersOf(zero.reshape({rows, bytes}), scale.type(), bits, blocks)
+  return isPacked ? packedNumbers(zero.reshape({rows, bytes}), scale.type(), bits, blocks)
                   : zero.reshape({rows, blocks}).cast(scale.type());
+}
+
+// A matrix above this size is unpacked part by part: the floats of one part stay in the caches of a processor, and one
+// part at a time is in memory.
+constexpr int64_t kPartBytes = int64_t{1} << 20;
+constexpr int64_t kLeastPartRows = 16;
+
+// How many rows of the matrix, a divisor of `rows`, are unpacked at once; `rows` where it stays whole.
+int64_t rowsAtOnce(int64_t rows, int64_t columns, int64_t bytesPerNumber) {
+  const int64_t most = std::max(kLeastPartRows, kPartBytes / (columns * bytesPerNumber));
+  if (rows < 2 * most) return rows;
+  for (int64_t part = most; part >= kLeastPartRows; --part)
+    if (rows % part == 0) return part;
+  return rows;
+}
+
+// a times the transposed matrix of `rows` rows that `unpack` makes of operands (rows, …), `part` rows in each iteration
+// of a loop.
+Value productInParts(Composer &to, const Value &a, const std::vector<Value> &operands, int64_t rows, int64_t part,
+                     const std::function<Value(const std::vector<Value> &)> &unpack) {
+  const int64_t count = rows / part;
+  LoopWriter loop(to, "parts", count);
+  const Value inLoop = loop.bring(a);
+  std::vector<Value> ofPart;
+  for (const Value &v : operands)
+    ofPart.push_back(v.valid()
+                         ? loop.bring(v.reshape({count, part, v.info().nelms() / rows})).gather(loop.iteration(), 0)
+                         : Value());
+  const Value y = matmul(inLoop, unpack(ofPart).cast(a.type()).transpose({1, 0}));
+  const Value stacked = loop.run({}, {y}).front();  // (count, …, part)
+  std::vector<int64_t> order(static_cast<size_t>(stacked.rank()));
+  std::iota(order.begin(), order.end(), 1);
+  order.back() = stacked.rank() - 1, order[order.size() - 2] = 0;
+  Shape shape = a.shape();
+  shape.back() = rows;
+  return stacked.transpose(order).reshape(shape);
 }
 
 // a times the transposed matrix of N rows of K numbers, in blocks. accuracy_level allows less than is computed here.
@@ -66,21 +104,28 @@ void importMatMulNBits(NodeContext &n) {
   const Value given = to.input(kScales);
   n.require(given.info().nelms() == rows * blocks, "scales: got {}, expected shape {}", given.info(),
             Shape{rows, blocks});
-  const Value scale = given.reshape({rows, blocks}), packed = weights.reshape({rows, bytes});
+  const Value scale = given.reshape({rows, blocks});
+  const auto packed = [&] { return weights.reshape({rows, bytes}); };
   const Value zero = zeroPoints(to.optionalInput(kZeros), scale, bits);
   const double middle = static_cast<double>(int64_t{1} << (bits - 1));
-  Value matrix;
+  const bool isWhole = n.training() || !n.importer().sizes().boundsOf(n.graph(), n.in(0)).empty();
+  const int64_t part = isWhole ? rows : rowsAtOnce(rows, columns, getDataTypeInfo(scale.type()).nbytes);
+  Value matrix, y;
   if (n.hasIn(kGroups)) {  // the block of each column
     const Value group = to.input(kGroups);
     n.require(group.rank() == 1 && group.dim(0) >= columns, "g_idx must have one number for each of {} columns: got {}",
               columns, group.info());
     const Value places = group.slice(0, 0, columns);
-    const Value moved = numbersOf(packed, scale.type(), bits, blocks * block).slice(1, 0, columns);
+    const Value moved = packedNumbers(packed(), scale.type(), bits, blocks * block).slice(1, 0, columns);
     matrix = (zero.valid() ? moved - zero.gather(places, 1) : moved - middle) * scale.gather(places, 1);
+  } else if (part < rows) {
+    y = productInParts(to, a, {weights, scale, zero}, rows, part, [&](const std::vector<Value> &of) {
+      return unpackedRows(of[0], of[1], of[2], bits, block, columns, middle);
+    });
   } else {
-    matrix = unpacked(packed, scale, zero, bits, block, columns, middle);
+    matrix = unpackedRows(packed(), scale, zero, bits, block, columns, middle);
   }
-  const Value y = matmul(a, matrix.cast(a.type()).transpose({1, 0}));
+  if (!y.valid()) y = matmul(a, matrix.cast(a.type()).transpose({1, 0}));
   const Value bias = to.optionalInput(kBias);
   to.result(0, bias.valid() ? y + bias : y);
 }
@@ -150,12 +195,12 @@ class BlockGather {
     if (blockAxis_ == last) {
       const Value wide = flat(scale);
       const Value zero = zeros_.valid() ? zerosOf(flat(at(zeros_)), wide) : Value();
-      return unpacked(flat(found), wide, zero, bits_, block_, size, middle).reshape(shape);
+      return unpackedRows(flat(found), wide, zero, bits_, block_, size, middle).reshape(shape);
     }
-    const Value numbers = numbersOf(flat(found), scale.type(), bits_, shape.back()).reshape(shape);
+    const Value numbers = packedNumbers(flat(found), scale.type(), bits_, shape.back()).reshape(shape);
     if (!zeros_.valid()) return (numbers - middle) * spread(scale, axis, block_, size);
     const Value zero = at(zeros_);
-    const Value each = numbersOf(flat(zero), scale.type(), bits_, zero.dim(-1) * perByte);
+    const Value each = packedNumbers(flat(zero), scale.type(), bits_, zero.dim(-1) * perByte);
     Shape zeroShape = zero.shape();
     zeroShape.back() = shape.back();
     return (numbers - spread(each.slice(1, 0, shape.back()).reshape(zeroShape), axis, block_, size)) *
@@ -169,7 +214,7 @@ class BlockGather {
                : at(x);
   }
   Value zerosOf(const Value &packed, const Value &scale) const {
-    return numbersOf(packed, scale.type(), bits_, scale.dim(1));
+    return packedNumbers(packed, scale.type(), bits_, scale.dim(1));
   }
   // Numbers of one element each.
   Value plain(const Value &numbers, const Value &scale, int64_t axis, int64_t size) const {
@@ -223,7 +268,7 @@ void importMatMulBnb4(NodeContext &n) {
   n.require(codes.info().nelms() == (count + 1) / 2 && factors.info().nelms() == (count + block - 1) / block,
             "N, K, B and absmax do not fit: got {}, {}, {} and {}", rows, columns, codes.info(), factors.info());
   const int64_t bytes = codes.info().nelms();
-  const Value both = numbersOf(codes.reshape({bytes, 1}), DataType::FLOAT, 4, 2);  // low bits first
+  const Value both = packedNumbers(codes.reshape({bytes, 1}), DataType::FLOAT, 4, 2);  // low bits first
   const Value index = both.reverse(1).cast(DataType::INT32).reshape({2 * bytes}).slice(0, 0, count);
   const Value table = to.constant(TensorData::of<float>({16}, kind == 0 ? kFp4 : kNf4));
   const Value scale = spread(factors.reshape({factors.info().nelms()}).cast(DataType::FLOAT), 0, block, count);

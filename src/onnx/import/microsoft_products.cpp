@@ -62,19 +62,13 @@ Value activatedByName(const NodeContext &n, const Value &x) {
   return x.op(activation, {}, attributes);
 }
 
-// act(conv(X, W) + B + Z).
+// act(conv(X, W) + B + Z); NhwcConv and NhwcFusedConv have X, Z and the result with channels last, W as Conv.
 void importFusedConv(NodeContext &n) {
   Composer to(n);
-  const Value y = to.node({"Conv"}, {to.input(0), to.input(1), to.optionalInput(2)}, windowOf(n));
-  const Value added = to.optionalInput(3);
-  to.result(0, activatedByList(n, added.valid() ? y + added : y));
-}
-
-// The same of channels last; weights as of Conv.
-void importChannelsLastConv(NodeContext &n) {
-  Composer to(n);
-  const Value y =
-      channelsLast(to.node({"Conv"}, {channelsFirst(to.input(0)), to.input(1), to.optionalInput(2)}, windowOf(n)));
+  const bool isLast = n.type() != "FusedConv";
+  const Value x = isLast ? channelsFirst(to.input(0)) : to.input(0);
+  const Value plain = to.node({"Conv"}, {x, to.input(1), to.optionalInput(2)}, windowOf(n));
+  const Value y = isLast ? channelsLast(plain) : plain;
   const Value added = to.optionalInput(3);
   to.result(0, activatedByList(n, added.valid() ? y + added : y));
 }
@@ -139,11 +133,8 @@ void importGemmFastGelu(NodeContext &n) {
 std::vector<ImportRule> productRules() {
   const char *const fusedConv = "activation activation_params auto_pad dilations group kernel_shape pads strides";
   return {{kDomain, "FusedConv", importFusedConv, {"X W B Z", "Y", fusedConv}},
-          {kDomain, "NhwcFusedConv", importChannelsLastConv, {"X W B Z", "Y", fusedConv}},
-          {kDomain,
-           "NhwcConv",
-           importChannelsLastConv,
-           {"X W B", "Y", "auto_pad dilations group kernel_shape pads strides"}},
+          {kDomain, "NhwcFusedConv", importFusedConv, {"X W B Z", "Y", fusedConv}},
+          {kDomain, "NhwcConv", importFusedConv, {"X W B", "Y", "auto_pad dilations group kernel_shape pads strides"}},
           {kDomain,
            "NhwcMaxPool",
            importChannelsLastMaxPool,

@@ -201,12 +201,30 @@ void importReduceSumInteger(NodeContext &n) {
   to.result(0, x.cast(DataType::INT32).op("ReduceSum", {}, attributes).cast(type));
 }
 
+// Behind the eight inputs of both forms a scale for each of inputs 2 to 6, then a zero point for each.
+void importQEmbedLayerNormalization(NodeContext &n) {
+  constexpr int kScale = 6, kZero = 11;  // from a table's input to those of its scale and zero point
+  Composer to(n);
+  embedLayerNormalization(n, to, Value(), [&](int i, const Value &elements) {
+    const Value zero = to.optionalInput(i + kZero);
+    return dequantised(elements, zero.valid() ? number(zero) : Value()) * number(to.input(i + kScale));
+  });
+}
+
 }  // namespace
 
 std::vector<ImportRule> quantisedRules() {
   const char *const binary = "A A_scale A_zero_point B B_scale B_zero_point C_scale C_zero_point";
   const char *const unary = "X X_scale X_zero_point Y_scale Y_zero_point";
   return {
+      {kDomain,
+       "QEmbedLayerNormalization",
+       importQEmbedLayerNormalization,
+       {"input_ids segment_ids word_embedding_quant position_embedding_quant segment_embedding gamma_quant beta_quant "
+        "mask word_embedding_scale position_embedding_scale segment_embedding_scale gamma_scale beta_scale "
+        "word_embedding_zero_point position_embedding_zero_point segment_embedding_zero_point gamma_zero_point "
+        "beta_zero_point",
+        "layernorm_out mask_index_out", "epsilon"}},
       {kDomain, "QLinearAdd", importQLinearAdd, {binary, "C"}},
       {kDomain, "QLinearMul", importQLinearAdd, {binary, "C"}},
       {kDomain, "QLinearSigmoid", importQLinearSigmoid, {unary, "Y"}},

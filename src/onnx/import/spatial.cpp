@@ -62,7 +62,7 @@ Shape kernelOf(NodeContext &n) {
   return Shape(n.info(1).shape().begin() + 2, n.info(1).shape().end());
 }
 
-// A window of a pool that lies in the padding alone has no maximum and no mean.
+// A pool window that covers only padding has no maximum and no mean.
 void requirePadsInside(const NodeContext &n, const Window &w) {
   const auto pads = n.attr<std::vector<int64_t>>("pads", {});
   for (size_t i = 0; i < pads.size(); ++i) {

@@ -1,5 +1,5 @@
-// A model as one list of nodes: functions expanded, bodies of If, Loop and Scan beside the nodes around them, names
-// replaced by numbers of values. What asks where a tensor is read walks this, not the messages.
+// A model as one list of nodes: functions are expanded, nodes in bodies of If, Loop and Scan are part of the list, and
+// values have numbers instead of names. Used to find all readers of a tensor.
 #pragma once
 #include <string>
 #include <vector>

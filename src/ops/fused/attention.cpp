@@ -11,6 +11,7 @@
 
 #include <popart/graph.hpp>
 
+#include "base/half_types.hpp"
 #include "ops/catalog.hpp"
 #include "ops/fused/permutation.hpp"
 #include "ops/rules.hpp"
@@ -21,7 +22,7 @@ namespace {
 // Scores, their largest and their sums are of FLOAT where operands and results are of 16 bits.
 DataType scoreType(InferContext &c) {
   const DataType type = c.type(0);
-  return type == DataType::FLOAT16 || type == DataType::BFLOAT16 ? DataType::FLOAT : type;
+  return isHalf(type) ? DataType::FLOAT : type;
 }
 
 // The operands in the arrangement of the products.

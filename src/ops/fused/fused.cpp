@@ -4,6 +4,7 @@
 
 #include <popart/graph.hpp>
 
+#include "base/half_types.hpp"
 #include "ops/catalog.hpp"
 #include "ops/comm/collective_rules.hpp"
 #include "ops/forward_op.hpp"
@@ -38,9 +39,8 @@ Shape transposedMatrix(Shape shape, bool transpose) {
 // The type of a product: 16-bit operands are multiplied and added in FLOAT, and rounded where `rounded` says so.
 DataType fusedProductType(InferContext &c) {
   const DataType operands = c.type(0);
-  const bool isHalf = operands == DataType::FLOAT16 || operands == DataType::BFLOAT16;
   const bool isRounded = c.hasAttr("rounded") && c.attrInt("rounded") != 0;
-  return isHalf && !isRounded ? DataType::FLOAT : operands;
+  return isHalf(operands) && !isRounded ? DataType::FLOAT : operands;
 }
 
 // NumPy matmul of two operands of rank >= 2.

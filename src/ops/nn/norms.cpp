@@ -157,6 +157,7 @@ void addGroupNorm(OpDefs &rows) {
             c.out(0, c.in(0));
           })
           .traits(Trait::Norm)
+          .precision(Precision::Follows)
           .pieces(samplePieces<1>)
           .cost(perElement(8))
           .vjp([](VjpBuilder &b) {
@@ -305,6 +306,7 @@ void addLrn(OpDefs &rows) {
                        c.out(0, c.in(0));
                      })
                      .traits(Trait::Spatial)
+                     .precision(Precision::Follows)
                      .layouts(sameChannels<1>)
                      .pieces(samplePieces<1>)
                      .vjp([](VjpBuilder &b) {

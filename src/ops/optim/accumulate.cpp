@@ -64,7 +64,7 @@ OpDefs accumulateOps() {
   OpDefs rows;
   OpDef accumulate = elementUpdateRow("Accumulate");
   accumulate.input("updater", kUpdatable);
-  scalarParameter(accumulate, "factor");
+  dueInput(scalarParameter(accumulate, "factor"));
   rows.push_back(accumulate.attr("accumulation_type", std::string("Add"))
                      .infer(inferAccumulate)
                      .decompose(decomposeAccumulate)
@@ -78,22 +78,22 @@ OpDefs accumulateOps() {
           .infer(inferSparseAccumulate)
           .doc("a[indices[i]] += factor x[i] along axis; equal indices add up; a negative index counts from the end."));
   OpDef scale = elementUpdateRow("AccumulatorScale");
-  scalarParameter(scale, "factor");
-  rows.push_back(scale
-                     .infer([](InferContext &c) {
-                       requireScalarParameter(c, 1, "factor", Presence::Required);
-                       inferUpdate(c, {});
-                     })
-                     .decompose([](DecomposeBuilder &b) {
-                       UpdateFormula u(b);
-                       const auto f = u.factor(1, "factor");
-                       if (f.isNumber(0))
-                         return b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));
-                       const Expression a = u.operand(0), scale = u.value(f);
-                       u.result(f.number ? a * scale
-                                         : select(scale.apply("Equal", scale.number(0)), a.number(0), a * scale));
-                     })
-                     .doc("a := factor a; a factor of 0 gives exact zeros."));
+  dueInput(scalarParameter(scale, "factor"));
+  rows.push_back(
+      scale
+          .infer([](InferContext &c) {
+            requireScalarParameter(c, 1, "factor", Presence::Required);
+            inferUpdate(c, {});
+          })
+          .decompose([](DecomposeBuilder &b) {
+            UpdateFormula u(b);
+            const auto f = u.factor(1, "factor");
+            if (f.isNumber(0))
+              return b.result(0, whereDue(b, 0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape())));
+            const Expression a = u.operand(0), scale = u.value(f);
+            u.result(f.number ? a * scale : select(scale.apply("Equal", scale.number(0)), a.number(0), a * scale));
+          })
+          .doc("a := factor a; a factor of 0 gives exact zeros."));
   rows.push_back(elementUpdateRow("AccumulatorZero")
                      .decompose([](DecomposeBuilder &b) {
                        b.result(0, emitZeros(b, b.outInfo(0).dataType(), b.outInfo(0).shape()));

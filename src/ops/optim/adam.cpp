@@ -18,6 +18,7 @@ namespace {
 enum Input { kWeight, kMoment1, kMoment2, kStep, kDecay, kBeta1, kBeta2, kEps };
 
 void inferAdamUpdater(InferContext &c) {
+  requireDue(c);
   const std::string &mode = c.attrString("mode");
   const bool noBias = mode == "AdamNoBias" || mode == "LambNoBias";
   c.require(noBias || mode == "Adam" || mode == "AdaMax" || mode == "Lamb",
@@ -100,6 +101,7 @@ void addAdamUpdater(OpDefs &rows) {
       .notOnnx()
       .doc("The step of the Adam family from its moments; counts the time step up.");
   for (const char *name : {"weight_decay", "beta1", "beta2", "epsilon"}) scalarParameter(row, name);
+  dueInput(row);
   rows.push_back(std::move(row));
 }
 
@@ -119,7 +121,7 @@ OpDefs adamOps() {
   addAdamUpdater(rows);
   OpDef row = elementUpdateRow("AdamVarUpdate");
   row.input("updater", kFloats).input("r1sq", kFloats, "", Arity::Optional).input("r2sq", kFloats, "", Arity::Optional);
-  scalarParameter(scalarParameter(row, "lr"), "max_weight_norm");
+  dueInput(scalarParameter(scalarParameter(row, "lr"), "max_weight_norm"));
   rows.push_back(row.infer(inferAdamVarUpdate)
                      .decompose(decomposeAdamVarUpdate)
                      .doc("w := w - lr ratio x with the trust ratio of Lamb."));

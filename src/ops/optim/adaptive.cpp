@@ -46,7 +46,7 @@ OpDefs adaptiveOps() {
                      .doc("g sqrt(v2 + eps) / sqrt(v1 + eps)."));
   OpDef row = elementUpdateRow("ScaledVarUpdate");
   row.input("updater", kFloats);
-  scalarParameter(scalarParameter(row, "lr"), "wd");
+  dueInput(scalarParameter(scalarParameter(row, "lr"), "wd"));
   rows.push_back(row.infer([](InferContext &c) {
                       requireScalarParameter(c, 2, "lr", Presence::Optional);
                       requireScalarParameter(c, 3, "wd", Presence::Optional);

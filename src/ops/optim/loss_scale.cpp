@@ -1,5 +1,5 @@
 // LossScaleUpdate: the factor of the loss scale follows the share of large gradients. counts = (small, large):
-//   f := f / 2  if large / (small + large) > threshold,  f := 2 f  otherwise
+//   f := f / 2  if large / (small + large) > threshold or not `finite`,  f := 2 f  otherwise
 // With `due` only where that is true.
 #include <popart/op.hpp>
 
@@ -10,7 +10,7 @@
 namespace popart::ops {
 namespace {
 
-constexpr int kDue = 2;
+constexpr int kDue = 2, kFinite = 3;
 
 void inferLossScaleUpdate(InferContext &c) {
   c.require(c.in(0).nelms() == 1, "the factor must be a scalar: got shape {}", c.shape(0));
@@ -18,6 +18,8 @@ void inferLossScaleUpdate(InferContext &c) {
   const float threshold = c.attrFloat("threshold");
   c.require(threshold >= 0 && threshold <= 1, "threshold must lie between 0 and 1: got {}", threshold);
   if (c.hasIn(kDue)) c.require(c.in(kDue).nelms() == 1, "due must be a scalar: got shape {}", c.shape(kDue));
+  if (c.hasIn(kFinite))
+    c.require(c.in(kFinite).nelms() == 1, "finite must be a scalar: got shape {}", c.shape(kFinite));
   c.out(0, c.in(0));
 }
 
@@ -31,7 +33,9 @@ void decomposeLossScaleUpdate(DecomposeBuilder &b) {
   const Expression factor(b, emitReshape(b, b.in(0), {}));
   const Expression small = count(b, 0), large = count(b, 1);
   const Expression isLarge = large / (small + large) > double{b.attrs().getAttribute<float>("threshold")};
-  Expression updated = factor * select(isLarge, factor.number(0.5), factor.number(2));
+  Expression change = select(isLarge, factor.number(0.5), factor.number(2));
+  if (b.hasIn(kFinite)) change = select(Expression(b, emitReshape(b, b.in(kFinite), {})), change, factor.number(0.5));
+  Expression updated = factor * change;
   if (b.hasIn(kDue)) updated = select(Expression(b, emitReshape(b, b.in(kDue), {})), updated, factor);
   u.result(updated);
 }
@@ -41,21 +45,21 @@ void decomposeLossScaleUpdate(DecomposeBuilder &b) {
 OpDefs lossScaleOps() {
   constexpr TypeSet kFloat32 = typeBit(DataType::FLOAT);
   OpDefs rows;
-  rows.push_back(
-      OpDef("ai.graphcore", "LossScaleUpdate", {1})
-          .input("factor", kFloat32)
-          .input("counts", kFloat32)
-          .input("due", typeBit(DataType::BOOL), "", Arity::Optional)
-          .output("updated")
-          .attr("threshold", 1e-7f)
-          .infer(inferLossScaleUpdate)
-          .traits(Trait::VarUpdate)
-          .modifies(0)
-          .decompose(decomposeLossScaleUpdate)
-          .noGrad("updates of variables are not differentiable")
-          .notOnnx()
-          .doc("Halves the factor of the loss scale when too large a share of gradients is large, doubles it "
-               "otherwise; keeps it where due is false."));
+  rows.push_back(OpDef("ai.graphcore", "LossScaleUpdate", {1})
+                     .input("factor", kFloat32)
+                     .input("counts", kFloat32)
+                     .input("due", typeBit(DataType::BOOL), "", Arity::Optional)
+                     .input("finite", typeBit(DataType::BOOL), "", Arity::Optional)
+                     .output("updated")
+                     .attr("threshold", 1e-7f)
+                     .infer(inferLossScaleUpdate)
+                     .traits(Trait::VarUpdate)
+                     .modifies(0)
+                     .decompose(decomposeLossScaleUpdate)
+                     .noGrad("updates of variables are not differentiable")
+                     .notOnnx()
+                     .doc("Halves the factor of the loss scale when too large a share of gradients is large or finite "
+                          "is false, doubles it otherwise; keeps it where due is false."));
   return rows;
 }
 

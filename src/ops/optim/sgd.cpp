@@ -17,7 +17,7 @@ void addSgd0(OpDefs &rows) {
   OpDef row = elementUpdateRow("SGD0VarUpdate");
   row.role(Role::SGD0VarUpdate);
   row.input("updater", kFloats);
-  scalarParameter(scalarParameter(row, "slr0"), "wdsf0");
+  dueInput(scalarParameter(scalarParameter(row, "slr0"), "wdsf0"));
   row.infer([](InferContext &c) {
     requireScalarParameter(c, 2, "slr0", Presence::Required);
     requireScalarParameter(c, 3, "wdsf0", Presence::Required);
@@ -33,7 +33,7 @@ void addSgd0(OpDefs &rows) {
 void addVelocityUpdate(OpDefs &rows, const char *type, const char *momentum, const char *decay) {
   OpDef row = elementUpdateRow(type);
   row.input("weight", kFloats);
-  scalarParameter(scalarParameter(row, momentum), decay);
+  dueInput(scalarParameter(scalarParameter(row, momentum), decay));
   row.infer([momentum, decay](InferContext &c) {
     requireScalarParameter(c, 2, momentum, Presence::Required);
     requireScalarParameter(c, 3, decay, Presence::Required);
@@ -51,7 +51,7 @@ void addVelocityUpdate(OpDefs &rows, const char *type, const char *momentum, con
 void addWeightUpdate(OpDefs &rows, const char *type, const char *rate) {
   OpDef row = elementUpdateRow(type);
   row.input("velocity", kFloats);
-  scalarParameter(row, rate);
+  dueInput(scalarParameter(row, rate));
   row.infer([rate](InferContext &c) {
     requireScalarParameter(c, 2, rate, Presence::Required);
     inferUpdate(c, {1});

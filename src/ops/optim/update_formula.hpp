@@ -11,6 +11,10 @@
 
 namespace popart::ops {
 
+// `value` where the op's input "due" is absent or true, and where it is false the former value of the operand that
+// output `output` changes. `value` itself for an output that changes none.
+TensorIndex whereDue(DecomposeBuilder &b, int output, TensorIndex value);
+
 class UpdateFormula {
  public:
   // A scalar parameter: a number known now, or a tensor.
@@ -44,7 +48,7 @@ class UpdateFormula {
   }
   void result(Expression e, int output = 0) {
     const TensorInfo &info = b_.outInfo(output);
-    b_.result(output, emitReshape(b_, cast(e, info.dataType()), info.shape()));
+    b_.result(output, whereDue(b_, output, emitReshape(b_, cast(e, info.dataType()), info.shape())));
   }
 
  private:

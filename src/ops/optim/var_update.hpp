@@ -18,7 +18,13 @@ OpDef &scalarParameter(OpDef &row, const char *name);
 // default.
 enum class Presence { Required, Optional };
 void requireScalarParameter(const InferContext &c, int input, const char *name, Presence presence);
-// Output 0 has the info of input 0; the named inputs must have its shape.
+// Optional input "due", the row's last one, of one BOOL: where it is false, the variable keeps its value.
+OpDef &dueInput(OpDef &row);
+// The place of input "due" in the row; -1: it has none.
+int dueInputOf(const OpDef &row);
+// Fails unless input "due" is absent or has one element.
+void requireDue(const InferContext &c);
+// Output 0 has the info of input 0; the named inputs must have its shape, and `due` one element.
 void inferUpdate(const InferContext &c, std::initializer_list<int> sameShape);
 
 }  // namespace popart::ops

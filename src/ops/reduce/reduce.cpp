@@ -117,8 +117,8 @@ void addSums(OpDefs &rows) {
               });
   addGradient(rows, reduceRow("ai.onnx", "ReduceSumSquare", kNumeric, 18).cost(perElement(2)).doc("Sum of squares."),
               {.x = true}, [](E g, E x, E, const Reduced &) { return g * (2.0 * x); });
-  // The logarithm has fewer digits of the sum than the sum itself, and none of one part beside a far larger one: both
-  // gradients begin with x again.
+  // The logarithm keeps fewer digits than the sum, and loses a part that is far smaller than another: both gradients
+  // compute from x again.
   addGradient(rows, reduceRow("ai.onnx", "ReduceLogSum", kNumeric, 18).doc("Logarithm of the sum."), {.x = true},
               [](E g, E x, E, const Reduced &r) { return g / r.by("ReduceSum", x); });
   addGradient(

@@ -1,6 +1,6 @@
-"""Branches of If that do not fit, loops whose state grows or whose number of iterations nothing bounds.
+"""Branches of If whose shapes do not fit, loops whose state grows, and loops without a bound on their iterations.
 
-Right values: ONNX Runtime.
+The right values come from ONNX Runtime.
 """
 
 import re
@@ -43,7 +43,7 @@ def weight(name, *shape):
 
 
 def detector():
-    """As voice detectors have it: the sampling rate chooses the branch, whose weights fit one length of x only."""
+    """As in voice detectors: the sampling rate selects the branch, and its weights fit only one length of x."""
 
     def branch(name, length):
         nodes = [
@@ -81,7 +81,7 @@ def test_a_branch_that_is_not_taken_need_not_fit(rate, length, refused):
     other = {"x": feeds["x"], "sr": np.array(24000 - rate)}
     with pytest.raises(popart.popart_runtime_error, match=rf"If 'rate': the run takes {refused}.*MatMul"):
         run_once(session, other, ["y"])
-    (again,) = run_once(session, feeds, ["y"])  # the session goes on
+    (again,) = run_once(session, feeds, ["y"])  # the session can still run
     np.testing.assert_array_equal(again, y)
 
 
@@ -103,7 +103,7 @@ RESULTS = {
 @pytest.mark.parametrize("kind", RESULTS)
 @pytest.mark.parametrize("taken", [True, False])
 def test_the_backend_gives_the_results_of_either_branch(kind, taken):
-    """Of another rank, type or shape; after an error of one branch the program is made for the values."""
+    """A branch gives another rank, type or shape; after its error the program is compiled again for these inputs."""
     yes, no = RESULTS[kind]
     x = rng.normal(0, 1, (2, 3)).astype(np.float32)
     kinds = {"type": "double"} if kind == "type" else {}
@@ -241,7 +241,7 @@ def test_a_loop_that_makes_more_than_its_room_ends_the_run():
     assert run_once(session, feeds, ["rows/length"])[0] == 5
 
 
-# ---- what files declare ----------------------------------------------------------------------------
+# ---- declared shapes -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

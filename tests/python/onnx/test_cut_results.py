@@ -1,6 +1,7 @@
 """Results whose size depends on data come back cut to their size, whatever operator decides it: as in ONNX Runtime."""
 
 import numpy as np
+import popart
 import popart.backend
 import pytest
 
@@ -71,3 +72,52 @@ def test_results_are_cut(name, declared):
         (result,) = ours.run([x])
         assert result.shape == expected.shape
         np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("name", sorted(NODES.keys() - {"top_k"}))  # k from the run is for the backend alone
+def test_inner_tensors_are_cut(name, tmp_path):
+    """A tensor inside of the model that a run returns comes cut as outputs do."""
+    from popart.tools import run
+
+    kind = TensorProto.INT64 if "non_zero" in name else TensorProto.FLOAT
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
+    weights = [numpy_helper.from_array(value, key) for key, value in CONSTANTS.items()]
+    nodes = [*NODES[name], helper.make_node("ReduceSum", ["y"], ["z"], keepdims=0)]
+    outputs = [helper.make_tensor_value_info("z", kind, [])]
+    opsets = [helper.make_opsetid("", 18)]
+
+    def made(outputs):
+        return helper.make_model(
+            helper.make_graph(nodes, "g", [x], outputs, weights), opset_imports=opsets, ir_version=8
+        )
+
+    path, arrays = tmp_path / "m.onnx", tmp_path / "found.npz"
+    onnx.save(made(outputs), path)
+    np.save(tmp_path / "x.npy", X)
+    words = [str(path), "--input", f"x={tmp_path / 'x.npy'}", "--anchor", "y", "--output", str(arrays)]
+    assert run.command(words) == 0
+    everything = made([*outputs, helper.make_tensor_value_info("y", kind, None)])
+    total, inner = runtime.InferenceSession(everything.SerializeToString()).run(None, {"x": X})
+    found = np.load(arrays)
+    assert sorted(found.files) == ["y", "z"]
+    np.testing.assert_array_equal(found["y"], inner)
+    np.testing.assert_array_equal(found["z"], total)
+
+
+def test_sessions_give_lengths_of_inner_tensors():
+    """As for outputs: zeros behind the values, and NAME/length."""
+    nodes = [*NODES["compress"], helper.make_node("Exp", ["y"], ["e"]), helper.make_node("ReduceSum", ["e"], ["z"])]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
+    weights = [numpy_helper.from_array(value, key) for key, value in CONSTANTS.items()]
+    graph = helper.make_graph(nodes, "g", [x], [onnx.ValueInfoProto(name="z")], weights)
+    opsets = [helper.make_opsetid("", 18)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    wanted = ["y", "y/length", "e", "e/length", "z"]
+    session = popart.InferenceSession(model, popart.DataFlow(1, wanted), popart.DeviceManager().createCpuDevice())
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": X}, anchors))
+    np.testing.assert_array_equal(anchors["y"], [[3, 1, 2, 0]])
+    np.testing.assert_allclose(anchors["e"], [[*np.exp([3, 1, 2]), 0]], rtol=1e-6)
+    assert anchors["y/length"] == anchors["e/length"] == 3
+    np.testing.assert_allclose(anchors["z"].reshape(()), np.exp([3, 1, 2]).sum(), rtol=1e-6)

@@ -26,7 +26,7 @@ ROWS = {
 }
 
 
-def beside_torch(node, function, tolerance):
+def equals_torch(node, function, tolerance):
     """Value and gradient of input 0, within `tolerance` of the largest one."""
     x = torch.tensor(node.inputs[0].astype(np.float64), requires_grad=True)
     y = function(x)
@@ -60,14 +60,14 @@ def test_exponentials_of_rows(rows, kind, axis, dtype):
         function = lambda t: {"Softmax": torch.softmax, "LogSoftmax": torch.log_softmax}[kind](t, axis)  # noqa: E731
     if rows == "huge" and dtype == np.float16:
         return
-    beside_torch(node, function, 3e-3 if dtype == np.float16 else 2e-5)
+    equals_torch(node, function, 3e-3 if dtype == np.float16 else 2e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 def test_logarithms_of_sums(scale):
     """The logarithm of a sum has fewer digits than the sum."""
     x = ((np.abs(BASE) + 0.25) * scale).astype(np.float32)
-    beside_torch(Node("ReduceLogSum", [x], {"axes": [1]}, opset=13), lambda t: t.sum(1, keepdim=True).log(), 3e-7)
+    equals_torch(Node("ReduceLogSum", [x], {"axes": [1]}, opset=13), lambda t: t.sum(1, keepdim=True).log(), 3e-7)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -76,7 +76,7 @@ def test_cross_entropy(rows, reduction):
     labels = RNG.integers(0, 40, 6)
     node = Node("SoftmaxCrossEntropyLoss", [ROWS[rows].astype(np.float32), labels], {"reduction": reduction}, opset=13)
     loss = torch.nn.functional.cross_entropy
-    beside_torch(node, lambda t: loss(t, torch.tensor(labels), reduction=reduction), 2e-5)
+    equals_torch(node, lambda t: loss(t, torch.tensor(labels), reduction=reduction), 2e-5)
 
 
 FUNCTIONS = {
@@ -100,7 +100,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("rows", ["near zero", "thousands", "tiny"])
 def test_functions_of_one_number(rows, kind):
     x = ROWS[rows].astype(np.float32)
-    beside_torch(Node(kind, [x], opset=24 if kind == "Swish" else 22), FUNCTIONS[kind], 2e-6)
+    equals_torch(Node(kind, [x], opset=24 if kind == "Swish" else 22), FUNCTIONS[kind], 2e-6)
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 2])
@@ -111,8 +111,8 @@ def test_products(kind, zeros):
     x[0, 1 : 1 + zeros] = 0
     if kind == "CumProd":
         node = Node(kind, [x, np.int64(1)], opset=26, constant=(1,))
-        return beside_torch(node, lambda t: torch.cumprod(t, 1), 1e-5)
-    return beside_torch(Node(kind, [x], {"axes": [1]}, opset=13), lambda t: t.prod(1, keepdim=True), 1e-5)
+        return equals_torch(node, lambda t: torch.cumprod(t, 1), 1e-5)
+    return equals_torch(Node(kind, [x], {"axes": [1]}, opset=13), lambda t: t.prod(1, keepdim=True), 1e-5)
 
 
 NORMS = {
@@ -138,7 +138,7 @@ def test_norms_with_large_means(kind, mean):
     inputs = [x, np.ones(size, np.float32), np.zeros(size, np.float32)]
     if kind == "BatchNormalization":
         inputs += [np.zeros(8, np.float32), np.ones(8, np.float32)]
-    beside_torch(Node(kind, inputs, attributes, opset=opset), function, 1e-5 + mean * 6e-8)
+    equals_torch(Node(kind, inputs, attributes, opset=opset), function, 1e-5 + mean * 6e-8)
 
 
 @pytest.mark.parametrize("kind", ["LayerNormalization", "InstanceNormalization"])
@@ -148,7 +148,7 @@ def test_norms_of_equal_values(kind):
     size = 5 if kind == "LayerNormalization" else 8
     inputs = [x, np.ones(size, np.float32), np.zeros(size, np.float32)]
     opset, _, function = NORMS[kind]
-    beside_torch(Node(kind, inputs, opset=opset), function, 1e-4)
+    equals_torch(Node(kind, inputs, opset=opset), function, 1e-4)
 
 
 @pytest.mark.parametrize("scale", [1.0, 100.0, 3000.0])

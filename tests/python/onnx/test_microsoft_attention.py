@@ -221,6 +221,17 @@ def test_rotary_embedding_of_a_part(interleaved):
     check_like_runtime(node)
 
 
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize(("layout", "section"), [(0, [2, 1, 1]), (0, [0, 3, 1]), (1, [2, 1, 1]), (1, [4, 0, 0])])
+def test_rotary_embedding_of_three_positions(layout, section, interleaved, flat):
+    size = 8
+    x = floats(B, S, N * size) if flat else floats(B, N, S, size)
+    positions = np.random.default_rng(3).integers(0, 9, (3, B, S))
+    given = {"interleaved": interleaved, "mrope_layout": layout, "mrope_section": section, "num_heads": N}
+    check_like_runtime(microsoft("MRotaryEmbedding", [x, positions, *tables(9, size)], given), gradients=[0])
+
+
 # ---- GroupQueryAttention
 
 HEADS, SHARED, SIZE = 4, 2, 16

@@ -2,6 +2,7 @@
 
 import numpy as np
 import popart
+import popart_core
 import pytest
 
 from tests.python.onnx.microsoft_node import microsoft
@@ -75,3 +76,29 @@ def test_blocks_of_no_element_are_read():
     operands = [f(3, 0), np.array([1], np.int64), f(3, 1)]
     node = microsoft("GatherBlockQuantized", operands, {"block_size": 0})
     assert values(node)[0].shape == (1, 0)
+
+
+# What ONNX Runtime's optimizer (up to level extended) and quantizer write, and common operators of converters.
+WRITTEN = [
+    "FusedConv", "FusedMatMul", "FusedGemm", "Gelu", "FastGelu", "BiasGelu", "QuickGelu", "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "Attention", "MultiHeadAttention",
+    "GroupQueryAttention", "RotaryEmbedding", "BiasAdd", "BiasSoftmax", "BiasDropout", "GroupNorm", "SkipGroupNorm",
+    "NhwcMaxPool", "QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax",
+    "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearReduceMean", "QLinearWhere",
+    "QLinearConv", "QEmbedLayerNormalization", "QGemm", "QAttention", "DynamicQuantizeMatMul",
+    "DynamicQuantizeLSTM", "MatMulIntegerToFloat", "MatMulNBits", "GatherBlockQuantized", "Trilu", "Inverse",
+    "CDist", "ExpandDims", "Unique", "Pad", "ConvTransposeWithDynamicPads", "Range", "CropAndResize", "Irfft",
+    "Rfft",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", WRITTEN)
+def test_what_tools_write_is_read(operator):
+    """Each name has a rule: a node without inputs is refused for what it lacks, not for its operator."""
+    known = {entry.type for entry in popart_core.getSupportedOperations(True) if entry.domain == "com.microsoft"}
+    assert operator in known
+
+
+def test_layer_norms_are_in_the_default_domain_too():
+    known = {entry.type for entry in popart_core.getSupportedOperations(True) if entry.domain == "ai.onnx"}
+    assert {"LayerNormalization", "SimplifiedLayerNormalization"} <= known

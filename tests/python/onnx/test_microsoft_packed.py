@@ -112,6 +112,19 @@ def test_weights_stay_packed():
     assert sizes["activations"] <= 1.1 * floats_of_one
 
 
+@pytest.mark.parametrize("zeros", [None, "packed"])
+@pytest.mark.parametrize("rows", [(), (3,), (2, 3)])
+def test_large_products_are_unpacked_in_parts(rows, zeros):
+    """A matrix of 4 MiB, of which a part is in memory at a time."""
+    node = product(1024, 1056, 4, 32, rows=rows, zeros=zeros, bias=True)
+    check_like_runtime(node, rtol=1e-4, atol=1e-3)
+    model = node.model(variables=False).SerializeToString()
+    session = popart.InferenceSession(model, popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice())
+    session.prepareDevice()
+    sizes = {k: int(v) for k, v in re.findall(r"(\w+): (\d+) bytes", session.getSummaryReport())}
+    assert sizes["activations"] < 1.6 * 2**20
+
+
 # ---- rows by number
 
 

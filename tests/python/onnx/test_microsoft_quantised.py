@@ -260,3 +260,23 @@ def test_lstm(direction, w_type, each):
     attributes = {"hidden_size": hidden, "direction": direction}
     node = microsoft("DynamicQuantizeLSTM", inputs, attributes, "yhc", constant=[1, 2, 8, 9, 10, 11])
     check_like_runtime(node, rtol=1e-3, atol=1e-3)
+
+
+@EITHER
+@pytest.mark.parametrize("segments", [False, True])
+@pytest.mark.parametrize("mask", [False, True])
+def test_embed_layer_norm(dtype, segments, mask):
+    tables = [numbers(dtype, 5, 8), numbers(dtype, 6, 8), numbers(dtype, 2, 8) if segments else None]
+    tables += [numbers(dtype, 8), numbers(dtype, 8, seed=1)]
+    scales = [scale(v) if t is not None else None for v, t in zip((0.02, 0.03, 0.01, 0.01, 0.005), tables, strict=True)]
+    zeros = [zero(dtype, v) if t is not None else None for v, t in zip((5, 9, 3, 1, 2), tables, strict=True)]
+    inputs = [
+        np.array([[1, 4, 2], [0, 3, 3]], np.int32),
+        np.array([[0, 0, 1], [1, 0, 1]], np.int32) if segments else None,
+        *tables,
+        np.array([[1, 1, 0], [1, 0, 0]], np.int32) if mask else None,
+        *scales,
+        *zeros,
+    ]
+    node = microsoft("QEmbedLayerNormalization", inputs, {"epsilon": 1e-4}, "ym", constant=range(8, 18))
+    check_like_runtime(node, element=[FLOAT, INT32])

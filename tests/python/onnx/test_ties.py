@@ -1,6 +1,6 @@
-"""Gradients where arguments are tied and where functions have kinks, beside PyTorch (docs/decisions/0086).
+"""Gradients of tied arguments and at kinks of functions equal those of PyTorch (docs/decisions/0086).
 
-Gradients of tied elements sum to that of the result. Inputs are made of few different numbers, so that ties are common.
+The gradients of tied elements add up to the gradient of the result. Inputs have few different numbers: ties are common.
 """
 
 import itertools
@@ -23,7 +23,7 @@ def few(*shape, dtype=np.float32):
     return (RNG.integers(-2, 3, shape) / 2).astype(dtype)
 
 
-def beside_torch(node, wanted, function, tolerance=1e-6):
+def equals_torch(node, wanted, function, tolerance=1e-6):
     """Gradients of the inputs `wanted` are those of `function` of all inputs in PyTorch."""
     tensors = [torch.tensor(x, requires_grad=i in wanted) for i, x in enumerate(node.inputs)]
     y = function(*tensors)
@@ -51,14 +51,14 @@ def test_reductions_share_evenly(kind, torch_name, shape, axes, keeps, dtype):
 
 
 def test_many_ties_in_float16():
-    """More than float16 counts."""
+    """More than float16 can count."""
     x = np.ones(100_000, np.float16)
     (got,) = gradients(Node("ReduceMax", [x], {"keepdims": 0}, opset=13), [0], [np.float16([60000])])
     np.testing.assert_allclose(got, 0.6, rtol=1e-3)
 
 
 def shares(x, reduce):
-    """The part of each array's elements in the extreme: one divided by the number of those equal to it."""
+    """Each element's share of the gradient: 1 / number of elements equal to the extreme, 0 for all others."""
     all_of = np.broadcast_arrays(*x)
     is_tied = np.stack(all_of) == reduce(np.stack(all_of), 0)
     return is_tied / is_tied.sum(0)
@@ -69,7 +69,7 @@ def shares(x, reduce):
 @pytest.mark.parametrize(("a", "b"), [((67,), (67,)), ((4, 1, 5), (3, 1)), ((2, 3), ()), ((1,), (40, 3))])
 def test_two_arguments_share_evenly(kind, torch_name, a, b, dtype):
     node = Node(kind, [few(*a, dtype=dtype), few(*b, dtype=dtype)], opset=13)
-    beside_torch(node, [0, 1], getattr(torch, torch_name), 4e-2 if dtype == np.float16 else 1e-5)
+    equals_torch(node, [0, 1], getattr(torch, torch_name), 4e-2 if dtype == np.float16 else 1e-5)
 
 
 @pytest.mark.parametrize(("kind", "reduce"), [("Max", np.max), ("Min", np.min)])
@@ -86,7 +86,7 @@ def test_many_arguments_share_evenly(kind, reduce, count):
 
 
 def test_an_argument_given_twice_gets_all():
-    """Both places have a half."""
+    """Each of the two positions gets one half."""
     nodes = [helper.make_node("Max", ["x", "x"], ["m"]), helper.make_node("ReduceSum", ["m"], ["loss"], keepdims=0)]
     loss = helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])
     graph = helper.make_graph(nodes, "g", [], [loss], [numpy_helper.from_array(few(5), "x")])
@@ -106,7 +106,7 @@ SCATTER = {"max": "amax", "min": "amin", "mul": "prod"}
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("smaller", [False, True])
 def test_scatter_elements(reduction, axis, smaller):
-    """Ties share evenly; a factor's slope is the product of the others, also where factors are zero."""
+    """Ties share the gradient evenly; the gradient of a factor is the product of the others, also with zeros."""
     data, updates = few(4, 5), few(3, 5) if axis == 0 else few(4, 6)
     indices = RNG.integers(0, data.shape[axis], updates.shape)
     if smaller:
@@ -117,7 +117,7 @@ def test_scatter_elements(reduction, axis, smaller):
         used = u[: i.shape[0], : i.shape[1]]
         return d.scatter_reduce(axis, i, used, SCATTER[reduction], include_self=True)
 
-    beside_torch(node, [0, 2], scatter, 1e-5)
+    equals_torch(node, [0, 2], scatter, 1e-5)
 
 
 @pytest.mark.parametrize("reduction", SCATTER)
@@ -129,12 +129,12 @@ def test_scatter_of_tuples(reduction):
     def scatter(d, i, u):
         return d.scatter_reduce(0, (i % 5).expand(7, 6), u, SCATTER[reduction], include_self=True)
 
-    beside_torch(node, [0, 2], scatter, 1e-5)
+    equals_torch(node, [0, 2], scatter, 1e-5)
 
 
 @pytest.mark.parametrize("values_", [(1e-30, 2e-30, 3e-30), (1e30, 2e30, 1e-35), (0.0, 2.0, 3.0), (0.0, 0.0, 3.0)])
 def test_products_of_tiny_and_huge_factors(values_):
-    """The slope of each factor is the product of the others, where the product of all has no digits left."""
+    """The gradient of each factor is the product of the others, also if the product of all underflows."""
     a, b, c = (float(np.float32(v)) for v in values_)
     expected = np.array([b * c, a * c, a * b])
     expected[np.abs(expected) > np.finfo(np.float32).max] = np.inf
@@ -166,7 +166,7 @@ def test_scatter_reduce(reduction, initial):
         np.testing.assert_allclose(gradient, tensors[i].grad.numpy(), rtol=1e-5, atol=1e-6)
 
 
-# ---- functions that pick a position
+# ---- functions that select elements
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "overlapping", "dilated"])
@@ -184,17 +184,17 @@ def test_maxima_of_windows_go_to_the_first(layout, size):
         "dilations": [dilation] * 2,
     }
     node = Node("MaxPool", [few(2, 17, *size)], attributes, opset=12)
-    beside_torch(node, [0], lambda x: torch.nn.functional.max_pool2d(x, kernel, stride, pad, dilation), 1e-5)
+    equals_torch(node, [0], lambda x: torch.nn.functional.max_pool2d(x, kernel, stride, pad, dilation), 1e-5)
 
 
 def test_maximum_of_all_goes_to_the_first():
     node = Node("GlobalMaxPool", [few(2, 3, 5, 7)], opset=13)
-    beside_torch(node, [0], lambda x: torch.nn.functional.adaptive_max_pool2d(x, 1))
+    equals_torch(node, [0], lambda x: torch.nn.functional.adaptive_max_pool2d(x, 1))
 
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_the_largest_ones_of_a_row_are_picked(k):
-    """Each of the picked elements gets the gradient of its place: sums are those of the results."""
+    """Each selected element gets the gradient of the output that it went to, so the sums are equal."""
     node = Node("TopK", [few(6, 9), np.array([k])], {"axis": 1}, outputs="y-", opset=11, constant=(1,))
     weights = RNG.standard_normal((6, k)).astype(np.float32)
     (got,) = gradients(node, [0], [weights])
@@ -237,13 +237,13 @@ def test_kinks_are_those_of_pytorch(kind, length):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_bounds_that_are_tensors_share(dtype):
-    """As Max and Min do: at a bound half of the gradient is that of x."""
+    """As Max and Min do: x equal to a bound gets half of the gradient."""
     x = np.array([-2, -1, 0, 1, 2, 3], dtype)
-    beside_torch(Node("Clip", [x, dtype(-1), dtype(1)], opset=13), [0, 1, 2], torch.clamp)
+    equals_torch(Node("Clip", [x, dtype(-1), dtype(1)], opset=13), [0, 1, 2], torch.clamp)
 
 
 def test_clip_passes_at_bounds_that_are_numbers():
-    """At a bound the slope is that of the inside: between both sides, whose slopes are 0 and 1."""
+    """At a bound the gradient is 1, as inside; the one-sided derivatives are 0 and 1."""
     node = Node("Clip", [np.float32([-2, -1, 0, 1, 2, 3])], {"min": -1.0, "max": 1.0}, opset=6)
     (got,) = gradients(node, [0], [np.ones(6, np.float32)])
     np.testing.assert_array_equal(got, [0, 1, 1, 1, 0, 0])
@@ -252,4 +252,4 @@ def test_clip_passes_at_bounds_that_are_numbers():
 def test_slopes_of_prelu():
     x, slope = np.float32([[0, -1, 2, 0]]), np.float32([0.5, 3, 0.25, 7])
     node = Node("PRelu", [x, slope], opset=16)
-    beside_torch(node, [0, 1], torch.nn.functional.prelu)
+    equals_torch(node, [0, 1], torch.nn.functional.prelu)

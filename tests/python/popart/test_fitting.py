@@ -6,6 +6,7 @@ import numpy as np
 import popart
 import pytest
 import torch
+from tensorboard.backend.event_processing import event_accumulator as events
 from torch.utils.data import DataLoader, TensorDataset
 
 WIDTH, CLASSES = 6, 3
@@ -228,8 +229,6 @@ def test_loggers_hear_of_updates_and_epochs(tmp_path):
 
 
 def test_tensorboard_has_scalars(tmp_path):
-    pytest.importorskip("torch.utils.tensorboard")
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     trainer().fit(loader, epochs=2, progress=False, log=[popart.loggers.TensorBoard(tmp_path)])
     found = events.EventAccumulator(str(tmp_path))
     found.Reload()

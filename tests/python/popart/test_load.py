@@ -70,6 +70,19 @@ def test_any_batch_of_a_file(tmp_path, dynamic):
         np.testing.assert_allclose(result, by_onnxruntime(open_batch, x=x)[0], rtol=1e-4, atol=1e-5)
 
 
+def test_forms_of_a_model(tmp_path):
+    module, x = Heads(), torch.randn(2, 4)
+    program = torch.onnx.export(module.eval(), (x,), dynamo=True, verbose=False)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(program.model_proto.SerializeToString())
+    expected = [y.detach().numpy() for y in module(x)]
+    for model in (program, program.model_proto, path, str(path), path.read_bytes()):
+        for y, right in zip(popart.load(model)(x).values(), expected, strict=True):
+            np.testing.assert_allclose(y, right, rtol=1e-5, atol=1e-6)
+    with pytest.raises(TypeError, match="got Heads, expected a file name, bytes"):
+        popart.load(module)
+
+
 def test_a_batch_that_the_operators_fix_is_refused():
     node = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
     graph = helper.make_graph(

@@ -3,10 +3,11 @@
 import numpy as np
 import popart
 import pytest
+import torch
 
 import onnx
 from tests.python.popart.test_replicas import replicated
-from tests.python.popart.training_runs import inference_session, ready, training_session
+from tests.python.popart.training_runs import inference_session, options_with, ready, training_session
 
 HALF = np.float16
 Tracking = popart.GradientTensorTrackingMethod
@@ -119,10 +120,12 @@ def test_large_gradients_halve_it():
 
 
 def test_gradients_that_overflow_halve_it():
-    """The scale itself is infinite in FLOAT16, and so are the gradients; those of the next steps are NaN."""
+    """The scale itself is infinite in FLOAT16, and so are the gradients: the weights keep their values."""
     session = trainer(scaling(), optimizer(2.0**18))
-    assert scales(session, 4, SMALL) == [2.0**e for e in (18, 17, 16, 15)]
-    assert not np.isfinite(weights(session)).any()
+    assert scales(session, 3, SMALL) == [2.0**e for e in (18, 17, 16)]
+    np.testing.assert_array_equal(weights(session), WEIGHTS)
+    assert scales(session, 4, DATA[0])[0] == 2.0**15
+    assert np.isfinite(weights(session)).all() and not np.array_equal(weights(session), WEIGHTS)
 
 
 def test_bin_edge_and_threshold():
@@ -175,6 +178,90 @@ def test_updates_are_those_of_the_same_scale_by_hand(name, replicas, factor):
     expected = weights(by_hand)
     assert not np.array_equal(expected, WEIGHTS)
     np.testing.assert_array_equal(weights(automatic), expected)
+
+
+def saved(session, tmp_path):
+    """All weights and states of the session by name, but for those of the loss scale."""
+    session.modelToHost(str(tmp_path / "saved.onnx"))
+    found = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(str(tmp_path / "saved.onnx")).graph.initializer}
+    return {name: value for name, value in found.items() if "lossScale" not in name and "LossScale" not in name}
+
+
+def batches(count, replicas, factor):
+    """Data of `count` updates; in the second one a sample of the last micro-batch and replica is infinite."""
+    shape = [n for n in (factor, replicas) if n > 1]
+    made = np.resize(DATA, (count, factor, replicas, *DATA[0].shape)).copy()
+    made[1, -1, -1, 2, 3] = np.inf
+    return made.reshape(count, *shape, *DATA[0].shape)
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_training_in_16_bits_leaves_out_what_the_scaler_of_torch_does(name):
+    """Option precision against torch.amp.GradScaler of the same scale; three batches overflow."""
+    w = np.random.default_rng(9).normal(0, 0.3, (FEATURES, CLASSES)).astype(np.float32)
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [BATCH, FEATURES], "x")
+    y = builder.aiOnnx.matmul([x, builder.addInitializedInputTensor(w, "w")], "y")
+    loss = builder.aiGraphcore.l1loss([y], 1.0, reduction=popart.ReductionType.Sum, debugContext="loss")
+    ours = {
+        "momentum": popart.SGD({"defaultLearningRate": (0.01, False), "defaultMomentum": (0.9, True)}),
+        "adam": popart.Adam({"defaultLearningRate": (0.01, False), "defaultEps": (1e-8, True)}),
+    }[name]
+    options = options_with(precision="float16")
+    session = ready(training_session(builder.getModelProto(), loss, ours, options, ["finalLossScale"]))
+    theirs = torch.tensor(w, requires_grad=True)
+    optimizer = {
+        "momentum": lambda p: torch.optim.SGD(p, 0.01, momentum=0.9),
+        "adam": lambda p: torch.optim.Adam(p, 0.01),
+    }
+    optimizer = optimizer[name]([theirs])
+    left_out, former = [], None
+    for i in range(12):
+        data = DATA[i].astype(np.float32) * {4: 100.0, 8: 200.0, 9: 200.0}.get(i, 1.0)
+        (scale,) = step(session, data)["finalLossScale"].flatten()
+        if left_out and left_out[-1] == i - 1:
+            assert scale == former / 2
+        scaler = torch.amp.GradScaler("cpu", init_scale=float(scale))
+        before = theirs.detach().clone()
+        optimizer.zero_grad()
+        half = torch.tensor(data).half() @ theirs.half()
+        scaler.scale(half.float().abs().sum()).backward()
+        scaler.step(optimizer)
+        if torch.equal(before, theirs):
+            left_out.append(i)
+        former = scale
+        np.testing.assert_allclose(weights(session, like=w), theirs.detach(), rtol=2e-3, atol=2e-3)
+    assert left_out == [4, 8, 9]
+
+
+@pytest.mark.parametrize("merges", [False, True])
+@pytest.mark.parametrize(("replicas", "factor"), [(1, 1), (1, 3), (2, 1), (2, 2)])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_update_that_overflows_is_left_out(name, replicas, factor, merges, tmp_path):
+    """As torch.amp.GradScaler does: no weight, state or count of steps changes, and the run goes on from there."""
+
+    def options():
+        made = replicated(replicas, factor)
+        made.mergeVarUpdate = popart.MergeVarUpdateType.All if merges else popart.MergeVarUpdateType.Off
+        return made
+
+    automatic = trainer(scaling(options()), optimizer(8.0, name))
+    by_hand = trainer(options(), optimizer(8.0, name), anchors=())
+    data = batches(4, replicas, factor)
+    for i, scale in enumerate((8.0, 16.0, 8.0, 16.0)):
+        before = saved(automatic, tmp_path)
+        assert scales(automatic, 1, data[i]) == [scale]
+        after = saved(automatic, tmp_path)
+        if i == 1:
+            for state, value in before.items():
+                np.testing.assert_array_equal(after[state], value, err_msg=state)
+        else:
+            by_hand.updateOptimizerFromHost(optimizer(scale, name))
+            step(by_hand, data[i])
+    for state, value in saved(by_hand, tmp_path).items():
+        if state in after:
+            np.testing.assert_array_equal(after[state], value, err_msg=state)
+    assert np.isfinite(after["w"]).all() and not np.array_equal(after["w"], WEIGHTS)
 
 
 @pytest.mark.parametrize("factor", [1, 2])

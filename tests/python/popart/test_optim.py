@@ -269,6 +269,48 @@ def test_groups_of_adam(kind):
     assert_same(trained_by_popart(optimizer), expected)
 
 
+def session_of(optimizer):
+    proto, loss = model(network()[0], BATCH)
+    session = popart.TrainingSession(
+        proto, popart.DataFlow(1, []), loss, optimizer, popart.DeviceManager().createCpuDevice()
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session
+
+
+def groups_with(lr):
+    return {"lr": 0.1, "momentum": 0.9, "groups": [{"params": ["b*"], "lr": lr, "weight_decay": 0.3}]}
+
+
+def test_a_group_without_learning_rate_is_frozen():
+    values = groups_with(0.0)
+    expected = trained_by_torch(
+        lambda p: torch.optim.SGD(torch_groups(p, values["groups"]), lr=values["lr"], momentum=values["momentum"])
+    )
+    assert_same(trained_by_popart(popart.optim.SGD(**values)), expected)
+    session = session_of(popart.optim.SGD(**values))
+    assert {t.name for t in session.trainableTensors() if t.trains} == {"w1", "w2"}
+    assert not [name for name in session.getTensorIds() if name.endswith(("___b1", "___b2"))]
+
+
+def test_a_frozen_group_cannot_train_later():
+    """Programs have no gradients of it; PopART's optimizers refuse a changed constant in the same way."""
+    session = session_of(popart.optim.SGD(**groups_with(0.0)))
+    with pytest.raises(popart.popart_exception, match="group 0 has a learning rate of 0 in one of them, which freezes"):
+        session.updateOptimizerFromHost(popart.optim.SGD(**groups_with(0.1)))
+    session.updateOptimizerFromHost(popart.optim.SGD(**{**groups_with(0.0), "lr": 0.3}))
+    session = session_of(popart.optim.SGD(**groups_with(0.1)))
+    with pytest.raises(popart.popart_exception, match="group 0 has a learning rate of 0 in one of them, which freezes"):
+        session.updateOptimizerFromHost(popart.optim.SGD(**groups_with(0.0)))
+
+
+def test_a_learning_rate_of_0_that_can_change_freezes_nothing():
+    """Of the optimizer itself: a schedule, or setting lr, may raise it."""
+    session = session_of(popart.optim.SGD(lr=0.0, groups=[{"params": "b*", "weight_decay": 0.1}]))
+    assert all(t.trains for t in session.trainableTensors())
+
+
 def test_the_learning_rate_changes_without_a_new_program():
     optimizer = popart.optim.AdamW(lr=0.01)
     weights, x, y = network()

@@ -207,16 +207,57 @@ def test_inference_follows_pytorch(network, precision):
     np.testing.assert_allclose(anchors["logits"], expected, atol=np.abs(expected).max() * BOUND[precision])
 
 
-@pytest.mark.parametrize("options", [{"factor": 2}, {"replicas": 2}], ids=["accumulation", "replicas"])
-def test_with_accumulation_and_replicas(options):
-    def run(precision):
-        session, loss = session_of(Perceptron, precision, sgd(), **options)
-        ready(session, 7)
-        anchors, result = session.initAnchorArrays(), []
-        x, labels = data(Perceptron)
-        for i in range(0, STEPS, 2):
-            session.run(popart.PyStepIO({"x": x[i : i + 2], "labels": labels[i : i + 2]}, anchors))
-            result.append(float(np.mean(anchors[loss])))
-        return result
+# Programs whose updates are those of a mean over four micro-batches, or two, of half and quarter batches.
+PIPELINE = {
+    "enablePipelining": True,
+    "virtualGraphMode": popart.VirtualGraphMode.Auto,
+    "virtualGraphSplitRatios": [0.5, 0.5],
+}
+PROGRAMS = {
+    "accumulation": {"factor": 2},
+    "replicas": {"replicas": 2},
+    "accumulation and replicas": {"factor": 2, "replicas": 2},
+    "recomputation": {"autoRecomputation": popart.RecomputationType.RecomputeAll},
+    "recomputation and accumulation": {"factor": 2, "autoRecomputation": popart.RecomputationType.Standard},
+    "pipeline": {"factor": 4, **PIPELINE},
+    "pipeline and recomputation": {"factor": 4, "autoRecomputation": popart.RecomputationType.Pipeline, **PIPELINE},
+    "pipeline and replicas": {"factor": 4, "replicas": 2, **PIPELINE},
+}
 
-    np.testing.assert_allclose(run("bfloat16"), run(""), rtol=BOUND["bfloat16"])
+
+def mean_losses(network, precision, program, make=sgd):
+    """The mean loss of each update, whose micro-batches are full batches of the data."""
+    options = PROGRAMS[program] if program else {}
+    lead = [options[key] for key in ("factor", "replicas") if key in options]
+    session, loss = session_of(network, precision, make(), anchors=(), **options)
+    ready(session, 7)
+    anchors, result = session.initAnchorArrays(), []
+    x, labels = data(network)
+    for i in range(STEPS):
+        at = (i + np.arange(np.prod(lead, dtype=int))) % STEPS
+        batch = {"x": x[at], "labels": labels[at]}
+        session.run(popart.PyStepIO({k: v.reshape(*lead, *v.shape[1:]) for k, v in batch.items()}, anchors))
+        result.append(float(np.mean(anchors[loss])))
+    return np.array(result)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_losses_follow_in_every_program(program, network, precision):
+    expected = mean_losses(network, "", program, adam)
+    found = mean_losses(network, precision, program, adam)
+    assert not np.array_equal(found, expected)
+    np.testing.assert_allclose(found, expected, rtol=BOUND[precision])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("network", [Perceptron, Convolutional])
+@pytest.mark.parametrize(
+    ("program", "same"),
+    [("recomputation", None), ("recomputation and accumulation", "accumulation"),
+     ("pipeline and recomputation", "pipeline")],
+)  # fmt: skip
+def test_recomputation_gives_the_same_bits(program, same, network, precision):
+    """Attention is another kernel where it is computed again, which rounds its scores no more than once."""
+    np.testing.assert_array_equal(mean_losses(network, precision, program), mean_losses(network, precision, same))

@@ -1,6 +1,7 @@
 """popart.Trainer against PyTorch: the same weights and losses, whatever the batch is cut into."""
 
 import io
+import sys
 import warnings
 
 import numpy as np
@@ -187,6 +188,107 @@ def test_some_weights_stay(kind):
     by_torch(module, [[b] for b in given])
     x, _ = data(8, seed=3)
     np.testing.assert_allclose(trainer.predict(x), module(x).detach(), **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["frozen", "trainable"])
+def test_frozen_weights_are_read_and_not_set(kind):
+    """As state_dict() of PyTorch has them."""
+    module = Network()
+    trainer = trainer_of(module, **{kind: {"frozen": ["first.*"], "trainable": ["second.*"]}[kind]})
+    before = {name: value.numpy().copy() for name, value in module.state_dict().items()}
+    trainer.step(data(8))
+    assert sorted(trainer.weights) == sorted(before) and len(trainer.weights) == len(before)
+    for name, value in trainer.weights.items():
+        assert value.shape == before[name].shape
+        assert np.array_equal(value, before[name]) == name.startswith("first."), name
+    trainer.weights["first.weight"][:] = 0  # a copy
+    np.testing.assert_array_equal(trainer.weights["first.weight"], before["first.weight"])
+    with pytest.raises(popart.popart_exception, match=r"'first.weight' does not train \(.*\): it is a constant of"):
+        trainer.weights["first.weight"] = np.zeros((8, WIDTH))
+
+
+def test_weights_include_statistics_and_what_the_loss_does_not_read():
+    module = Network(norm=True)
+    trainer = trainer_of(module, train_batch_norm=True)
+    x, y = data(8)
+    trainer.step((x, y))
+    values = dict(trainer.weights)
+    module.train()
+    module(x)
+    state = module.state_dict()
+    np.testing.assert_allclose(values["norm.running_mean"], state["norm.running_mean"], **CLOSE)
+    assert values["norm.running_var"].shape == state["norm.running_var"].shape
+    builder = popart.Builder(exported(module))
+    builder.addInitializedInputTensor(np.arange(3, dtype=np.float32), "unread")
+    trainer = popart.Trainer(builder.getModelProto(), "cross_entropy", popart.optim.SGD())
+    np.testing.assert_array_equal(trainer.weights["unread"], [0, 1, 2])
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_steps_of_all_kinds_in_turn(accumulation):
+    """Steps that are like the one before take a shorter way; those that are not must not take it."""
+    module = Network()
+    trainer = trainer_of(module, accumulation=accumulation, outputs=["logits"])
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9)
+    x, y = data(8)
+    wide = np.zeros((8, 2 * WIDTH), np.float32)
+    wide[:, ::2] = x
+    kept = []
+    for batch in (
+        (x, y), (x, y), [x.numpy(), y.numpy()], {"x": x, "labels": y}, {"x": x.numpy(), "labels": y.int().numpy()},
+        (wide[:, ::2], y), data(4, 1), data(4, 2), data(6, 3), (x, y), "lr", (x, y), (x, y), "evaluate", (x, y),
+        {"labels": y.numpy().astype(np.int32), "x": x.double().numpy(), "more": 1},
+    ):  # fmt: skip
+        if batch == "lr":
+            trainer.optimizer.lr = optimizer.param_groups[0]["lr"] = 0.02
+            continue
+        if batch == "evaluate":
+            trainer.evaluate([data(3, 5)])
+            continue
+        now_x, now_y = (batch["x"], batch["labels"]) if isinstance(batch, dict) else batch
+        logits = module(torch.as_tensor(np.ascontiguousarray(now_x)).float())
+        loss = nn.functional.cross_entropy(logits, torch.as_tensor(now_y).long())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        np.testing.assert_allclose(trainer.step(batch), loss.item(), **CLOSE)
+        kept.append((trainer.results["logits"].reshape(-1, CLASSES), logits.detach().numpy()))
+    for ours, theirs in kept:  # arrays of later steps are others
+        np.testing.assert_allclose(ours, theirs, **CLOSE)
+    assert_weights(trainer, module)
+    with pytest.raises(popart.popart_exception, match="the data has no 'labels'"):
+        trainer.step({"x": x})
+    with pytest.raises(popart.popart_exception, match="got float32, expected int32"):
+        trainer.step((x, y.float()))
+
+
+def test_another_optimizer_takes_the_place_of_one():
+    module = Network()
+    trainer = popart.Trainer(exported(module), "cross_entropy", popart.SGD({"defaultLearningRate": (0.05, False)}))
+    x, y = data(8)
+    before = trainer.step((x, y))
+    trainer.step((x, y))
+    trainer.optimizer = popart.SGD({"defaultLearningRate": (0.0, False)})
+    values = dict(trainer.weights)
+    assert trainer.step((x, y)) < before
+    for name, value in trainer.weights.items():
+        np.testing.assert_array_equal(value, values[name])
+
+
+def test_steps_like_the_one_before_call_little():
+    """Counts calls of Python functions, which do not depend on the machine."""
+    module = Network()
+    trainer = trainer_of(module)
+    x, y = data(8)
+    batch = {"x": x.numpy(), "labels": y.int().numpy()}
+    trainer.step(batch)
+    calls = []
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        trainer.step(batch)
+    finally:
+        sys.setprofile(None)
+    assert [name for name in calls if name != "<lambda>"] == ["step", "cut", "_run", "results", "mean_loss"]
 
 
 def test_more_tensors_come_back():

@@ -121,6 +121,65 @@ TEST(Trainer, GroupsHaveRatesOfTheirOwn) {
   EXPECT_EQ(weightsOf(trainer), before);
 }
 
+// loss = mean((x w + b - y)²) over four rows, from w = 0 and b = 1/2.
+std::string affine() {
+  auto builder = Builder::create();
+  const TensorId x = builder->addInputTensor("FLOAT", {4, 2}, "x");
+  const TensorId y = builder->addInputTensor("FLOAT", {4, 1}, "y");
+  const std::vector<float> zeros{0.0f, 0.0f}, half{0.5f};
+  const TensorId w =
+      builder->addInitializedInputTensor(ConstVoidData(zeros.data(), TensorInfo(DataType::FLOAT, {2, 1})), "w");
+  const TensorId b =
+      builder->addInitializedInputTensor(ConstVoidData(half.data(), TensorInfo(DataType::FLOAT, {1})), "b");
+  auto ops = builder->aiOnnxOpset10();
+  const TensorId error = ops.sub({ops.add({ops.matmul({x, w}), b}), y});
+  builder->addOutputTensor(ops.reducemean({ops.mul({error, error})}, std::vector<int64_t>{0, 1}, 0, {"loss"}));
+  return builder->getModelProto();
+}
+
+// w after one step of SGD with a rate of 0.1 on `affine`, and b where it does not train.
+void expectOnlyWTrains(Trainer &trainer) {
+  trainer.step({{"x", kX}, {"y", kY}});
+  std::vector<float> w(2), b(1);
+  for (size_t row = 0; row < 4; ++row)
+    for (size_t i = 0; i < 2; ++i) w[i] += 0.05f * kX[2 * row + i] * (kY[row] - 0.5f);
+  const std::vector<float> found = weightsOf(trainer);
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], w[i], 1e-6);
+  WeightsIO io;
+  io.insert("b", MutableVoidData{b.data(), TensorInfo(DataType::FLOAT, {1})});
+  trainer.session().readWeights(io);
+  EXPECT_EQ(b[0], 0.5f);
+  for (const TrainableTensor &t : trainer.session().trainableTensors()) EXPECT_EQ(t.trains, t.name == "w") << t.name;
+  for (const TensorId &id : trainer.session().getAllTensorIds())
+    EXPECT_EQ(id.find("___b"), std::string::npos) << id << ": a frozen tensor has no gradient and no state";
+}
+
+TEST(Trainer, FrozenTensorsStayAndHaveNoGradient) {
+  const std::string model = affine();
+  const TrainingSpec spec{.loss = modelLoss(lossOf(model))};
+  TrainingSpec frozen = spec, trainable = spec, unknown = spec;
+  frozen.frozen = {"b*"};
+  trainable.trainable = {"w"};
+  unknown.frozen = {"bias"};
+  for (const TrainingSpec &named : {frozen, trainable}) {
+    Trainer trainer(model, named, optim::SGD({.lr = 0.1f, .momentum = 0.9f}));
+    expectOnlyWTrains(trainer);
+  }
+  EXPECT_NE(test::messageOf([&] { Trainer(model, unknown, optim::SGD()); }).find("'bias'"), std::string::npos);
+}
+
+TEST(Trainer, AGroupWithoutLearningRateIsFrozen) {
+  const std::string model = affine();
+  const auto with = [](float rate) {
+    return optim::SGD({.lr = 0.1f, .momentum = 0.9f, .groups = {{{"b"}, {{"lr", rate}}}}});
+  };
+  Trainer trainer(model, {.loss = modelLoss(lossOf(model))}, with(0.0f));
+  expectOnlyWTrains(trainer);
+  EXPECT_NE(test::messageOf([&] { trainer.setOptimizer(with(0.1f)); }).find("freezes its weights"), std::string::npos);
+  Trainer other(model, {.loss = modelLoss(lossOf(model))}, with(0.1f));
+  EXPECT_NE(test::messageOf([&] { other.setOptimizer(with(0.0f)); }).find("freezes its weights"), std::string::npos);
+}
+
 TEST(OptimClass, RefusesWhatPyTorchRefuses) {
   const auto refused = [](auto make) { return test::messageOf([&] { make(); }); };
   EXPECT_NE(refused([] { return optim::SGD({.lr = -1}); }).find("invalid lr: got -1"), std::string::npos);

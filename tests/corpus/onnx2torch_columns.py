@@ -1,4 +1,4 @@
-"""The same files in onnx2torch, which makes a module of PyTorch from a file."""
+"""The report's columns for onnx2torch, which converts an ONNX file into a PyTorch module: load, values, training."""
 
 import numpy as np
 import onnx2torch
