@@ -65,6 +65,7 @@ FOLDED_BY_DYNAMO = {
     "mobilebert": "a row of a table for each token",
     "state_space": "decays computed from rates",
     "class_token": "a token for each sample",
+    "clip": "a token for each sample",
     "t5": "a table's rows by pairs of places",
     "beit": "a table's rows by pairs of places",
 }
