@@ -2,6 +2,7 @@
 #include <array>
 
 #include "graph_handles.hpp"
+#include "ir/operand_types.hpp"
 #include "ir/placement.hpp"
 #include "ops/control/loops.hpp"
 
@@ -118,6 +119,7 @@ Op *connectedOp(Graph &graph, const std::string &type, const std::vector<TensorI
                 const std::vector<TensorId> &outputs, const nb::dict &attributes, Op::Settings settings) {
   const OpDef &def = rowOf(type, settings.name);
   refuseChangedConstants(graph, def, inputs);
+  const OperandTypesUnchecked unchecked;
   return graph.addConnectedOp(def, inputs, outputs, makeAttributes(def, attributes), std::move(settings));
 }
 

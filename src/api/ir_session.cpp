@@ -12,6 +12,7 @@
 #include "base/environment.hpp"
 #include "executable/cost.hpp"
 #include "fitting/remedies.hpp"
+#include "ir/operand_types.hpp"
 #include "lower/stochastic_rounding.hpp"
 #include "ops/control/loops.hpp"
 #include "pipeline/options.hpp"
@@ -153,6 +154,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   compiling.cacheFolder = options.cacheFolder;
   refuseUnfinished(ir);
   verify(ir);  // what a program leaves open must not reach a pass
+  checkOperandTypes(ir);
   pipeline::logOperations(ir);
   impl_->program.compile(ir, compiling);
   const int64_t limit = session::memoryLimitBytes(given.engineOptions);

@@ -9,11 +9,15 @@
 #include <popart/ir.hpp>
 #include <popart/opmanager.hpp>
 
+#include "ir/operand_types.hpp"
+
 namespace popart {
 namespace {
 
 // Operands of calls and of user ops stand for those of somebody else; others of a list are all there.
 bool mayHaveGaps(const Op &op) { return op.has(Trait::Call) || op.isUserOp(); }
+
+thread_local bool areTypesUnchecked = false;
 
 void checkOperands(const Op &op) {
   const OpDef &def = op.def();
@@ -30,12 +34,8 @@ void checkOperands(const Op &op) {
         throw error("{}: input {} ('{}') is missing. Connect a tensor to it", op.debugName(), i, row.name);
       continue;
     }
-    const DataType type = op.inInfo(i).dataType();
-    if (!(typeBit(type) & row.types))
-      throw error(
-          "{}: input {} ('{}') has an element type this operator does not take: got {} (tensor '{}'). Cast it first",
-          op.debugName(), i, row.name, type, op.inId(i));
     if (row.typeVar.empty()) continue;
+    const DataType type = op.inInfo(i).dataType();
     bool known = false;
     for (const auto &[var, first] : bound) {
       if (var != row.typeVar) continue;
@@ -69,6 +69,27 @@ const OpDef *findOwnDef(const OperatorIdentifier &opid) {
 }
 
 }  // namespace
+
+OperandTypesUnchecked::OperandTypesUnchecked() : outer_(areTypesUnchecked) { areTypesUnchecked = true; }
+OperandTypesUnchecked::~OperandTypesUnchecked() { areTypesUnchecked = outer_; }
+
+void checkOperandTypes(const Op &op) {
+  const auto &rows = op.def().inputs();
+  for (int i = 0; i < op.inputCount(); ++i) {
+    if (!op.hasInput(i) || rows.empty()) continue;
+    const InputDef &row = rows[std::min<size_t>(i, rows.size() - 1)];
+    const DataType type = op.inInfo(i).dataType();
+    if (!(typeBit(type) & row.types))
+      throw error(
+          "{}: input {} ('{}') has an element type this operator does not take: got {} (tensor '{}'). Cast it first",
+          op.debugName(), i, row.name, type, op.inId(i));
+  }
+}
+
+void checkOperandTypes(const Ir &ir) {
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Op *op : graph->ops()) checkOperandTypes(*op);
+}
 
 Op::Op(const OpDef &def, Attributes attributes, const Settings &s) : opid(def.id()), settings(s), def_(&def) {
   attributes_ = def.completeAttributes(std::move(attributes), s.name);
@@ -124,6 +145,7 @@ void Op::disconnectAllOutputs() {
 }
 
 void Op::setup() {
+  if (!areTypesUnchecked) checkOperandTypes(*this);
   checkOperands(*this);
   InferContext context(*this);
   try {

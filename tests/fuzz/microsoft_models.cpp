@@ -63,6 +63,9 @@ std::string attentionsModel() {
              {"GroupQueryAttention", {x, shared, shared, "", "", d.words({1}, {1}), d.words({}, {2})}, grouped, 3},
              {"GroupQueryAttention", {next, one, one, past, past, lengths, d.words({}, {3}), table, table}, rotary, 3},
              {"RotaryEmbedding", {x, d.ints({1}), table, table}, {{"interleaved", kOne}}},
+             {"MRotaryEmbedding",
+              {x, d.constant(tensor<int64_t>(TensorProto::INT64, {3, 1, 2}, {0, 1, 2, 3, 0, 1})), table, table},
+              {{"num_heads", kTwo}, {"mrope_section", Ints{1, 0, 0}}}},
              {"GemmaRotaryEmbedding", {x, heads, heads, heads, heads}, {}, 2},
              {"LinearAttention",
               {x, x, x, "", d.weights({1, 2, 2}), d.weights({1, 2, 2})},
@@ -79,11 +82,17 @@ std::string normsModel() {
   Draft d;
   const std::string x = d.input({1, 2, 4}), image = d.input({1, 2, 2, 4}), w = d.weights({4});
   const std::string words = d.input({3, 4}), ids = d.words({1, 2}, {1, 0});
+  const std::string numbers = d.bytes({3, 4}, Bytes(12, 9)), small = d.bytes({4}, {1, 2, 3, 4});
+  const std::string s = d.constant(floats({}, {0.1f})), z = d.bytes({}, {3});
   return modelOf(
       d, {
              {"SkipLayerNormalization", {x, x, w, w, w}, {{"epsilon", 0.1f}}, 4},
              {"SkipSimplifiedLayerNormalization", {x, d.weights({2, 4}), w, w}},
              {"EmbedLayerNormalization", {ids, ids, words, d.weights({3, 4}), d.weights({2, 4}), w, w, ids}, {}, 3},
+             {"QEmbedLayerNormalization",
+              {ids, "", numbers, d.bytes({2, 4}, Bytes(8, 7)), "", small, small, ids, s, s, "", s, s, z, z, "", z, z},
+              {},
+              2},
              {"GroupNorm", {image, w, w}, {{"groups", kTwo}, {"activation", kOne}}},
              {"SkipGroupNorm", {image, w, w, d.weights({1, 4}), w}, {{"groups", kTwo}}, 2},
              {"GatedRMSNorm", {x, d.weights({2}), x}, {{"activation", "sigmoid"s}}},
@@ -123,6 +132,20 @@ std::string productsModel() {
            {d.bytes({3, 8}, Bytes(24, 0x3a)), d.ints({0, -1}), d.weights({3, 1}), d.bytes({3, 1}, {7, 8, 9})},
            {{"bits", int64_t{4}}, {"block_size", int64_t{16}}}},
       });
+}
+
+std::string expertsModel() {
+  Draft d;
+  const std::string x = d.input({2, 4}), shares = d.input({2, 2});
+  const std::string first = d.bytes({2, 2, 2}, Bytes(8, 0x3a)), second = d.bytes({2, 4, 1}, Bytes(8, 0x5c));
+  return modelOf(d, {
+                        {"MoE",
+                         {x, shares, d.weights({2, 3, 4}), d.weights({2, 3}), d.weights({2, 4, 3})},
+                         {{"k", kTwo}, {"activation_type", "silu"s}}},
+                        {"QMoE",
+                         {x, shares, first, d.weights({2, 2}), "", second, d.weights({2, 4}), d.weights({2, 4})},
+                         {{"k", kOne}, {"expert_weight_bits", int64_t{4}}, {"activation_type", "relu"s}}},
+                    });
 }
 
 std::string quantisationModel() {
@@ -200,8 +223,9 @@ std::string commonModel() {
 }  // namespace
 
 std::vector<SmallModel> microsoftModels() {
-  return {{"ms activate", activationsModel()}, {"ms attend", attentionsModel()},     {"ms norms", normsModel()},
-          {"ms products", productsModel()},    {"ms quantise", quantisationModel()}, {"ms common", commonModel()}};
+  return {{"ms activate", activationsModel()}, {"ms attend", attentionsModel()}, {"ms norms", normsModel()},
+          {"ms products", productsModel()},    {"ms experts", expertsModel()},   {"ms quantise", quantisationModel()},
+          {"ms common", commonModel()}};
 }
 
 }  // namespace popart::fuzz
