@@ -63,7 +63,9 @@ FOLDED = {
 FOLDED_BY_DYNAMO = {
     "rnn": "a bias added to a product with a state of zeros",
     "mobilebert": "a row of a table for each token",
+    "state_space": "decays computed from rates",
     "class_token": "a token for each sample",
+    "clip": "a token for each sample",
     "t5": "a table's rows by pairs of places",
     "beit": "a table's rows by pairs of places",
 }

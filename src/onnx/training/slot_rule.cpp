@@ -112,6 +112,8 @@ Verdict SlotRule::read(const Walk &walk, const FlatUse &use) const {
   if (walk.way.isComputed && isMask(values)) return {Kind::Stays, "mask in what becomes " + as};
   if (walk.way.isComputed && (isWholeNumbers(values, kFewestWhole) || isProgression(values)))
     return {Kind::Stays, "numbers of a formula in what becomes " + as, true};
+  if (node.type == "InstanceNormalization" && isUniform(values) && isScaledAgain(node))
+    return {Kind::Stays, "constant of a norm of groups: " + as, true};
   if (isGeometricProgression(values)) return {Kind::Stays, "frequencies: " + as, true};
   return {Kind::Parameter, "parameter: " + as};
 }
@@ -173,6 +175,27 @@ Verdict SlotRule::plainProduct(const Walk &walk, const FlatUse &use) const {
 bool SlotRule::isStaticNode(const FlatNode &node) const {
   return node.type != kState && !node.outputs.empty() &&
          std::ranges::all_of(node.outputs, [&](int v) { return v < 0 || model_.isStatic[v]; });
+}
+
+// Whether the result, through views alone, is multiplied by a stored tensor: a norm of groups, which exporters write as
+// one of instances with scales of 1, and the scales of its channels.
+bool SlotRule::isScaledAgain(const FlatNode &norm) const {
+  std::vector<int> open = norm.outputs;
+  std::set<int> seen;
+  while (!open.empty()) {
+    const int value = open.back();
+    open.pop_back();
+    if (value < 0 || !seen.insert(value).second) continue;
+    for (const FlatUse &use : model_.uses[value]) {
+      const FlatNode &reader = model_.nodes[use.node];
+      if (reader.type == "Mul" &&
+          std::ranges::any_of(reader.inputs, [&](int v) { return v >= 0 && ofInitializers_[v]; }))
+        return true;
+      if (readingOf(reader, use.input) == Reading::Carried)
+        open.insert(open.end(), reader.outputs.begin(), reader.outputs.end());
+    }
+  }
+  return false;
 }
 
 // Rows that only become factors: tables of sines, masks.

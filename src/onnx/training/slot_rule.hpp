@@ -49,6 +49,7 @@ class SlotRule {
   Verdict plainOfInput(const Walk &walk, const FlatUse &use) const;
   std::string formulaOf(const Walk &walk, const FlatUse &use) const;
   bool isFactorTable(int node) const;
+  bool isScaledAgain(const FlatNode &norm) const;
   bool isBehindParameters(const FlatNode &node, int except) const;
   bool isNormalisationOfInput(const FlatNode &product, int except) const;
   bool isStaticNode(const FlatNode &node) const;

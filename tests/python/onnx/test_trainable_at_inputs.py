@@ -204,7 +204,7 @@ class Parts(nn.Module):
         self.weight = nn.Parameter(torch.randn(3 * WIDTH, WIDTH) / 3)
 
     def forward(self, x):
-        q, k, v = self.weight.chunk(3)
+        q, k, v = self.weight[:WIDTH], self.weight[WIDTH : 2 * WIDTH], self.weight[2 * WIDTH :]
         return torch.tanh(x @ q.t()) @ k.t() + torch.sigmoid(x @ v.t())
 
 

@@ -290,6 +290,41 @@ SLOTS = {
         {"w": W, "shape": np.array([1, 1, 4, 2], np.int64), "scales": np.float32([1, 1, 2, 2])},
         {"w"},
     ),
+    "norm_of_groups": (
+        [
+            node("MatMul", ["x", "w"], "h"),
+            node("Reshape", ["h", "groups"], "i"),
+            node("InstanceNormalization", ["i", "ones", "zeros"], "n"),
+            node("Reshape", ["n", "planes"], "j"),
+            node("Mul", ["j", "scale"], "k"),
+            node("Add", ["k", "bias"], "y"),
+        ],
+        {
+            "w": W,
+            "ones": np.ones(2, np.float32),
+            "zeros": np.zeros(2, np.float32),
+            "scale": C[:2].reshape(2, 1),
+            "bias": C[1:].reshape(2, 1),
+            "groups": np.array([1, 2, 4], np.int64),
+            "planes": np.array([1, 2, 4], np.int64),
+        },
+        {"w", "scale", "bias"},
+    ),
+    "norm_of_instances": (
+        [
+            node("MatMul", ["x", "w"], "h"),
+            node("Reshape", ["h", "planes"], "i"),
+            node("InstanceNormalization", ["i", "ones", "zeros"], "n"),
+            node("Exp", ["n"], "y"),
+        ],
+        {
+            "w": W,
+            "ones": np.ones(2, np.float32),
+            "zeros": np.zeros(2, np.float32),
+            "planes": np.array([1, 2, 4], np.int64),
+        },
+        {"w", "ones", "zeros"},
+    ),
     "divided": ([node("MatMul", ["x", "w"], "h"), node("Div", ["h", "c"], "y")], {"w": W, "c": C[:2]}, {"w"}),
 }
 
