@@ -6,7 +6,7 @@ import popxl
 from given import training
 
 popxl.define_op(
-    "Leaky",
+    "LeakyLogits",
     lambda x, alpha: np.where(x > 0, x, alpha * x),
     lambda dy, x, alpha: np.where(x > 0, dy, alpha * dy),
 )
@@ -14,7 +14,7 @@ popxl.define_op(
 
 def loss(builder: popart.Builder) -> str:
     """Add the operator and the loss to the network."""
-    (logits,) = builder.customOp("Leaky", 1, "python", ["logits"], {"alpha": 0.1})
+    (logits,) = builder.customOp("LeakyLogits", 1, "python", ["logits"], {"alpha": 0.1})
     return popart.losses.cross_entropy(builder, logits, builder.addInputTensor("INT64", [16], "labels"))
 
 

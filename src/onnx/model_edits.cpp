@@ -12,6 +12,7 @@
 
 #include "base/nearest.hpp"
 #include "onnx/data_files.hpp"
+#include "onnx/model_check.hpp"
 #include "onnx/training_form.hpp"
 #include "onnx/writer.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -171,7 +172,10 @@ void ModelEditor::declareInputs(const std::map<TensorId, std::vector<std::string
     if (former > 0 && shape.dim_size() > 0 && !shape.dim(0).dim_param().empty())
       opened.emplace(former, shape.dim(0).dim_param());
   }
-  graph.clear_value_info();
+  const std::set<std::string> initializers = initializerNames(graph);
+  for (auto &value : *graph.mutable_value_info())  // types and metadata stay true
+    if (!initializers.contains(value.name()) && value.type().has_tensor_type())
+      value.mutable_type()->mutable_tensor_type()->clear_shape();
   for (auto &output : *graph.mutable_output()) {
     if (!output.type().has_tensor_type()) continue;
     auto &type = *output.mutable_type()->mutable_tensor_type();

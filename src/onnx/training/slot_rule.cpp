@@ -124,7 +124,8 @@ Verdict SlotRule::plain(const Walk &walk, const FlatUse &use) const {
   if (walk.elements <= 1) return {Kind::Stays, "one number: " + as};
   if (isOneOf(node.type, {"Sub", "Div", "Mod", "Fmod", "Remainder"}) && isKnownOperator(node))
     return {Kind::Stays, "subtracts or divides: " + as};
-  if (const std::string formula = formulaOf(walk, use); !formula.empty())
+  const std::string formula = formulaOf(walk, use);
+  if (!formula.empty() && (isKnownOperator(node) || formula != kByFormula))
     return {Kind::Stays, formula + ": " + as, formula == kByFormula};
   if (!isKnownOperator(node)) return {Kind::Trains, "operand of a custom operator: " + as, true};
   if (node.type == "Mul") return plainProduct(walk, use);

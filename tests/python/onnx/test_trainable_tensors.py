@@ -204,6 +204,16 @@ def test_what_pytorch_trains_trains_and_gives_its_losses(name, form, tmp_path):
         np.testing.assert_allclose(after[key], state[key].numpy(), rtol=1e-3, atol=1e-5, err_msg=key)
 
 
+def test_inputs_declared_anew_keep_what_the_file_says():
+    model = exported(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), (torch.randn(2, 3),), True)
+    before = popart.trainable_tensors(model.SerializeToString())
+    assert any("of parameter" in t.reason or "exporter" in t.reason for t in before)
+    transformer = popart.GraphTransformer(model.SerializeToString())
+    transformer.declareInputs({model.graph.input[0].name: ["batch", "3"]})
+    after = popart.trainable_tensors(transformer.getModelProto())
+    assert [(t.name, t.trains, t.reason) for t in after] == [(t.name, t.trains, t.reason) for t in before]
+
+
 class OtherFunction(nn.Module):
     def __init__(self):
         super().__init__()

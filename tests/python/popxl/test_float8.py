@@ -204,8 +204,16 @@ def test_refusals():
     refused(TypeError, "`t` must be a float8", lambda h, e, s: ops.pow2scale_cast_from_fp8(h, s, popxl.float16))
     refused(TypeError, "float16 or float32", lambda h, e, s: ops.pow2scale_cast_from_fp8(e, s, popxl.int32))
     refused(TypeError, "pow2scale_cast_to_fp8", lambda h, e, s: ops.cast(h, popxl.float8_143))
-    refused(popart_core.popart_exception, "element type this operator does not take", lambda h, e, s: ops.add(e, e))
     refused(popart_core.popart_exception, "log2 scale", lambda h, e, s: ops.matmul(e, e))
+
+
+def test_the_session_refuses_operators_without_float8():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        e = popxl.variable(np.ones((2, 2), np.float16), popxl.float8_143)
+        ops.add(e, e)
+    with pytest.raises(popart_core.popart_exception, match="element type this operator does not take"):
+        popxl.Session(ir, "cpu")
 
 
 def test_products_have_no_gradient():
