@@ -434,6 +434,3 @@ SCALAR_PREFIXES = (
     "weightDecayScaleFactor0 scaledLearningRate0 scaledWeightDecay1 scaledLearningRate1 dampeningScaleFactor1 "
     "scaledMomentum1 learningRate weightDecay lossScaling maxWeightNorm adamBeta1 adamBeta2 adamEps step"
 )
-
-# name: reason
-MISSING: dict[str, str] = {}

@@ -71,9 +71,6 @@ MODULES = {
     "utils": "timer OrderedDict WeightsDict suffix_graph_name overrides duplicate_items null_context",
 }
 
-# What is not there yet, with the reason.
-MISSING: dict[str, str] = {}
-
 _VARIABLE = "name, data_iter, dtype=None, by_ref=False, replica_grouping=None"
 _INIT = "prefix=None, empty=False, memmap_dir=None, read_only_if_exists=False"
 _MAKE = "name=None, empty=False, memmap_dir=None, read_only_if_exists=False"

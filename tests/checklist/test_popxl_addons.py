@@ -35,9 +35,6 @@ def written(text):
 
 @pytest.mark.parametrize("name", [name for names in sheet.TOP.values() for name in names.split()])
 def test_name_of_the_package(name):
-    if name in sheet.MISSING:
-        assert not hasattr(addons, name), "take it out of MISSING"
-        pytest.xfail(sheet.MISSING[name])
     assert hasattr(addons, name)
 
 
@@ -55,9 +52,6 @@ def test_sub_module(name):
     ("module", "name"), [(module, name) for module, names in sheet.MODULES.items() for name in names.split()]
 )
 def test_name_in_a_module(module, name):
-    if name in sheet.MISSING:
-        assert not hasattr(importlib.import_module(f"popxl_addons.{module}"), name), "take it out of MISSING"
-        return
     assert resolve(module, name) is not None
 
 
