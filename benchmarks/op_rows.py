@@ -437,6 +437,13 @@ WITHOUT_ROW = {
         ),
         _INTERNAL,
     ),
+    **dict.fromkeys(
+        (
+            "Accumulate", "AccumulatorScale", "AdamUpdater", "AdamVarUpdate", "CopyVarUpdate", "SGD0VarUpdate",
+            "SGD1AcclUpdate", "SGD1VarUpdate", "SGD2PartialAcclUpdate", "SGD2VarUpdate", "ScaledVarUpdate",
+        ),
+        "updates of weights and state, measured in the training of networks",
+    ),
     "BitCast": "a view; the peers do not have its opset",
     "DequantizePacked": "of weights that com.microsoft packs; PyTorch has no such operator",
     "CtcBeamSearchDecoder": "no peer has it",

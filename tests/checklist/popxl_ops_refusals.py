@@ -352,10 +352,6 @@ v.lamb_updater(p, q)
 # section, call
 EARLIER = rows(
     """
-1 | ops.dropout(i, u, 0.1)
-1 | ops.swish(i)
-1 | v.adam_updater(i, i)
-1 | ops.nll_loss(x, ops.cast(labels, popxl.float32))
 15 | v.sparse_accumulate_(x, y, u, axis=7)
 """
 )
@@ -363,6 +359,10 @@ EARLIER = rows(
 # section, call
 ACCEPTED = rows(
     """
+1 | ops.dropout(i, u, 0.1)
+1 | ops.swish(i)
+1 | v.adam_updater(i, i)
+1 | ops.nll_loss(x, ops.cast(labels, popxl.float32))
 6 | ops.scatter(x, ops.cast(i, popxl.uint32), y)
 6 | ops.dynamic_slice(x, ops.cast(u, popxl.int32), [0, 1], [1, 2], True)
 15 | v.adam_updater(x, y, weight=x, weight_decay=None)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from popart_core import popart_exception
+
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.ops.call import CallSiteInfo, _connect_inputs, _create, _modified_inputs, _SiteInfo
@@ -249,7 +251,7 @@ def conditional(
     Raises:
         ValueError: the numbers of outputs differ, or as `call`.
         NotImplementedError: a branch has by-ref inputs.
-        popart_exception: shapes or dtypes differ.
+        popart_exception: shapes or dtypes differ, or cond is no bool.
     """
     return conditional_with_info(
         cond, then_branch, else_branch, then_inputs, else_inputs, then_inputs_dict, else_inputs_dict
@@ -284,9 +286,12 @@ def conditional_with_info(
     Raises:
         ValueError: as `conditional`.
         NotImplementedError: as `conditional`.
+        popart_exception: as `conditional`.
     """
     parent = get_current_graph()
     check_in_graph(parent, cond=cond)
+    if cond.dtype != dtypes.bool:
+        raise popart_exception(f"conditional: '{cond.name}' must be a bool: got {cond.dtype}. Cast it first.")
     if len(then_branch.outputs) != len(else_branch.outputs):
         raise ValueError(
             f"The branches have different numbers of outputs: {len(then_branch.outputs)} and "

@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from popart_core import popart_exception
+
 from popxl import dtypes
 from popxl.context import get_current_graph
 from popxl.ops.utils import check_in_graph, check_memory_proportion, checked_axis, emit, emit_one
@@ -278,6 +280,9 @@ def histogram(t: Tensor, levels: list[float], absolute_of_input: bool) -> Tensor
     """
     if any(b <= a for a, b in itertools.pairwise(levels)):
         raise ValueError(f"levels must be strictly increasing: got {levels}.")
+    check_in_graph(get_current_graph(), t=t)
+    if not t.dtype.is_floating_point:
+        raise popart_exception(f"histogram: '{t.name}' must hold floats: got {t.dtype}. Cast it first.")
     attributes = {"levels": [float(v) for v in levels], "absoluteOfInput": int(absolute_of_input)}
     return emit_one("Histogram", {"t": t}, "histogram_out", attributes, function="histogram")
 
