@@ -136,7 +136,8 @@ Verdict SlotRule::plain(const Walk &walk, const FlatUse &use) const {
   return {Kind::Trains, "plain operand behind parameters: " + as, true};
 }
 
-// What the values give away; empty: nothing. Biases and scales by channel may be whole numbers that somebody chose.
+// Why the values are those of a constant: mask, sines, a formula; empty: no such reason. A bias or a scale by channel
+// may have whole numbers by choice, so more of them are needed.
 std::string SlotRule::formulaOf(const Walk &walk, const FlatUse &use) const {
   const TensorData values = valueOf_(walk.initializer);
   if (isMask(values)) return "mask";
@@ -178,10 +179,10 @@ bool SlotRule::isStaticNode(const FlatNode &node) const {
          std::ranges::all_of(node.outputs, [&](int v) { return v < 0 || model_.isStatic[v]; });
 }
 
-// Whether the result, through views alone, is multiplied by a stored tensor: a norm of groups, which exporters write as
-// one of instances with scales of 1, and the scales of its channels.
-bool SlotRule::isScaledAgain(const FlatNode &norm) const {
-  std::vector<int> open = norm.outputs;
+// Calls `visit` for each reader of `open`, and of the outputs of readers for which it returns Follow. False: it
+// returned Stop.
+template <class Visit>
+bool SlotRule::visitReaders(std::vector<int> open, const Visit &visit) const {
   std::set<int> seen;
   while (!open.empty()) {
     const int value = open.back();
@@ -189,40 +190,37 @@ bool SlotRule::isScaledAgain(const FlatNode &norm) const {
     if (value < 0 || !seen.insert(value).second) continue;
     for (const FlatUse &use : model_.uses[value]) {
       const FlatNode &reader = model_.nodes[use.node];
-      if (reader.type == "Mul" &&
-          std::ranges::any_of(reader.inputs, [&](int v) { return v >= 0 && ofInitializers_[v]; }))
-        return true;
-      if (readingOf(reader, use.input) == Reading::Carried)
-        open.insert(open.end(), reader.outputs.begin(), reader.outputs.end());
+      const Next next = visit(reader, use.input);
+      if (next == Next::Stop) return false;
+      if (next == Next::Follow) open.insert(open.end(), reader.outputs.begin(), reader.outputs.end());
     }
   }
-  return false;
+  return true;
+}
+
+// Whether the result, through views alone, is multiplied by a stored tensor: a norm of groups, which exporters write as
+// one of instances with scales of 1, and the scales of its channels.
+bool SlotRule::isScaledAgain(const FlatNode &norm) const {
+  const auto isStored = [&](int v) { return v >= 0 && ofInitializers_[v]; };
+  return !visitReaders(norm.outputs, [&](const FlatNode &reader, int input) {
+    if (reader.type == "Mul" && std::ranges::any_of(reader.inputs, isStored)) return Next::Stop;
+    return readingOf(reader, input) == Reading::Carried ? Next::Follow : Next::Skip;
+  });
 }
 
 // Rows that only become factors: tables of sines, masks.
 bool SlotRule::isFactorTable(int node) const {
   bool any = false;
-  std::vector<int> open = model_.nodes[node].outputs;
-  std::set<int> seen;
-  while (!open.empty()) {
-    const int value = open.back();
-    open.pop_back();
-    if (value < 0 || !seen.insert(value).second) continue;
-    for (const FlatUse &use : model_.uses[value]) {
-      const FlatNode &reader = model_.nodes[use.node];
-      if (readingOf(reader, use.input) == Reading::Carried) {
-        open.insert(open.end(), reader.outputs.begin(), reader.outputs.end());
-      } else if (reader.type == "Mul") {
-        const bool isScaled =
-            std::ranges::all_of(reader.inputs, [&](int v) { return v == value || v < 0 || model_.isStatic[v]; });
-        any |= !isScaled;
-        if (isScaled) open.insert(open.end(), reader.outputs.begin(), reader.outputs.end());
-      } else {
-        return false;
-      }
-    }
-  }
-  return any;
+  const bool isFactorOnly = visitReaders(model_.nodes[node].outputs, [&](const FlatNode &reader, int input) {
+    if (readingOf(reader, input) == Reading::Carried) return Next::Follow;
+    if (reader.type != "Mul") return Next::Stop;
+    const int value = reader.inputs[static_cast<size_t>(input)];
+    const bool isScaled =
+        std::ranges::all_of(reader.inputs, [&](int v) { return v == value || v < 0 || model_.isStatic[v]; });
+    any |= !isScaled;
+    return isScaled ? Next::Follow : Next::Skip;
+  });
+  return isFactorOnly && any;
 }
 
 // Marks what is reached from `open` along uses for which `goesOn` holds.

@@ -48,6 +48,9 @@ class SlotRule {
   Verdict plainProduct(const Walk &walk, const FlatUse &use) const;
   Verdict plainOfInput(const Walk &walk, const FlatUse &use) const;
   std::string formulaOf(const Walk &walk, const FlatUse &use) const;
+  enum class Next { Follow, Skip, Stop };
+  template <class Visit>
+  bool visitReaders(std::vector<int> open, const Visit &visit) const;
   bool isFactorTable(int node) const;
   bool isScaledAgain(const FlatNode &norm) const;
   bool isBehindParameters(const FlatNode &node, int except) const;
