@@ -29,7 +29,7 @@ void convolution(benchmark::State &state) {
   const Floats bias(static_cast<size_t>(s.cout), 0.5f);
   Epilogue relu;
   relu.bias = bias.data();
-  relu.activation.op = ElementOp::kRelu;
+  relu.step.op = ElementOp::kRelu;
   ThreadPool pool(threads);
   const Plan plan(s, threads);
   std::vector<Floats> scratch;

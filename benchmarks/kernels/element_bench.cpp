@@ -1,5 +1,5 @@
-// Every instruction that computes an operator, over a block in the first-level cache, and every one that can follow a
-// product as its epilogue (bias, instruction), over tiles as products hand them on. Both lists are the rows of
+// Every instruction that computes an operator, over a block in the first-level cache, and every one that products
+// compile into their epilogue (bias, instruction), over tiles as products hand them on. Both lists are the rows of
 // vector/element_ops.inc. Reports nanoseconds per element of the best repetition, since a neighbour's noise only ever
 // adds time.
 #include <benchmark/benchmark.h>
@@ -67,7 +67,7 @@ void epilogue(benchmark::State &state, const ElementRow &row) {
   Epilogue e;
   if (row.operands == 1) e.bias = bias.floats;
   if (row.operands == 2) e.other = other.floats;
-  (row.operands == 1 ? e.activation : e.last) = {row.op, kParameters};
+  e.step = {row.op, kParameters};
   reportBest(state, kRows * kCols, [&] { applyEpilogue(e, sums.floats, kCols, y.floats, kCols, kRows, kCols); });
 }
 
@@ -79,7 +79,8 @@ const bool kRegistered = [] {
   constexpr const char *kForms[] = {"float", "mask", "int"};
   for (const ElementRow &row : elementRows()) {
     add(std::string("instruction/") + kForms[static_cast<int>(row.form)] + "/" + row.type, instruction, row);
-    if (row.form == RegisterForm::kFloat) add(std::string("epilogue/") + row.type, epilogue, row);
+    if (row.form == RegisterForm::kFloat && runsInRegisters(row.op))
+      add(std::string("epilogue/") + row.type, epilogue, row);
   }
   return true;
 }();

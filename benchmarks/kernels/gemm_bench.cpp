@@ -34,7 +34,7 @@ void product(benchmark::State &state) {
   if (kForm == Form::kForward) {
     shape.bLayout = BLayout::kPacked;
     args.epilogue.bias = bias.data();
-    args.epilogue.activation.op = ElementOp::kRelu;
+    args.epilogue.step.op = ElementOp::kRelu;
   }
   if (kForm == Form::kDataGradient) shape.bLayout = BLayout::kPackedTransposed;
   if (kForm == Form::kWeightUpdate) args.aRowStride = 1, args.aColStride = m, args.update = &update;
@@ -46,7 +46,7 @@ void product(benchmark::State &state) {
 
 void sizes(benchmark::internal::Benchmark *bench) {
   for (int threads : {1, 2}) {
-    for (auto [m, n, k] : {std::array{8, 512, 784},
+    for (auto [m, n, k] : {std::array{80, 512, 784}, {80, 512, 512}, {8, 512, 784},
                            {8, 512, 512},
                            {1, 512, 512},
                            {128, 3072, 768},

@@ -80,16 +80,19 @@ template <class Conv>
 class ConvKernel final : public executable::HostKernel {
  public:
   ConvKernel(std::string name, Bias bias, MatchedEpilogue epilogue, Conv conv)
-      : name_(std::move(name)), bias_(bias), epilogue_(epilogue), conv_(std::move(conv)) {}
+      : name_(std::move(name)), bias_(bias), epilogue_(std::move(epilogue)), conv_(std::move(conv)) {}
   std::string name() const override { return name_; }
   int tasks() const override { return conv_.tasks(); }
   double share(int task) const override { return conv_.share(task); }
-  int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
+  int64_t scratchBytes() const override {
+    return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)) + epilogue_.scratchBytes();
+  }
   bool canOverwrite(int input, int output) const override { return epilogue_.canOverwrite(input - kExtras, output); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    Epilogue e = epilogue_.bind(args.in + kExtras, args.out);
-    if (bias_ == Bias::Given) e.bias = args.in[2], e.addsBiasExactly = true;
-    conv_.run(task, args.in[0], args.in[1], args.out[epilogue_.output], e, static_cast<float *>(args.scratch));
+    epilogue_.bind(args, kExtras, [&](Epilogue e, float *scratch) {
+      if (bias_ == Bias::Given) e.bias = args.in[2], e.addsBiasExactly = true;
+      conv_.run(task, args.in[0], args.in[1], args.out[epilogue_.output], e, scratch);
+    });
   }
 
  private:
@@ -122,16 +125,20 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
       const bool full = request.inputs[i].info.shape() == request.outputs[0].info.shape();
       if (full ? !requireActivation(request.inputs[i]) : !requirePlain(request.inputs[i], type, reason)) return nullptr;
     }
-    const auto matched = matchEpilogue(*op.getCalledGraphs().front(), shape->cout, reason, RowAxis::Channels);
+    const EpilogueTarget target{.columns = shape->cout,
+                                .axis = RowAxis::Channels,
+                                .hasBias = hasBias,
+                                .rows = planes ? RowOperands::kOne : RowOperands::kByColumn};
+    auto matched = matchEpilogue(*op.getCalledGraphs().front(), target, reason);
     if (!matched) return nullptr;
-    epilogue = *matched;
-    if (hasBias && (epilogue.bias >= 0 || epilogue.alpha))
-      return reason = "its epilogue scales or adds a bias after the convolution's own bias", nullptr;
+    epilogue = std::move(*matched);
   }
   const Bias bias = hasBias ? Bias::Given : Bias::None;
   const std::string name = "conv" + kindOf(*shape);
-  if (planes) return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, bias, epilogue, PlaneConv(*shape));
-  return std::make_unique<ConvKernel<ConvForward>>(name, bias, epilogue, ConvForward(*shape, request.threads));
+  if (planes)
+    return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, bias, std::move(epilogue), PlaneConv(*shape));
+  return std::make_unique<ConvKernel<ConvForward>>(name, bias, std::move(epilogue),
+                                                   ConvForward(*shape, request.threads));
 }
 
 // ---- data gradient ------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
-// A walk from the product through the body: each op must continue the chain
-//   product → ·alpha → +bias → +residual → instruction of one operand → instruction of two operands
-// Apart from that, the forms in which optimizers and programs write gradient descent.
+// A walk from the product through the terms that kernels add in registers:
+//   product → ·alpha → +bias → +residual = value
+// What follows reads the value: nothing, one instruction that runs in registers, or a program. Apart from that, the
+// forms in which optimizers and programs write gradient descent.
 #include "backends/cpu/epilogue_match.hpp"
 
 #include <popart/ir.hpp>
 #include <popart/opdef.hpp>
 
 #include <algorithm>
+#include <set>
 
 #include "backends/cpu/element_table.hpp"
 
@@ -45,32 +47,30 @@ class Body {
   TensorIndex product_;
 };
 
-class ChainMatcher : Body {
+class EpilogueMatcher : Body {
  public:
-  ChainMatcher(const Graph &body, int64_t columns, RowAxis axis) : Body(body), columns_(columns), axis_(axis) {}
+  EpilogueMatcher(const Graph &body, const EpilogueTarget &target) : Body(body), target_(target) {}
 
   std::optional<MatchedEpilogue> run(std::string &reason) {
     if (type() != DataType::FLOAT && !isHalf(type())) return reason = "its product is " + toText(type()), std::nullopt;
-    if (!isOfType(type(), reason)) return std::nullopt;
     result_.type = type();
-    if (matchChain()) return result_;
-    reason = "no register epilogue computes its element-wise part (stopped at " + stuck_ + ")";
-    return std::nullopt;
+    value_ = product_;
+    matchTerms();
+    for (const Op *op : body_.getOpSchedule())
+      if (!terms_.contains(op)) rest_.push_back(op);
+    if (isValueOnly() || isOneStep() || isSwish()) return result_;
+    if (target_.form == EpilogueForm::kRegisters)
+      return reason = "its element-wise part is no instruction that runs in registers", std::nullopt;
+    if (!compileRest(reason)) return std::nullopt;
+    return result_;
   }
 
  private:
-  enum Stage { kProduct, kAlpha, kBias, kResidual, kActivation, kLast };  // may only grow
-
   bool isRow(TensorIndex t) const {
     const Shape &s = body_.info(t).shape();
-    const size_t fromEnd = axis_ == RowAxis::Last ? 1 : body_.info(product_).shape().size() - 1;
-    return operand(t) >= 0 && s.size() >= fromEnd && s[s.size() - fromEnd] == columns_ &&
-           body_.info(t).nelms() == columns_;
-  }
-  // The only consumer of t inside the body.
-  Op *reader(TensorIndex t) const {
-    const auto readers = body_.tensor(t).consumerOps();
-    return readers.size() == 1 ? readers.front() : nullptr;
+    const size_t fromEnd = target_.axis == RowAxis::Last ? 1 : body_.info(product_).shape().size() - 1;
+    return operand(t) >= 0 && s.size() >= fromEnd && s[s.size() - fromEnd] == target_.columns &&
+           body_.info(t).nelms() == target_.columns;
   }
   int outputIndex(TensorIndex t) const {
     const auto it = std::find(body_.outputs().begin(), body_.outputs().end(), t);
@@ -79,65 +79,116 @@ class ChainMatcher : Body {
   static TensorIndex other(const Op &op, TensorIndex t) {
     return op.inputs()[0] == t ? op.inputs()[1] : op.inputs()[0];
   }
+  static bool isPair(const Op &op) { return op.inputCount() == 2 && op.inputs()[0] != op.inputs()[1]; }
 
-  bool matchChain() {
-    TensorIndex value = product_;
-    int outputs = 0;
-    Stage stage = kProduct;
-    while (true) {
-      if (const int o = outputIndex(value); o >= 0) {
-        ++outputs;
-        result_.output = o;
-      }
-      if (body_.tensor(value).uses().empty()) break;
-      Op *op = reader(value);
-      if (!op || op->outputCount() != 1) return stuck_ = "a value with several readers", false;
-      stuck_ = op->opType();
-      if (!step(*op, value, stage)) return false;
-      if (outputIndex(value) >= 0) {
-        if (stage != kActivation) return stuck_ = "a value that is also a result", false;
-        result_.preActivationOutput = outputIndex(value);
-      }
-      value = op->outputs()[0];
-      ++visited_;
+  // ---- alpha, bias, residual: as long as one op alone reads the value
+
+  enum Stage { kProduct, kAlpha, kBias, kResidual };  // may only grow
+
+  void matchTerms() {
+    Stage stage = target_.hasBias ? kBias : kProduct;
+    while (outputIndex(value_) < 0) {
+      const auto readers = body_.tensor(value_).consumerOps();
+      if (readers.size() != 1 || !isTerm(*readers.front(), stage)) return;
+      terms_.insert(readers.front());
+      value_ = readers.front()->outputs()[0];
     }
-    const bool all = visited_ == body_.opCount() && outputs == static_cast<int>(body_.outputs().size());
-    if (!all) stuck_ = "ops outside the chain";
-    return all;
   }
-
-  // Matches `op`, which reads `value`, as a later stage of the chain.
-  bool step(const Op &op, TensorIndex value, Stage &stage) {
-    auto advance = [&](Stage to) { return stage < to && (stage = to, true); };
-    const bool isPair = op.inputCount() == 2 && op.inputs()[0] != op.inputs()[1];
-    if (op.is(Role::Add) && isPair) {
-      const TensorIndex t = other(op, value);
-      if (isRow(t) && !isFull(t) && advance(kBias)) return result_.bias = operand(t), true;
-      if (isFull(t) && advance(kResidual)) return result_.residual = operand(t), true;
-    }
-    if (op.is(Role::Mul) && isPair && stage < kAlpha) {
-      result_.alpha = scalar(other(op, value));
-      if (result_.alpha) return advance(kAlpha);
-    }
+  bool isTerm(const Op &op, Stage &stage) {
+    const auto advance = [&](Stage to) { return stage < to && (stage = to, true); };
     if (op.is(Role::Scale) && advance(kAlpha)) return result_.alpha = ScalarSource{op.attrFloat("scale"), -1, 1}, true;
-    return instruction(op, value, isPair, stage);
-  }
-  bool instruction(const Op &op, TensorIndex value, bool isPair, Stage &stage) {
-    const ElementRow *row = findElementRow(op.def().base().type(), RegisterForm::kFloat);
-    if (!row || op.isUserOp() || body_.info(op.outputs()[0]).dataType() != type()) return false;
-    const EpilogueStep step{row->op, elementParameters(*row, op)};
-    if (row->operands == 1 && stage < kActivation) return stage = kActivation, result_.activation = step, true;
-    if (row->operands == 1 || !isPair || stage == kLast || !isFull(other(op, value))) return false;
-    if (op.inputs()[0] != value && !op.def().has(Trait::Commutative)) return false;
-    result_.other = operand(other(op, value));
-    return stage = kLast, result_.last = step, true;
+    if (!isPair(op)) return false;
+    const TensorIndex t = other(op, value_);
+    if (op.is(Role::Mul) && stage < kAlpha) {
+      result_.alpha = scalar(t);
+      return result_.alpha && advance(kAlpha);
+    }
+    if (!op.is(Role::Add) || body_.info(t).dataType() != type()) return false;
+    if (isRow(t) && !isFull(t) && advance(kBias)) return result_.bias = operand(t), true;
+    return isFull(t) && advance(kResidual) && (result_.residual = operand(t), true);
   }
 
-  int64_t columns_;
-  RowAxis axis_;
+  // ---- what follows them
+
+  bool isValueOnly() {
+    result_.output = 0;
+    return rest_.empty() && body_.outputs().size() == 1 && body_.outputs()[0] == value_;
+  }
+  // Whether the results are `t`, and the value or not.
+  bool storesOnly(TensorIndex t) {
+    result_.output = outputIndex(t);
+    result_.preActivationOutput = outputIndex(value_);
+    const size_t results = result_.preActivationOutput < 0 ? 1 : 2;
+    return result_.output >= 0 && body_.outputs().size() == results && body_.info(t).dataType() == type();
+  }
+  bool isOneStep() {
+    if (rest_.size() != 1) return false;
+    const Op &op = *rest_[0];
+    const ElementRow *row = findElementRow(op.def().base().type(), RegisterForm::kFloat);
+    if (!row || op.isUserOp() || op.outputCount() != 1 || !runsInRegisters(row->op)) return false;
+    if (row->operands == 2) {
+      const bool isFirst = isPair(op) && op.inputs()[0] == value_;
+      const bool maySwap =
+          isPair(op) && (op.is(Role::Add) || op.is(Role::Mul));  // not Max and Min: of zeros they take one
+      const TensorIndex t = isFirst || maySwap ? other(op, value_) : TensorIndex();
+      if (!t.valid() || !isFull(t) || body_.info(t).dataType() != type()) return false;
+      result_.other = operand(t);
+    }
+    result_.step = {row->op, elementParameters(*row, op)};
+    return storesOnly(op.outputs()[0]);
+  }
+  // x · sigmoid(x), which is Swish bit for bit; in 16 bits the sigmoid is rounded first.
+  bool isSwish() {
+    if (type() != DataType::FLOAT) return false;
+    if (rest_.size() != 2 || rest_[0]->def().base().type() != "Sigmoid" || !rest_[1]->is(Role::Mul)) return false;
+    const Op &product = *rest_[1];
+    const TensorIndex sigmoid = rest_[0]->outputs()[0];
+    if (rest_[0]->inputs()[0] != value_ || !isPair(product) || outputIndex(sigmoid) >= 0) return false;
+    const auto reads = [&](TensorIndex t) { return std::ranges::count(product.inputs(), t) == 1; };
+    if (!reads(value_) || !reads(sigmoid)) return false;
+    result_.step = {ElementOp::kSwish, {1.0f, 0.0f}};
+    return storesOnly(product.outputs()[0]);
+  }
+
+  std::optional<CompiledEpilogue::Access> accessOf(TensorIndex t) const {
+    using Access = CompiledEpilogue::Access;
+    if (isFull(t)) return Access::kMatrix;
+    if (body_.info(t).nelms() == 1) return Access::kOne;
+    if (target_.rows == RowOperands::kByColumn && isRow(t)) return Access::kRow;
+    return std::nullopt;
+  }
+  bool compileRest(std::string &reason) {
+    result_.other = -1;
+    result_.step = {};
+    ElementSource source{&body_, rest_, {value_}, {}};
+    std::vector<CompiledEpilogue::Operand> operands;
+    for (TensorIndex t : body_.inputs()) {
+      const auto readsIt = [&](const Op *op) { return std::ranges::count(op->inputs(), t) > 0; };
+      if (t == value_ || std::ranges::none_of(rest_, readsIt)) continue;
+      const auto access = accessOf(t);
+      if (!access) return reason = "an operand of its epilogue is neither the product's shape nor a row", false;
+      source.inputs.push_back(t);
+      operands.push_back({operand(t), *access});
+    }
+    std::vector<int> results;
+    result_.preActivationOutput = outputIndex(value_);
+    for (TensorIndex t : body_.outputs()) {
+      if (t == value_) continue;
+      if (body_.info(t).shape() != body_.info(product_).shape())
+        return reason = "a result of its epilogue has another shape than the product", false;
+      results.push_back(outputIndex(t));
+      source.outputs.push_back(t);
+    }
+    result_.output = results.empty() ? 0 : results.front();
+    result_.program = CompiledEpilogue::compile(source, std::move(operands), std::move(results), reason);
+    return result_.program != nullptr;
+  }
+
+  EpilogueTarget target_;
   MatchedEpilogue result_;
-  size_t visited_ = 0;
-  std::string stuck_ = "the product";
+  TensorIndex value_;  // alpha · product + bias + residual
+  std::set<const Op *> terms_;
+  std::vector<const Op *> rest_;
 };
 
 class DescentMatcher : Body {
@@ -217,24 +268,35 @@ class DescentMatcher : Body {
 
 }  // namespace
 
-Epilogue MatchedEpilogue::bind(const void *const *extras, void *const *out) const {
+Epilogue MatchedEpilogue::terms(const void *const *extras, void *const *out) const {
   const auto array = [&](int i) { return i < 0 ? nullptr : extras[i]; };
   return {.bias = array(bias),
           .residual = array(residual),
           .preActivation = preActivationOutput < 0 ? nullptr : out[preActivationOutput],
           .other = array(other),
           .alpha = alpha ? alpha->read(extras) : 1.0f,
-          .activation = activation,
-          .last = last,
+          .step = step,
           .type = type};
 }
 
-bool MatchedEpilogue::canOverwrite(int operand, int result) const {
-  return result == output && operand >= 0 && (operand == residual || operand == other);
+std::vector<int> MatchedEpilogue::matrices() const {
+  std::vector<int> found = program ? program->matrices() : std::vector<int>();
+  for (int operand : {residual, other})
+    if (operand >= 0) found.push_back(operand);
+  return found;
 }
 
-std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason, RowAxis axis) {
-  return ChainMatcher(body, columns, axis).run(reason);
+bool MatchedEpilogue::canOverwrite(int operand, int result) const {
+  if (operand < 0) return false;
+  const bool isTerm =
+      operand == bias || operand == residual || operand == other || (alpha && alpha->operand == operand);
+  if (program && program->reads(operand)) return !isTerm && program->canOverwrite(operand, result);
+  if (program) return operand == residual && program->canOverwriteValue(result);
+  return result == output && (operand == residual || operand == other);
+}
+
+std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, const EpilogueTarget &target, std::string &reason) {
+  return EpilogueMatcher(body, target).run(reason);
 }
 
 std::optional<MatchedDescent> matchDescent(const Graph &body, std::string &reason) {

@@ -1,12 +1,15 @@
-// Reads the epilogue graph of a FusedMatMul or FusedConv: which of the register epilogues of kernels/epilogue.hpp
-// computes it.
+// Reads the epilogue graph of a FusedMatMul or FusedConv: how the epilogue of kernels/epilogue.hpp computes it.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <popart/graph.hpp>
 
+#include "backends/cpu/epilogue_program.hpp"
 #include "backends/cpu/kernels/epilogue.hpp"
+#include "executable/host_kernel.hpp"
 
 namespace popart::cpu {
 
@@ -22,22 +25,36 @@ struct ScalarSource {
 
 // Operand numbers count body inputs after the product (0 = first extra); -1: none. Outputs count body outputs.
 
-// last(activation(alpha·product + bias + residual), other), the steps as in kernels/epilogue.hpp.
+// value = alpha · product + bias + residual, and what follows: `step` in registers, or the program.
 struct MatchedEpilogue {
   std::optional<ScalarSource> alpha;
   int bias = -1;
   int residual = -1;
   int other = -1;
-  EpilogueStep activation;
-  EpilogueStep last;
-  int preActivationOutput = -1;
+  EpilogueStep step;
+  std::shared_ptr<const CompiledEpilogue> program;
+  int preActivationOutput = -1;  // the value
   int output = 0;
-  DataType type = DataType::FLOAT;  // of all that it reads and writes
+  DataType type = DataType::FLOAT;  // of the value and, without a program, of all that is read and written
 
-  // The epilogue over the memory of one call: `extras` are the epilogue's operands, `out` the op's results.
-  Epilogue bind(const void *const *extras, void *const *out) const;
+  // Calls run(const Epilogue &, scratch) with the epilogue over the memory of one call: args.in from `firstExtra` on are
+  // its operands. The call's scratch begins with scratchBytes(), a multiple of 64, for the program; run gets the rest.
+  template <class Run>
+  void bind(const executable::KernelArgs &args, int firstExtra, const Run &run) const noexcept {
+    Epilogue e = terms(args.in + firstExtra, args.out);
+    if (!program) return run(e, static_cast<float *>(args.scratch));
+    BoundEpilogue bound(*program, args.in + firstExtra, args.out, args.scratch);
+    e.program = &bound;
+    run(e, reinterpret_cast<float *>(static_cast<char *>(args.scratch) + scratchBytes()));
+  }
+  int64_t scratchBytes() const { return program ? program->scratchBytes() : 0; }
   // Whether extra operand `operand` may be overwritten by output `result`.
   bool canOverwrite(int operand, int result) const;
+  // Operands of the product's shape.
+  std::vector<int> matrices() const;
+
+ private:
+  Epilogue terms(const void *const *extras, void *const *out) const;
 };
 
 // The product added to or subtracted from a tensor, as the only result: decay · parameter − rate · product. Plain
@@ -48,12 +65,23 @@ struct MatchedDescent {
 };
 
 // Which logical dimension of the product becomes the kernel's columns: the last, or channels (N, C, spatial…).
-enum class RowAxis { Last, Channels };
+enum class RowAxis : uint8_t { Last, Channels };
+// Whether the kernel's blocks have a column for each element of a row operand, or one row operand's element in all.
+enum class RowOperands : uint8_t { kByColumn, kOne };
+// What may follow the value: one instruction in registers, or any program.
+enum class EpilogueForm : uint8_t { kRegisters, kAny };
 
-// nullopt and a reason when the graph computes something else, or not all of its values are of one type, FLOAT or one
-// of 16 bits (a descent: FLOAT). `columns`: N of the product.
-std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, int64_t columns, std::string &reason,
-                                             RowAxis axis = RowAxis::Last);
+struct EpilogueTarget {
+  int64_t columns = 0;  // N of the product
+  RowAxis axis = RowAxis::Last;
+  bool hasBias = false;  // the product has its own, which comes before alpha and bias of the epilogue
+  RowOperands rows = RowOperands::kByColumn;
+  EpilogueForm form = EpilogueForm::kAny;
+};
+
+// nullopt and a reason when the graph computes something else, or not in FLOAT or one of the types of 16 bits (a
+// descent: FLOAT).
+std::optional<MatchedEpilogue> matchEpilogue(const Graph &body, const EpilogueTarget &target, std::string &reason);
 std::optional<MatchedDescent> matchDescent(const Graph &body, std::string &reason);
 
 }  // namespace popart::cpu

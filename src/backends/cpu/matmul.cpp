@@ -101,7 +101,7 @@ class MatmulKernel final : public PartedKernel {
  public:
   // Results do not depend on `threads`; it only sizes the tasks, so that any number of threads up to it is kept busy.
   MatmulKernel(MatmulProblem problem, MatchedEpilogue epilogue, int threads)
-      : problem_(std::move(problem)), epilogue_(epilogue), matmul_(problem_.shape, threads) {}
+      : problem_(std::move(problem)), epilogue_(std::move(epilogue)), matmul_(problem_.shape, threads) {}
   MatmulKernel(MatmulProblem problem, WeightUpdate update, int threads)
       : MatmulKernel(updatedBy(update, std::move(problem)), MatchedEpilogue(), threads) {
     update_ = std::move(update);
@@ -117,11 +117,12 @@ class MatmulKernel final : public PartedKernel {
   int tasks() const override { return matmul_.tasks(); }
   double share(int task) const override { return matmul_.share(task); }
   int64_t scratchBytes() const override {
-    return static_cast<int64_t>(matmul_.scratchFloats() * sizeof(float)) + (update_ ? update_->scratchBytes() : 0);
+    return static_cast<int64_t>(matmul_.scratchFloats() * sizeof(float)) +
+           (update_ ? update_->scratchBytes() : epilogue_.scratchBytes());
   }
   bool canOverwrite(int input, int output) const override {
     if (update_) return update_->canOverwrite(input, output);
-    return epilogue_.canOverwrite(input - 2, output);
+    return epilogue_.canOverwrite(input - kExtras, output);
   }
 
   int64_t parts() const override {
@@ -131,8 +132,8 @@ class MatmulKernel final : public PartedKernel {
   std::shared_ptr<const HostKernel> inParts(int64_t count, PartOperands &cut) const override {
     if (count != parts() || update_ || problem_.packedOutput) return nullptr;
     cut = problem_.cut;
-    for (int operand : {epilogue_.residual, epilogue_.other})
-      if (operand >= 0 && cut.outputs) cut.inputs |= uint64_t{1} << (2 + operand);
+    if (cut.outputs)
+      for (int operand : epilogue_.matrices()) cut.inputs |= uint64_t{1} << (kExtras + operand);
     return std::make_shared<MatmulKernel>(problem_, epilogue_, 1);
   }
 
@@ -145,13 +146,16 @@ class MatmulKernel final : public PartedKernel {
       a.a = static_cast<const float *>(left), a.b = static_cast<const float *>(right);
     a.c = args.out[epilogue_.output];
     if (update_) return runUpdate(a, args, task);
-    a.epilogue = epilogue_.bind(args.in + 2, args.out);
     const Update store{.base = static_cast<float *>(a.c), .type = epilogue_.type};
     if (problem_.packedOutput) a.update = &store;
-    matmul_.run(task, a, static_cast<float *>(args.scratch));
+    epilogue_.bind(args, kExtras, [&](const Epilogue &epilogue, float *scratch) {
+      a.epilogue = epilogue;
+      matmul_.run(task, a, scratch);
+    });
   }
 
  private:
+  static constexpr int kExtras = 2;  // operands of the product come before those of the epilogue
   static MatmulProblem updatedBy(const WeightUpdate &update, MatmulProblem problem) {
     problem.shape.updatesRows = update.isProgram() && !problem.packedOutput;
     return problem;
@@ -199,15 +203,20 @@ std::unique_ptr<executable::Kernel> createMatmul(const KernelRequest &request, s
     if (store.type != DataType::FLOAT && store.type != *factors) return reason = "its result has another type", nullptr;
     return std::make_unique<MatmulKernel>(std::move(*problem), store, request.threads);
   }
-  if (!problem->packedOutput) {
-    const int64_t columns = request.outputs[0].info.shape().back();
-    if (const auto matched = matchEpilogue(*op.getCalledGraphs().front(), columns, reason))
-      return std::make_unique<MatmulKernel>(std::move(*problem), *matched, request.threads);
-  }
+  const auto withEpilogue = [&](EpilogueForm form) -> std::unique_ptr<executable::Kernel> {
+    const EpilogueTarget target{.columns = request.outputs[0].info.shape().back(), .form = form};
+    auto matched = problem->packedOutput ? std::nullopt : matchEpilogue(*op.getCalledGraphs().front(), target, reason);
+    if (!matched) return nullptr;
+    return std::make_unique<MatmulKernel>(std::move(*problem), std::move(*matched), request.threads);
+  };
+  if (auto kernel = withEpilogue(EpilogueForm::kRegisters)) return kernel;
   auto update = WeightUpdate::descent(request, reason);
   const bool isWeightGradient = transA && op.outRank(0) == 2 && !op.hasAttr("perm_out");
   if (!update && isWeightGradient) update = WeightUpdate::compiled(request, reason);
-  if (!update) return createGatedProduct(request, reason);
+  if (!update) {
+    if (auto kernel = createGatedProduct(request, reason)) return kernel;
+    return withEpilogue(EpilogueForm::kAny);
+  }
   return std::make_unique<MatmulKernel>(std::move(*problem), std::move(*update), request.threads);
 }
 

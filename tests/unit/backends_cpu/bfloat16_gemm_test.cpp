@@ -107,7 +107,7 @@ TEST_F(Bfloat16Matmul, repeats_operands_over_a_batch_and_passes_the_epilogue) {
   Floats c(2 * 3 * m * n);
   args.c = c.data(), args.cRowStride = n, args.cBatchStride = {0, 0, 3 * m * n, m * n};
   args.epilogue.bias = bias.data();
-  args.epilogue.activation.op = ElementOp::kRelu;
+  args.epilogue.step.op = ElementOp::kRelu;
   const Matmul matmul(shape, 2);
   Floats scratch(matmul.scratchFloats());
   for (int task = 0; task < matmul.tasks(); ++task) matmul.run(task, args, scratch.data());

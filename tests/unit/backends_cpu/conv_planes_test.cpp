@@ -144,7 +144,7 @@ TEST(ConvPlanes, epilogues_are_those_of_separate_steps) {
     Floats before(count);
     Epilogue epilogue;
     epilogue.alpha = 0.7f, epilogue.bias = bias.data(), epilogue.preActivation = before.data();
-    epilogue.activation.op = ElementOp::kRelu;
+    epilogue.step.op = ElementOp::kRelu;
     Floats y = residual;  // the residual lies where the result is written
     const PlaneConv plan(s);
     Floats scratch(plan.scratchFloats(), NAN);

@@ -316,7 +316,7 @@ TEST(Conv, forward_matches_loops_and_epilogue) {
     for (size_t i = 0; i < expected.size(); ++i)
       expected[i] = std::max(0.0, expected[i] + bias[i % s.cout] + residual[i]);
     Epilogue epilogue;
-    epilogue.bias = bias.data(), epilogue.residual = residual.data(), epilogue.activation.op = ElementOp::kRelu;
+    epilogue.bias = bias.data(), epilogue.residual = residual.data(), epilogue.step.op = ElementOp::kRelu;
     Floats first;
     for (int threads : kThreads) {
       Floats y(data.dy.size(), NAN);
@@ -467,7 +467,7 @@ TEST(HalfConv, forward_rounds_once_and_then_every_step) {
       for (const bool isExact : {true, false}) {
         Epilogue epilogue;
         epilogue.type = s.type, epilogue.bias = bias.data(), epilogue.addsBiasExactly = isExact;
-        if (!isExact) epilogue.activation.op = ElementOp::kRelu;
+        if (!isExact) epilogue.step.op = ElementOp::kRelu;
         Halves y(sums.size(), 0x7fff);
         const ConvForward plan(s, threads);
         runAll(plan, threads, [&](int task, float *scratch) {

@@ -104,21 +104,13 @@ TEST(Activation, slope_matches_the_central_difference) {
   }
 }
 
-// Rows of the element table that can follow a product.
-std::vector<ElementRow> stepRows(int operands) {
-  std::vector<ElementRow> found;
-  for (const ElementRow &row : elementRows())
-    if (row.form == RegisterForm::kFloat && row.operands == operands) found.push_back(row);
-  return found;
-}
-
 void expectSameBits(const std::vector<float> &got, const std::vector<float> &want, const std::string &what) {
   for (size_t i = 0; i < want.size(); ++i)
     ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
         << what << " [" << i << "]: got " << got[i] << ", expected " << want[i];
 }
 
-// Rows that are longer than the buffer of an epilogue, no multiple of a vector, and apart in memory.
+// Rows that are no multiple of a vector, and apart in memory.
 struct Block {
   static constexpr int64_t kRows = 3, kCols = 533, kStride = 540;
   std::vector<float> sums = test::numbers(kRows * kStride, 1), bias = test::numbers(kCols, 2),
@@ -139,53 +131,39 @@ struct Block {
   }
 };
 
-TEST(Epilogue, equals_the_instructions_of_every_row) {
+TEST(Epilogue, equals_the_instructions_that_run_in_registers) {
   const Block block;
   const int64_t rows = Block::kRows, cols = Block::kCols, stride = Block::kStride;
-  std::vector<ElementRow> activations = stepRows(1), lasts = stepRows(2);
-  EXPECT_GT(activations.size(), 40u);
-  EXPECT_GT(lasts.size(), 15u);
-  for (float alpha : {1.0f, 0.5f}) {
-    for (const ElementRow &row : activations) {
+  int compared[2] = {0, 0};
+  for (float alpha : {1.0f, 0.5f})
+    for (const ElementRow &row : elementRows()) {
+      if (row.form != RegisterForm::kFloat || !runsInRegisters(row.op)) continue;
       const EpilogueStep step{row.op, {0.75f, 1.25f}};
-      std::vector<float> y(block.sums.size(), 7), pre(y.size(), 7);
+      const bool hasOther = row.operands == 2;
+      std::vector<float> y = block.other, pre(y.size(), 7);  // over its operand
       const Epilogue e{.bias = block.bias.data(),
                        .residual = block.residual.data(),
                        .preActivation = alpha == 1.0f ? nullptr : pre.data(),
-                       .other = nullptr,
+                       .other = hasOther ? y.data() : nullptr,
                        .alpha = alpha,
-                       .activation = step,
-                       .last = {}};
+                       .step = step};
       applyEpilogue(e, block.sums.data(), stride, y.data(), stride, rows, cols);
-      expectSameBits(y, block.withGaps(computed(step, block.plain(alpha))), row.type);
+      for (size_t i = 0; i < y.size(); ++i)
+        if (static_cast<int64_t>(i % Block::kStride) >= cols) {
+          ASSERT_EQ(y[i], block.other[i]);
+        }
+      expectSameBits(block.withGaps(y), block.withGaps(computed(step, block.plain(alpha), block.other)), row.type);
       if (e.preActivation) expectSameBits(pre, block.withGaps(block.plain(alpha)), row.type);
+      ++compared[hasOther];
     }
-    for (const ElementRow &row : lasts) {
-      for (ElementOp activation : {ElementOp::kCopy, ElementOp::kGelu}) {
-        const EpilogueStep first{activation}, last{row.op, {0.75f, 1.25f}};
-        std::vector<float> y = block.other;  // over its operand
-        const Epilogue e{.bias = block.bias.data(),
-                         .residual = block.residual.data(),
-                         .preActivation = nullptr,
-                         .other = y.data(),
-                         .alpha = alpha,
-                         .activation = first,
-                         .last = last};
-        const std::vector<float> want = computed(last, computed(first, block.plain(alpha)), block.other);
-        applyEpilogue(e, block.sums.data(), stride, y.data(), stride, rows, cols);
-        for (size_t i = 0; i < y.size(); ++i)
-          if (static_cast<int64_t>(i % Block::kStride) >= cols) {
-            ASSERT_EQ(y[i], block.other[i]);
-          }
-        expectSameBits(block.withGaps(y), block.withGaps(want), row.type);
-      }
-    }
-  }
+  EXPECT_GT(compared[0], 30);
+  EXPECT_GT(compared[1], 10);
 }
 
 TEST(Element, float_rows_do_not_depend_on_the_position_in_the_array) {
   const std::vector<float> x(67, 0.731f);
-  for (const ElementRow &row : stepRows(1)) {
+  for (const ElementRow &row : elementRows()) {
+    if (row.form != RegisterForm::kFloat || row.operands != 1) continue;
     const std::vector<float> y = computed({row.op, {0.75f, 1.25f}}, x);
     for (float v : y) ASSERT_EQ(std::memcmp(&v, &y[0], sizeof v), 0) << row.type;
   }

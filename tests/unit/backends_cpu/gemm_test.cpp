@@ -149,7 +149,7 @@ TEST(Matmul, fused_epilogue_equals_separate_steps) {
     const Floats residual = randomFloats(s.m * s.n, 10);
     for (ElementOp activation :
          {ElementOp::kCopy, ElementOp::kRelu, ElementOp::kGeluErf, ElementOp::kGelu, ElementOp::kSigmoid,
-          ElementOp::kTanh, ElementOp::kSwish, ElementOp::kElu, ElementOp::kAtan}) {
+          ElementOp::kTanh, ElementOp::kSwish, ElementOp::kElu, ElementOp::kClip}) {
       Floats plain(s.m * s.n), fused = residual, pre(s.m * s.n, NAN);
       MatmulArgs args;
       args.a = a.data(), args.aRowStride = s.k, args.b = b.data(), args.bRowStride = s.n;
@@ -163,11 +163,11 @@ TEST(Matmul, fused_epilogue_equals_separate_steps) {
       args.epilogue.bias = bias.data();
       args.epilogue.residual = fused.data();
       args.epilogue.preActivation = pre.data();
-      args.epilogue.activation = {activation, {0.75f, 0}};
+      args.epilogue.step = {activation, {0.75f, 0}};
       runMatmul(matmul, args, pool);
       ASSERT_EQ(pre, plain);
       const void *const operand = plain.data();
-      elementFunction(activation, 0)(&operand, plain.data(), s.m * s.n, args.epilogue.activation.parameters.data());
+      elementFunction(activation, 0)(&operand, plain.data(), s.m * s.n, args.epilogue.step.parameters.data());
       ASSERT_EQ(fused, plain) << "activation " << static_cast<int>(activation);
     }
   }
@@ -191,7 +191,7 @@ TEST(Matmul, transposed_packed_product_of_few_rows_passes_the_epilogue) {
   const Floats saved = randomFloats(m * n, 24);
   args.epilogue = {};
   args.epilogue.other = saved.data();
-  args.epilogue.last.op = ElementOp::kReluGrad;
+  args.epilogue.step.op = ElementOp::kReluGrad;
   runMatmul(matmul, args, pool);
   for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(c[i], saved[i] > 0 ? plain[i] : 0.0f);
 }

@@ -123,14 +123,14 @@ TEST(HalfMatmul, epilogue_rounds_the_sum_and_every_step) {
                    other = halved(type, randomFloats(count, 9));
       Floats sums(static_cast<size_t>(count));
       run(operands.shape(type, size, 0), operands.args(size, 0), 1, sums, size.n);
-      for (const bool hasLast : {false, true}) {
+      for (const bool hasOther : {false, true}) {
         MatmulArgs args = operands.args(size, 0);
         args.epilogue.type = type, args.epilogue.alpha = 0.75f;
         args.epilogue.bias = bias.data(), args.epilogue.residual = residual.data();
-        args.epilogue.activation.op = ElementOp::kSigmoid;
+        args.epilogue.step.op = hasOther ? ElementOp::kSigmoidGrad : ElementOp::kSigmoid;
         Halves before(static_cast<size_t>(count)), y(static_cast<size_t>(count));
         args.epilogue.preActivation = before.data();
-        if (hasLast) args.epilogue.other = other.data(), args.epilogue.last.op = ElementOp::kMul;
+        if (hasOther) args.epilogue.other = other.data();
         run(operands.shape(type, size, 0), args, 2, y, size.n);
         const Floats b = widened(type, bias), r = widened(type, residual), o = widened(type, other);
         for (int64_t i = 0; i < count; ++i) {
@@ -139,12 +139,10 @@ TEST(HalfMatmul, epilogue_rounds_the_sum_and_every_step) {
           v = roundedTo(type, v + b[i % size.n]);
           v = roundedTo(type, v + r[i]);
           ASSERT_EQ(before[i], halved(type, {v})[0]) << toText(type) << " element " << i;
-          float activated = v;
-          const void *in[] = {&activated};
-          elementFunction(ElementOp::kSigmoid, 0)(in, &activated, 1, nullptr);
-          activated = roundedTo(type, activated);
-          if (hasLast) activated = roundedTo(type, activated * o[i]);
-          ASSERT_EQ(y[i], halved(type, {activated})[0]) << toText(type) << " element " << i << " last " << hasLast;
+          float result = v;
+          const void *in[] = {&result, &o[static_cast<size_t>(i)]};
+          elementFunction(args.epilogue.step.op, 0)(in, &result, 1, nullptr);
+          ASSERT_EQ(y[i], halved(type, {result})[0]) << toText(type) << " element " << i << ", other " << hasOther;
         }
       }
     }

@@ -213,14 +213,16 @@ void ConvWeightTranspose::run(int task, const void *packed, void *transposed) co
 
 namespace {
 
-std::variant<GroupedProduct, Matmul, WindowProduct> forwardPlan(const ConvShape &s, int threads) {
+std::variant<DepthwiseProduct, GroupedProduct, Matmul, WindowProduct> forwardPlan(const ConvShape &s, int threads) {
+  if (s.isDepthwise()) return DepthwiseProduct(forwardShape(s), GroupedWeights::kPacked, threads);
   if (s.joinsGroups()) return GroupedProduct(forwardShape(s), GroupedWeights::kPacked, threads);
   if (isPointwise(s)) return pointwise(s, s.cout / s.groups, s.cin / s.groups, threads);
   return WindowProduct(forwardShape(s), threads, s.type);
 }
 
-std::variant<std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>> dataGradientPlan(const ConvShape &s,
-                                                                                               int threads) {
+std::variant<std::vector<DepthwiseProduct>, std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>>
+dataGradientPlan(const ConvShape &s, int threads) {
+  if (s.isDepthwise()) return phases<DepthwiseProduct>(s, GroupedWeights::kExchanged, threads);
   if (s.joinsGroups()) return phases<GroupedProduct>(s, GroupedWeights::kExchanged, threads);
   if (isPointwise(s)) return pointwise(s, s.cin / s.groups, s.cout / s.groups, threads);
   return phases<WindowProduct>(s, threads, s.type);
@@ -244,6 +246,8 @@ size_t ConvForward::scratchFloats() const { return scratchOfAny(plan_); }
 
 void ConvForward::run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue,
                       float *scratch) const noexcept {
+  if (const auto *depthwise = std::get_if<DepthwiseProduct>(&plan_))
+    return depthwise->run(task, asFloats(x), asFloats(packedWeights), static_cast<float *>(y), epilogue, scratch);
   if (const auto *grouped = std::get_if<GroupedProduct>(&plan_))
     return grouped->run(task, asFloats(x), asFloats(packedWeights), static_cast<float *>(y), epilogue, scratch);
   if (const auto *window = std::get_if<WindowProduct>(&plan_))
@@ -262,6 +266,9 @@ size_t ConvDataGradient::scratchFloats() const { return scratchOfAny(plan_); }
 
 void ConvDataGradient::run(int task, const void *dy, const void *transposedWeights, void *dx, const Epilogue &epilogue,
                            float *scratch) const noexcept {
+  if (const auto *depthwise = std::get_if<std::vector<DepthwiseProduct>>(&plan_))
+    return runPhase(*depthwise, task, asFloats(dy), asFloats(transposedWeights), static_cast<float *>(dx), epilogue,
+                    scratch);
   if (const auto *grouped = std::get_if<std::vector<GroupedProduct>>(&plan_))
     return runPhase(*grouped, task, asFloats(dy), asFloats(transposedWeights), static_cast<float *>(dx), epilogue,
                     scratch);

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "backends/cpu/kernels/conv_depthwise.hpp"
 #include "backends/cpu/kernels/conv_grouped.hpp"
 #include "backends/cpu/kernels/conv_product.hpp"
 #include "backends/cpu/kernels/conv_shape.hpp"
@@ -49,7 +50,8 @@ class ConvForward {
 
  private:
   ConvShape shape_;
-  std::variant<GroupedProduct, Matmul, WindowProduct> plan_;  // Matmul: one tap at every pixel
+  // Matmul: one tap at every pixel
+  std::variant<DepthwiseProduct, GroupedProduct, Matmul, WindowProduct> plan_;
 };
 
 // dx (N, *in, Cin) = epilogue(data gradient of conv at dy (N, *out, Cout)); also the forward pass of a transposed
@@ -67,7 +69,8 @@ class ConvDataGradient {
 
  private:
   ConvShape shape_;
-  std::variant<std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>> plan_;  // one per phase
+  // One per phase.
+  std::variant<std::vector<DepthwiseProduct>, std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>> plan_;
 };
 
 // packed weights = update(packed weights, weight gradient of conv); Update::kStore writes the gradient itself. Sums

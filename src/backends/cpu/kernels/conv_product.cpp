@@ -14,6 +14,7 @@
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/halves.hpp"
+#include "backends/cpu/kernels/look_ahead.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/pairs.hpp"
 
@@ -45,6 +46,7 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows,
                      widensStrip_ ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
   makePasses();
+  outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * shape_.groups * shape_.columns, type_);
   const int64_t panelBytes = kLongestPass * panelWidth() * static_cast<int64_t>(sizeof(float));
   // Weights of a pass stay in the second level cache, beside the strip.
   panelsAtOnce_ = std::clamp<int64_t>(panelBytesAtOnce() * 2 / 3 / panelBytes, 1, std::max<int64_t>(1, panels_));
@@ -173,6 +175,15 @@ void WindowProduct::makePasses() {
       passes_.push_back({static_cast<size_t>(b), std::min(perPass, count - b), k, 0});
   }
   if (passes_.empty()) passes_.push_back({0, 0, 0, 0});  // no taps: sums of zero
+  for (Pass &pass : passes_) {
+    int64_t count = 0;
+    const ptrdiff_t floats = pass.k * panelWidth();
+    const auto isNext = [&](size_t b) {
+      return blocks_[b].b == blocks_[pass.firstBlock].b + static_cast<ptrdiff_t>(b - pass.firstBlock) * floats;
+    };
+    while (count < pass.blockCount && isNext(pass.firstBlock + static_cast<size_t>(count))) ++count;
+    pass.contiguous = count * floats;
+  }
 }
 
 void WindowProduct::emit(const Place &to, ptrdiff_t at, const float *sums, ptrdiff_t stride, int rows, int64_t column,
@@ -188,7 +199,8 @@ WindowProduct::Weights WindowProduct::weightsOf(const Pass &pass, const void *gr
   const int64_t width = panelWidth(), panelSize = shape_.weightRows * width;
   if (!isHalf(type_)) {
     const float *first = static_cast<const float *>(group) + firstPanel * panelSize + pass.offset * width;
-    return {first, blocks_.data() + pass.firstBlock, panelSize, firstPanel, endPanel};
+    return {first,   static_cast<const float *>(group), blocks_.data() + pass.firstBlock, panelSize, firstPanel,
+            endPanel};
   }
   const int64_t floats = pass.k * width;
   float *to = packed;
@@ -202,11 +214,26 @@ WindowProduct::Weights WindowProduct::weightsOf(const Pass &pass, const void *gr
       else
         widenPanel(type_, from, width, 1, pass.k, columns, columns, to);
     }
-  return {packed, packedBlocks_.data() + pass.firstPacked, pass.blockCount * floats, firstPanel, endPanel};
+  return {packed, nullptr, packedBlocks_.data() + pass.firstPacked, pass.blockCount * floats, firstPanel, endPanel};
+}
+
+// A row tile asks for its share of the panel's next pass, or of the first pass of the panel that comes after those of
+// `weights`.
+void WindowProduct::lookAhead(const Pass &pass, const RowTile &rowTile, const Weights &weights, int64_t panel,
+                              TileArgs &tile) const noexcept {
+  tile.next = nullptr;
+  if (!weights.group || rowTile.count < 2) return;
+  const bool isLast = &pass == &passes_.back();
+  const Pass &next = isLast ? passes_.front() : *(&pass + 1);
+  const int64_t at = panel + (isLast ? weights.endPanel - weights.firstPanel : 0);
+  if (at >= panels_ || next.blockCount == 0) return;
+  askAhead(tile, rowTile.index, rowTile.count, pass.blockCount * (pass.k / kStepsPerLine),
+           weights.group + at * weights.panelStride + next.offset * panelWidth() + blocks_[next.firstBlock].b,
+           next.contiguous);
 }
 
 void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial,
-                            const Place &to, ptrdiff_t at) const noexcept {
+                            const Place &to, const RowTile &rowTile) const noexcept {
   const int64_t width = kernels_->panelWidth;
   const bool first = &pass == &passes_.front(), last = &pass == &passes_.back();
   TileArgs tile;
@@ -218,6 +245,7 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
   tile.blockCount = pass.blockCount;
   tile.k = pass.k;
   const ptrdiff_t step = shape_.step[2] * shape_.groups * shape_.columns;
+  const auto end = last ? tileEnd(*to.epilogue, step) : std::nullopt;
   const ptrdiff_t partialStride = (weights.endPanel - weights.firstPanel) * width;
   alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
   for (int64_t p = weights.firstPanel; p < weights.endPanel;) {
@@ -228,12 +256,17 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
     tile.b = weights.first + (p - weights.firstPanel) * tile.bPanelStride;
     tile.in = first ? nullptr : partial + sums;
     tile.inStride = partialStride;
-    const bool plain = last && to.epilogue->isStore() && columns == choice.width;
-    float *y = static_cast<float *>(to.y) + to.group * shape_.columns + at + column;
+    const bool plain = end && columns == choice.width;
+    const ptrdiff_t group = to.group * shape_.columns + column, place = group + rowTile.at;
+    tile.end = plain ? end->at(place, group) : TileEnd();
+    float *y = static_cast<float *>(to.y) + place;
     tile.out = !last ? partial + sums : plain ? y : finished;
     tile.outStride = !last ? partialStride : plain ? step : choice.width;
+    lookAhead(pass, rowTile, weights, p, tile);
+    if (last) prefetchOperands(*to.epilogue, place, step, rows, columns);
+    if (last && outgrowsCache_) prefetchResults(*to.epilogue, to.y, place, step, rows, columns);
     choice.run(tile);
-    if (last && !plain) emit(to, at, finished, choice.width, rows, column, columns);
+    if (last && !plain) emit(to, rowTile.at, finished, choice.width, rows, column, columns);
     p += choice.panels;
   }
 }
@@ -246,16 +279,17 @@ void WindowProduct::runPanels(const WindowChunk &chunk, const float *view, const
   for (const Pass &pass : passes_) {
     const Weights weights = weightsOf(pass, group, firstPanel, endPanel, partials + partialFloats_);
     float *partial = partials;
+    RowTile rowTile{0, tiles * chunk.images * chunk.lines, 0};
     for (int64_t image = 0; image < chunk.images; ++image) {
       for (int64_t line = 0; line < chunk.lines; ++line) {
         const float *a = view + image * windows_.imageStride() + line * windows_.lineStep();
         const int64_t row = ((chunk.image + image) * size[0] + first[0] + chunk.depth * step[0]) * size[1] + first[1] +
                             (chunk.line + line) * step[1];
-        for (int64_t t = 0; t < tiles; ++t) {
+        for (int64_t t = 0; t < tiles; ++t, ++rowTile.index) {
           const int64_t begin = chunk.pixels * t / tiles;
           const auto rows = static_cast<int>(chunk.pixels * (t + 1) / tiles - begin);
-          const ptrdiff_t at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * channels;
-          runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, at);
+          rowTile.at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * channels;
+          runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, rowTile);
           partial += rows * (endPanel - firstPanel) * microKernels().panelWidth;
         }
       }

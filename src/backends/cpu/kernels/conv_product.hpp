@@ -51,11 +51,18 @@ class WindowProduct {
     int64_t blockCount, k;
     ptrdiff_t offset;        // added to the blocks' offsets: channels of A, rows of B
     size_t firstPacked = 0;  // in packedBlocks_
+    int64_t contiguous = 0;  // floats of a panel's weights from the first on that have no gaps
   };
   struct Place;
+  // A row tile: its number among those that share one read of the weights, and the position of its first place in y.
+  struct RowTile {
+    int64_t index, count;
+    ptrdiff_t at;
+  };
   // The weights of some panels: those of a pass, or all.
   struct Weights {
     const float *first;  // row 0 of firstPanel
+    const float *group;  // row 0 of panel 0 of all passes; nullptr: packed for the pass
     const BlockOffset *blocks;
     ptrdiff_t panelStride;
     int64_t firstPanel, endPanel;
@@ -69,7 +76,9 @@ class WindowProduct {
   void runPanels(const WindowChunk &chunk, const float *view, const void *weights, int64_t firstPanel, int64_t endPanel,
                  const Place &to, float *partials) const noexcept;
   void runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial, const Place &to,
-               ptrdiff_t at) const noexcept;
+               const RowTile &rowTile) const noexcept;
+  void lookAhead(const Pass &pass, const RowTile &rowTile, const Weights &weights, int64_t panel,
+                 TileArgs &tile) const noexcept;
   void emit(const Place &to, ptrdiff_t at, const float *sums, ptrdiff_t stride, int rows, int64_t column,
             int64_t columns) const noexcept;
 
@@ -80,6 +89,7 @@ class WindowProduct {
   bool widensStrip_ = false;
   Windows windows_;
   ChunkSize chunkSize_;
+  bool outgrowsCache_ = false;  // y
   int64_t panels_ = 0, splits_ = 1;  // panel ranges that are tasks of their own
   int64_t panelsAtOnce_ = 1;
   std::vector<BlockOffset> blocks_, packedBlocks_;  // packed: weights that lie pass by pass

@@ -10,6 +10,8 @@
 #include "backends/cpu/vector/float_ops-inl.hpp"
 // clang-format on
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <utility>
 
 HWY_BEFORE_NAMESPACE();
@@ -29,12 +31,12 @@ Terms termsOf(const Epilogue &e) {
   return e.residual ? Terms::kBiasResidual : Terms::kBias;
 }
 
-// The shape of a block of sums and its strides in y.
+// The shape of a block of sums, and the distances between its rows. `stride`: of the matrices that the epilogue reads.
 struct FinishBlock {
   const float *sums;
   ptrdiff_t sumStride;
   void *y;
-  ptrdiff_t yStride;
+  ptrdiff_t yStride, stride;
   int64_t rows, cols;
 };
 
@@ -56,7 +58,7 @@ struct NoStep {
 };
 template <class F>
 struct ActivationStep {
-  explicit ActivationStep(const Epilogue &e) : parameters(e.activation.parameters) {}
+  explicit ActivationStep(const Epilogue &e) : parameters(e.step.parameters) {}
   template <class Type, class Lanes>
   HWY_INLINE V call(Lanes, V v, ptrdiff_t) const {
     return F::call(v, parameters.data());
@@ -64,8 +66,8 @@ struct ActivationStep {
   std::array<float, 2> parameters;
 };
 template <class F>
-struct LastStep {
-  explicit LastStep(const Epilogue &e) : other(e.other), parameters(e.last.parameters) {}
+struct SlopeStep {
+  explicit SlopeStep(const Epilogue &e) : other(e.other), parameters(e.step.parameters) {}
   template <class Type, class Lanes>
   HWY_INLINE V call(Lanes lanes, V v, ptrdiff_t at) const {
     return F::call(v, epilogueOperand<Type>(lanes, other, at), parameters.data());
@@ -100,8 +102,8 @@ HWY_NOINLINE void finishRows(const Epilogue &given, const FinishBlock &whole) {
   const Step step(e);
   for (int64_t m = 0; m < block.rows; ++m) {
     const float *s = block.sums + m * block.sumStride;
-    const ptrdiff_t row = m * block.yStride;
-    auto *out = static_cast<Stored<Type> *>(block.y) + row;
+    const ptrdiff_t row = m * block.stride;
+    auto *out = static_cast<Stored<Type> *>(block.y) + m * block.yStride;
     for (int64_t n = 0; n < full; n += lanes) finishVector<Type, Step, kTerms>(e, step, AllLanes(), s, out, row, n);
     if (full < block.cols) finishVector<Type, Step, kTerms>(e, step, tail, s, out, row, full);
   }
@@ -119,75 +121,61 @@ void finishTerms(const Epilogue &e, const FinishBlock &block) {
   }
 }
 
-// Numbers of a type to floats, and back, in buffers; FLOAT is copied.
+// The arguments of the program in its own memory, then the program: block by block.
 template <class Type>
-void epilogueToFloats(const void *from, int64_t count, float *to) {
-  const void *const operands[] = {from};
-  loadFunction(Type::kType, LoadFrom::kElements)(operands, to, count, nullptr);
-}
-template <class Type>
-void epilogueFromFloats(const float *from, int64_t count, void *to) {
-  const void *const operands[] = {from};
-  storeFunction(Type::kType)(operands, to, count, nullptr);
-}
-
-// Any instructions, in buffers of the first-level cache. What stands in `whole` is of the type.
-template <class Type>
-HWY_NOINLINE void finishBuffered(const Epilogue &e, const FinishBlock &block) {
-  constexpr int64_t kBuffer = 512;  // floats: 2 KiB
-  HWY_ALIGN float buffer[kBuffer], other[kBuffer];
-  HWY_ALIGN Stored<Type> rounded[kBuffer];
-  const ElementFn activation = elementFunction(e.activation.op, 0), last = elementFunction(e.last.op, 0);
-  for (int64_t m = 0; m < block.rows; ++m) {
-    for (int64_t n = 0; n < block.cols; n += kBuffer) {
-      const ptrdiff_t at = m * block.yStride + n;
-      const int64_t count = std::min(kBuffer, block.cols - n);
-      const Epilogue part = e.at(at, n);
-      finishTerms<Type, NoStep>(part, {block.sums + m * block.sumStride + n, 0, rounded, 0, 1, count});
-      epilogueToFloats<Type>(rounded, count, buffer);
-      const void *const operands[] = {buffer, other};
-      activation(operands, buffer, count, e.activation.parameters.data());
-      if (e.other) {
-        epilogueFromFloats<Type>(buffer, count, rounded);
-        epilogueToFloats<Type>(rounded, count, buffer);
-        epilogueToFloats<Type>(part.other, count, other);
-        last(operands, buffer, count, e.last.parameters.data());
-      }
-      epilogueFromFloats<Type>(buffer, count, static_cast<Stored<Type> *>(block.y) + at);
-    }
-  }
-}
-
-// Chains that are compiled into one pass: a single activation, or a single slope.
-template <class Type>
-bool finishInRegisters(const Epilogue &e, const FinishBlock &block) {
-  if (e.other && e.activation.op != ElementOp::kCopy) return false;
-  switch (e.other ? e.last.op : e.activation.op) {
-    case ElementOp::kCopy:
-      return finishTerms<Type, NoStep>(e, block), true;
-#define ACTIVATION(name, ...) \
-  case ElementOp::k##name:    \
-    return finishTerms<Type, ActivationStep<floats::name>>(e, block), true;
-#define SLOPE(name, ...)   \
-  case ElementOp::k##name: \
-    return finishRows<Type, LastStep<floats::name>, Terms::kAll>(e, block), true;
-#include "backends/cpu/vector/element_ops.inc"
-    default:
-      return false;
-  }
+void finishByProgram(const Epilogue &e, const FinishBlock &block) {
+  const auto finish = [&](const Epilogue &part, int64_t m, int64_t n, int64_t rows, int64_t cols) {
+    finishTerms<Type, NoStep>(part, {block.sums + m * block.sumStride + n, block.sumStride, e.program->arguments(),
+                                     cols, block.stride, rows, cols});
+    e.program->apply(part.offset, block.stride, part.column, rows, cols);
+  };
+  if (block.rows * block.cols <= EpilogueProgram::kMostElements) return finish(e, 0, 0, block.rows, block.cols);
+  const int64_t colsAtOnce = std::min(block.cols, EpilogueProgram::kMostElements),
+                rowsAtOnce = EpilogueProgram::kMostElements / colsAtOnce;
+  for (int64_t m = 0; m < block.rows; m += rowsAtOnce)
+    for (int64_t n = 0; n < block.cols; n += colsAtOnce)
+      finish(e.at(m * block.stride + n, n), m, n, std::min(rowsAtOnce, block.rows - m),
+             std::min(colsAtOnce, block.cols - n));
 }
 
 template <class Type>
 void finishAs(const Epilogue &e, const FinishBlock &block) {
-  if (!finishInRegisters<Type>(e, block)) finishBuffered<Type>(e, block);
+  if (e.program) return finishByProgram<Type>(e, block);
+  switch (e.step.op) {
+#define EPILOGUE_UNARY(name, ...) \
+  case ElementOp::k##name:        \
+    return finishTerms<Type, ActivationStep<floats::name>>(e, block);
+#define EPILOGUE_BINARY(name, ...) \
+  case ElementOp::k##name:         \
+    return finishRows<Type, SlopeStep<floats::name>, Terms::kAll>(e, block);
+#include "backends/cpu/vector/element_ops.inc"
+    case ElementOp::kCopy:
+      return finishTerms<Type, NoStep>(e, block);
+    default:
+      HWY_ABORT("instruction %d does not run in registers", static_cast<int>(e.step.op));
+  }
 }
 
 void epilogueOf(const Epilogue &e, const float *sums, ptrdiff_t sumStride, void *y, ptrdiff_t yStride, int64_t rows,
                 int64_t cols) {
-  const FinishBlock block{sums, sumStride, y, yStride, rows, cols};
+  const FinishBlock block{sums, sumStride, y, yStride, yStride, rows, cols};
   if (e.type == DataType::FLOAT16) return finishAs<lanes::Float16>(e, block);
   if (e.type == DataType::BFLOAT16) return finishAs<lanes::Bfloat16>(e, block);
   finishAs<lanes::Float>(e, block);
+}
+
+void copyRowsOf(const char *from, ptrdiff_t fromStride, char *to, ptrdiff_t toStride, int64_t rows, int64_t bytes) {
+  constexpr int64_t kShort = 16;
+  const hn::ScalableTag<uint8_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d)), full = bytes - bytes % lanes;
+  for (int64_t r = 0; r < rows; ++r, from += fromStride, to += toStride) {
+    const auto *source = reinterpret_cast<const uint8_t *>(from);
+    for (int64_t i = 0; i < full; i += lanes)
+      hn::StoreU(hn::LoadU(d, source + i), d, reinterpret_cast<uint8_t *>(to) + i);
+    int64_t done = full;
+    for (; done + kShort <= bytes; done += kShort) std::memcpy(to + done, from + done, kShort);
+    if (done < bytes) std::memcpy(to + done, from + done, static_cast<size_t>(bytes - done));
+  }
 }
 
 template <UpdateKind kKind>
@@ -217,10 +205,45 @@ HWY_AFTER_NAMESPACE();
 namespace popart::cpu {
 HWY_EXPORT(epilogueOf);
 HWY_EXPORT(updateOf);
+HWY_EXPORT(copyRowsOf);
+
+std::optional<TileEnd> tileEnd(const Epilogue &e, ptrdiff_t stride) {
+  if (e.type != DataType::FLOAT || e.alpha != 1.0f || e.preActivation || e.other || e.program) return std::nullopt;
+  TileEnd end{static_cast<const float *>(e.bias), static_cast<const float *>(e.residual), stride};
+  switch (e.step.op) {
+    case ElementOp::kCopy:
+      return end;
+    case ElementOp::kRelu:
+      end.isBounded = true, end.low = 0.0f, end.high = std::numeric_limits<float>::infinity();
+      return end;
+    case ElementOp::kClip:
+      end.isBounded = true, end.low = e.step.parameters[0], end.high = e.step.parameters[1];
+      return end;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool runsInRegisters(ElementOp op) {
+  switch (op) {
+    case ElementOp::kCopy:
+#define EPILOGUE_UNARY(name, ...) case ElementOp::k##name:
+#define EPILOGUE_BINARY(name, ...) case ElementOp::k##name:
+#include "backends/cpu/vector/element_ops.inc"
+      return true;
+    default:
+      return false;
+  }
+}
 
 void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, void *y, ptrdiff_t yStride, int64_t rows,
                    int64_t cols) noexcept {
   HWY_DYNAMIC_DISPATCH(epilogueOf)(e, sums, sumStride, y, yStride, rows, cols);
+}
+
+void copyRows(const char *from, ptrdiff_t fromStride, char *to, ptrdiff_t toStride, int64_t rows,
+              int64_t bytes) noexcept {
+  HWY_DYNAMIC_DISPATCH(copyRowsOf)(from, fromStride, to, toStride, rows, bytes);
 }
 
 namespace {

@@ -1,16 +1,18 @@
-// The epilogue of a product, applied to each finished sum before the store: scaling, bias, residual, two instructions
-// of the element engine, or a parameter update.
+// The epilogue of a product, applied to each finished sum before the store: scaling, bias, residual, then an
+// instruction of the element engine in registers or a program of them on the tile; or a parameter update.
 //
 // Every step is one separately rounded float32 operation in the documented order, and the instructions are those of the
-// element engine; so fusing a chain of operators does not change a bit of its result. With a 16-bit type, the sum and
-// the result of every step are rounded to it.
+// element engine; so fusing operators does not change a bit of their results. With a 16-bit type, the sum and the
+// result of every step are rounded to it.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "backends/cpu/kernels/halves.hpp"
+#include "backends/cpu/kernels/micro_kernel.hpp"
 #include "backends/cpu/vector/element_ops.hpp"
 
 namespace popart::cpu {
@@ -21,42 +23,75 @@ struct EpilogueStep {
   std::array<float, 2> parameters = {0, 0};
 };
 
+// Whether products compile the instruction into their epilogue: the EPILOGUE_UNARY and EPILOGUE_BINARY rows of element_ops.inc. All
+// others are programs.
+bool runsInRegisters(ElementOp op);
+
+// The end of an epilogue that is more than one instruction, compiled by the caller. It works on one block of elements
+// at a time, which is in the first-level cache.
+class EpilogueProgram {
+ public:
+  static constexpr int64_t kMostElements = 512;  // of a block; a register tile has fewer
+
+  // Where a block's arguments are put, row after row, before apply is called: kMostElements of the epilogue's type.
+  virtual void *arguments() noexcept = 0;
+  // Computes and stores the results of rows x cols elements. The block begins at element `offset` of the matrices, whose
+  // rows are `stride` apart, and in column `column`.
+  virtual void apply(ptrdiff_t offset, ptrdiff_t stride, int64_t column, int64_t rows, int64_t cols) noexcept = 0;
+  // Prefetches the matrices that apply will read.
+  virtual void prefetch(ptrdiff_t offset, ptrdiff_t stride, int64_t rows, int64_t cols) const noexcept = 0;
+
+ protected:
+  ~EpilogueProgram() = default;
+};
+
 //   v = alpha * sum[m, n] + bias[n] + residual[m, n]     added from left to right
-//   v = activation(v)
-//   y[m, n] = last(v, other[m, n])
+//   y[m, n] = step(v), or step(v, other[m, n])           or what the program computes and stores
 // Absent terms (nullptr, alpha 1, kCopy) are not computed. The matrices (M, N) have the strides of y, and residual and
-// other may alias y. All arrays, y too, are of `type`: FLOAT, FLOAT16 or BFLOAT16.
+// other may alias y. All arrays, y too, are of `type`: FLOAT, FLOAT16 or BFLOAT16; those of a program are of any.
 struct Epilogue {
   const void *bias = nullptr;  // (N)
   const void *residual = nullptr;
-  void *preActivation = nullptr;  // receives the argument of the activation
-  const void *other = nullptr;    // the second operand of `last`; in backward products what the activation saved
+  void *preActivation = nullptr;  // receives v
+  const void *other = nullptr;    // the second operand of `step`; in backward products what the activation saved
   float alpha = 1.0f;
-  EpilogueStep activation;
-  EpilogueStep last;
+  EpilogueStep step;  // that runs in registers
+  EpilogueProgram *program = nullptr;
   DataType type = DataType::FLOAT;
   bool addsBiasExactly = false;  // the bias belongs to the product: its sum is not rounded before
+  ptrdiff_t offset = 0;          // of the block, and its first column: where the program finds it
+  int64_t column = 0;
 
   // Whether sums are stored as they are.
   bool isStore() const {
     return type == DataType::FLOAT && !bias && !residual && !preActivation && !other && alpha == 1.0f &&
-           activation.op == ElementOp::kCopy;
+           step.op == ElementOp::kCopy && !program;
   }
-  // The epilogue of the block that begins at element `offset` of y, in column `column`.
-  Epilogue at(ptrdiff_t offset, int64_t column) const {
+  // The epilogue of the block that begins `elements` elements of y and `columns` columns behind this one.
+  Epilogue at(ptrdiff_t elements, int64_t columns) const {
     Epilogue e = *this;
-    if (bias) e.bias = elementAt(bias, column, type);
-    if (residual) e.residual = elementAt(residual, offset, type);
-    if (preActivation) e.preActivation = elementAt(preActivation, offset, type);
-    if (other) e.other = elementAt(other, offset, type);
+    if (bias) e.bias = elementAt(bias, columns, type);
+    if (residual) e.residual = elementAt(residual, elements, type);
+    if (preActivation) e.preActivation = elementAt(preActivation, elements, type);
+    if (other) e.other = elementAt(other, elements, type);
+    e.offset += elements;
+    e.column += columns;
     return e;
   }
 };
 
+// The epilogue of a block as the end of a register tile that covers it, whose rows are `stride` apart in y; nullopt where
+// tiles do not compute it.
+std::optional<TileEnd> tileEnd(const Epilogue &e, ptrdiff_t stride);
+
 // Writes rows x cols finished sums through the epilogue; all pointers of `e` and `y` point at the block's first
-// element.
+// element. A program writes to its own results, and y is not used.
 void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, void *y, ptrdiff_t yStride, int64_t rows,
                    int64_t cols) noexcept;
+
+// `rows` rows of `bytes` bytes; strides in bytes. For the short rows of a tile, which a call each would take longer.
+void copyRows(const char *from, ptrdiff_t fromStride, char *to, ptrdiff_t toStride, int64_t rows,
+              int64_t bytes) noexcept;
 
 // The update of an optimizer over elements of its state, compiled by the caller; the gradient is one of its operands.
 class ElementUpdate {

@@ -14,6 +14,7 @@
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/halves.hpp"
+#include "backends/cpu/kernels/look_ahead.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/pairs.hpp"
 #include "backends/cpu/kernels/small_batch.hpp"
@@ -29,6 +30,8 @@ constexpr int64_t kTasksPerThread = 4;                   // so that dynamic clai
 // Where B has to be packed, every task of the same columns packs it again: fewer and longer tasks.
 constexpr int64_t kTilesPerPackingTask = 48;
 constexpr int64_t kPackingTasksPerThread = 2;
+// Panels of a pass take this part of their usual size where those of the next pass come into the same cache meanwhile.
+constexpr int64_t kAheadShare = 3;
 constexpr int64_t kRowsToSpread = 8;  // rows of B packed at a time
 constexpr int64_t kColumnBlock = 16;  // at least the rows of a tile
 static_assert(kMaxTileRows <= kColumnBlock);
@@ -56,13 +59,6 @@ void packTile(const float *a, ptrdiff_t rowStride, ptrdiff_t colStride, int rows
   for (int64_t col = 0; col < k; ++col) {
     for (int row = 0; row < rows; ++row) packed[col * rows + row] = a[row * rowStride + col * colStride];
   }
-}
-
-// A tile in a matrix of `type` whose rows are `stride` apart, from element `at` on.
-void prefetchTile(const void *matrix, ptrdiff_t at, DataType type, ptrdiff_t stride, int rows, int64_t cols) {
-  for (int row = 0; row < rows; ++row)
-    for (int64_t col = 0; col < cols; col += kCacheLineFloats)
-      __builtin_prefetch(elementAt(matrix, at + row * stride + col, type), 0, 2);
 }
 
 }  // namespace
@@ -112,8 +108,12 @@ void Matmul::planBlocks(int threads) {
   kBlock_ = std::max<int64_t>(1, ceilDiv(shape_.k, std::max<int64_t>(1, ceilDiv(shape_.k, kLongestPass))));
   const int64_t panelBytes = kBlock_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
   if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
-  // B panels of a pass stay in the second level cache.
-  const int64_t mostPanels = std::clamp<int64_t>(panelBytesAtOnce() / panelBytes, 1, std::max<int64_t>(1, panels_));
+  // B panels of a pass stay in the second level cache, and with them those of the next pass that are asked for.
+  const int64_t bytesOfB = shape_.k * panels_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
+  const bool looksAhead = !packsB() && rowTiles_ > 1 && rowTiles_ <= kTilesPerTask &&
+                          bytesOfB > std::max(1, threads) * secondLevelCacheBytes();
+  const int64_t mostPanels = std::clamp<int64_t>(panelBytesAtOnce() / (looksAhead ? kAheadShare : 1) / panelBytes, 1,
+                                                 std::max<int64_t>(1, panels_));
   const int64_t mostTiles =
       std::clamp<int64_t>(packsB() ? kTilesPerPackingTask : kTilesPerTask, 1, std::max<int64_t>(1, rowTiles_));
   panelsPerTask_ = mostPanels;
@@ -122,6 +122,8 @@ void Matmul::planBlocks(int threads) {
   if (threads > 1) balanceBlocks(threads, mostTiles, mostPanels);
   rowTasks_ = ceilDiv(rowTiles_, tilesPerTask_);
   colTasks_ = ceilDiv(panels_, panelsPerTask_);
+  readsBOnce_ = !packsB() && rowTasks_ == 1 && rowTiles_ > 1;
+  outgrowsCache_ = outgrowsCache(batches() * shape_.m * shape_.n, DataType::FLOAT);
 }
 
 // Halves the longer side of a task until there are some tasks for every thread, or tasks are small.
@@ -269,9 +271,9 @@ float *Matmul::panelAt(const Block &block, int64_t row, int64_t col) const noexc
   return block.c + (col / width * shape_.m + row) * width;
 }
 
-// Prefetches what the epilogue of a tile reads, while the tile is being computed.
-void Matmul::prefetchEpilogue(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t col,
-                              int64_t cols) const noexcept {
+// Prefetches what the end of a tile reads and writes, while the tile is being computed.
+void Matmul::prefetchEnd(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t col,
+                         int64_t cols) const noexcept {
   const int64_t width = microKernels().panelWidth;
   if (const Update *u = args.update) {
     if (u->kind != UpdateKind::kElements || args.parameterLayout != MatmulArgs::ParameterLayout::kPacked) return;
@@ -279,10 +281,9 @@ void Matmul::prefetchEpilogue(const Block &block, const MatmulArgs &args, int64_
       u->elements->prefetch(panelAt(block, row, col + done) - u->base, rows * width);
     return;
   }
-  const Epilogue &e = args.epilogue;
   const ptrdiff_t at = block.cOffset + row * args.cRowStride + col;
-  if (e.other) prefetchTile(e.other, at, e.type, args.cRowStride, rows, cols);
-  if (e.residual) prefetchTile(e.residual, at, e.type, args.cRowStride, rows, cols);
+  prefetchOperands(args.epilogue, at, args.cRowStride, rows, cols);
+  if (outgrowsCache_) prefetchResults(args.epilogue, args.c, at, args.cRowStride, rows, cols);
 }
 
 void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row,
@@ -382,6 +383,19 @@ void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, 
   tile.aheadStride = kCacheLineFloats;
 }
 
+// The same of B: a row tile asks for its share of panel `panel` of the next pass, or of the first pass of the panel that
+// comes after the block's.
+void Matmul::lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, TileArgs &tile) const noexcept {
+  tile.next = nullptr;
+  if (!readsBOnce_) return;
+  const bool isLast = block.endK == shape_.k;
+  const int64_t width = kernels_->panelWidth, firstK = isLast ? 0 : block.endK,
+                next = panel + (isLast ? block.endPanel - block.firstPanel : 0);
+  if (next >= panels_) return;
+  askAhead(tile, rowTile - block.firstTile, block.endTile - block.firstTile, tile.k / kStepsPerLine,
+           block.b + (next * shape_.k + firstK) * width, std::min(kBlock_, shape_.k - firstK) * width);
+}
+
 // Where the sums of a row tile lie between passes, or before an update of rows.
 float *Matmul::partialRow(const Block &block, int64_t row) const noexcept {
   if (shape_.k <= kBlock_) return block.partial;
@@ -389,7 +403,9 @@ float *Matmul::partialRow(const Block &block, int64_t row) const noexcept {
   return block.partial + (row - shape_.m * block.firstTile / rowTiles_) * (block.endPanel - block.firstPanel) * width;
 }
 
-void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept {
+void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept {
+  const int64_t row = firstRow(rowTile);
+  const auto rows = static_cast<int>(firstRow(rowTile + 1) - row);
   const MicroKernels &kernels = *kernels_;
   const int64_t width = kernels.panelWidth;
   static constexpr BlockOffset kOrigin{};
@@ -405,21 +421,24 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t row,
   const bool first = block.firstK == 0;
   const bool last = block.endK == shape_.k;
   const bool collects = shape_.updatesRows || !last;  // all panels' sums before anything is done with them
+  const auto end = last && !args.update ? tileEnd(args.epilogue, args.cRowStride) : std::nullopt;
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
   alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
     const int64_t col = p * width;
     lookAhead(block, args, row, rows, p - block.firstPanel, tile);
+    lookAheadInB(block, rowTile, p, tile);
     const auto choice = kernels.choose(mode, rows, std::min(block.endPanel * width, shape_.n) - col);
     const int64_t cols = std::min(choice.panels * width, shape_.n - col);
     tile.b = block.panels + (p - block.firstPanel) * block.panelStride;
     float *partial = partialRow(block, row) + (p - block.firstPanel) * width;
     tile.in = first ? nullptr : partial;
     tile.inStride = partialStride;
-    const bool plain = last && !args.update && args.epilogue.isStore() && cols == choice.width;
+    const bool plain = end && cols == choice.width;
+    tile.end = plain ? end->at(block.cOffset + row * args.cRowStride + col, block.biasOffset + col) : TileEnd();
     tile.out = collects ? partial : plain ? block.c + row * args.cRowStride + col : finished;
     tile.outStride = collects ? partialStride : plain ? args.cRowStride : choice.width;
-    if (last) prefetchEpilogue(block, args, row, rows, col, cols);
+    if (last) prefetchEnd(block, args, row, rows, col, cols);
     choice.run(tile);
     if (!collects && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
     p += choice.panels;
@@ -507,10 +526,7 @@ void Matmul::runBlock(const Part &range, ptrdiff_t origin, const MatmulArgs &arg
   do {
     block.endK = std::min(shape_.k, block.firstK + kBlock_);
     block.panels = panelSource(block, args, scratch + partialFloats_, block.kStride, block.panelStride);
-    for (int64_t tile = block.firstTile; tile < block.endTile; ++tile) {
-      const int64_t row = shape_.m * tile / rowTiles_;
-      runTileRow(block, args, row, static_cast<int>(shape_.m * (tile + 1) / rowTiles_ - row));
-    }
+    for (int64_t tile = block.firstTile; tile < block.endTile; ++tile) runTileRow(block, args, tile);
     block.firstK = block.endK;
   } while (block.firstK < shape_.k);
 }

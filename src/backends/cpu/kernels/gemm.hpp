@@ -104,8 +104,9 @@ class Matmul {
   AMode rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   void lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                  TileArgs &tile) const noexcept;
+  void lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, TileArgs &tile) const noexcept;
   float *partialRow(const Block &block, int64_t row) const noexcept;
-  void runTileRow(const Block &block, const MatmulArgs &args, int64_t row, int rows) const noexcept;
+  void runTileRow(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept;
   bool hasHalves() const noexcept { return isHalf(shape_.factors); }
   bool hasPairs() const noexcept { return shape_.factors == DataType::BFLOAT16 && bfloat16Kernels(); }
   bool packsB() const noexcept { return hasHalves() || shape_.bLayout != BLayout::kPacked; }
@@ -114,8 +115,8 @@ class Matmul {
   void runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept;
   void runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept;
   float *panelAt(const Block &block, int64_t row, int64_t col) const noexcept;
-  void prefetchEpilogue(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t col,
-                        int64_t cols) const noexcept;
+  void prefetchEnd(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t col,
+                   int64_t cols) const noexcept;
   void emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row, int rows,
             int64_t col, int64_t cols) const noexcept;
 
@@ -129,6 +130,8 @@ class Matmul {
   int64_t tilesPerTask_ = 0;               // row tiles per task
   int64_t rowTasks_ = 0;
   int64_t colTasks_ = 0;
+  bool readsBOnce_ = false;     // packed B of floats: every panel by one task, for all rows
+  bool outgrowsCache_ = false;  // C
   int tasks_ = 0;
   size_t partialFloats_ = 0;  // scratch: partial sums between k passes, then packed B, then a packed A tile
   size_t packedBFloats_ = 0;

@@ -24,6 +24,7 @@ using V = hn::Vec<D>;
 constexpr size_t kLanes = hn::MaxLanes(D());
 constexpr int kPanelVectors = 2;
 constexpr int kPanelWidth = kPanelVectors * static_cast<int>(kLanes);
+constexpr ptrdiff_t kLineFloats = 16;  // of a cache line
 constexpr int kTileRows = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
 
 template <size_t NV, size_t... I>
@@ -94,8 +95,40 @@ HWY_INLINE void storeAcc(const V *HWY_RESTRICT acc, float *HWY_RESTRICT out, ptr
   (hn::StoreU(acc[I], D(), out + static_cast<ptrdiff_t>(I / NV) * stride + (I % NV) * kLanes), ...);
 }
 
-template <class Lane, AMode kMode, size_t MR, size_t NV>
-void tile(const TileArgs &t) {
+template <size_t NV, size_t... I>
+HWY_INLINE void addBias(V *HWY_RESTRICT acc, const float *HWY_RESTRICT bias, std::index_sequence<I...>) {
+  ((acc[I] = hn::Add(acc[I], hn::LoadU(D(), bias + (I % NV) * kLanes))), ...);
+}
+
+template <size_t NV, size_t... I>
+HWY_INLINE void addRows(V *HWY_RESTRICT acc, const float *rows, ptrdiff_t stride, std::index_sequence<I...>) {
+  ((acc[I] = hn::Add(acc[I], hn::LoadU(D(), rows + static_cast<ptrdiff_t>(I / NV) * stride + (I % NV) * kLanes))), ...);
+}
+
+// As Relu and Clip: what is no number stays.
+HWY_INLINE V bounded(V x, V low, V high) {
+  x = hn::IfThenElse(hn::Lt(x, low), low, x);
+  return hn::IfThenElse(hn::Gt(x, high), high, x);
+}
+template <size_t... I>
+HWY_INLINE void bound(V *HWY_RESTRICT acc, float low, float high, std::index_sequence<I...>) {
+  const V least = hn::Set(D(), low), most = hn::Set(D(), high);
+  ((acc[I] = bounded(acc[I], least, most)), ...);
+}
+
+template <size_t NV, class Each>
+HWY_INLINE void finish(V *HWY_RESTRICT acc, const TileEnd &end, Each each) {
+  if (end.bias) addBias<NV>(acc, end.bias, each);
+  if (end.residual) addRows<NV>(acc, end.residual, end.residualStride, each);
+  if (end.isBounded) bound(acc, end.low, end.high, each);
+}
+
+// kPlain: without look-ahead in B and without an end, whose registers and instructions then cost nothing.
+enum class Form : uint8_t { kPlain, kExtended };
+
+template <Form kForm, class Lane, AMode kMode, size_t MR, size_t NV>
+HWY_NOINLINE void sums(const TileArgs &t) {
+  constexpr bool kExtended = kForm == Form::kExtended;
   constexpr size_t kBases = isRows(kMode) ? (MR + 2) / 3 : 1;
   constexpr auto kAcc = std::make_index_sequence<MR * NV>();
   constexpr auto kBaseSeq = std::make_index_sequence<kBases>();
@@ -107,6 +140,8 @@ void tile(const TileArgs &t) {
   const ptrdiff_t bPanelStride = t.bPanelStride;
   const float *ahead = t.ahead ? t.ahead : t.b;  // prefetching a cached line costs nothing
   const ptrdiff_t aheadStride = t.ahead ? t.aheadStride : 0;
+  [[maybe_unused]] const float *next = t.next ? t.next : t.b;
+  [[maybe_unused]] const ptrdiff_t nextHalf = t.next ? t.nextLines * kLineFloats / 2 : 0;  // few registers are left
   for (int64_t r = 0; r < t.blockCount; ++r) {
     const float *base[kBases];
     const float *a = t.a + t.blocks[r].a;
@@ -116,6 +151,11 @@ void tile(const TileArgs &t) {
     for (; k >= kStepsPerLine; k -= kStepsPerLine) {
       __builtin_prefetch(ahead, 0, 2);
       ahead += aheadStride;
+      if constexpr (kExtended) {
+        __builtin_prefetch(next, 0, 2);
+        __builtin_prefetch(next + nextHalf, 0, 2);
+        next += 2 * nextHalf;
+      }
 #pragma GCC unroll kStepsPerLine
       for (int step = 0; step < kStepsPerLine; ++step) {
         loadB<NV>(b, pb, bPanelStride, std::make_index_sequence<NV>());
@@ -131,7 +171,15 @@ void tile(const TileArgs &t) {
       pb += bStride;
     }
   }
+  if constexpr (kExtended) finish<NV>(acc, t.end, kAcc);
   storeAcc<NV>(acc, t.out, t.outStride, kAcc);
+}
+
+template <class Lane, AMode kMode, size_t MR, size_t NV>
+void tile(const TileArgs &t) {
+  if constexpr (!isLanes(kMode))
+    if (t.next || t.end.isUsed()) return sums<Form::kExtended, Lane, kMode, MR, NV>(t);
+  sums<Form::kPlain, Lane, kMode, MR, NV>(t);
 }
 
 template <class Lane, AMode kMode, size_t... M>

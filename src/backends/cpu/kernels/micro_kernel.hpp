@@ -16,7 +16,26 @@ struct BlockOffset {
   ptrdiff_t b = 0;
 };
 
-// out[m, n] = in[m, n] + sum over blocks r, then k, of A[r][m, k] * B[r][k, n]
+// What a tile does with its finished sums before it stores them, in registers: adds a row, adds a matrix, bounds the
+// result (comparisons as those of Relu and Clip). Absent parts (nullptr, false) are not computed.
+struct TileEnd {
+  const float *bias = nullptr;      // readable over the tile's width
+  const float *residual = nullptr;  // rows residualStride apart, readable over the tile's width; may be `out`
+  ptrdiff_t residualStride = 0;
+  bool isBounded = false;
+  float low = 0, high = 0;
+
+  bool isUsed() const { return bias || residual || isBounded; }
+  // That of the tile which begins `elements` elements of the matrix and `columns` columns behind this one.
+  TileEnd at(ptrdiff_t elements, int64_t columns) const {
+    TileEnd end = *this;
+    if (bias) end.bias += columns;
+    if (residual) end.residual += elements;
+    return end;
+  }
+};
+
+// out[m, n] = end(in[m, n] + sum over blocks r, then k, of A[r][m, k] * B[r][k, n])
 struct TileArgs {
   const float *a = nullptr;
   ptrdiff_t aStride = 0;  // between rows in the row modes, between k in the panel modes; the other stride: see AMode
@@ -30,10 +49,14 @@ struct TileArgs {
   ptrdiff_t inStride = 0;
   float *out = nullptr;  // rows outStride apart, panels side by side; written over the full width of the tile
   ptrdiff_t outStride = 0;
+  TileEnd end;  // not in the lane modes
   // Software prefetch of a later tile, whose accesses hardware prefetchers do not predict: every kStepsPerLine steps of
   // k prefetch the line at the next multiple of aheadStride. nullptr: none.
   const float *ahead = nullptr;
   ptrdiff_t aheadStride = 0;
+  // The same of contiguous lines, one or two at a time: look_ahead.hpp. Not in the lane modes.
+  const float *next = nullptr;
+  int nextLines = 1;
 };
 constexpr int kStepsPerLine = 4;
 using TileFn = void (*)(const TileArgs &);

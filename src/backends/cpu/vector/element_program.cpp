@@ -317,6 +317,21 @@ void ElementProgram::runBlock(const Frame &frame, int64_t position, int64_t coun
     if (padding[o].group > 0) clearPadding(padding[o], frame.out[o], outputBytes[o], position, count);
 }
 
+ElementRuns::ElementRuns(const ElementProgram &program, void *scratch) noexcept : program_(program) {
+  const void **next = pointers_ + program.inputs.size() + program.outputBytes.size();
+  for (const uint64_t &c : program.constants) *next++ = &c;
+  auto *temporary = static_cast<char *>(scratch);
+  for (int t = 0; t < program.temporaries; ++t, temporary += program.block_ * kRegisterBytes) *next++ = temporary;
+}
+
+void ElementRuns::run(int64_t count) const noexcept {
+  for (const ElementInstruction &c : program_.code) {
+    const void *in[3] = {pointers_[c.in[0]], c.in[1] < 0 ? nullptr : pointers_[c.in[1]],
+                         c.in[2] < 0 ? nullptr : pointers_[c.in[2]]};
+    c.fn(in, const_cast<void *>(pointers_[c.out]), count, c.parameters.data());
+  }
+}
+
 void ElementProgram::clearPadding(const ElementPadding &p, void *out, int bytes, int64_t position,
                                   int64_t count) const noexcept {
   for (int64_t at = position; at < position + count; at += p.panel) {

@@ -5,6 +5,7 @@
 // and tasks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -64,6 +65,8 @@ class ElementProgram {
 
   // Call once when the fields are set. False when there are too many operands.
   bool finish(int costPerElement);
+  // Runs will have no more elements than this, a multiple of 64: temporaries take no more memory. After finish.
+  void limitBlock(int64_t elements) { block_ = std::min(block_, elements); }
   int tasks() const { return tasks_; }
   // Makes task p the p-th of `count` equal slices of the result. False, without effect, when it cannot be split so.
   bool cutInto(int64_t count);
@@ -78,6 +81,8 @@ class ElementProgram {
   // Elements [begin, end) of the result, in memory order. Only for programs without broadcast inputs.
   void runRange(const void *const *in, void *const *out, void *scratch, executable::RunContext &context, int64_t begin,
                 int64_t end) const noexcept;
+  // For many short runs, see below.
+  friend class ElementRuns;
   // Whether output o may be written over an operand: the last instruction that reads it does not come after the first
   // that writes o.
   bool canOverwrite(int operand, int o) const;
@@ -96,6 +101,21 @@ class ElementProgram {
   int64_t perTask_ = 0;  // elements, or rows pieces
   int tasks_ = 1;
   int expanded_ = 0;  // inputs with an expansion buffer
+};
+
+// Many short runs of a program without broadcast inputs, padding and checks, by one thread: what they have in common is
+// looked up once. `scratch`: scratchBytes(). A run has no more elements than a block.
+class ElementRuns {
+ public:
+  ElementRuns(const ElementProgram &program, void *scratch) noexcept;
+  // Where the next runs find input i, and put output o.
+  void setInput(size_t i, const void *first) noexcept { pointers_[i] = first; }
+  void setOutput(size_t o, void *first) noexcept { pointers_[program_.inputs.size() + o] = first; }
+  void run(int64_t count) const noexcept;
+
+ private:
+  const ElementProgram &program_;
+  const void *pointers_[ElementProgram::kMaxPointers];
 };
 
 }  // namespace popart::cpu

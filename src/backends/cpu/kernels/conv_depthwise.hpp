@@ -1,0 +1,76 @@
+// Convolutions with one channel in a group, channels last: a lane is a channel. The sums of a few pixels of two output
+// lines stay in registers, and an input that both lines read is loaded once. Images are read in place; a place beyond
+// the border is a vector of zeros. Used by the plans in conv.hpp; same contracts.
+// Invariant: a sum over taps is one ascending chain that starts from zero, with a product for every tap, beyond the
+// border too; tasks and blocks never change a bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backends/cpu/kernels/conv_grouped.hpp"
+#include "backends/cpu/kernels/conv_product.hpp"
+#include "backends/cpu/kernels/epilogue.hpp"
+
+namespace popart::cpu {
+
+// A row of taps that one or both of two neighbouring output lines read.
+struct DepthwiseRow {
+  int64_t depth, line;   // of the input, from tap 0 of the first line's window on
+  int64_t weightRow[2];  // of the row's first tap, by output line; -1: the line does not read it
+};
+
+// Sums of one vector of channels at `pixels` neighbouring pixels of one output line, or of two.
+struct DepthwiseLines {
+  const WindowShape *window;
+  const std::vector<DepthwiseRow> *rows;
+  int64_t columns;       // taps of a row
+  int64_t weightStep;    // rows of the weights from one tap of a row to the next
+  const float *x;        // the vector's first channel at pixel 0 of the image
+  const float *weights;  // the vector's lanes in row 0
+  int64_t channels;      // in the vector
+  int64_t depth, line;   // of the input at tap 0 of the first line's window; may be outside
+  int64_t firstPixel, pixels;
+  int lines;
+  float *out;  // at firstPixel of the first line
+  ptrdiff_t outPixel, outLine;
+  TileEnd end;  // at the same place; its residual has the distances of `out`
+};
+
+class DepthwiseProduct {
+ public:
+  // `threads` only sizes the tasks. shape.tapRows count rows of the weights as `weights` says.
+  DepthwiseProduct(WindowProductShape shape, GroupedWeights weights, int threads);
+  int tasks() const { return static_cast<int>(placeTasks_ * vectorTasks_); }
+  // Multiply-adds in all, and the part of them that a task does.
+  double products() const;
+  double share(int task) const;
+  size_t scratchFloats() const { return scratchFloats_; }
+  // The epilogue's matrices have the layout of y; its strides are not read.
+  void run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
+           float *scratch) const noexcept;
+
+ private:
+  // Pieces of pairs of output lines, and vectors of channels.
+  struct Part {
+    int64_t firstPlace, endPlace, firstVector, endVector;
+  };
+  struct Operands;
+  void makeRows(GroupedWeights weights);
+  void chooseTasks(int threads);
+  int64_t linePairs() const;
+  int64_t places() const;
+  Part partOf(int task) const noexcept;
+  void runPlace(int64_t place, int64_t vector, const Operands &operands) const noexcept;
+
+  WindowProductShape shape_;
+  std::vector<DepthwiseRow> rows_[2];  // for one output line, and for two
+  int64_t columns_ = 0, weightStep_ = 0;
+  int64_t lanes_ = 1, vectors_ = 0;  // of a vector, and of all channels
+  int64_t pieces_ = 1;               // of a line
+  int64_t placeTasks_ = 1, vectorTasks_ = 1;
+  size_t scratchFloats_ = 0;
+};
+
+}  // namespace popart::cpu
