@@ -46,7 +46,9 @@ void product(benchmark::State &state) {
 
 void sizes(benchmark::internal::Benchmark *bench) {
   for (int threads : {1, 2}) {
-    for (auto [m, n, k] : {std::array{80, 512, 784}, {80, 512, 512}, {8, 512, 784},
+    for (auto [m, n, k] : {std::array{80, 512, 784},
+                           {80, 512, 512},
+                           {8, 512, 784},
                            {8, 512, 512},
                            {1, 512, 512},
                            {128, 3072, 768},
@@ -54,6 +56,8 @@ void sizes(benchmark::internal::Benchmark *bench) {
                            {1024, 1024, 1024},
                            {3136, 64, 64},
                            {3136, 256, 64},
+                           {3136, 128, 256},
+                           {3136, 128, 128},
                            {196, 512, 2048},
                            {49, 2048, 512}}) {
       bench->Args({m, n, k, threads});

@@ -15,25 +15,28 @@
 
 namespace popart::cpu {
 
+constexpr int kMostDepthwisePixels = 8;  // of a block
+
 // A row of taps that one or both of two neighbouring output lines read.
 struct DepthwiseRow {
   int64_t depth, line;   // of the input, from tap 0 of the first line's window on
   int64_t weightRow[2];  // of the row's first tap, by output line; -1: the line does not read it
 };
 
-// Sums of one vector of channels at `pixels` neighbouring pixels of one output line, or of two.
-struct DepthwiseLines {
+// A block of sums: `pixels` neighbouring pixels of one output line or two, and channels from `channel` on.
+struct DepthwiseBlock {
   const WindowShape *window;
   const std::vector<DepthwiseRow> *rows;
   int64_t columns;       // taps of a row
   int64_t weightStep;    // rows of the weights from one tap of a row to the next
-  const float *x;        // the vector's first channel at pixel 0 of the image
-  const float *weights;  // the vector's lanes in row 0
-  int64_t channels;      // in the vector
-  int64_t depth, line;   // of the input at tap 0 of the first line's window; may be outside
-  int64_t firstPixel, pixels;
-  int lines;
-  float *out;  // at firstPixel of the first line
+  const float *x;        // channel 0 of pixel 0 of the image
+  const float *weights;  // panels of `weightRows` rows
+  int64_t weightRows;
+  int64_t channel, channels;
+  int64_t depth, line;  // of the input at tap 0 of the first line's window; may be outside
+  int64_t pixel;
+  int pixels, lines;
+  float *out;  // of the first channel, pixel and line
   ptrdiff_t outPixel, outLine;
   TileEnd end;  // at the same place; its residual has the distances of `out`
 };
@@ -62,7 +65,8 @@ class DepthwiseProduct {
   int64_t linePairs() const;
   int64_t places() const;
   Part partOf(int task) const noexcept;
-  void runPlace(int64_t place, int64_t vector, const Operands &operands) const noexcept;
+  void runPlace(int64_t place, const Part &part, const Operands &operands) const noexcept;
+  void runBlock(DepthwiseBlock &block, ptrdiff_t at, const Operands &operands) const noexcept;
 
   WindowProductShape shape_;
   std::vector<DepthwiseRow> rows_[2];  // for one output line, and for two

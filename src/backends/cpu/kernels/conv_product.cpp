@@ -52,6 +52,11 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   panelsAtOnce_ = std::clamp<int64_t>(panelBytesAtOnce() * 2 / 3 / panelBytes, 1, std::max<int64_t>(1, panels_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
   if (isHalf(type)) makePackedBlocks();
+  // Chunks after a thread's first find weights that fit in its cache there.
+  const int64_t splitBytes =
+      ceilDiv(panels_, splits_) * panelWidth() * shape_.weightRows * static_cast<int64_t>(sizeof(float));
+  const bool areReadOnce = shape_.groups * windows_.chunks() <= std::max(1, threads);
+  looksAhead_ = !isHalf(type) && (areReadOnce || splitBytes > secondLevelCacheBytes() / 2);
 }
 
 // A pair of channels takes the place of a float, so that images and strips of them are those of floats.
@@ -222,7 +227,7 @@ WindowProduct::Weights WindowProduct::weightsOf(const Pass &pass, const void *gr
 void WindowProduct::lookAhead(const Pass &pass, const RowTile &rowTile, const Weights &weights, int64_t panel,
                               TileArgs &tile) const noexcept {
   tile.next = nullptr;
-  if (!weights.group || rowTile.count < 2) return;
+  if (!looksAhead_ || rowTile.count < 2) return;
   const bool isLast = &pass == &passes_.back();
   const Pass &next = isLast ? passes_.front() : *(&pass + 1);
   const int64_t at = panel + (isLast ? weights.endPanel - weights.firstPanel : 0);

@@ -89,7 +89,8 @@ class WindowProduct {
   bool widensStrip_ = false;
   Windows windows_;
   ChunkSize chunkSize_;
-  bool outgrowsCache_ = false;  // y
+  bool outgrowsCache_ = false;       // y
+  bool looksAhead_ = false;          // in the weights
   int64_t panels_ = 0, splits_ = 1;  // panel ranges that are tasks of their own
   int64_t panelsAtOnce_ = 1;
   std::vector<BlockOffset> blocks_, packedBlocks_;  // packed: weights that lie pass by pass

@@ -214,10 +214,10 @@ std::optional<TileEnd> tileEnd(const Epilogue &e, ptrdiff_t stride) {
     case ElementOp::kCopy:
       return end;
     case ElementOp::kRelu:
-      end.isBounded = true, end.low = 0.0f, end.high = std::numeric_limits<float>::infinity();
+      end.low = 0.0f;
       return end;
     case ElementOp::kClip:
-      end.isBounded = true, end.low = e.step.parameters[0], end.high = e.step.parameters[1];
+      end.low = e.step.parameters[0], end.high = e.step.parameters[1];
       return end;
     default:
       return std::nullopt;

@@ -29,9 +29,11 @@ inline void prefetchOperands(const Epilogue &e, ptrdiff_t at, ptrdiff_t stride, 
   if (e.residual) prefetchTile<PrefetchFor::kRead>(e.residual, at, e.type, stride, rows, cols);
   if (e.program) e.program->prefetch(at, stride, rows, cols);
 }
-// Its results, which the cache does not hold: they are more than fits.
+// Its results. Worth it only where they outgrow their share of the last level cache, which holds x and residual as well:
+// lines that are cached cost an instruction each and gain nothing.
 inline bool outgrowsCache(int64_t elements, DataType type) {
-  return elements * (isHalf(type) ? 2 : 4) > secondLevelCacheBytes();
+  constexpr int64_t kShare = 4;
+  return elements * (isHalf(type) ? 2 : 4) > lastLevelCacheBytes() / kShare;
 }
 inline void prefetchResults(const Epilogue &e, const void *y, ptrdiff_t at, ptrdiff_t stride, int rows, int64_t cols) {
   if (!e.program && y != e.residual && y != e.other)

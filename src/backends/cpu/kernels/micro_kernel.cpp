@@ -106,21 +106,21 @@ HWY_INLINE void addRows(V *HWY_RESTRICT acc, const float *rows, ptrdiff_t stride
 }
 
 // As Relu and Clip: what is no number stays.
-HWY_INLINE V bounded(V x, V low, V high) {
-  x = hn::IfThenElse(hn::Lt(x, low), low, x);
-  return hn::IfThenElse(hn::Gt(x, high), high, x);
+template <size_t... I>
+HWY_INLINE void boundBelow(V *HWY_RESTRICT acc, V low, std::index_sequence<I...>) {
+  ((acc[I] = hn::IfThenElse(hn::Lt(acc[I], low), low, acc[I])), ...);
 }
 template <size_t... I>
-HWY_INLINE void bound(V *HWY_RESTRICT acc, float low, float high, std::index_sequence<I...>) {
-  const V least = hn::Set(D(), low), most = hn::Set(D(), high);
-  ((acc[I] = bounded(acc[I], least, most)), ...);
+HWY_INLINE void boundAbove(V *HWY_RESTRICT acc, V high, std::index_sequence<I...>) {
+  ((acc[I] = hn::IfThenElse(hn::Gt(acc[I], high), high, acc[I])), ...);
 }
 
 template <size_t NV, class Each>
 HWY_INLINE void finish(V *HWY_RESTRICT acc, const TileEnd &end, Each each) {
   if (end.bias) addBias<NV>(acc, end.bias, each);
   if (end.residual) addRows<NV>(acc, end.residual, end.residualStride, each);
-  if (end.isBounded) bound(acc, end.low, end.high, each);
+  if (end.hasLow()) boundBelow(acc, hn::Set(D(), end.low), each);
+  if (end.hasHigh()) boundAbove(acc, hn::Set(D(), end.high), each);
 }
 
 // kPlain: without look-ahead in B and without an end, whose registers and instructions then cost nothing.

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace popart::cpu {
 
@@ -17,15 +18,16 @@ struct BlockOffset {
 };
 
 // What a tile does with its finished sums before it stores them, in registers: adds a row, adds a matrix, bounds the
-// result (comparisons as those of Relu and Clip). Absent parts (nullptr, false) are not computed.
+// result (comparisons as those of Relu and Clip). Absent parts (nullptr, infinite bounds) are not computed.
 struct TileEnd {
   const float *bias = nullptr;      // readable over the tile's width
   const float *residual = nullptr;  // rows residualStride apart, readable over the tile's width; may be `out`
   ptrdiff_t residualStride = 0;
-  bool isBounded = false;
-  float low = 0, high = 0;
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
 
-  bool isUsed() const { return bias || residual || isBounded; }
+  bool hasLow() const { return low > -std::numeric_limits<float>::infinity(); }
+  bool hasHigh() const { return high < std::numeric_limits<float>::infinity(); }
+  bool isUsed() const { return bias || residual || hasLow() || hasHigh(); }
   // That of the tile which begins `elements` elements of the matrix and `columns` columns behind this one.
   TileEnd at(ptrdiff_t elements, int64_t columns) const {
     TileEnd end = *this;

@@ -1,0 +1,173 @@
+// Depthwise sums to the bit: one ascending chain of multiply-adds over taps, zeros beyond the border too, then the
+// epilogue; for any kernel, stride, dilation and pads, in one to three dimensions, whatever the tasks.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "../support/random_floats.hpp"
+#include "backends/cpu/kernels/conv.hpp"
+#include "backends/cpu/kernels/pack.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using test::randomFloats;
+using Floats = std::vector<float>;
+
+ConvShape shapeOf(int64_t n, Spatial in, int64_t channels, Spatial kernel, Spatial stride, Spatial dilation,
+                  Spatial low, Spatial high) {
+  ConvShape s;
+  s.n = n, s.in = in, s.cin = s.cout = s.groups = channels;
+  s.kernel = kernel, s.stride = stride, s.dilation = dilation, s.padLow = low, s.padHigh = high;
+  return s;
+}
+
+const std::vector<ConvShape> &shapes() {
+  static const std::vector<ConvShape> kShapes = {
+      shapeOf(2, {1, 7, 7}, 40, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}),
+      shapeOf(1, {1, 9, 23}, 32, {1, 3, 3}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}),
+      shapeOf(1, {1, 12, 40}, 17, {1, 5, 5}, {1, 1, 1}, {1, 1, 1}, {0, 2, 2}, {0, 2, 2}),
+      shapeOf(1, {1, 11, 13}, 3, {1, 5, 4}, {1, 2, 3}, {1, 2, 1}, {0, 3, 0}, {0, 1, 2}),
+      shapeOf(1, {1, 6, 5}, 5, {1, 3, 3}, {1, 1, 1}, {1, 4, 3}, {0, 4, 3}, {0, 4, 3}),
+      shapeOf(2, {1, 1, 201}, 48, {1, 1, 9}, {1, 1, 1}, {1, 1, 2}, {0, 0, 8}, {0, 0, 8}),
+      shapeOf(1, {5, 4, 6}, 20, {3, 2, 3}, {2, 1, 2}, {1, 1, 1}, {1, 0, 1}, {1, 1, 1}),
+      shapeOf(1, {1, 3, 3}, 16, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}),
+      shapeOf(1, {1, 2, 2}, 8, {1, 5, 5}, {1, 1, 1}, {1, 1, 1}, {0, 2, 2}, {0, 2, 2}),
+  };
+  return kShapes;
+}
+
+// Weights (tap, channel) as panels.
+Floats packed(const ConvShape &s, const Floats &weights) {
+  Floats panels(static_cast<size_t>(packedSize(s.taps(), s.cout)));
+  packPanels(weights.data(), s.cout, 1, s.taps(), s.cout, panels.data());
+  return panels;
+}
+
+template <class F>
+void forEachPlace(const Spatial &size, F &&f) {
+  for (int64_t z = 0; z < size[0]; ++z)
+    for (int64_t y = 0; y < size[1]; ++y)
+      for (int64_t x = 0; x < size[2]; ++x) f(Spatial{z, y, x});
+}
+int64_t indexOf(const Spatial &size, const Spatial &at) { return (at[0] * size[1] + at[1]) * size[2] + at[2]; }
+bool isIn(const Spatial &size, const Spatial &at) {
+  for (size_t d = 0; d < 3; ++d)
+    if (at[d] < 0 || at[d] >= size[d]) return false;
+  return true;
+}
+
+// The chain of every output, written out.
+Floats sumsOf(const ConvShape &s, const Floats &x, const Floats &weights) {
+  const Spatial out = s.out();
+  Floats y(static_cast<size_t>(s.n * volume(out) * s.cout));
+  for (int64_t n = 0; n < s.n; ++n)
+    forEachPlace(out, [&](const Spatial &o) {
+      for (int64_t c = 0; c < s.cout; ++c) {
+        float sum = 0;
+        forEachPlace(s.kernel, [&](const Spatial &k) {
+          Spatial at;
+          for (size_t d = 0; d < 3; ++d) at[d] = o[d] * s.stride[d] + k[d] * s.dilation[d] - s.padLow[d];
+          const float v = isIn(s.in, at) ? x[(n * volume(s.in) + indexOf(s.in, at)) * s.cin + c] : 0.0f;
+          sum = std::fma(v, weights[indexOf(s.kernel, k) * s.cout + c], sum);
+        });
+        y[(n * volume(out) + indexOf(out, o)) * s.cout + c] = sum;
+      }
+    });
+  return y;
+}
+
+template <class Plan>
+Floats run(const Plan &plan, const Floats &x, const Floats &weights, Floats y, const Epilogue &epilogue) {
+  Floats scratch(plan.scratchFloats());
+  double share = 0;
+  for (int task = plan.tasks(); task-- > 0;) {
+    plan.run(task, x.data(), weights.data(), y.data(), epilogue, scratch.data());
+    share += plan.share(task);
+  }
+  EXPECT_NEAR(share, 1, 1e-9);
+  return y;
+}
+
+TEST(ConvDepthwise, is_one_chain_over_taps_and_then_the_epilogue) {
+  int number = 0;
+  for (const ConvShape &s : shapes()) {
+    ASSERT_TRUE(s.isDepthwise());
+    const Floats x = randomFloats(s.n * volume(s.in) * s.cin, 1), weights = randomFloats(s.taps() * s.cout, 2),
+                 bias = randomFloats(s.cout, 3), panels = packed(s, weights), sums = sumsOf(s, x, weights),
+                 residual = randomFloats(static_cast<int64_t>(sums.size()), 4);
+    for (const int threads : {1, 2, 7})
+      for (const ElementOp op : {ElementOp::kCopy, ElementOp::kRelu, ElementOp::kClip, ElementOp::kSwish})
+        for (const bool hasTerms : {false, true}) {
+          Floats want = sums;
+          for (size_t i = 0; i < want.size() && hasTerms; ++i)
+            want[i] = (want[i] + bias[i % static_cast<size_t>(s.cout)]) + residual[i];
+          Epilogue e;
+          e.step = {op, {-0.25f, 0.75f}};
+          const void *const operand = want.data();
+          if (op != ElementOp::kCopy)
+            elementFunction(op, 0)(&operand, want.data(), static_cast<int64_t>(want.size()), e.step.parameters.data());
+          Floats y(sums.size(), NAN);
+          if (hasTerms) y = residual;  // in its place
+          e.bias = hasTerms ? bias.data() : nullptr;
+          const ConvForward plan(s, threads);
+          Floats scratch(plan.scratchFloats());
+          e.residual = hasTerms ? y.data() : nullptr;
+          for (int task = plan.tasks(); task-- > 0;)
+            plan.run(task, x.data(), panels.data(), y.data(), e, scratch.data());
+          ASSERT_EQ(y, want) << "shape " << number << ", " << threads << " threads, instruction "
+                             << static_cast<int>(op);
+        }
+    ++number;
+  }
+}
+
+// dx[i] sums dy of the outputs that read i: one chain over taps from the last to the first, output zeros included.
+TEST(ConvDepthwise, data_gradient_has_the_chain_of_the_reversed_taps) {
+  int number = 0;
+  for (const ConvShape &s : shapes()) {
+    const Spatial out = s.out();
+    const Floats dy = randomFloats(s.n * volume(out) * s.cout, 5), weights = randomFloats(s.taps() * s.cout, 6);
+    Floats want(static_cast<size_t>(s.n * volume(s.in) * s.cin));
+    for (int64_t n = 0; n < s.n; ++n)
+      forEachPlace(s.in, [&](const Spatial &i) {
+        for (int64_t c = 0; c < s.cin; ++c) {
+          float sum = 0;
+          forEachPlace(s.kernel, [&](const Spatial &reversed) {
+            Spatial k, o;
+            for (size_t d = 0; d < 3; ++d) {
+              k[d] = s.kernel[d] - 1 - reversed[d];
+              const int64_t position = i[d] + s.padLow[d] - k[d] * s.dilation[d];
+              if (position % s.stride[d] != 0) return;
+              o[d] = position / s.stride[d];
+            }
+            const float v = isIn(out, o) ? dy[(n * volume(out) + indexOf(out, o)) * s.cout + c] : 0.0f;
+            sum = std::fma(v, weights[indexOf(s.kernel, k) * s.cout + c], sum);
+          });
+          want[(n * volume(s.in) + indexOf(s.in, i)) * s.cin + c] = sum;
+        }
+      });
+    for (const int threads : {1, 3})
+      ASSERT_EQ(run(ConvDataGradient(s, threads), dy, packed(s, weights), Floats(want.size(), NAN), {}), want)
+          << "shape " << number << ", " << threads << " threads";
+    ++number;
+  }
+}
+
+// What is no number, or infinite, stays where a window reads it.
+TEST(ConvDepthwise, zeros_beyond_the_border_are_multiplied) {
+  const ConvShape s = shapeOf(1, {1, 4, 4}, 16, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1});
+  Floats weights = randomFloats(s.taps() * s.cout, 2);
+  weights[0] = INFINITY;  // tap (0, 0), channel 0
+  const Floats x = randomFloats(volume(s.in) * s.cin, 1);
+  const Floats y = run(ConvForward(s, 1), x, packed(s, weights), Floats(x.size(), 0.0f), {});
+  for (int64_t i = 0; i < 16; ++i) {
+    const bool isBorder = i / 4 == 0 || i % 4 == 0;
+    EXPECT_EQ(std::isnan(y[i * 16]), isBorder) << i;
+    EXPECT_TRUE(std::isfinite(y[i * 16 + 1])) << i;
+  }
+}
+
+}  // namespace
+}  // namespace popart::cpu
