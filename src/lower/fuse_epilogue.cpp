@@ -87,6 +87,11 @@ class EpilogueFuser {
       if (graph_.alive(o) && graph_.op(o).is(Role::FusedMatMul)) absorbGates(graph_.op(o));
   }
 
+  void absorbProducers() {
+    for (OpIndex o : schedule::orderOps(graph_))
+      if (graph_.alive(o) && graph_.op(o).is(Role::FusedConv)) absorbProducer(graph_.op(o));
+  }
+
   void multiplyHalves() {
     const auto order = schedule::orderOps(graph_);
     for (OpIndex o : order)
@@ -400,6 +405,42 @@ class EpilogueFuser {
     absorb(product, reader, *reader.getCalledGraphs().front());
   }
 
+  // The element-wise op or cluster whose only reader is a convolution, as its operand.
+  void absorbProducer(Op &conv) {
+    const TensorIndex value = conv.inputs()[0];
+    Op *producer = graph_.tensor(value).getProducerUnsafe();
+    if (!producer || conv.hasAttr("prologue") || isGraphOutput(value) || graph_.tensor(value).uses().size() != 1 ||
+        staysApart(*producer, conv) || producer->outputCount() != 1)
+      return;
+    const bool cluster = producer->is(Role::FusedElementwise);
+    if (!cluster && !(isElementwise(*producer) && isSupported(*producer))) return;
+    Graph &body = ir_.getGraph(cluster ? producer->attributes().getAttribute<GraphRef>("body").id : wrap(*producer));
+    const std::vector<TensorIndex> operands = operandsOf(*producer), old = body.inputs();
+    const auto isLike = [&](TensorIndex t) { return graph_.info(t) == graph_.info(value); };
+    const auto x = std::ranges::find_if(operands, isLike);
+    Op *fused = nullptr;
+    if (x != operands.end()) {
+      const auto first = static_cast<size_t>(x - operands.begin());
+      std::vector<TensorIndex> bodyInputs{old[first]}, inputs = conv.inputs();
+      inputs[0] = *x;
+      inputs.resize(std::max<size_t>(3, inputs.size()));
+      for (size_t i = 0; i < operands.size(); ++i)
+        if (i != first) bodyInputs.push_back(old[i]), inputs.push_back(operands[i]);
+      body.setInputs(bodyInputs);
+      Attributes attributes = conv.attributes();
+      attributes.set("prologue", GraphRef{body.id});
+      attributes.set("prologue_operands", static_cast<int64_t>(operands.size()) - 1);
+      fused = tryFuse({conv.def(), inputs, attributes, inheritSettings(conv, graph_), conv.outputs()});
+    }
+    if (fused) {
+      graph_.eraseOpAndOutputs(conv.index());
+      graph_.eraseOpAndOutputs(producer->index());
+      return;
+    }
+    body.setInputs(old);
+    if (!cluster) ir_.removeGraph(body.id);
+  }
+
   // Cached, because a sum may read many products.
   bool isSupported(const Op &reader) {
     const auto [it, fresh] = supported_.try_emplace(reader.index(), false);
@@ -488,6 +529,11 @@ bool isBody(const Graph &graph) { return graph.id.rfind("fused/", 0) == 0; }
 void multiplyHalves(Ir &flat, const executable::Backend &backend) {
   for (Graph *graph : flat.getAllGraphs())
     if (!isBody(*graph)) EpilogueFuser(flat, *graph, backend).multiplyHalves();
+}
+
+void fusePrologues(Ir &flat, const executable::Backend &backend) {
+  for (Graph *graph : flat.getAllGraphs())
+    if (!isBody(*graph)) EpilogueFuser(flat, *graph, backend).absorbProducers();
 }
 
 void fuseGates(Ir &flat, const executable::Backend &backend) {

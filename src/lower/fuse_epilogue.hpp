@@ -13,6 +13,11 @@ namespace popart::lower {
 // float32 products, and those that multiplyHalves made. Flat graphs only.
 void fuseEpilogues(Ir &flat, const executable::Backend &backend);
 
+//   t = Relu(x · scale + shift); y = FusedConv(t, w)
+//   →  y = FusedConv(x, w, scale, shift; prologue{Relu(x · scale + shift)})
+// where the backend has a kernel for that and only the convolution reads t. Runs behind fuseEpilogues. Flat graphs only.
+void fusePrologues(Ir &flat, const executable::Backend &backend);
+
 //   p = FusedMatMul(x, w); y = FusedElementwise(p, c; body{… p[:, 0:4] … p[:, 4:8] …})
 //   →  y = FusedMatMul(x, w, c; epilogue{… p[:, 0:4] … p[:, 4:8] …})
 // where the backend has a kernel for that, as for gates of recurrent cells. Runs behind readViews, which lets

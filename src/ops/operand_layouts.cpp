@@ -84,6 +84,10 @@ void productLayouts(const Op &op, OperandLayouts &layouts) {
 void convolutionLayouts(const Op &op, OperandLayouts &layouts) {
   layouts.in[0] = layouts.in[1] = OperandLayout::Chosen;
   setOfResultShape(op, layouts, 3, OperandLayout::Chosen);
+  for (size_t i =
+           layouts.in.size() - (op.hasAttr("prologue") ? static_cast<size_t>(op.attrInt("prologue_operands")) : 0);
+       i < layouts.in.size(); ++i)
+    layouts.in[i] = op.inShape(static_cast<int>(i)) == op.inShape(0) ? OperandLayout::Chosen : OperandLayout::Plain;
   std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Chosen);
 }
 

@@ -293,6 +293,7 @@ void multiplyHalves(PassContext &c) { lower::multiplyHalves(c.ir(), c.device());
 void sliceOperands(PassContext &c) { lower::sliceOperands(c.ir()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
+void fusePrologues(PassContext &c) { lower::fusePrologues(c.ir(), c.device()); }
 void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), *c.backends); }
 void assignChannelsLast(PassContext &c) { lower::assignChannelsLast(c.ir(), *c.backends); }
 void mergeCollectives(PassContext &c) { lower::mergeCollectives(c.ir(), c.lowering.collectives); }
@@ -435,6 +436,8 @@ constexpr Pass kPasses[] = {
      sliceOperands},
     {"fuseElementwise", "cluster element-wise operators", Phase::Fuse, fusing, fuseElementwise},
     {"fuseEpilogues", "let products absorb transposes and element-wise operators", Phase::Fuse, fusing, fuseEpilogues},
+    {"fusePrologues", "let convolutions absorb element-wise operators in front of them", Phase::Fuse, fusing,
+     fusePrologues},
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},
     {"assignChannelsLast", "keep channels innermost around convolutions", Phase::Layout, fusing, assignChannelsLast,
      "fused convolutions have kernels for channels innermost alone"},

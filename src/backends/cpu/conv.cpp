@@ -10,6 +10,7 @@
 #include "backends/cpu/kernels/conv.hpp"
 #include "backends/cpu/kernels/conv_planes.hpp"
 #include "backends/cpu/layouts/panels.hpp"
+#include "backends/cpu/prologue_program.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/weight_update.hpp"
 
@@ -75,33 +76,60 @@ bool takesPlanes(const ConvShape &s, std::initializer_list<const OperandDesc *> 
 
 enum class Bias { None, Given };
 
+// What comes before and after the sums of a convolution.
+struct ConvEnds {
+  Bias bias = Bias::None;
+  MatchedEpilogue epilogue;
+  std::shared_ptr<const CompiledPrologue> prologue;
+  int firstPrologueOperand = 0;  // input of the op
+};
+
 // Conv: the plan.
 template <class Conv>
 class ConvKernel final : public executable::HostKernel {
  public:
-  ConvKernel(std::string name, Bias bias, MatchedEpilogue epilogue, Conv conv)
-      : name_(std::move(name)), bias_(bias), epilogue_(std::move(epilogue)), conv_(std::move(conv)) {}
+  ConvKernel(std::string name, ConvEnds ends, Conv conv)
+      : name_(std::move(name)), ends_(std::move(ends)), conv_(std::move(conv)) {}
   std::string name() const override { return name_; }
   int tasks() const override { return conv_.tasks(); }
   double share(int task) const override { return conv_.share(task); }
   int64_t scratchBytes() const override {
-    return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)) + epilogue_.scratchBytes();
+    return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)) + ends_.epilogue.scratchBytes() +
+           prologueBytes();
   }
-  bool canOverwrite(int input, int output) const override { return epilogue_.canOverwrite(input - kExtras, output); }
+  bool canOverwrite(int input, int output) const override {
+    return input < ends_.firstPrologueOperand && ends_.epilogue.canOverwrite(input - kExtras, output);
+  }
   void run(const KernelArgs &args, int task) const noexcept override {
-    epilogue_.bind(args, kExtras, [&](Epilogue e, float *scratch) {
-      if (bias_ == Bias::Given) e.bias = args.in[2], e.addsBiasExactly = true;
-      conv_.run(task, args.in[0], args.in[1], args.out[epilogue_.output], e, scratch);
+    ends_.epilogue.bind(args, kExtras, [&](Epilogue e, float *scratch) {
+      if (ends_.bias == Bias::Given) e.bias = args.in[2], e.addsBiasExactly = true;
+      runWith(e, args, task, scratch);
     });
   }
 
  private:
   static constexpr int kExtras = 3;
+  int64_t prologueBytes() const { return ends_.prologue ? ends_.prologue->scratchBytes() : 0; }
+  void runWith(const Epilogue &e, const KernelArgs &args, int task, float *scratch) const noexcept {
+    void *y = args.out[ends_.epilogue.output];
+    if constexpr (std::is_same_v<Conv, ConvForward>)
+      if (ends_.prologue) {
+        BoundPrologue rows(*ends_.prologue, args.in[0], args.in + ends_.firstPrologueOperand, scratch);
+        float *rest = scratch + prologueBytes() / static_cast<int64_t>(sizeof(float));
+        return conv_.run(task, args.in[0], args.in[1], y, e, rest, &rows);
+      }
+    conv_.run(task, args.in[0], args.in[1], y, e, scratch);
+  }
+
   std::string name_;
-  Bias bias_;
-  MatchedEpilogue epilogue_;
+  ConvEnds ends_;
   Conv conv_;
 };
+
+// The graph that an attribute of the op names.
+const Graph &bodyOf(const Op &op, const char *attribute) {
+  return op.getIr().getGraph(op.attributes().getAttribute<GraphRef>(attribute).id);
+}
 
 std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std::string &reason) {
   const Op &op = *request.op;
@@ -118,27 +146,36 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
     return nullptr;
   for (const OperandDesc &o : request.outputs)
     if (o.connected && !requireActivation(o)) return nullptr;
-  MatchedEpilogue epilogue;
-  epilogue.type = type;
+  ConvEnds ends;
+  ends.bias = hasBias ? Bias::Given : Bias::None;
+  ends.epilogue.type = type;
+  ends.firstPrologueOperand = static_cast<int>(request.inputs.size()) -
+                              static_cast<int>(op.hasAttr("prologue") ? op.attrInt("prologue_operands") : 0);
+  for (size_t i = 3; i < request.inputs.size(); ++i) {
+    const Shape &of = static_cast<int>(i) < ends.firstPrologueOperand ? request.outputs[0].info.shape()
+                                                                      : request.inputs[0].info.shape();
+    const bool full = request.inputs[i].info.shape() == of;
+    if (full ? !requireActivation(request.inputs[i]) : !requirePlain(request.inputs[i], type, reason)) return nullptr;
+  }
   if (op.hasAttr("epilogue")) {
-    for (size_t i = 3; i < request.inputs.size(); ++i) {
-      const bool full = request.inputs[i].info.shape() == request.outputs[0].info.shape();
-      if (full ? !requireActivation(request.inputs[i]) : !requirePlain(request.inputs[i], type, reason)) return nullptr;
-    }
     const EpilogueTarget target{.columns = shape->cout,
                                 .axis = RowAxis::Channels,
                                 .hasBias = hasBias,
                                 .rows = planes ? RowOperands::kOne : RowOperands::kByColumn};
-    auto matched = matchEpilogue(*op.getCalledGraphs().front(), target, reason);
+    auto matched = matchEpilogue(bodyOf(op, "epilogue"), target, reason);
     if (!matched) return nullptr;
-    epilogue = std::move(*matched);
+    ends.epilogue = std::move(*matched);
   }
-  const Bias bias = hasBias ? Bias::Given : Bias::None;
   const std::string name = "conv" + kindOf(*shape);
-  if (planes)
-    return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, bias, std::move(epilogue), PlaneConv(*shape));
-  return std::make_unique<ConvKernel<ConvForward>>(name, bias, std::move(epilogue),
-                                                   ConvForward(*shape, request.threads));
+  if (planes && op.hasAttr("prologue")) return reason = "convolutions of planes take no prologue", nullptr;
+  if (planes) return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, std::move(ends), PlaneConv(*shape));
+  ConvForward conv(*shape, request.threads);
+  if (op.hasAttr("prologue")) {
+    if (!conv.takesRows()) return reason = "it would compute its prologue several times for a pixel", nullptr;
+    ends.prologue = CompiledPrologue::compile(bodyOf(op, "prologue"), reason);
+    if (!ends.prologue) return nullptr;
+  }
+  return std::make_unique<ConvKernel<ConvForward>>(name, std::move(ends), std::move(conv));
 }
 
 // ---- data gradient ------------------------------------------------------------------------------

@@ -16,16 +16,22 @@
 namespace popart::ops {
 namespace {
 
-// Outputs of an op whose body graph computes them: the infos of the body's outputs. The body takes `given` (the
-// product, when there is one) and then the op's inputs from `first` on.
-void outputsOfBody(InferContext &c, const char *attribute, std::vector<TensorInfo> given, int first) {
+// A body graph that takes `given` and then the op's inputs [first, end).
+const Graph &checkedBody(InferContext &c, const char *attribute, std::vector<TensorInfo> given, int first, int end) {
   const Graph &body = c.graph(attribute);
-  for (int i = first; i < c.inputCount(); ++i) given.push_back(c.in(i));
+  for (int i = first; i < end; ++i) given.push_back(c.in(i));
   c.require(body.inputs().size() == given.size(), "its graph takes {} inputs, expected {}", body.inputs().size(),
             given.size());
   for (size_t i = 0; i < given.size(); ++i)
     c.require(body.info(body.inputs()[i]) == given[i], "input {} of its graph is {}, expected {}", i,
               body.info(body.inputs()[i]), given[i]);
+  return body;
+}
+
+// Outputs of an op whose body graph computes them: the infos of the body's outputs. The body takes `given` (the
+// product, when there is one) and then the op's inputs from `first` on, without the last `others`.
+void outputsOfBody(InferContext &c, const char *attribute, std::vector<TensorInfo> given, int first, int others = 0) {
+  const Graph &body = checkedBody(c, attribute, std::move(given), first, c.inputCount() - others);
   c.require(static_cast<int>(body.outputs().size()) == c.outputCount(), "body gives {} outputs, expected {}",
             body.outputs().size(), c.outputCount());
   for (int i = 0; i < c.outputCount(); ++i) c.out(i, body.info(body.outputs()[i]));
@@ -58,13 +64,24 @@ void inferProduct(InferContext &c) {
 }
 
 void inferFusedConv(InferContext &c) {
+  int others = 0;  // operands of the prologue, the last inputs
+  if (c.hasAttr("prologue")) {
+    others = static_cast<int>(c.hasAttr("prologue_operands") ? c.attrInt("prologue_operands") : 0);
+    c.require(others == 0 || (others > 0 && others + 3 <= c.inputCount()),
+              "prologue_operands is out of range: got {} of {} inputs", others, c.inputCount());
+    const Graph &body = checkedBody(c, "prologue", {c.in(0)}, c.inputCount() - others, c.inputCount());
+    c.require(body.outputs().size() == 1 && body.info(body.outputs()[0]) == c.in(0),
+              "its prologue must give one tensor like X: got {} results", body.outputs().size());
+  }
   const TensorInfo out = ForwardOp(c, "Conv", {c.in(0), c.in(1), c.hasIn(2) ? c.in(2) : TensorInfo()}).output(0);
   if (!c.hasAttr("epilogue")) {
-    c.require(c.inputCount() <= 3, "operands without an epilogue that reads them: got {} inputs, expected up to 3",
-              c.inputCount());
+    c.require(c.inputCount() - others <= 3,
+              "operands without an epilogue that reads them: got {} inputs, expected up "
+              "to 3",
+              c.inputCount() - others);
     return c.out(0, out);
   }
-  outputsOfBody(c, "epilogue", {out}, 3);
+  outputsOfBody(c, "epilogue", {out}, 3, others);
 }
 
 void bodyCost(const Op &op, Cost &c) { c.flops = bodyFlops(op); }
@@ -72,7 +89,7 @@ void bodyCost(const Op &op, Cost &c) { c.flops = bodyFlops(op); }
 // The product in front of the epilogue.
 const TensorInfo &productInfo(const Op &op) {
   if (!op.hasAttr("epilogue")) return op.outInfo(0);
-  const Graph &epilogue = *op.getCalledGraphs().front();
+  const Graph &epilogue = op.getIr().getGraph(op.attributes().getAttribute<GraphRef>("epilogue").id);
   return epilogue.info(epilogue.inputs()[0]);
 }
 
@@ -259,9 +276,12 @@ OpDefs fusedOps() {
           .input("B", kFloats, "T", Arity::Optional)
           .input("extras", kAllTypes, "", Arity::Variadic)
           .output("results", Arity::Variadic)
+          .attrOptional("prologue", AttributeType::Graph)
+          .attrOptional("prologue_operands", AttributeType::Int)
           .infer(inferFusedConv)
           .layouts(convolutionLayouts)
-          .doc("epilogue(Conv(X, W, B), extras…): the first input of the epilogue graph is the convolution."));
+          .doc("epilogue(Conv(prologue(X), W, B), extras…): the first input of the epilogue graph is the convolution, "
+               "that of the prologue graph X. The last prologue_operands inputs are the prologue's."));
   rows.push_back(
       convolutionRow("FusedConvWeightsGrad")
           .role(Role::FusedConvWeightsGrad)

@@ -133,6 +133,63 @@ TEST(ProductFusion, sums_of_gradients_keep_their_bits) {
     }
 }
 
+// A 1x1 convolution of %t, which `made` computes of %x (2 images, 40 channels) and operands. With kKept, %t is a result
+// too, so nothing takes it away.
+std::string convolutionOf(const std::string &made, Product product, const std::string &kernel = "1, 1") {
+  return R"(main {
+  stream %x : float32[2, 40, 9, 7]
+  stream %r : float32[2, 40, 9, 7]
+  stream %g : float32[2, 40, 1, 1]
+  const %scale : float32[1, 40, 1, 1] = 0.75
+  variable %shift : float32[40, 1, 1] = -0.25
+  variable %n : float32[] = 0.3
+  variable %w : float32[24, 40, )" +
+         kernel + R"(] = 0.5
+  %a = HostLoad() {stream = "x"}
+  %o = HostLoad() {stream = "r"}
+  %gate = HostLoad() {stream = "g"}
+)" + made +
+         "  %c = Conv(%t, %w)\n  %y = Relu(%c)\n  HostStore(%y) {stream = \"y\"}\n" +
+         (product == Product::kKept ? "  HostStore(%t) {stream = \"t\"}\n" : "") + "}\n";
+}
+
+struct ConvolutionRun : ProgramRun {
+  ConvolutionRun(const std::string &program, int threads) : ProgramRun(*parseIr(program), kBackends, threads) {
+    write("w", numbers(elements("w"), 7));
+    write("shift", numbers(40, 8));
+    feed<float>("x", numbers(2 * 40 * 63, 4));
+    feed<float>("r", numbers(2 * 40 * 63, 5));
+    feed<float>("g", numbers(2 * 40, 6));
+    run();
+  }
+  int64_t elements(const std::string &name) { return static_cast<int64_t>(variable(name).size()); }
+  bool hasPrologue() const { return executable().loweredText.find("prologue = ") != std::string::npos; }
+};
+
+TEST(ProductFusion, what_comes_before_a_convolution_joins_it_and_keeps_its_bits) {
+  const std::string kMade[] = {
+      "  %s = Mul(%a, %scale)\n  %b = Add(%s, %shift)\n  %t = Relu(%b)\n",  // a normalisation
+      "  %t = Mul(%gate, %a)\n",                                            // a gate for each channel of an image
+      "  %t = Add(%o, %a)\n",
+      "  %b = Sub(%a, %o)\n  %e = Mul(%b, %n)\n  %t = Max(%e, %gate)\n",
+      "  %t = Sigmoid(%a)\n",
+  };
+  for (const std::string &made : kMade)
+    for (int threads : {1, 2}) {
+      ConvolutionRun together(convolutionOf(made, Product::kReadOnce), threads),
+          apart(convolutionOf(made, Product::kKept), threads);
+      EXPECT_TRUE(together.hasPrologue()) << together.executable().loweredText;
+      EXPECT_FALSE(hasElementwiseStep(together)) << made;
+      EXPECT_FALSE(apart.hasPrologue()) << made;
+      EXPECT_EQ(together.anchor("y"), apart.anchor("y")) << made;
+    }
+}
+
+TEST(ProductFusion, a_convolution_of_windows_reads_its_operand_from_memory) {
+  const std::string made = "  %s = Mul(%a, %scale)\n  %t = Relu(%s)\n";
+  EXPECT_FALSE(ConvolutionRun(convolutionOf(made, Product::kReadOnce, "3, 3"), 2).hasPrologue());
+}
+
 // The same of a stack of products that is no gradient.
 TEST(ProductFusion, a_scaled_tensor_joins_a_stack_of_products) {
   const auto program = [](Product product) {

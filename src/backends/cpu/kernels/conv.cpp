@@ -25,8 +25,10 @@ Matmul pointwise(const ConvShape &s, int64_t columns, int64_t k, int threads) {
 }
 
 void runPointwise(const Matmul &plan, int task, const ConvShape &s, const void *a, int64_t k, const void *weights,
-                  void *c, int64_t columns, const Epilogue &epilogue, float *scratch) noexcept {
+                  void *c, int64_t columns, const Epilogue &epilogue, float *scratch,
+                  RowProgram *rows = nullptr) noexcept {
   MatmulArgs args;
+  args.rows = rows;
   if (isHalf(s.type)) {
     args.aHalves = static_cast<const uint16_t *>(a);
     args.bHalves = static_cast<const uint16_t *>(weights);
@@ -244,8 +246,13 @@ double ConvForward::share(int task) const {
 }
 size_t ConvForward::scratchFloats() const { return scratchOfAny(plan_); }
 
+bool ConvForward::takesRows() const {
+  const auto *matmul = std::get_if<Matmul>(&plan_);
+  return matmul && matmul->copiesRowsOnce() && shape_.groups == 1 && shape_.type == DataType::FLOAT;
+}
+
 void ConvForward::run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue,
-                      float *scratch) const noexcept {
+                      float *scratch, RowProgram *rows) const noexcept {
   if (const auto *depthwise = std::get_if<DepthwiseProduct>(&plan_))
     return depthwise->run(task, asFloats(x), asFloats(packedWeights), static_cast<float *>(y), epilogue, scratch);
   if (const auto *grouped = std::get_if<GroupedProduct>(&plan_))
@@ -253,7 +260,7 @@ void ConvForward::run(int task, const void *x, const void *packedWeights, void *
   if (const auto *window = std::get_if<WindowProduct>(&plan_))
     return window->run(task, x, packedWeights, y, epilogue, scratch);
   runPointwise(*std::get_if<Matmul>(&plan_), task, shape_, x, shape_.cin / shape_.groups, packedWeights, y,
-               shape_.cout / shape_.groups, epilogue, scratch);
+               shape_.cout / shape_.groups, epilogue, scratch, rows);
 }
 
 ConvDataGradient::ConvDataGradient(const ConvShape &s, int threads) : shape_(s), plan_(dataGradientPlan(s, threads)) {}

@@ -45,8 +45,11 @@ class ConvForward {
   // The part of all work that a task does.
   double share(int task) const;
   size_t scratchFloats() const;
-  void run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue,
-           float *scratch) const noexcept;
+  // `rows`: x is what it computes, and the argument its first operand; where it takesRows().
+  void run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue, float *scratch,
+           RowProgram *rows = nullptr) const noexcept;
+  // Whether every pixel is read once, as the row of a product.
+  bool takesRows() const;
 
  private:
   ConvShape shape_;

@@ -308,6 +308,12 @@ AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row,
   tile.a = block.a + row * args.aRowStride + block.firstK * args.aColStride;
   tile.aStride = args.aRowStride;
   const int64_t panels = block.endPanel - block.firstPanel;
+  if (args.rows) {
+    for (int i = 0; i < rows; ++i) args.rows->run(row + i, block.firstK, tile.k, block.packedA + i * kRowCopyStride);
+    tile.a = block.packedA;
+    tile.aStride = kRowCopyStride;
+    return AMode::kRows;
+  }
   if (args.aColStride == 1) {
     if (rows <= 3 || panels < kPanelsToCopyRows) return AMode::kRows;
     for (int i = 0; i < rows; ++i) {

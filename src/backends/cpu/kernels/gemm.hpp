@@ -36,6 +36,17 @@ struct MatmulShape {
   bool updatesRows = false;
 };
 
+// Computes the rows of A where a product copies them. Results are those of the program, whatever the parts in which the
+// product asks for them.
+class RowProgram {
+ public:
+  // Elements [k, k + count) of row `row`; at most as many as a pass has.
+  virtual void run(int64_t row, int64_t k, int64_t count, float *to) noexcept = 0;
+
+ protected:
+  ~RowProgram() = default;
+};
+
 // Strides in elements; a batch stride of zero repeats the operand. C columns are contiguous.
 struct MatmulArgs {
   const float *a = nullptr;
@@ -51,7 +62,8 @@ struct MatmulArgs {
   std::array<ptrdiff_t, kMaxBatchRank> aBatchStride = {0, 0, 0, 0};
   std::array<ptrdiff_t, kMaxBatchRank> bBatchStride = {0, 0, 0, 0};
   std::array<ptrdiff_t, kMaxBatchRank> cBatchStride = {0, 0, 0, 0};
-  Epilogue epilogue;  // its matrices move with cBatchStride
+  RowProgram *rows = nullptr;  // A is what it computes, and `a` its first operand; of products without a batch
+  Epilogue epilogue;           // its matrices move with cBatchStride
   std::array<ptrdiff_t, kMaxBatchRank> biasBatchStride = {0, 0, 0, 0};
   // When set, c is a parameter and receives update(c, A . B) instead of the epilogue. Its layout is packed (M x N),
   // where cRowStride is unused, or rows cRowStride apart.
@@ -77,6 +89,8 @@ class Matmul {
     int64_t batch = 0, firstTile = 0, endTile = 0, firstPanel = 0, endPanel = 0;
   };
   int64_t rowTiles() const { return rowTiles_; }
+  // Whether no row of A is copied by two tasks.
+  bool copiesRowsOnce() const { return colTasks_ <= 1; }
   int64_t firstRow(int64_t tile) const { return shape_.m * tile / std::max<int64_t>(1, rowTiles_); }
   int64_t panels() const { return panels_; }
   int64_t panelWidth() const { return kernels_->panelWidth; }

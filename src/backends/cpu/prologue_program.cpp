@@ -1,0 +1,65 @@
+#include "backends/cpu/prologue_program.hpp"
+
+#include <algorithm>
+
+#include "backends/cpu/element_operands.hpp"
+
+namespace popart::cpu {
+namespace {
+
+using executable::OperandDesc;
+constexpr int64_t kBlock = 512;  // at least the columns that a product copies at once
+
+}  // namespace
+
+std::shared_ptr<const CompiledPrologue> CompiledPrologue::compile(const Graph &body, std::string &reason) {
+  const ElementSource source = elementSource(body);
+  const TensorInfo &x = body.info(body.inputs()[0]);
+  if (!source.places.empty()) return reason = "its prologue reads a view", nullptr;
+  if (body.outputs().size() != 1 || body.info(body.outputs()[0]) != x || x.dataType() != DataType::FLOAT ||
+      x.rank() < 3)
+    return reason = "its prologue gives no FLOAT of the operand's shape", nullptr;
+  auto compiled = std::make_shared<CompiledPrologue>();
+  const Shape &shape = x.shape();
+  const int64_t channels = shape[1];
+  compiled->pixels_ = std::max<int64_t>(1, x.nelms() / std::max<int64_t>(1, shape[0] * channels));
+  std::vector<OperandDesc> inputs;
+  for (TensorIndex t : source.inputs) {
+    const TensorInfo &info = body.info(t);
+    const Shape &s = info.shape();
+    const size_t spatial = shape.size() - 1;  // dimensions from the channels on
+    const bool hasChannels = s.size() >= spatial && s[s.size() - spatial] == channels;
+    Operand operand;
+    if (s == shape)
+      operand = {.rowStride = channels, .imageStride = channels * compiled->pixels_};
+    else if (info.nelms() == 1)
+      operand = {.isOne = true};
+    else if (hasChannels && info.nelms() == shape[0] * channels && s.size() == shape.size())
+      operand = {.imageStride = channels};
+    else if (!hasChannels || info.nelms() != channels)
+      return reason = "an operand of its prologue is not by channel", nullptr;
+    compiled->operands_.push_back(operand);
+    inputs.push_back({TensorInfo(info.dataType(), Shape{operand.isOne ? 1 : kBlock})});
+  }
+  auto program = makeElementProgram(source, inputs, {{TensorInfo(DataType::FLOAT, Shape{kBlock})}}, reason);
+  if (!program) return nullptr;
+  const auto checks = [](const ElementInstruction &c) { return c.check != ElementCheck::None; };
+  if (std::ranges::any_of(program->code, checks)) return reason = "its prologue looks at its operands", nullptr;
+  compiled->program_ = std::move(*program);
+  compiled->program_.limitBlock(kBlock);
+  return compiled;
+}
+
+void BoundPrologue::run(int64_t row, int64_t column, int64_t count, float *to) noexcept {
+  const int64_t image = row / compiled_.pixels_, pixel = row % compiled_.pixels_;
+  for (size_t i = 0; i < compiled_.operands_.size(); ++i) {
+    const CompiledPrologue::Operand &o = compiled_.operands_[i];
+    const int64_t at = image * o.imageStride + pixel * o.rowStride + (o.isOne ? 0 : column);
+    const auto *base = static_cast<const char *>(i == 0 ? x_ : extras_[i - 1]);
+    runs_.setInput(i, base + at * compiled_.program_.inputs[i].bytes);
+  }
+  runs_.setOutput(0, to);
+  runs_.run(count);
+}
+
+}  // namespace popart::cpu

@@ -1,0 +1,52 @@
+// What element-wise ops make of the left operand of a product, row by row where the product copies its rows: the result
+// never reaches memory.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <popart/graph.hpp>
+
+#include "backends/cpu/element_compile.hpp"
+#include "backends/cpu/kernels/gemm.hpp"
+
+namespace popart::cpu {
+
+// One for all runs of a kernel. Invariant: every element is computed as by the element-wise ops alone.
+class CompiledPrologue {
+ public:
+  // `body` makes one value of the shape of its first input (N, C, spatial…), which lies channels last like all operands
+  // of that shape; the others are one value for each channel, or for each channel of each image, or a single one.
+  // nullptr and a reason where it is something else.
+  static std::shared_ptr<const CompiledPrologue> compile(const Graph &body, std::string &reason);
+  int64_t scratchBytes() const { return program_.scratchBytes(); }
+
+ private:
+  friend class BoundPrologue;
+  // Elements of an operand from one row of A to the next, and from one image to the next; columns follow one another
+  // but where there is a single value.
+  struct Operand {
+    int64_t rowStride = 0, imageStride = 0;
+    bool isOne = false;
+  };
+  ElementProgram program_;
+  std::vector<Operand> operands_;  // by input of the body
+  int64_t pixels_ = 1;             // rows of an image
+};
+
+// The same over the memory of one call.
+class BoundPrologue final : public RowProgram {
+ public:
+  // `x` is the body's first input, `extras` the others; `scratch`: scratchBytes().
+  BoundPrologue(const CompiledPrologue &compiled, const void *x, const void *const *extras, void *scratch) noexcept
+      : compiled_(compiled), x_(x), extras_(extras), runs_(compiled.program_, scratch) {}
+  void run(int64_t row, int64_t column, int64_t count, float *to) noexcept override;
+
+ private:
+  const CompiledPrologue &compiled_;
+  const void *x_;
+  const void *const *extras_;
+  ElementRuns runs_;
+};
+
+}  // namespace popart::cpu
