@@ -15,7 +15,8 @@ void fuseEpilogues(Ir &flat, const executable::Backend &backend);
 
 //   t = Relu(x · scale + shift); y = FusedConv(t, w)
 //   →  y = FusedConv(x, w, scale, shift; prologue{Relu(x · scale + shift)})
-// where the backend has a kernel for that and only the convolution reads t. Runs behind fuseEpilogues. Flat graphs only.
+// where the backend has a kernel for that and only the convolution reads t. Runs after fuseEpilogues. Flat graphs
+// only.
 void fusePrologues(Ir &flat, const executable::Backend &backend);
 
 //   p = FusedMatMul(x, w); y = FusedElementwise(p, c; body{… p[:, 0:4] … p[:, 4:8] …})

@@ -121,6 +121,10 @@ class EpilogueMatcher : Body {
     const size_t results = result_.preActivationOutput < 0 ? 1 : 2;
     return result_.output >= 0 && body_.outputs().size() == results && body_.info(t).dataType() == type();
   }
+  static bool isInstruction(const Op &op, ElementOp instruction) {
+    const ElementRow *row = findElementRow(op.def().base().type(), RegisterForm::kFloat);
+    return row && row->op == instruction && !op.isUserOp();
+  }
   bool isOneStep() {
     if (rest_.size() != 1) return false;
     const Op &op = *rest_[0];
@@ -140,7 +144,7 @@ class EpilogueMatcher : Body {
   // x · sigmoid(x), which is Swish bit for bit; in 16 bits the sigmoid is rounded first.
   bool isSwish() {
     if (type() != DataType::FLOAT) return false;
-    if (rest_.size() != 2 || rest_[0]->def().base().type() != "Sigmoid" || !rest_[1]->is(Role::Mul)) return false;
+    if (rest_.size() != 2 || !isInstruction(*rest_[0], ElementOp::kSigmoid) || !rest_[1]->is(Role::Mul)) return false;
     const Op &product = *rest_[1];
     const TensorIndex sigmoid = rest_[0]->outputs()[0];
     if (rest_[0]->inputs()[0] != value_ || !isPair(product) || outputIndex(sigmoid) >= 0) return false;

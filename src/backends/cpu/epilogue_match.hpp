@@ -37,8 +37,9 @@ struct MatchedEpilogue {
   int output = 0;
   DataType type = DataType::FLOAT;  // of the value and, without a program, of all that is read and written
 
-  // Calls run(const Epilogue &, scratch) with the epilogue over the memory of one call: args.in from `firstExtra` on are
-  // its operands. The call's scratch begins with scratchBytes(), a multiple of 64, for the program; run gets the rest.
+  // Calls run(const Epilogue &, scratch) with the epilogue over the memory of one call: args.in from `firstExtra` on
+  // are its operands. The call's scratch begins with scratchBytes(), a multiple of 64, for the program; run gets the
+  // rest.
   template <class Run>
   void bind(const executable::KernelArgs &args, int firstExtra, const Run &run) const noexcept {
     Epilogue e = terms(args.in + firstExtra, args.out);

@@ -8,7 +8,7 @@ namespace popart::cpu {
 namespace {
 
 using executable::OperandDesc;
-constexpr int64_t kBlock = 512;  // at least the columns that a product copies at once
+constexpr int64_t kMostColumns = 512;  // at least the columns that a product copies at once
 
 }  // namespace
 
@@ -39,14 +39,14 @@ std::shared_ptr<const CompiledPrologue> CompiledPrologue::compile(const Graph &b
     else if (!hasChannels || info.nelms() != channels)
       return reason = "an operand of its prologue is not by channel", nullptr;
     compiled->operands_.push_back(operand);
-    inputs.push_back({TensorInfo(info.dataType(), Shape{operand.isOne ? 1 : kBlock})});
+    inputs.push_back({TensorInfo(info.dataType(), Shape{operand.isOne ? 1 : kMostColumns})});
   }
-  auto program = makeElementProgram(source, inputs, {{TensorInfo(DataType::FLOAT, Shape{kBlock})}}, reason);
+  auto program = makeElementProgram(source, inputs, {{TensorInfo(DataType::FLOAT, Shape{kMostColumns})}}, reason);
   if (!program) return nullptr;
   const auto checks = [](const ElementInstruction &c) { return c.check != ElementCheck::None; };
   if (std::ranges::any_of(program->code, checks)) return reason = "its prologue looks at its operands", nullptr;
   compiled->program_ = std::move(*program);
-  compiled->program_.limitBlock(kBlock);
+  compiled->program_.limitBlock(kMostColumns);
   return compiled;
 }
 

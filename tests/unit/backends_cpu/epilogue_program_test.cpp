@@ -1,5 +1,6 @@
-// Epilogues as kernels bind them, from the graph of a body to memory: against the element engine running the whole body
-// over plain arrays, to the bit, in every type and arrangement of rows; and the time of each instruction as an epilogue.
+// Epilogues as kernels bind them, from the graph of a body to memory: against the element engine running the whole
+// body over plain arrays, to the bit, in every type and arrangement of rows; and the time of each instruction as an
+// epilogue.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -299,14 +300,14 @@ class Timed {
  public:
   explicit Timed(const ElementRow &r) : row_(r) {
     GraphBuilder b(ir_.createGraph(GraphId("body")));
-    bodyOf(r)(b, b.input("p", {kTiles * rows_, width_}));
+    bodyOf(r)(b, b.input("p", {kTiles * kRows, kWidth}));
     std::string reason;
-    matched_ = matchEpilogue(b.graph(), {.columns = width_}, reason);
+    matched_ = matchEpilogue(b.graph(), {.columns = kWidth}, reason);
     EXPECT_TRUE(matched_) << r.type << ": " << reason;
     isMask_ = b.graph().info(b.graph().outputs()[0]).dataType() == DataType::BOOL;
     parameters_ = elementParameters(r, *b.graph().getOpSchedule().back());
     scratch_.resize(static_cast<size_t>(matched_->scratchBytes()) + 128);
-    for (int64_t i = 0; i < rows_ * width_; ++i) values_[i] += bias_[i % width_];
+    for (int64_t i = 0; i < kRows * kWidth; ++i) values_[i] += bias_[i % kWidth];
   }
   // The least so far.
   void measure() {
@@ -317,8 +318,8 @@ class Timed {
     matched_->bind(args, 2, [&](const Epilogue &e, float *) {
       epilogue = std::min(epilogue, secondsOf([&] {
                             for (int64_t t = 0; t < kTiles; ++t)
-                              applyEpilogue(e.at(t * rows_ * stride_, 0), sums_.data(), width_,
-                                            y_.data() + t * rows_ * stride_, stride_, rows_, width_);
+                              applyEpilogue(e.at(t * kRows * kStride, 0), sums_.data(), kWidth,
+                                            y_.data() + t * kRows * kStride, kStride, kRows, kWidth);
                           }));
     });
     const ElementFn fn = elementFunction(row_.op, 0), store = isMask_ ? storeFunction(DataType::BOOL) : nullptr;
@@ -326,8 +327,8 @@ class Timed {
     const void *const result = y_.data();
     alone = std::min(alone, secondsOf([&] {
                        for (int64_t t = 0; t < kTiles; ++t) {
-                         fn(operands, y_.data(), rows_ * width_, parameters_.data());
-                         if (store) store(&result, y_.data(), rows_ * width_, nullptr);
+                         fn(operands, y_.data(), kRows * kWidth, parameters_.data());
+                         if (store) store(&result, y_.data(), kRows * kWidth, nullptr);
                        }
                      }));
   }
@@ -336,9 +337,9 @@ class Timed {
  private:
   static constexpr int64_t kTiles = 4;
   const ElementRow &row_;
-  const int64_t rows_ = microKernels().tileRows, width_ = microKernels().panelWidth, stride_ = width_ + 16;
-  std::vector<float> sums_ = numbers(rows_ * width_, 1), values_ = sums_, bias_ = numbers(width_, 2),
-                     other_ = numbers(kTiles * rows_ * stride_, 3), y_ = other_;
+  static constexpr int64_t kRows = kMaxTileRows, kWidth = kMaxPanelWidth, kStride = kWidth + 16;
+  std::vector<float> sums_ = numbers(kRows * kWidth, 1), values_ = sums_, bias_ = numbers(kWidth, 2),
+                     other_ = numbers(kTiles * kRows * kStride, 3), y_ = other_;
   Ir ir_;
   std::optional<MatchedEpilogue> matched_;
   std::array<float, 2> parameters_{};
@@ -348,8 +349,8 @@ class Timed {
   executable::RunContext context_{failed_};
 };
 
-// No epilogue takes more than twice as long as Relu's would with the instruction's arithmetic in place of Relu's. Best of
-// many rounds, because the machine may do other things.
+// No epilogue takes more than twice as long as Relu's would with the instruction's arithmetic in place of Relu's. Best
+// of many rounds, because the machine may do other things.
 TEST(EpilogueProgram, no_row_takes_more_than_twice_the_time_of_Relu) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers check every access of some loops and not of others";

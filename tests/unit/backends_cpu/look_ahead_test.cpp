@@ -1,5 +1,5 @@
-// Which lines row tiles ask for: of every range and number of tiles, inside the range, without gaps, and all of it where
-// the tiles can ask so often.
+// Which lines row tiles ask for: of every range and number of tiles, inside the range, without gaps, and all of it
+// where the tiles can ask so often.
 #include "backends/cpu/kernels/look_ahead.hpp"
 
 #include <gtest/gtest.h>

@@ -23,8 +23,8 @@ struct EpilogueStep {
   std::array<float, 2> parameters = {0, 0};
 };
 
-// Whether products compile the instruction into their epilogue: the EPILOGUE_UNARY and EPILOGUE_BINARY rows of element_ops.inc. All
-// others are programs.
+// Whether products compile the instruction into their epilogue: the EPILOGUE_UNARY and EPILOGUE_BINARY rows of
+// element_ops.inc. All others are programs.
 bool runsInRegisters(ElementOp op);
 
 // The end of an epilogue that is more than one instruction, compiled by the caller. It works on one block of elements
@@ -35,8 +35,8 @@ class EpilogueProgram {
 
   // Where a block's arguments are put, row after row, before apply is called: kMostElements of the epilogue's type.
   virtual void *arguments() noexcept = 0;
-  // Computes and stores the results of rows x cols elements. The block begins at element `offset` of the matrices, whose
-  // rows are `stride` apart, and in column `column`.
+  // Computes and stores the results of rows x cols elements. The block begins at element `offset` of the matrices,
+  // whose rows are `stride` apart, and in column `column`.
   virtual void apply(ptrdiff_t offset, ptrdiff_t stride, int64_t column, int64_t rows, int64_t cols) noexcept = 0;
   // Prefetches the matrices that apply will read.
   virtual void prefetch(ptrdiff_t offset, ptrdiff_t stride, int64_t rows, int64_t cols) const noexcept = 0;
@@ -80,8 +80,8 @@ struct Epilogue {
   }
 };
 
-// The epilogue of a block as the end of a register tile that covers it, whose rows are `stride` apart in y; nullopt where
-// tiles do not compute it.
+// The epilogue of a block as the end of a register tile that covers it, whose rows are `stride` apart in y; nullopt
+// where tiles do not compute it.
 std::optional<TileEnd> tileEnd(const Epilogue &e, ptrdiff_t stride);
 
 // Writes rows x cols finished sums through the epilogue; all pointers of `e` and `y` point at the block's first

@@ -389,8 +389,8 @@ void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, 
   tile.aheadStride = kCacheLineFloats;
 }
 
-// The same of B: a row tile asks for its share of panel `panel` of the next pass, or of the first pass of the panel that
-// comes after the block's.
+// The same of B: a row tile asks for its share of panel `panel` of the next pass, or of the first pass of the panel
+// that comes after the block's.
 void Matmul::lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, TileArgs &tile) const noexcept {
   tile.next = nullptr;
   if (!readsBOnce_) return;

@@ -29,8 +29,8 @@ inline void prefetchOperands(const Epilogue &e, ptrdiff_t at, ptrdiff_t stride, 
   if (e.residual) prefetchTile<PrefetchFor::kRead>(e.residual, at, e.type, stride, rows, cols);
   if (e.program) e.program->prefetch(at, stride, rows, cols);
 }
-// Its results. Worth it only where they outgrow their share of the last level cache, which holds x and residual as well:
-// lines that are cached cost an instruction each and gain nothing.
+// Its results. Worth it only where they outgrow their share of the last level cache, which holds x and residual as
+// well: lines that are cached cost an instruction each and gain nothing.
 inline bool outgrowsCache(int64_t elements, DataType type) {
   constexpr int64_t kShare = 4;
   return elements * (isHalf(type) ? 2 : 4) > lastLevelCacheBytes() / kShare;
@@ -40,9 +40,9 @@ inline void prefetchResults(const Epilogue &e, const void *y, ptrdiff_t at, ptrd
     prefetchTile<PrefetchFor::kWrite>(y, at, e.type, stride, rows, cols);
 }
 
-// The first row tile of a pass reads B once for every few multiply-adds of each row, faster than memory delivers. So the
-// row tiles of the pass before ask for it, each for a share of the lines, while they multiply: for lines [first, first +
-// steps * perStep); perStep 0: none.
+// The first row tile of a pass reads B once for every few multiply-adds of each row, faster than memory delivers. So
+// the row tiles of the pass before ask for it, each for a share of the lines, while they multiply: for lines [first,
+// first + steps * perStep); perStep 0: none.
 struct LineShare {
   int64_t first = 0;
   int perStep = 0;
@@ -50,7 +50,8 @@ struct LineShare {
 
 // What row tile `tile` of `tiles` asks for of a range of `lines` cache lines, if it can ask `steps` times for one line
 // or for two neighbouring ones. Invariant: shares stay inside the range, and each begins where the one before ends or
-// earlier, as the processor's own prefetchers stop at gaps. They cover a range of at least 2 * steps lines if tiles * steps * 2 >= lines.
+// earlier, as the processor's own prefetchers stop at gaps. They cover a range of at least 2 * steps lines if tiles *
+// steps * 2 >= lines.
 inline LineShare lineShare(int64_t tile, int64_t tiles, int64_t steps, int64_t lines) {
   if (steps <= 0 || steps > lines) return {};
   const int perStep = tiles * steps < lines && 2 * steps <= lines ? 2 : 1;
