@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# A round trip is far above this many times the smallest one of the run. Other machines have other nanoseconds, so only
-# the ratio is fixed: measured were 102-145 ns near and 510-550 ns far, which is less than 1.5 within a state and more
-# than 3.5 between the two.
+# Two round trips are of different states if one is more than this many times the other. Other machines have other
+# nanoseconds, so only the ratio is fixed. Measured were 96-145 ns near and 510-550 ns far, on another machine 53 and
+# 330 ns: the ratio is at most 1.5 within a state and at least 3.5 between two.
 FAR = 2.0
+PROBES = 3  # the median of so many is taken: one in some hundreds is off by more than a factor of two
 NEAR_STATE, FAR_STATE, CHANGED, UNKNOWN = "near", "far", "changed", "unknown"
 
 
@@ -67,18 +68,21 @@ class RoundTrips:
 
     def measure(self) -> float | None:
         """The round trip now, in ns; None if it is unknown."""
-        time_ns = self._probe().get("exchange_ns") or None  # 0: there is one processor only
-        if time_ns is not None:
-            self.smallest_ns = min(time_ns, self.smallest_ns or time_ns)
+        times_ns = [self._probe().get("exchange_ns") for _ in range(PROBES)]
+        if not all(times_ns):  # 0: there is one processor only
+            return None
+        time_ns = statistics.median(times_ns)
+        self.smallest_ns = min(time_ns, self.smallest_ns or time_ns)
         return time_ns
 
     def state_of(self, times_ns: list[float | None]) -> str:
-        """The state that all these round trips show, by the smallest one known now; ``changed`` if they differ."""
+        """``changed`` if these round trips differ by more than `FAR`; else near or far, by the smallest of the run."""
         known = [time for time in times_ns if time is not None]
-        if len(known) < len(times_ns) or not known or self.smallest_ns is None:
+        if len(known) < len(times_ns) or self.smallest_ns is None:
             return UNKNOWN
-        states = {FAR_STATE if time > FAR * self.smallest_ns else NEAR_STATE for time in known}
-        return states.pop() if len(states) == 1 else CHANGED
+        if max(known) > FAR * min(known):
+            return CHANGED
+        return FAR_STATE if statistics.median(known) > FAR * self.smallest_ns else NEAR_STATE
 
 
 @dataclass
@@ -92,6 +96,15 @@ class Round:
 
     round_trips_ns: list[float | None]
     times_ms: dict[str, list[float]] = field(default_factory=dict)
+
+    def smallest(self) -> float:
+        """Of the round trips, in ns; 0 if one is unknown."""
+        return min(time or 0.0 for time in self.round_trips_ns)
+
+    def begins(self, other: Round) -> bool:
+        """Whether all round trips of the other are from the smallest one here to `FAR` times as much."""
+        times_ns = [time or 0.0 for time in other.round_trips_ns]
+        return self.smallest() <= min(times_ns) and max(times_ns) <= FAR * self.smallest()
 
 
 class Rounds:
@@ -117,17 +130,14 @@ class Rounds:
             yield self._line(current)
 
     def counted(self) -> list[Round]:
-        """The rounds of the state that most rounds have (near, if as many are far).
+        """The rounds of the state that most rounds have; the nearer one, if two have as many.
 
         None while every round has changed its state; all of them once no more are to be run.
         """
-        groups: dict[str, list[Round]] = {state: [] for state in (NEAR_STATE, FAR_STATE, UNKNOWN)}
-        for one in self.all:
-            if (state := self.state_of(one)) in groups:
-                groups[state].append(one)
-        largest = max(groups.values(), key=len)
-        if largest:
-            return largest
+        same = [one for one in self.all if self.state_of(one) != CHANGED]
+        groups = [[other for other in same if one.begins(other)] for one in sorted(same, key=Round.smallest)]
+        if groups:
+            return max(groups, key=len)
         return self.all if len(self.all) >= 2 * self.wanted else []
 
     def state_of(self, one: Round) -> str:
@@ -141,9 +151,8 @@ class Rounds:
     def entry(self) -> dict[str, Any]:
         """For the results: state and round trips (ns) of the rounds that count, and how many did not."""
         counted = self.counted()
-        states = {self.state_of(one) for one in counted}
         return {
-            "state": states.pop() if len(states) == 1 else CHANGED,
+            "state": self._trips.state_of([time for one in counted for time in one.round_trips_ns]),
             "round_trips_ns": [one.round_trips_ns for one in counted],
             "wanted": self.wanted,
             "counted": len(counted),

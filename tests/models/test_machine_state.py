@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from machine_state import Rounds, RoundTrips, summary
+from machine_state import PROBES, Rounds, RoundTrips, summary
 
 NEAR, FAR = 110.0, 530.0
 
 
 def measured(round_trips, wanted=2, engines=("peer", "ours"), turn=lambda name: [1.0]):
     """Rounds over these round trips, of which each round takes one more than it has turns; and its progress lines."""
-    times = iter(round_trips)
+    times = iter([time for time in round_trips for _ in range(PROBES)])
     rounds = Rounds(wanted, RoundTrips(lambda: {"exchange_ns": next(times)}))
     lines = list(rounds.run(lambda: list(engines), turn))
     assert next(times, None) is None, "round trips are left"
@@ -72,8 +72,8 @@ def test_rounds_are_kept_after_as_many_repeats_as_rounds():
     assert summary(entry) == "changed 110 ns, 2 repeated, states differ"
 
 
-def test_the_smallest_round_trip_of_the_run_decides():
-    probed = iter([300.0, 310.0, 320.0, 100.0])
+def test_the_smallest_round_trip_of_the_run_decides_between_near_and_far():
+    probed = iter([time for time in (300.0, 310.0, 320.0, 100.0) for _ in range(PROBES)])
     trips = RoundTrips(lambda: {"exchange_ns": next(probed)})
     first = [trips.measure() for _ in range(3)]
     assert trips.state_of(first) == "near"  # nothing nearer is known yet
@@ -81,6 +81,19 @@ def test_the_smallest_round_trip_of_the_run_decides():
     assert trips.state_of(first) == "far"
     assert trips.state_of([100.0, 199.0]) == "near"
     assert trips.state_of([100.0, 201.0]) == "changed"
+
+
+def test_two_states_that_are_both_far_do_not_count_together():
+    rounds, lines = measured([45.0] * 3 + [NEAR] * 3 + [FAR] * 3 + [FAR] * 3)
+    assert [line.split(":")[1].split(",")[0].strip() for line in lines] == ["near", "far", "far", "far"]
+    assert rounds.entry()["round_trips_ns"] == [[FAR] * 3] * 2
+
+
+def test_one_odd_probe_changes_nothing():
+    probed = iter([110.0, 255.0, 112.0, 46.0, 111.0, 113.0])
+    trips = RoundTrips(lambda: {"exchange_ns": next(probed)})
+    assert [trips.measure(), trips.measure()] == [112.0, 111.0]
+    assert trips.smallest_ns == 111.0
 
 
 @pytest.mark.parametrize("answer", [{"error": "no probe"}, {"exchange_ns": 0}])
