@@ -301,7 +301,10 @@ BENCHMARKS |= {
     "encoder_decoder_256_b1": Benchmark(third_set.encoder_decoder, floats(1, 3, 256, 256)),
     "decoder_s64_b1": Benchmark(third_set.TiedDecoder, tokens(1, 64, 50257)),
     "lstm_s100_b1": Benchmark(third_set.Lstm, floats(1, 100, 80)),
-    "bottlenecks_relu6_train_b8": Benchmark(third_set.bottlenecks_relu6, floats(8, 3, 224, 224), 1000, _MOMENTUM),
+    # With a rate of 0.01 the losses of float32 and float64 differ by 1e-3 after two updates in PyTorch, too.
+    "bottlenecks_relu6_train_b8": Benchmark(
+        third_set.bottlenecks_relu6, floats(8, 3, 224, 224), 1000, Optimizer("sgd", 1e-3, momentum=0.9)
+    ),
     "patch_encoder_train_b8": Benchmark(
         partial(third_set.PatchEncoder, layers=6, width=384, heads=6), floats(8, 3, 224, 224), 1000, _ADAMW
     ),
