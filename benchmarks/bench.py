@@ -2,7 +2,9 @@
 
 Every implementation of a name lives in its own process (`worker.py`), pinned to the same two cores. First all build and
 their results are compared with the first peer's; then they take turns for several rounds, so that a change of the
-machine's speed meets all of them. A turn begins with a warm-up; the processes whose turn it is not are stopped.
+machine's speed meets all of them. A turn begins with a warm-up; the processes whose turn it is not are stopped. The
+round trip of a cache line between the cores is taken before and after each turn; rounds in which it changed are
+repeated (`machine_state.py`).
 Reported are the median and the best time of one call, half the distance of the turns' medians (±), the ratio of the
 best peer's median to ours (above 1: ours is faster) and the share of the machine's limit that ours reaches.
 
@@ -26,11 +28,8 @@ first result in a fresh process). docs/benchmarks.md explains each.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -40,13 +39,11 @@ import measure_building
 import measure_ops
 import measure_transforms
 from figures import attempt, figures, geometric_mean, largest_difference, memory_figures, spread, with_ratio
+from machine_state import Rounds, RoundTrips, print_exchange, run_probe
 from output import OTHER_FORMS, machine, print_row, write_json
 from processes import Worker, WorkerFailed, ask_once, progress
 
 import transforms
-
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
 
 INFERENCE_NAMES = ["mlp_b1", "mlp_b8", "mlp_b80", "alexnet_b1", "resnet50_b1", "resnet50_b8", "bert_base_s128_b1"]
 TRAINING_NAMES = [
@@ -68,12 +65,20 @@ SECOND_TRAINING_NAMES = [
     *("recommender_train_b512", "segmentation_train_b2"),
 ]
 SECOND_NAMES = [*SECOND_INFERENCE_NAMES, *SECOND_TRAINING_NAMES]
+# Classes of layers that the second set lacks (third_set.py).
+THIRD_INFERENCE_NAMES = [
+    *("bottlenecks_relu6_b1", "bottlenecks_silu_b1", "densely_connected_b1", "patch_encoder_b1"),
+    *("encoder_decoder_256_b1", "decoder_s64_b1", "lstm_s100_b1"),
+]
+THIRD_TRAINING_NAMES = ["bottlenecks_relu6_train_b8", "patch_encoder_train_b8", "lstm_train_b8"]
+THIRD_NAMES = [*THIRD_INFERENCE_NAMES, *THIRD_TRAINING_NAMES]
 INLINED_CALLS = [24, 96, 384]
 NAMES = [
     *INFERENCE_NAMES,
     *TRAINING_NAMES,
     *FROZEN_NAMES,
     *SECOND_NAMES,
+    *THIRD_NAMES,
     *OTHER_FORMS,
     "call_overhead",
     "compile_time",
@@ -95,6 +100,7 @@ GROUPS = {
     "convolutions": CONVOLUTION_NAMES,
     "first_set": [*INFERENCE_NAMES, *TRAINING_NAMES],
     "second_set": SECOND_NAMES,
+    "third_set": THIRD_NAMES,
     **{row.name: [f"{row.name}_{network}" for network in row.networks] for row in transforms.ROWS},
 }
 COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1", "bert_base_s128_b1", "gpt_train_b8"]
@@ -143,7 +149,7 @@ class Measurement:
         # The first peer's result is what the others are compared with.
         self.order = [*peers_of(name, peers), "ours"]
         self.workers: dict[str, Worker] = {}
-        self.times: dict[str, list[list[float]]] = {}  # by turn
+        self.rounds = Rounds(args.rounds, args.round_trips)
         self.errors: dict[str, str] = {}
         self.differences: dict[str, float] = {}
         self.build_s: dict[str, float] = {}
@@ -152,10 +158,8 @@ class Measurement:
         """Build, compare, measure; returns the entry of ``results``."""
         try:
             self._build()
-            for number in range(self.args.rounds):
-                progress(f"{self.name}: round {number + 1} of {self.args.rounds}")
-                for implementation in list(self.workers):
-                    self._turn(implementation)
+            for line in self.rounds.run(lambda: list(self.workers), self._turn):
+                progress(f"{self.name}: {line}")
         finally:
             for worker in self.workers.values():
                 worker.close()
@@ -163,7 +167,6 @@ class Measurement:
 
     def _fail(self, implementation: str, error: Exception | str) -> None:
         self.errors[implementation] = str(error)
-        self.times.pop(implementation, None)
         worker = self.workers.pop(implementation, None)
         if worker:
             worker.close()
@@ -190,22 +193,25 @@ class Measurement:
                 continue
             self.workers[implementation].pause()
 
-    def _turn(self, implementation: str) -> None:
+    def _turn(self, implementation: str) -> list[float] | None:
         worker = self.workers[implementation]
         worker.resume()
         try:
             worker.send({"seconds": self.args.turn, "warm_up": self.args.warm_up})
-            self.times.setdefault(implementation, []).append(worker.receive(self.args.budget)["times_ms"])
+            times_ms = worker.receive(self.args.budget)["times_ms"]
             worker.pause()
         except WorkerFailed as error:
             self._fail(implementation, error)
+            return None
+        return times_ms
 
     def _result_of(self, implementation: str) -> dict[str, Any]:
-        if implementation not in self.times:
+        turns = self.rounds.times_of(implementation)
+        if implementation in self.errors or not turns:
             return {"error": self.errors.get(implementation, "not measured")}
         return {
-            **figures([time for turn in self.times[implementation] for time in turn]),
-            "spread": spread(self.times[implementation]),
+            **figures([time for turn in turns for time in turn]),
+            "spread": spread(turns),
             "build_s": self.build_s[implementation],
             "difference": self.differences[implementation],
         }
@@ -213,35 +219,7 @@ class Measurement:
     def _entry(self) -> dict[str, Any]:
         peers = {peer: self._result_of(peer) for peer in self.order if peer != "ours"}
         ours = self._result_of("ours")
-        return with_ratio({"name": self.name, "ours": ours, "peers": peers})
-
-
-def pin_to_two_processors() -> None:
-    """As the workers are."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-
-
-def run_probe(budget: float, *arguments: str) -> dict[str, Any]:
-    """The C++ probe (its limits, and calls from C++ when asked for); an error text on failure."""
-    preset = os.environ.get("POPART_PRESET", "release")
-    program = ROOT / "build" / preset / "bin" / "popart-bench-probe"
-    if not program.is_file():
-        return {"error": f"{program} is missing. Build it with ./dev build --preset {preset}."}
-    try:
-        result = subprocess.run(
-            [program, *arguments], capture_output=True, text=True, timeout=budget, preexec_fn=pin_to_two_processors
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"no result within its {budget:.0f} s"}
-    if result.returncode:
-        return {"error": (result.stderr.strip().splitlines() or ["no message"])[-1]}
-    return json.loads(result.stdout)
-
-
-def print_exchange(probe: dict[str, Any]) -> None:
-    """Say how far apart the two cores are, which a virtual machine can change at any time."""
-    if probe.get("exchange_ns"):
-        print(f"a cache line goes from core to core and back in {probe['exchange_ns']:.0f} ns", flush=True)
+        return with_ratio({"name": self.name, "ours": ours, "peers": peers, "rounds": self.rounds.entry()})
 
 
 def limit_of(name: str, budget: float) -> dict[str, Any]:
@@ -519,7 +497,7 @@ def parse_arguments() -> argparse.Namespace:
 def measure_names(names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure what stands beside peers or alone, with one row each."""
     header = ["ours", *args.peers, "ratio", "of limit"]
-    print(f"{'median ms':<26}" + "".join(f"{column:>16}" for column in header), flush=True)
+    print(f"{'median ms':<26}" + "".join(f"{column:>16}" for column in header) + "  round trip", flush=True)
     special = {
         "compile_time": measure_compile_time,
         "inline_compile_time": measure_inline_compile_time,
@@ -535,7 +513,8 @@ def measure_names(names: list[str], args: argparse.Namespace) -> list[dict[str, 
         for entry in entries:
             print_row(entry, args.peers)
         results += entries
-    for title, chosen in (("first set", [*INFERENCE_NAMES, *TRAINING_NAMES]), ("second set", SECOND_NAMES)):
+    sets = {title.replace("_", " "): GROUPS[title] for title in ("first_set", "second_set", "third_set")}
+    for title, chosen in sets.items():
         ratios = [e["ratio_to_best_peer"] for e in results if e["name"] in chosen and e["ratio_to_best_peer"]]
         if mean := geometric_mean(ratios):
             print(f"{title}: geometric mean of {len(ratios)} ratios to the best peer {mean:.2f}", flush=True)
@@ -549,6 +528,7 @@ def main() -> int:
         return 0 if same_bits(args) else 1
     probe = run_probe(args.budget)
     print_exchange(probe)
+    args.round_trips = RoundTrips(lambda: run_probe(args.budget, "--exchange"))
     if args.ops is not None:
         results = measure_ops.measure(args)
         print_exchange(run_probe(args.budget))

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import machine_state
 import measure_building
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,7 +82,8 @@ def print_row(entry: dict[str, Any], peers: list[str]) -> None:
     ratio, share = entry["ratio_to_best_peer"], entry["share_of_limit"]
     columns = [cell(ours), *(cell(entry["peers"].get(peer)) for peer in peers)]
     columns += [f"{ratio:.2f}" if ratio else "-", f"{100 * share:.1f} %" if share else "-"]
-    print(f"{name:<26}" + "".join(f"{column:>16}" for column in columns), flush=True)
+    rounds = "  " + machine_state.summary(entry["rounds"]) if "rounds" in entry else ""
+    print(f"{name:<26}" + "".join(f"{column:>16}" for column in columns) + rounds, flush=True)
     for beside in OTHER_FORMS.get(entry["name"], []):
         form = entry["peers"].get(beside, {})
         speed = f"{form['median_ms'] / ours['median_ms']:.2f}" if {"median_ms"} <= form.keys() & ours.keys() else "-"

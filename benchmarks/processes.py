@@ -46,7 +46,7 @@ class Worker:
             start_new_session=True,
             env=os.environ | (environment or {}),
         )
-        self._pending = b""
+        self._pending = bytearray()
         self._errors = b""
 
     def receive(self, seconds: float) -> dict[str, Any]:
@@ -58,7 +58,8 @@ class Worker:
         deadline = time.monotonic() + seconds
         assert self._process.stdout and self._process.stderr
         out, err = self._process.stdout.fileno(), self._process.stderr.fileno()
-        while b"\n" not in self._pending:
+        complete = b"\n" in self._pending
+        while not complete:
             ready, _, _ = select.select([out, err], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise WorkerFailed(f"no result within its {seconds:.0f} s")
@@ -69,7 +70,8 @@ class Worker:
                 if not piece:
                     raise WorkerFailed(self._ending())
                 self._pending += piece
-        line, self._pending = self._pending.split(b"\n", 1)
+                complete = b"\n" in piece
+        line, _, self._pending = self._pending.partition(b"\n")
         message = json.loads(line)
         if "error" in message:
             raise WorkerFailed(message["error"])

@@ -1,8 +1,10 @@
 // What bench.py cannot measure from Python: the limits of two cores (multiply-adds per second, bytes per second read
 // from a block of a given size, the time of a cache line between them) and the time of a session call from C++.
 //   popart-bench-probe [--model FILE] [--bytes N]...
+//   popart-bench-probe --exchange
 // FILE is an ONNX file with float input "input" (1,) and output "output" (1,). Prints one JSON object; "call_overhead"
-// is present when a model is given, "bytes_per_s" maps each N to what was measured.
+// is present when a model is given, "bytes_per_s" maps each N to what was measured. With --exchange the time of a cache
+// line alone, in some tens of milliseconds: bench.py asks for it between turns.
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -144,12 +146,16 @@ std::vector<double> measureCalls(const char *model) {
 }  // namespace
 
 int main(int argc, char **argv) try {
+  if (argc == 2 && std::string_view(argv[1]) == "--exchange") {
+    std::printf("{\"exchange_ns\": %.4g}\n", measureExchange());
+    return EXIT_SUCCESS;
+  }
   const char *model = nullptr;
   std::vector<size_t> sizes;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i];
     if (i + 1 == argc || (option != "--model" && option != "--bytes"))
-      throw std::invalid_argument("usage: popart-bench-probe [--model FILE] [--bytes N]...");
+      throw std::invalid_argument("usage: popart-bench-probe [--model FILE] [--bytes N]... | --exchange");
     if (option == "--model") {
       model = argv[i + 1];
     } else {

@@ -1,4 +1,4 @@
-"""The second set of networks and the operators of ./dev bench --ops give what PyTorch gives."""
+"""The second and third set of networks and the operators of ./dev bench --ops give what PyTorch gives."""
 
 import sys
 from pathlib import Path
@@ -8,16 +8,22 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 pytest.importorskip("torchvision")
+import bench
 import implementations
 import networks
 import op_rows
 import operators
 
 pytestmark = pytest.mark.models
-QUICK = ["gru_s64_b1", "decoder_cached_b1", "gru_train_b16", "conv_vae_train_b64", "recommender_train_b512"]
+QUICK = [
+    *("gru_s64_b1", "decoder_cached_b1", "gru_train_b16", "conv_vae_train_b64", "recommender_train_b512"),
+    *("bottlenecks_relu6_b1", "bottlenecks_silu_b1", "lstm_s100_b1", "lstm_train_b8"),
+]
 LARGE = [
     *("convnext_tiny_b1", "shufflenet_v2_b1", "swin_t_b1", "googlenet_b1", "fcn_resnet50_b1", "wav2vec_features_b1"),
     *("convnext_tiny_train_b8", "segmentation_train_b2"),
+    *("densely_connected_b1", "patch_encoder_b1", "encoder_decoder_256_b1", "decoder_s64_b1"),
+    *("bottlenecks_relu6_train_b8", "patch_encoder_train_b8"),
 ]
 FEW = ["Gelu", "Add broadcast", "ReduceSum columns", "Softmax", "MatMul", "Conv depthwise", "LSTM", "Attention causal"]
 
@@ -28,6 +34,10 @@ def test_networks(name):
     ours, theirs = (implementations.build(who, name).check(training) for who in ("ours", "torch_eager"))
     scale = np.abs(theirs).max()
     np.testing.assert_allclose(ours, theirs, atol=2e-4 * scale, rtol=0)
+
+
+def test_every_network_of_both_sets_is_compared():
+    assert sorted([*QUICK, *LARGE]) == sorted([*bench.SECOND_NAMES, *bench.THIRD_NAMES])
 
 
 @pytest.mark.parametrize(
