@@ -4,6 +4,9 @@
 #include <cxxabi.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
 namespace popart::python {
 namespace {
 
@@ -16,6 +19,12 @@ void callOrWaitForEver(Call call) {
   }
 }
 
+// A thread that asks for the lock of an interpreter that is gone crashes (CPython up to 3.13), so none may ask once it
+// ends: those that have begun to are waited for.
+std::atomic<int> takingTheLock{0};
+std::atomic<bool> isEnding{false};
+std::thread::id endingThread;  // set before isEnding
+
 }  // namespace
 
 ReleaseGil::~ReleaseGil() {
@@ -23,7 +32,20 @@ ReleaseGil::~ReleaseGil() {
 }
 
 HoldGil::HoldGil() {
+  takingTheLock.fetch_add(1);
+  if (isEnding.load() && std::this_thread::get_id() != endingThread) {
+    takingTheLock.fetch_sub(1);
+    for (;;) pause();
+  }
   callOrWaitForEver([this] { state_ = PyGILState_Ensure(); });
+  takingTheLock.fetch_sub(1);
+}
+
+void keepThreadsFromEndingInterpreter() {
+  endingThread = std::this_thread::get_id();
+  isEnding.store(true);
+  const ReleaseGil released;
+  while (takingTheLock.load() > 0) std::this_thread::yield();
 }
 
 // No C++ object lives between this call and where the unwinding starts.

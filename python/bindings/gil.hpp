@@ -32,4 +32,8 @@ class HoldGil {
 // function(*args): a new reference, null with a Python error set. The caller holds the lock.
 PyObject *callPython(PyObject *function, PyObject *args);
 
+// To be called when the interpreter begins to end, by the thread that ends it: other threads that would take the lock
+// later wait until the process is gone.
+void keepThreadsFromEndingInterpreter();
+
 }  // namespace popart::python

@@ -1,12 +1,15 @@
 // The Python module popart_core.
 #include "bindings.hpp"
+#include "gil.hpp"
 #include "losses.hpp"
 
 namespace {
 
-// Daemon threads that are still there when the interpreter ends keep what they use: that is no leak to warn of.
-void expectLeaksOfDaemonThreads() {
+// Daemon threads that are still there when the interpreter ends do not use it any more. They keep what they use: that
+// is no leak to warn of.
+void prepareForDaemonThreads() {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    popart::python::keepThreadsFromEndingInterpreter();
     if (nb::cast<int>(nb::module_::import_("threading").attr("active_count")()) > 1) nb::set_leak_warnings(false);
   }));
 }
@@ -36,5 +39,5 @@ NB_MODULE(popart_core, m) {
   bindIr(m);
   bindCustomOps(m);
   bindErrorLog();
-  expectLeaksOfDaemonThreads();
+  prepareForDaemonThreads();
 }

@@ -382,6 +382,7 @@ class EpilogueFuser {
     Op &reader = *readers.front();
     if (staysApart(product, reader)) return;
     if (isTranspose(&reader)) return absorbTranspose(product, reader);
+    if (product.hasAttr("epilogue")) return;
     const bool cluster = reader.is(Role::FusedElementwise);
     if (!cluster && !(isElementwise(reader) && reader.outputCount() == 1 && isSupported(reader))) return;
     const Shape &shape = graph_.info(value).shape();
@@ -501,8 +502,10 @@ class EpilogueFuser {
     }
     body.setInputs(bodyInputs);
     std::vector<TensorIndex> inputs = product.inputs();
-    if (product.is(Role::FusedConv)) inputs.resize(3);  // an absent bias keeps its place
-    inputs.insert(inputs.end(), extras.begin(), extras.end());
+    const auto others = product.hasAttr("prologue") ? product.attrInt("prologue_operands") : int64_t{0};
+    if (product.is(Role::FusedConv))  // an absent bias keeps its place
+      inputs.resize(std::max<size_t>(3, inputs.size()));
+    inputs.insert(inputs.end() - others, extras.begin(), extras.end());
     Attributes attributes = product.attributes();
     attributes.set("epilogue", GraphRef{body.id});
     const OpDef &def = product.is(Role::ConvWeightsGrad) ? opDef("FusedConvWeightsGrad") : product.def();

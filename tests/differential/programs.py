@@ -215,7 +215,7 @@ def chain():
 
 
 def images(training=True):
-    """Convolutions, normalisations, pools of ties, channels that are cut, shuffled and joined."""
+    """Convolutions, normalisations, pools of ties, a gate, channels that are cut, shuffled and joined."""
     n = Network(opset=10)
     x = n.input("x", 2, 3, 12, 12)
 
@@ -235,7 +235,8 @@ def images(training=True):
     h = n.onnx.reshape([h, n.constant(np.array([2, 2, 8, 6, 6]))])
     h = n.onnx.reshape([n.onnx.transpose([h], [0, 2, 1, 3, 4]), n.constant(np.array([2, 16, 6, 6]))])
     left, right = n.onnx.split([h], 2, 1, [8, 8])
-    h = n.onnx.concat([left, normalised(right, 8, kernel=1)], 1)
+    gated = n.onnx.mul([right, n.onnx.sigmoid([n.onnx.globalaveragepool([right])])])
+    h = n.onnx.concat([left, normalised(gated, 8, kernel=1)], 1)
     h = n.onnx.relu([normalised(h, 16)])
     h = n.onnx.globalaveragepool([n.onnx.averagepool([h], [2, 2], strides=[2, 2])])
     y = n.onnx.gemm([n.onnx.flatten([h]), n.weight(16, 6), n.weight(6)])

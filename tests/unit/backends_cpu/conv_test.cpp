@@ -82,6 +82,17 @@ std::vector<ConvShape> shapes() {
        .stride = {1, 2, 2},
        .padLow = {0, 1, 1},
        .padHigh = {0, 1, 1}},
+      // Lines longer than a chunk: pieces of several lines, a remainder of lines, strides and dilations of both.
+      {.n = 1, .in = {1, 7, 301}, .cin = 5, .cout = 7, .kernel = {1, 3, 3}, .padLow = {0, 1, 1}, .padHigh = {0, 1, 1}},
+      {.n = 1,
+       .in = {1, 21, 501},
+       .cin = 3,
+       .cout = 4,
+       .kernel = {1, 3, 2},
+       .stride = {1, 2, 2},
+       .dilation = {1, 2, 3},
+       .padLow = {0, 3, 0},
+       .padHigh = {0, 0, 4}},
       // Rows of a tile that are 4 KiB apart, forward and in the data gradient; single taps that pass over pixels.
       {.n = 1, .in = {1, 1, 63}, .cin = 512, .cout = 3, .kernel = {1, 1, 3}, .stride = {1, 1, 2}},
       {.n = 2, .in = {1, 7, 33}, .cin = 512, .cout = 5, .kernel = {1, 1, 1}, .stride = {1, 2, 2}},

@@ -122,7 +122,7 @@ void WindowProduct::chooseChunks(int threads) {
   };
   // Calls visit(size, chunks, fewest splits) for each chunk size.
   const auto forEachSize = [&](auto &&visit) {
-    ChunkSizes sizes(w, kTilesPerChunk * microKernels().tileRows);
+    ChunkSizes sizes(w, kTilesPerChunk * microKernels().tileRows, LongLines::kSeveral);
     for (ChunkSize size; sizes.next(size);) {
       const int64_t chunks = std::max<int64_t>(1, Windows(w, size).chunks());
       visit(size, chunks, std::clamp<int64_t>(ceilDiv(wanted, chunks), 1, mostSplits));

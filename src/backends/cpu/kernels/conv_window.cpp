@@ -112,13 +112,18 @@ void PaddedImages::pairRows(const uint16_t *x, int64_t images, int64_t begin, in
   });
 }
 
-ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places) : shape_(shape) {
+ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places, LongLines longLines) : shape_(shape) {
   const int64_t line = std::max<int64_t>(1, shape.out[2]), lines = std::max<int64_t>(1, shape.out[1]);
   pixels_ = std::min(line, places);
   lines_ = pixels_ < line ? 1 : std::clamp<int64_t>(places / line, 1, lines);
   images_ = lines_ < lines || shape.out[0] != 1
                 ? 1
                 : std::clamp<int64_t>(places / (line * lines), 1, std::max<int64_t>(1, shape.n));
+  const int64_t shortest = kSmallestTiles * microKernels().tileRows;
+  if (longLines == LongLines::kSeveral && pixels_ < line && shape.taps[1] > 1 && pixels_ > shortest) {
+    pixels_ = shortest;
+    lines_ = std::clamp<int64_t>(places / pixels_, 1, lines);
+  }
 }
 
 bool ChunkSizes::next(ChunkSize &size) {

@@ -60,7 +60,7 @@ class PaddedImages {
 };
 
 // A piece of the outputs: `lines` output rows from `line` on, of `pixels` places from `pixel` on, at depth `depth` of
-// `images` images from `image` on. Several images only with all lines, several lines only with all pixels.
+// `images` images from `image` on. Several images only with all lines.
 struct WindowChunk {
   int64_t image, images, depth, line, lines, pixel, pixels;
   int64_t places() const { return images * lines * pixels; }
@@ -72,10 +72,14 @@ struct ChunkSize {
   int64_t places() const { return images * lines * pixels; }
 };
 
+// What a chunk is of lines that are longer than it: a piece of one line, or of several. A strip for windows of three
+// rows copies three input rows for one line, and six for four.
+enum class LongLines : uint8_t { kOne, kSeveral };
+
 // Chunk sizes of at most about `places` outputs, the largest first; at least one.
 class ChunkSizes {
  public:
-  ChunkSizes(const WindowShape &shape, int64_t places);
+  ChunkSizes(const WindowShape &shape, int64_t places, LongLines longLines = LongLines::kOne);
   // The next smaller size into `size`; false when there is none.
   bool next(ChunkSize &size);
 
