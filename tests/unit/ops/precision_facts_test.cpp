@@ -15,7 +15,7 @@ namespace {
 bool isOfModels(const OpDef &row) {
   constexpr Trait kOthers = Trait::Gradient | Trait::VarUpdate | Trait::Internal | Trait::HostIo | Trait::SideEffect;
   if (row.has(kOthers) || row.isInplaceVariant()) return false;
-  if (row.domain() == "popart") return false;  // lowering's
+  if (row.domain() == "popart") return false;                                           // lowering's
   if (row.domain().ends_with(".test") || row.type().starts_with("Test")) return false;  // other tests'
   for (const InputDef &input : row.inputs())
     if (input.types & typeBit(DataType::FLOAT)) return true;
