@@ -42,7 +42,7 @@ std::string pythonStack() {
     const nb::object code = nb::steal(reinterpret_cast<PyObject *>(PyFrame_GetCode(current)));
     text += (text.empty() ? " (at " : ", ") + nb::cast<std::string>(code.attr("co_filename")) + ":" +
             std::to_string(PyFrame_GetLineNumber(current)) + " in " + nb::cast<std::string>(code.attr("co_name"));
-    frame = nb::steal(reinterpret_cast<PyObject *>(PyFrame_GetBack(current)));
+    frame = frame.attr("f_back");
   }
   return text.empty() ? text : text + ")";
 }

@@ -63,7 +63,7 @@ bool areTogetherInPython(const nb::list &given, const std::set<GraphId> &movedIn
 nb::tuple sizesToPython(const Shape &shape) {
   nb::tuple sizes = nb::steal<nb::tuple>(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   for (size_t i = 0; i < shape.size(); ++i)
-    PyTuple_SET_ITEM(sizes.ptr(), static_cast<Py_ssize_t>(i), nb::int_(shape[i]).release().ptr());
+    PyTuple_SetItem(sizes.ptr(), static_cast<Py_ssize_t>(i), nb::int_(shape[i]).release().ptr());
   return sizes;
 }
 
