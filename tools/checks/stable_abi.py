@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 # What is in use, each looked up in https://docs.python.org/3.12/c-api/stable.html#contents-of-limited-api.
-STABLE = frozenset(
-    """
+IN_USE = """
     PyBUF_C_CONTIGUOUS PyBUF_FORMAT PyBUF_STRIDES PyBUF_WRITABLE PyBool_Check PyBuffer_IsContiguous PyBuffer_Release
     PyBytes_AsString PyBytes_Check PyBytes_Size PyDict_Check PyErr_CheckSignals PyErr_Clear PyErr_ExceptionMatches
     PyErr_NewExceptionWithDoc PyErr_SetObject PyErr_SetString PyEval_GetFrame PyEval_RestoreThread PyEval_SaveThread
@@ -21,8 +20,8 @@ STABLE = frozenset(
     PyGILState_Ensure PyGILState_Release PyGILState_STATE PyLong_Check PyNumber_Float PyObject_CallObject
     PyObject_GetBuffer PyObject_IsTrue PyObject_Repr PyObject_Str PyTuple_Check PyTuple_GetItem PyTuple_New
     PyTuple_SetItem PyTuple_Size PyUnicode_Check
-    """.split()
-)
+"""
+STABLE = frozenset(IN_USE.split())
 NAME = re.compile(r"\bPy[A-Z]\w*_\w+")
 
 
@@ -46,7 +45,7 @@ def check_file(name: str, text: str) -> list[str]:
 
 
 def main() -> int:
-    """Check the files that git knows."""
+    """Print all problems; returns 1 when there is one."""
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
     listed = subprocess.run(
         ["git", "ls-files", "python/bindings"], cwd=root, capture_output=True, text=True, check=True
