@@ -21,7 +21,9 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kLongestPass = 256;            // k per pass: the rows of a tile stay in the first level cache
+// k per pass: the rows of a tile stay in the first level cache. Rows that are windows side by side share most of their
+// floats.
+constexpr int64_t kLongestPass = 256, kLongestSharedPass = 576;
 constexpr int64_t kTilesPerChunk = 16;           // row tiles that share one read of a pass's weights
 constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
@@ -47,7 +49,7 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
                      widensStrip_ ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
   makePasses();
   outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * shape_.groups * shape_.columns, type_);
-  const int64_t panelBytes = kLongestPass * panelWidth() * static_cast<int64_t>(sizeof(float));
+  const int64_t panelBytes = std::max(longestPass(), kLongestPass) * panelWidth() * static_cast<int64_t>(sizeof(float));
   // Weights of a pass stay in the second level cache, beside the strip.
   panelsAtOnce_ = std::clamp<int64_t>(panelBytesAtOnce() * 2 / 3 / panelBytes, 1, std::max<int64_t>(1, panels_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
@@ -69,15 +71,19 @@ void WindowProduct::usePairs() {
   for (int64_t &row : shape_.tapRows) row /= 2;
 }
 
-void WindowProduct::makePackedBlocks() {
+int64_t WindowProduct::longestPass() const {
   int64_t longest = 0;
+  for (const Pass &pass : passes_) longest = std::max(longest, pass.blockCount * pass.k);
+  return longest;
+}
+
+void WindowProduct::makePackedBlocks() {
   for (Pass &pass : passes_) {
     pass.firstPacked = packedBlocks_.size();
     for (int64_t b = 0; b < pass.blockCount; ++b)
       packedBlocks_.push_back({blocks_[pass.firstBlock + static_cast<size_t>(b)].a, b * pass.k * panelWidth()});
-    longest = std::max(longest, pass.blockCount * pass.k);
   }
-  packedFloats_ = static_cast<size_t>(longest * panelsAtOnce_ * panelWidth());
+  packedFloats_ = static_cast<size_t>(longestPass() * panelsAtOnce_ * panelWidth());
 }
 
 double WindowProduct::products() const {
@@ -166,16 +172,16 @@ void WindowProduct::makePasses() {
                        shape_.tapRows[static_cast<size_t>(t)] * panelWidth()});
   }
   const auto count = static_cast<int64_t>(blocks_.size());
-  if (k > kLongestPass) {
-    const int64_t pieces = ceilDiv(k, kLongestPass);
+  const int64_t longest = joined && windows_.placeStep() < k ? kLongestSharedPass : kLongestPass;
+  if (k > longest) {
+    const int64_t pieces = ceilDiv(k, longest);
     for (int64_t b = 0; b < count; ++b)
       for (int64_t piece = 0; piece < pieces; ++piece) {
         const int64_t begin = k * piece / pieces;
         passes_.push_back({static_cast<size_t>(b), 1, k * (piece + 1) / pieces - begin, begin});
       }
   } else {
-    const int64_t perPass =
-        ceilDiv(count, std::max<int64_t>(1, ceilDiv(count, kLongestPass / std::max<int64_t>(1, k))));
+    const int64_t perPass = ceilDiv(count, std::max<int64_t>(1, ceilDiv(count, longest / std::max<int64_t>(1, k))));
     for (int64_t b = 0; b < count; b += perPass)
       passes_.push_back({static_cast<size_t>(b), std::min(perPass, count - b), k, 0});
   }

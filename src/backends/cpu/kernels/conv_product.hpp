@@ -71,6 +71,7 @@ class WindowProduct {
   void chooseChunks(int threads);
   void makePasses();
   void makePackedBlocks();
+  int64_t longestPass() const;  // k
   Weights weightsOf(const Pass &pass, const void *group, int64_t firstPanel, int64_t endPanel,
                     float *packed) const noexcept;
   void runPanels(const WindowChunk &chunk, const float *view, const void *weights, int64_t firstPanel, int64_t endPanel,
