@@ -31,8 +31,8 @@ TEST(LookAhead, shares_of_a_range_are_inside_it_and_have_no_gaps) {
   EXPECT_GT(covered, 500);
 }
 
-// k of the next pass and of this one are alike: its panel has a line for each k and vector, and a tile asks once every
-// kStepsPerLine k.
+// Both passes have the same k. A panel of the next one has a line for each k and vector; a tile asks for lines once
+// every kStepsPerLine k.
 TEST(LookAhead, five_row_tiles_cover_the_next_pass) {
   const int64_t width = microKernels().panelWidth;
   for (int64_t k = 16; k <= 384; ++k) {
