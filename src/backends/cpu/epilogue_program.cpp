@@ -28,8 +28,7 @@ std::shared_ptr<const CompiledEpilogue> CompiledEpilogue::compile(const ElementS
   for (TensorIndex t : source.outputs) outputs.push_back({TensorInfo(source.graph->info(t).dataType(), Shape{kMost})});
   auto program = makeElementProgram(source, inputs, outputs, reason);
   if (!program) return nullptr;
-  const auto checks = [](const ElementInstruction &c) { return c.check != ElementCheck::None; };
-  if (std::ranges::any_of(program->code, checks)) return reason = "its epilogue looks at its operands", nullptr;
+  if (program->looksAtOperands()) return reason = "its epilogue looks at its operands", nullptr;
   program->limitBlock(kMost);
   auto compiled = std::make_shared<CompiledEpilogue>();
   compiled->program_ = std::move(*program);

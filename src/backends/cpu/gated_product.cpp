@@ -93,8 +93,7 @@ std::optional<Gates> compileGates(const KernelRequest &request, std::string &rea
   auto program = makeElementProgram(source, inputs, outputs, reason);
   if (!program) return std::nullopt;
   if (program->loop.mode != ElementLoop::Mode::kFlat) return reason = "its gates are no single loop", std::nullopt;
-  const auto checks = [](const ElementInstruction &c) { return c.check != ElementCheck::None; };
-  if (std::ranges::any_of(program->code, checks)) return reason = "its gates look at their operands", std::nullopt;
+  if (program->looksAtOperands()) return reason = "its gates look at their operands", std::nullopt;
   gates.program = std::move(*program);
   return gates;
 }

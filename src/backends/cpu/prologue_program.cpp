@@ -43,8 +43,7 @@ std::shared_ptr<const CompiledPrologue> CompiledPrologue::compile(const Graph &b
   }
   auto program = makeElementProgram(source, inputs, {{TensorInfo(DataType::FLOAT, Shape{kMostColumns})}}, reason);
   if (!program) return nullptr;
-  const auto checks = [](const ElementInstruction &c) { return c.check != ElementCheck::None; };
-  if (std::ranges::any_of(program->code, checks)) return reason = "its prologue looks at its operands", nullptr;
+  if (program->looksAtOperands()) return reason = "its prologue looks at its operands", nullptr;
   compiled->program_ = std::move(*program);
   compiled->program_.limitBlock(kMostColumns);
   return compiled;

@@ -1,7 +1,8 @@
-// Convolutions with few channels in a group, depthwise ones among them: vectors hold channels of several groups
-// (lane_spread.hpp), so that every lane of a multiply-add has work. Used by the plans in conv.hpp when
-// ConvShape::joinsGroups(); same contracts. The windows of a chunk of outputs are spread into a zero-padded strip for
-// one panel of output channels, which tiles of AMode::kLaneRows and kLanePanel then read.
+// Convolutions with few channels in a group, and weight gradients of depthwise ones (forward and data gradient:
+// conv_depthwise.hpp): vectors hold channels of several groups (lane_spread.hpp), so that every lane of a multiply-add
+// has work. Used by the plans in conv.hpp when ConvShape::joinsGroups(); same contracts. The windows of a chunk of
+// outputs are spread into a zero-padded strip for one panel of output channels, which tiles of AMode::kLaneRows and
+// kLanePanel then read.
 // Invariant: a sum over taps and channels is one ascending chain; a sum over pixels is made of chains over leaves that
 // depend on the shape alone. Tasks and tiles never change a bit.
 #pragma once

@@ -68,6 +68,10 @@ class ElementProgram {
   // Runs will have no more elements than this, a multiple of 64: temporaries take no more memory. After finish.
   void limitBlock(int64_t elements) { block_ = std::min(block_, elements); }
   int tasks() const { return tasks_; }
+  // Whether an instruction reports operands outside an operator's domain, for which a run needs its context.
+  bool looksAtOperands() const {
+    return std::ranges::any_of(code, [](const ElementInstruction &c) { return c.check != ElementCheck::None; });
+  }
   // Makes task p the p-th of `count` equal slices of the result. False, without effect, when it cannot be split so.
   bool cutInto(int64_t count);
   int64_t scratchBytes() const;
