@@ -140,7 +140,7 @@ std::optional<AttentionProblem> plan(const KernelRequest &request, size_t firstE
   for (size_t i = 0; i < 3; ++i)
     if (request.inputs[i].info.nelms() == 0) return reason = "an operand is empty", std::nullopt;
   const AttentionPlan rows(p.shape, {});
-  if (rows.batches() >= std::numeric_limits<int>::max() / (rows.rowTiles + 1))
+  if (rows.batches() >= std::numeric_limits<int>::max() / (rows.rowTiles() + 1))
     return reason = "it has more tasks than are counted", std::nullopt;
   p.strides.scale = op.attrFloat("scale");
   p.strides.q = stackOf(q, batch), p.strides.k = stackOf(k, batch), p.strides.v = stackOf(v, batch);

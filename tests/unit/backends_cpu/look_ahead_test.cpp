@@ -48,10 +48,10 @@ TEST(LookAhead, five_row_tiles_cover_the_next_pass) {
 TEST(LookAhead, tiles_get_addresses_of_their_share) {
   std::vector<float> weights(100 * kCacheLineFloats);
   TileArgs args;
-  askAhead(args, 1, 2, 30, weights.data(), static_cast<int64_t>(weights.size()));
+  askAhead(args, 1, 2, 30, {weights.data(), static_cast<int64_t>(weights.size())});
   EXPECT_EQ(args.next, weights.data() + 40 * kCacheLineFloats);  // two lines at a time: the last 60
   EXPECT_EQ(args.nextLines, 2);
-  askAhead(args, 0, 1, 30, weights.data(), 10 * kCacheLineFloats);
+  askAhead(args, 0, 1, 30, {weights.data(), 10 * kCacheLineFloats});
   EXPECT_EQ(args.next, nullptr) << "fewer lines than the tile would ask for";
 }
 

@@ -32,9 +32,8 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 AttentionPlan::AttentionPlan(const AttentionShape &s, std::vector<KeyRange> ranges)
     : shape(s), ranges_(std::move(ranges)) {
-  const MicroKernels &kernels = microKernels();
-  const int64_t width = kernels.panelWidth;
-  rowTiles = ceilDiv(shape.queries, kernels.tileRows);
+  const int64_t width = microKernels().panelWidth;
+  tiles_ = RowTiles(shape.queries, std::max(shape.keys, shape.valueSize));
   sizeStride = ceilDiv(shape.size, width) * width;
   valueStride = ceilDiv(shape.valueSize, width) * width;
   const int64_t longest = std::max<int64_t>({1, shape.size, shape.valueSize});
@@ -87,19 +86,19 @@ struct AttentionForward::Task {
 AttentionForward::AttentionForward(const AttentionShape &shape, std::vector<KeyRange> ranges, int threads)
     : plan_(shape, std::move(ranges)) {
   const int64_t wanted = ceilDiv(kTasksPerThread * std::max(1, threads), std::max<int64_t>(1, plan_.batches()));
-  const int64_t most = ceilDiv(plan_.rowTiles, kSmallestTiles);
-  rowTasks_ = std::max<int64_t>({1, ceilDiv(plan_.rowTiles, kMostTiles), std::min(wanted, most)});
+  const int64_t most = ceilDiv(plan_.rowTiles(), kSmallestTiles);
+  rowTasks_ = std::max<int64_t>({1, ceilDiv(plan_.rowTiles(), kMostTiles), std::min(wanted, most)});
   for (int64_t t = 0; t < rowTasks_; ++t)
-    mostRows_ = std::max(mostRows_, plan_.rowOfTile(plan_.rowTiles * (t + 1) / rowTasks_) -
-                                        plan_.rowOfTile(plan_.rowTiles * t / rowTasks_));
+    mostRows_ = std::max(mostRows_, plan_.rowOfTile(plan_.rowTiles() * (t + 1) / rowTasks_) -
+                                        plan_.rowOfTile(plan_.rowTiles() * t / rowTasks_));
 }
 
 double AttentionForward::share(int task) const noexcept {
   const int64_t part = task % rowTasks_;
   const double all = plan_.work(0, plan_.shape.queries) * static_cast<double>(plan_.batches());
   if (all == 0) return 1.0 / tasks();
-  return plan_.work(plan_.rowOfTile(plan_.rowTiles * part / rowTasks_),
-                    plan_.rowOfTile(plan_.rowTiles * (part + 1) / rowTasks_)) /
+  return plan_.work(plan_.rowOfTile(plan_.rowTiles() * part / rowTasks_),
+                    plan_.rowOfTile(plan_.rowTiles() * (part + 1) / rowTasks_)) /
          all;
 }
 
@@ -116,7 +115,7 @@ void AttentionForward::run(int index, const AttentionStrides &strides, const Att
             strides,
             {args.k, batchOffset(shape, strides.k, batch), strides.k, args.type},
             {args.v, batchOffset(shape, strides.v, batch), strides.v, args.type}};
-  task.firstTile = plan_.rowTiles * part / rowTasks_, task.endTile = plan_.rowTiles * (part + 1) / rowTasks_;
+  task.firstTile = plan_.rowTiles() * part / rowTasks_, task.endTile = plan_.rowTiles() * (part + 1) / rowTasks_;
   task.firstRow = plan_.rowOfTile(task.firstTile);
   task.rows = plan_.rowOfTile(task.endTile) - task.firstRow;
   task.batchRow = batch * shape.queries;

@@ -79,12 +79,13 @@ class AttentionPlan {
   double work(int64_t firstRow, int64_t endRow) const;
 
   AttentionShape shape;
-  int64_t rowTiles = 0;                     // of at most tileRows rows, as even as possible
+  int64_t rowTiles() const { return tiles_.count(); }
   int64_t sizeStride = 0, valueStride = 0;  // of copied rows: whole panels
   int64_t scoreStride = 0;                  // of rows of a block of scores
-  int64_t rowOfTile(int64_t tile) const { return rowTiles == 0 ? 0 : shape.queries * tile / rowTiles; }
+  int64_t rowOfTile(int64_t tile) const { return tiles_.begin(tile); }
 
  private:
+  RowTiles tiles_;
   std::vector<KeyRange> ranges_;  // by query; empty: all keys
   int64_t keyBlock_ = 0;
 };

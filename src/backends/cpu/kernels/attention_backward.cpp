@@ -61,7 +61,7 @@ AttentionBackward::AttentionBackward(const AttentionShape &shape, std::vector<Ke
   ranges_ = std::clamp<int64_t>(shape.queries / kLeastRangeRows, 1, wanted);
   for (int64_t r = 0; r < ranges_; ++r)
     mostRows_ = std::max(
-        mostRows_, plan_.rowOfTile(plan_.rowTiles * (r + 1) / ranges_) - plan_.rowOfTile(plan_.rowTiles * r / ranges_));
+        mostRows_, plan_.rowOfTile(plan_.rowTiles() * (r + 1) / ranges_) - plan_.rowOfTile(plan_.rowTiles() * r / ranges_));
 }
 
 int64_t AttentionBackward::partialFloats() const { return plan_.shape.keys * (plan_.sizeStride + plan_.valueStride); }
@@ -83,7 +83,7 @@ void AttentionBackward::runRange(int64_t index, const AttentionStrides &strides,
   const int64_t range = index % ranges_, keys = plan_.keyBlock(), groupRows = kRowsOfGroup + kMaxTileRows;
   Task task{strides, args};
   task.batch = index / ranges_;
-  task.firstTile = plan_.rowTiles * range / ranges_, task.endTile = plan_.rowTiles * (range + 1) / ranges_;
+  task.firstTile = plan_.rowTiles() * range / ranges_, task.endTile = plan_.rowTiles() * (range + 1) / ranges_;
   task.firstRow = plan_.rowOfTile(task.firstTile), task.rows = plan_.rowOfTile(task.endTile) - task.firstRow;
   const auto take = [&](int64_t floats) { return std::exchange(scratch, scratch + floats); };
   task.dk = take(keys * plan_.sizeStride), task.dv = take(keys * plan_.valueStride);
@@ -234,11 +234,13 @@ void AttentionBackward::addQueryGradient(const Task &task, const Group &group, i
 
 void AttentionBackward::addKeyGradients(const Task &task, const Group &group) const noexcept {
   const AttentionShape &shape = plan_.shape;
-  const int64_t width = microKernels().panelWidth, tileRows = microKernels().tileRows,
-                blockKey = group.block * plan_.keyBlock();
+  const int64_t width = microKernels().panelWidth, blockKey = group.block * plan_.keyBlock(),
+                begin = group.panels.begin * width;
   const int64_t end = std::min(blockKey + group.panels.end * width, shape.keys) - blockKey;
-  for (int64_t key = group.panels.begin * width; key < end; key += tileRows) {
-    const int rows = static_cast<int>(std::min(tileRows, end - key));
+  const RowTiles tiles(end - begin, std::max(shape.size, shape.valueSize));
+  for (int64_t tile = 0; tile < tiles.count(); ++tile) {
+    const int64_t key = begin + tiles.begin(tile);
+    const int rows = static_cast<int>(begin + tiles.begin(tile + 1) - key);
     // Row tiles of the group that need a key of this tile.
     int64_t first = group.endTile, last = group.firstTile;
     for (int64_t t = group.firstTile; t < group.endTile; ++t) {

@@ -51,12 +51,12 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * shape_.groups * shape_.columns, type_);
   const int64_t panelBytes = std::max(longestPass(), kLongestPass) * panelWidth() * static_cast<int64_t>(sizeof(float));
   // Weights of a pass stay in the second level cache, beside the strip.
-  panelsAtOnce_ = std::clamp<int64_t>(panelBytesAtOnce() * 2 / 3 / panelBytes, 1, std::max<int64_t>(1, panels_));
+  panelsAtOnce_ = PanelRanges::rounded(std::min(panels_, panelBytesAtOnce() * 2 / 3 / panelBytes), panelsTogether(chunkSize_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
   if (isHalf(type)) makePackedBlocks();
   // Chunks after a thread's first find weights that fit in its cache there.
   const int64_t splitBytes =
-      ceilDiv(panels_, splits_) * panelWidth() * shape_.weightRows * static_cast<int64_t>(sizeof(float));
+      panelRanges().longest() * panelWidth() * shape_.weightRows * static_cast<int64_t>(sizeof(float));
   const bool areReadOnce = shape_.groups * windows_.chunks() <= std::max(1, threads);
   looksAhead_ = !isHalf(type) && (areReadOnce || splitBytes > secondLevelCacheBytes() / 2);
 }
@@ -94,7 +94,8 @@ double WindowProduct::products() const {
 
 double WindowProduct::share(int task) const {
   const int64_t split = task % splits_, chunk = task / splits_ % windows_.chunks();
-  const int64_t panels = panels_ * (split + 1) / splits_ - panels_ * split / splits_;
+  const PanelRanges ranges = panelRanges();
+  const int64_t panels = ranges.begin(split + 1) - ranges.begin(split);
   const WindowShape &w = shape_.window;
   return static_cast<double>(windows_.chunk(chunk).places() * panels) /
          static_cast<double>(w.n * volume(w.out) * panels_ * shape_.groups);
@@ -120,7 +121,7 @@ void WindowProduct::chooseChunks(int threads) {
   // How many times as long as with tasks that all threads end together.
   const auto waiting = [&](const ChunkSize &size, int64_t chunks, int64_t splits) {
     const int64_t turns = ceilDiv(shape_.groups * chunks * splits, workers);
-    return static_cast<double>(turns * workers * size.places() * ceilDiv(panels_, splits)) /
+    return static_cast<double>(turns * workers * size.places() * PanelRanges(panels_, splits, panelsTogether(size)).longest()) /
            std::max(1.0, places * static_cast<double>(panels_ * shape_.groups));
   };
   const auto elapsed = [&](const ChunkSize &size, int64_t chunks, int64_t splits) {
@@ -228,19 +229,19 @@ WindowProduct::Weights WindowProduct::weightsOf(const Pass &pass, const void *gr
   return {packed, nullptr, packedBlocks_.data() + pass.firstPacked, pass.blockCount * floats, firstPanel, endPanel};
 }
 
-// A row tile asks for its share of the panel's next pass, or of the first pass of the panel that comes after those of
-// `weights`.
+// A row tile asks for its share of the next pass of the panels that `kernel` reads, or of the first pass of the panels
+// that come after those of `weights`.
 void WindowProduct::lookAhead(const Pass &pass, const RowTile &rowTile, const Weights &weights, int64_t panel,
-                              TileArgs &tile) const noexcept {
+                              const MicroKernels::Choice &kernel, TileArgs &tile) const noexcept {
   tile.next = nullptr;
   if (!looksAhead_ || rowTile.count < 2) return;
   const bool isLast = &pass == &passes_.back();
   const Pass &next = isLast ? passes_.front() : *(&pass + 1);
   const int64_t at = panel + (isLast ? weights.endPanel - weights.firstPanel : 0);
   if (at >= panels_ || next.blockCount == 0) return;
-  askAhead(tile, rowTile.index, rowTile.count, pass.blockCount * (pass.k / kStepsPerLine),
-           weights.group + at * weights.panelStride + next.offset * panelWidth() + blocks_[next.firstBlock].b,
-           next.contiguous);
+  askAhead(tile, rowTile.index, rowTile.count, kernel.parts * pass.blockCount * (pass.k / kStepsPerLine),
+           {weights.group + at * weights.panelStride + next.offset * panelWidth() + blocks_[next.firstBlock].b,
+            next.contiguous, std::min<int64_t>(kernel.panels, panels_ - at), weights.panelStride});
 }
 
 void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial,
@@ -258,7 +259,7 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
   const ptrdiff_t step = shape_.step[2] * shape_.groups * shape_.columns;
   const auto end = last ? tileEnd(*to.epilogue, step) : std::nullopt;
   const ptrdiff_t partialStride = (weights.endPanel - weights.firstPanel) * width;
-  alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
+  alignas(64) float finished[kMaxTileFloats];
   for (int64_t p = weights.firstPanel; p < weights.endPanel;) {
     const int64_t column = p * width, sums = (p - weights.firstPanel) * width;
     const auto choice =
@@ -273,7 +274,7 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
     float *y = static_cast<float *>(to.y) + place;
     tile.out = !last ? partial + sums : plain ? y : finished;
     tile.outStride = !last ? partialStride : plain ? step : choice.width;
-    lookAhead(pass, rowTile, weights, p, tile);
+    lookAhead(pass, rowTile, weights, p, choice, tile);
     if (last) prefetchOperands(*to.epilogue, place, step, rows, columns);
     if (last && outgrowsCache_) prefetchResults(*to.epilogue, to.y, place, step, rows, columns);
     choice.run(tile);
@@ -282,23 +283,38 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
   }
 }
 
-void WindowProduct::runPanels(const WindowChunk &chunk, const float *view, const void *group, int64_t firstPanel,
+// Lines, and images, whose windows and results follow each other are one line.
+WindowChunk WindowProduct::joined(const WindowChunk &chunk) const noexcept {
+  WindowChunk c = chunk;
+  const Spatial &step = shape_.step, &size = shape_.size, &out = shape_.window.out;
+  if (step != Spatial{1, 1, 1} || size != out || c.pixels != out[2]) return c;
+  if (c.lines > 1 && windows_.lineStep() != c.pixels * windows_.placeStep()) return c;
+  if (c.images > 1 && (c.lines != out[1] || windows_.imageStride() != c.lines * c.pixels * windows_.placeStep())) {
+    c.pixels *= c.lines, c.lines = 1;
+    return c;
+  }
+  c.pixels *= c.lines * c.images, c.lines = c.images = 1;
+  return c;
+}
+
+void WindowProduct::runPanels(const WindowChunk &given, const float *view, const void *group, int64_t firstPanel,
                               int64_t endPanel, const Place &to, float *partials) const noexcept {
-  const int64_t tiles = ceilDiv(chunk.pixels, microKernels().tileRows);
+  const WindowChunk chunk = joined(given);
+  const RowTiles tiles(chunk.pixels, std::min(shape_.columns, endPanel * panelWidth()) - firstPanel * panelWidth());
   const int64_t channels = shape_.groups * shape_.columns;
   const Spatial &first = shape_.first, &step = shape_.step, &size = shape_.size;
   for (const Pass &pass : passes_) {
     const Weights weights = weightsOf(pass, group, firstPanel, endPanel, partials + partialFloats_);
     float *partial = partials;
-    RowTile rowTile{0, tiles * chunk.images * chunk.lines, 0};
+    RowTile rowTile{0, tiles.count() * chunk.images * chunk.lines, 0};
     for (int64_t image = 0; image < chunk.images; ++image) {
       for (int64_t line = 0; line < chunk.lines; ++line) {
         const float *a = view + image * windows_.imageStride() + line * windows_.lineStep();
         const int64_t row = ((chunk.image + image) * size[0] + first[0] + chunk.depth * step[0]) * size[1] + first[1] +
                             (chunk.line + line) * step[1];
-        for (int64_t t = 0; t < tiles; ++t, ++rowTile.index) {
-          const int64_t begin = chunk.pixels * t / tiles;
-          const auto rows = static_cast<int>(chunk.pixels * (t + 1) / tiles - begin);
+        for (int64_t t = 0; t < tiles.count(); ++t, ++rowTile.index) {
+          const int64_t begin = tiles.begin(t);
+          const auto rows = static_cast<int>(tiles.begin(t + 1) - begin);
           rowTile.at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * channels;
           runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, rowTile);
           partial += rows * (endPanel - firstPanel) * microKernels().panelWidth;
@@ -319,7 +335,8 @@ void WindowProduct::run(int task, const void *x, const void *weights, void *y, c
                                    : windows_.read(chunk, static_cast<const float *>(x) + channel, strip);
   const void *groupWeights = elementAt(weights, perStep_ * group * panels_ * shape_.weightRows * panelWidth(), type_);
   const Place to{y, &epilogue, group};
-  const int64_t begin = panels_ * split / splits_, end = panels_ * (split + 1) / splits_;
+  const PanelRanges ranges = panelRanges();
+  const int64_t begin = ranges.begin(split), end = ranges.begin(split + 1);
   for (int64_t p = begin; p < end; p += panelsAtOnce_)
     runPanels(chunk, view, groupWeights, p, std::min(end, p + panelsAtOnce_), to, scratch);
 }

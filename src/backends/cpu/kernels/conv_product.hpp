@@ -67,6 +67,11 @@ class WindowProduct {
     ptrdiff_t panelStride;
     int64_t firstPanel, endPanel;
   };
+  int64_t panelsTogether(const ChunkSize &size) const {
+    return RowTiles(size.pixels, shape_.columns).panelsTogether();
+  }
+  PanelRanges panelRanges() const { return {panels_, splits_, panelsTogether(chunkSize_)}; }
+  WindowChunk joined(const WindowChunk &chunk) const noexcept;
   void usePairs();
   void chooseChunks(int threads);
   void makePasses();
@@ -79,7 +84,7 @@ class WindowProduct {
   void runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial, const Place &to,
                const RowTile &rowTile) const noexcept;
   void lookAhead(const Pass &pass, const RowTile &rowTile, const Weights &weights, int64_t panel,
-                 TileArgs &tile) const noexcept;
+                 const MicroKernels::Choice &kernel, TileArgs &tile) const noexcept;
   void emit(const Place &to, ptrdiff_t at, const float *sums, ptrdiff_t stride, int rows, int64_t column,
             int64_t columns) const noexcept;
 

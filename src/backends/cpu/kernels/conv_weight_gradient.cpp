@@ -185,7 +185,7 @@ void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, cons
   t.k = chunk.pixels;
   t.inStride = t.outStride = width;
   for (int64_t p = share.firstPanel; p < share.endPanel; ++p) {
-    const int64_t columns = shape_.columns - p * width;
+    const int64_t columns = std::min(width, shape_.columns - p * width);
     const int64_t read = kernels.choose(AMode::kPanel, 1, columns).width;
     bool inPlace = !isHalf(shape_.type) && share.endTile - share.firstTile < static_cast<size_t>(kTilesToPack);
     if (isHalf(shape_.type))

@@ -25,7 +25,7 @@ namespace {
 constexpr int64_t kLongestPass = 384;                    // k per pass: a tile of A rows stays in the first level cache
 constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;  // a cache line more: rows map to different cache sets
 constexpr int64_t kPanelsToCopyRows = 3;                 // copying is worth it from this many panels
-constexpr int64_t kTilesPerTask = 16;                    // row tiles that share one read of a pass's panels
+constexpr int64_t kTilesPerTask = 16;                    // row tiles of one panel that share one read of a pass's panels
 constexpr int64_t kTasksPerThread = 4;                   // so that dynamic claiming balances the load
 // Where B has to be packed, every task of the same columns packs it again: fewer and longer tasks.
 constexpr int64_t kTilesPerPackingTask = 48;
@@ -87,7 +87,7 @@ Matmul::Matmul(const MatmulShape &given, int threads)
   const MatmulShape &shape = shape_;
   panels_ = ceilDiv(shape.n, kernels.panelWidth);
   // A task of dot products covers all rows: tasks that shared columns would write the same elements.
-  rowTiles_ = isDot() ? std::min<int64_t>(shape.m, 1) : ceilDiv(shape.m, kernels.tileRows);
+  rowTiles_ = isDot() ? RowTiles::ofOne(shape.m) : RowTiles(shape.m, shape.n);
   planBlocks(std::max(1, threads));
   tasks_ = static_cast<int>(batches() * rowTasks_ * colTasks_);
   const int64_t width = kernels.panelWidth;
@@ -110,19 +110,21 @@ void Matmul::planBlocks(int threads) {
   if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
   // B panels of a pass stay in the second level cache, and with them those of the next pass that are asked for.
   const int64_t bytesOfB = shape_.k * panels_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
-  const bool looksAhead = !packsB() && rowTiles_ > 1 && rowTiles_ <= kTilesPerTask &&
+  const bool looksAhead = !packsB() && rowTiles() > 1 && rowTiles() <= rowTiles_.sameRows(kTilesPerTask) &&
                           bytesOfB > std::max(1, threads) * secondLevelCacheBytes();
-  const int64_t mostPanels = std::clamp<int64_t>(panelBytesAtOnce() / (looksAhead ? kAheadShare : 1) / panelBytes, 1,
-                                                 std::max<int64_t>(1, panels_));
-  const int64_t mostTiles =
-      std::clamp<int64_t>(packsB() ? kTilesPerPackingTask : kTilesPerTask, 1, std::max<int64_t>(1, rowTiles_));
+  const int64_t mostPanels =
+      PanelRanges::rounded(std::min(panels_, panelBytesAtOnce() / (looksAhead ? kAheadShare : 1) / panelBytes),
+                           rowTiles_.panelsTogether());
+  const int64_t mostTiles = std::clamp<int64_t>(rowTiles_.sameRows(packsB() ? kTilesPerPackingTask : kTilesPerTask), 1,
+                                                std::max<int64_t>(1, rowTiles()));
   panelsPerTask_ = mostPanels;
   tilesPerTask_ = mostTiles;
   halveBlocks(threads);
   if (threads > 1) balanceBlocks(threads, mostTiles, mostPanels);
-  rowTasks_ = ceilDiv(rowTiles_, tilesPerTask_);
+  rowTasks_ = ceilDiv(rowTiles(), tilesPerTask_);
   colTasks_ = ceilDiv(panels_, panelsPerTask_);
-  readsBOnce_ = !packsB() && rowTasks_ == 1 && rowTiles_ > 1;
+  if (colTasks_ > 0) panelsPerTask_ = panelRanges(colTasks_).longest();
+  readsBOnce_ = !packsB() && rowTasks_ == 1 && rowTiles() > 1;
   outgrowsCache_ = outgrowsCache(batches() * shape_.m * shape_.n, DataType::FLOAT);
 }
 
@@ -134,20 +136,21 @@ void Matmul::halveBlocks(int threads) {
     return 2 * shape_.k * tilesPerTask_ * kernels.tileRows * panelsPerTask_ * kernels.panelWidth;
   };
   const auto enough = [&] {
-    const int64_t count = batches() * ceilDiv(rowTiles_, tilesPerTask_) * ceilDiv(panels_, panelsPerTask_);
+    const int64_t count = batches() * ceilDiv(rowTiles(), tilesPerTask_) * ceilDiv(panels_, panelsPerTask_);
     return count >= wanted || taskFlops() < kSmallestTaskFlops;
   };
   while (!enough() && (tilesPerTask_ > 1 || panelsPerTask_ > 1)) {
     int64_t &larger = tilesPerTask_ >= panelsPerTask_ ? tilesPerTask_ : panelsPerTask_;
-    larger = ceilDiv(larger, 2);
+    const int64_t together = &larger == &panelsPerTask_ ? rowTiles_.panelsTogether() : 1;
+    larger = larger > together ? PanelRanges::rounded(larger / 2, together) : ceilDiv(larger, 2);
   }
 }
 
 // Elapsed time, in products of a tile and a panel, when the products are split into so many ranges of tiles and panels.
 double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
   const MicroKernels &kernels = microKernels();
-  const auto tiles = static_cast<double>(ceilDiv(rowTiles_, rowTasks)),
-             panels = static_cast<double>(ceilDiv(panels_, colTasks));
+  const auto tiles = static_cast<double>(ceilDiv(rowTiles(), rowTasks)),
+             panels = static_cast<double>(panelRanges(colTasks).longest());
   const auto product = static_cast<double>(shape_.k * kernels.tileRows * kernels.panelWidth);
   const double packs = packsB() ? kPackedPanelCost : 0;
   const double task = tiles * panels + packs * panels + kCopiedTileCost * tiles + kStartCost / std::max(1.0, product);
@@ -156,32 +159,34 @@ double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
 
 // Equal ranges of tiles and panels that finish together on all threads, where those found by halving do not.
 void Matmul::balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels) {
-  if (batches() * rowTiles_ * panels_ == 0) return;
-  const double now = elapsed(ceilDiv(rowTiles_, tilesPerTask_), ceilDiv(panels_, panelsPerTask_), threads);
+  if (batches() * rowTiles() * panels_ == 0) return;
+  const double now = elapsed(ceilDiv(rowTiles(), tilesPerTask_), ceilDiv(panels_, panelsPerTask_), threads);
   double best = now * kWorthBalancing;
-  const int64_t fewest = std::min<int64_t>(int64_t{2} * threads, batches() * rowTiles_ * panels_);
+  const int64_t fewest = std::min<int64_t>(int64_t{2} * threads, batches() * rowTiles() * panels_);
   for (int64_t tiles = mostTiles; tiles >= 1; --tiles)
     for (int64_t panels = mostPanels; panels >= 1; --panels) {
-      const int64_t rowTasks = ceilDiv(rowTiles_, tiles), colTasks = ceilDiv(panels_, panels);
+      if (panels != PanelRanges::rounded(panels, rowTiles_.panelsTogether())) continue;
+      const int64_t rowTasks = ceilDiv(rowTiles(), tiles), colTasks = ceilDiv(panels_, panels);
       if (batches() * rowTasks * colTasks < fewest) continue;
       const double time = elapsed(rowTasks, colTasks, threads);
       if (time >= best) continue;
       best = time;
-      tilesPerTask_ = ceilDiv(rowTiles_, rowTasks), panelsPerTask_ = ceilDiv(panels_, colTasks);
+      tilesPerTask_ = ceilDiv(rowTiles(), rowTasks), panelsPerTask_ = panelRanges(colTasks).longest();
     }
 }
 
 Matmul::Part Matmul::partOf(int task) const noexcept {
   const int64_t perBatch = rowTasks_ * colTasks_, rest = task % perBatch;
   const int64_t row = rest % rowTasks_, col = rest / rowTasks_;
-  return {task / perBatch, rowTiles_ * row / rowTasks_, rowTiles_ * (row + 1) / rowTasks_, panels_ * col / colTasks_,
-          panels_ * (col + 1) / colTasks_};
+  const PanelRanges panels = panelRanges(colTasks_);
+  return {task / perBatch, rowTiles() * row / rowTasks_, rowTiles() * (row + 1) / rowTasks_, panels.begin(col),
+          panels.begin(col + 1)};
 }
 
 double Matmul::share(int task) const noexcept {
   const Part r = partOf(task);
   return static_cast<double>((r.endTile - r.firstTile) * (r.endPanel - r.firstPanel)) /
-         static_cast<double>(batches() * rowTiles_ * panels_);
+         static_cast<double>(batches() * rowTiles() * panels_);
 }
 
 const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
@@ -381,32 +386,36 @@ void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, 
     const int64_t column = panel * lines;
     if (column < tile.k) tile.ahead = next + (rows - 1) * args.aRowStride + column * args.aColStride;
     tile.aheadStride = args.aColStride;
+    tile.aheadPartStride = lines * args.aColStride;
     return;
   }
   // Contiguous rows have contiguous lines; otherwise this panel prefetches one row (and the start of its next pass).
-  const int64_t at = panel * (args.aRowStride == tile.k ? lines * kCacheLineFloats : args.aRowStride);
+  tile.aheadPartStride = args.aRowStride == tile.k ? lines * kCacheLineFloats : args.aRowStride;
+  const int64_t at = panel * tile.aheadPartStride;
   if (at < rows * args.aRowStride) tile.ahead = next + at;
   tile.aheadStride = kCacheLineFloats;
 }
 
-// The same of B: a row tile asks for its share of panel `panel` of the next pass, or of the first pass of the panel
-// that comes after the block's.
-void Matmul::lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, TileArgs &tile) const noexcept {
+// The same of B: a row tile asks for its share of the next pass of the panels that `kernel` reads, or of the first pass
+// of the panels that come after the block's.
+void Matmul::lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, const MicroKernels::Choice &kernel,
+                          TileArgs &tile) const noexcept {
   tile.next = nullptr;
   if (!readsBOnce_) return;
   const bool isLast = block.endK == shape_.k;
   const int64_t width = kernels_->panelWidth, firstK = isLast ? 0 : block.endK,
                 next = panel + (isLast ? block.endPanel - block.firstPanel : 0);
   if (next >= panels_) return;
-  askAhead(tile, rowTile - block.firstTile, block.endTile - block.firstTile, tile.k / kStepsPerLine,
-           block.b + (next * shape_.k + firstK) * width, std::min(kBlock_, shape_.k - firstK) * width);
+  askAhead(tile, rowTile - block.firstTile, block.endTile - block.firstTile, kernel.parts * (tile.k / kStepsPerLine),
+           {block.b + (next * shape_.k + firstK) * width, std::min(kBlock_, shape_.k - firstK) * width,
+            std::min<int64_t>(kernel.panels, panels_ - next), shape_.k * width});
 }
 
 // Where the sums of a row tile lie between passes, or before an update of rows.
 float *Matmul::partialRow(const Block &block, int64_t row) const noexcept {
   if (shape_.k <= kBlock_) return block.partial;
   const int64_t width = kernels_->panelWidth;
-  return block.partial + (row - shape_.m * block.firstTile / rowTiles_) * (block.endPanel - block.firstPanel) * width;
+  return block.partial + (row - firstRow(block.firstTile)) * (block.endPanel - block.firstPanel) * width;
 }
 
 void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept {
@@ -429,12 +438,12 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t rowT
   const bool collects = shape_.updatesRows || !last;  // all panels' sums before anything is done with them
   const auto end = last && !args.update ? tileEnd(args.epilogue, args.cRowStride) : std::nullopt;
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
-  alignas(64) float finished[kMaxTileRows * kMaxPanelWidth];
+  alignas(64) float finished[kMaxTileFloats];
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
     const int64_t col = p * width;
-    lookAhead(block, args, row, rows, p - block.firstPanel, tile);
-    lookAheadInB(block, rowTile, p, tile);
     const auto choice = kernels.choose(mode, rows, std::min(block.endPanel * width, shape_.n) - col);
+    lookAhead(block, args, row, rows, p - block.firstPanel, tile);
+    lookAheadInB(block, rowTile, p, choice, tile);
     const int64_t cols = std::min(choice.panels * width, shape_.n - col);
     tile.b = block.panels + (p - block.firstPanel) * block.panelStride;
     float *partial = partialRow(block, row) + (p - block.firstPanel) * width;
@@ -486,7 +495,7 @@ void Matmul::runDot(const Block &block, const MatmulArgs &args, float *scratch) 
 void Matmul::runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept {
   const OuterUpdateArgs outer{block.a,  args.aColStride, block.b, args.bRowStride, shape_.m,
                               shape_.n, shape_.k,        block.c, args.update};
-  updateByOuterProducts(outer, shape_.m * block.firstTile / rowTiles_, shape_.m * block.endTile / rowTiles_,
+  updateByOuterProducts(outer, firstRow(block.firstTile), firstRow(block.endTile),
                         block.firstPanel, block.endPanel);
 }
 

@@ -88,10 +88,10 @@ class Matmul {
   struct Part {
     int64_t batch = 0, firstTile = 0, endTile = 0, firstPanel = 0, endPanel = 0;
   };
-  int64_t rowTiles() const { return rowTiles_; }
+  int64_t rowTiles() const { return rowTiles_.count(); }
   // Whether no row of A is copied by two tasks.
   bool copiesRowsOnce() const { return colTasks_ <= 1; }
-  int64_t firstRow(int64_t tile) const { return shape_.m * tile / std::max<int64_t>(1, rowTiles_); }
+  int64_t firstRow(int64_t tile) const { return rowTiles_.begin(tile); }
   int64_t panels() const { return panels_; }
   int64_t panelWidth() const { return kernels_->panelWidth; }
   // Runs a part of any size in blocks as large as a task's; the part's first element goes to args.c, which has
@@ -107,6 +107,7 @@ class Matmul {
   void planBlocks(int threads);
   void halveBlocks(int threads);
   void balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels);
+  PanelRanges panelRanges(int64_t ranges) const { return {panels_, ranges, rowTiles_.panelsTogether()}; }
   double elapsed(int64_t rowTasks, int64_t colTasks, int threads) const;
   const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                            ptrdiff_t &panelStride) const noexcept;
@@ -118,7 +119,8 @@ class Matmul {
   AMode rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   void lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                  TileArgs &tile) const noexcept;
-  void lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, TileArgs &tile) const noexcept;
+  void lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, const MicroKernels::Choice &kernel,
+                    TileArgs &tile) const noexcept;
   float *partialRow(const Block &block, int64_t row) const noexcept;
   void runTileRow(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept;
   bool hasHalves() const noexcept { return isHalf(shape_.factors); }
@@ -138,7 +140,7 @@ class Matmul {
   const MicroKernels *kernels_ = nullptr;  // of the factors
   int64_t depth_ = 0;                      // elements of k
   int64_t panels_ = 0;                     // ceil(n / panelWidth)
-  int64_t rowTiles_ = 0;                   // tiles of at most tileRows rows, as even as possible
+  RowTiles rowTiles_;
   int64_t kBlock_ = 0;                     // k per pass
   int64_t panelsPerTask_ = 0;              // column panels per task
   int64_t tilesPerTask_ = 0;               // row tiles per task

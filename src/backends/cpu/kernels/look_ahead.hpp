@@ -60,10 +60,22 @@ inline LineShare lineShare(int64_t tile, int64_t tiles, int64_t steps, int64_t l
   return {std::min(first, lines - perStep * steps), perStep};
 }
 
-// Lets a tile of `steps` times kStepsPerLine multiply-adds of k ask for its share of `floats` floats from `weights` on.
-inline void askAhead(TileArgs &args, int64_t tile, int64_t tiles, int64_t steps, const float *weights, int64_t floats) {
-  const LineShare share = lineShare(tile, tiles, steps, floats / kCacheLineFloats);
-  args.next = share.perStep == 0 ? nullptr : weights + share.first * kCacheLineFloats;
+// What row tiles ask for ahead: `floats` floats of each of some panels that are `panelStride` floats apart.
+struct AheadWeights {
+  const float *first = nullptr;
+  int64_t floats = 0, panels = 1;
+  ptrdiff_t panelStride = 0;
+};
+
+// Lets a tile, whose kernel steps `steps` times through kStepsPerLine of k, ask for its share. The first tiles ask for
+// the first panel, those behind them for the next one.
+inline void askAhead(TileArgs &args, int64_t tile, int64_t tiles, int64_t steps, const AheadWeights &weights) {
+  const int64_t panel = tile * weights.panels / tiles, first = ceilDiv(panel * tiles, weights.panels),
+                end = ceilDiv((panel + 1) * tiles, weights.panels);
+  const LineShare share = lineShare(tile - first, end - first, steps, weights.floats / kCacheLineFloats);
+  args.next = share.perStep == 0
+                  ? nullptr
+                  : weights.first + panel * weights.panelStride + share.first * kCacheLineFloats;
   args.nextLines = share.perStep;
 }
 

@@ -1,8 +1,8 @@
 // Register-tile kernels, compiled once per instruction set by Highway.
 //
 // A tile is MR rows times NV vectors of accumulators. Each k step loads NV vectors of B, broadcasts one element of A
-// per row and issues MR * NV multiply-adds; with 14 x 2 (32 registers) or 6 x 2 (16 registers) the multiply-add units
-// are the limit. Accumulators are expanded with index sequences, so that the compiler keeps each of them in a register
+// per row and issues MR * NV multiply-adds. With 6 x 4 (32 registers) the multiply-add units are the limit; with 14 x 2,
+// on some processors, it is the 16 loads. Accumulators are expanded with index sequences, so that the compiler keeps each of them in a register
 // of its own.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/micro_kernel.cpp"
@@ -15,6 +15,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "backends/cpu/kernels/ceil_div.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -26,11 +28,14 @@ constexpr int kPanelVectors = 2;
 constexpr int kPanelWidth = kPanelVectors * static_cast<int>(kLanes);
 constexpr ptrdiff_t kLineFloats = 16;  // of a cache line
 constexpr int kTileRows = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
+constexpr size_t kWideRows = HWY_TARGET <= HWY_AVX3 ? 6 : 0;
 
-template <size_t NV, size_t... I>
+// NV vectors of the panels from vector kFirst on.
+template <size_t kFirst, size_t... I>
 HWY_INLINE void loadB(V *HWY_RESTRICT b, const float *HWY_RESTRICT p, ptrdiff_t panelStride,
                       std::index_sequence<I...>) {
-  ((b[I] = hn::LoadU(D(), p + static_cast<ptrdiff_t>(I / kPanelVectors) * panelStride + (I % kPanelVectors) * kLanes)),
+  ((b[I] = hn::LoadU(D(), p + static_cast<ptrdiff_t>((kFirst + I) / kPanelVectors) * panelStride +
+                              ((kFirst + I) % kPanelVectors) * kLanes)),
    ...);
 }
 
@@ -126,7 +131,7 @@ HWY_INLINE void finish(V *HWY_RESTRICT acc, const TileEnd &end, Each each) {
 // kPlain: without look-ahead in B and without an end, whose registers and instructions then cost nothing.
 enum class Form : uint8_t { kPlain, kExtended };
 
-template <Form kForm, class Lane, AMode kMode, size_t MR, size_t NV>
+template <Form kForm, class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst>
 HWY_NOINLINE void sums(const TileArgs &t) {
   constexpr bool kExtended = kForm == Form::kExtended;
   constexpr size_t kBases = isRows(kMode) ? (MR + 2) / 3 : 1;
@@ -158,14 +163,14 @@ HWY_NOINLINE void sums(const TileArgs &t) {
       }
 #pragma GCC unroll kStepsPerLine
       for (int step = 0; step < kStepsPerLine; ++step) {
-        loadB<NV>(b, pb, bPanelStride, std::make_index_sequence<NV>());
+        loadB<kFirst>(b, pb, bPanelStride, std::make_index_sequence<NV>());
         fmaTile<Lane, kMode, NV>(acc, base, stride, b, std::make_index_sequence<MR>());
         advance<kMode>(base, stride, kBaseSeq);
         pb += bStride;
       }
     }
     for (; k > 0; --k) {
-      loadB<NV>(b, pb, bPanelStride, std::make_index_sequence<NV>());
+      loadB<kFirst>(b, pb, bPanelStride, std::make_index_sequence<NV>());
       fmaTile<Lane, kMode, NV>(acc, base, stride, b, std::make_index_sequence<MR>());
       advance<kMode>(base, stride, kBaseSeq);
       pb += bStride;
@@ -175,11 +180,59 @@ HWY_NOINLINE void sums(const TileArgs &t) {
   storeAcc<NV>(acc, t.out, t.outStride, kAcc);
 }
 
-template <class Lane, AMode kMode, size_t MR, size_t NV>
+// kFirst: of B's vectors, from t.b on; the other arguments are those of the tile itself.
+template <class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst = 0>
 void tile(const TileArgs &t) {
   if constexpr (!isLanes(kMode))
-    if (t.next || t.end.isUsed()) return sums<Form::kExtended, Lane, kMode, MR, NV>(t);
-  sums<Form::kPlain, Lane, kMode, MR, NV>(t);
+    if (t.next || t.end.isUsed()) return sums<Form::kExtended, Lane, kMode, MR, NV, kFirst>(t);
+  sums<Form::kPlain, Lane, kMode, MR, NV, kFirst>(t);
+}
+
+// A second register tile of the same call continues what the first one prefetches.
+inline void continuePrefetches(const TileArgs &t, TileArgs &rest) {
+  if (t.ahead) rest.ahead += t.aheadPartStride;
+  if (t.next) rest.next += t.blockCount * (t.k / kStepsPerLine) * t.nextLines * kLineFloats;
+}
+
+// The arguments for the rows from `row` on.
+template <AMode kMode>
+TileArgs rowsFrom(const TileArgs &t, ptrdiff_t row) {
+  TileArgs rest = t;
+  rest.a += row * (isRows(kMode) ? t.aStride : 1);
+  if (t.in) rest.in += row * t.inStride;
+  rest.out += row * t.outStride;
+  if (t.end.residual) rest.end.residual += row * t.end.residualStride;
+  continuePrefetches(t, rest);
+  return rest;
+}
+
+// The same for the columns from `column` on.
+inline TileArgs columnsFrom(const TileArgs &t, ptrdiff_t column) {
+  TileArgs rest = t;
+  if (t.in) rest.in += column;
+  rest.out += column;
+  if (t.end.bias) rest.end.bias += column;
+  if (t.end.residual) rest.end.residual += column;
+  continuePrefetches(t, rest);
+  return rest;
+}
+
+constexpr size_t partsOf(size_t rows) { return kWideRows == 0 ? 1 : (rows + kWideRows - 1) / kWideRows; }
+
+// Two panels: rows split into register tiles.
+template <class Lane, AMode kMode, size_t MR>
+void twoPanels(const TileArgs &t) {
+  constexpr size_t kParts = partsOf(MR), kFirst = (MR + kParts - 1) / kParts;
+  tile<Lane, kMode, kFirst, 2 * kPanelVectors>(t);
+  if constexpr (kFirst < MR) twoPanels<Lane, kMode, MR - kFirst>(rowsFrom<kMode>(t, kFirst));
+}
+
+// Three panels: a panel and a half of all rows, twice.
+template <class Lane, AMode kMode, size_t MR>
+void threePanels(const TileArgs &t) {
+  constexpr size_t kVectors = 3 * kPanelVectors / 2;
+  tile<Lane, kMode, MR, kVectors>(t);
+  tile<Lane, kMode, MR, kVectors, kVectors>(columnsFrom(t, kVectors * kLanes));
 }
 
 template <class Lane, AMode kMode, size_t... M>
@@ -189,7 +242,31 @@ void fillTable(MicroKernels &table, std::index_sequence<M...>) {
   ((table.narrow[kAt][M] = &tile<Lane, kMode, M + 1, kPanelVectors / 2>), ...);
 }
 
-// Few rows have too few independent chains to hide the latency of a multiply-add, so these tiles span several panels.
+// How many panels the kernels of so many rows cover: where register tiles of several panels would have few rows, they
+// read B faster than the second level cache delivers.
+constexpr int widePanelsOf(size_t rows) {
+  if (rows == 1) return kMaxTilePanels;  // one row has too few independent chains to hide the latency of a multiply-add
+  if (kWideRows == 0) return rows == 2 ? 2 : 1;  // 16 registers
+  if (rows <= kWideRows || 2 * rows >= 9 * partsOf(rows)) return 2;
+  return rows <= 8 ? 3 : 1;
+}
+
+template <class Lane, AMode kMode, size_t MR>
+void addWide(MicroKernels &table) {
+  constexpr int kPanels = widePanelsOf(MR);
+  TileFn &run = table.wide[static_cast<size_t>(kMode)][MR - 1];
+  table.widePanels[MR - 1] = kPanels;
+  table.wideParts[MR - 1] = kPanels == 2 ? partsOf(MR) : kPanels == 3 ? 2 : 1;
+  if constexpr (kPanels == 2) run = &twoPanels<Lane, kMode, MR>;
+  if constexpr (kPanels == 3) run = &threePanels<Lane, kMode, MR>;
+  if constexpr (kPanels == kMaxTilePanels) run = &tile<Lane, kMode, MR, kMaxTilePanels * kPanelVectors>;
+}
+
+template <class Lane, AMode kMode, size_t... M>
+void fillWide(MicroKernels &table, std::index_sequence<M...>) {
+  (addWide<Lane, kMode, M + 1>(table), ...);
+}
+
 template <class Lane>
 MicroKernels makeTable() {
   static_assert(kPanelWidth <= kMaxPanelWidth && kTileRows <= kMaxTileRows);
@@ -197,6 +274,7 @@ MicroKernels makeTable() {
   table.instructionSet = hwy::TargetName(HWY_TARGET);
   table.panelWidth = kPanelWidth;
   table.tileRows = kTileRows;
+  table.wideRows = static_cast<int>(kWideRows);
   constexpr auto kEach = std::make_index_sequence<kTileRows>();
   fillTable<Lane, AMode::kRows>(table, kEach);
   fillTable<Lane, AMode::kPanel>(table, kEach);
@@ -204,14 +282,8 @@ MicroKernels makeTable() {
     fillTable<Lane, AMode::kLaneRows>(table, kEach);
     fillTable<Lane, AMode::kLanePanel>(table, kEach);
   }
-  constexpr size_t kFour = 4 * kPanelVectors;
-  constexpr size_t kTwo = 2 * kPanelVectors;
-  table.wideRows[0] = &tile<Lane, AMode::kRows, 1, kFour>;
-  table.widePanels[0] = 4;
-  table.wideRows[1] = &tile<Lane, AMode::kRows, 2, kTwo>;
-  table.widePanels[1] = 2;
-  table.wideRows[2] = kTileRows > 6 ? &tile<Lane, AMode::kRows, 3, kTwo> : table.full[0][2];
-  table.widePanels[2] = kTileRows > 6 ? 2 : 1;
+  fillWide<Lane, AMode::kRows>(table, kEach);
+  fillWide<Lane, AMode::kPanel>(table, kEach);
   return table;
 }
 
@@ -240,12 +312,32 @@ const MicroKernels *bfloat16Kernels() {
   return table.tileRows > 0 ? &table : nullptr;
 }
 
-MicroKernels::Choice MicroKernels::choose(AMode mode, int tileRows, int64_t columns) const {
-  const auto at = static_cast<size_t>(tileRows - 1), kind = static_cast<size_t>(mode);
-  if (2 * columns <= panelWidth) return {narrow[kind][at], 1, panelWidth / 2};
-  const int wide = mode == AMode::kRows && tileRows <= 3 ? widePanels[at] : 1;
-  if (wide > 1 && columns > static_cast<int64_t>(wide - 1) * panelWidth) return {wideRows[at], wide, wide * panelWidth};
-  return {full[kind][at], 1, panelWidth};
+MicroKernels::Choice MicroKernels::choose(AMode mode, int rows, int64_t columns) const {
+  const auto at = static_cast<size_t>(rows - 1), kind = static_cast<size_t>(mode);
+  if (2 * columns <= panelWidth) return {narrow[kind][at], 1, panelWidth / 2, 1};
+  const int panels = mode == AMode::kRows || mode == AMode::kPanel ? widePanels[at] : 1;
+  if (panels > 1 && columns > static_cast<int64_t>(panels - 1) * panelWidth)
+    return {wide[kind][at], panels, panels * panelWidth, wideParts[at]};
+  return {full[kind][at], 1, panelWidth, 1};
+}
+
+RowTiles RowTiles::ofOne(int64_t rows) {
+  RowTiles tiles;
+  tiles.rows_ = rows;
+  tiles.count_ = tiles.parts_ = rows > 0 ? 1 : 0;
+  return tiles;
+}
+
+int64_t RowTiles::sameRows(int64_t tiles) const { return ceilDiv(tiles * microKernels().tileRows, most_); }
+
+RowTiles::RowTiles(int64_t rows, int64_t columns) : rows_(rows) {
+  const MicroKernels &kernels = microKernels();
+  if (columns > kernels.panelWidth && kernels.wideRows > 0 && rows > 1)  // one row is for many tasks of few panels
+    panels_ = rows <= kernels.tileRows ? kernels.widePanels[rows - 1] : 2;
+  const int64_t part = panels_ == 2 ? kernels.wideRows : kernels.tileRows, partsPerTile = kernels.tileRows / part;
+  parts_ = ceilDiv(rows, part);
+  count_ = ceilDiv(parts_, partsPerTile);
+  most_ = part * partsPerTile;
 }
 }  // namespace popart::cpu
 #endif

@@ -5,6 +5,7 @@
 // from the given partial sum. The tile shape, and so any partition of the work, never changes a bit of the result.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -56,6 +57,7 @@ struct TileArgs {
   // k prefetch the line at the next multiple of aheadStride. nullptr: none.
   const float *ahead = nullptr;
   ptrdiff_t aheadStride = 0;
+  ptrdiff_t aheadPartStride = 0;  // what a second register tile of the same call prefetches lies so far behind
   // The same of contiguous lines, one or two at a time: look_ahead.hpp. Not in the lane modes.
   const float *next = nullptr;
   int nextLines = 1;
@@ -72,22 +74,31 @@ constexpr int kAModes = 4;
 constexpr int kMaxTileRows = 14;
 constexpr int kMaxPanelWidth = 32;
 constexpr int kMaxTilePanels = 4;
+// Of a row of one panel up to that of the widest tile: the floats that one call writes.
+constexpr int kMaxTileFloats = kMaxTileRows * 2 * kMaxPanelWidth;
 
+// A register tile reads a number of A for each row and a vector of B for each vector of columns, and multiplies as often
+// as rows times vectors. So the nearly square ones read least: 6 rows x 4 vectors, 8 rows x 3 vectors. The kernels for
+// several panels consist of such register tiles, one after another; those of one panel, for narrow products and last
+// panels, are one register tile of up to tileRows rows.
 struct MicroKernels {
   const char *instructionSet = "";       // Highway's name of it
   int panelWidth = 0;                    // floats per panel of packed B: two vectors
   int tileRows = 0;                      // most rows of a tile
+  int wideRows = 0;                      // most rows of the register tiles of two panels; 0: there are none
   using PerRows = TileFn[kMaxTileRows];  // [rows - 1]
   PerRows full[kAModes];                 // [mode], one panel wide
   PerRows narrow[kAModes];               // the same half a panel wide
-  TileFn wideRows[3];                    // [rows - 1], AMode::kRows and widePanels[rows - 1] panels, for few rows
-  int widePanels[3];                     // panels in wideRows[rows - 1]; 1 where no wide tile pays
+  PerRows wide[2];                       // AMode::kRows and kPanel, widePanels[rows - 1] panels
+  int widePanels[kMaxTileRows];          // 1 where nothing is gained
+  int wideParts[kMaxTileRows];           // register tiles in them
 
   // The kernel for `columns` wanted columns from some panel on: their first `panels` panels, or half of the last one.
   struct Choice {
     TileFn run;
     int panels;  // covered
     int width;   // floats of a row that are read and written
+    int parts;   // register tiles, one after another
   };
   Choice choose(AMode mode, int tileRows, int64_t columns) const;
 };
@@ -99,5 +110,44 @@ const MicroKernels &microKernels();
 // holds two numbers, those of k = 2i and 2i + 1; both products are added to the lane's FLOAT sum. Panels and tiles have
 // the sizes of microKernels(). The instruction takes subnormal numbers, and gives subnormal sums, as zeros.
 const MicroKernels *bfloat16Kernels();
+
+// The rows of a product with so many columns, as ranges for one call of a kernel each: whole register tiles, all of
+// nearly the same size.
+class RowTiles {
+ public:
+  RowTiles() = default;
+  RowTiles(int64_t rows, int64_t columns);
+  static RowTiles ofOne(int64_t rows);  // all rows in one range
+  int64_t count() const { return count_; }
+  // Tiles that have at least as many rows as so many of tileRows rows.
+  int64_t sameRows(int64_t tiles) const;
+  // Panels that one call of the kernel covers.
+  int64_t panelsTogether() const { return panels_; }
+  // Row at which a tile begins; that of tile count() is the number of rows.
+  int64_t begin(int64_t tile) const { return count_ == 0 ? 0 : rows_ * (parts_ * tile / count_) / parts_; }
+
+ private:
+  int64_t rows_ = 0, count_ = 0, parts_ = 0;  // parts: ranges of rows of a register tile
+  int64_t most_ = 1, panels_ = 1;             // rows of a tile; panels of a call
+};
+
+// The panels of a product as ranges for tasks, all of nearly the same size: of as many panels as kernels cover, if that
+// leaves a part for each range.
+class PanelRanges {
+ public:
+  PanelRanges(int64_t panels, int64_t ranges, int64_t together)
+      : panels_(panels), count_(ranges), together_((panels + together - 1) / together >= ranges ? together : 1) {}
+  int64_t begin(int64_t range) const { return std::min(panels_, together_ * (groups() * range / count_)); }
+  // No range has more panels; the one with the last panel may have fewer.
+  int64_t longest() const { return std::min(panels_, together_ * ((groups() + count_ - 1) / count_)); }
+  // `panels` rounded up, at least 1.
+  static int64_t rounded(int64_t panels, int64_t together) {
+    return panels <= 1 ? 1 : (panels + together - 1) / together * together;
+  }
+
+ private:
+  int64_t groups() const { return (panels_ + together_ - 1) / together_; }
+  int64_t panels_, count_, together_;
+};
 
 }  // namespace popart::cpu
