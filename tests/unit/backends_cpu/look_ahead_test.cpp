@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "backends/cpu/kernels/conv_window.hpp"
+
 namespace popart::cpu {
 namespace {
 
@@ -53,6 +55,114 @@ TEST(LookAhead, tiles_get_addresses_of_their_share) {
   EXPECT_EQ(args.nextLines, 2);
   askAhead(args, 0, 1, 30, {weights.data(), 10 * kCacheLineFloats});
   EXPECT_EQ(args.next, nullptr) << "fewer lines than the tile would ask for";
+}
+
+// The lines that a tile asks for: those of `args.next` in each step of its register tiles.
+void markWeights(const TileArgs &args, int64_t steps, const std::vector<float> &all, std::vector<bool> &asked) {
+  if (!args.next) return;
+  for (int64_t line = 0; line < steps * args.nextLines; ++line) {
+    const int64_t at = (args.next - all.data()) / kCacheLineFloats + line;
+    ASSERT_GE(at, 0);
+    ASSERT_LT(at, static_cast<int64_t>(asked.size()));
+    asked[static_cast<size_t>(at)] = true;
+  }
+}
+
+// Panels that one kernel reads together are as far apart as the k of all passes; what is between them is of others.
+TEST(LookAhead, tiles_of_several_panels_ask_for_the_next_pass_of_each) {
+  const int64_t width = microKernels().panelWidth, passes = 3;
+  for (const int64_t k : {16, 48, 192, 384})
+    for (const int64_t panels : {1, 2, 3})
+      for (const int64_t tiles : {5, 6, 11, 16}) {
+        const int64_t lines = k * width / kCacheLineFloats, parts = panels == 1 ? 1 : 2;
+        std::vector<float> weights(static_cast<size_t>(panels * passes * k * width));
+        std::vector<bool> asked(weights.size() / kCacheLineFloats);
+        for (int64_t tile = 0; tile < tiles; ++tile) {
+          TileArgs args;
+          const int64_t steps = parts * (k / kStepsPerLine);
+          askAhead(args, tile, tiles, steps, {weights.data() + k * width, k * width, panels, passes * k * width});
+          markWeights(args, steps, weights, asked);
+        }
+        for (size_t line = 0; line < asked.size(); ++line) {
+          const bool isNext = static_cast<int64_t>(line) / lines % passes == 1;
+          const bool isCovered = isNext && panels < 3;  // for three panels five tiles are too few
+          ASSERT_TRUE(isNext || !asked[line]) << "line " << line << " is of another pass";
+          ASSERT_TRUE(!isCovered || asked[line]) << tiles << " tiles, k " << k << ", line " << line;
+        }
+      }
+}
+
+TEST(LookAhead, inputs_are_asked_for_evenly) {
+  std::vector<float> rows(4 * 1000);
+  for (const int64_t tiles : {1, 2, 7, 40})
+    for (const int64_t steps : {1, 16, 144}) {
+      const AheadRanges inputs{rows.data(), 700, 4, 1000};
+      std::vector<bool> asked(rows.size() / kCacheLineFloats + 1);
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        TileArgs args;
+        askEvenly(args, tile, tiles, 2, steps, inputs);
+        ASSERT_TRUE(args.ahead);
+        for (int64_t step = 0; step < 2 * steps; ++step) {
+          const ptrdiff_t at = args.ahead - rows.data() + step / steps * args.aheadPartStride + step % steps * args.aheadStride;
+          ASSERT_LT(at % 1000, 700) << "between two rows";
+          ASSERT_LT(at, static_cast<ptrdiff_t>(rows.size()));
+          asked[static_cast<size_t>(at / kCacheLineFloats)] = true;
+        }
+      }
+      // A whole number of floats from step to step, so that one tile alone may not reach the end of its row.
+      const bool hasEnoughSteps = tiles >= 8 && tiles / 4 * 2 * steps * kCacheLineFloats >= 700;
+      for (int64_t row = 0; hasEnoughSteps && row < 4; ++row)
+        for (int64_t at = row * 1000 + kCacheLineFloats; at < row * 1000 + 684; at += kCacheLineFloats)
+          ASSERT_TRUE(asked[static_cast<size_t>(at / kCacheLineFloats)]) << tiles << " tiles, float " << at;
+    }
+  TileArgs args;
+  args.ahead = rows.data();
+  askEvenly(args, 0, 3, 1, 10, {});
+  EXPECT_EQ(args.ahead, nullptr) << "there is no later chunk";
+}
+
+// Input pixels that the windows of a chunk read, by image, line and column.
+std::vector<bool> pixelsRead(const WindowShape &s, const WindowChunk &c) {
+  std::vector<bool> read(static_cast<size_t>(s.n * s.in[1] * s.in[2]));
+  for (int64_t image = c.image; image < c.image + c.images; ++image)
+    for (int64_t line = c.line; line < c.line + c.lines; ++line)
+      for (int64_t pixel = c.pixel; pixel < c.pixel + c.pixels; ++pixel)
+        for (int64_t i = 0; i < s.taps[1]; ++i)
+          for (int64_t j = 0; j < s.taps[2]; ++j) {
+            const int64_t row = line * s.stride[1] + i * s.dilation[1] - s.low[1],
+                          column = pixel * s.stride[2] + j * s.dilation[2] - s.low[2];
+            if (row < 0 || row >= s.in[1] || column < 0 || column >= s.in[2]) continue;
+            read[static_cast<size_t>((image * s.in[1] + row) * s.in[2] + column)] = true;
+          }
+  return read;
+}
+
+TEST(LookAhead, a_chunk_and_the_rows_asked_for_hold_what_the_next_chunk_reads) {
+  int found = 0;
+  for (const int64_t kernel : {1, 3, 5})
+    for (const int64_t stride : {1, 2})
+      for (const ChunkSize &size : {ChunkSize{1, 1, 24}, ChunkSize{1, 4, 24}, ChunkSize{1, 3, 8}, ChunkSize{2, 24, 24}}) {
+        WindowShape s;
+        s.n = 4, s.channels = s.pixelStride = 5;
+        s.taps = {1, kernel, kernel}, s.stride = {1, stride, stride}, s.low = {0, kernel / 2, kernel / 2};
+        s.in = {1, 24, 24}, s.out = {1, 24 / stride, 24 / stride};
+        const Windows windows(s, size);
+        for (int64_t c = 0; c + 1 < windows.chunks(); ++c) {
+          std::vector<bool> known = pixelsRead(s, windows.chunk(c));
+          const std::vector<bool> wanted = pixelsRead(s, windows.chunk(c + 1));
+          const Windows::InputRows rows = windows.newRows(windows.chunk(c), windows.chunk(c + 1));
+          for (int64_t row = 0; row < rows.count; ++row)
+            for (int64_t at = 0; at < rows.floats; ++at) {
+              const auto pixel = static_cast<size_t>((rows.first + row * rows.stride + at) / s.pixelStride);
+              ASSERT_LT(pixel, known.size());
+              known[pixel] = true;
+            }
+          for (size_t pixel = 0; pixel < wanted.size(); ++pixel)
+            ASSERT_TRUE(known[pixel] || !wanted[pixel]) << kernel << " x " << kernel << ", chunk " << c;
+          found += rows.floats > 0;
+        }
+      }
+  EXPECT_GT(found, 100);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ constexpr int64_t kTilesPerChunk = 16;           // row tiles that share one rea
 constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
 constexpr double kMovedFloat = 6;         // multiply-adds in the time of a float from a cache (executable/cost.cpp)
+constexpr double kOnePanelCost = 1.15;    // of kernels of one panel at a time
 constexpr double kWorthBalancing = 0.95;  // of the elapsed time: smaller gains are within the model's error
 
 }  // namespace
@@ -37,6 +38,7 @@ struct WindowProduct::Place {
   void *y;  // element 0 of all groups
   const Epilogue *epilogue;
   int64_t group;
+  AheadRanges nextInputs;  // of the chunk behind this one
 };
 
 WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType type)
@@ -58,6 +60,7 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   const int64_t splitBytes =
       panelRanges().longest() * panelWidth() * shape_.weightRows * static_cast<int64_t>(sizeof(float));
   const bool areReadOnce = shape_.groups * windows_.chunks() <= std::max(1, threads);
+  looksAheadInX_ = shape_.groups == 1 && !widensStrip_ && shape_.window.in[0] == 1 && shape_.window.out[0] == 1;
   looksAhead_ = !isHalf(type) && (areReadOnce || splitBytes > secondLevelCacheBytes() / 2);
 }
 
@@ -118,10 +121,13 @@ void WindowProduct::chooseChunks(int threads) {
   const auto moved = [&](int64_t chunks, int64_t splits) {
     return static_cast<double>(chunks) * weights + static_cast<double>(splits) * inputs;
   };
-  // How many times as long as with tasks that all threads end together.
+  // How many times as long as with kernels for several panels and tasks that all threads end together.
   const auto waiting = [&](const ChunkSize &size, int64_t chunks, int64_t splits) {
-    const int64_t turns = ceilDiv(shape_.groups * chunks * splits, workers);
-    return static_cast<double>(turns * workers * size.places() * PanelRanges(panels_, splits, panelsTogether(size)).longest()) /
+    const PanelRanges ranges(panels_, splits, panelsTogether(size));
+    const double mean = static_cast<double>(panels_) / static_cast<double>(splits),
+                 turns = static_cast<double>(ceilDiv(shape_.groups * chunks * splits, workers)),
+                 panels = turns * mean + static_cast<double>(ranges.longest()) - mean;
+    return panels * static_cast<double>(workers * size.places()) * (ranges.keepsTogether() ? 1.0 : kOnePanelCost) /
            std::max(1.0, places * static_cast<double>(panels_ * shape_.groups));
   };
   const auto elapsed = [&](const ChunkSize &size, int64_t chunks, int64_t splits) {
@@ -275,6 +281,11 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
     tile.out = !last ? partial + sums : plain ? y : finished;
     tile.outStride = !last ? partialStride : plain ? step : choice.width;
     lookAhead(pass, rowTile, weights, p, choice, tile);
+    if (last && to.nextInputs.floats > 0) {
+      const int64_t panels = weights.endPanel - weights.firstPanel, calls = ceilDiv(panels, choice.panels);
+      askEvenly(tile, rowTile.index * calls + (p - weights.firstPanel) / choice.panels, rowTile.count * calls,
+                choice.parts, pass.blockCount * (pass.k / kStepsPerLine), to.nextInputs);
+    }
     if (last) prefetchOperands(*to.epilogue, place, step, rows, columns);
     if (last && outgrowsCache_) prefetchResults(*to.epilogue, to.y, place, step, rows, columns);
     choice.run(tile);
@@ -334,11 +345,17 @@ void WindowProduct::run(int task, const void *x, const void *weights, void *y, c
   const float *view = widensStrip_ ? windows_.widen(chunk, type_, static_cast<const uint16_t *>(x) + channel, strip)
                                    : windows_.read(chunk, static_cast<const float *>(x) + channel, strip);
   const void *groupWeights = elementAt(weights, perStep_ * group * panels_ * shape_.weightRows * panelWidth(), type_);
-  const Place to{y, &epilogue, group};
   const PanelRanges ranges = panelRanges();
+  Place to{y, &epilogue, group, {}};
   const int64_t begin = ranges.begin(split), end = ranges.begin(split + 1);
-  for (int64_t p = begin; p < end; p += panelsAtOnce_)
+  for (int64_t p = begin; p < end; p += panelsAtOnce_) {
+    const bool isLast = p + panelsAtOnce_ >= end && split + 1 == splits_ && rest + 1 < chunks;
+    if (isLast && looksAheadInX_) {
+      const Windows::InputRows rows = windows_.newRows(chunk, windows_.chunk(rest + 1));
+      to.nextInputs = {static_cast<const float *>(x) + rows.first, rows.floats, rows.count, rows.stride};
+    }
     runPanels(chunk, view, groupWeights, p, std::min(end, p + panelsAtOnce_), to, scratch);
+  }
 }
 
 }  // namespace popart::cpu

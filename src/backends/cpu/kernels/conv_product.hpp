@@ -97,6 +97,7 @@ class WindowProduct {
   ChunkSize chunkSize_;
   bool outgrowsCache_ = false;       // y
   bool looksAhead_ = false;          // in the weights
+  bool looksAheadInX_ = false;       // for the next chunk of the same thread
   int64_t panels_ = 0, splits_ = 1;  // panel ranges that are tasks of their own
   int64_t panelsAtOnce_ = 1;
   std::vector<BlockOffset> blocks_, packedBlocks_;  // packed: weights that lie pass by pass

@@ -16,7 +16,7 @@ namespace popart::cpu {
 namespace {
 
 // A line is not split into pieces of fewer register tiles, whose last tile would be half empty.
-constexpr int64_t kSmallestTiles = 4;
+constexpr int64_t kSmallestTiles = 3;
 
 bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
 
@@ -119,10 +119,18 @@ ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places, LongLines longL
   images_ = lines_ < lines || shape.out[0] != 1
                 ? 1
                 : std::clamp<int64_t>(places / (line * lines), 1, std::max<int64_t>(1, shape.n));
+  if (longLines == LongLines::kOne || shape.taps[1] == 1) return;
+  // The pieces of lines whose strip copies the fewest input pixels for each output.
+  const auto copied = [&](int64_t count, int64_t length) {
+    return static_cast<double>(shape.extent(1, count) * shape.extent(2, length)) / static_cast<double>(count * length);
+  };
   const int64_t shortest = kSmallestTiles * microKernels().tileRows;
-  if (longLines == LongLines::kSeveral && pixels_ < line && shape.taps[1] > 1 && pixels_ > shortest) {
-    pixels_ = shortest;
-    lines_ = std::clamp<int64_t>(places / pixels_, 1, lines);
+  double fewest = copied(lines_, pixels_);
+  for (int64_t pieces = 2; ceilDiv(line, pieces) >= shortest; ++pieces) {
+    const int64_t length = std::min(ceilDiv(line, pieces), places), count = std::clamp<int64_t>(places / length, 1, lines);
+    if (copied(count, length) >= fewest) continue;
+    fewest = copied(count, length);
+    pixels_ = length, lines_ = count, images_ = 1;
   }
 }
 
@@ -200,6 +208,26 @@ WindowChunk Windows::chunk(int64_t index) const {
   c.lines = std::min(size_.lines, shape_.out[1] - c.line);
   c.pixels = std::min(size_.pixels, shape_.out[2] - c.pixel);
   return c;
+}
+
+Windows::InputRows Windows::newRows(const WindowChunk &chunk, const WindowChunk &next) const noexcept {
+  const WindowShape &s = shape_;
+  // Input positions [begin, end) of dimension d that windows [first, first + count) read.
+  const auto span = [&](size_t d, int64_t first, int64_t count) {
+    const int64_t begin = first * s.stride[d] - s.low[d];
+    return std::pair(std::clamp<int64_t>(begin, 0, s.in[d]), std::clamp<int64_t>(begin + s.extent(d, count), 0, s.in[d]));
+  };
+  const auto [line, endLine] = span(1, next.line, next.lines);
+  const auto [pixel, endPixel] = span(2, next.pixel, next.pixels);
+  int64_t row = next.image * s.in[1] + line;
+  const int64_t endRow = (next.image + next.images - 1) * s.in[1] + endLine;
+  if (chunk.image == next.image && chunk.pixel == next.pixel && chunk.line < next.line)
+    row = std::max(row, chunk.image * s.in[1] + span(1, chunk.line, chunk.lines).second);
+  if (row >= endRow || pixel >= endPixel) return {};
+  const int64_t rowFloats = s.in[2] * s.pixelStride;
+  InputRows rows{row * rowFloats + pixel * s.pixelStride, (endPixel - pixel) * s.pixelStride, endRow - row, rowFloats};
+  if (rows.floats == rowFloats) rows.floats *= std::exchange(rows.count, 1);
+  return rows;
 }
 
 const float *Windows::read(const WindowChunk &c, const float *x, float *strip) const noexcept {

@@ -72,8 +72,8 @@ struct ChunkSize {
   int64_t places() const { return images * lines * pixels; }
 };
 
-// What a chunk is of lines that are longer than it: a piece of one line, or of several. A strip for windows of three
-// rows copies three input rows for one line, and six for four.
+// What a chunk is of long lines: of one line, or pieces of several where that copies less into the strip. Windows of
+// three rows copy three input rows for one line, and six for four.
 enum class LongLines : uint8_t { kOne, kSeveral };
 
 // Chunk sizes of at most about `places` outputs, the largest first; at least one.
@@ -115,6 +115,14 @@ class Windows {
   // strip from `offset` on, pixelStride() floats each.
   template <class Fill>
   void forEachStripRow(const WindowChunk &chunk, Fill &&fill) const;
+  // Rows of the input that the windows of chunk `next` read and those of `chunk` before it do not: from the first image
+  // on, `count` rows of `floats` floats, rows of the image apart; two-dimensional.
+  struct InputRows {
+    ptrdiff_t first = 0;
+    int64_t floats = 0, count = 0;
+    ptrdiff_t stride = 0;
+  };
+  InputRows newRows(const WindowChunk &chunk, const WindowChunk &next) const noexcept;
   ptrdiff_t imageStride() const { return imageStride_; }
   ptrdiff_t depthTapStride() const { return depthTapStride_; }
   ptrdiff_t rowStride() const { return rowStride_; }

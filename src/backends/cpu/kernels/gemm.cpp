@@ -38,6 +38,7 @@ static_assert(kMaxTileRows <= kColumnBlock);
 constexpr int64_t kMostDotBatch = 16;            // up to here a transposing pack of B costs more than the product
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
 // Model of a task's overheads, in products of one tile and one panel; of its start in multiply-adds.
+constexpr double kOnePanelCost = 1.15;  // of a panel by kernels of one instead of several
 constexpr double kPackedPanelCost = 0.5;
 constexpr double kCopiedTileCost = 0.25;
 constexpr double kStartCost = 10'000;
@@ -149,8 +150,9 @@ void Matmul::halveBlocks(int threads) {
 // Elapsed time, in products of a tile and a panel, when the products are split into so many ranges of tiles and panels.
 double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
   const MicroKernels &kernels = microKernels();
+  const PanelRanges ranges = panelRanges(colTasks);
   const auto tiles = static_cast<double>(ceilDiv(rowTiles(), rowTasks)),
-             panels = static_cast<double>(panelRanges(colTasks).longest());
+             panels = static_cast<double>(ranges.longest()) * (ranges.keepsTogether() ? 1 : kOnePanelCost);
   const auto product = static_cast<double>(shape_.k * kernels.tileRows * kernels.panelWidth);
   const double packs = packsB() ? kPackedPanelCost : 0;
   const double task = tiles * panels + packs * panels + kCopiedTileCost * tiles + kStartCost / std::max(1.0, product);

@@ -60,23 +60,46 @@ inline LineShare lineShare(int64_t tile, int64_t tiles, int64_t steps, int64_t l
   return {std::min(first, lines - perStep * steps), perStep};
 }
 
-// What row tiles ask for ahead: `floats` floats of each of some panels that are `panelStride` floats apart.
-struct AheadWeights {
+// Memory that will be read: `count` ranges of `floats` contiguous floats, `stride` floats apart.
+struct AheadRanges {
   const float *first = nullptr;
-  int64_t floats = 0, panels = 1;
-  ptrdiff_t panelStride = 0;
+  int64_t floats = 0, count = 1;
+  ptrdiff_t stride = 0;
 };
 
-// Lets a tile, whose kernel steps `steps` times through kStepsPerLine of k, ask for its share. The first tiles ask for
-// the first panel, those behind them for the next one.
-inline void askAhead(TileArgs &args, int64_t tile, int64_t tiles, int64_t steps, const AheadWeights &weights) {
-  const int64_t panel = tile * weights.panels / tiles, first = ceilDiv(panel * tiles, weights.panels),
-                end = ceilDiv((panel + 1) * tiles, weights.panels);
-  const LineShare share = lineShare(tile - first, end - first, steps, weights.floats / kCacheLineFloats);
-  args.next = share.perStep == 0
-                  ? nullptr
-                  : weights.first + panel * weights.panelStride + share.first * kCacheLineFloats;
+// Of `tiles` tiles, the first ask for the first range, those behind them for the next one: tile [0, tiles) of a range.
+struct AheadTile {
+  int64_t range, tile, tiles;
+};
+inline AheadTile aheadTile(int64_t tile, int64_t tiles, int64_t ranges) {
+  const int64_t range = tile * ranges / tiles, first = ceilDiv(range * tiles, ranges),
+                end = ceilDiv((range + 1) * tiles, ranges);
+  return {range, tile - first, end - first};
+}
+
+// Lets a tile, whose kernel steps `steps` times through kStepsPerLine of k, ask for its share of weights.
+inline void askAhead(TileArgs &args, int64_t tile, int64_t tiles, int64_t steps, const AheadRanges &weights) {
+  const AheadTile at = aheadTile(tile, tiles, weights.count);
+  const LineShare share = lineShare(at.tile, at.tiles, steps, weights.floats / kCacheLineFloats);
+  args.next = share.perStep == 0 ? nullptr
+                                 : weights.first + at.range * weights.stride + share.first * kCacheLineFloats;
   args.nextLines = share.perStep;
+}
+
+// Lets a tile of `parts` register tiles, each of `steps` such steps, ask for its share of what a later task reads,
+// evenly over its time: several times for a line where there are fewer lines than steps, and not for all of them where
+// there are more. Invariant: it asks for nothing beyond its range.
+inline void askEvenly(TileArgs &args, int64_t tile, int64_t tiles, int64_t parts, int64_t steps,
+                      const AheadRanges &inputs) {
+  args.ahead = nullptr;
+  if (inputs.floats == 0 || steps == 0) return;
+  const AheadTile at = aheadTile(tile, tiles, inputs.count);
+  if (at.tiles <= 0) return;
+  const int64_t begin = inputs.floats * at.tile / at.tiles, end = inputs.floats * (at.tile + 1) / at.tiles;
+  const int64_t apart = std::min({kCacheLineFloats, ceilDiv(end - begin, parts * steps), inputs.floats / (parts * steps)});
+  args.ahead = inputs.first + at.range * inputs.stride + std::min(begin, inputs.floats - parts * steps * apart);
+  args.aheadStride = apart;
+  args.aheadPartStride = steps * args.aheadStride;
 }
 
 }  // namespace popart::cpu

@@ -136,7 +136,12 @@ class RowTiles {
 class PanelRanges {
  public:
   PanelRanges(int64_t panels, int64_t ranges, int64_t together)
-      : panels_(panels), count_(ranges), together_((panels + together - 1) / together >= ranges ? together : 1) {}
+      : panels_(panels),
+        count_(ranges),
+        keeps_((panels + together - 1) / together >= ranges),
+        together_(keeps_ ? together : 1) {}
+  // Whether ranges have as many panels as kernels cover.
+  bool keepsTogether() const { return keeps_; }
   int64_t begin(int64_t range) const { return std::min(panels_, together_ * (groups() * range / count_)); }
   // No range has more panels; the one with the last panel may have fewer.
   int64_t longest() const { return std::min(panels_, together_ * ((groups() + count_ - 1) / count_)); }
@@ -147,7 +152,9 @@ class PanelRanges {
 
  private:
   int64_t groups() const { return (panels_ + together_ - 1) / together_; }
-  int64_t panels_, count_, together_;
+  int64_t panels_, count_;
+  bool keeps_;
+  int64_t together_;
 };
 
 }  // namespace popart::cpu
