@@ -126,7 +126,7 @@ void WindowProduct::chooseChunks(int threads) {
     const PanelRanges ranges(panels_, splits, panelsTogether(size));
     const double mean = static_cast<double>(panels_) / static_cast<double>(splits),
                  turns = static_cast<double>(ceilDiv(shape_.groups * chunks * splits, workers)),
-                 panels = turns * mean + static_cast<double>(ranges.longest()) - mean;
+                 panels = turns * mean + std::min(turns, 2.0) * (static_cast<double>(ranges.longest()) - mean);
     return panels * static_cast<double>(workers * size.places()) * (ranges.keepsTogether() ? 1.0 : kOnePanelCost) /
            std::max(1.0, places * static_cast<double>(panels_ * shape_.groups));
   };
