@@ -148,8 +148,8 @@ class GatedProduct final : public executable::HostKernel {
     for (const Units &u : units_) tileStride_ = std::max(tileStride_, u.stride);
     rowTasks_ = std::min(std::max(rowTasks_, ceilDiv(gates_.rows * tileStride_, kTileFloats)), tiles);
     for (int64_t t = 0; t < rowTasks_; ++t)
-      rowsPerTask_ = std::max(rowsPerTask_, matmul_.firstRow(tiles * (t + 1) / rowTasks_) -
-                                                matmul_.firstRow(tiles * t / rowTasks_));
+      rowsPerTask_ = std::max(rowsPerTask_,
+                              matmul_.firstRow(tiles * (t + 1) / rowTasks_) - matmul_.firstRow(tiles * t / rowTasks_));
   }
 
   std::string name() const override {

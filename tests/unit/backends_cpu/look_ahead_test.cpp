@@ -103,7 +103,8 @@ TEST(LookAhead, inputs_are_asked_for_evenly) {
         askEvenly(args, tile, tiles, 2, steps, inputs);
         ASSERT_TRUE(args.ahead);
         for (int64_t step = 0; step < 2 * steps; ++step) {
-          const ptrdiff_t at = args.ahead - rows.data() + step / steps * args.aheadPartStride + step % steps * args.aheadStride;
+          const ptrdiff_t at =
+              args.ahead - rows.data() + step / steps * args.aheadPartStride + step % steps * args.aheadStride;
           ASSERT_LT(at % 1000, 700) << "between two rows";
           ASSERT_LT(at, static_cast<ptrdiff_t>(rows.size()));
           asked[static_cast<size_t>(at / kCacheLineFloats)] = true;
@@ -141,7 +142,8 @@ TEST(LookAhead, a_chunk_and_the_rows_asked_for_hold_what_the_next_chunk_reads) {
   int found = 0;
   for (const int64_t kernel : {1, 3, 5})
     for (const int64_t stride : {1, 2})
-      for (const ChunkSize &size : {ChunkSize{1, 1, 24}, ChunkSize{1, 4, 24}, ChunkSize{1, 3, 8}, ChunkSize{2, 24, 24}}) {
+      for (const ChunkSize &size :
+           {ChunkSize{1, 1, 24}, ChunkSize{1, 4, 24}, ChunkSize{1, 3, 8}, ChunkSize{2, 24, 24}}) {
         WindowShape s;
         s.n = 4, s.channels = s.pixelStride = 5;
         s.taps = {1, kernel, kernel}, s.stride = {1, stride, stride}, s.low = {0, kernel / 2, kernel / 2};

@@ -31,7 +31,7 @@ struct Operands {
                      in = randomFloats(static_cast<size_t>(kMaxTileRows * stride), 3),
                      residual = randomFloats(static_cast<size_t>(kMaxTileRows * stride), 4),
                      bias = randomFloats(static_cast<size_t>(columns), 5);
-  BlockOffset blocks[2] = {{0, 0}, {7, kDepth * width}};
+  BlockOffset blocks[2] = {{0, 0}, {7, kDepth *width}};
 
   TileArgs args(AMode mode, bool hasIn, bool hasEnd) const {
     TileArgs t;
@@ -62,8 +62,7 @@ void expectBitsOfOnePanel(const MicroKernels &kernels, AMode mode, int rows, int
     if (hasEnd) t.end = t.end.at(column, column);
     return t;
   };
-  for (int64_t p = 0; p < panels; ++p)
-    kernels.full[static_cast<size_t>(mode)][rows - 1](at(expected, p));
+  for (int64_t p = 0; p < panels; ++p) kernels.full[static_cast<size_t>(mode)][rows - 1](at(expected, p));
   for (int64_t p = 0; p < panels;) {
     const MicroKernels::Choice choice = kernels.choose(mode, rows, columns - p * width);
     ASSERT_LE(p + choice.panels, panels) << rows << " rows";
@@ -99,7 +98,8 @@ TEST(MicroKernels, one_call_writes_no_more_than_the_buffers_of_its_callers) {
 
 TEST(RowTiles, cover_all_rows_in_tiles_that_kernels_have) {
   const MicroKernels &kernels = microKernels();
-  for (const int64_t columns : {int64_t{1}, int64_t{kernels.panelWidth}, int64_t{kernels.panelWidth} + 1, int64_t{1000}})
+  for (const int64_t columns :
+       {int64_t{1}, int64_t{kernels.panelWidth}, int64_t{kernels.panelWidth} + 1, int64_t{1000}})
     for (int64_t rows = 0; rows <= 300; ++rows) {
       const RowTiles tiles(rows, columns);
       EXPECT_EQ(tiles.begin(0), 0);

@@ -60,8 +60,8 @@ AttentionBackward::AttentionBackward(const AttentionShape &shape, std::vector<Ke
   const int64_t wanted = ceilDiv(kEnoughTasks, std::max<int64_t>(1, plan_.batches()));
   ranges_ = std::clamp<int64_t>(shape.queries / kLeastRangeRows, 1, wanted);
   for (int64_t r = 0; r < ranges_; ++r)
-    mostRows_ = std::max(
-        mostRows_, plan_.rowOfTile(plan_.rowTiles() * (r + 1) / ranges_) - plan_.rowOfTile(plan_.rowTiles() * r / ranges_));
+    mostRows_ = std::max(mostRows_, plan_.rowOfTile(plan_.rowTiles() * (r + 1) / ranges_) -
+                                        plan_.rowOfTile(plan_.rowTiles() * r / ranges_));
 }
 
 int64_t AttentionBackward::partialFloats() const { return plan_.shape.keys * (plan_.sizeStride + plan_.valueStride); }

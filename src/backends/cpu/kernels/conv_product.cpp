@@ -24,6 +24,7 @@ namespace {
 // k per pass: the rows of a tile stay in the first level cache. Rows that are windows side by side share most of their
 // floats.
 constexpr int64_t kLongestPass = 256, kLongestSharedPass = 576;
+constexpr int64_t kLeastAheadSteps = 192;
 constexpr int64_t kTilesPerChunk = 16;           // row tiles that share one read of a pass's weights
 constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
@@ -53,14 +54,18 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * shape_.groups * shape_.columns, type_);
   const int64_t panelBytes = std::max(longestPass(), kLongestPass) * panelWidth() * static_cast<int64_t>(sizeof(float));
   // Weights of a pass stay in the second level cache, beside the strip.
-  panelsAtOnce_ = PanelRanges::rounded(std::min(panels_, panelBytesAtOnce() * 2 / 3 / panelBytes), panelsTogether(chunkSize_));
+  panelsAtOnce_ =
+      PanelRanges::rounded(std::min(panels_, panelBytesAtOnce() * 2 / 3 / panelBytes), panelsTogether(chunkSize_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
   if (isHalf(type)) makePackedBlocks();
   // Chunks after a thread's first find weights that fit in its cache there.
   const int64_t splitBytes =
       panelRanges().longest() * panelWidth() * shape_.weightRows * static_cast<int64_t>(sizeof(float));
   const bool areReadOnce = shape_.groups * windows_.chunks() <= std::max(1, threads);
-  looksAheadInX_ = shape_.groups == 1 && !widensStrip_ && shape_.window.in[0] == 1 && shape_.window.out[0] == 1;
+  // Sharing the rows out takes time of its own, which short tiles feel.
+  const bool isLong = shape_.columns > panelWidth() && passes_.back().blockCount * passes_.back().k >= kLeastAheadSteps;
+  looksAheadInX_ =
+      isLong && shape_.groups == 1 && !widensStrip_ && shape_.window.in[0] == 1 && shape_.window.out[0] == 1;
   looksAhead_ = !isHalf(type) && (areReadOnce || splitBytes > secondLevelCacheBytes() / 2);
 }
 
@@ -281,11 +286,10 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
     tile.out = !last ? partial + sums : plain ? y : finished;
     tile.outStride = !last ? partialStride : plain ? step : choice.width;
     lookAhead(pass, rowTile, weights, p, choice, tile);
-    if (last && to.nextInputs.floats > 0) {
-      const int64_t panels = weights.endPanel - weights.firstPanel, calls = ceilDiv(panels, choice.panels);
-      askEvenly(tile, rowTile.index * calls + (p - weights.firstPanel) / choice.panels, rowTile.count * calls,
-                choice.parts, pass.blockCount * (pass.k / kStepsPerLine), to.nextInputs);
-    }
+    tile.ahead = nullptr;
+    if (last && p == weights.firstPanel && to.nextInputs.floats > 0)
+      askEvenly(tile, rowTile.index, rowTile.count, choice.parts, pass.blockCount * (pass.k / kStepsPerLine),
+                to.nextInputs);
     if (last) prefetchOperands(*to.epilogue, place, step, rows, columns);
     if (last && outgrowsCache_) prefetchResults(*to.epilogue, to.y, place, step, rows, columns);
     choice.run(tile);

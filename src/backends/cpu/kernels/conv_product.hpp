@@ -67,9 +67,7 @@ class WindowProduct {
     ptrdiff_t panelStride;
     int64_t firstPanel, endPanel;
   };
-  int64_t panelsTogether(const ChunkSize &size) const {
-    return RowTiles(size.pixels, shape_.columns).panelsTogether();
-  }
+  int64_t panelsTogether(const ChunkSize &size) const { return RowTiles(size.pixels, shape_.columns).panelsTogether(); }
   PanelRanges panelRanges() const { return {panels_, splits_, panelsTogether(chunkSize_)}; }
   WindowChunk joined(const WindowChunk &chunk) const noexcept;
   void usePairs();

@@ -3,7 +3,7 @@
 //   round 1, where windows leave the images, or these are of 16 bits: zero-padded copies
 //   round 2: task = (group, leaf, range of tiles of weight rows, range of panels)
 //     for each chunk of the leaf's output places
-//       for each panel: its columns of dy, in place or packed
+//       for each panel, or pair of panels: its columns of dy, in place or packed
 //         for each tile: tile kernel, one block per line; partial sums live in scratch, or in the leaf's own memory
 //   round 3, where there are several leaves: for each tile and panel the leaves' sums are reduced
 //   in the last round: update of the weights
@@ -36,8 +36,8 @@ constexpr double kProductsPerFloat = 25;  // multiply-adds in the time to move a
 struct WindowGradient::Share {
   size_t firstTile, endTile;
   int64_t firstPanel, endPanel;
-  float *partials;       // of firstTile and firstPanel
-  ptrdiff_t tileStride;  // between the sums of neighbouring tiles; panels follow one another
+  float *partials;  // of firstTile and firstPanel; the sums of a row's panels are side by side
+  ptrdiff_t rowStride, tileStride;
 };
 
 WindowGradient::WindowGradient(const WindowGradientShape &shape, int threads)
@@ -72,7 +72,7 @@ WindowGradient::WindowGradient(const WindowGradientShape &shape, int threads)
 void WindowGradient::planRounds() {
   const auto tiles = static_cast<int64_t>(tiles_.size());
   const int64_t block = microKernels().tileRows * panelWidth(), blocks = shape_.groups * tiles * panels_;
-  packedFloats_ = static_cast<size_t>(chunkSize_.places() * panelWidth());
+  packedFloats_ = static_cast<size_t>(panelsTogether_ * chunkSize_.places() * panelWidth());
   // Weights of the rounds: passes over memory, and the product by its multiply-adds.
   const double places = static_cast<double>(window_.n * volume(window_.out));
   if (isPadded_) {
@@ -85,7 +85,7 @@ void WindowGradient::planRounds() {
   rounds_.add(shape_.groups * leaves_ * tileSplits_ * panelSplits_,
               places * static_cast<double>(blocks * block) / kProductsPerFloat);
   if (leaves_ == 1) {
-    partialFloats_ = static_cast<size_t>(ceilDiv(tiles, tileSplits_) * ceilDiv(panels_, panelSplits_) * block);
+    partialFloats_ = static_cast<size_t>(ceilDiv(tiles, tileSplits_) * panelRanges().longest() * block);
     return;
   }
   partialFloats_ = static_cast<size_t>(block);
@@ -98,22 +98,25 @@ void WindowGradient::planRounds() {
 void WindowGradient::makeTiles() {
   const WindowShape &w = window_;
   const bool joined = w.dilation[2] == 1 && windows_.pixelStride() == w.channels;
-  const int64_t run = joined ? w.taps[2] * w.channels : w.channels, most = microKernels().tileRows;
-  const int64_t pieces = ceilDiv(run, most);
+  const int64_t run = joined ? w.taps[2] * w.channels : w.channels;
+  const RowTiles rows(run, shape_.columns);
+  panelsTogether_ = rows.panelsTogether() == 2 ? 2 : 1;
+  runs_ = volume(w.taps) * w.channels / std::max<int64_t>(1, run), runRows_ = run;
   for (int64_t t = 0; t < volume(w.taps); t += joined ? w.taps[2] : 1) {
     const int64_t depth = t / (w.taps[1] * w.taps[2]), row = t / w.taps[2] % w.taps[1], column = t % w.taps[2];
     const ptrdiff_t offset = depth * windows_.depthTapStride() + row * w.dilation[1] * windows_.rowStride() +
                              column * w.dilation[2] * windows_.pixelStride();
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-      const int64_t begin = run * piece / pieces;
-      tiles_.push_back({offset + begin, t * w.channels + begin, static_cast<int>(run * (piece + 1) / pieces - begin)});
+    for (int64_t piece = 0; piece < rows.count(); ++piece) {
+      const int64_t begin = rows.begin(piece);
+      tiles_.push_back({offset + begin, t * w.channels + begin, static_cast<int>(rows.begin(piece + 1) - begin)});
     }
   }
 }
 
 void WindowGradient::chooseLeaves() {
   const int64_t places = window_.n * volume(window_.out), chunks = windows_.chunks();
-  const int64_t pieces = shape_.groups * static_cast<int64_t>(tiles_.size()) * panels_;
+  // Leaves decide the bits of sums, so they depend on the shape alone and not on how rows are tiled.
+  const int64_t pieces = shape_.groups * runs_ * ceilDiv(runRows_, microKernels().tileRows) * panels_;
   leaves_ = std::clamp<int64_t>(ceilDiv(kEnoughPieces, std::max<int64_t>(1, pieces)), 1,
                                 std::max<int64_t>(1, std::min(places / kPlacesPerLeaf, chunks)));
 }
@@ -129,10 +132,10 @@ void WindowGradient::chooseTasks(int threads) {
   tileSplits_ = std::clamp<int64_t>(ceilDiv(wanted, panelSplits_), 1, std::max<int64_t>(1, tiles));
 }
 
-// The panel's columns of dy for a chunk. In place, unless many tiles read them, or the last vector load of the chunk
-// would exceed the tensor.
-const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t panel, const float *dy, int64_t width,
-                                          float *packed, bool &inPlace) const noexcept {
+// The columns of dy of some panels from `panel` on, for a chunk; `width` columns are read. In place, unless many tiles
+// read them, or the last vector load of the chunk would exceed the tensor.
+const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t panel, int64_t panels, const float *dy,
+                                          int64_t width, float *packed, bool &inPlace) const noexcept {
   const WindowShape &w = window_;
   const int64_t channels = shape_.groups * shape_.columns, column = panel * panelWidth();
   const int64_t first = ((chunk.image * w.out[0] + chunk.depth) * w.out[1] + chunk.line) * w.out[2] + chunk.pixel;
@@ -145,10 +148,12 @@ const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t pane
     inPlace = columns == width || left - (shape_.groups - 1) * shape_.columns >= width;
   }
   if (inPlace) return rows;
-  const int64_t columns = std::min<int64_t>(panelWidth(), shape_.columns - column);
-  for (size_t i = 0; i < static_cast<size_t>(chunk.images * chunk.lines); ++i)
-    packPanel(rows + inPlaceBlocks_[i].b, channels, 1, chunk.pixels, static_cast<int>(columns), panelWidth(),
-              packed + packedBlocks_[i].b);
+  for (int64_t p = 0; p < panels; ++p) {
+    const int64_t columns = std::min<int64_t>(panelWidth(), shape_.columns - column - p * panelWidth());
+    for (size_t i = 0; i < static_cast<size_t>(chunk.images * chunk.lines); ++i)
+      packPanel(rows + p * panelWidth() + inPlaceBlocks_[i].b, channels, 1, chunk.pixels, static_cast<int>(columns),
+                panelWidth(), packed + p * packedPanelFloats() + packedBlocks_[i].b);
+  }
   return packed;
 }
 
@@ -183,32 +188,43 @@ void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, cons
   t.aStride = windows_.placeStep();
   t.blockCount = chunk.images * chunk.lines;
   t.k = chunk.pixels;
-  t.inStride = t.outStride = width;
-  for (int64_t p = share.firstPanel; p < share.endPanel; ++p) {
-    const int64_t columns = std::min(width, shape_.columns - p * width);
-    const int64_t read = kernels.choose(AMode::kPanel, 1, columns).width;
+  t.inStride = t.outStride = share.rowStride;
+  for (int64_t p = share.firstPanel; p < share.endPanel; p += panelsTogether_) {
+    const int64_t panels = std::min(panelsTogether_, share.endPanel - p),
+                  columns = std::min(panels * width, shape_.columns - p * width);
+    const int64_t read = columns > width ? panels * width : kernels.choose(AMode::kPanel, 1, columns).width;
     bool inPlace = !isHalf(shape_.type) && share.endTile - share.firstTile < static_cast<size_t>(kTilesToPack);
+    const float *b = packed;
     if (isHalf(shape_.type))
-      packGradient(chunk, p, group, static_cast<const uint16_t *>(dy), packed), t.b = packed;
+      for (int64_t i = 0; i < panels; ++i)
+        packGradient(chunk, p + i, group, static_cast<const uint16_t *>(dy), packed + i * packedPanelFloats());
     else
-      t.b = gradientRows(chunk, p, static_cast<const float *>(dy) + group * shape_.columns, read, packed, inPlace);
+      b = gradientRows(chunk, p, panels, static_cast<const float *>(dy) + group * shape_.columns, read, packed,
+                       inPlace);
     t.bStride = inPlace ? shape_.groups * shape_.columns : width;
+    t.bPanelStride = inPlace ? width : packedPanelFloats();
     t.blocks = inPlace ? inPlaceBlocks_.data() : packedBlocks_.data();
-    t.out = share.partials + (p - share.firstPanel) * kernels.tileRows * width;
-    for (size_t i = share.firstTile; i < share.endTile; ++i, t.out += share.tileStride) {
+    float *sums = share.partials + (p - share.firstPanel) * width;
+    for (size_t i = share.firstTile; i < share.endTile; ++i, sums += share.tileStride) {
       const Tile &tile = tiles_[i];
       t.a = view + tile.offset;
-      t.in = firstChunk ? nullptr : t.out;
-      kernels.choose(AMode::kPanel, tile.rows, columns).run(t);
+      for (int64_t done = 0; done < panels;) {
+        const MicroKernels::Choice choice = kernels.choose(AMode::kPanel, tile.rows, columns - done * width);
+        t.b = b + done * t.bPanelStride;
+        t.out = sums + done * width;
+        t.in = firstChunk ? nullptr : t.out;
+        choice.run(t);
+        done += choice.panels;
+      }
     }
   }
 }
 
-void WindowGradient::writeBlock(int64_t group, size_t tile, int64_t panel, const float *sums, float *packedWeights,
-                                const Update &update) const noexcept {
+void WindowGradient::writeBlock(int64_t group, size_t tile, int64_t panel, const float *sums, ptrdiff_t stride,
+                                float *packedWeights, const Update &update) const noexcept {
   const int64_t width = panelWidth(), rows = volume(window_.taps) * window_.channels;
   const ptrdiff_t at = ((group * panels_ + panel) * rows + tiles_[tile].row) * width;
-  applyPanelUpdate(update, sums, width, packedWeights + at, width, tiles_[tile].rows,
+  applyPanelUpdate(update, sums, stride, packedWeights + at, width, tiles_[tile].rows,
                    std::min(width, shape_.columns - panel * width));
 }
 
@@ -216,21 +232,22 @@ void WindowGradient::addLeaf(int64_t task, const float *image, const void *dy, f
                              const Update &update, float *scratch, float *leaves) const noexcept {
   const int64_t panelSplit = task % panelSplits_, tileSplit = task / panelSplits_ % tileSplits_;
   const int64_t leaf = task / panelSplits_ / tileSplits_ % leaves_, group = task / panelSplits_ / tileSplits_ / leaves_;
-  const int64_t block = microKernels().tileRows * panelWidth(), chunks = windows_.chunks();
+  const int64_t width = panelWidth(), tileRows = microKernels().tileRows, chunks = windows_.chunks();
   const auto tiles = static_cast<int64_t>(tiles_.size());
+  const PanelRanges panels = panelRanges();
   Share share{static_cast<size_t>(tiles * tileSplit / tileSplits_),
               static_cast<size_t>(tiles * (tileSplit + 1) / tileSplits_),
-              panels_ * panelSplit / panelSplits_,
-              panels_ * (panelSplit + 1) / panelSplits_,
+              panels.begin(panelSplit),
+              panels.begin(panelSplit + 1),
               scratch,
+              0,
               0};
-  share.tileStride = (share.endPanel - share.firstPanel) * block;
-  if (leaves_ > 1) {
-    share.tileStride = panels_ * block;
+  share.rowStride = (leaves_ > 1 ? panels_ : share.endPanel - share.firstPanel) * width;
+  share.tileStride = share.rowStride * tileRows;
+  if (leaves_ > 1)
     share.partials = leaves +
-                     ((group * leaves_ + leaf) * tiles + static_cast<int64_t>(share.firstTile)) * panels_ * block +
-                     share.firstPanel * block;
-  }
+                     ((group * leaves_ + leaf) * tiles + static_cast<int64_t>(share.firstTile)) * share.tileStride +
+                     share.firstPanel * width;
   if (chunks == 0) std::fill_n(scratch, partialFloats_, 0.0f);
   for (int64_t c = chunks * leaf / leaves_, first = c; c < chunks * (leaf + 1) / leaves_; ++c) {
     const WindowChunk chunk = windows_.chunk(c);
@@ -241,26 +258,30 @@ void WindowGradient::addLeaf(int64_t task, const float *image, const void *dy, f
     for (int64_t p = share.firstPanel; p < share.endPanel; ++p)
       writeBlock(
           group, i, p,
-          scratch + static_cast<int64_t>(i - share.firstTile) * share.tileStride + (p - share.firstPanel) * block,
-          packedWeights, update);
+          scratch + static_cast<int64_t>(i - share.firstTile) * share.tileStride + (p - share.firstPanel) * width,
+          share.rowStride, packedWeights, update);
 }
 
 void WindowGradient::addUp(int64_t task, const float *leaves, float *packedWeights, const Update &update,
                            float *sums) const noexcept {
-  const int64_t block = microKernels().tileRows * panelWidth();
+  const int64_t width = panelWidth(), block = microKernels().tileRows * width;
   const int64_t perGroup = static_cast<int64_t>(tiles_.size()) * panels_, blocks = shape_.groups * perGroup;
   const int64_t tasks = rounds_.size(kinds_.size() - 1);
   for (int64_t b = blocks * task / tasks; b < blocks * (task + 1) / tasks; ++b) {
     const int64_t group = b / perGroup;
     const auto tile = static_cast<size_t>(b % perGroup / panels_);
-    const float *part = leaves + (group * leaves_ * perGroup + b % perGroup) * block;
-    const int64_t floats = tiles_[tile].rows * int64_t{panelWidth()};
-    std::copy_n(part, floats, sums);
-    for (int64_t leaf = 1; leaf < leaves_; ++leaf) {
-      part += perGroup * block;
-      for (int64_t i = 0; i < floats; ++i) sums[i] += part[i];
-    }
-    writeBlock(group, tile, b % panels_, sums, packedWeights, update);
+    const float *part =
+        leaves + (group * leaves_ * perGroup + b % perGroup / panels_ * panels_) * block + b % panels_ * width;
+    for (int64_t leaf = 0; leaf < leaves_; ++leaf, part += perGroup * block)
+      for (int64_t row = 0; row < tiles_[tile].rows; ++row) {
+        float *to = sums + row * width;
+        const float *from = part + row * panels_ * width;
+        if (leaf == 0)
+          std::copy_n(from, width, to);
+        else
+          for (int64_t i = 0; i < width; ++i) to[i] += from[i];
+      }
+    writeBlock(group, tile, b % panels_, sums, width, packedWeights, update);
   }
 }
 

@@ -57,12 +57,14 @@ class WindowGradient {
   void addLeaf(int64_t task, const float *image, const void *dy, float *packedWeights, const Update &update,
                float *scratch, float *leaves) const noexcept;
   void addUp(int64_t task, const float *leaves, float *packedWeights, const Update &update, float *sums) const noexcept;
-  void writeBlock(int64_t group, size_t tile, int64_t panel, const float *sums, float *packedWeights,
+  void writeBlock(int64_t group, size_t tile, int64_t panel, const float *sums, ptrdiff_t stride, float *packedWeights,
                   const Update &update) const noexcept;
-  const float *gradientRows(const WindowChunk &chunk, int64_t panel, const float *dy, int64_t width, float *packed,
-                            bool &inPlace) const noexcept;
+  const float *gradientRows(const WindowChunk &chunk, int64_t panel, int64_t panels, const float *dy, int64_t width,
+                            float *packed, bool &inPlace) const noexcept;
   void addChunk(const Share &share, const WindowChunk &chunk, const float *view, const void *dy, int64_t group,
                 bool firstChunk, float *packed) const noexcept;
+  PanelRanges panelRanges() const noexcept { return {panels_, panelSplits_, panelsTogether_}; }
+  int64_t packedPanelFloats() const noexcept { return chunkSize_.places() * kernels_->panelWidth; }
   bool hasPairs() const noexcept { return kernels_ != &microKernels(); }
 
   WindowGradientShape shape_;  // its images are those of the kernels: numbers, or pairs of two
@@ -74,6 +76,8 @@ class WindowGradient {
   Windows windows_;
   ChunkSize chunkSize_;
   std::vector<Tile> tiles_;
+  int64_t runs_ = 0, runRows_ = 0;  // runs of neighbouring rows of the weight matrix, and rows of one
+  int64_t panelsTogether_ = 1;      // by one call of a kernel
   int64_t panels_ = 0, leaves_ = 1, tileSplits_ = 1, panelSplits_ = 1;
   Rounds rounds_;
   std::vector<Round> kinds_;                               // of the rounds

@@ -127,7 +127,8 @@ ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places, LongLines longL
   const int64_t shortest = kSmallestTiles * microKernels().tileRows;
   double fewest = copied(lines_, pixels_);
   for (int64_t pieces = 2; ceilDiv(line, pieces) >= shortest; ++pieces) {
-    const int64_t length = std::min(ceilDiv(line, pieces), places), count = std::clamp<int64_t>(places / length, 1, lines);
+    const int64_t length = std::min(ceilDiv(line, pieces), places),
+                  count = std::clamp<int64_t>(places / length, 1, lines);
     if (copied(count, length) >= fewest) continue;
     fewest = copied(count, length);
     pixels_ = length, lines_ = count, images_ = 1;
@@ -215,7 +216,8 @@ Windows::InputRows Windows::newRows(const WindowChunk &chunk, const WindowChunk 
   // Input positions [begin, end) of dimension d that windows [first, first + count) read.
   const auto span = [&](size_t d, int64_t first, int64_t count) {
     const int64_t begin = first * s.stride[d] - s.low[d];
-    return std::pair(std::clamp<int64_t>(begin, 0, s.in[d]), std::clamp<int64_t>(begin + s.extent(d, count), 0, s.in[d]));
+    return std::pair(std::clamp<int64_t>(begin, 0, s.in[d]),
+                     std::clamp<int64_t>(begin + s.extent(d, count), 0, s.in[d]));
   };
   const auto [line, endLine] = span(1, next.line, next.lines);
   const auto [pixel, endPixel] = span(2, next.pixel, next.pixels);

@@ -25,8 +25,8 @@ namespace {
 constexpr int64_t kLongestPass = 384;                    // k per pass: a tile of A rows stays in the first level cache
 constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;  // a cache line more: rows map to different cache sets
 constexpr int64_t kPanelsToCopyRows = 3;                 // copying is worth it from this many panels
-constexpr int64_t kTilesPerTask = 16;                    // row tiles of one panel that share one read of a pass's panels
-constexpr int64_t kTasksPerThread = 4;                   // so that dynamic claiming balances the load
+constexpr int64_t kTilesPerTask = 16;   // row tiles of one panel that share one read of a pass's panels
+constexpr int64_t kTasksPerThread = 4;  // so that dynamic claiming balances the load
 // Where B has to be packed, every task of the same columns packs it again: fewer and longer tasks.
 constexpr int64_t kTilesPerPackingTask = 48;
 constexpr int64_t kPackingTasksPerThread = 2;
@@ -113,9 +113,8 @@ void Matmul::planBlocks(int threads) {
   const int64_t bytesOfB = shape_.k * panels_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
   const bool looksAhead = !packsB() && rowTiles() > 1 && rowTiles() <= rowTiles_.sameRows(kTilesPerTask) &&
                           bytesOfB > std::max(1, threads) * secondLevelCacheBytes();
-  const int64_t mostPanels =
-      PanelRanges::rounded(std::min(panels_, panelBytesAtOnce() / (looksAhead ? kAheadShare : 1) / panelBytes),
-                           rowTiles_.panelsTogether());
+  const int64_t mostPanels = PanelRanges::rounded(
+      std::min(panels_, panelBytesAtOnce() / (looksAhead ? kAheadShare : 1) / panelBytes), rowTiles_.panelsTogether());
   const int64_t mostTiles = std::clamp<int64_t>(rowTiles_.sameRows(packsB() ? kTilesPerPackingTask : kTilesPerTask), 1,
                                                 std::max<int64_t>(1, rowTiles()));
   panelsPerTask_ = mostPanels;
@@ -497,8 +496,7 @@ void Matmul::runDot(const Block &block, const MatmulArgs &args, float *scratch) 
 void Matmul::runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept {
   const OuterUpdateArgs outer{block.a,  args.aColStride, block.b, args.bRowStride, shape_.m,
                               shape_.n, shape_.k,        block.c, args.update};
-  updateByOuterProducts(outer, firstRow(block.firstTile), firstRow(block.endTile),
-                        block.firstPanel, block.endPanel);
+  updateByOuterProducts(outer, firstRow(block.firstTile), firstRow(block.endTile), block.firstPanel, block.endPanel);
 }
 
 void Matmul::run(int task, const MatmulArgs &args, float *scratch) const noexcept {

@@ -141,9 +141,9 @@ class Matmul {
   int64_t depth_ = 0;                      // elements of k
   int64_t panels_ = 0;                     // ceil(n / panelWidth)
   RowTiles rowTiles_;
-  int64_t kBlock_ = 0;                     // k per pass
-  int64_t panelsPerTask_ = 0;              // column panels per task
-  int64_t tilesPerTask_ = 0;               // row tiles per task
+  int64_t kBlock_ = 0;         // k per pass
+  int64_t panelsPerTask_ = 0;  // column panels per task
+  int64_t tilesPerTask_ = 0;   // row tiles per task
   int64_t rowTasks_ = 0;
   int64_t colTasks_ = 0;
   bool readsBOnce_ = false;     // packed B of floats: every panel by one task, for all rows

@@ -81,8 +81,7 @@ inline AheadTile aheadTile(int64_t tile, int64_t tiles, int64_t ranges) {
 inline void askAhead(TileArgs &args, int64_t tile, int64_t tiles, int64_t steps, const AheadRanges &weights) {
   const AheadTile at = aheadTile(tile, tiles, weights.count);
   const LineShare share = lineShare(at.tile, at.tiles, steps, weights.floats / kCacheLineFloats);
-  args.next = share.perStep == 0 ? nullptr
-                                 : weights.first + at.range * weights.stride + share.first * kCacheLineFloats;
+  args.next = share.perStep == 0 ? nullptr : weights.first + at.range * weights.stride + share.first * kCacheLineFloats;
   args.nextLines = share.perStep;
 }
 
@@ -96,7 +95,8 @@ inline void askEvenly(TileArgs &args, int64_t tile, int64_t tiles, int64_t parts
   const AheadTile at = aheadTile(tile, tiles, inputs.count);
   if (at.tiles <= 0) return;
   const int64_t begin = inputs.floats * at.tile / at.tiles, end = inputs.floats * (at.tile + 1) / at.tiles;
-  const int64_t apart = std::min({kCacheLineFloats, ceilDiv(end - begin, parts * steps), inputs.floats / (parts * steps)});
+  const int64_t apart =
+      std::min({kCacheLineFloats, ceilDiv(end - begin, parts * steps), inputs.floats / (parts * steps)});
   args.ahead = inputs.first + at.range * inputs.stride + std::min(begin, inputs.floats - parts * steps * apart);
   args.aheadStride = apart;
   args.aheadPartStride = steps * args.aheadStride;

@@ -2,8 +2,8 @@
 //
 // A tile is MR rows times NV vectors of accumulators. Each k step loads NV vectors of B, broadcasts one element of A
 // per row and issues MR * NV multiply-adds. With 6 x 4 (32 registers) the multiply-add units are the limit; with 14 x 2,
-// on some processors, it is the 16 loads. Accumulators are expanded with index sequences, so that the compiler keeps each of them in a register
-// of its own.
+// on some processors, the 16 loads are. Accumulators are expanded with index sequences, so that the compiler keeps each
+// of them in a register of its own.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/micro_kernel.cpp"
 #include <hwy/foreach_target.h>
@@ -242,8 +242,8 @@ void fillTable(MicroKernels &table, std::index_sequence<M...>) {
   ((table.narrow[kAt][M] = &tile<Lane, kMode, M + 1, kPanelVectors / 2>), ...);
 }
 
-// How many panels the kernels of so many rows cover: where register tiles of several panels would have few rows, they
-// read B faster than the second level cache delivers.
+// How many panels the kernels of so many rows cover. Two would be read by register tiles of few rows where the rows do
+// not divide well: those read B faster than the second level cache delivers.
 constexpr int widePanelsOf(size_t rows) {
   if (rows == 1) return kMaxTilePanels;  // one row has too few independent chains to hide the latency of a multiply-add
   if (kWideRows == 0) return rows == 2 ? 2 : 1;  // 16 registers

@@ -57,7 +57,7 @@ struct TileArgs {
   // k prefetch the line at the next multiple of aheadStride. nullptr: none.
   const float *ahead = nullptr;
   ptrdiff_t aheadStride = 0;
-  ptrdiff_t aheadPartStride = 0;  // what a second register tile of the same call prefetches lies so far behind
+  ptrdiff_t aheadPartStride = 0;  // from what one register tile of a call prefetches to what the next one does
   // The same of contiguous lines, one or two at a time: look_ahead.hpp. Not in the lane modes.
   const float *next = nullptr;
   int nextLines = 1;
@@ -119,7 +119,7 @@ class RowTiles {
   RowTiles(int64_t rows, int64_t columns);
   static RowTiles ofOne(int64_t rows);  // all rows in one range
   int64_t count() const { return count_; }
-  // Tiles that have at least as many rows as so many of tileRows rows.
+  // How many of these tiles have as many rows as `tiles` tiles of tileRows rows, rounded up.
   int64_t sameRows(int64_t tiles) const;
   // Panels that one call of the kernel covers.
   int64_t panelsTogether() const { return panels_; }
