@@ -25,9 +25,9 @@ ORDER_OVER_STEPS = 2e-4
 # Elements of an initializer that are those of parameters: all or none of them, up to chance.
 NEARLY_ALL = 0.98
 SAMPLED = 2000
-# Trainings of a module with changed parameters, and the change: one rounding of float32.
+# Trainings of a module with changed parameters, and the change: that of a sum of some thousand terms in another order.
 CHANGED_TRAININGS = 32
-ONE_ROUNDING = 2.0**-23
+ANOTHER_ORDER = 2.0**-19
 # Rows of a table that were picked by index: elements of a parameter, most of them several times.
 MOSTLY_DISTINCT = 0.6
 # A weight with a batch norm folded into it, as tools compute it and PyTorch does.
@@ -330,13 +330,13 @@ def training_differs(
     assert moved > 10 * ORDER_OVER_STEPS, f"the steps changed the output by {moved:.2g} only"
     saved_faults = saved_differs(made, saved, plan.inputs[0], after)
     if saved_faults:
-        near = ORDER_OVER_STEPS + change_by_rounding(untrained, plan, rate, after[plan.output])
+        near = ORDER_OVER_STEPS + change_by_order(untrained, plan, rate, after[plan.output])
         saved_faults = saved_differs(made, saved, plan.inputs[0], after, near)
     return faults, saved_faults
 
 
-def change_by_rounding(network: nn.Module, plan: Lesson, rate: float, trained: Array) -> float:
-    """How far the output of a trained module moves, of its largest value, if a parameter is changed by one rounding.
+def change_by_order(network: nn.Module, plan: Lesson, rate: float, trained: Array) -> float:
+    """How far the output of a trained module moves, of its largest value, if parameters change as sums do by order.
 
     Networks have points at which a ReLU or a pool switches. Where a batch is near one, each order of sums trains to
     results of its own, and all of them are right.
@@ -346,7 +346,7 @@ def change_by_rounding(network: nn.Module, plan: Lesson, rate: float, trained: A
         changed, random = deepcopy(network), torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for parameter in changed.parameters():
-                parameter.mul_(1 + ONE_ROUNDING * (2 * torch.rand(parameter.shape, generator=random) - 1))
+                parameter.mul_(1 + ANOTHER_ORDER * (2 * torch.rand(parameter.shape, generator=random) - 1))
         train_module(changed, plan, rate, list(changed.parameters()))
         with torch.no_grad():
             output = outputs_of(changed, plan.inputs[0])[plan.output].numpy()

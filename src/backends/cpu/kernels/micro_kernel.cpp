@@ -1,9 +1,9 @@
 // Register-tile kernels, compiled once per instruction set by Highway.
 //
 // A tile is MR rows times NV vectors of accumulators. Each k step loads NV vectors of B, broadcasts one element of A
-// per row and issues MR * NV multiply-adds. With 6 x 4 (32 registers) the multiply-add units are the limit; with 14 x 2,
-// on some processors, the 16 loads are. Accumulators are expanded with index sequences, so that the compiler keeps each
-// of them in a register of its own.
+// per row and issues MR * NV multiply-adds. With 6 x 4 (32 registers) the multiply-add units are the limit; with
+// 14 x 2, on some processors, the 16 loads are. Accumulators are expanded with index sequences, so that the compiler
+// keeps each of them in a register of its own.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/micro_kernel.cpp"
 #include <hwy/foreach_target.h>

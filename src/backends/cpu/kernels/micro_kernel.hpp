@@ -77,10 +77,10 @@ constexpr int kMaxTilePanels = 4;
 // Of a row of one panel up to that of the widest tile: the floats that one call writes.
 constexpr int kMaxTileFloats = kMaxTileRows * 2 * kMaxPanelWidth;
 
-// A register tile reads a number of A for each row and a vector of B for each vector of columns, and multiplies as often
-// as rows times vectors. So the nearly square ones read least: 6 rows x 4 vectors, 8 rows x 3 vectors. The kernels for
-// several panels consist of such register tiles, one after another; those of one panel, for narrow products and last
-// panels, are one register tile of up to tileRows rows.
+// A register tile reads a number of A for each row and a vector of B for each vector of columns, and multiplies as
+// often as rows times vectors. So the nearly square ones read least: 6 rows x 4 vectors, 8 rows x 3 vectors. The
+// kernels for several panels consist of such register tiles, one after another; those of one panel, for narrow products
+// and last panels, are one register tile of up to tileRows rows.
 struct MicroKernels {
   const char *instructionSet = "";       // Highway's name of it
   int panelWidth = 0;                    // floats per panel of packed B: two vectors
