@@ -24,9 +24,10 @@ namespace {
 
 constexpr int64_t kLongestPass = 384;                    // k per pass: a tile of A rows stays in the first level cache
 constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;  // a cache line more: rows map to different cache sets
-constexpr int64_t kPanelsToCopyRows = 3;                 // copying is worth it from this many panels
-constexpr int64_t kTilesPerTask = 16;   // row tiles of one panel that share one read of a pass's panels
-constexpr int64_t kTasksPerThread = 4;  // so that dynamic claiming balances the load
+constexpr int64_t kShortDepth = 48, kFewRows = 3;
+constexpr int64_t kPanelsToCopyRows = 3;  // copying is worth it from this many panels
+constexpr int64_t kTilesPerTask = 16;     // row tiles of one panel that share one read of a pass's panels
+constexpr int64_t kTasksPerThread = 4;    // so that dynamic claiming balances the load
 // Where B has to be packed, every task of the same columns packs it again: fewer and longer tasks.
 constexpr int64_t kTilesPerPackingTask = 48;
 constexpr int64_t kPackingTasksPerThread = 2;
@@ -88,7 +89,9 @@ Matmul::Matmul(const MatmulShape &given, int threads)
   const MatmulShape &shape = shape_;
   panels_ = ceilDiv(shape.n, kernels.panelWidth);
   // A task of dot products covers all rows: tasks that shared columns would write the same elements.
-  rowTiles_ = isDot() ? RowTiles::ofOne(shape.m) : RowTiles(shape.m, shape.n);
+  // Short products feel the start of every register tile.
+  takesOnePanel_ = shape.k < kShortDepth && shape.m > kFewRows;
+  rowTiles_ = isDot() ? RowTiles::ofOne(shape.m) : RowTiles(shape.m, takesOnePanel_ ? 1 : shape.n);
   planBlocks(std::max(1, threads));
   tasks_ = static_cast<int>(batches() * rowTasks_ * colTasks_);
   const int64_t width = kernels.panelWidth;
@@ -114,7 +117,7 @@ void Matmul::planBlocks(int threads) {
   const bool looksAhead = !packsB() && rowTiles() > 1 && rowTiles() <= rowTiles_.sameRows(kTilesPerTask) &&
                           bytesOfB > std::max(1, threads) * secondLevelCacheBytes();
   const int64_t mostPanels = PanelRanges::rounded(
-      std::min(panels_, panelBytesAtOnce() / (looksAhead ? kAheadShare : 1) / panelBytes), rowTiles_.panelsTogether());
+      std::min(panels_, panelBytesAtOnce() / (looksAhead ? kAheadShare : 1) / panelBytes), panelsTogether());
   const int64_t mostTiles = std::clamp<int64_t>(rowTiles_.sameRows(packsB() ? kTilesPerPackingTask : kTilesPerTask), 1,
                                                 std::max<int64_t>(1, rowTiles()));
   panelsPerTask_ = mostPanels;
@@ -141,7 +144,7 @@ void Matmul::halveBlocks(int threads) {
   };
   while (!enough() && (tilesPerTask_ > 1 || panelsPerTask_ > 1)) {
     int64_t &larger = tilesPerTask_ >= panelsPerTask_ ? tilesPerTask_ : panelsPerTask_;
-    const int64_t together = &larger == &panelsPerTask_ ? rowTiles_.panelsTogether() : 1;
+    const int64_t together = &larger == &panelsPerTask_ ? panelsTogether() : 1;
     larger = larger > together ? PanelRanges::rounded(larger / 2, together) : ceilDiv(larger, 2);
   }
 }
@@ -166,7 +169,7 @@ void Matmul::balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels) {
   const int64_t fewest = std::min<int64_t>(int64_t{2} * threads, batches() * rowTiles() * panels_);
   for (int64_t tiles = mostTiles; tiles >= 1; --tiles)
     for (int64_t panels = mostPanels; panels >= 1; --panels) {
-      if (panels != PanelRanges::rounded(panels, rowTiles_.panelsTogether())) continue;
+      if (panels != PanelRanges::rounded(panels, panelsTogether())) continue;
       const int64_t rowTasks = ceilDiv(rowTiles(), tiles), colTasks = ceilDiv(panels_, panels);
       if (batches() * rowTasks * colTasks < fewest) continue;
       const double time = elapsed(rowTasks, colTasks, threads);
@@ -442,7 +445,8 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t rowT
   alignas(64) float finished[kMaxTileFloats];
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
     const int64_t col = p * width;
-    const auto choice = kernels.choose(mode, rows, std::min(block.endPanel * width, shape_.n) - col);
+    const int64_t left = std::min(block.endPanel * width, shape_.n) - col;
+    const auto choice = kernels.choose(mode, rows, takesOnePanel_ ? std::min(left, width) : left);
     lookAhead(block, args, row, rows, p - block.firstPanel, tile);
     lookAheadInB(block, rowTile, p, choice, tile);
     const int64_t cols = std::min(choice.panels * width, shape_.n - col);

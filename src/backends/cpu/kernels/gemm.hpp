@@ -107,7 +107,9 @@ class Matmul {
   void planBlocks(int threads);
   void halveBlocks(int threads);
   void balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels);
-  PanelRanges panelRanges(int64_t ranges) const { return {panels_, ranges, rowTiles_.panelsTogether()}; }
+  // Of the ranges of tasks. One row tile is as fast as B arrives: equal tasks count more than the kernel's width.
+  int64_t panelsTogether() const { return rowTiles_.count() > 1 ? rowTiles_.panelsTogether() : 1; }
+  PanelRanges panelRanges(int64_t ranges) const { return {panels_, ranges, panelsTogether()}; }
   double elapsed(int64_t rowTasks, int64_t colTasks, int threads) const;
   const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                            ptrdiff_t &panelStride) const noexcept;
@@ -141,9 +143,10 @@ class Matmul {
   int64_t depth_ = 0;                      // elements of k
   int64_t panels_ = 0;                     // ceil(n / panelWidth)
   RowTiles rowTiles_;
-  int64_t kBlock_ = 0;         // k per pass
-  int64_t panelsPerTask_ = 0;  // column panels per task
-  int64_t tilesPerTask_ = 0;   // row tiles per task
+  bool takesOnePanel_ = false;  // in each call of a kernel
+  int64_t kBlock_ = 0;          // k per pass
+  int64_t panelsPerTask_ = 0;   // column panels per task
+  int64_t tilesPerTask_ = 0;    // row tiles per task
   int64_t rowTasks_ = 0;
   int64_t colTasks_ = 0;
   bool readsBOnce_ = false;     // packed B of floats: every panel by one task, for all rows
