@@ -29,7 +29,6 @@ constexpr int64_t kTilesPerChunk = 16;           // row tiles that share one rea
 constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
 constexpr double kMovedFloat = 6;         // multiply-adds in the time of a float from a cache (executable/cost.cpp)
-constexpr double kOnePanelCost = 1.15;    // of kernels of one panel at a time
 constexpr double kWorthBalancing = 0.95;  // of the elapsed time: smaller gains are within the model's error
 
 }  // namespace

@@ -39,7 +39,6 @@ static_assert(kMaxTileRows <= kColumnBlock);
 constexpr int64_t kMostDotBatch = 16;            // up to here a transposing pack of B costs more than the product
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
 // Model of a task's overheads, in products of one tile and one panel; of its start in multiply-adds.
-constexpr double kOnePanelCost = 1.15;  // of a panel by kernels of one instead of several
 constexpr double kPackedPanelCost = 0.5;
 constexpr double kCopiedTileCost = 0.25;
 constexpr double kStartCost = 10'000;

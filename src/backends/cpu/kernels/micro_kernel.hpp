@@ -74,7 +74,7 @@ constexpr int kAModes = 4;
 constexpr int kMaxTileRows = 14;
 constexpr int kMaxPanelWidth = 32;
 constexpr int kMaxTilePanels = 4;
-// Of a row of one panel up to that of the widest tile: the floats that one call writes.
+// Floats that one call of a kernel writes, at most.
 constexpr int kMaxTileFloats = kMaxTileRows * 2 * kMaxPanelWidth;
 
 // A register tile reads a number of A for each row and a vector of B for each vector of columns, and multiplies as
@@ -110,6 +110,9 @@ const MicroKernels &microKernels();
 // holds two numbers, those of k = 2i and 2i + 1; both products are added to the lane's FLOAT sum. Panels and tiles have
 // the sizes of microKernels(). The instruction takes subnormal numbers, and gives subnormal sums, as zeros.
 const MicroKernels *bfloat16Kernels();
+
+// Time of a panel by kernels of one panel, relative to those of several (decision 0090).
+constexpr double kOnePanelCost = 1.15;
 
 // The rows of a product with so many columns, as ranges for one call of a kernel each: whole register tiles, all of
 // nearly the same size.
