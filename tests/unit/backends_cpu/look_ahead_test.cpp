@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "backends/cpu/kernels/conv_window.hpp"
@@ -52,7 +53,7 @@ TEST(LookAhead, tiles_get_addresses_of_their_share) {
   TileArgs args;
   askAhead(args, 1, 2, 30, {weights.data(), static_cast<int64_t>(weights.size())});
   EXPECT_EQ(args.next, weights.data() + 40 * kCacheLineFloats);  // two lines at a time: the last 60
-  EXPECT_EQ(args.nextLines, 2);
+  EXPECT_EQ(args.nextStride, 2 * kCacheLineFloats);
   askAhead(args, 0, 1, 30, {weights.data(), 10 * kCacheLineFloats});
   EXPECT_EQ(args.next, nullptr) << "fewer lines than the tile would ask for";
 }
@@ -60,7 +61,7 @@ TEST(LookAhead, tiles_get_addresses_of_their_share) {
 // The lines that a tile asks for: those of `args.next` in each step of its register tiles.
 void markWeights(const TileArgs &args, int64_t steps, const std::vector<float> &all, std::vector<bool> &asked) {
   if (!args.next) return;
-  for (int64_t line = 0; line < steps * args.nextLines; ++line) {
+  for (int64_t line = 0; line < steps * args.nextStride / kCacheLineFloats; ++line) {
     const int64_t at = (args.next - all.data()) / kCacheLineFloats + line;
     ASSERT_GE(at, 0);
     ASSERT_LT(at, static_cast<int64_t>(asked.size()));
@@ -120,6 +121,58 @@ TEST(LookAhead, inputs_are_asked_for_evenly) {
   args.ahead = rows.data();
   askEvenly(args, 0, 3, 1, 10, {});
   EXPECT_EQ(args.ahead, nullptr) << "there is no later chunk";
+}
+
+// The lines of `range` that the calls of a row tile for `panels` panels ask for, two panels at a time.
+std::vector<bool> linesOfCalls(int64_t floats, int64_t panels, int64_t stepsOfPanel, int64_t mostApart) {
+  std::vector<float> range(static_cast<size_t>(floats + 2 * stepsOfPanel));
+  std::vector<bool> asked(static_cast<size_t>(floats / kCacheLineFloats));
+  AheadOfPanels ahead(range.data(), floats, panels, mostApart);
+  for (int64_t panel = 0; panel < panels; panel += 2) {
+    const int64_t count = std::min<int64_t>(2, panels - panel), steps = count * stepsOfPanel;
+    const AheadOfPanels::Part part = ahead.of(panel, count, steps);
+    for (int64_t step = 0; step < steps; ++step) {
+      const ptrdiff_t at = part.first - range.data() + step * part.apart;
+      EXPECT_GE(at, 0);
+      EXPECT_LT(at, floats + std::max(steps, panels)) << panels << " panels, " << stepsOfPanel << " steps";
+      if (at >= 0 && at < floats) asked[static_cast<size_t>(at / kCacheLineFloats)] = true;
+    }
+  }
+  return asked;
+}
+
+TEST(LookAhead, the_panels_of_a_row_tile_ask_for_the_next_one) {
+  int covered = 0;
+  for (const int64_t panels : {1, 2, 3, 5, 8, 16})
+    for (const int64_t steps : {0, 1, 4, 16, 64, 96})
+      for (const int64_t lines : {1, 12, 48, 100, 192, 768}) {
+        const std::vector<bool> asked = linesOfCalls(lines * kCacheLineFloats, panels, steps, kCacheLineFloats);
+        if (panels * steps < lines) continue;
+        ++covered;
+        EXPECT_EQ(std::count(asked.begin(), asked.end(), false), 0)
+            << lines << " lines, " << panels << " panels of " << steps << " steps";
+      }
+  EXPECT_GT(covered, 30);
+}
+
+TEST(LookAhead, results_are_asked_for_twice_in_every_stride) {
+  std::vector<float> y(4096);
+  Epilogue e;
+  TileArgs args;
+  ResultsAhead floats(e, y.data(), 1024, 12 * 64, 2);
+  floats.ask(args, 0, 2, 32);
+  EXPECT_EQ(args.next, y.data() + 1024);
+  EXPECT_EQ(args.nextStride, 24);
+  floats.ask(args, 1, 1, 16);
+  EXPECT_EQ(args.next, y.data() + 1024 + 6 * 64);
+  floats.ask(args, 0, 2, 1000);
+  EXPECT_EQ(args.nextStride, 2) << "half a stride is a whole number of floats";
+  e.type = DataType::BFLOAT16;
+  ResultsAhead halves(e, y.data(), 1024, 12 * 64, 2);
+  halves.ask(args, 0, 2, 32);
+  EXPECT_EQ(args.next, y.data() + 512);
+  EXPECT_EQ(args.nextStride, 12);
+  EXPECT_TRUE(ResultsAhead().isEmpty());
 }
 
 // Input pixels that the windows of a chunk read, by image, line and column.

@@ -69,7 +69,7 @@ void expectBitsOfOnePanel(const MicroKernels &kernels, AMode mode, int rows, int
     ASSERT_EQ(choice.width, choice.panels * width);
     TileArgs t = at(got, p);
     t.ahead = o.a.data(), t.aheadStride = 3, t.aheadPartStride = 100;
-    t.next = o.b.data(), t.nextLines = 2;
+    t.next = o.b.data(), t.nextStride = 32;
     choice.run(t);
     p += choice.panels;
   }

@@ -50,6 +50,7 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows,
                      widensStrip_ ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
   makePasses();
+  writesInOrder_ = shape_.groups == 1 && shape_.step == Spatial{1, 1, 1} && shape_.size == shape_.window.out;
   outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * shape_.groups * shape_.columns, type_);
   const int64_t panelBytes = std::max(longestPass(), kLongestPass) * panelWidth() * static_cast<int64_t>(sizeof(float));
   // Weights of a pass stay in the second level cache, beside the strip.
@@ -254,6 +255,15 @@ void WindowProduct::lookAhead(const Pass &pass, const RowTile &rowTile, const We
             next.contiguous, std::min<int64_t>(kernel.panels, panels_ - at), weights.panelStride});
 }
 
+// What the row tile after this one of the chunk writes, if tiles ask for it: not where they ask for weights.
+ResultsAhead WindowProduct::resultsAhead(const Weights &weights, const Place &to, const RowTile &rowTile,
+                                         int rows) const noexcept {
+  if (looksAhead_ || rowTile.index + 1 == rowTile.count || !writesInOrder_) return {};
+  if (weights.firstPanel > 0 || weights.endPanel < panels_) return {};
+  const int64_t elements = rows * shape_.columns;
+  return {*to.epilogue, to.y, rowTile.at + elements, elements, panels_};
+}
+
 void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial,
                             const Place &to, const RowTile &rowTile) const noexcept {
   const int64_t width = kernels_->panelWidth;
@@ -268,6 +278,9 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
   tile.k = pass.k;
   const ptrdiff_t step = shape_.step[2] * shape_.groups * shape_.columns;
   const auto end = last ? tileEnd(*to.epilogue, step) : std::nullopt;
+  ResultsAhead results = last ? resultsAhead(weights, to, rowTile, rows) : ResultsAhead();
+  const void *asked = !results.isEmpty() && rowTile.index > 0 ? to.y : nullptr;  // by the tile before
+  const int64_t steps = pass.blockCount * (pass.k / kStepsPerLine);
   const ptrdiff_t partialStride = (weights.endPanel - weights.firstPanel) * width;
   alignas(64) float finished[kMaxTileFloats];
   for (int64_t p = weights.firstPanel; p < weights.endPanel;) {
@@ -287,10 +300,10 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
     lookAhead(pass, rowTile, weights, p, choice, tile);
     tile.ahead = nullptr;
     if (last && p == weights.firstPanel && to.nextInputs.floats > 0)
-      askEvenly(tile, rowTile.index, rowTile.count, choice.parts, pass.blockCount * (pass.k / kStepsPerLine),
-                to.nextInputs);
-    if (last) prefetchOperands(*to.epilogue, place, step, rows, columns);
-    if (last && outgrowsCache_) prefetchResults(*to.epilogue, to.y, place, step, rows, columns);
+      askEvenly(tile, rowTile.index, rowTile.count, choice.parts, steps, to.nextInputs);
+    if (!results.isEmpty()) results.ask(tile, p, choice.panels, choice.parts * steps);
+    if (last) prefetchOperands(*to.epilogue, asked, place, step, rows, columns);
+    if (last && outgrowsCache_ && !asked) prefetchResults(*to.epilogue, to.y, place, step, rows, columns);
     choice.run(tile);
     if (last && !plain) emit(to, rowTile.at, finished, choice.width, rows, column, columns);
     p += choice.panels;

@@ -19,6 +19,8 @@
 
 namespace popart::cpu {
 
+class ResultsAhead;
+
 struct WindowProductShape {
   WindowShape window;
   int64_t groups = 1;
@@ -81,6 +83,7 @@ class WindowProduct {
                  const Place &to, float *partials) const noexcept;
   void runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial, const Place &to,
                const RowTile &rowTile) const noexcept;
+  ResultsAhead resultsAhead(const Weights &weights, const Place &to, const RowTile &rowTile, int rows) const noexcept;
   void lookAhead(const Pass &pass, const RowTile &rowTile, const Weights &weights, int64_t panel,
                  const MicroKernels::Choice &kernel, TileArgs &tile) const noexcept;
   void emit(const Place &to, ptrdiff_t at, const float *sums, ptrdiff_t stride, int rows, int64_t column,
@@ -93,6 +96,7 @@ class WindowProduct {
   bool widensStrip_ = false;
   Windows windows_;
   ChunkSize chunkSize_;
+  bool writesInOrder_ = false;       // the places of a chunk's lines follow each other in y
   bool outgrowsCache_ = false;       // y
   bool looksAhead_ = false;          // in the weights
   bool looksAheadInX_ = false;       // for the next chunk of the same thread

@@ -25,9 +25,10 @@ namespace {
 constexpr int64_t kLongestPass = 384;                    // k per pass: a tile of A rows stays in the first level cache
 constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;  // a cache line more: rows map to different cache sets
 constexpr int64_t kShortDepth = 48, kFewRows = 3;
-constexpr int64_t kPanelsToCopyRows = 3;  // copying is worth it from this many panels
-constexpr int64_t kTilesPerTask = 16;     // row tiles of one panel that share one read of a pass's panels
-constexpr int64_t kTasksPerThread = 4;    // so that dynamic claiming balances the load
+// Rows that are far apart may share sets of the first level cache: copying is worth it from this many panels.
+constexpr int64_t kPanelsToCopyRows = 3;
+constexpr int64_t kTilesPerTask = 16;   // row tiles of one panel that share one read of a pass's panels
+constexpr int64_t kTasksPerThread = 4;  // so that dynamic claiming balances the load
 // Where B has to be packed, every task of the same columns packs it again: fewer and longer tasks.
 constexpr int64_t kTilesPerPackingTask = 48;
 constexpr int64_t kPackingTasksPerThread = 2;
@@ -279,9 +280,18 @@ float *Matmul::panelAt(const Block &block, int64_t row, int64_t col) const noexc
   return block.c + (col / width * shape_.m + row) * width;
 }
 
+// What the row tile after this one of the block writes, if tiles ask for it: not where they ask for B.
+ResultsAhead Matmul::resultsAhead(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept {
+  if (args.update || readsBOnce_ || rowTile + 1 >= block.endTile) return {};
+  if (block.firstPanel > 0 || block.endPanel < panels_ || args.cRowStride != shape_.n) return {};
+  const int64_t row = firstRow(rowTile + 1);
+  return {args.epilogue, args.c, block.cOffset + row * args.cRowStride, (firstRow(rowTile + 2) - row) * shape_.n,
+          panels_};
+}
+
 // Prefetches what the end of a tile reads and writes, while the tile is being computed.
-void Matmul::prefetchEnd(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t col,
-                         int64_t cols) const noexcept {
+void Matmul::prefetchEnd(const Block &block, const MatmulArgs &args, const void *asked, int64_t row, int rows,
+                         int64_t col, int64_t cols) const noexcept {
   const int64_t width = microKernels().panelWidth;
   if (const Update *u = args.update) {
     if (u->kind != UpdateKind::kElements || args.parameterLayout != MatmulArgs::ParameterLayout::kPacked) return;
@@ -290,8 +300,8 @@ void Matmul::prefetchEnd(const Block &block, const MatmulArgs &args, int64_t row
     return;
   }
   const ptrdiff_t at = block.cOffset + row * args.cRowStride + col;
-  prefetchOperands(args.epilogue, at, args.cRowStride, rows, cols);
-  if (outgrowsCache_) prefetchResults(args.epilogue, args.c, at, args.cRowStride, rows, cols);
+  prefetchOperands(args.epilogue, asked, at, args.cRowStride, rows, cols);
+  if (outgrowsCache_ && !asked) prefetchResults(args.epilogue, args.c, at, args.cRowStride, rows, cols);
 }
 
 void Matmul::emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row,
@@ -323,7 +333,7 @@ AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row,
     return AMode::kRows;
   }
   if (args.aColStride == 1) {
-    if (rows <= 3 || panels < kPanelsToCopyRows) return AMode::kRows;
+    if (rows <= 3 || panels < kPanelsToCopyRows || args.aRowStride == tile.k) return AMode::kRows;
     for (int i = 0; i < rows; ++i) {
       std::memcpy(block.packedA + i * kRowCopyStride, tile.a + i * args.aRowStride,
                   static_cast<size_t>(tile.k) * sizeof(float));
@@ -378,7 +388,15 @@ AMode Matmul::pairSource(const Block &block, const MatmulArgs &args, int64_t row
   return AMode::kRows;
 }
 
-// Each panel's product prefetches its share of the next tile's rows of A, which may not be cached yet.
+// The next tile's rows of A, which may not be cached yet, if they follow each other in memory.
+RowsAhead Matmul::rowsAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows,
+                            const TileArgs &tile) const noexcept {
+  const bool areContiguous = !hasHalves() && args.aColStride == 1 && args.aRowStride == tile.k;
+  if (!areContiguous || row + 2 * rows > shape_.m) return {};
+  return {block.a + (row + rows) * args.aRowStride, rows * tile.k, block.endPanel - block.firstPanel};
+}
+
+// The same of other rows: each panel's product prefetches its share.
 void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                        TileArgs &tile) const noexcept {
   tile.ahead = nullptr;
@@ -392,8 +410,8 @@ void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, 
     tile.aheadPartStride = lines * args.aColStride;
     return;
   }
-  // Contiguous rows have contiguous lines; otherwise this panel prefetches one row (and the start of its next pass).
-  tile.aheadPartStride = args.aRowStride == tile.k ? lines * kCacheLineFloats : args.aRowStride;
+  // This panel prefetches one row (and the start of its next pass).
+  tile.aheadPartStride = args.aRowStride;
   const int64_t at = panel * tile.aheadPartStride;
   if (at < rows * args.aRowStride) tile.ahead = next + at;
   tile.aheadStride = kCacheLineFloats;
@@ -440,14 +458,22 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t rowT
   const bool last = block.endK == shape_.k;
   const bool collects = shape_.updatesRows || !last;  // all panels' sums before anything is done with them
   const auto end = last && !args.update ? tileEnd(args.epilogue, args.cRowStride) : std::nullopt;
+  ResultsAhead results = last ? resultsAhead(block, args, rowTile) : ResultsAhead();
+  const void *asked = !results.isEmpty() && rowTile > block.firstTile ? args.c : nullptr;  // by the tile before
+  RowsAhead nextRows = rowsAhead(block, args, row, rows, tile);
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
   alignas(64) float finished[kMaxTileFloats];
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
     const int64_t col = p * width;
     const int64_t left = std::min(block.endPanel * width, shape_.n) - col;
     const auto choice = kernels.choose(mode, rows, takesOnePanel_ ? std::min(left, width) : left);
-    lookAhead(block, args, row, rows, p - block.firstPanel, tile);
+    const int64_t panel = p - block.firstPanel, steps = tile.k / kStepsPerLine;
     lookAheadInB(block, rowTile, p, choice, tile);
+    if (!results.isEmpty() && !tile.next) results.ask(tile, panel, choice.panels, choice.parts * steps);
+    if (nextRows.isEmpty())
+      lookAhead(block, args, row, rows, panel, tile);
+    else
+      nextRows.ask(tile, panel, choice.panels, choice.parts, steps);
     const int64_t cols = std::min(choice.panels * width, shape_.n - col);
     tile.b = block.panels + (p - block.firstPanel) * block.panelStride;
     float *partial = partialRow(block, row) + (p - block.firstPanel) * width;
@@ -457,7 +483,7 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t rowT
     tile.end = plain ? end->at(block.cOffset + row * args.cRowStride + col, block.biasOffset + col) : TileEnd();
     tile.out = collects ? partial : plain ? block.c + row * args.cRowStride + col : finished;
     tile.outStride = collects ? partialStride : plain ? args.cRowStride : choice.width;
-    if (last) prefetchEnd(block, args, row, rows, col, cols);
+    if (last) prefetchEnd(block, args, asked, row, rows, col, cols);
     choice.run(tile);
     if (!collects && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
     p += choice.panels;

@@ -71,6 +71,9 @@ struct MatmulArgs {
   enum class ParameterLayout { kPacked, kRows } parameterLayout = ParameterLayout::kPacked;
 };
 
+class ResultsAhead;
+class RowsAhead;
+
 class Matmul {
  public:
   // `threads` only sizes the tasks. Any dimension may be zero; K = 0 gives sums of zero, which still pass the epilogue.
@@ -119,6 +122,8 @@ class Matmul {
   AMode widenedSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   AMode pairSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   AMode rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
+  RowsAhead rowsAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows,
+                      const TileArgs &tile) const noexcept;
   void lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                  TileArgs &tile) const noexcept;
   void lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, const MicroKernels::Choice &kernel,
@@ -133,7 +138,8 @@ class Matmul {
   void runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept;
   void runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept;
   float *panelAt(const Block &block, int64_t row, int64_t col) const noexcept;
-  void prefetchEnd(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t col,
+  ResultsAhead resultsAhead(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept;
+  void prefetchEnd(const Block &block, const MatmulArgs &args, const void *asked, int64_t row, int rows, int64_t col,
                    int64_t cols) const noexcept;
   void emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row, int rows,
             int64_t col, int64_t cols) const noexcept;

@@ -23,10 +23,12 @@ void prefetchTile(const void *matrix, ptrdiff_t at, DataType type, ptrdiff_t str
     for (int64_t b = 0; b < bytes; b += kLineBytes) __builtin_prefetch(row + b, kUse == PrefetchFor::kWrite, 2);
 }
 
-// What the epilogue of a tile reads, while the tile is being computed. `e`: of the whole matrix.
-inline void prefetchOperands(const Epilogue &e, ptrdiff_t at, ptrdiff_t stride, int rows, int64_t cols) {
-  if (e.other) prefetchTile<PrefetchFor::kRead>(e.other, at, e.type, stride, rows, cols);
-  if (e.residual) prefetchTile<PrefetchFor::kRead>(e.residual, at, e.type, stride, rows, cols);
+// What the epilogue of a tile reads, while the tile is being computed. `e`: of the whole matrix; `asked`: a matrix whose
+// lines the tile before has asked for, or nullptr.
+inline void prefetchOperands(const Epilogue &e, const void *asked, ptrdiff_t at, ptrdiff_t stride, int rows,
+                             int64_t cols) {
+  for (const void *operand : {e.other, e.residual})
+    if (operand && operand != asked) prefetchTile<PrefetchFor::kRead>(operand, at, e.type, stride, rows, cols);
   if (e.program) e.program->prefetch(at, stride, rows, cols);
 }
 // Its results. Worth it only where they outgrow their share of the last level cache, which holds x and residual as
@@ -82,7 +84,7 @@ inline void askAhead(TileArgs &args, int64_t tile, int64_t tiles, int64_t steps,
   const AheadTile at = aheadTile(tile, tiles, weights.count);
   const LineShare share = lineShare(at.tile, at.tiles, steps, weights.floats / kCacheLineFloats);
   args.next = share.perStep == 0 ? nullptr : weights.first + at.range * weights.stride + share.first * kCacheLineFloats;
-  args.nextLines = share.perStep;
+  args.nextStride = share.perStep * kCacheLineFloats;
 }
 
 // Lets a tile of `parts` register tiles, each of `steps` such steps, ask for its share of what a later task reads,
@@ -101,5 +103,79 @@ inline void askEvenly(TileArgs &args, int64_t tile, int64_t tiles, int64_t parts
   args.aheadStride = apart;
   args.aheadPartStride = steps * args.aheadStride;
 }
+
+// Contiguous memory that the next row tile reads or writes: the calls of a row tile, for some panels each, ask for it
+// evenly over their time. Invariant: they ask for all of it if they have the steps, and for less than a float per step
+// beyond it.
+class AheadOfPanels {
+ public:
+  AheadOfPanels() = default;
+  // `panels`: of all calls. `mostApart`: floats from one step to the next.
+  AheadOfPanels(const void *first, int64_t floats, int64_t panels, int64_t mostApart)
+      : range_(static_cast<const float *>(first)),
+        perPanel_(ceilDiv(floats, std::max<int64_t>(1, panels))),
+        mostApart_(mostApart) {}
+  bool isEmpty() const { return perPanel_ == 0; }
+  // The call for `panels` panels from `panel` on takes `steps` steps.
+  struct Part {
+    const float *first;
+    int64_t apart;
+  };
+  Part of(int64_t panel, int64_t panels, int64_t steps) {
+    if (panels != panels_ || steps != steps_) {  // divisions
+      panels_ = panels, steps_ = steps;
+      apart_ = steps == 0 ? 0 : std::min(mostApart_, ceilDiv(perPanel_ * panels, steps));
+    }
+    return {range_ + perPanel_ * panel, apart_};
+  }
+
+ private:
+  const float *range_ = nullptr;
+  int64_t perPanel_ = 0, mostApart_ = 0;
+  int64_t panels_ = 0, steps_ = 0, apart_ = 0;
+};
+
+// Rows of A. Where few panels have fewer steps than the rows have lines, two of three lines: the processor reads their
+// neighbours with them.
+class RowsAhead {
+ public:
+  RowsAhead() = default;
+  RowsAhead(const float *first, int64_t floats, int64_t panels) : range_(first, floats, panels, kMostApart) {}
+  bool isEmpty() const { return range_.isEmpty(); }
+  // For a call of `parts` register tiles of `steps` steps.
+  void ask(TileArgs &args, int64_t panel, int64_t panels, int64_t parts, int64_t steps) {
+    const AheadOfPanels::Part part = range_.of(panel, panels, parts * steps);
+    args.ahead = part.first;
+    args.aheadStride = part.apart;
+    args.aheadPartStride = steps * part.apart;
+  }
+
+ private:
+  static constexpr int64_t kMostApart = kCacheLineFloats * 3 / 2;
+  AheadOfPanels range_;
+};
+
+// Rows of y that the tile writes. A store that misses the second level cache first reads its line, and the stores of a
+// tile come all at once.
+class ResultsAhead {
+ public:
+  ResultsAhead() = default;
+  // `elements` elements from element `at` of y on. None where a program writes others.
+  ResultsAhead(const Epilogue &e, const void *y, ptrdiff_t at, int64_t elements, int64_t panels) {
+    if (e.program) return;
+    range_ = AheadOfPanels(elementAt(y, at, e.type), isHalf(e.type) ? elements / 2 : elements, panels, kLines);
+  }
+  bool isEmpty() const { return range_.isEmpty(); }
+  // For a call that asks for no weights.
+  void ask(TileArgs &args, int64_t panel, int64_t panels, int64_t steps) {
+    const AheadOfPanels::Part part = range_.of(panel, panels, steps);
+    args.next = part.first;
+    args.nextStride = part.apart + part.apart % 2;
+  }
+
+ private:
+  static constexpr int64_t kLines = 2 * kCacheLineFloats;
+  AheadOfPanels range_;
+};
 
 }  // namespace popart::cpu

@@ -26,7 +26,6 @@ using V = hn::Vec<D>;
 constexpr size_t kLanes = hn::MaxLanes(D());
 constexpr int kPanelVectors = 2;
 constexpr int kPanelWidth = kPanelVectors * static_cast<int>(kLanes);
-constexpr ptrdiff_t kLineFloats = 16;  // of a cache line
 constexpr int kTileRows = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
 constexpr size_t kWideRows = HWY_TARGET <= HWY_AVX3 ? 6 : 0;
 
@@ -146,7 +145,7 @@ HWY_NOINLINE void sums(const TileArgs &t) {
   const float *ahead = t.ahead ? t.ahead : t.b;  // prefetching a cached line costs nothing
   const ptrdiff_t aheadStride = t.ahead ? t.aheadStride : 0;
   [[maybe_unused]] const float *next = t.next ? t.next : t.b;
-  [[maybe_unused]] const ptrdiff_t nextHalf = t.next ? t.nextLines * kLineFloats / 2 : 0;  // few registers are left
+  [[maybe_unused]] const ptrdiff_t nextHalf = t.next ? t.nextStride / 2 : 0;  // few registers are left
   for (int64_t r = 0; r < t.blockCount; ++r) {
     const float *base[kBases];
     const float *a = t.a + t.blocks[r].a;
@@ -191,7 +190,7 @@ void tile(const TileArgs &t) {
 // A second register tile of the same call continues what the first one prefetches.
 inline void continuePrefetches(const TileArgs &t, TileArgs &rest) {
   if (t.ahead) rest.ahead += t.aheadPartStride;
-  if (t.next) rest.next += t.blockCount * (t.k / kStepsPerLine) * t.nextLines * kLineFloats;
+  if (t.next) rest.next += t.blockCount * (t.k / kStepsPerLine) * t.nextStride;
 }
 
 // The arguments for the rows from `row` on.

@@ -58,9 +58,9 @@ struct TileArgs {
   const float *ahead = nullptr;
   ptrdiff_t aheadStride = 0;
   ptrdiff_t aheadPartStride = 0;  // from what one register tile of a call prefetches to what the next one does
-  // The same of contiguous lines, one or two at a time: look_ahead.hpp. Not in the lane modes.
+  // The same twice in every stride, an even number of floats. Not in the lane modes.
   const float *next = nullptr;
-  int nextLines = 1;
+  ptrdiff_t nextStride = 0;
 };
 constexpr int kStepsPerLine = 4;
 using TileFn = void (*)(const TileArgs &);
