@@ -23,8 +23,8 @@ void prefetchTile(const void *matrix, ptrdiff_t at, DataType type, ptrdiff_t str
     for (int64_t b = 0; b < bytes; b += kLineBytes) __builtin_prefetch(row + b, kUse == PrefetchFor::kWrite, 2);
 }
 
-// What the epilogue of a tile reads, while the tile is being computed. `e`: of the whole matrix; `asked`: a matrix whose
-// lines the tile before has asked for, or nullptr.
+// What the epilogue of a tile reads, while the tile is being computed. `e`: of the whole matrix. `asked`: a matrix
+// whose lines the tile before has asked for, or nullptr.
 inline void prefetchOperands(const Epilogue &e, const void *asked, ptrdiff_t at, ptrdiff_t stride, int rows,
                              int64_t cols) {
   for (const void *operand : {e.other, e.residual})

@@ -52,7 +52,16 @@ HWY_INLINE V factor(const float *a) {
 
 // What a lane holds, and adds to its sum.
 struct Floats {
-  static HWY_INLINE V multiplyAdd(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
+  // The compiler would also choose forms of the instruction that write to a factor, and then copies registers: on a core
+  // that is shared with another thread, the number of instructions is the limit.
+  static HWY_INLINE V multiplyAdd(V a, V b, V sum) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+    asm("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "v"(a.raw));
+    return sum;
+#else
+    return hn::MulAdd(a, b, sum);
+#endif
+  }
 };
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 struct Bfloat16Pairs {
@@ -129,8 +138,10 @@ HWY_INLINE void finish(V *HWY_RESTRICT acc, const TileEnd &end, Each each) {
 
 // kPlain: without look-ahead in B and without an end, whose registers and instructions then cost nothing.
 enum class Form : uint8_t { kPlain, kExtended };
+// kPacked: rows of a panel of B follow each other, so that addresses of several steps are constants of instructions.
+enum class RowsOfB : uint8_t { kPacked, kStrided };
 
-template <Form kForm, class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst>
+template <Form kForm, RowsOfB kRowsOfB, class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst>
 HWY_NOINLINE void sums(const TileArgs &t) {
   constexpr bool kExtended = kForm == Form::kExtended;
   constexpr size_t kBases = isRows(kMode) ? (MR + 2) / 3 : 1;
@@ -140,7 +151,7 @@ HWY_NOINLINE void sums(const TileArgs &t) {
   V b[NV];
   loadAcc<NV>(acc, t.in, t.inStride, kAcc);
   const ptrdiff_t stride = t.aStride;
-  const ptrdiff_t bStride = t.bStride;
+  const ptrdiff_t bStride = kRowsOfB == RowsOfB::kPacked ? kPanelWidth : t.bStride;
   const ptrdiff_t bPanelStride = t.bPanelStride;
   const float *ahead = t.ahead ? t.ahead : t.b;  // prefetching a cached line costs nothing
   const ptrdiff_t aheadStride = t.ahead ? t.aheadStride : 0;
@@ -179,12 +190,19 @@ HWY_NOINLINE void sums(const TileArgs &t) {
   storeAcc<NV>(acc, t.out, t.outStride, kAcc);
 }
 
+template <Form kForm, class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst>
+void sumsOf(const TileArgs &t) {
+  if constexpr (NV > kPanelVectors)
+    if (t.bStride == kPanelWidth) return sums<kForm, RowsOfB::kPacked, Lane, kMode, MR, NV, kFirst>(t);
+  sums<kForm, RowsOfB::kStrided, Lane, kMode, MR, NV, kFirst>(t);
+}
+
 // kFirst: of B's vectors, from t.b on; the other arguments are those of the tile itself.
 template <class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst = 0>
 void tile(const TileArgs &t) {
   if constexpr (!isLanes(kMode))
-    if (t.next || t.end.isUsed()) return sums<Form::kExtended, Lane, kMode, MR, NV, kFirst>(t);
-  sums<Form::kPlain, Lane, kMode, MR, NV, kFirst>(t);
+    if (t.next || t.end.isUsed()) return sumsOf<Form::kExtended, Lane, kMode, MR, NV, kFirst>(t);
+  sumsOf<Form::kPlain, Lane, kMode, MR, NV, kFirst>(t);
 }
 
 // A second register tile of the same call continues what the first one prefetches.
