@@ -37,9 +37,15 @@ struct Operands {
   }
 };
 
+// `results`: the first `elements` of them are what body writes, which is checked before any time is reported.
 template <class Body>
-void reportBest(benchmark::State &state, int64_t elements, const Body &body) {
-  constexpr int kCalls = 64;  // so that the clock's own time does not count
+void reportBest(benchmark::State &state, void *results, int64_t elements, const Body &body) {
+  constexpr int kCalls = 64;                // so that the clock's own time does not count
+  constexpr uint32_t kBefore = 0x7fb1dead;  // a NaN that no instruction gives
+  auto *words = static_cast<uint32_t *>(results);
+  std::fill_n(words, elements, kBefore);
+  body();
+  if (std::count(words, words + elements, kBefore) > 0) return state.SkipWithError("it does not write all results");
   double best = 1e30;
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
@@ -57,7 +63,9 @@ void instruction(benchmark::State &state, const ElementRow &row) {
   const void *const in[] = {a.of(row.form), b.of(row.form)};
   const bool isInteger = row.form == RegisterForm::kInt;
   const ElementFn fn = isInteger ? integerFunction(row.op, DataType::INT32) : elementFunction(row.op, 0);
-  reportBest(state, kBlock, [&] { fn(in, const_cast<void *>(y.of(row.form)), kBlock, kParameters.data()); });
+  if (!fn) return state.SkipWithError("this processor has no such instruction");
+  auto *results = const_cast<void *>(y.of(row.form));
+  reportBest(state, results, kBlock, [&] { fn(in, results, kBlock, kParameters.data()); });
 }
 
 void epilogue(benchmark::State &state, const ElementRow &row) {
@@ -68,7 +76,8 @@ void epilogue(benchmark::State &state, const ElementRow &row) {
   if (row.operands == 1) e.bias = bias.floats;
   if (row.operands == 2) e.other = other.floats;
   e.step = {row.op, kParameters};
-  reportBest(state, kRows * kCols, [&] { applyEpilogue(e, sums.floats, kCols, y.floats, kCols, kRows, kCols); });
+  reportBest(state, y.floats, kRows * kCols,
+             [&] { applyEpilogue(e, sums.floats, kCols, y.floats, kCols, kRows, kCols); });
 }
 
 void add(const std::string &name, void (*run)(benchmark::State &, const ElementRow &), const ElementRow &row) {

@@ -32,37 +32,59 @@ int tasksFor(int64_t elements, int64_t most) { return static_cast<int>(taskCount
 
 // ---- Reorder ------------------------------------------------------------------------------------
 
-// Between plain and channels last: each image is a transposition of (channels, pixels). A task moves a range of
-// pixels: the longer the better, unless there were fewer than four tasks for each thread.
+// Between plain and channels last: each image is a transposition of (channels, pixels). A task moves a range of pixels,
+// and of channels where that range would be too short. More than four tasks for each thread are large ones.
 class ReorderChannels final : public executable::HostKernel {
  public:
   enum class Direction { ToLast, ToPlain };
   ReorderChannels(const ChannelRows &rows, int64_t bytes, Direction direction, int threads)
-      : rows_(rows), bytes_(bytes), direction_(direction) {
+      : rows_(rows),
+        bytes_(bytes),
+        prefetch_(prefetchFor(rows.n * rows.channels * rows.places * bytes)),
+        direction_(direction) {
     constexpr int64_t kMany = int64_t{1} << 14, kFew = int64_t{1} << 12;  // elements of a task, at least
+    constexpr int64_t kRunBytes = 256;                                    // that follow each other, at least
     const int64_t image = rows.channels * rows.places;
     const bool enough = rows.n * (image / kMany) >= int64_t{4} * threads;
-    parts_ = taskCount(image, enough ? kMany : kFew, rows.places / 16);
+    const int64_t wanted = taskCount(image, enough ? kMany : kFew, image);
+    const auto most = [&](int64_t size) { return std::max<int64_t>(1, size * bytes / kRunBytes); };
+    placeParts_ = std::min(wanted, most(rows.places));
+    channelParts_ = std::min(ceilDiv(wanted, placeParts_), most(rows.channels));
   }
   std::string name() const override {
     return direction_ == Direction::ToLast ? "reorder to channels last" : "reorder to plain";
   }
-  int tasks() const override { return static_cast<int>(rows_.n * parts_); }
+  int tasks() const override { return static_cast<int>(rows_.n * placeParts_ * channelParts_); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t image = task / parts_ * rows_.channels * rows_.places, part = task % parts_;
-    const int64_t begin = rows_.places * part / parts_, count = rows_.places * (part + 1) / parts_ - begin;
+    const int64_t part = task % (placeParts_ * channelParts_), image = task / (placeParts_ * channelParts_);
+    const Range places = rangeOf(rows_.places, part % placeParts_, placeParts_),
+                channels = rangeOf(rows_.channels, part / placeParts_, channelParts_);
     const int64_t ofChannel = rows_.places * bytes_, ofPlace = rows_.channels * bytes_;  // bytes apart
-    const char *x = static_cast<const char *>(args.in[0]) + image * bytes_;
-    char *y = static_cast<char *>(args.out[0]) + image * bytes_;
+    const int64_t origin = image * rows_.channels * rows_.places * bytes_;
+    const int64_t plain = origin + channels.begin * ofChannel + places.begin * bytes_,
+                  last = origin + places.begin * ofPlace + channels.begin * bytes_;
+    const char *x = static_cast<const char *>(args.in[0]);
+    char *y = static_cast<char *>(args.out[0]);
     if (direction_ == Direction::ToLast)
-      transpose(bytes_, {x + begin * bytes_, ofChannel, rows_.channels, count}, {y + begin * ofPlace, ofPlace});
+      transpose(bytes_, {x + plain, ofChannel, channels.count, places.count}, {y + last, ofPlace}, prefetch_);
     else
-      transpose(bytes_, {x + begin * ofPlace, ofPlace, count, rows_.channels}, {y + begin * bytes_, ofChannel});
+      transpose(bytes_, {x + last, ofPlace, places.count, channels.count}, {y + plain, ofChannel}, prefetch_);
   }
 
  private:
+  struct Range {
+    int64_t begin, count;
+  };
+  // Whole cache lines but for the last.
+  Range rangeOf(int64_t size, int64_t part, int64_t parts) const noexcept {
+    const int64_t line = std::max<int64_t>(1, 64 / bytes_), lines = ceilDiv(size, line);
+    const int64_t begin = lines * part / parts * line;
+    return {begin, std::min(size, lines * (part + 1) / parts * line) - begin};
+  }
+
   ChannelRows rows_;
-  int64_t bytes_, parts_ = 1;
+  int64_t bytes_, placeParts_ = 1, channelParts_ = 1;
+  Prefetch prefetch_;
   Direction direction_;
 };
 

@@ -22,12 +22,12 @@ struct Gaps {
   int64_t x, y;  // bytes behind each row
 };
 
-void check(int64_t element, int64_t rows, int64_t cols, const Gaps &gaps) {
+void check(int64_t element, int64_t rows, int64_t cols, const Gaps &gaps, Prefetch prefetch) {
   const int64_t xStride = cols * element + gaps.x, yStride = rows * element + gaps.y;
   // Just the elements: what is behind the last row belongs to others, as the sanitizers see.
   const std::vector<char> x = bytes(rows == 0 ? 0 : (rows - 1) * xStride + cols * element);
   std::vector<char> y(static_cast<size_t>(cols == 0 ? 0 : (cols - 1) * yStride + rows * element), '#');
-  transpose(element, {x.data(), xStride, rows, cols}, {y.data(), yStride});
+  transpose(element, {x.data(), xStride, rows, cols}, {y.data(), yStride}, prefetch);
   for (int64_t i = 0; i < static_cast<int64_t>(y.size()); ++i) {
     const int64_t c = i / yStride, r = i % yStride / element, byte = i % yStride % element;
     const char expected = r < rows ? x[static_cast<size_t>(r * xStride + c * element + byte)] : '#';
@@ -40,7 +40,8 @@ TEST(Transpose, moves_every_element_and_leaves_gaps_alone) {
   for (int64_t element : {1, 2, 4, 8, 16})
     for (int64_t rows : {0, 1, 2, 3, 4, 7, 9, 16, 33, 64, 130})
       for (int64_t cols : {0, 1, 2, 3, 4, 6, 15, 17, 67, 129, 300})
-        for (const Gaps &gaps : {Gaps{0, 0}, Gaps{8, 12}, Gaps{1, 0}, Gaps{0, 3}}) check(element, rows, cols, gaps);
+        for (const Gaps &gaps : {Gaps{0, 0}, Gaps{8, 12}, Gaps{1, 0}, Gaps{0, 3}})
+          for (Prefetch prefetch : {Prefetch::kNone, Prefetch::kNext}) check(element, rows, cols, gaps, prefetch);
 }
 
 TEST(Transpose, of_floats) {

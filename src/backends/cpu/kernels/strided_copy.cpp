@@ -9,7 +9,6 @@
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pick_strided.hpp"
 #include "backends/cpu/kernels/stream_copy.hpp"
-#include "backends/cpu/kernels/transpose.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -18,8 +17,9 @@ constexpr int64_t kTaskBytes = int64_t{1} << 17;  // about 33 us (executable/cos
 
 constexpr int64_t kLeastStreamed = 512;  // bytes of a run; shorter ones are mostly what whole vectors leave
 
-// Rows and columns of a transposed tile: what a thread reads and writes at a time. Short rows make it longer.
-constexpr int64_t tileSide(int64_t elementBytes) { return elementBytes < 4 ? 128 : 64; }
+// A transposed block, which the second level cache holds: so many bytes, and of each run of the source so many. Short
+// runs make the runs of the target longer, and the other way round.
+constexpr int64_t kBlockBytes = int64_t{1} << 16, kSourceRunBytes = 512;
 
 // `count` times the element. What is written first is the source of the rest, so that the rest moves in whole vectors.
 template <int64_t kBytes>
@@ -85,9 +85,9 @@ void StridedCopy::chooseTasks() {
   columnChunk_ = std::min(column_.size, unit);
   rowChunk_ = std::min(row_.size, std::max<int64_t>(1, unit / columnChunk_));
   if (inner_ == Inner::kTranspose) {
-    const int64_t side = tileSide(bytes_);
-    columnChunk_ = std::min(column_.size, side * side / std::min(row_.size, side));
-    rowChunk_ = std::min(row_.size, side * side / std::min(column_.size, side));
+    const int64_t block = kBlockBytes / bytes_, rows = kSourceRunBytes / bytes_;
+    columnChunk_ = std::min(column_.size, block / std::min(row_.size, rows));
+    rowChunk_ = std::min(row_.size, block / std::min(column_.size, block / rows));
   }
   rowUnits_ = ceilDiv(row_.size, rowChunk_);
   columnUnits_ = ceilDiv(column_.size, columnChunk_);
@@ -95,6 +95,7 @@ void StridedCopy::chooseTasks() {
   int64_t elements = row_.size * column_.size;
   for (const CopyDim &d : outer_) units_ *= d.size, elements *= d.size;
   tasks_ = std::clamp<int64_t>(ceilDiv(elements * bytes_, kTaskBytes), 1, std::min<int64_t>(units_, 1024));
+  prefetch_ = prefetchFor(elements * bytes_);
   const bool hasRuns = (inner_ == Inner::kRun || inner_ == Inner::kStrided) && column_.to == bytes_;
   isStreamed_ =
       hasRuns && columnChunk_ * bytes_ >= kLeastStreamed && exceedsCaches(elements * bytes_, elements * bytes_);
@@ -173,7 +174,8 @@ void StridedCopy::runBlock(const Block &b) const noexcept {
     }
     return;
   }
-  if (inner_ == Inner::kTranspose) return transpose(bytes_, {b.from, column_.from, b.columns, b.rows}, {b.to, row_.to});
+  if (inner_ == Inner::kTranspose)
+    return transpose(bytes_, {b.from, column_.from, b.columns, b.rows}, {b.to, row_.to}, prefetch_);
   switch (bytes_) {
     case 1:
       return moveElements<1>(b);

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/cpu/kernels/transpose.hpp"
+
 namespace popart::cpu {
 
 // One dimension of a copy. Strides in bytes; from: 0 repeats an element, negative walks backwards.
@@ -45,6 +47,7 @@ class StridedCopy {
   CopyDim row_, column_;  // the two innermost dimensions
   int64_t bytes_, fromOffset_, toOffset_;
   Inner inner_ = Inner::kRun;
+  Prefetch prefetch_ = Prefetch::kNone;     // of transpositions
   bool isStreamed_ = false;                 // past the caches
   int64_t rowChunk_ = 1, columnChunk_ = 1;  // of one unit
   int64_t rowUnits_ = 0, columnUnits_ = 0, units_ = 0, tasks_ = 0;

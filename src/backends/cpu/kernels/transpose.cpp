@@ -4,6 +4,10 @@
 //
 //   x, rows r…r+15   ──128-bit loads──▶   four squares side by side   ──interleave──▶   y, 16 neighbours of a row
 //
+// Blocks follow each other down a narrow strip of x, so that few rows of y are written at a time and each grows by
+// neighbouring cache lines; what the next block below reads and writes is prefetched meanwhile. Where nothing is
+// prefetched, or rows of y are short, strips are wider.
+//
 // Rows and columns that are left form smaller blocks; the last of them reaches back over what is already moved. Two to
 // four columns without gaps between the rows of x, or rows without gaps in y, go through interleaved loads and stores.
 #undef HWY_TARGET_INCLUDE
@@ -11,6 +15,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 // clang-format off
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 // clang-format on
 #include <algorithm>
@@ -34,7 +39,7 @@ void moveElements(const ByteMatrix &x, const ByteTarget &y, int64_t row, int64_t
 
 #if HWY_TARGET == HWY_SCALAR
 template <class T>
-void transposeAs(const ByteMatrix &x, const ByteTarget &y) {
+void transposeAs(const ByteMatrix &x, const ByteTarget &y, Prefetch /*prefetch*/) {
   moveElements<sizeof(T)>(x, y, 0, 0);
 }
 #else
@@ -45,9 +50,13 @@ constexpr size_t kMostParts = 1;
 #else
 constexpr size_t kMostParts = HWY_LANES(uint8_t) / kPartBytes;
 #endif
-constexpr int64_t kTileBytes = 256;  // of a row of x: the rows of y that are written at a time
+constexpr int64_t kLineBytes = 64;             // of a cache line
+constexpr int64_t kNarrow = 2 * kLineBytes;    // bytes of a strip: the rows of y that are written at a time
+constexpr int64_t kWide = 4 * kLineBytes;      // where nothing is prefetched
+constexpr int64_t kLongRun = 3 * kLineBytes;   // bytes of a row of y
+constexpr int64_t kLeastToPrefetch = 1 << 15;  // bytes of a matrix; smaller ones are mostly in the first level cache
 
-// A vector whose parts lie `step` bytes apart.
+// A vector whose parts are `step` bytes apart.
 template <size_t kParts>
 HWY_INLINE auto loadParts(const char *from, ptrdiff_t step) {
   const hn::FixedTag<uint8_t, kParts * kPartBytes> d;
@@ -72,33 +81,66 @@ class Transposition {
  public:
   Transposition(const ByteMatrix &x, const ByteTarget &y) : x_(x), y_(y) {}
 
-  void run() const {
+  void run(Prefetch prefetch) const {
     if (x_.rows < kSide) return fewRows();
     if (x_.cols < kSide) return fewColumns();
-    constexpr int64_t kTile = kTileBytes / kSize;
-    for (int64_t c = 0; c < x_.cols; c += kTile) {
-      const int64_t end = std::min(x_.cols, c + kTile), begin = std::min(c, end - kSide);
-      if (rowBlocks<kMostParts>(0, begin, end) < x_.rows) columnBlocks<1>(x_.rows - kSide, begin, end);
-    }
+    if (prefetch == Prefetch::kNone || x_.rows * kSize < kLongRun || x_.rows * x_.cols * kSize < kLeastToPrefetch)
+      strips<Prefetch::kNone>();
+    else
+      strips<Prefetch::kNext>();
   }
 
  private:
+  static constexpr int64_t kTallest = kSide * static_cast<int64_t>(kMostParts);
+
+  template <Prefetch kPrefetch>
+  void strips() const {
+    constexpr int64_t kStrip = (kPrefetch == Prefetch::kNext ? kNarrow : kWide) / kSize;
+    for (int64_t c = 0; c < x_.cols; c += kStrip) {
+      const int64_t end = std::min(x_.cols, c + kStrip), begin = std::min(c, end - kSide);
+      if (rowBlocks<kMostParts, kPrefetch>(0, begin, end) < x_.rows)
+        columnBlocks<1, Prefetch::kNone>(x_.rows - kSide, begin, end);
+    }
+  }
   // Columns [begin, end) of rows from `row` on, in blocks of kParts squares above each other, then of fewer. Returns
   // the first row that is left.
-  template <size_t kParts>
+  template <size_t kParts, Prefetch kPrefetch>
   int64_t rowBlocks(int64_t row, int64_t begin, int64_t end) const {
     constexpr int64_t kHeight = kSide * static_cast<int64_t>(kParts);
-    for (; row + kHeight <= x_.rows; row += kHeight) columnBlocks<kParts>(row, begin, end);
-    if constexpr (kParts > 1) return rowBlocks<kParts / 2>(row, begin, end);
+    for (; row + kHeight <= x_.rows; row += kHeight) columnBlocks<kParts, kPrefetch>(row, begin, end);
+    if constexpr (kParts > 1) return rowBlocks<kParts / 2, Prefetch::kNone>(row, begin, end);
     return row;
   }
-  template <size_t kParts>
+  template <size_t kParts, Prefetch kPrefetch>
   void columnBlocks(int64_t row, int64_t begin, int64_t end) const {
-    constexpr int64_t kWidth = kSide * static_cast<int64_t>(kAcross<kParts>);
+    constexpr int64_t kWidth = kSide * static_cast<int64_t>(kAcross<kParts>), kStrip = kNarrow / kSize;
+    // The blocks below, or at the top of the next strip. Never beyond the matrix: other threads write there.
+    const bool isLast = row + 2 * kTallest > x_.rows;
+    const int64_t nextRow = isLast ? 0 : row + kTallest, next = isLast ? begin + kStrip : begin;
+    const bool asks = kPrefetch == Prefetch::kNext && next < x_.cols;
+    const bool isFull = end - begin == kStrip && next + kStrip <= x_.cols;
+    if (asks && !isFull) prefetchShare(nextRow, next, 0, kStrip, std::min(kStrip, x_.cols - next));
     int64_t c = begin;
-    for (; c + kWidth <= end; c += kWidth) block<kParts, kAcross<kParts> >(row, c, kSide);
+    for (; c + kWidth <= end; c += kWidth) {
+      if (asks && isFull) prefetchShare(nextRow, next, c - begin, kWidth, kStrip);
+      block<kParts, kAcross<kParts> >(row, c, kSide);
+    }
     for (; c + kSide <= end; c += kSide) block<kParts, 1>(row, c, kSide);
     if (c < end) block<kParts, 1>(row, end - kSide, kSide);
+  }
+  // Of the blocks of kTallest rows and `columns` columns from (row, col) on, prefetches the share of x and y that
+  // belongs to `width` columns of a strip, from its column `at` on. Where the rows are a part of a line of y, it takes a
+  // part of the lines.
+  HWY_INLINE void prefetchShare(int64_t row, int64_t col, int64_t at, int64_t width, int64_t columns) const {
+    constexpr int64_t kTimes = std::max<int64_t>(1, kLineBytes / kSize / kTallest), kStrip = kNarrow / kSize;
+    const int64_t first = kTallest * at / kStrip, end = kTallest * (at + width) / kStrip;
+    const char *x = x_.data + (row + first) * x_.stride + col * kSize;
+    for (int64_t r = first; r < end; ++r, x += x_.stride)
+      for (int64_t b = 0; b < columns * kSize; b += kLineBytes) __builtin_prefetch(x + b, 0, 3);
+    const int64_t part = row / kTallest % kTimes;
+    const int64_t begin = at + width * part / kTimes, stop = std::min(columns, at + width * (part + 1) / kTimes);
+    const char *y = y_.data + (col + begin) * y_.stride + (row - part * kTallest) * kSize;
+    for (int64_t c = begin; c < stop; ++c, y += y_.stride) __builtin_prefetch(y, 1, 3);
   }
 
   // One block. `rows`: those there are, where a square has more; the lanes of the others hold the last of them.
@@ -224,21 +266,21 @@ class Transposition {
 };
 
 template <class T>
-void transposeAs(const ByteMatrix &x, const ByteTarget &y) {
-  Transposition<T>(x, y).run();
+void transposeAs(const ByteMatrix &x, const ByteTarget &y, Prefetch prefetch) {
+  Transposition<T>(x, y).run(prefetch);
 }
 #endif
 
-void transposeOf(int64_t bytes, const ByteMatrix &x, const ByteTarget &y) {
+void transposeOf(int64_t bytes, const ByteMatrix &x, const ByteTarget &y, Prefetch prefetch) {
   switch (bytes) {
     case 1:
-      return transposeAs<uint8_t>(x, y);
+      return transposeAs<uint8_t>(x, y, prefetch);
     case 2:
-      return transposeAs<uint16_t>(x, y);
+      return transposeAs<uint16_t>(x, y, prefetch);
     case 4:
-      return transposeAs<uint32_t>(x, y);
+      return transposeAs<uint32_t>(x, y, prefetch);
     case 8:
-      return transposeAs<uint64_t>(x, y);
+      return transposeAs<uint64_t>(x, y, prefetch);
     default:
       return moveElements<16>(x, y, 0, 0);
   }
@@ -251,8 +293,10 @@ HWY_AFTER_NAMESPACE();
 namespace popart::cpu {
 HWY_EXPORT(transposeOf);
 
-void transpose(int64_t elementBytes, const ByteMatrix &x, const ByteTarget &y) noexcept {
-  if (x.rows > 0 && x.cols > 0) HWY_DYNAMIC_DISPATCH(transposeOf)(elementBytes, x, y);
+Prefetch prefetchFor(int64_t bytes) { return 2 * bytes > secondLevelCacheBytes() ? Prefetch::kNext : Prefetch::kNone; }
+
+void transpose(int64_t elementBytes, const ByteMatrix &x, const ByteTarget &y, Prefetch prefetch) noexcept {
+  if (x.rows > 0 && x.cols > 0) HWY_DYNAMIC_DISPATCH(transposeOf)(elementBytes, x, y, prefetch);
 }
 
 }  // namespace popart::cpu

@@ -19,8 +19,15 @@ struct ByteTarget {
   char *data;
   ptrdiff_t stride;
 };
+// Whether a transposition prefetches what it moves next. It pays where x and y come from beyond the second level cache,
+// and costs time where that cache holds them.
+enum class Prefetch : uint8_t { kNone, kNext };
+// For parts of a tensor of so many bytes.
+Prefetch prefetchFor(int64_t bytes);
+
 // y[c, r] = x[r, c], for elements of 1, 2, 4, 8 or 16 bytes at any address. No overlap.
-void transpose(int64_t elementBytes, const ByteMatrix &x, const ByteTarget &y) noexcept;
+void transpose(int64_t elementBytes, const ByteMatrix &x, const ByteTarget &y,
+               Prefetch prefetch = Prefetch::kNone) noexcept;
 
 // The same; strides in elements.
 template <class T>
