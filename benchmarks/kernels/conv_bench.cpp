@@ -1,6 +1,6 @@
 // Convolutions of ResNet-50 and MobileNet layers, forward and both gradients; args are {C in, C out, size, kernel,
-// stride, groups, threads}. Reports the best repetition, since a neighbour's noise only ever adds time. That every result
-// is written is checked first.
+// stride, groups, threads}. Reports the best repetition, since a neighbour's noise only ever adds time. Checks first
+// that every result is written.
 #include <algorithm>
 #include <cmath>
 #include <vector>

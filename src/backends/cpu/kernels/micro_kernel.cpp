@@ -52,8 +52,8 @@ HWY_INLINE V factor(const float *a) {
 
 // What a lane holds, and adds to its sum.
 struct Floats {
-  // The compiler would also choose forms of the instruction that write to a factor, and then copies registers: on a core
-  // that is shared with another thread, the number of instructions is the limit.
+  // The compiler would also choose forms of the instruction that write to a factor, and copy registers then: on a core
+  // that another thread uses as well, the number of instructions is the limit.
   static HWY_INLINE V multiplyAdd(V a, V b, V sum) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
     asm("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "v"(a.raw));

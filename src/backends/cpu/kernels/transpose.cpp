@@ -129,8 +129,8 @@ class Transposition {
     if (c < end) block<kParts, 1>(row, end - kSide, kSide);
   }
   // Of the blocks of kTallest rows and `columns` columns from (row, col) on, prefetches the share of x and y that
-  // belongs to `width` columns of a strip, from its column `at` on. Where the rows are a part of a line of y, it takes a
-  // part of the lines.
+  // belongs to `width` columns of a strip, from its column `at` on. Where the rows are a part of a line of y, it takes
+  // a part of the lines.
   HWY_INLINE void prefetchShare(int64_t row, int64_t col, int64_t at, int64_t width, int64_t columns) const {
     constexpr int64_t kTimes = std::max<int64_t>(1, kLineBytes / kSize / kTallest), kStrip = kNarrow / kSize;
     const int64_t first = kTallest * at / kStrip, end = kTallest * (at + width) / kStrip;
