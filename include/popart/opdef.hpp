@@ -101,6 +101,8 @@ enum class Role : uint8_t {
   ModifyRandomSeed,
   MatMul,  // products, convolutions and what fusion makes of them
   FusedMatMul,
+  DequantizePacked,
+  PackedMatMul,
   Conv,
   ConvDataGrad,
   ConvWeightsGrad,

@@ -24,6 +24,7 @@
 #include "lower/loop_rows.hpp"
 #include "lower/loop_sums.hpp"
 #include "lower/meetings.hpp"
+#include "lower/multiply_packed.hpp"
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
 #include "lower/pick_channels.hpp"
@@ -294,6 +295,7 @@ void sliceOperands(PassContext &c) { lower::sliceOperands(c.ir()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
 void fusePrologues(PassContext &c) { lower::fusePrologues(c.ir(), c.device()); }
+void multiplyPacked(PassContext &c) { lower::multiplyPacked(c.ir(), c.device()); }
 void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), *c.backends); }
 void assignChannelsLast(PassContext &c) { lower::assignChannelsLast(c.ir(), *c.backends); }
 void mergeCollectives(PassContext &c) { lower::mergeCollectives(c.ir(), c.lowering.collectives); }
@@ -438,6 +440,7 @@ constexpr Pass kPasses[] = {
     {"fuseEpilogues", "let products absorb transposes and element-wise operators", Phase::Fuse, fusing, fuseEpilogues},
     {"fusePrologues", "let convolutions absorb element-wise operators in front of them", Phase::Fuse, fusing,
      fusePrologues},
+    {"multiplyPacked", "let products read packed weights that stay packed", Phase::Fuse, fusing, multiplyPacked},
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},
     {"assignChannelsLast", "keep channels innermost around convolutions", Phase::Layout, fusing, assignChannelsLast,
      "fused convolutions have kernels for channels innermost alone"},

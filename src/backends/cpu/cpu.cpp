@@ -11,6 +11,7 @@
 #include "backends/cpu/kernels/micro_kernel.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/layouts/quad_panels.hpp"
+#include "backends/cpu/layouts/word_panels.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -23,24 +24,25 @@ class CpuBackend final : public executable::Backend {
  public:
   CpuBackend() {
     requireInstructionSet();
-    for (auto table : {matmulKernels(),      elementwiseKernels(),
-                       reduceKernels(),      rowwiseKernels(),
-                       lossKernels(),        convKernels(),
-                       poolKernels(),        normKernels(),
-                       lrnKernels(),         spatialMoveKernels(),
-                       moveKernels(),        indexKernels(),
-                       orderKernels(),       randomKernels(),
-                       scatterKernels(),     dynamicKernels(),
-                       classLossKernels(),   padKernels(),
-                       generalPoolKernels(), productKernels(),
-                       foldKernels(),        depthFirstKernels(),
-                       nonFiniteKernels(),   histogramKernels(),
-                       smallTypeKernels(),   collectiveUpdateKernels(),
-                       resizeKernels(),      integerProductKernels(),
-                       attentionKernels(),   selectionKernels(),
-                       medianKernels(),      bucketKernels(),
-                       roiAlignKernels(),    roiPoolKernels(),
-                       ctcKernels(),         packedWeightKernels()})
+    for (auto table : {matmulKernels(),       elementwiseKernels(),
+                       reduceKernels(),       rowwiseKernels(),
+                       lossKernels(),         convKernels(),
+                       poolKernels(),         normKernels(),
+                       lrnKernels(),          spatialMoveKernels(),
+                       moveKernels(),         indexKernels(),
+                       orderKernels(),        randomKernels(),
+                       scatterKernels(),      dynamicKernels(),
+                       classLossKernels(),    padKernels(),
+                       generalPoolKernels(),  productKernels(),
+                       foldKernels(),         depthFirstKernels(),
+                       nonFiniteKernels(),    histogramKernels(),
+                       smallTypeKernels(),    collectiveUpdateKernels(),
+                       resizeKernels(),       integerProductKernels(),
+                       attentionKernels(),    selectionKernels(),
+                       medianKernels(),       bucketKernels(),
+                       roiAlignKernels(),     roiPoolKernels(),
+                       ctcKernels(),          packedWeightKernels(),
+                       packedProductKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
   }
 
@@ -50,6 +52,10 @@ class CpuBackend final : public executable::Backend {
 
   const executable::Layout *wantedLayout(const Op &op, Side side, int index) const override {
     if (op.is(Role::FusedMatMul)) return side == Side::In && index == 1 ? weightPanels(op) : nullptr;
+    if (op.is(Role::PackedMatMul)) {
+      if (side != Side::In || index < 1 || index > 3) return nullptr;
+      return index == 1 ? wordPanels() : matrixPanels(Transposed::kYes);
+    }
     if (op.is(Role::Conv) || op.is(Role::FusedConv))
       return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Transposed::kNo)
                                             : executable::channelsLast();

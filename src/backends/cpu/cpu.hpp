@@ -36,6 +36,7 @@ std::span<const Entry> orderKernels();
 std::span<const Entry> medianKernels();
 std::span<const Entry> bucketKernels();
 std::span<const Entry> packedWeightKernels();
+std::span<const Entry> packedProductKernels();
 std::span<const Entry> roiAlignKernels();
 std::span<const Entry> roiPoolKernels();
 std::span<const Entry> randomKernels();

@@ -2,11 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+
+#include "base/small_types.hpp"
+#include "onnx/import/microsoft.hpp"
 
 namespace popart::onnx {
 namespace {
 
 bool isByte(DataType type) { return type == DataType::UINT8 || type == DataType::INT8; }
+
+bool isInBlocks(const Graph &graph, const Dequantised &d) {
+  const TensorInfo &scale = graph.info(d.scale);
+  return scale.rank() > 1 && scale.nelms() > 1 && scale.rank() == graph.info(d.numbers).rank();
+}
 
 // The product, its operands and bias, and the column (channel) dimension of its right operand.
 struct Product {
@@ -37,7 +46,8 @@ class ProductMatcher {
   const Dequantised *dequantised(TensorIndex t) const {
     const auto &all = n_.importer().dequantised();
     const auto found = all.find(t);
-    return found != all.end() && isByte(graph_.info(found->second.numbers).dataType()) ? &found->second : nullptr;
+    const bool isFound = found != all.end() && !isInBlocks(graph_, found->second);
+    return isFound && isByte(graph_.info(found->second.numbers).dataType()) ? &found->second : nullptr;
   }
 
   // Whether the result has numbers for `bound`, so that saturation keeps it: as a least value, or as a greatest one.
@@ -150,7 +160,61 @@ class ProductMatcher {
   Product product_;
 };
 
+// The integers of a matrix (K, N) as rows of packed numbers (N, bytes), the least number as 0.
+Value packedRows(Composer &to, const Tensor &matrix, int64_t bits, bool isSigned) {
+  const Shape &shape = matrix.info.shape();
+  const int64_t depth = shape[0], columns = shape[1], perByte = 8 / bits, bytes = (depth + perByte - 1) / perByte;
+  const int mask = (1 << bits) - 1, moved = isSigned ? 1 << (bits - 1) : 0;
+  const auto *from = static_cast<const uint8_t *>(matrix.tensorData().data());
+  TensorData packed(TensorInfo(DataType::UINT8, {columns, bytes}));
+  auto *rows = static_cast<uint8_t *>(packed.mutableData());
+  std::fill_n(rows, columns * bytes, uint8_t{0});
+  for (int64_t k = 0; k < depth; ++k)
+    for (int64_t c = 0; c < columns; ++c, ++from)
+      rows[c * bytes + k / perByte] |= static_cast<uint8_t>(((*from & mask) ^ moved) << (k % perByte * bits));
+  return to.constant(packed);
+}
+
+struct PackedType {
+  int64_t bits = 0;
+  bool isSigned = false;
+};
+std::optional<PackedType> packedType(DataType type) {
+  if (isByte(type)) return PackedType{8, type == DataType::INT8};
+  const SmallFormat *format = smallFormat(type);
+  if (!format || format->isFloat || (format->bits != 2 && format->bits != 4)) return std::nullopt;
+  return PackedType{format->bits, format->isSigned};
+}
+
 }  // namespace
+
+TensorIndex packedOperand(NodeContext &n, TensorIndex a, TensorIndex b) {
+  constexpr int64_t kBlockUnit = 16;  // kernels read blocks of multiples of it
+  if (n.training() || !n.graph().isMain()) return b;
+  const auto &all = n.importer().dequantised();
+  const auto found = all.find(b);
+  if (found == all.end() || !isInBlocks(n.graph(), found->second)) return b;
+  const Dequantised d = found->second;
+  const TensorInfo numbers = n.info(d.numbers);
+  const auto type = packedType(numbers.dataType());
+  const bool isMatrix = numbers.rank() == 2 && numbers.nelms() > 0 && d.axis == 0 && n.info(a).rank() >= 2;
+  const bool isFloat = n.info(a).dataType() == DataType::FLOAT && n.info(d.scale).dataType() == DataType::FLOAT;
+  const bool isKnown = n.isConstant(d.numbers) && n.isConstant(d.scale) && (!d.zero.valid() || n.isConstant(d.zero));
+  if (!type || !isMatrix || !isFloat || !isKnown) return b;
+  const int64_t depth = numbers.shape()[0], blocks = n.info(d.scale).shape()[0], block = depth / blocks;
+  if (block % kBlockUnit != 0 && blocks > 1) return b;
+  Composer to(n);
+  const Value scale = Value(to, d.scale).transpose({1, 0});
+  Value zero;
+  if (d.zero.valid())
+    zero = microsoft::packedNumbers(packedRows(to, n.graph().tensor(d.zero), type->bits, type->isSigned),
+                                    DataType::FLOAT, type->bits, scale.dim(1));
+  const double least = type->isSigned ? static_cast<double>(int64_t{1} << (type->bits - 1)) : 0;
+  return microsoft::unpackedRows(packedRows(to, n.graph().tensor(d.numbers), type->bits, type->isSigned), scale, zero,
+                                 type->bits, block, depth, least)
+      .transpose({1, 0})
+      .tensor();
+}
 
 Value quantisedProduct(NodeContext &n, const Value &x, const Value &scale, const Value &zero) {
   return ProductMatcher(n, x, scale, zero).run();
@@ -169,6 +233,9 @@ void rememberTransposed(NodeContext &n, TensorIndex t, TensorIndex transposed) {
   if (found == all.end()) return;
   Dequantised d = found->second;
   d.numbers = n.emit("Transpose", {d.numbers}, {{"perm", std::vector<int64_t>{1, 0}}});
+  if (isInBlocks(n.graph(), d))
+    for (TensorIndex *each : {&d.scale, &d.zero})
+      if (each->valid()) *each = n.emit("Transpose", {*each}, {{"perm", std::vector<int64_t>{1, 0}}});
   d.axis = 1 - d.axis;
   all[transposed] = d;
 }

@@ -5,9 +5,13 @@
 
 namespace popart::onnx {
 
-// Remembers output 0 of a DequantizeLinear: `numbers`, not in blocks. `axis`, from 0: of scales that are many.
+// Remembers output 0 of a DequantizeLinear: `numbers`, in whole blocks along `axis` where scales have as many
+// dimensions. `axis`, from 0: of scales that are many.
 void rememberDequantised(const NodeContext &n, const Value &numbers, const Value &scale, const Value &zero,
                          int64_t axis);
+// The right operand `b` of a product: where it is a matrix that DequantizeLinear made of constants in blocks along its
+// first axis, and gradients are not asked for, what DequantizePacked makes of the packed numbers; otherwise `b`.
+TensorIndex packedOperand(NodeContext &n, TensorIndex a, TensorIndex b);
 // `transposed`, of the matrix `t`, stands for integers where `t` does.
 void rememberTransposed(NodeContext &n, TensorIndex t, TensorIndex transposed);
 

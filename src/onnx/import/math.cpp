@@ -30,12 +30,18 @@ void importGemm(NodeContext &n) {
   const float alpha = n.attr("alpha", 1.0f);
   const float beta = n.attr("beta", 1.0f);
   const TensorIndex a = matrixOperand(n, 0, "transA");
-  const TensorIndex b = matrixOperand(n, 1, "transB");
+  const TensorIndex b = packedOperand(n, a, matrixOperand(n, 1, "transB"));
   const bool addsC = n.hasIn(2) && beta != 0.0f;
   if (alpha == 1.0f && !addsC) return n.result(0, "MatMul", {a, b});
   const TensorIndex product = n.emit("MatMul", {a, b});
   if (addsC) return n.result(0, "Add", {scaled(n, product, alpha), scaled(n, n.in(2), beta)});
   n.resultTensor(0, scaled(n, product, alpha));
+}
+
+void importMatMul(NodeContext &n) {
+  const TensorIndex b = packedOperand(n, n.in(0), n.in(1));
+  if (b == n.in(1)) return importRegular(n);
+  n.result(0, "MatMul", {n.in(0), b});
 }
 
 // Opset 6: `broadcast` = 1 lays B's dimensions on those of A that start at `axis` (default: the last ones).
@@ -221,11 +227,14 @@ void importSwish(NodeContext &n) {
 
 std::vector<ImportRule> mathRules() {
   std::vector<ImportRule> rules = {
-      {"ai.onnx", "Gemm", importGemm},       {"ai.onnx", "Mul", importMul},           {"ai.onnx", "Clip", importClip},
-      {"ai.onnx", "Mod", importMod},         {"ai.onnx", "Round", importRound},       {"ai.onnx", "Gelu", importGelu},
-      {"ai.onnx", "Cast", importCast},       {"ai.onnx", "CastLike", importCastLike}, {"ai.onnx", "Pow", importPow},
-      {"ai.onnx", "Swish", importSwish},     {"ai.onnx", "BitShift", importBitShift}, {"ai.onnx", "PRelu", importPRelu},
-      {"ai.onnx", "IsNaN", importFloatTest}, {"ai.onnx", "IsInf", importFloatTest},
+      {"ai.onnx", "Gemm", importGemm},         {"ai.onnx", "Mul", importMul},
+      {"ai.onnx", "Clip", importClip},         {"ai.onnx", "Mod", importMod},
+      {"ai.onnx", "Round", importRound},       {"ai.onnx", "Gelu", importGelu},
+      {"ai.onnx", "Cast", importCast},         {"ai.onnx", "CastLike", importCastLike},
+      {"ai.onnx", "Pow", importPow},           {"ai.onnx", "Swish", importSwish},
+      {"ai.onnx", "BitShift", importBitShift}, {"ai.onnx", "PRelu", importPRelu},
+      {"ai.onnx", "IsNaN", importFloatTest},   {"ai.onnx", "IsInf", importFloatTest},
+      {"ai.onnx", "MatMul", importMatMul},
   };
   for (const char *type : {"Add", "Sub", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less"})
     rules.push_back({"ai.onnx", type, importLegacyBroadcast});

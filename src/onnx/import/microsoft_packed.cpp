@@ -55,6 +55,14 @@ Value zeroPoints(const Value &zero, const Value &scale, int64_t bits) {
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 constexpr int64_t kLeastPartRows = 16;
 
+// Whether the product will read the packed numbers themselves (multiplyPacked): then no floats of them are in memory.
+bool isReadPacked(const NodeContext &n, const Value &a, const Value &scale) {
+  constexpr int kWeights = 1, kScales = 2, kZeros = 3;
+  for (int i : {kWeights, kScales, kZeros})
+    if (n.hasIn(i) && !n.isConstant(n.in(i))) return false;
+  return a.rank() >= 2 && a.type() == DataType::FLOAT && scale.type() == DataType::FLOAT;
+}
+
 // How many rows of the matrix, a divisor of `rows`, are unpacked at once; `rows` where it stays whole.
 int64_t rowsAtOnce(int64_t rows, int64_t columns, int64_t bytesPerNumber) {
   const int64_t most = std::max(kLeastPartRows, kPartBytes / (columns * bytesPerNumber));
@@ -108,7 +116,8 @@ void importMatMulNBits(NodeContext &n) {
   const auto packed = [&] { return weights.reshape({rows, bytes}); };
   const Value zero = zeroPoints(to.optionalInput(kZeros), scale, bits);
   const double middle = static_cast<double>(int64_t{1} << (bits - 1));
-  const bool isWhole = n.training() || !n.importer().sizes().boundsOf(n.graph(), n.in(0)).empty();
+  const bool isWhole =
+      n.training() || isReadPacked(n, a, given) || !n.importer().sizes().boundsOf(n.graph(), n.in(0)).empty();
   const int64_t part = isWhole ? rows : rowsAtOnce(rows, columns, getDataTypeInfo(scale.type()).nbytes);
   Value matrix, y;
   if (n.hasIn(kGroups)) {  // the block of each column

@@ -252,7 +252,9 @@ void importDequantizeLinear(NodeContext &n) {
                                        granularity.spread(scale.cast(DataType::FLOAT)));
   const DataType type = wanted == 0 ? scale.type() : fromOnnxDataType(static_cast<int>(wanted));
   to.result(0, y.cast(type));
-  if (type == DataType::FLOAT && granularity.block() == 0) rememberDequantised(n, x, scale, zero, granularity.axis());
+  const bool hasWholeBlocks =
+      granularity.block() == 0 || (x.rank() > 1 && x.shape()[granularity.axis()] % granularity.block() == 0);
+  if (type == DataType::FLOAT && hasWholeBlocks) rememberDequantised(n, x, scale, zero, granularity.axis());
 }
 
 void importDynamicQuantizeLinear(NodeContext &n) {

@@ -63,6 +63,24 @@ void inferProduct(InferContext &c) {
   outputsOfBody(c, "epilogue", {TensorInfo(fusedProductType(c), out)}, 2);
 }
 
+// a (…, M, K) and rows of K packed numbers.
+void inferPackedProduct(InferContext &c) {
+  const TensorInfo rows =
+      ForwardOp(
+          c, "DequantizePacked", {c.in(1), c.in(2)},
+          {{"bits", c.attrInt("bits")}, {"block_size", c.attrInt("block_size")}, {"columns", c.attrInt("columns")}})
+          .output(0);
+  c.require(!c.hasIn(3) || c.shape(3) == c.shape(2), "zero points must have the shape of scales: got {} and {}",
+            c.hasIn(3) ? c.shape(3) : Shape{}, c.shape(2));
+  Shape out = c.shape(0);
+  c.require(out.size() >= 2 && out.back() == rows.shape()[1], "inner dimensions differ: got {} and {}", out,
+            rows.shape());
+  out.back() = rows.shape()[0];
+  const TensorInfo product(DataType::FLOAT, out);
+  if (!c.hasAttr("epilogue")) return c.out(0, product);
+  outputsOfBody(c, "epilogue", {product}, 4);
+}
+
 void inferFusedConv(InferContext &c) {
   int others = 0;  // operands of the prologue, the last inputs
   if (c.hasAttr("prologue")) {
@@ -267,6 +285,32 @@ OpDefs fusedOps() {
                           "in FLOAT for 16-bit operands unless it is rounded to their type. Operands and result may "
                           "have their dimensions permuted as by "
                           "Transpose."));
+  rows.push_back(OpDef("popart", "PackedMatMul", {1})
+                     .input("a", typeBit(DataType::FLOAT))
+                     .input("packed", typeBit(DataType::UINT8))
+                     .input("scale", typeBit(DataType::FLOAT))
+                     .input("zero", typeBit(DataType::UINT8) | typeBit(DataType::FLOAT), "", Arity::Optional)
+                     .input("extras", kAllTypes, "", Arity::Variadic)
+                     .output("results", Arity::Variadic)
+                     .attrRequired("bits", AttributeType::Int)
+                     .attrRequired("block_size", AttributeType::Int)
+                     .attrRequired("columns", AttributeType::Int)
+                     .attr("zero_point", 0.0f)
+                     .attrOptional("epilogue", AttributeType::Graph)
+                     .traits(Trait::Internal)
+                     .notOnnx()
+                     .infer(inferPackedProduct)
+                     .layouts([](const Op &op, OperandLayouts &layouts) {
+                       for (int i : {1, 2, 3})
+                         if (op.hasInput(i)) layouts.in[static_cast<size_t>(i)] = OperandLayout::Chosen;
+                     })
+                     .role(Role::PackedMatMul)
+                     .cost([](const Op &op, Cost &c) {
+                       c.flops = bodyFlops(op) + productFlops(productInfo(op).nelms(), op.attrInt("columns"));
+                     })
+                     .noGrad("it is made after differentiation")
+                     .doc("epilogue(a @ transposed(DequantizePacked(packed, scale, zero)), extras…): the first input "
+                          "of the epilogue graph is the product. Zero points may be UINT8, one in each byte."));
   rows.push_back(
       convolutionRow("FusedConv")
           .role(Role::FusedConv)

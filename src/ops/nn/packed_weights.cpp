@@ -42,6 +42,7 @@ OpDefs packedWeightOps() {
           .attr("zero_point", 0.0f)
           .infer(inferDequantizePacked)
           .traits(Trait::NeverFolded)
+          .role(Role::DequantizePacked)
           .cost(perElement(3))
           .notOnnx()
           .slots(Slot::Setting, {1, 2})

@@ -110,6 +110,7 @@ Matmul::Matmul(const MatmulShape &given, int threads)
 void Matmul::planBlocks(int threads) {
   const MicroKernels &kernels = microKernels();
   kBlock_ = std::max<int64_t>(1, ceilDiv(shape_.k, std::max<int64_t>(1, ceilDiv(shape_.k, kLongestPass))));
+  kBlock_ = ceilDiv(kBlock_, shape_.passUnit) * shape_.passUnit;
   const int64_t panelBytes = kBlock_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
   if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
   // B panels of a pass stay in the second level cache, and with them those of the next pass that are asked for.
@@ -200,6 +201,11 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
   kStride = width;
   panelStride = passK * width;
   if (hasHalves()) return packHalves(block, args, packed), packed;
+  if (shape_.bLayout == BLayout::kComputed) {
+    for (int64_t p = block.firstPanel; p < block.endPanel; ++p)
+      args.panels->run(p, block.firstK, passK, packed + (p - block.firstPanel) * panelStride);
+    return packed;
+  }
   if (shape_.bLayout == BLayout::kPacked) {
     panelStride = shape_.k * width;
     return block.b + block.firstPanel * panelStride + block.firstK * width;

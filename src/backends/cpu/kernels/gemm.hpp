@@ -21,7 +21,8 @@ namespace popart::cpu {
 
 // Memory layout of B (K x N). kStrided: element (k, n) at b[k * bRowStride + n * bColStride]. kPacked: panels as
 // packPanels makes them. kPackedTransposed: b is the packed (N x K) matrix and the product uses its transpose.
-enum class BLayout { kStrided, kPacked, kPackedTransposed };
+// kComputed: B is what a PanelProgram computes.
+enum class BLayout { kStrided, kPacked, kPackedTransposed, kComputed };
 
 constexpr int kMaxBatchRank = 4;
 
@@ -34,6 +35,7 @@ struct MatmulShape {
   DataType factors = DataType::FLOAT;  // elements of A and B: FLOAT, FLOAT16 or BFLOAT16
   // An update of kElements on a parameter of ParameterLayout::kRows will follow: it gets rows as long as a task has.
   bool updatesRows = false;
+  int64_t passUnit = 1;  // passes over k begin at multiples of it; a divisor of 16
 };
 
 // Computes the rows of A where a product copies them. Results are those of the program, whatever the parts in which the
@@ -45,6 +47,16 @@ class RowProgram {
 
  protected:
   ~RowProgram() = default;
+};
+
+// Computes panels of B where a product packs them.
+class PanelProgram {
+ public:
+  // Rows [k, k + count) of panel `panel`, one after the other.
+  virtual void run(int64_t panel, int64_t k, int64_t count, float *to) const noexcept = 0;
+
+ protected:
+  ~PanelProgram() = default;
 };
 
 // Strides in elements; a batch stride of zero repeats the operand. C columns are contiguous.
@@ -63,7 +75,8 @@ struct MatmulArgs {
   std::array<ptrdiff_t, kMaxBatchRank> bBatchStride = {0, 0, 0, 0};
   std::array<ptrdiff_t, kMaxBatchRank> cBatchStride = {0, 0, 0, 0};
   RowProgram *rows = nullptr;  // A is what it computes, and `a` its first operand; of products without a batch
-  Epilogue epilogue;           // its matrices move with cBatchStride
+  const PanelProgram *panels = nullptr;  // kComputed only; of products without a batch
+  Epilogue epilogue;                     // its matrices move with cBatchStride
   std::array<ptrdiff_t, kMaxBatchRank> biasBatchStride = {0, 0, 0, 0};
   // When set, c is a parameter and receives update(c, A . B) instead of the epilogue. Its layout is packed (M x N),
   // where cRowStride is unused, or rows cRowStride apart.
