@@ -62,6 +62,8 @@ class File:
         trains: Whether it is a network of floats that trains: three steps are compared with the module.
         frozen: Names or patterns of buffers that nothing in the file tells from weights; the training must name them.
         fixed: Parameters of the module that the file holds as settings of operators; they do not train.
+        lost: Names or patterns of parameters that the file holds as functions of themselves alone: they do not train,
+            and a warning names each of them or what is stored of it.
         slow: It takes more than a second or two and is left to `-m slow`.
     """
 
@@ -72,6 +74,7 @@ class File:
     trains: bool = False
     frozen: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     slow: bool = False
 
 

@@ -79,6 +79,12 @@ FROZEN = {
     "whisper": ("*encoder.embed_positions.weight",),
 }
 FIXED: dict[str, tuple[str, ...]] = {"clip": ("network.network.logit_scale",)}
+# Parameters that the file holds as functions of themselves: those are named, and the others train.
+LOST: dict[str, tuple[str, ...]] = {"maxvit": ("*.relative_position_bias_table",)}  # rows by pairs of places
+LOST_BY_DYNAMO: dict[str, tuple[str, ...]] = {
+    # An exponential, a product with a table of coordinates, and a bias with zeros written into it.
+    "swin_v2": ("*.logit_scale", "*.cpb_mlp.0.weight", "*.qkv.bias"),
+}
 
 
 def move_off(network: nn.Module) -> None:
@@ -135,6 +141,7 @@ def _row(name: str, form: Form, unfolded: bool, slow: bool) -> File:
         trains=(unfolded or not folded) and is_right,
         frozen=FROZEN.get(name, ()),
         fixed=FIXED.get(name, ()),
+        lost=LOST.get(name, ()) + (LOST_BY_DYNAMO.get(name, ()) if form.dynamo else ()),
         slow=slow or network.slow,
     )
 

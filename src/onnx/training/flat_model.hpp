@@ -1,7 +1,10 @@
 // A model as one list of nodes: functions are expanded, nodes in bodies of If, Loop and Scan are part of the list, and
 // values have numbers instead of names. Used to find all readers of a tensor.
 #pragma once
+#include <algorithm>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "onnx/model_content.hpp"
@@ -24,6 +27,11 @@ struct FlatNode {
 struct FlatUse {
   int node, input;
 };
+
+// Whether a type of nodes is one of some.
+inline bool isOneOf(std::string_view type, std::initializer_list<std::string_view> types) {
+  return std::ranges::find(types, type) != types.end();
+}
 
 // An initializer of floating-point type.
 struct FlatInitializer {

@@ -58,7 +58,6 @@ void addOnnx(Table &table) {
   add("NegativeLogLikelihoodLoss", settings({2}));
   add("NonMaxSuppression", settings({kAll}));
   add("TensorScatter", settings({0}));
-  add("Scatter", settings({0}));
 }
 
 // Operators of ai.graphcore.
@@ -141,9 +140,7 @@ int operandOfRow(const OpDef &row, const FlatNode &node, int input) {
 
 // Elements are looked up in operand 0.
 bool looksUp(const FlatNode &node) {
-  for (const char *type : {"Gather", "GatherElements", "GatherND", "GroupedGather"})
-    if (node.type == type) return true;
-  return false;
+  return isOneOf(node.type, {"Gather", "GatherElements", "GatherND", "GroupedGather"});
 }
 
 }  // namespace
@@ -185,6 +182,15 @@ bool isKnownOperator(const FlatNode &node) {
 bool mixesPositions(const FlatNode &node) {
   const std::string_view type = node.type;
   return type.starts_with("Reduce") || type.find("Softmax") != std::string_view::npos;
+}
+
+bool isWriting(const FlatNode &node) { return isOneOf(node.type, {"Scatter", "ScatterElements", "ScatterND"}); }
+
+bool isPart(const FlatNode &node, int input) {
+  const std::string_view type = node.type;
+  if (type == "Concat") return true;
+  if (type == "Where") return input > 0;
+  return isWriting(node) && (input == 0 || input == 2);
 }
 
 std::string operandName(const FlatNode &node, int input) {

@@ -23,6 +23,11 @@ Reading readingOf(const FlatNode &node, int input);
 bool isKnownOperator(const FlatNode &node);
 // Whether the operator is a softmax or a reduction.
 bool mixesPositions(const FlatNode &node);
+// Whether the node writes elements into operand 0: the Scatter family.
+bool isWriting(const FlatNode &node);
+// Whether the result has the elements of that operand as they are, beside those of other operands: Concat, branches of
+// Where, what is written and what it is written into.
+bool isPart(const FlatNode &node, int input);
 // The name of the operand in the ONNX specification or the row, or its number.
 std::string operandName(const FlatNode &node, int input);
 

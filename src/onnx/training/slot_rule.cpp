@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "onnx/training/data_tables.hpp"
 #include "onnx/training/operand_slots.hpp"
 #include "onnx/training/tensor_values.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -20,10 +21,6 @@ int64_t wideDimensions(const Shape &shape) {
   return std::ranges::count_if(shape, [](int64_t d) { return d != 1; });
 }
 
-bool isOneOf(std::string_view type, std::initializer_list<std::string_view> types) {
-  return std::ranges::find(types, type) != types.end();
-}
-
 // Numbers that a formula gave, as their values say: at least so many whole ones, so many of a bias or scale by channel.
 constexpr int64_t kFewestWhole = 4, kFewestOfChannels = 16;
 constexpr const char *kByFormula = "numbers of a formula";
@@ -33,7 +30,14 @@ struct Way {
   int value = -1;
   bool isComputed = false;  // with other initializers
   bool isLooked = false;    // rows of it, by look-up
+  bool isConstant = false;  // equal numbers, joined with or written over others
+  bool isPart = false;      // with others
 };
+
+bool isByFormula(const TensorData &values) {
+  return !isMask(values) && (isTableOfSines(values) || isWholeNumbers(values, kFewestWhole) || isProgression(values) ||
+                             isFewNumbers(values));
+}
 
 std::string readAs(const FlatNode &node, int input) { return operandName(node, input) + " of " + node.text; }
 
@@ -46,7 +50,8 @@ struct SlotRule::Walk {
   int64_t elements = elementCount(shape);
   std::set<int> seen = {};  // values
   Verdict verdict = {};
-  Way way = {};  // of the reading that is judged now
+  Way way = {};             // of the reading that is judged now
+  bool isOfPicked = false;  // begins at elements that were picked
 
   void take(Verdict v) {
     const bool isTable = verdict.isTable || v.isTable;
@@ -56,6 +61,8 @@ struct SlotRule::Walk {
 };
 
 Verdict SlotRule::of(const FlatInitializer &initializer, const std::vector<int> &apart) const {
+  if (const int reader = tables_[model_.initializer[initializer.value]]; reader >= 0)
+    return dataVerdict(initializer, reader);
   Walk walk{initializer};
   walk.seen.insert(apart.begin(), apart.end());
   follow(walk, initializer.value);
@@ -63,6 +70,8 @@ Verdict SlotRule::of(const FlatInitializer &initializer, const std::vector<int> 
 }
 
 Verdict SlotRule::ofOutput(const FlatInitializer &initializer, int value) const {
+  if (const int reader = tables_[model_.initializer[initializer.value]]; reader >= 0)
+    return dataVerdict(initializer, reader);
   Walk walk{initializer};
   follow(walk, value);
   return walk.verdict;
@@ -81,14 +90,64 @@ void SlotRule::follow(Walk &walk, int value) const {
       if (isFactors) reading = Reading::Carried;
       walk.way = way;
       if (reading == Reading::Carried || (reading == Reading::Operand && isStaticNode(node))) {
+        Way next = way;
+        const bool isPartOfIt = reading == Reading::Operand && isPart(node, use.input);
+        next.isPart |= isPartOfIt;
+        next.isComputed |= reading == Reading::Operand && !isPartOfIt;
+        next.isLooked |= isFactors;
+        next.isConstant |= isPartOfIt && !next.isComputed && isConstantPart(node, use.input);
         for (int output : node.outputs)
-          if (output >= 0)
-            open.push_back({output, way.isComputed || reading == Reading::Operand, way.isLooked || isFactors});
+          if ((next.value = output) >= 0) open.push_back(next);
         continue;
       }
-      walk.take(reading == Reading::Operand ? plain(walk, use) : read(walk, use));
+      // Elements of a setting may be picked.
+      if (reading == Reading::Looked && isStaticNode(node) && node.outputs[0] >= 0 && !walk.isOfPicked) {
+        Walk picked{walk.initializer};
+        picked.isOfPicked = true;
+        follow(picked, node.outputs[0]);
+        if (picked.verdict.kind == Kind::Setting || picked.verdict.kind == Kind::Statistic) {
+          walk.take(picked.verdict);
+          continue;
+        }
+      }
+      if (way.isConstant && !isOneOf(node.type, {"RNN", "GRU", "LSTM"}))
+        walk.take({Kind::Stays, "equal numbers beside others in what becomes " + readAs(node, use.input), true});
+      else
+        walk.take(reading == Reading::Operand ? plain(walk, use) : read(walk, use));
     }
   }
+}
+
+// Whether the operand is equal numbers, and the other elements of the result are not: zeros for a bias that keys do not
+// have, zeros that are written over a part of a bias or that a bias is written into.
+bool SlotRule::isConstantPart(const FlatNode &node, int input) const {
+  if (!isUniformValue(node.inputs[static_cast<size_t>(input)])) return false;
+  if (isWriting(node) && input == 2) return true;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (static_cast<int>(i) != input && isPart(node, static_cast<int>(i)) && node.inputs[i] >= 0 &&
+        !isUniformValue(node.inputs[i]))
+      return true;
+  return false;
+}
+
+// Whether a value is equal numbers: an initializer or constant, through views.
+bool SlotRule::isUniformValue(int value) const {
+  while (value >= 0 && model_.initializer[value] < 0 && model_.producer[value] >= 0) {
+    const FlatNode &node = model_.nodes[model_.producer[value]];
+    if (node.inputs.empty() || node.type == "ConstantOfShape") return true;
+    if (readingOf(node, 0) != Reading::Carried) return false;
+    value = node.inputs[0];
+  }
+  const int initializer = value < 0 ? -1 : model_.initializer[value];
+  return initializer >= 0 && isUniform(valueOf_(model_.initializers[static_cast<size_t>(initializer)]));
+}
+
+Verdict SlotRule::dataVerdict(const FlatInitializer &initializer, int reader) const {
+  const TensorData values = valueOf_(initializer);
+  const std::string as = readAs(model_.nodes[reader], 0);
+  if (isTableOfSines(values)) return {Kind::Stays, "table of sines: " + as};
+  if (isByFormula(values)) return {Kind::Stays, std::string(kByFormula) + ": " + as, true};
+  return {Kind::Stays, "data of a layer: " + as, true};
 }
 
 // A factor or term of a parameter that the model computes from several tensors is one itself where it is no number and
@@ -107,7 +166,8 @@ Verdict SlotRule::read(const Walk &walk, const FlatUse &use) const {
     default:
       break;
   }
-  if (walk.way.isComputed && walk.elements <= 1) return {Kind::Stays, "one number in what becomes " + as};
+  if ((walk.way.isComputed || walk.way.isPart) && walk.elements <= 1)
+    return {Kind::Stays, "one number in what becomes " + as};
   const TensorData values = valueOf_(walk.initializer);
   if (walk.way.isComputed && isMask(values)) return {Kind::Stays, "mask in what becomes " + as};
   if (walk.way.isComputed && (isWholeNumbers(values, kFewestWhole) || isProgression(values)))
@@ -122,6 +182,8 @@ Verdict SlotRule::plain(const Walk &walk, const FlatUse &use) const {
   const FlatNode &node = model_.nodes[use.node];
   const std::string as = readAs(node, use.input);
   if (walk.elements <= 1) return {Kind::Stays, "one number: " + as};
+  if (isWriting(node) && use.input == 0 && isUniform(valueOf_(walk.initializer)))
+    return {Kind::Setting, "setting: equal numbers, " + as};
   if (isOneOf(node.type, {"Sub", "Div", "Mod", "Fmod", "Remainder"}) && isKnownOperator(node))
     return {Kind::Stays, "subtracts or divides: " + as};
   const std::string formula = formulaOf(walk, use);
@@ -176,7 +238,7 @@ Verdict SlotRule::plainProduct(const Walk &walk, const FlatUse &use) const {
 
 bool SlotRule::isStaticNode(const FlatNode &node) const {
   return node.type != kState && !node.outputs.empty() &&
-         std::ranges::all_of(node.outputs, [&](int v) { return v < 0 || model_.isStatic[v]; });
+         std::ranges::all_of(node.outputs, [&](int v) { return v < 0 || isStatic_[v]; });
 }
 
 // Calls `visit` for each reader of `open`, and of the outputs of readers for which it returns Follow. False: it
@@ -216,7 +278,7 @@ bool SlotRule::isFactorTable(int node) const {
     if (reader.type != "Mul") return Next::Stop;
     const int value = reader.inputs[static_cast<size_t>(input)];
     const bool isScaled =
-        std::ranges::all_of(reader.inputs, [&](int v) { return v == value || v < 0 || model_.isStatic[v]; });
+        std::ranges::all_of(reader.inputs, [&](int v) { return v == value || v < 0 || isStatic_[v]; });
     any |= !isScaled;
     return isScaled ? Next::Follow : Next::Skip;
   });
@@ -239,9 +301,14 @@ std::vector<bool> SlotRule::reached(std::vector<int> open, const GoesOn &goesOn)
   return marks;
 }
 
-SlotRule::SlotRule(const FlatModel &model, ValueOf valueOf) : model_(model), valueOf_(std::move(valueOf)) {
+SlotRule::SlotRule(const FlatModel &model, ValueOf valueOf)
+    : model_(model),
+      valueOf_(std::move(valueOf)),
+      tables_(dataTables(model, [this](const FlatInitializer &i) { return isByFormula(valueOf_(i)); })),
+      isStatic_(staticValues(model, tables_)) {
   std::vector<int> all, channels, behind;
   for (const FlatInitializer &i : model_.initializers) {
+    if (tables_[model_.initializer[i.value]] >= 0) continue;
     all.push_back(i.value);
     if (wideDimensions(shapeOf(i)) == 1) channels.push_back(i.value);
   }
@@ -298,7 +365,7 @@ bool SlotRule::keepsParametersInFront(const FlatNode &node) const {
   int factors = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const bool isFactor = readingOf(node, static_cast<int>(i)) == Reading::Parameter;
-    factors += isFactor && node.inputs[i] >= 0 && !model_.isStatic[node.inputs[i]];
+    factors += isFactor && node.inputs[i] >= 0 && !isStatic_[node.inputs[i]];
   }
   return factors < 2;
 }

@@ -43,6 +43,9 @@ class SlotRule {
  private:
   struct Walk;
   void follow(Walk &walk, int value) const;
+  bool isConstantPart(const FlatNode &node, int input) const;
+  bool isUniformValue(int value) const;
+  Verdict dataVerdict(const FlatInitializer &initializer, int reader) const;
   Verdict read(const Walk &walk, const FlatUse &use) const;
   Verdict plain(const Walk &walk, const FlatUse &use) const;
   Verdict plainProduct(const Walk &walk, const FlatUse &use) const;
@@ -65,6 +68,9 @@ class SlotRule {
 
   const FlatModel &model_;
   ValueOf valueOf_;
+  std::vector<int> tables_;  // by initializer: the node that reads it as data, -1: none
+  // By value: it follows from initializers alone that are no such tables.
+  std::vector<bool> isStatic_;
   // By value: it follows from initializers alone; operators with parameters come before it; it is an input of the
   // model, moved, joined, scaled by one number or with something added.
   std::vector<bool> ofInitializers_, behind_, ofInput_;

@@ -204,10 +204,17 @@ class Classifier {
     const bool isWhole = e.id.starts_with("expand") && !e.info.shape().empty() && e.info.dim(0) == 1;
     const bool isPicked = isNameOfPickedElements(e.id);
     if (!isWhole && !isPicked && !isNameOfMovedElements(e.id)) return "";
+    if (isComputedWithBuffer(e)) return "";
     const TensorData values = valueOf(e);
     const bool isMovedAlone = lists_.foldedFrom.at(e.id).size() == 1;  // no indices took part
     if ((!isMovedAlone && holdsCopies(values)) || (isPicked && isUniform(values))) return "";
     return isPicked ? "rows of" : "stored form of";
+  }
+
+  // A product with a table, of which a call of a layer is one part ("val_3"), or the like.
+  bool isComputedWithBuffer(const Entry &e) const {
+    return e.id.starts_with("val") &&
+           std::ranges::any_of(lists_.foldedFrom.at(e.id), [&](const auto &n) { return lists_.buffers.contains(n); });
   }
 
   // Of several initializers that come from one parameter, each may be another part of it.

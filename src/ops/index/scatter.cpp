@@ -142,7 +142,6 @@ OpDef scatterRow(const char *type, std::vector<OpVersion> versions) {
       .input("data", kStoredTypes, "T")
       .input("indices", kIndices)
       .input("updates", kStoredTypes, "T")
-      .slots(Slot::Setting, {0})  // what the updates are written into
       .output("output")
       .vjp(scatterVjp);
 }
