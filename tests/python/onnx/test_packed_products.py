@@ -1,4 +1,4 @@
-"""Products that read weights of 2, 4 and 8 bits as they are stored: against ONNX Runtime; the bits of what makes floats."""
+"""Products that read weights of 2, 4 and 8 bits as stored: against ONNX Runtime, and the bits of what makes floats."""
 
 import re
 
