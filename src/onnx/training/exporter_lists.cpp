@@ -69,6 +69,13 @@ void readByOthers(const Nodes &nodes, std::set<std::string> &names) {
   }
 }
 
+// Whether the node is of a call of addcmul(beta, alpha, x) without a value, a factor whose default is 1.
+bool multipliesByOne(const onnx_proto::NodeProto &node) {
+  const std::string_view call = metadata(node, kCall);
+  return node.op_type() == "Mul" && call.find("target=torch.ops.aten.addcmul.") != std::string_view::npos &&
+         call.find("kwargs = {})") != std::string_view::npos;
+}
+
 }  // namespace
 
 ExporterLists exporterLists(const onnx_proto::GraphProto &graph) {
@@ -84,6 +91,8 @@ ExporterLists exporterLists(const onnx_proto::GraphProto &graph) {
       lists.foldedFrom[value.name()] = namesOfList(from);
   }
   if (!lists.any()) return {};
+  for (const auto &node : graph.node())
+    if (multipliesByOne(node)) lists.timesOne.insert(node.input().begin(), node.input().end());
   std::set<std::string> others;
   readByOthers(graph.node(), others);
   for (const auto &tensor : graph.initializer())

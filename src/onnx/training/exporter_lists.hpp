@@ -15,6 +15,7 @@ struct ExporterLists {
   std::set<std::string> parameters, buffers;  // by the program's names, whether they are initializers or not
   // Initializer -> tensors that its values were computed from when the model was written.
   std::map<std::string, std::set<std::string>> foldedFrom;
+  std::set<std::string> timesOne;   // a factor that a call of addcmul without a value multiplies by 1
   std::set<std::string> ofProgram;  // initializers that a node with metadata of the exporter reads, or none at all
   bool any() const { return !parameters.empty() || !buffers.empty(); }
 };

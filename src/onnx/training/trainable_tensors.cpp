@@ -203,12 +203,20 @@ class Classifier {
     if (e.verdict.kind == Kind::Setting) return "";
     const bool isWhole = e.id.starts_with("expand") && !e.info.shape().empty() && e.info.dim(0) == 1;
     const bool isPicked = isNameOfPickedElements(e.id);
-    if (!isWhole && !isPicked && !isNameOfMovedElements(e.id)) return "";
+    const bool isMoved = isNameOfMovedElements(e.id) || isTimesOne(e);
+    if (!isWhole && !isPicked && !isMoved) return "";
     if (isComputedWithBuffer(e)) return "";
     const TensorData values = valueOf(e);
     const bool isMovedAlone = lists_.foldedFrom.at(e.id).size() == 1;  // no indices took part
     if ((!isMovedAlone && holdsCopies(values)) || (isPicked && isUniform(values))) return "";
     return isPicked ? "rows of" : "stored form of";
+  }
+
+  // A factor of addcmul: the parameter itself, times the number "value" that is 1.
+  bool isTimesOne(const Entry &e) const {
+    return lists_.timesOne.contains(e.id) && std::ranges::all_of(lists_.foldedFrom.at(e.id), [&](const auto &name) {
+             return lists_.parameters.contains(name) || name.starts_with("value");
+           });
   }
 
   // A product with a table, of which a call of a layer is one part ("val_3"), or the like.

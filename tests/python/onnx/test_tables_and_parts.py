@@ -373,3 +373,27 @@ def test_a_product_with_a_table_in_the_file_is_no_parameter():
         assert held, lost
         assert all(t.doubtful and not t.trains for t in held)
     assert {t.name for t in tensors if t.trains} >= {"layers.0.bias", "out.bias"}
+
+
+def test_many_picks_in_a_row_are_followed_in_time():
+    picks = [node("Gather", [f"c{i}", "all"], f"c{i + 1}") for i in range(3000)]
+    nodes = [*picks, node("MatMul", ["x", "w"], "h"), node("Mul", ["h", "c3000"], "y")]
+    model = model_of(nodes, {"x": [4, 3]}, ["y"], {"w": QKV["w"], "c0": BIAS, "all": np.arange(6)})
+    assert trains(model) == {"w": True, "c0": True}
+
+
+class Affine(nn.Module):
+    def __init__(self, value):
+        super().__init__()
+        self.value, self.layer = value, nn.Linear(8, 8)
+        self.alpha, self.beta = nn.Parameter(torch.rand(1, 1, 8)), nn.Parameter(torch.rand(1, 1, 8))
+
+    def forward(self, x):
+        return self.layer(torch.addcmul(self.beta, self.alpha, x, value=self.value))
+
+
+@pytest.mark.parametrize("value", [1, 2])
+def test_a_factor_that_the_exporter_multiplied_by_one_trains(value):
+    model = onnx.load_from_string(export(Affine(value), (torch.randn(2, 16, 8),), Form(True, 18)))
+    (stored,) = [t for t in popart.trainable_tensors(model.SerializeToString()) if "'alpha'" in t.reason]
+    assert stored.trains == (value == 1)
