@@ -21,6 +21,8 @@ STEPS = 3
 # Length of a step of training, relative to that of all parameters: large enough to see, small enough to go down.
 STEP_LENGTH = 0.02
 FALL_OF_LOSS = 0.3  # of a first step at most, by the slope
+# Where the losses of PyTorch's training rise so often, it is repeated with steps so many times shorter.
+DIVERGED, SLOWER = 100.0, 10.0
 # A difference of rounding grows with each step, and each step multiplies it by little.
 ORDER_OVER_STEPS = 2e-4
 # Elements of an initializer that are those of parameters: all or none of them, up to chance.
@@ -240,6 +242,12 @@ def parameters_used(network: nn.Module, lesson: Lesson) -> dict[str, Parameter]:
     return found
 
 
+def all_parameters(network: nn.Module) -> dict[str, Parameter]:
+    """All parameters by name, as a loss that depends on each of their elements would find them."""
+    arrays = {name: parameter.detach().numpy() for name, parameter in network.named_parameters()}
+    return {name: Parameter(value, np.ones(value.shape, bool)) for name, value in arrays.items()}
+
+
 def is_among(value: Array, others: Sequence[Array]) -> bool:
     """Whether one of the arrays has this shape and, up to rounding, these values."""
     return any(
@@ -307,7 +315,7 @@ def module_of_file(file: File, made: Made, lesson: Lesson, stored: Stored) -> tu
     lost = not_stored(parameters_used(network, lesson), held)
     if not lost:
         return network, []
-    network = with_folded_norms(network, lesson.inputs[0], lost)
+    network = with_folded_norms(network, lesson.inputs[0], not_stored(all_parameters(network), held))
     return network, not_stored(parameters_used(network, lesson), held)
 
 
@@ -323,13 +331,17 @@ def training_differs(
     network, lost = module_of_file(file, made, plan, stored)
     if lost:
         return [f"the file holds no parameter {name}" for name in lost], []
-    rate = rate_for(network, plan)
     saved = folder / "trained.onnx"
     with torch.no_grad():
         before = [x.numpy() for x in outputs_of(network, plan.inputs[0])]
+    untrained, rate = network, rate_for(network, plan)
+    while True:
+        network = deepcopy(untrained)
+        their_losses = train_module(network, plan, rate, list(network.parameters()))
+        if np.isfinite(their_losses).all() and their_losses[-1] < DIVERGED * their_losses[0]:
+            break
+        rate /= SLOWER
     our_losses = train(file, made, plan, rate, saved)
-    untrained = deepcopy(network)
-    their_losses = train_module(network, plan, rate, list(network.parameters()))
     faults = differences([our_losses.astype(np.float64)], [their_losses], ORDER_OVER_STEPS, ["loss"])
     with torch.no_grad():
         after = [x.numpy() for x in outputs_of(network, plan.inputs[0])]

@@ -33,7 +33,8 @@ class Made:
         network: The module in evaluation mode whose outputs the file computes; its parameters are what trains. None:
             the file comes from no module.
         path: The file on disk, if it has external data.
-        as_it_is: ONNX Runtime computes the file without rewriting it: it refuses some of its own files otherwise.
+        as_it_is: ONNX Runtime computes the file without rewriting it: otherwise it refuses some of its own files, and
+            computes others with another rounding.
         reference: A model of the same meaning that ONNX Runtime computes, where it does not take the file.
     """
 
