@@ -24,7 +24,7 @@ constexpr int64_t kLeastTaskWork = 50'000;  // multiply-adds
 struct PackedProblem {
   int64_t rows = 0, columns = 0, depth = 0;
   int64_t bytes = 0;     // of a column
-  bool isPlain = false;  // the weights lie in C order
+  bool isPlain = false;  // the weights are in C order
   DataType zeros = DataType::UNDEFINED;
   PackedPanels format;
 
