@@ -29,7 +29,8 @@ struct Level {
   AxisSizes x;         // around the axis, in the input of this level
   int64_t rows = 0;    // elements of the result along the axis
   int64_t result = 0;  // elements of the whole result of one row, later levels included
-  // By row (x.inner > 1): taps [begin[r], begin[r + 1]); by element: tap k of element o at k rows + o.
+  bool byElement = false;  // rows are elements of the result: the last level, if nothing is within a row
+  // By row: taps [begin[r], begin[r + 1]); by element: tap k of element o at k rows + o.
   std::vector<int64_t> begin;
   std::vector<int32_t> index;
   std::vector<float> weight, offset;  // offset: empty or one number per row
@@ -37,7 +38,6 @@ struct Level {
   std::vector<int32_t> window;
   std::vector<char> repeats;  // row r is row r - 1
 
-  bool byElement() const { return x.inner == 1; }
   ElementTaps elements() const {
     return {rows, count, index.data(), weight.data(), offset.empty() ? nullptr : offset.data(), window.data()};
   }
@@ -85,6 +85,9 @@ void addTapsByElement(Level &level, const AxisTaps &taps) {
 // The axes of `shape`, in the order of memory, with their maps. One at least.
 std::vector<Level> levelsOf(const Shape &shape, const std::vector<AxisTaps> &maps) {
   std::vector<Level> levels;
+  size_t last = 0;  // axis that changes
+  for (size_t axis = 0; axis < shape.size(); ++axis)
+    if (!maps[axis].changesNothing(shape[axis])) last = axis;
   int64_t outer = 1, inner = elementCount(shape);
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     inner = shape[axis] == 0 ? 0 : inner / shape[axis];
@@ -96,7 +99,8 @@ std::vector<Level> levelsOf(const Shape &shape, const std::vector<AxisTaps> &map
     level.x = {outer, shape[axis], inner};
     level.rows = maps[axis].rows();
     for (double offset : maps[axis].offset) level.offset.push_back(static_cast<float>(offset));
-    level.byElement() ? addTapsByElement(level, maps[axis]) : addTapsByRow(level, maps[axis]);
+    level.byElement = axis == last && inner == 1;  // later axes may have one element and change
+    level.byElement ? addTapsByElement(level, maps[axis]) : addTapsByRow(level, maps[axis]);
     levels.push_back(std::move(level));
     outer = 1;
   }
@@ -137,7 +141,7 @@ class ResizeKernel final : public executable::HostKernel {
  public:
   explicit ResizeKernel(std::vector<Level> levels) : levels_(std::move(levels)) {
     const Level &first = levels_.front();
-    pieces_ = first.x.outer * (first.byElement() ? 1 : first.rows);
+    pieces_ = first.x.outer * (first.byElement ? 1 : first.rows);
     tasks_ = taskCount(first.x.outer * first.rows * first.result, int64_t{1} << 14, pieces_);
     for (size_t i = 0; i + 1 < levels_.size(); ++i) scratch_ += levels_[i].x.inner;
   }
@@ -150,7 +154,7 @@ class ResizeKernel final : public executable::HostKernel {
     const Level &first = levels_.front();
     const int64_t begin = pieces_ * task / tasks_, end = pieces_ * (task + 1) / tasks_;
     const int64_t block = first.x.length * first.x.inner;
-    if (first.byElement()) {
+    if (first.byElement) {
       for (int64_t i = begin; i < end; ++i) Way::sumElements(first, x + i * block, y + i * first.rows);
       return;
     }
@@ -181,7 +185,7 @@ class ResizeKernel final : public executable::HostKernel {
   void addBlocks(size_t at, const T *x, T *y, T *scratch) const {
     const Level &level = levels_[at];
     for (int64_t o = 0; o < level.x.outer; ++o, x += level.x.length * level.x.inner, y += level.rows * level.result) {
-      if (level.byElement())
+      if (level.byElement)
         Way::sumElements(level, x, y);
       else
         addRows(at, 0, level.rows, x, y, scratch);

@@ -65,6 +65,21 @@ def test_sizes_axes_and_policies(mode):
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("shape", [(1, 3, 1, 1), (2, 3, 1, 4), (1, 3, 4, 1), (1, 1, 1, 1), (1, 2, 1, 1, 1)])
+def test_axes_of_one_element(shape, mode):
+    """One pixel becomes an image, as behind a global pool; a line becomes several."""
+    sizes = (*shape[:2], *(3 + i for i in range(len(shape) - 2)))
+    if mode == "cubic" and len(shape) > 4:
+        pytest.skip("cubic is of images")
+    x = RNG.standard_normal(shape).astype(np.float32)
+    for transformation in TRANSFORMATIONS:
+        check(resize(sizes=sizes, x=x, mode=mode, coordinate_transformation_mode=transformation))
+    check_gradients(resize(sizes=sizes, x=x, mode=mode), [0])
+    image = RNG.standard_normal(sizes).astype(np.float32)
+    check(resize(sizes=(*shape[:2], *[1] * (len(shape) - 2)), x=image, mode=mode))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_crops(mode):
     """Parts outside of the input have the extrapolation value; the gradient does not reach them."""
     roi = (0, 0, -0.3, 0.2, 1, 1, 0.9, 1.4)
