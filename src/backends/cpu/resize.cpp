@@ -26,9 +26,9 @@ using ops::AxisTaps;
 
 // One axis that changes, within one element of the axis before it.
 struct Level {
-  AxisSizes x;         // around the axis, in the input of this level
-  int64_t rows = 0;    // elements of the result along the axis
-  int64_t result = 0;  // elements of the whole result of one row, later levels included
+  AxisSizes x;             // around the axis, in the input of this level
+  int64_t rows = 0;        // elements of the result along the axis
+  int64_t result = 0;      // elements of the whole result of one row, later levels included
   bool byElement = false;  // rows are elements of the result: the last level, if nothing is within a row
   // By row: taps [begin[r], begin[r + 1]); by element: tap k of element o at k rows + o.
   std::vector<int64_t> begin;
