@@ -232,9 +232,9 @@ bool ruleTakesBounds(const std::string &domain, const std::string &type) {
       "Add", "And", "BitShift", "Cast", "CastLike", "Clip", "Div", "Equal", "Gelu", "Greater", "IsInf", "IsNaN", "Less",
       "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Round", "Sub", "Sum", "Swish", "Xor",
       // along other axes, or masked
-      "Dropout", "Gemm", "LayerNormalization", "RMSNormalization", "Hardmax", "LogSoftmax", "OneHot", "Pad", "ReduceL1",
-      "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
-      "ReduceSumSquare", "RoiAlign", "Softmax", "Split",
+      "Dropout", "Gemm", "MatMul", "LayerNormalization", "RMSNormalization", "Hardmax", "LogSoftmax", "OneHot", "Pad",
+      "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
+      "ReduceSum", "ReduceSumSquare", "RoiAlign", "Softmax", "Split",
       // samples in rows
       "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "GroupNormalization", "LpPool", "MaxPool",
       // written with operators that know what to do, whatever sizes they have

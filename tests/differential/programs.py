@@ -6,6 +6,7 @@ elsewhere is taken from there.
 
 import numpy as np
 import popart
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.differential.runs import Program, environment
 from tests.python.popart import test_collective_merging as collectives
@@ -322,6 +323,26 @@ def quantised():
     return n.inferred(y, q)
 
 
+def packed():
+    """A product with weights of 4 bits in blocks, and its activation."""
+    rng = np.random.default_rng(3)
+    constants = {
+        "w": rng.integers(0, 256, (24, 4, 8)).astype(np.uint8),
+        "scales": rng.uniform(0.01, 0.1, 24 * 4).astype(np.float32),
+        "zeros": rng.integers(0, 256, 24 * 2).astype(np.uint8),
+    }
+    product = {"K": 64, "N": 24, "bits": 4, "block_size": 16, "domain": "com.microsoft"}
+    nodes = [
+        helper.make_node("MatMulNBits", ["x", *constants], ["product"], **product),
+        helper.make_node("Relu", ["product"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, (6, size)) for n, size in (("x", 64), ("y", 24)))
+    stored = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph(nodes, "packed", [x], [y], stored), opset_imports=sets, ir_version=8)
+    return model.SerializeToString(), None, ["y"]
+
+
 def dropped():
     """Random numbers in every layer."""
     proto, loss = combinations.model()
@@ -428,6 +449,7 @@ PROGRAMS = {
     "embedding": Program(embedding, {"words": np.array([[0, 1, 1, 1, 10]] * 3, np.int32)}, momentum),
     "called": Program(called, {"x": hurting(4, 8).clip(-3, 3)}, options={"outlineThreshold": 1.0}),
     "quantised": Program(quantised, {"x": hurting(6, 32, seed=1)}),
+    "packed": Program(packed, {"x": hurting(6, 64, seed=1)}),
     "dropout": Program(
         dropped, SQUARE, adam, {"autoRecomputation": popart.RecomputationType.Standard}, batches=2, factor=2
     ),
