@@ -6,8 +6,8 @@ elsewhere is taken from there.
 
 import numpy as np
 import popart
-from onnx import TensorProto, helper, numpy_helper
 
+from onnx import TensorProto, helper, numpy_helper
 from tests.differential.runs import Program, environment
 from tests.python.popart import test_collective_merging as collectives
 from tests.python.popart import test_execution_phases as phases
