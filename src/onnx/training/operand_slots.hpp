@@ -25,8 +25,8 @@ bool isKnownOperator(const FlatNode &node);
 bool mixesPositions(const FlatNode &node);
 // Whether the node writes elements into operand 0: the Scatter family.
 bool isWriting(const FlatNode &node);
-// Whether the result has the elements of that operand as they are, beside those of other operands: Concat, branches of
-// Where, what is written and what it is written into.
+// Whether the result contains unchanged elements of that operand and of other operands: the operands of Concat, the
+// branches of Where, the data and updates of Scatter.
 bool isPart(const FlatNode &node, int input);
 // The name of the operand in the ONNX specification or the row, or its number.
 std::string operandName(const FlatNode &node, int input);

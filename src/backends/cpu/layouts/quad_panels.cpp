@@ -1,27 +1,19 @@
 #include "backends/cpu/layouts/quad_panels.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include <popart/error.hpp>
 
 #include "backends/cpu/kernels/quad_product.hpp"
+#include "backends/cpu/layouts/panel_names.hpp"
 
 namespace popart::cpu {
 namespace {
 
-const executable::LayoutFamily kQuadFamily("quads<columns>",
-                                           [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
-                                             constexpr std::string_view kWord = "quads";
-                                             if (!text.starts_with(kWord)) return nullptr;
-                                             int32_t panel = 0;
-                                             const char *end = text.data() + text.size();
-                                             const auto [last, failure] =
-                                                 std::from_chars(text.data() + kWord.size(), end, panel);
-                                             const bool isNumber = failure == std::errc() && last == end && panel > 0;
-                                             return isNumber ? std::make_unique<QuadPanels>(panel) : nullptr;
-                                           });
+const executable::LayoutFamily kQuadFamily("quads<columns>", [](std::string_view name) {
+  return panelsNamed<QuadPanels>(name, "quads");
+});
 
 struct Matrices {
   int64_t count, rows, columns;

@@ -1,23 +1,14 @@
 #include "backends/cpu/layouts/word_panels.hpp"
 
-#include <charconv>
-
 #include "backends/cpu/kernels/pack.hpp"
+#include "backends/cpu/layouts/panel_names.hpp"
 
 namespace popart::cpu {
 namespace {
 
-const executable::LayoutFamily kWordFamily("words<columns>",
-                                           [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
-                                             constexpr std::string_view kWord = "words";
-                                             if (!text.starts_with(kWord)) return nullptr;
-                                             int32_t panel = 0;
-                                             const char *end = text.data() + text.size();
-                                             const auto [last, failure] =
-                                                 std::from_chars(text.data() + kWord.size(), end, panel);
-                                             const bool isNumber = failure == std::errc() && last == end && panel > 0;
-                                             return isNumber ? std::make_unique<WordPanels>(panel) : nullptr;
-                                           });
+const executable::LayoutFamily kWordFamily("words<columns>", [](std::string_view name) {
+  return panelsNamed<WordPanels>(name, "words");
+});
 
 }  // namespace
 
