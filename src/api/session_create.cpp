@@ -168,7 +168,27 @@ struct SessionCreation : Session {
            !pipeline::shardRules(c.options).any();
   }
 
-  // What trains; a line of the log says how much, and another one for each doubtful tensor.
+  // Doubtful tensors: a warning for each of a few, one for all where there are more.
+  static void warnOfGuesses(const onnx::TrainableTensors &found, const std::string &session) {
+    constexpr size_t kNamed = 3;
+    for (const bool trains : {true, false}) {
+      std::vector<const TrainableTensor *> guesses;
+      for (const TrainableTensor &t : found.tensors)
+        if (t.doubtful && t.trains == trains) guesses.push_back(&t);
+      const std::string_view howToSay = "Say so with trainable or frozen (popart-inspect --training shows all)";
+      if (guesses.size() <= kNamed) {
+        for (const TrainableTensor *t : guesses)
+          logging::session::warn("session '{}': '{}' {} {}, by a guess: {}. {}", session, t->name, t->info,
+                                 trains ? "trains" : "stays as it is", t->reason, howToSay);
+        continue;
+      }
+      logging::session::warn("session '{}': {} tensors {}, by guesses: '{}' ({}), '{}', '{}' and {} others. {}",
+                             session, guesses.size(), trains ? "train" : "stay as they are", guesses[0]->name,
+                             guesses[0]->reason, guesses[1]->name, guesses[2]->name, guesses.size() - kNamed, howToSay);
+    }
+  }
+
+  // What trains; a line of the log says how much, and warnings name what was guessed.
   static std::shared_ptr<const onnx::TrainableTensors> trainableOf(const onnx::Model &model, const Creation &c) {
     if (weightsAreConstant(c)) return nullptr;
     if (!c.optimizer) return std::make_shared<const onnx::TrainableTensors>(onnx::trainableTensors(model));
@@ -179,13 +199,8 @@ struct SessionCreation : Session {
     for (const TrainableTensor &t : found->tensors) {
       all += t.info.nelms();
       if (t.trains) elements += t.info.nelms();
-      if (t.doubtful)
-        logging::session::warn(
-            "session '{}': '{}' {} {}, by a guess: {}. Say so with trainable or frozen (popart-inspect --training "
-            "shows "
-            "all)",
-            c.name, t.name, t.info, t.trains ? "trains" : "stays as it is", t.reason);
     }
+    warnOfGuesses(*found, c.name);
     for (const std::string &warning : found->warnings) logging::session::warn("session '{}': {}", c.name, warning);
     logging::session::info("session '{}': {} of {} floating-point initializers train, {} of {} numbers", c.name,
                            std::ranges::count_if(found->tensors, &TrainableTensor::trains), found->tensors.size(),

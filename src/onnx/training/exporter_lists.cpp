@@ -131,6 +131,17 @@ bool isNameOfJoinedElements(const std::string &initializer) {
   return kJoins.contains(functionOf(initializer));
 }
 
+bool isNameOfMoveOrItsOperand(const std::string &name) {
+  static const std::set<std::string_view> kOperands = {"expand",    "detach",     "arange",    "scalar_tensor_default",
+                                                       "zeros",     "ones",       "full",      "empty",
+                                                       "eye",       "zeros_like", "ones_like", "full_like",
+                                                       "new_zeros", "new_ones"};
+  const bool isConstant = name.find("lifted_tensor") != std::string::npos || name.starts_with("_tensor_constant") ||
+                          name.starts_with("int64_");
+  return isNameOfMovedElements(name) || isNameOfPickedElements(name) || isNameOfJoinedElements(name) || isConstant ||
+         kOperands.contains(functionOf(name));
+}
+
 std::set<std::string> updatedByTrainingInfo(const onnx_proto::ModelProto &model) {
   std::set<std::string> names;
   for (const auto &info : model.training_info())

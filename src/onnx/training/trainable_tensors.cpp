@@ -203,13 +203,20 @@ class Classifier {
     if (e.verdict.kind == Kind::Setting) return "";
     const bool isWhole = e.id.starts_with("expand") && !e.info.shape().empty() && e.info.dim(0) == 1;
     const bool isPicked = isNameOfPickedElements(e.id);
-    const bool isMoved = isNameOfMovedElements(e.id) || isTimesOne(e);
-    if (!isWhole && !isPicked && !isMoved) return "";
+    const bool isMoved = isNameOfMovedElements(e.id);
+    if (!isTimesOne(e) && !isPicked && !((isWhole || isMoved) && isMovedOnly(e))) return "";
     if (isComputedWithBuffer(e)) return "";
     const TensorData values = valueOf(e);
     const bool isMovedAlone = lists_.foldedFrom.at(e.id).size() == 1;  // no indices took part
     if ((!isMovedAlone && holdsCopies(values)) || (isPicked && isUniform(values))) return "";
     return isPicked ? "rows of" : "stored form of";
+  }
+
+  // Whether no function computed with the elements before the last one moved them: `exp` before `permute` did.
+  bool isMovedOnly(const Entry &e) const {
+    return std::ranges::all_of(lists_.foldedFrom.at(e.id), [&](const auto &name) {
+      return lists_.parameters.contains(name) || lists_.buffers.contains(name) || isNameOfMoveOrItsOperand(name);
+    });
   }
 
   // A factor of addcmul: the parameter itself, times the number "value" that is 1.
@@ -235,7 +242,8 @@ class Classifier {
     const auto isElsewhere = [&](const std::string &p) { return number_.contains(p) || isStored(p); };
     const bool isJoined = isNameOfMovedElements(e.id) || isNameOfJoinedElements(e.id);
     const std::string names = "'" + *parameters.begin() + "' and others";
-    if (isJoined && e.verdict.kind == Kind::Parameter && std::ranges::none_of(parameters, isElsewhere)) {
+    if (isJoined && isMovedOnly(e) && e.verdict.kind == Kind::Parameter &&
+        std::ranges::none_of(parameters, isElsewhere)) {
       e.verdict = {Kind::Parameter, "parameters " + names + " of the exporter's list, joined as they are stored"};
       for (const std::string &p : parameters) storedAs_[p].push_back(static_cast<size_t>(&e - entries_.data()));
       return;

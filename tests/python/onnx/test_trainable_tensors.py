@@ -235,6 +235,74 @@ def test_a_parameter_that_is_stored_as_another_function_of_itself_is_named(capfd
     assert "parameter 'log_scale' cannot train" in "".join(capfd.readouterr())
 
 
+FUNCTIONS_THEN_MOVES = {
+    "exp, permute": lambda p, q: torch.exp(p).permute(1, 0),
+    "exp, view of equal size": lambda p, q: torch.exp(p).permute(1, 0).reshape(2, 6).reshape(3, 4),
+    "multiple, reshape": lambda p, q: (p * 2).reshape(3, 4),
+    "tanh, two transposes": lambda p, q: torch.tanh(p).T.T.reshape(3, 4),
+    "softplus, reshape, transpose": lambda p, q: nn.functional.softplus(p).reshape(4, 3).transpose(0, 1),
+    "norm, transpose": lambda p, q: nn.functional.normalize(p, dim=0).t(),
+    "sum of two, transpose": lambda p, q: (p + q).t(),
+    "product of two, joined": lambda p, q: torch.cat([p[:2] * q[:2], p[2:]]).t(),
+}
+MOVES = {
+    "transpose": lambda p, q: p.t(),
+    "permute, reshape": lambda p, q: p.permute(1, 0).reshape(2, 6).reshape(3, 4),
+    "halves in another order": lambda p, q: torch.cat([p[2:], p[:2]]).t(),
+    "halves of two": lambda p, q: torch.cat([p[:2], q[2:]]).t(),
+}
+
+
+class Folded(nn.Module):
+    def __init__(self, of_parameters):
+        super().__init__()
+        self.p, self.q = nn.Parameter(torch.rand(4, 3) + 0.1), nn.Parameter(torch.rand(4, 3) + 0.1)
+        self.of_parameters, self.fc = of_parameters, nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.fc(x) @ self.of_parameters(self.p, self.q)
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS_THEN_MOVES)
+def test_functions_whose_results_are_moved_are_not_the_parameter(functions, capfd):
+    model = exported(Folded(FUNCTIONS_THEN_MOVES[functions]), (torch.randn(2, 3),), dynamo=True)
+    found = trains(model)
+    assert found.pop("fc.weight") and found.pop("fc.bias")
+    assert found and not any(found.values())
+    popart.getLogger("session").setLevel("WARN")
+    trainer(model)
+    assert "parameter 'p' cannot train" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("moves", MOVES)
+def test_moved_parameters_train(moves):
+    found = trains(exported(Folded(MOVES[moves]), (torch.randn(2, 3),), dynamo=True))
+    assert len(found) > 2 and all(found.values())
+
+
+class Tokens(nn.Module):
+    """Learned rows before an input: whether such rows train is a guess."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.tokens = nn.ParameterList(torch.randn(1, 1, 3) for _ in range(number))
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.fc(torch.cat([*self.tokens, x], 1))
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 40])
+def test_guesses_are_named_in_few_lines(number, capfd):
+    model = exported(Tokens(number), (torch.randn(1, 2, 3),), dynamo=False)
+    popart.getLogger("session").setLevel("WARN")
+    trainer(model)
+    lines = [line for line in "".join(capfd.readouterr()).splitlines() if "guess" in line]
+    assert len(lines) == (number if number <= 3 else 1)
+    assert number <= 3 or f"{number} tensors train" in lines[0]
+    assert all("popart-inspect --training" in line for line in lines)
+
+
 def test_an_unfolded_function_of_a_parameter_trains():
     found = trains(exported(OtherFunction(), (torch.randn(2, 3),), dynamo=False))
     assert found["log_scale"]
