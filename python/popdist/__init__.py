@@ -1,46 +1,64 @@
-"""popdist in a plain process: one instance, rank 0.
+"""popdist: what a program asks about the instances of its job, and how their hosts exchange values.
 
-Programs ask ``isPopdistEnvSet`` while they are imported and the other functions without a guard. The functions read the
-variables that ``poprun`` sets; each raises ValueError when its variable is no number.
+An instance is one process of the program. `poprun` (or plain ``mpirun``, or ``srun --mpi=pmix``) starts several; a
+process that none of them started is the only instance, and everything here works in it, without MPI.
+
+Jobs of several instances are not built yet: there the questions are answered, and `init` says so.
 """
 
-import os
+from popdist._backend import (
+    finalizeBackend,
+    init,
+    initializeBackend,
+    isBackendInitialized,
+    registerBackend,
+    registerDefaultBackend,
+)
+from popdist._collectives import (
+    allGather,
+    allReduce,
+    broadcast,
+    defaultCommunicatorId,
+    execute_on_instances,
+    registerCommunicator,
+    synchronize,
+)
+from popdist._devices import checkNumIpusPerReplica, getDeviceId
+from popdist._job import (
+    getInstanceIndex,
+    getLocalInstanceIndex,
+    getNumInstances,
+    getNumIpusPerReplica,
+    getNumLocalReplicas,
+    getNumTotalReplicas,
+    getReplicaIndexOffset,
+    isPopdistEnvSet,
+)
+
+getGlobalReplicaOffset = getReplicaIndexOffset  # its name in the first version of this package
 
 __all__ = [
-    "getGlobalReplicaOffset",
+    "allGather",
+    "allReduce",
+    "broadcast",
+    "checkNumIpusPerReplica",
+    "defaultCommunicatorId",
+    "execute_on_instances",
+    "finalizeBackend",
+    "getDeviceId",
     "getInstanceIndex",
+    "getLocalInstanceIndex",
     "getNumInstances",
+    "getNumIpusPerReplica",
     "getNumLocalReplicas",
     "getNumTotalReplicas",
+    "getReplicaIndexOffset",
+    "init",
+    "initializeBackend",
+    "isBackendInitialized",
     "isPopdistEnvSet",
+    "registerBackend",
+    "registerCommunicator",
+    "registerDefaultBackend",
+    "synchronize",
 ]
-
-
-def isPopdistEnvSet() -> bool:
-    """Whether this process was started by ``poprun``."""
-    return "POPDIST_NUM_TOTAL_REPLICAS" in os.environ
-
-
-def getInstanceIndex() -> int:
-    """Rank of this process; 0 in a plain process."""
-    return int(os.environ.get("POPDIST_INSTANCE_INDEX", "0"))
-
-
-def getNumInstances() -> int:
-    """Number of processes; 1 in a plain process."""
-    return int(os.environ.get("POPDIST_NUM_INSTANCES", "1"))
-
-
-def getNumLocalReplicas() -> int:
-    """Replicas of this process."""
-    return int(os.environ.get("POPDIST_NUM_LOCAL_REPLICAS", "1"))
-
-
-def getNumTotalReplicas() -> int:
-    """Replicas of all processes."""
-    return int(os.environ.get("POPDIST_NUM_TOTAL_REPLICAS", "1"))
-
-
-def getGlobalReplicaOffset() -> int:
-    """Number of replicas in processes of lower rank."""
-    return int(os.environ.get("POPDIST_REPLICA_INDEX_OFFSET", "0"))

@@ -14,7 +14,10 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 TOOLS = ("popart-opt", "popart-cache")
-PYTHON_TOOLS = ("popart-run", "popart-inspect", "popart-convert")
+PYTHON_TOOLS = {  # module of each command
+    **{f"popart-{name}": f"popart.tools.{name}" for name in ("run", "inspect", "convert")},
+    "poprun": "popdist.poprun",
+}
 SYSTEM = ("cd", "cmake", "export", "g++", "pip", ".venv/bin/python")  # commands that are not ours
 DIRECTIVES = ("{toctree}", "{eval-rst}")  # what the generator of the site reads
 END_OF_BLOCK = "----- end of block -----"
@@ -132,10 +135,10 @@ def check_command(place: str, words: list[str], folder: Path) -> None:
         assert f"`{name}`" in (DOCS / "environment.md").read_text(), f"{place}: no variable {name}"
     if words[0] in SYSTEM:
         return
-    assert words[0] == "./dev" or words[0] in TOOLS + PYTHON_TOOLS, f"{place}: what is {words[0]}?"
+    assert words[0] == "./dev" or words[0] in {*TOOLS, *PYTHON_TOOLS}, f"{place}: what is {words[0]}?"
     command = [ROOT / "dev", words[1]] if words[0] == "./dev" else [tool(words[0])]
     if words[0] in PYTHON_TOOLS:
-        command = [sys.executable, "-m", words[0].replace("-", ".tools.")]
+        command = [sys.executable, "-m", PYTHON_TOOLS[words[0]]]
     listing = subprocess.run([*command, "--help"], capture_output=True, text=True)
     assert listing.returncode == 0, f"{place}: {listing.stderr}"
     assert [name for name in options(words) if name not in listing.stdout] == [], place

@@ -1,0 +1,118 @@
+"""The backend: what the hosts of this process's job communicate by. One per process, begun by `init`."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from popdist._communicator import HostCommunicator, OneProcess
+from popdist._job import job
+
+
+@dataclass(frozen=True)
+class Group:
+    """Instances that communicate."""
+
+    communicator: HostCommunicator
+    members: tuple[int, ...]  # their numbers in the job; position i is member i of the communicator
+    # Groups of registerCommunicator by their number; None where this instance is no member. Shared by all groups.
+    named: dict[int, Group | None] = field(default_factory=dict)
+
+
+@dataclass
+class _Backend:
+    begin: Callable[[], HostCommunicator] | None = None  # of the registered backend
+    world: Group | None = None  # all instances, while the backend is initialised
+    ends_at_exit: bool = False
+
+
+_backend = _Backend()
+
+
+def init() -> None:
+    """Make communication between the instances of the job ready, and end it when the process exits.
+
+    Registers the default backend if none is registered, and initialises it. More calls do nothing. In a plain process
+    nothing is loaded.
+
+    Raises:
+        NotImplementedError: the job has several instances, which is not built yet.
+        ValueError: a variable of the job is no number, or contradicts another one.
+    """
+    if _backend.begin is None:
+        registerDefaultBackend()
+    initializeBackend()
+    if not _backend.ends_at_exit:
+        atexit.register(finalizeBackend)
+        _backend.ends_at_exit = True
+
+
+def registerDefaultBackend() -> None:
+    """Choose the backend that `initializeBackend` begins: for a job of one instance one that needs no library.
+
+    Raises:
+        NotImplementedError: the job has several instances, which is not built yet.
+        ValueError: a variable of the job is no number, or contradicts another one.
+    """
+    found = job()
+    if found.total > found.local:
+        raise NotImplementedError(
+            f"This process has {found.local} of the {found.total} replicas of a job of several instances, which is not "
+            "built yet in this version. Start one process with all replicas, which are its threads: "
+            f"poprun --num-replicas {found.total}"
+        )
+    _backend.begin = OneProcess
+
+
+def registerBackend(path: str) -> None:
+    """Choose a shared object as the backend that `initializeBackend` begins. Not built yet: always an error.
+
+    Args:
+        path: its file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        NotImplementedError: there is one.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"registerBackend: there is no file '{path}'. Give the path of a shared object.")
+    raise NotImplementedError(
+        f"registerBackend: got '{path}', but backends in files are not built yet in this version. Call "
+        "registerDefaultBackend() or init()."
+    )
+
+
+def initializeBackend() -> None:
+    """Begin communication by the registered backend; does nothing when it has begun.
+
+    Raises:
+        RuntimeError: no backend is registered.
+    """
+    if _backend.world is not None:
+        return
+    if _backend.begin is None:
+        raise RuntimeError("No backend is registered. Call popdist.init(), or registerDefaultBackend() before.")
+    communicator = _backend.begin()
+    _backend.world = Group(communicator, tuple(range(communicator.size)))
+
+
+def isBackendInitialized() -> bool:
+    """Whether communication has begun, and has not ended."""
+    return _backend.world is not None
+
+
+def finalizeBackend() -> None:
+    """End communication; does nothing when it has not begun, or has ended."""
+    if _backend.world is not None:
+        _backend.world.communicator.close()
+        _backend.world = None
+
+
+def world() -> Group:
+    """All instances of the job; begins communication if nothing has."""
+    if _backend.world is None:
+        init()
+    assert _backend.world is not None
+    return _backend.world

@@ -1,0 +1,5 @@
+"""``python -m popdist.poprun``."""
+
+from popdist.poprun.main import main
+
+main()
