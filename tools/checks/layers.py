@@ -26,6 +26,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "transforms": ("ops", "schedule"),
     "pipeline": ("onnx", "autodiff", "patterns", "transforms", "lower"),
     "executable": ("ir",),
+    "exchange": ("executable",),
     "runtime": ("executable",),
     "lower": ("ops", "schedule", "memory", "executable"),
     "fitting": ("pipeline",),

@@ -1,0 +1,489 @@
+// See exchange.hpp. One thread calls the transport. Each turn it takes the operations that were started, begins those
+// whose received memory is free, and moves those under way forward by the rules of schedule.hpp.
+//
+// Received memories are places of one block, given out in turn, so that their addresses are known when channels are
+// made. Two operations may have the same bytes; then the one that was started later begins when the other is complete.
+// As processes start common operations in one order, the operation that was started first everywhere never waits.
+#include "exchange/exchange.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include <popart/error.hpp>
+#include <popart/logging.hpp>
+
+#include "base/hash.hpp"
+#include "base/threads/thread_memory.hpp"
+#include "base/threads/wait_while.hpp"
+#include "exchange/join.hpp"
+
+namespace popart::exchange {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+enum State : uint32_t { kIdle, kStarted, kDone, kFailed };
+
+constexpr size_t kLine = 64;
+
+template <class Duration>
+std::string seconds(Duration duration) {
+  return toText(std::chrono::duration<double>(duration).count());
+}
+
+}  // namespace
+
+// A round on the addresses of this process.
+struct Exchange::Running {
+  struct Message {
+    std::unique_ptr<Channel> channel;
+    int peer = 0;
+    std::vector<int> terms = {};  // received memories that are complete with it
+    bool isPending = false;
+  };
+  struct Piece {  // of a join or a copy
+    const void *left, *right;
+    void *into;
+    int64_t count;  // elements; of a copy of operands as they are: bytes
+  };
+  std::vector<Message> sends, receives;
+  std::vector<Piece> joined;  // by join, the pieces of each
+  std::vector<Piece> copied;
+  std::vector<int> arrivals;  // by join: terms that are there
+  size_t sendsLeft = 0, receivesLeft = 0;
+};
+
+struct Exchange::Bound {
+  ExchangeSpec spec;
+  ExchangeMemory memory;
+  int collective;
+  std::string name;
+  Schedule schedule;
+  JoinTerms join = nullptr;  // null: no reduction
+  StoreTerms store = nullptr;
+  int64_t firstByte = 0, endByte = 0;  // in the block
+  std::vector<Running> rounds;
+  size_t receivesBegun = 0, sendsBegun = 0;  // rounds
+  size_t sent = 0, complete = 0;             // rounds: sends are complete; receives, joins and copies are
+  Clock::time_point lastMessage{};
+  bool isActive = false, isWarned = false;
+  std::atomic<uint32_t> state{kIdle};
+
+  bool isComplete() const { return sent == rounds.size() && complete == rounds.size(); }
+
+  bool overlaps(const Bound &other) const { return firstByte < other.endByte && other.firstByte < endByte; }
+
+  std::byte *address(int memory_, const Range &r, std::byte *received) const {
+    const auto number = static_cast<size_t>(memory_);
+    const int64_t width = schedule.widthOf(memory_);
+    if (!schedule.isReceived(memory_)) {
+      const auto &all = schedule.isResult(memory_) ? memory.results[number - static_cast<size_t>(schedule.inputs)]
+                                                   : memory.inputs[number];
+      return static_cast<std::byte *>(all[static_cast<size_t>(r.operand)]) + r.begin * width;
+    }
+    const Schedule::Received &place =
+        schedule.received[number - static_cast<size_t>(schedule.inputs + schedule.results)];
+    std::byte *at = received + firstByte + place.offset;
+    for (const Range &one : place.ranges) {
+      if (one.operand == r.operand && one.begin <= r.begin && r.end <= one.end)
+        return at + (r.begin - one.begin) * width;
+      at += (one.end - one.begin) * width;
+    }
+    throw internal_error("{}: received memory {} has no elements {} to {} of operand {}", name, memory_, r.begin, r.end,
+                         r.operand);
+  }
+
+  void reset() {
+    receivesBegun = sendsBegun = sent = complete = 0;
+    isActive = true;
+    isWarned = false;
+    for (Running &r : rounds) {
+      r.sendsLeft = r.sends.size();
+      r.receivesLeft = r.receives.size();
+      std::ranges::fill(r.arrivals, 0);
+    }
+  }
+
+  // Messages of rounds whose turn it is.
+  void beginMessages() noexcept {
+    const auto begin = [](std::vector<Running::Message> &messages) {
+      for (Running::Message &m : messages) {
+        m.isPending = true;
+        m.channel->start();
+      }
+    };
+    for (; receivesBegun < rounds.size() && receivesBegun <= sent; ++receivesBegun)
+      begin(rounds[receivesBegun].receives);
+    for (; sendsBegun < rounds.size() && sendsBegun <= complete; ++sendsBegun) {
+      begin(rounds[sendsBegun].sends);
+      for (int input = 0; input < schedule.inputs && !rounds[sendsBegun].arrivals.empty(); ++input)
+        arrive(sendsBegun, input);
+    }
+  }
+
+  // Whether a round became complete in one way or the other, so that messages may begin.
+  bool completeRounds() noexcept {
+    const size_t before = sent + complete;
+    while (sent < sendsBegun && rounds[sent].sendsLeft == 0) ++sent;
+    while (complete < std::min(receivesBegun, sendsBegun) && rounds[complete].receivesLeft == 0)
+      copy(rounds[complete++]);
+    return sent + complete > before;
+  }
+
+  // The operation's thread goes on, and may start it again at once.
+  void end(State how) noexcept {
+    isActive = false;
+    state.store(how, std::memory_order_release);
+    state.notify_all();
+  }
+
+  // A term is there: joins what is complete with it.
+  void arrive(size_t r, int term) noexcept {
+    const Round &round = schedule.rounds[r];
+    Running &running = rounds[r];
+    int step = round.firstJoin[static_cast<size_t>(term)];
+    while (step >= 0 && ++running.arrivals[static_cast<size_t>(step)] == 2) {
+      const size_t pieces = round.joined.size();
+      for (size_t i = 0; i < pieces; ++i) {
+        const Running::Piece &p = running.joined[static_cast<size_t>(step) * pieces + i];
+        join(spec.join, p.left, p.right, p.into, p.count);
+      }
+      step = round.joins[static_cast<size_t>(step)].next;
+    }
+  }
+
+  void copy(const Running &running) const noexcept {
+    for (const Running::Piece &p : running.copied) {
+      if (store)
+        store(p.left, p.into, p.count);
+      else if (p.left != p.into)
+        std::memcpy(p.into, p.left, static_cast<size_t>(p.count));
+    }
+  }
+};
+
+Exchange::Exchange(Transport &transport, const ReplicaLayout &layout, const ExchangeSettings &settings)
+    : transport_(transport), layout_(layout), settings_(settings) {
+  check(transport.processes() == layout.processes(),
+        "exchange of replicas: the job has {} processes, the layout of replicas {}", transport.processes(),
+        layout.processes());
+}
+
+Exchange::~Exchange() {
+  ends_.store(true, std::memory_order_release);
+  bell_.fetch_add(1, std::memory_order_release);
+  bell_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  operations_.clear();  // channels, before the block that they write to
+}
+
+int Exchange::add(const ExchangeSpec &spec, const ExchangeMemory &memory, int collective, std::string name) {
+  if (isConnected_) throw internal_error("exchange of replicas: {} is added after the exchange is connected", name);
+  auto bound = std::make_unique<Bound>();
+  bound->schedule = planExchange(spec, layout_, transport_.process(), settings_.cost);
+  const Schedule &schedule = bound->schedule;
+  const auto has = [&](const std::vector<std::vector<void *>> &memories, int count) {
+    return memories.size() == static_cast<size_t>(count) &&
+           std::ranges::all_of(memories, [&](const auto &m) { return m.size() == spec.elements.size(); });
+  };
+  check(has(memory.inputs, schedule.inputs) && has(memory.results, schedule.results),
+        "{}: got {} inputs and {} results, expected {} and {}, with {} operands each", name, memory.inputs.size(),
+        memory.results.size(), schedule.inputs, schedule.results, spec.elements.size());
+  const bool reduces = std::ranges::any_of(schedule.rounds, [](const Round &r) { return !r.joined.empty(); });
+  if (reduces) bound->join = joinFunction(spec.type), bound->store = storeFunction(spec.type);
+  bound->spec = spec;
+  bound->memory = memory;
+  bound->collective = collective;
+  bound->name = std::move(name);
+  operations_.push_back(std::move(bound));
+  return static_cast<int>(operations_.size()) - 1;
+}
+
+const Schedule &Exchange::schedule(int operation) const {
+  return operations_[static_cast<size_t>(operation)]->schedule;
+}
+
+// ---- connecting -------------------------------------------------------------------------------
+
+void Exchange::place() {
+  int64_t all = 0, largest = 0;
+  for (const auto &operation : operations_) {
+    all += operation->schedule.receivedBytes;
+    largest = std::max(largest, operation->schedule.receivedBytes);
+  }
+  blockBytes_ = std::min(all, std::max(settings_.receiveBytes, largest));
+  int64_t at = 0;
+  for (const auto &operation : operations_) {
+    const int64_t bytes = operation->schedule.receivedBytes;
+    if (at + bytes > blockBytes_) at = 0;
+    operation->firstByte = at;
+    operation->endByte = at += bytes;
+  }
+  size_t space = static_cast<size_t>(blockBytes_) + kLine;
+  block_ = std::make_unique_for_overwrite<std::byte[]>(space);
+  void *aligned = block_.get();
+  received_ = static_cast<std::byte *>(std::align(kLine, static_cast<size_t>(blockBytes_), aligned, space));
+}
+
+void Exchange::makeChannels(Bound &operation) {
+  const Schedule &schedule = operation.schedule;
+  const auto address = [&](const Place &p) { return operation.address(p.memory, p.range, received_); };
+  std::vector<Piece> pieces;
+  const auto memoryOf = [&](const Message &m) {
+    pieces.clear();
+    for (const Place &p : m.places) {
+      const Piece next{address(p), (p.range.end - p.range.begin) * schedule.widthOf(p.memory)};
+      if (!pieces.empty() && static_cast<std::byte *>(pieces.back().data) + pieces.back().bytes == next.data)
+        pieces.back().bytes += next.bytes;
+      else
+        pieces.push_back(next);
+    }
+    return std::span<const Piece>(pieces);
+  };
+  for (size_t r = 0; r < schedule.rounds.size(); ++r) {
+    const Round &round = schedule.rounds[r];
+    Running &running = operation.rounds.emplace_back();
+    const uint64_t tag = static_cast<uint64_t>(operation.collective) << 40 |
+                         static_cast<uint64_t>(operation.spec.group) << 8 | static_cast<uint64_t>(r);
+    for (const Message &m : round.sends)
+      running.sends.push_back({transport_.sendChannel(m.peer, tag, memoryOf(m)), m.peer});
+    for (const Message &m : round.receives) {
+      Running::Message &received =
+          running.receives.emplace_back(Running::Message{transport_.receiveChannel(m.peer, tag, memoryOf(m)), m.peer});
+      for (const Place &p : m.places)
+        if (schedule.isReceived(p.memory) && (received.terms.empty() || received.terms.back() != p.memory))
+          received.terms.push_back(p.memory);
+    }
+    for (const JoinStep &s : round.joins)
+      for (const Range &range : round.joined)
+        running.joined.push_back(
+            {address({s.left, range}), address({s.right, range}), address({s.into, range}), range.end - range.begin});
+    for (const Copy &c : round.copies) {
+      const int64_t count = c.from.range.end - c.from.range.begin;
+      running.copied.push_back(
+          {address(c.from), nullptr, address(c.to), operation.store ? count : count * schedule.resultBytes});
+    }
+    running.arrivals.resize(round.joins.size());
+  }
+}
+
+void Exchange::connect() {
+  if (isConnected_) throw internal_error("exchange of replicas: connected twice");
+  // What all processes have in common: collectives, without the groups of this process.
+  Hasher common;
+  for (int p = 0; p < layout_.processes(); ++p)
+    common.add(static_cast<uint64_t>(layout_.count(p))).addText(layout_.hostName(p));
+  int last = -1;
+  for (const auto &operation : operations_) {
+    const ExchangeSpec &spec = operation->spec;
+    if (operation->collective == last) continue;
+    last = operation->collective;
+    common.add(static_cast<uint64_t>(last)).add(static_cast<uint64_t>(spec.operation));
+    common.add(static_cast<uint64_t>(spec.join)).add(static_cast<uint64_t>(spec.type));
+    for (const int number : {spec.groupSize, spec.stride, spec.root}) common.add(static_cast<uint64_t>(number));
+    common.add(spec.elements.size());
+    for (const int64_t n : spec.elements) common.add(static_cast<uint64_t>(n));
+    for (const int64_t n : spec.resultElements) common.add(static_cast<uint64_t>(n));
+  }
+  const std::vector<std::string> all = transport_.gather(toText(common.value()), settings_.timeout);
+  std::map<std::string_view, int> counts;
+  for (const std::string &one : all) ++counts[one];
+  const std::string_view most =
+      std::ranges::max_element(counts, {}, [](const auto &known) { return known.second; })->first;
+  for (size_t p = 0; p < all.size(); ++p)
+    if (all[p] != most)
+      throw runtime_error(
+          "exchange of replicas: the collectives of {} differ from those of most processes. All processes need the "
+          "same "
+          "program, options and layout of replicas",
+          layout_.describe(static_cast<int>(p)));
+
+  place();
+  for (const auto &operation : operations_) makeChannels(*operation);
+  isConnected_ = true;
+  if (operations_.empty()) return;
+  started_ = std::make_unique<std::atomic<int>[]>(operations_.size());
+  waiting_.reserve(operations_.size());
+  active_.reserve(operations_.size());
+  thread_ = std::thread([this] {
+    reserveThreadMemory();
+    progress();
+  });
+}
+
+// ---- the program's threads --------------------------------------------------------------------
+
+void Exchange::start(int operation) noexcept {
+  operations_[static_cast<size_t>(operation)]->state.store(kStarted, std::memory_order_relaxed);
+  const uint64_t ticket = tickets_.fetch_add(1, std::memory_order_acq_rel);
+  started_[ticket % operations_.size()].store(operation + 1, std::memory_order_release);
+  bell_.fetch_add(1, std::memory_order_release);
+  bell_.notify_one();
+}
+
+bool Exchange::isDone(int operation) const noexcept {
+  return operations_[static_cast<size_t>(operation)]->state.load(std::memory_order_acquire) != kStarted;
+}
+
+void Exchange::wait(int operation) {
+  Bound &bound = *operations_[static_cast<size_t>(operation)];
+  waitWhile(bound.state, static_cast<uint32_t>(kStarted), settings_.spin);
+  if (bound.state.load(std::memory_order_acquire) == kFailed) throw runtime_error("{}", problem_);
+}
+
+void Exchange::fail(std::string_view text) {
+  {
+    const std::lock_guard guard(lock_);
+    if (asked_.empty()) asked_ = text.empty() ? "it failed" : text;
+  }
+  failAsked_.store(true, std::memory_order_release);
+  bell_.fetch_add(1, std::memory_order_release);
+  bell_.notify_one();
+}
+
+// ---- the exchange's thread --------------------------------------------------------------------
+
+void Exchange::progress() {
+  while (!ends_.load(std::memory_order_acquire)) {
+    const uint32_t rung = bell_.load(std::memory_order_acquire);
+    if (failAsked_.load(std::memory_order_acquire) && problem_.empty()) {
+      const std::lock_guard guard(lock_);
+      failAll(asked_);
+    }
+    bool moves = takeStarted();
+    if (!problem_.empty()) {
+      endAll();
+    } else {
+      moves |= beginReady();
+      for (size_t i = 0; i < active_.size() && problem_.empty(); ++i) moves |= advance(*active_[i]);
+      std::erase_if(active_, [](const Bound *operation) { return !operation->isActive; });
+    }
+    if (moves) continue;
+    if (active_.empty())
+      sleepWhile(bell_, rung);
+    else
+      std::this_thread::yield();
+  }
+}
+
+bool Exchange::takeStarted() noexcept {
+  const uint64_t before = taken_;
+  for (;; ++taken_) {
+    std::atomic<int> &ticket = started_[taken_ % operations_.size()];
+    const int number = ticket.load(std::memory_order_acquire);
+    if (number == 0) return taken_ != before;
+    ticket.store(0, std::memory_order_relaxed);
+    waiting_.push_back(operations_[static_cast<size_t>(number - 1)].get());
+  }
+}
+
+bool Exchange::beginReady() noexcept {
+  bool begins = false;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    Bound &operation = **next;
+    const auto isInTheWay = [&](const Bound *earlier) { return earlier->overlaps(operation); };
+    if (std::any_of(active_.begin(), active_.end(), isInTheWay) || std::any_of(waiting_.begin(), next, isInTheWay)) {
+      ++next;
+      continue;
+    }
+    operation.reset();
+    operation.lastMessage = Clock::now();
+    active_.push_back(&operation);
+    next = waiting_.erase(next);
+    begins = true;
+  }
+  return begins;
+}
+
+bool Exchange::advance(Bound &operation) {
+  bool moves = false;
+  Channel::State state = Channel::State::Complete;
+  const auto isNew = [&](Running::Message &m) {
+    if (!m.isPending) return false;
+    state = m.channel->test();
+    if (state != Channel::State::Complete) return false;
+    m.isPending = false;
+    return moves = true;
+  };
+  for (bool goesOn = true; goesOn;) {
+    operation.beginMessages();
+    goesOn = false;
+    for (size_t r = operation.sent; r < operation.sendsBegun; ++r)
+      for (Running::Message &m : operation.rounds[r].sends) {
+        if (isNew(m)) --operation.rounds[r].sendsLeft;
+        if (state == Channel::State::Failed) return failBy(operation, m.peer), true;
+      }
+    for (size_t r = operation.complete; r < operation.receivesBegun; ++r)
+      for (Running::Message &m : operation.rounds[r].receives) {
+        if (isNew(m)) {
+          for (const int term : m.terms) operation.arrive(r, term);
+          --operation.rounds[r].receivesLeft;
+        }
+        if (state == Channel::State::Failed) return failBy(operation, m.peer), true;
+      }
+    goesOn = operation.completeRounds();
+  }
+  if (operation.isComplete()) {
+    operation.end(kDone);
+    return true;
+  }
+  if (moves)
+    operation.lastMessage = Clock::now();
+  else
+    lookAtTime(operation);
+  return moves;
+}
+
+// ---- failures ---------------------------------------------------------------------------------
+
+void Exchange::failBy(const Bound &operation, int peer) {
+  failAll(formatText("{}: no message from or to {}", {operation.name, layout_.describe(peer)}));
+}
+
+void Exchange::lookAtTime(Bound &operation) {
+  const auto idle = Clock::now() - operation.lastMessage;
+  if (idle > settings_.timeout)
+    failAll(
+        formatText("{}: no message came for {} s, waiting for {}. Look for a process that stopped, is slow or took "
+                   "another branch, or allow more time",
+                   {operation.name, seconds(settings_.timeout), waitsFor(operation)}));
+  else if (idle > settings_.warnAfter && !operation.isWarned)
+    operation.isWarned = true, logging::warn("{}: no message came for {} s, waiting for {}", operation.name,
+                                             seconds(settings_.warnAfter), waitsFor(operation));
+}
+
+std::string Exchange::waitsFor(const Bound &operation) const {
+  std::vector<int> peers;
+  for (const Running &r : operation.rounds)
+    for (const auto *messages : {&r.receives, &r.sends})
+      for (const Running::Message &m : *messages)
+        if (m.isPending) peers.push_back(m.peer);
+  std::ranges::sort(peers);
+  peers.erase(std::ranges::unique(peers).begin(), peers.end());
+  constexpr size_t kMost = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(peers.size(), kMost); ++i) text += (i == 0 ? "" : ", ") + layout_.describe(peers[i]);
+  if (peers.size() > kMost) text += formatText(" and {} more", {toText(peers.size() - kMost)});
+  return text;
+}
+
+// `text`: what is known here. What another process said first counts.
+void Exchange::failAll(const std::string &text) {
+  transport_.abort(text);
+  const std::optional<Failure> failure = transport_.failure();
+  problem_ =
+      formatText("exchange of replicas: {}: {}",
+                 {layout_.describe(failure ? failure->process : transport_.process()), failure ? failure->text : text});
+  for (const auto &operation : operations_) operation->rounds.clear();  // no channel touches memory any more
+  endAll();
+}
+
+void Exchange::endAll() noexcept {
+  for (std::vector<Bound *> *operations : {&waiting_, &active_}) {
+    for (Bound *operation : *operations) operation->end(kFailed);
+    operations->clear();
+  }
+}
+
+}  // namespace popart::exchange

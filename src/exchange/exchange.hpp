@@ -1,0 +1,121 @@
+// Exchange: collective operations between the processes of a job, on memory that stays where it is. Operations are
+// added, connected once, and then run any number of times; a thread of the exchange moves them forward while the
+// program computes. Between `connect` and the end nothing is allocated, but for the text of a failure.
+//
+//   Exchange exchange(transport, layout, settings);
+//   const int sum = exchange.add(spec, {.inputs = {{terms}}, .results = {{result}}});
+//   exchange.connect();                      // all processes
+//   exchange.start(sum);  …  exchange.wait(sum);
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exchange/schedule.hpp"
+#include "exchange/transport.hpp"
+
+namespace popart::exchange {
+
+struct ExchangeSettings {
+  LinkCost cost = {};
+  // Received terms of operations under way may take so much memory; one operation always may. Operations that do not
+  // fit wait for those that were started before.
+  int64_t receiveBytes = int64_t{64} << 20;
+  // An operation of which no message has come for so long: a warning, and the failure of the exchange.
+  std::chrono::milliseconds warnAfter{60'000}, timeout{1'800'000};
+  bool spin = true;  // whether threads that wait poll for a while before they sleep
+};
+
+// The memories of an operation: an address per operand, by input and by result, as schedule.hpp numbers them. Inputs of
+// reductions are written. Results may be inputs where the same elements are in the same place, as a result of an
+// all-reduce and a term of a type of its size, or an input of an all-gather and its part of the result; they do not
+// overlap otherwise. Elements of a reduce-scatter behind the operand's end are not written.
+struct ExchangeMemory {
+  std::vector<std::vector<void *>> inputs, results;
+};
+
+class Exchange {
+ public:
+  // The transport and the layout outlive the exchange. Throws popart::error when they differ in processes.
+  Exchange(Transport &transport, const ReplicaLayout &layout, const ExchangeSettings &settings);
+  // Operations under way are ended; their memory is not touched afterwards.
+  ~Exchange();
+  Exchange(const Exchange &) = delete;
+  Exchange &operator=(const Exchange &) = delete;
+
+  // ---- before the first run; on one thread
+  // A new operation, by which it is named from then on. Of a collective with several groups a process adds those of
+  // which it has members, one after the other in ascending order. All processes add collectives of equal `collective`
+  // numbers in the same order, and the rest of their specs is equal. `name`: for messages. Throws as planExchange, and
+  // popart::error when the memory is not that of the schedule.
+  int add(const ExchangeSpec &spec, const ExchangeMemory &memory, int collective, std::string name);
+  // Makes channels and starts the thread. All processes call it. Throws runtime_error that names the process whose
+  // collectives differ from those of process 0, and as Transport::gather.
+  void connect();
+
+  // ---- runs; on any thread
+  // The inputs are ready: the operation begins, and its memories belong to the exchange until `wait`. Not called again
+  // before that. Processes start operations that they have in common in the same order. Takes no lock, does not wait.
+  void start(int operation) noexcept;
+  // Whether a started operation is complete or has failed.
+  bool isDone(int operation) const noexcept;
+  // Returns when a started operation is complete. Throws runtime_error when the exchange has failed: a process ended,
+  // did not send within the timeout, or called `fail`.
+  void wait(int operation);
+  void run(int operation) {
+    start(operation);
+    wait(operation);
+  }
+  // Ends the exchange of all processes: waiting ones get a runtime_error with this process and the text.
+  void fail(std::string_view text);
+
+  const Schedule &schedule(int operation) const;
+  // Of received memory: a block for all operations.
+  int64_t receivedBytes() const { return blockBytes_; }
+
+ private:
+  struct Running;
+  struct Bound;
+
+  void place();
+  void makeChannels(Bound &operation);
+
+  void progress();
+  bool takeStarted() noexcept;
+  bool beginReady() noexcept;
+  bool advance(Bound &operation);
+  void lookAtTime(Bound &operation);
+  std::string waitsFor(const Bound &operation) const;
+  void failBy(const Bound &operation, int peer);
+  void failAll(const std::string &text);
+  void endAll() noexcept;
+
+  Transport &transport_;
+  const ReplicaLayout &layout_;
+  const ExchangeSettings settings_;
+  std::vector<std::unique_ptr<Bound>> operations_;
+  std::unique_ptr<std::byte[]> block_;
+  int64_t blockBytes_ = 0;
+  std::byte *received_ = nullptr;  // in the block, at a cache line
+  bool isConnected_ = false;
+
+  // Started operations that the thread has not taken: number + 1 at the place of its ticket. An operation is there at
+  // most once, so there are places for all.
+  std::unique_ptr<std::atomic<int>[]> started_;
+  std::atomic<uint64_t> tickets_{0};
+  uint64_t taken_ = 0;
+  std::vector<Bound *> waiting_, active_;  // in the order of starts: whose memory is not free, and those under way
+
+  std::atomic<uint32_t> bell_{0};  // changes when the thread has something new to do
+  std::atomic<bool> ends_{false}, failAsked_{false};
+  std::mutex lock_;      // of what follows
+  std::string asked_;    // text of `fail`
+  std::string problem_;  // why the exchange failed; the thread's, others read it when an operation has failed
+  std::thread thread_;
+};
+
+}  // namespace popart::exchange

@@ -1,0 +1,54 @@
+#include "exchange/join.hpp"
+
+#include <cstring>
+
+#include <popart/error.hpp>
+
+#include "base/element_types.hpp"
+
+namespace popart::exchange {
+namespace {
+
+template <class A>
+void joinAs(executable::Join how, const void *left, const void *right, void *into, int64_t count) {
+  const auto *a = static_cast<const A *>(left), *b = static_cast<const A *>(right);
+  auto *to = static_cast<A *>(into);
+  withOperator<A>(how, [&](auto op) {
+    for (int64_t i = 0; i < count; ++i) to[i] = op(a[i], b[i]);
+  });
+}
+
+template <class T>
+void storeAs(const void *terms, void *into, int64_t count) {
+  if constexpr (std::is_same_v<T, TermOf<T>>) {
+    if (terms != into) std::memcpy(into, terms, static_cast<size_t>(count) * sizeof(T));
+  } else {
+    for (int64_t i = 0; i < count; ++i) static_cast<T *>(into)[i] = T(static_cast<const float *>(terms)[i]);
+  }
+}
+
+template <class F>
+void forJoined(DataType type, const F &f) {
+  if (!forElement(kRealElements, type, f))
+    throw internal_error("exchange of replicas: elements of type {} cannot be joined", type);
+}
+
+}  // namespace
+
+DataType termType(DataType type) {
+  return type == DataType::FLOAT16 || type == DataType::BFLOAT16 ? DataType::FLOAT : type;
+}
+
+JoinTerms joinFunction(DataType type) {
+  JoinTerms result = nullptr;
+  forJoined(type, [&]<class T>(T) { result = joinAs<TermOf<T>>; });
+  return result;
+}
+
+StoreTerms storeFunction(DataType type) {
+  StoreTerms result = nullptr;
+  forJoined(type, [&]<class T>(T) { result = storeAs<T>; });
+  return result;
+}
+
+}  // namespace popart::exchange
