@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/half_widening.hpp"
+
 namespace popart {
 
 uint16_t floatToHalfBits(float value) {
@@ -20,15 +22,7 @@ uint16_t floatToHalfBits(float value) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-float halfBitsToFloat(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1fu;
-  const uint32_t mantissa = half & 0x3ffu;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
-  const float tiny = static_cast<float>(mantissa) * 0x1p-24f;
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(tiny));
-}
+float halfBitsToFloat(uint16_t half) { return widenHalfBits(half); }
 
 uint16_t floatToBFloat16Bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

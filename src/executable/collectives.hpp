@@ -4,8 +4,8 @@
 // is left of the meeting's work for all members, and ends. Between the two it does other things, so that who comes
 // first need not wait.
 //
-// The terms of a reduction are joined in the order of the group's members, so that neither the number of threads nor
-// their speed changes a bit.
+// The terms of a reduction are joined in an order that follows from the size of the group (executable/join_tree.hpp), so
+// that neither the number of threads nor their speed changes a bit.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,7 +16,7 @@
 namespace popart::executable {
 
 // What a meeting does with the operands, each on its own:
-//   Reduce:  out = in(0) op in(1) op …, for every member;
+//   Reduce:  out = in(0) op in(1) op … in the order of executable/join_tree.hpp, for every member;
 //   Scatter: the same, but member i gets chunk i of the flattened result, zeros behind its end;
 //   Gather:  out = in(0), in(1), … one behind the other, for every member; what does not fit is dropped.
 enum class Meeting : uint8_t { Reduce, Scatter, Gather };

@@ -14,7 +14,7 @@ namespace popart::lower {
 //   - each result is the new value of an operand (of a variable, or of a value that a loop carries), or has the type
 //     and shape of x, in whose place it is made.
 // Programs whose collectives have groups of several kinds stay as they are. The bits are those of before: each element
-// is joined in the order of the members and updated by the same arithmetic.
+// is joined in the same order and updated by the same arithmetic.
 void updateWhereReplicasMeet(Ir &program, const executable::Backend &backend);
 
 }  // namespace popart::lower

@@ -9,6 +9,8 @@
 #include <type_traits>
 
 #include "base/element_types.hpp"
+#include "base/half_widening.hpp"
+#include "executable/join_tree.hpp"
 
 namespace popart::runtime {
 namespace {
@@ -46,20 +48,53 @@ void withOperator(Join how, F &&f) {
 template <class T>
 using TermOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
-// result = term(0) op term(1) op … for `count` elements, at most kBlock.
+template <class T>
+struct Block {
+  T values[kBlock];  // not initialised
+};
+
+template <class T>
+TermOf<T> termOf(T value) {
+  if constexpr (std::is_same_v<T, Half>)
+    return widenHalfBits(value.bits());
+  else
+    return static_cast<TermOf<T>>(value);
+}
+
+// to = a op b, and to = a, element by element.
+template <class T, class U, class Op>
+void joinElements(const Op op, const T *a, const U *b, const int64_t count, TermOf<T> *to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = op(termOf(a[i]), termOf(b[i]));
+}
+template <class T>
+void takeElements(const T *a, const int64_t count, TermOf<T> *to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = termOf(a[i]);
+}
+
+// result = the terms of all members, joined in the order of executable/join_tree.hpp, for `count` elements, at most
+// kBlock.
 template <class T, class Terms>
-void joinBlock(Join how, int terms, int64_t count, const Terms &term, T *result) {
+void joinBlock(Join how, int terms, int64_t count, const Terms &term, Block<T> &result) {
   using A = TermOf<T>;
-  A joined[kBlock];
-  const T *first = term(0);
-  for (int64_t i = 0; i < count; ++i) joined[i] = static_cast<A>(first[i]);
-  withOperator<A>(how, [&](auto op) {
-    for (int m = 1; m < terms; ++m) {
-      const T *next = term(m);
-      for (int64_t i = 0; i < count; ++i) joined[i] = op(joined[i], static_cast<A>(next[i]));
-    }
-  });
-  for (int64_t i = 0; i < count; ++i) result[i] = asElement<T>(joined[i]);
+  const auto joinInto = [&](Block<A> &all) {
+    withOperator<A>(how, [&](auto op) {
+      const auto leaf = [&](unsigned first, unsigned members, Block<A> &to) {
+        if (members == 2) return joinElements(op, term(first), term(first + 1), count, to.values);
+        takeElements(term(first), count, to.values);
+      };
+      const auto join = [&](Block<A> &to, const Block<A> &right) {
+        joinElements(op, to.values, right.values, count, to.values);
+      };
+      executable::joinInTree(0, static_cast<unsigned>(terms), leaf, join, all);
+    });
+  };
+  if constexpr (std::is_same_v<A, T>) {
+    joinInto(result);
+  } else {
+    Block<A> all;
+    joinInto(all);
+    for (int64_t i = 0; i < count; ++i) result.values[i] = asElement<T>(all.values[i]);
+  }
 }
 
 }  // namespace
@@ -93,13 +128,13 @@ void CollectiveWork::updateOn(int64_t begin, int64_t end, std::span<const Publis
                               const PublishedOperands &own, const executable::KernelArgs &args) const noexcept {
   std::array<void *, CollectiveSpec::kMostUpdated> out;
   for (size_t o = 0; o < spec_.updated.size(); ++o) out[o] = own.out[spec_.updated[o].slot];
-  T block[kBlock];
+  Block<T> block;
   for (int64_t at = begin, count = 0; at < end; at += count) {
     count = std::min(kBlock, end - at);
     joinBlock<T>(
         spec_.join, static_cast<int>(members.size()), count,
-        [&](int m) { return static_cast<const T *>(members[static_cast<size_t>(m)].in[0]) + at; }, block);
-    spec_.update->run(block, at, count, args, out.data());
+        [&](unsigned m) { return static_cast<const T *>(members[m].in[0]) + at; }, block);
+    spec_.update->run(block.values, at, count, args, out.data());
     handOut(at, count, members, own);
   }
 }
@@ -121,7 +156,7 @@ void CollectiveWork::runOn(size_t o, int64_t begin, int64_t end,
   const auto target = [&](int64_t m) { return static_cast<T *>(members[static_cast<size_t>(m)].out[o]); };
   const auto size = static_cast<int>(members.size());
   const int64_t part = spec_.meeting == Meeting::Scatter ? spec_.resultElements[o] : spec_.elements[o];
-  T block[kBlock];
+  Block<T> block;
   for (int64_t at = begin, count = 0; at < end; at += count) {
     const int64_t member = at / part;  // whose part of the flattened tensor it is: all but Reduce
     count = std::min(kBlock, end - at);
@@ -130,12 +165,12 @@ void CollectiveWork::runOn(size_t o, int64_t begin, int64_t end,
       for (int m = 0; m < size; ++m) std::copy_n(source(member) + (at - part * member), count, target(m) + at);
       continue;
     }
-    const T *joined = block;
+    const T *joined = block.values;
     if (spec_.join == Join::Keep) {
       joined = source(member) + at;
     } else {
       joinBlock<T>(
-          spec_.join, size, count, [&](int m) { return source(m) + at; }, block);
+          spec_.join, size, count, [&](unsigned m) { return source(m) + at; }, block);
     }
     if (spec_.meeting == Meeting::Reduce) {
       for (int m = 0; m < size; ++m) std::copy_n(joined, count, target(m) + at);

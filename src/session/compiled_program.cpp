@@ -9,6 +9,7 @@
 #include <popart/version.hpp>
 
 #include "base/hash.hpp"
+#include "executable/join_tree.hpp"
 #include "pipeline/passes.hpp"
 #include "session/inplace_ambiguity.hpp"
 #include "session/memory_limit.hpp"
@@ -29,16 +30,26 @@ TensorData firstValues(const Ir &ir, const TensorId &variable) {
   return {};
 }
 
-// `value`, that of the first of `members`, becomes the mean of all: to the bit the same where they are equal.
+// `value`, that of the first of `members`, becomes the mean of all: to the bit the same where they are equal. What the
+// others differ by is added in the order in which collectives add.
 void averageInto(char *value, const TensorInfo &info, unsigned members, const auto &read) {
+  using Values = std::vector<double>;
   TensorData other(info);
-  std::vector<double> means = TensorData(info, value).asDoubles(), sums(means.size());
-  for (unsigned m = 1; m < members; ++m) {
-    read(m, other.mutableData());
-    const std::vector<double> values = other.asDoubles();
-    for (size_t i = 0; i < values.size(); ++i)
-      if (values[i] != means[i]) sums[i] += values[i] - means[i];
-  }
+  Values means = TensorData(info, value).asDoubles(), sums;
+  const auto add = [](Values &sum, const Values &values) {
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+  };
+  const auto differences = [&](unsigned member) {
+    read(member, other.mutableData());
+    Values values = other.asDoubles();
+    for (size_t i = 0; i < values.size(); ++i) values[i] = values[i] == means[i] ? 0 : values[i] - means[i];
+    return values;
+  };
+  const auto leaf = [&](unsigned first, unsigned count, Values &sum) {
+    sum = differences(first);
+    if (count == 2) add(sum, differences(first + 1));
+  };
+  executable::joinInTree(0, members, leaf, add, sums);
   for (size_t i = 0; i < means.size(); ++i)
     if (sums[i] != 0) means[i] += sums[i] / members;
   std::memcpy(value, TensorData::fromDoubles(info, means).data(), static_cast<size_t>(info.nbytes()));

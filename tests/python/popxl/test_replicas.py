@@ -56,11 +56,36 @@ def test_all_reduce(replicas, stride, size, op):
         np.testing.assert_array_equal(got[replica], got[members[0]])
 
 
-def test_sums_are_added_in_the_order_of_replicas():
-    x = np.array([[1e8], [1.0], [-1e8], [1.0]], np.float32)
-    got = run_replicated(4, collectives.replicated_all_reduce, x)
-    expected = np.float32(np.float32(np.float32(x[0, 0] + x[1, 0]) + x[2, 0]) + x[3, 0])
-    np.testing.assert_array_equal(got, np.full((4, 1), expected))
+def tree_sum(terms, dtype=np.float32):
+    """Sum over the first dimension, neighbours first: level by level, in `dtype`."""
+    level = list(terms.astype(dtype))
+    while len(level) > 1:
+        level = [sum(level[i + 1 : i + 2], level[i]) for i in range(0, len(level), 2)]
+    return level[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("replicas, stride, size", [*GROUPINGS, (5, 1, 5), (6, 1, 6), (7, 1, 7), (12, 2, 6)])
+def test_sums_follow_a_tree_over_the_members(replicas, stride, size, dtype):
+    x = (RNG.normal(size=(replicas, 5000)) * np.exp2(RNG.integers(-4, 5, size=(replicas, 5000)))).astype(dtype)
+    got = run_replicated(replicas, lambda t: collectives.replicated_all_reduce(t, "add", grouped(stride, size)), x)
+    scattered = run_replicated(
+        replicas, lambda t: collectives.replicated_reduce_scatter(t, "add", grouped(stride, size)), x
+    )
+    for replica, members in groups_of(replicas, stride, size).items():
+        expected = tree_sum(x[members]).astype(dtype)  # float32, rounded once
+        np.testing.assert_array_equal(got[replica], expected)
+        own = np.resize(np.append(expected, np.zeros(size, dtype)), (size, -(-5000 // size)))[members.index(replica)]
+        np.testing.assert_array_equal(scattered[replica], own)
+
+
+@pytest.mark.parametrize("replicas", [4, 6, 8])
+def test_a_tree_is_not_less_precise_than_a_sum_from_left_to_right(replicas):
+    x = RNG.normal(size=(replicas, 20000)).astype(np.float32)
+    got = run_replicated(replicas, collectives.replicated_all_reduce, x)[0]
+    exact = x.astype(np.float64).sum(0)
+    from_left = np.add.accumulate(x, 0, dtype=np.float32)[-1]
+    assert np.square(got - exact).sum() <= np.square(from_left - exact).sum()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.int32, np.uint32, np.int8])

@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include <popart/error.hpp>
 #include <popart/tensordata.hpp>
+
+#include "base/half_widening.hpp"
 
 namespace popart {
 namespace {
@@ -22,6 +26,23 @@ TEST(ElementTypes, every_real_type_meets_its_own_type_once) {
     std::vector<DataType> met;
     EXPECT_TRUE(forElement(kRealElements, type, [&](auto zero) { met.push_back(getDataType<decltype(zero)>()); }));
     EXPECT_EQ(met, std::vector<DataType>{type});
+  }
+}
+
+TEST(ElementTypes, halves_are_widened_exactly) {
+  for (uint32_t bits = 0; bits < 1u << 16; ++bits) {
+    const auto half = static_cast<uint16_t>(bits);
+    const int exponent = static_cast<int>(half >> 10 & 31), mantissa = half & 1023;
+    const float got = widenHalfBits(half);
+    ASSERT_EQ(std::signbit(got), half >= 0x8000) << bits;
+    if (exponent == 31) {
+      ASSERT_EQ(std::isinf(got), mantissa == 0) << bits;
+      ASSERT_EQ(std::bit_cast<uint32_t>(got) & 0x7fffff, static_cast<uint32_t>(mantissa) << 13) << bits;
+    } else {
+      const double value = exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
+      ASSERT_EQ(std::abs(got), value) << bits;
+    }
+    ASSERT_EQ(std::bit_cast<uint32_t>(halfBitsToFloat(half)), std::bit_cast<uint32_t>(got)) << bits;
   }
 }
 

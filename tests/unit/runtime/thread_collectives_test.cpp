@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/element_types.hpp"
 #include "executable/host_kernel.hpp"
 
 namespace popart::runtime {
@@ -106,6 +107,64 @@ TEST(ThreadCollectives, any_number_of_threads_gives_the_same_bits) {
   EXPECT_EQ(once[1], once[0]);
   EXPECT_EQ(once[2], once[0]);
   for (const int threads : {2, 3}) EXPECT_EQ(meet(replicas, sum, in, inOneStep(threads)), once);
+}
+
+// Level by level: node i joins nodes 2i and 2i + 1 of the level below, or is the former.
+template <class A>
+A joinedByLevels(std::vector<A> level, const std::function<A(A, A)> &op) {
+  while (level.size() > 1) {
+    std::vector<A> above;
+    for (size_t i = 0; i < level.size(); i += 2)
+      above.push_back(i + 1 < level.size() ? op(level[i], level[i + 1]) : level[i]);
+    level = above;
+  }
+  return level[0];
+}
+
+TEST(ThreadCollectives, terms_are_joined_in_a_balanced_tree) {
+  constexpr int64_t kElements = 1'300;  // more than two blocks
+  const std::pair<Join, std::function<float(float, float)>> operators[] = {{Join::Add, std::plus<float>()},
+                                                                           {Join::Mul, std::multiplies<float>()}};
+  for (int size = 1; size <= 17; ++size) {
+    const std::vector<Value> in = terms(static_cast<size_t>(size), kElements);
+    for (const auto &[join, op] : operators) {
+      ThreadCollectives replicas(size, false);
+      const auto all = meet(replicas, spec(Meeting::Reduce, join, size, 1, kElements, kElements), in);
+      const int64_t chunk = (kElements + size - 1) / size;
+      ThreadCollectives scattering(size, false);
+      const auto parts = meet(scattering, spec(Meeting::Scatter, join, size, 1, kElements, chunk), in);
+      for (size_t i = 0; i < kElements; ++i) {
+        Value own;
+        for (const Value &value : in) own.push_back(value[i]);
+        const float expected = joinedByLevels<float>(own, op);
+        const size_t member = i / static_cast<size_t>(chunk), at = i % static_cast<size_t>(chunk);
+        for (const Value &result : all) ASSERT_EQ(result[i], expected) << size << " members, element " << i;
+        ASSERT_EQ(parts[member][at], expected) << size << " members, element " << i;
+      }
+    }
+  }
+}
+
+TEST(ThreadCollectives, sixteen_bit_terms_are_rounded_once) {
+  constexpr size_t kMembers = 7, kElements = 700;
+  std::vector<std::vector<Half>> in(kMembers, std::vector<Half>(kElements)), out = in;
+  for (size_t m = 0; m < kMembers; ++m)
+    for (size_t i = 0; i < kElements; ++i)
+      in[m][i] = asElement<Half>(static_cast<float>(1 + i) / static_cast<float>(3 + 5 * m));
+  CollectiveSpec sum = spec(Meeting::Reduce, Join::Add, kMembers, 1, kElements, kElements);
+  sum.type = DataType::FLOAT16;
+  ThreadCollectives replicas(kMembers, false);
+  add(replicas, sum);
+  runAll(replicas, kMembers, [&](int r) {
+    const auto m = static_cast<size_t>(r);
+    inOneStep()(replicas, r, sum, in[m].data(), out[m].data());
+  });
+  for (size_t i = 0; i < kElements; ++i) {
+    Value own;
+    for (const auto &value : in) own.push_back(static_cast<float>(value[i]));
+    const auto expected = asElement<Half>(joinedByLevels<float>(own, std::plus<float>()));
+    for (const auto &value : out) ASSERT_EQ(static_cast<float>(value[i]), static_cast<float>(expected)) << i;
+  }
 }
 
 TEST(ThreadCollectives, several_operands_are_joined_each_on_its_own) {
