@@ -1,10 +1,12 @@
 // Depthwise sums to the bit: one ascending chain of multiply-adds over taps, zeros beyond the border too, then the
-// epilogue; for any kernel, stride, dilation and pads, in one to three dimensions, whatever the tasks.
+// epilogue; for any kernel, stride, dilation and pads, in one to three dimensions, whatever the tasks. Weight gradients
+// have the bits of sums that read copied strips.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
+#include "../support/instruction_sets.hpp"
 #include "../support/random_floats.hpp"
 #include "backends/cpu/kernels/conv.hpp"
 #include "backends/cpu/kernels/pack.hpp"
@@ -166,6 +168,103 @@ TEST(ConvDepthwise, zeros_beyond_the_border_are_multiplied) {
     const bool isBorder = i / 4 == 0 || i % 4 == 0;
     EXPECT_EQ(std::isnan(y[i * 16]), isBorder) << i;
     EXPECT_TRUE(std::isfinite(y[i * 16 + 1])) << i;
+  }
+}
+
+// ---- weight gradients
+
+// The gradient of the weights (tap, channel) as panels; every task of a round before those of the next one.
+Floats weightGradient(const GroupedGradient &plan, const ConvShape &s, const Floats &x, const Floats &dy) {
+  Floats scratch(plan.scratchFloats(), NAN), shared(plan.sharedFloats(), NAN),
+      panels(static_cast<size_t>(packedSize(s.taps(), s.cout)), 0.0f);
+  const Update store;
+  double share = 0;
+  for (int task = 0; task < plan.rounds().tasks(); ++task) {
+    plan.run(task, x.data(), dy.data(), panels.data(), store, scratch.data(), shared.data());
+    share += plan.rounds().share(task);
+  }
+  EXPECT_NEAR(share, 1, 1e-9);
+  return panels;
+}
+
+WindowGradientShape gradientShape(const ConvShape &s) {
+  WindowGradientShape shape;
+  shape.window = {s.n, s.in, s.out(), s.stride, s.dilation, s.kernel, s.padLow, 1, s.cin};
+  shape.groups = s.groups;
+  return shape;
+}
+
+// Those of shapes(), and more: several leaves, ranges of panels, parts of large kernels, lines in pieces.
+std::vector<ConvShape> gradientShapes() {
+  std::vector<ConvShape> all = shapes();
+  for (const int64_t channels : {20, 96, 200})
+    for (const int64_t kernel : {3, 5, 7})
+      for (const int64_t stride : {1, 2})
+        all.push_back(shapeOf(3, {1, 15, 14}, channels, {1, kernel, kernel}, {1, stride, stride}, {1, 1, 1},
+                              {0, kernel / 2, 1}, {0, 0, kernel / 2}));
+  all.push_back(shapeOf(5, {1, 20, 19}, 48, {1, 3, 3}, {1, 1, 1}, {1, 2, 2}, {0, 2, 1}, {0, 3, 2}));
+  all.push_back(shapeOf(1, {1, 2, 1100}, 33, {1, 2, 6}, {1, 1, 1}, {1, 1, 1}, {0, 0, 5}, {0, 1, 0}));
+  all.push_back(shapeOf(2, {1, 4, 3}, 64, {1, 11, 13}, {1, 1, 1}, {1, 1, 1}, {0, 5, 6}, {0, 5, 6}));
+  all.push_back(shapeOf(1, {1, 5, 9}, 16, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, -1, -2}, {0, 1, -1}));
+  return all;
+}
+
+TEST(ConvDepthwise, weight_gradients_have_the_bits_of_strips_for_any_number_of_threads) {
+  int number = 0, severalLeaves = 0;
+  for (const ConvShape &s : gradientShapes()) {
+    const Floats x = randomFloats(s.n * volume(s.in) * s.cin, 7), dy = randomFloats(s.n * volume(s.out()) * s.cout, 8);
+    const GroupedGradient strips(gradientShape(s), 1, Windows::Reading::kStrip);
+    const Floats want = weightGradient(strips, s, x, dy);
+    severalLeaves += strips.sharedFloats() > 0;
+    for (const int threads : {1, 2, 3, 4, 64})
+      ASSERT_EQ(weightGradient(GroupedGradient(gradientShape(s), threads), s, x, dy), want)
+          << "shape " << number << ", " << threads << " threads";
+    ++number;
+  }
+  EXPECT_GT(severalLeaves, 3);
+  EXPECT_LT(severalLeaves, number);
+}
+
+TEST(ConvDepthwise, weight_gradients_of_every_instruction_set_are_those_of_loops) {
+  test::forAllInstructionSets([] {
+    int number = 0;
+    for (const ConvShape &s : gradientShapes()) {
+      const Spatial out = s.out();
+      const Floats x = randomFloats(s.n * volume(s.in) * s.cin, 9), dy = randomFloats(s.n * volume(out) * s.cout, 10);
+      std::vector<double> want(static_cast<size_t>(s.taps() * s.cout), 0.0);
+      for (int64_t n = 0; n < s.n; ++n)
+        forEachPlace(out, [&](const Spatial &o) {
+          forEachPlace(s.kernel, [&](const Spatial &k) {
+            Spatial at;
+            for (size_t d = 0; d < 3; ++d) at[d] = o[d] * s.stride[d] + k[d] * s.dilation[d] - s.padLow[d];
+            if (!isIn(s.in, at)) return;
+            for (int64_t c = 0; c < s.cout; ++c)
+              want[indexOf(s.kernel, k) * s.cout + c] +=
+                  static_cast<double>(x[(n * volume(s.in) + indexOf(s.in, at)) * s.cin + c]) *
+                  dy[(n * volume(out) + indexOf(out, o)) * s.cout + c];
+          });
+        });
+      const Floats panels = weightGradient(GroupedGradient(gradientShape(s), 2), s, x, dy);
+      const int64_t width = panelWidth();
+      for (int64_t tap = 0; tap < s.taps(); ++tap)
+        for (int64_t c = 0; c < s.cout; ++c)
+          ASSERT_NEAR(panels[(c / width * s.taps() + tap) * width + c % width], want[tap * s.cout + c],
+                      1e-6 * static_cast<double>(s.n * volume(out)) + 1e-5)
+              << "shape " << number << ", tap " << tap << ", channel " << c;
+      ++number;
+    }
+  });
+}
+
+TEST(ConvDepthwise, weight_gradients_multiply_zeros_beyond_the_border) {
+  const ConvShape s = shapeOf(1, {1, 6, 6}, 16, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1});
+  const Floats x = randomFloats(volume(s.in) * s.cin, 1);
+  Floats dy = randomFloats(volume(s.in) * s.cin, 2);
+  dy[0] = INFINITY;  // place (0, 0), channel 0
+  const Floats panels = weightGradient(GroupedGradient(gradientShape(s), 1), s, x, dy);
+  for (int64_t tap = 0; tap < 9; ++tap) {
+    EXPECT_EQ(std::isnan(panels[tap * panelWidth()]), tap / 3 == 0 || tap % 3 == 0) << tap;
+    EXPECT_TRUE(std::isfinite(panels[tap * panelWidth() + 1])) << tap;
   }
 }
 

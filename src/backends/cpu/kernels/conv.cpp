@@ -232,7 +232,7 @@ dataGradientPlan(const ConvShape &s, int threads) {
 
 std::variant<GroupedGradient, WindowGradient> weightGradientPlan(const ConvShape &s, int threads) {
   const WindowGradientShape shape{inputWindows(s), s.groups, s.cout / s.groups, s.type};
-  if (s.joinsGroups()) return GroupedGradient(shape);
+  if (s.joinsGroups()) return GroupedGradient(shape, threads);
   return WindowGradient(shape, threads);
 }
 

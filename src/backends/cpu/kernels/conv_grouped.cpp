@@ -5,6 +5,7 @@
 //     for each chunk of output places
 //       strip of its windows, spread for the panel
 //       for each line, for each tile of places      for each tile of weight rows: one block per line
+//   gradient of one channel in a group: task = (range of panels, leaf); chunks are read in place
 #include "backends/cpu/kernels/conv_grouped.hpp"
 
 #include <algorithm>
@@ -156,7 +157,7 @@ void GroupedProduct::run(int task, const float *x, const float *packedWeights, f
   }
 }
 
-GroupedGradient::GroupedGradient(const WindowGradientShape &shape)
+GroupedGradient::GroupedGradient(const WindowGradientShape &shape, int threads, Windows::Reading reading)
     : shape_(shape),
       spread_(shape.groups, shape.window.channels, shape.columns),
       panels_(ceilDiv(shape.groups * shape.columns, panelWidth())) {
@@ -176,11 +177,17 @@ GroupedGradient::GroupedGradient(const WindowGradientShape &shape)
       packedBlocks_.push_back({a, (image * chunkSize_.lines + line) * chunkSize_.pixels * width});
     }
   panelFloats_ = static_cast<size_t>(volume(w.taps) * w.channels * width);
-  packedFloats_ = static_cast<size_t>(chunkSize_.places() * width);
   leaves_ =
       taskCount(places, kPlacesPerLeaf,
                 std::min(std::max<int64_t>(1, windows_.chunks()), ceilDiv(kMostTasks, std::max<int64_t>(1, panels_))));
-  rounds_.add(panels_ * leaves_, static_cast<double>(places));
+  ranges_ = panels_;
+  packedFloats_ = windows_.stripFloats() + static_cast<size_t>(chunkSize_.places() * width);
+  if (w.channels == 1 && shape_.columns == 1 && reading == Windows::Reading::kInPlace) {
+    depthwise_.emplace(w);
+    packedFloats_ = 0;
+    ranges_ = std::clamp<int64_t>(ceilDiv(threads * kChunksPerThread, leaves_), 1, std::max<int64_t>(1, panels_));
+  }
+  rounds_.add(ranges_ * leaves_, static_cast<double>(places));
   if (leaves_ > 1) rounds_.add(panels_, static_cast<double>(leaves_));
 }
 
@@ -235,14 +242,27 @@ void GroupedGradient::addLeaf(int64_t panel, int64_t leaf, const float *x, const
   }
 }
 
+void GroupedGradient::addPlaces(int64_t panel, int64_t end, int64_t leaf, const float *x, const float *dy,
+                                float *sums) const noexcept {
+  const int64_t width = panelWidth(), chunks = windows_.chunks();
+  std::fill_n(sums, (end - panel) * static_cast<int64_t>(panelFloats_), 0.0f);
+  for (int64_t c = chunks * leaf / leaves_; c < chunks * (leaf + 1) / leaves_; ++c)
+    depthwise_->add(windows_.chunk(c), panel * width, std::min(end * width, shape_.groups), x, dy, sums);
+}
+
 void GroupedGradient::run(int task, const float *x, const float *dy, float *packedWeights, const Update &update,
                           float *scratch, float *shared) const noexcept {
   const Rounds::Place place = rounds_.place(task);
   const auto floats = static_cast<int64_t>(panelFloats_);
-  const int64_t panel = place.task % panels_, leaf = place.task / panels_;
-  float *total = scratch + windows_.stripFloats() + packedFloats_;
+  const int64_t ranges = place.round == 0 ? ranges_ : panels_, range = place.task % ranges, leaf = place.task / ranges;
+  const int64_t panel = panels_ * range / ranges, end = panels_ * (range + 1) / ranges;
+  float *total = scratch + packedFloats_;
   if (place.round == 0) {
-    addLeaf(panel, leaf, x, dy, leaves_ > 1 ? shared + place.task * floats : total, scratch);
+    float *sums = leaves_ > 1 ? shared + (leaf * panels_ + panel) * floats : total;
+    if (depthwise_)
+      addPlaces(panel, end, leaf, x, dy, sums);
+    else
+      addLeaf(panel, leaf, x, dy, sums, scratch);
     if (leaves_ > 1) return;
   } else {
     std::copy_n(shared + panel * floats, floats, total);
@@ -251,9 +271,10 @@ void GroupedGradient::run(int task, const float *x, const float *dy, float *pack
       for (int64_t i = 0; i < floats; ++i) total[i] += sums[i];
     }
   }
-  const int64_t width = panelWidth(), first = panel * width, rows = floats / width;
-  applyPanelUpdate(update, total, width, packedWeights + first * rows, width, static_cast<int>(rows),
-                   std::min(width, shape_.groups * shape_.columns - first));
+  const int64_t width = panelWidth(), channels = shape_.groups * shape_.columns;
+  for (int64_t p = panel; p < end; ++p)
+    applyPanelUpdate(update, total + (p - panel) * floats, width, packedWeights + p * floats, width,
+                     static_cast<int>(floats / width), std::min(width, channels - p * width));
 }
 
 }  // namespace popart::cpu

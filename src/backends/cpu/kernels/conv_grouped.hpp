@@ -1,16 +1,18 @@
-// Convolutions with few channels in a group, and weight gradients of depthwise ones (forward and data gradient:
-// conv_depthwise.hpp): vectors hold channels of several groups (lane_spread.hpp), so that every lane of a multiply-add
-// has work. Used by the plans in conv.hpp when ConvShape::joinsGroups(); same contracts. The windows of a chunk of
-// outputs are spread into a zero-padded strip for one panel of output channels, which tiles of AMode::kLaneRows and
-// kLanePanel then read.
+// Convolutions with few channels in a group, and weight gradients of depthwise ones (their sums:
+// conv_depthwise_gradient.hpp; forward and data gradient: conv_depthwise.hpp): vectors hold channels of several groups
+// (lane_spread.hpp), so that every lane of a multiply-add has work. Used by the plans in conv.hpp when
+// ConvShape::joinsGroups(); same contracts. The windows of a chunk of outputs are spread into a zero-padded strip for
+// one panel of output channels, which tiles of AMode::kLaneRows and kLanePanel then read.
 // Invariant: a sum over taps and channels is one ascending chain; a sum over pixels is made of chains over leaves that
 // depend on the shape alone. Tasks and tiles never change a bit.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "backends/cpu/kernels/conv_depthwise_gradient.hpp"
 #include "backends/cpu/kernels/conv_product.hpp"
 #include "backends/cpu/kernels/conv_shape.hpp"
 #include "backends/cpu/kernels/conv_weight_gradient.hpp"
@@ -60,10 +62,11 @@ class GroupedProduct {
 
 class GroupedGradient {
  public:
-  explicit GroupedGradient(const WindowGradientShape &shape);
+  // `threads` only sizes the tasks. Reading::kStrip: in depthwise convolutions too, which have the same bits.
+  GroupedGradient(const WindowGradientShape &shape, int threads, Windows::Reading reading = Windows::Reading::kInPlace);
   // The leaves' sums for each panel; where there are several leaves, their totals in order.
   const Rounds &rounds() const { return rounds_; }
-  size_t scratchFloats() const { return windows_.stripFloats() + panelFloats_ + packedFloats_; }
+  size_t scratchFloats() const { return packedFloats_ + panelFloats_ * static_cast<size_t>(panelsAtOnce()); }
   size_t sharedFloats() const { return leaves_ == 1 ? 0 : panelFloats_ * static_cast<size_t>(leaves_ * panels_); }
   void run(int task, const float *x, const float *dy, float *packedWeights, const Update &update, float *scratch,
            float *shared) const noexcept;
@@ -78,16 +81,20 @@ class GroupedGradient {
   void makeTiles();
   void addLeaf(int64_t panel, int64_t leaf, const float *x, const float *dy, float *sums,
                float *scratch) const noexcept;
+  // The same of depthwise convolutions, for panels [panel, end).
+  void addPlaces(int64_t panel, int64_t end, int64_t leaf, const float *x, const float *dy, float *sums) const noexcept;
+  int64_t panelsAtOnce() const { return ranges_ == 0 ? 0 : (panels_ + ranges_ - 1) / ranges_; }
 
   WindowGradientShape shape_;
   LaneSpread spread_;
   Windows windows_;
   ChunkSize chunkSize_;
+  std::optional<DepthwiseTapSums> depthwise_;
   std::vector<Tile> tiles_;
   std::vector<BlockOffset> inPlaceBlocks_, packedBlocks_;  // one per line of a chunk
-  int64_t panels_ = 0, leaves_ = 1;
+  int64_t panels_ = 0, ranges_ = 0, leaves_ = 1;           // ranges: of panels
   Rounds rounds_;
-  size_t panelFloats_ = 0, packedFloats_ = 0;  // gradient of a panel; dy of a chunk, for its channels
+  size_t panelFloats_ = 0, packedFloats_ = 0;  // gradient of a panel; strip of a chunk and its dy, for its channels
 };
 
 }  // namespace popart::cpu
