@@ -15,7 +15,7 @@ void ForwardProgram::load(DeviceInfo &device, SyntheticDataMode synthetic) {
 
 int64_t ForwardProgram::deviceBytes() const {
   if (!program_.isCompiled()) return 0;
-  return executable::totalBytes(*program_.executable(), program_.replicas());
+  return program_.deviceBytes();
 }
 
 void ForwardProgram::copyVariables(const session::CompiledProgram &training) {

@@ -121,7 +121,7 @@ struct IrSession::Impl {
   }
   // Whether the compiled program is within a limit of bytes for all replicas; 0: none.
   bool fits(const session::CompileOptions &compiling, int64_t limit) const {
-    const int64_t most = limit / compiling.replicas;
+    const int64_t most = limit / compiling.localReplicas();
     return most <= 0 || program.executable()->memory.total() <= most;
   }
   // Throws memory_allocation_err when the compiled program is above a limit of bytes for all replicas; 0: none.
@@ -131,11 +131,12 @@ struct IrSession::Impl {
 // What lies where and when is stated by the program, so that nothing can be chosen for it: remedies are for its author.
 void IrSession::Impl::requireFits(const Ir &ir, const session::CompileOptions &compiling, int64_t limit) const {
   if (fits(compiling, limit)) return;
-  const int64_t most = limit / compiling.replicas;
+  const int64_t most = limit / compiling.localReplicas();
   const lower::LowerOptions lowering = session::lowerOptions(compiling);
   const lower::Compiled plain = lower::compileInSteps(program.lowered(), lowering, lower::remember(lowering));
   const double milliseconds = executable::predictedRunNanoseconds(*plain.executable, lowering.threads) * 1e-6;
-  fitting::throwDoesNotFit({plain, milliseconds, most, compiling.replicas, {ir, fitting::Asked::Words::Popxl}, {}, {}});
+  fitting::throwDoesNotFit(
+      {plain, milliseconds, most, compiling.localReplicas(), {ir, fitting::Asked::Words::Popxl}, {}, {}});
 }
 
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {

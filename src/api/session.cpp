@@ -122,7 +122,7 @@ void Session::Impl::compile() {
 }
 
 bool Session::Impl::fits(const session::CompileOptions &compiling) const {
-  const int64_t most = compiling.maxMemoryBytes / compiling.replicas;
+  const int64_t most = compiling.maxMemoryBytes / compiling.localReplicas();
   return most <= 0 || program.executable()->memory.total() <= most;
 }
 
@@ -130,8 +130,8 @@ void Session::Impl::fit(session::CompileOptions compiling) {
   const lower::LowerOptions lowering = session::lowerOptions(compiling);
   const lower::Backends backends = lower::remember(lowering);
   fitting::FitRequest request{prepareRequest, constantWeights, lowering, &backends};
-  request.mostBytes = compiling.maxMemoryBytes / compiling.replicas;
-  request.replicas = compiling.replicas;
+  request.mostBytes = compiling.maxMemoryBytes / compiling.localReplicas();
+  request.replicas = compiling.localReplicas();
   request.movesOffChip = session::isRemoteMemoryBeside(options.engineOptions);
   const lower::Program plain = program.lowered();
   const std::string what = "Session '" + name + "': fitting the program into memory";
@@ -292,11 +292,9 @@ std::set<TensorId> Session::getAllTensorIds() const {
   return ids;
 }
 
-int64_t Session::Impl::deviceBytes() const {
-  return executable::totalBytes(*program.executable(), program.replicas()) + (forward ? forward->deviceBytes() : 0);
-}
+int64_t Session::Impl::deviceBytes() const { return program.deviceBytes() + (forward ? forward->deviceBytes() : 0); }
 
-int64_t Session::Impl::remoteBytes() const { return program.replicas() * program.executable()->memory.remoteBytes; }
+int64_t Session::Impl::remoteBytes() const { return program.remoteBytes(); }
 
 int64_t Session::Impl::predictedPeakBytes() const {
   return deviceBytes() + hostBytes() + program.aheadBytes() + programBytes() +

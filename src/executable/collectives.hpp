@@ -4,10 +4,11 @@
 // is left of the meeting's work for all members, and ends. Between the two it does other things, so that who comes
 // first need not wait.
 //
-// The terms of a reduction are joined in an order that follows from the size of the group (executable/join_tree.hpp), so
-// that neither the number of threads nor their speed changes a bit.
+// The terms of a reduction are joined in an order that follows from the size of the group (executable/join_tree.hpp): neither
+// the number of threads nor their speed changes a bit.
 #pragma once
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -78,16 +79,29 @@ class Seat {
   virtual void end() noexcept = 0;
 };
 
-// One implementation per way in which replicas run.
+// The replicas of one process, as they meet with each other and with those of other processes. One implementation per
+// way in which replicas run.
 class Collectives {
  public:
   virtual ~Collectives() = default;
-  virtual int replicas() const noexcept = 0;
-  // The replica's seat in this collective of the program; the same one for all that ask for it. Every replica asks for
-  // all its seats before the first run, one after the other. It lives as long as this object.
+  virtual int replicas() const noexcept = 0;  // of the program, in all processes
+  // The seat in this collective of the program for a replica of this process, by its number among all; the same one for
+  // all that ask for it. Every replica asks for all its seats before the first run, one after the other. It lives as
+  // long as this object.
   virtual Seat &seat(int replica, const CollectiveSpec &spec) = 0;
   // Why publish or meet gave false: a text that lives as long as the program.
   virtual const char *problem() const noexcept = 0;
+
+  // ---- around a run, called by the owner of the replicas
+  // Before the replicas of this process start: all of them will come.
+  virtual void start() noexcept = 0;
+  // A replica of this process has ended its run. Others that wait for it, now or later, go on with `false`.
+  virtual void finish() noexcept = 0;
+  // A replica of this process failed: all others go on with `false`.
+  virtual void fail() noexcept = 0;
+  // What ended the run while the first replica of this process, which has the thread of the caller, was waiting in a
+  // collective; null: nothing. Gives it once.
+  virtual std::exception_ptr takeInterrupt() noexcept = 0;
 };
 
 }  // namespace popart::executable

@@ -32,12 +32,24 @@ struct ConstantSpec {
   const Layout *layout = nullptr;
 };
 
-// Replicas that have a variable in one memory: `size` of them, whose numbers are `stride` apart.
+// Replicas of a program that run in one process: their numbers begin with `first` and have no gap.
+struct LocalReplicas {
+  int64_t first = 0, count = 1;
+};
+
+// Replicas that have a variable in one memory, where they run in one process: `size` of them, whose numbers are
+// `stride` apart.
 struct Sharers {
   int64_t size = 1, stride = 1;
   bool operator==(const Sharers &) const = default;
-  // The first replica of the group: whose memory it is.
-  int64_t owner(int64_t replica) const { return replica - replica / stride % size * stride; }
+  // Whose memory `replica` uses, in a process whose first replica is `first`: the lowest one of its group there.
+  int64_t owner(int64_t replica, int64_t first) const {
+    const int64_t lowest = replica - replica / stride % size * stride;
+    return lowest >= first ? lowest : lowest + (first - lowest + stride - 1) / stride * stride;
+  }
+  // What each replica has of `bytes` bytes, on average over those of a process with `locals` of `replicas`: the process
+  // with most memories counts.
+  int64_t shareOf(int64_t bytes, int64_t replicas, int64_t locals) const;
 };
 // " shared by 2 replicas"; empty for one.
 std::string toText(const Sharers &sharers);
@@ -126,10 +138,10 @@ struct MemoryReport {
   int64_t remoteBytes = 0;          // variables in remote memory; no part of the total
   int64_t constantBytes = 0;
   int64_t scratchBytes = 0;  // over all threads, and what the tasks of a kernel share, in each lane
-  int64_t replicas = 1;      // that have the constants together
+  int64_t replicas = 1;      // of this process, that have the constants together
   int64_t ownVariableBytes() const { return variableBytes - sharedVariableBytes; }
   int64_t ownConstantBytes() const { return constantBytes / replicas; }
-  // Of all replicas, divided by their number.
+  // Of all replicas of a process, divided by their number.
   int64_t total() const { return arenaBytes + ownVariableBytes() + ownConstantBytes() + scratchBytes; }
 };
 
@@ -152,9 +164,10 @@ struct Executable {
 };
 
 // Bytes of the variables on the device that a replica has in memory of its own.
-int64_t ownVariableBytes(const Executable &executable, int replica);
-// Bytes on the device of so many replicas, constants counted once.
-int64_t totalBytes(const Executable &executable, int replicas);
+// `first`: the lowest replica of its process.
+int64_t ownVariableBytes(const Executable &executable, int64_t replica, int64_t first);
+// Bytes on the device of the replicas of a process, constants counted once.
+int64_t totalBytes(const Executable &executable, const LocalReplicas &replicas);
 
 // The executable as text, for people and comparisons: memory, variables, constants (by hash), streams, and one line per
 // step: kind, name, kernel, operands as buffers ("a64+256": 256 bytes at 64 of the arena, "v0", "c1").

@@ -144,17 +144,29 @@ std::string toText(const Sharers &sharers) {
   return fmt::format(" shared by {} replicas{}", sharers.size, stride);
 }
 
-int64_t ownVariableBytes(const Executable &executable, int replica) {
+int64_t Sharers::shareOf(int64_t bytes, int64_t replicas, int64_t locals) const {
+  if (locals == replicas) return bytes / size;  // each group is there as a whole
+  int64_t most = 0;
+  for (int64_t first = 0; first < replicas; first += locals) {
+    int64_t owners = 0;
+    for (int64_t r = first; r < first + locals; ++r) owners += owner(r, first) == r;
+    most = std::max(most, owners);
+  }
+  return most * bytes / locals;
+}
+
+int64_t ownVariableBytes(const Executable &executable, int64_t replica, int64_t first) {
   int64_t bytes = 0;
   for (const VariableSpec &v : executable.variables)
-    if (!v.isRemote && v.sharers.owner(replica) == replica) bytes += storageBytes(v.info, v.layout);
+    if (!v.isRemote && v.sharers.owner(replica, first) == replica) bytes += storageBytes(v.info, v.layout);
   return bytes;
 }
 
-int64_t totalBytes(const Executable &executable, int replicas) {
+int64_t totalBytes(const Executable &executable, const LocalReplicas &replicas) {
   const MemoryReport &memory = executable.memory;
-  int64_t bytes = memory.constantBytes + replicas * (memory.arenaBytes + memory.scratchBytes);
-  for (int r = 0; r < replicas; ++r) bytes += ownVariableBytes(executable, r);
+  int64_t bytes = memory.constantBytes + replicas.count * (memory.arenaBytes + memory.scratchBytes);
+  for (int64_t r = 0; r < replicas.count; ++r)
+    bytes += ownVariableBytes(executable, replicas.first + r, replicas.first);
   return bytes;
 }
 

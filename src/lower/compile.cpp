@@ -58,7 +58,13 @@ Compiled compileScheduled(const Program &program, schedule::Schedule schedule, c
   executable = log.timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
   executable->memory.scratchBytes = executable->scratchBytesPerThread * options.threads +
                                     executable->sharedScratchBytes * executable::mostLanes(executable->main);
-  executable->memory.replicas = options.replicas;
+  executable->memory.replicas = options.localReplicas();
+  for (const auto &v : executable->variables) {
+    if (v.sharers.size == 1) continue;
+    const int64_t bytes = executable::storageBytes(v.info, v.layout);
+    executable->memory.sharedVariableBytes +=
+        bytes - v.sharers.shareOf(bytes, options.replicas, options.localReplicas());
+  }
   return result;
 }
 

@@ -42,11 +42,9 @@ class Emitter {
     for (const memory::Copy &c : plan_.assigned) result_->main.steps.push_back(copyStep(c, "assign"));
     result_->memory.arenaBytes = plan_.arenaBytes;
     result_->memory.largestLiveSetBytes = plan_.largestLiveSetBytes;
-    for (const auto &v : result_->variables) {
-      const int64_t bytes = executable::storageBytes(v.info, v.layout);
-      (v.isRemote ? result_->memory.remoteBytes : result_->memory.variableBytes) += bytes;
-      result_->memory.sharedVariableBytes += bytes - bytes / v.sharers.size;
-    }
+    for (const auto &v : result_->variables)
+      (v.isRemote ? result_->memory.remoteBytes : result_->memory.variableBytes) +=
+          executable::storageBytes(v.info, v.layout);
     for (const auto &c : result_->constants) result_->memory.constantBytes += c.data.nbytes();
     result_->fallbacks = kernels_.fallbacks;
     return result_;

@@ -40,8 +40,10 @@ struct LowerOptions {
   bool keepText = false;                // fill Executable::loweredText
   LaneRule lanes = LaneRule::Auto;      // whether stages of a pipeline's cycle run at the same time
   int64_t maxMemoryBytes = 0;           // of one replica; 0: no limit; otherwise memory_allocation_err above it
-  int replicas = 1;                     // that run the program; what they have together counts for each by its share
+  int replicas = 1;                     // that run the program
+  int locals = 0;                       // of these in one process; 0: all of them
   std::set<std::string> passesOff;      // names of passes that do not run (pipeline/passes_off.hpp)
+  int localReplicas() const { return locals > 0 ? locals : replicas; }
 };
 
 // The backends of the options.

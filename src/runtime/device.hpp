@@ -21,11 +21,14 @@ enum class Waking : uint8_t { AsPays, Always };
 struct RunSettings {
   int threads = 1;  // of the host, the caller among them, that kernels of a host device share
   Waking waking = Waking::AsPays;
-  // Which of the program's replicas this engine is, of how many, and how they meet (null: there is one). Kernels see it
-  // in their RunContext.
+  // Which of the program's replicas this engine is, of how many: numbers that all processes agree on. Kernels see
+  // `replica` in their RunContext.
   int replica = 0, replicas = 1;
-  bool timesSteps = false;  // every step is timed (Engine::stepTimes)
-  executable::Collectives *collectives = nullptr;
+  // The same among those of this process, which have consecutive numbers: who shares the host's memory and processors.
+  int local = 0, locals = 1;
+  int firstLocal() const { return replica - local; }
+  bool timesSteps = false;                         // every step is timed (Engine::stepTimes)
+  executable::Collectives *collectives = nullptr;  // in which replicas meet; null: there is one
   // Limits of one run: iterations of one loop, and how long it takes, seen between iterations. 0: none.
   int64_t mostIterations = 0;
   std::chrono::nanoseconds longest{0};

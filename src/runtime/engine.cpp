@@ -95,12 +95,12 @@ struct Engine::Impl {
         longest(settings.longest),
         isHostMemory(queue->isHostMemory()),
         arena(queue->allocate(e.memory.arenaBytes, {})),
-        variableOffsets(offsetsOf(e, before.size())),
+        variableOffsets(offsetsOf(e, settings)),
         block(queue->allocate(variableOffsets.back(), variableOffsets)),
         addresses(e.buffers.size()),
         sharedBuffers(e.buffers.size()),
         rowOf(e.buffers.size()) {
-    for (size_t i = 0; i < e.variables.size(); ++i) variables.push_back(placeOf(i, before));
+    for (size_t i = 0; i < e.variables.size(); ++i) variables.push_back(placeOf(i, settings, before));
     for (size_t i = 0; i < e.variables.size(); ++i)
       if (!e.variables[i].initial.empty()) writeVariable(i, initialOf(e.variables[i], settings));
     for (const auto &c : e.constants) constants.push_back(place(c.data));
@@ -110,21 +110,22 @@ struct Engine::Impl {
   }
 
   // The variable's memory: remote, in the block of the replica that owns it, or in the own one.
-  char *placeOf(size_t i, std::span<const std::unique_ptr<Engine>> before) {
+  char *placeOf(size_t i, const RunSettings &settings, std::span<const std::unique_ptr<Engine>> before) {
     const executable::VariableSpec &v = executable.variables[i];
     if (v.isRemote) return queue->allocateRemote(executable::storageBytes(v.info, v.layout));
-    const auto owner = static_cast<size_t>(v.sharers.owner(static_cast<int64_t>(before.size())));
-    return owner < before.size() ? before[owner]->impl_->variables[i] : block + variableOffsets[i];
+    const int64_t owner = v.sharers.owner(settings.replica, settings.firstLocal());
+    if (owner == settings.replica) return block + variableOffsets[i];
+    return before[static_cast<size_t>(owner - settings.firstLocal())]->impl_->variables[i];
   }
 
-  // Start of each variable in the block of replica `replica`, and the end of the last. Those in remote memory and of
-  // other replicas take no place there.
-  static std::vector<int64_t> offsetsOf(const Executable &e, size_t replica) {
+  // Start of each variable in the block of this replica, and the end of the last. Those in remote memory and of other
+  // replicas take no place there.
+  static std::vector<int64_t> offsetsOf(const Executable &e, const RunSettings &settings) {
     constexpr int64_t kAlign = 64;
     std::vector<int64_t> offsets{0};
     for (const auto &v : e.variables) {
       const bool isElsewhere =
-          v.isRemote || v.sharers.owner(static_cast<int64_t>(replica)) != static_cast<int64_t>(replica);
+          v.isRemote || v.sharers.owner(settings.replica, settings.firstLocal()) != settings.replica;
       const int64_t bytes = isElsewhere ? 0 : executable::storageBytes(v.info, v.layout);
       offsets.push_back(offsets.back() + (bytes + kAlign - 1) / kAlign * kAlign);
     }

@@ -18,15 +18,15 @@ namespace {
 
 using executable::Executable;
 
-// Each worker is bound to a core when there is one thread per allowed core, over all replicas; otherwise the system
-// places them better. With more threads than the CPU quota allows, waiting threads do not poll: they would use up the
-// others' quota.
+// Each worker is bound to a core when there is one thread per allowed core, over all replicas of the process; otherwise
+// the system places them better. With more threads than the CPU quota allows, waiting threads do not poll: they would
+// use up the others' quota.
 ThreadPoolOptions poolOptions(const RunSettings &settings) {
   const ProcessorLimits limits = processorLimits();
-  const int all = settings.threads * settings.replicas;
+  const int all = settings.threads * settings.locals;
   ThreadPoolOptions options;
   if (settings.threads > 1 && all == limits.threads() && limits.cores.size() == static_cast<size_t>(all)) {
-    const auto first = limits.cores.begin() + settings.replica * settings.threads;
+    const auto first = limits.cores.begin() + settings.local * settings.threads;
     options.processors.assign(first + 1, first + settings.threads);
   }
   if (limits.quota && all > std::max(1.0, std::ceil(*limits.quota))) options.spin = std::chrono::nanoseconds(0);
@@ -34,10 +34,11 @@ ThreadPoolOptions poolOptions(const RunSettings &settings) {
 }
 
 // All memory is committed at the start: an allocation that the machine cannot back would end the process later.
-void requireMemoryFor(const Executable &e, int replica) {
+void requireMemoryFor(const Executable &e, const RunSettings &settings) {
   constexpr int64_t kAlwaysThere = int64_t{64} << 20;
   const int64_t remote = environment::remoteMemory() ? 0 : e.memory.remoteBytes;
-  const int64_t needed = e.memory.arenaBytes + ownVariableBytes(e, replica) + e.memory.scratchBytes + remote;
+  const int64_t variables = ownVariableBytes(e, settings.replica, settings.firstLocal());
+  const int64_t needed = e.memory.arenaBytes + variables + e.memory.scratchBytes + remote;
   if (needed <= kAlwaysThere) return;
   const int64_t free = freeMemoryBytes();
   if (needed <= free) return;
@@ -127,7 +128,7 @@ class HostQueue final : private AllThreads, public TeamQueue {
 }  // namespace
 
 std::unique_ptr<Queue> HostDevice::open(const Executable &executable, const RunSettings &settings) const {
-  requireMemoryFor(executable, settings.replica);
+  requireMemoryFor(executable, settings);
   return std::make_unique<HostQueue>(name_, executable, settings);
 }
 

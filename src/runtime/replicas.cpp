@@ -1,4 +1,4 @@
-// A thread per replica but the first, which sleeps between runs, and the collectives in which they meet.
+// A thread per replica of this process but the first, which sleeps between runs; they meet in collectives.
 #include "runtime/replicas.hpp"
 
 #include <atomic>
@@ -18,7 +18,8 @@
 namespace popart::runtime {
 
 struct Replicas::Crew {
-  Crew(int replicas, bool polls) : spin(polls), collectives(replicas, polls), failures(static_cast<size_t>(replicas)) {}
+  Crew(int replicas, bool polls, executable::Collectives &meetIn)
+      : spin(polls), collectives(meetIn), failures(static_cast<size_t>(replicas)) {}
   ~Crew() {
     stop = true;
     ring();
@@ -88,7 +89,7 @@ struct Replicas::Crew {
     int order = 0;  // 1: the first one of the run
   };
   const bool spin;  // whether waiting threads poll for a while
-  ThreadCollectives collectives;
+  executable::Collectives &collectives;
   std::vector<Failure> failures;
   std::exception_ptr interrupt;  // that ended the wait for the others
   std::atomic<int> failed{0};
@@ -104,11 +105,17 @@ struct Replicas::Crew {
 Replicas::Replicas(std::shared_ptr<const executable::Executable> executable, const Device &device,
                    const RunSettings &settings) {
   RunSettings own = settings;
-  if (own.replicas > 1) {
-    crew_ = std::make_unique<Crew>(own.replicas, own.replicas * own.threads <= processorLimits().threads());
-    own.collectives = &crew_->collectives;
+  const bool polls = own.locals * own.threads <= processorLimits().threads();
+  if (!own.collectives && own.replicas > 1) {
+    check(own.locals == own.replicas,
+          "replicas of several processes: got {} of {} here and no collectives in which they meet, expected those of "
+          "all processes",
+          own.locals, own.replicas);
+    threads_ = std::make_unique<ThreadCollectives>(own.replicas, polls);
+    own.collectives = threads_.get();
   }
-  for (own.replica = 0; own.replica < own.replicas; ++own.replica)
+  if (own.collectives) crew_ = std::make_unique<Crew>(own.locals, polls, *own.collectives);
+  for (own.local = 0; own.local < own.locals; ++own.local, ++own.replica)
     engines_.push_back(std::make_unique<Engine>(executable, device, own, std::span(engines_)));
   if (crew_) crew_->hire(*this);
 }

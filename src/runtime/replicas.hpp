@@ -1,5 +1,5 @@
-// Replicas: the engines of one program that run at the same time, each with its own variables, threads and host data,
-// and meet in collectives. With one replica this is the engine alone.
+// Replicas: the engines of one program that run at the same time in this process, each with its own variables, threads
+// and host data, and meet in collectives. With one replica in all this is the engine alone.
 #pragma once
 #include <memory>
 #include <span>
@@ -9,28 +9,32 @@
 
 namespace popart::runtime {
 
+class ThreadCollectives;
+
 class Replicas {
  public:
-  // Makes settings.replicas engines; the settings are those of each, its number and collectives aside. Throws as
-  // Engine.
+  // Makes settings.locals engines, for replicas settings.replica and those after it; the settings are those of each,
+  // its numbers aside. settings.collectives: in which they meet, to be there as long as this is used; null: these are
+  // all replicas of the program, and they meet as threads. Throws as Engine.
   Replicas(std::shared_ptr<const executable::Executable> executable, const Device &device, const RunSettings &settings);
   ~Replicas();
   Replicas(const Replicas &) = delete;
   Replicas &operator=(const Replicas &) = delete;
 
-  int count() const { return static_cast<int>(engines_.size()); }
-  Engine &engine(int replica) { return *engines_[static_cast<size_t>(replica)]; }
-  const Engine &engine(int replica) const { return *engines_[static_cast<size_t>(replica)]; }
+  int count() const { return static_cast<int>(engines_.size()); }  // in this process
+  Engine &engine(int local) { return *engines_[static_cast<size_t>(local)]; }
+  const Engine &engine(int local) const { return *engines_[static_cast<size_t>(local)]; }
 
-  // Runs main once on every replica, the first one on the calling thread. `streams`: one per replica; they are called
+  // Runs main once on every replica here, the first one on the calling thread. `streams`: one for each; they are called
   // from the replicas' threads at the same time. When a replica throws, all others end at their next collective, and
   // the exception that came first is thrown; see Engine::run for what variables then hold.
   void run(std::span<StreamSource *const> streams);
 
  private:
   struct Crew;
+  std::unique_ptr<ThreadCollectives> threads_;  // null: they meet in those of the settings, or there is one replica
   std::vector<std::unique_ptr<Engine>> engines_;
-  std::unique_ptr<Crew> crew_;  // null: one replica
+  std::unique_ptr<Crew> crew_;  // null: one replica in all
 };
 
 }  // namespace popart::runtime

@@ -16,6 +16,8 @@
 
 #include <algorithm>
 
+#include <popart/error.hpp>
+
 #include "base/threads/wait_while.hpp"
 
 namespace popart::runtime {
@@ -32,7 +34,7 @@ struct alignas(64) ThreadCollectives::Site {
 
 class ThreadCollectives::Chair final : public executable::Seat {
  public:
-  Chair(ThreadCollectives &all, Meeting &meeting, int replica);
+  Chair(ThreadCollectives &all, Meeting &meeting, unsigned replica);
 
   bool publish(const void *const *in, void *const *out) noexcept override;
   bool meet() noexcept override;
@@ -48,7 +50,7 @@ class ThreadCollectives::Chair final : public executable::Seat {
   friend ThreadCollectives;
   ThreadCollectives &all_;
   Meeting &meeting_;
-  const int replica_;
+  const unsigned replica_;
   Site &site_;
   PublishedOperands &own_;
   uint32_t round_ = 0;  // how often it has met here
@@ -58,35 +60,46 @@ class ThreadCollectives::Chair final : public executable::Seat {
 struct ThreadCollectives::Meeting {
   Meeting(ThreadCollectives &all, const CollectiveSpec &spec)
       : grouping(static_cast<unsigned>(all.replicas_), static_cast<unsigned>(spec.stride),
-                 static_cast<unsigned>(spec.groupSize)),
-        sites(std::make_unique<Site[]>(grouping.getNumGroups())) {
-    for (unsigned g = 0; g < grouping.getNumGroups(); ++g) sites[g].operands.resize(grouping.getGroupSize());
-    for (int r = 0; r < all.replicas_; ++r) chairs.push_back(std::make_unique<Chair>(all, *this, r));
+                 static_cast<unsigned>(spec.groupSize)) {
+    const auto first = static_cast<unsigned>(all.local_.first), end = first + static_cast<unsigned>(all.local_.count);
+    for (unsigned r = first; r < end; ++r) {
+      std::unique_ptr<Site> &site = sites[grouping.getGroupAt(r)];
+      if (site) continue;
+      site = std::make_unique<Site>();
+      for (unsigned member = 0; member < grouping.getGroupSize(); ++member) {
+        const unsigned other = grouping.getReplicaAt(grouping.getGroupAt(r), member);
+        if (other < first || other >= end)
+          throw internal_error("ThreadCollectives: a group has replica {}, expected replicas {} to {} alone", other,
+                               first, end - 1);
+      }
+      site->operands.resize(grouping.getGroupSize());
+    }
+    for (unsigned r = first; r < end; ++r) chairs.push_back(std::make_unique<Chair>(all, *this, r));
   }
   // Room for what members publish in a step with this spec.
   void add(const CollectiveSpec &spec) {
     if (!work && !spec.resultElements.empty()) work = std::make_unique<CollectiveWork>(spec);
-    for (unsigned g = 0; g < grouping.getNumGroups(); ++g)
-      for (PublishedOperands &own : sites[g].operands) {
+    for (const auto &[group, site] : sites)
+      for (PublishedOperands &own : site->operands) {
         own.in.resize(std::max(own.in.size(), spec.elements.size()));
         own.out.resize(std::max({own.out.size(), spec.elements.size(), spec.resultElements.size()}));
       }
   }
 
   const ReplicaGrouping grouping;
-  std::unique_ptr<CollectiveWork> work;        // of the spec that is met, not of the one that is only published
-  std::unique_ptr<Site[]> sites;               // by group
-  std::vector<std::unique_ptr<Chair>> chairs;  // by replica
+  std::unique_ptr<CollectiveWork> work;             // of the spec that is met, not of the one that is only published
+  std::map<unsigned, std::unique_ptr<Site>> sites;  // by group, of those with replicas of this process
+  std::vector<std::unique_ptr<Chair>> chairs;       // by local replica
 };
 
 // ---- a replica --------------------------------------------------------------------------------
 
-ThreadCollectives::Chair::Chair(ThreadCollectives &all, Meeting &meeting, int replica)
+ThreadCollectives::Chair::Chair(ThreadCollectives &all, Meeting &meeting, unsigned replica)
     : all_(all),
       meeting_(meeting),
       replica_(replica),
-      site_(meeting.sites[meeting.grouping.getGroupAt(static_cast<unsigned>(replica))]),
-      own_(site_.operands[meeting.grouping.getIndexInGroupAt(static_cast<unsigned>(replica))]) {}
+      site_(*meeting.sites.at(meeting.grouping.getGroupAt(replica))),
+      own_(site_.operands[meeting.grouping.getIndexInGroupAt(replica)]) {}
 
 bool ThreadCollectives::Chair::publish(const void *const *in, void *const *out) noexcept {
   if (!all_.goesOn()) return false;
@@ -125,13 +138,13 @@ void ThreadCollectives::Chair::end() noexcept {
 bool ThreadCollectives::Chair::waitsBeside(const Chair &other) const noexcept {
   const ReplicaGrouping &own = meeting_.grouping, &its = other.meeting_.grouping;
   return &site_ != &other.site_ && own.getGroupSize() == its.getGroupSize() && own.getStride() == its.getStride() &&
-         own.getGroupAt(static_cast<unsigned>(replica_)) == its.getGroupAt(static_cast<unsigned>(other.replica_));
+         own.getGroupAt(replica_) == its.getGroupAt(other.replica_);
 }
 
 // ---- all of them ------------------------------------------------------------------------------
 
-ThreadCollectives::ThreadCollectives(int replicas, bool spin)
-    : replicas_(replicas), spin_(spin), sleeping_(static_cast<size_t>(replicas)) {}
+ThreadCollectives::ThreadCollectives(int replicas, const executable::LocalReplicas &local, bool spin)
+    : replicas_(replicas), local_(local), spin_(spin), sleeping_(static_cast<size_t>(local.count)) {}
 
 ThreadCollectives::~ThreadCollectives() = default;
 
@@ -144,17 +157,18 @@ executable::Seat &ThreadCollectives::seat(int replica, const CollectiveSpec &spe
     shared->add(spec);
     bySpec_[&spec] = meeting = shared;
   }
-  return *meeting->chairs[static_cast<size_t>(replica)];
+  return *meeting->chairs[static_cast<size_t>(replica - local_.first)];
 }
 
 void ThreadCollectives::sleep(Chair &chair) noexcept {
-  const Chair *&sleeper = sleeping_[static_cast<size_t>(chair.replica_)];
+  const int64_t local = chair.replica_ - local_.first;
+  const Chair *&sleeper = sleeping_[static_cast<size_t>(local)];
   {
     const std::lock_guard guard(lock_);
     sleeper = &chair;
     stopIfNobodyComes();
   }
-  if (chair.replica_ > 0) {
+  if (local > 0) {
     sleepWhile(chair.site_.opened, chair.round_);
   } else {
     try {
@@ -174,7 +188,7 @@ void ThreadCollectives::sleep(Chair &chair) noexcept {
 void ThreadCollectives::stopIfNobodyComes() noexcept {
   const auto waits = [](const Chair *chair) { return chair && chair->waits(); };
   const auto waiting = std::ranges::count_if(sleeping_, waits);
-  if (waiting == 0 || waiting + ended_ < replicas_) return;
+  if (waiting == 0 || waiting + ended_ < local_.count) return;
   const bool areApart = std::ranges::any_of(sleeping_, [&](const Chair *one) {
     return waits(one) &&
            std::ranges::any_of(sleeping_, [&](const Chair *other) { return waits(other) && one->waitsBeside(*other); });
@@ -187,9 +201,9 @@ void ThreadCollectives::stop(Problem problem) noexcept {
   if (!goesOn()) return;
   problem_.store(problem, std::memory_order_release);
   for (const auto &meeting : meetings_)
-    for (unsigned g = 0; g < meeting->grouping.getNumGroups(); ++g) {
-      meeting->sites[g].opened.fetch_add(1, std::memory_order_acq_rel);
-      meeting->sites[g].opened.notify_all();
+    for (const auto &[group, site] : meeting->sites) {
+      site->opened.fetch_add(1, std::memory_order_acq_rel);
+      site->opened.notify_all();
     }
   wait_.ring();
 }
@@ -199,9 +213,9 @@ void ThreadCollectives::start() noexcept {
   problem_.store(Problem::None, std::memory_order_relaxed);
   ended_ = 0;
   for (const auto &meeting : meetings_) {
-    for (unsigned g = 0; g < meeting->grouping.getNumGroups(); ++g) {
-      meeting->sites[g].published.store(0, std::memory_order_relaxed);
-      meeting->sites[g].opened.store(0, std::memory_order_relaxed);
+    for (const auto &[group, site] : meeting->sites) {
+      site->published.store(0, std::memory_order_relaxed);
+      site->opened.store(0, std::memory_order_relaxed);
     }
     for (const auto &chair : meeting->chairs) chair->round_ = 0;
   }

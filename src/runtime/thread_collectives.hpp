@@ -1,5 +1,5 @@
-// ThreadCollectives: replicas that are threads of this process. They meet in memory: each member publishes the
-// addresses of its operands, and whoever comes first then works for all.
+// ThreadCollectives: replicas that are threads of one process. They meet in memory: each member publishes the addresses
+// of its operands, and whoever comes first then works for all.
 #pragma once
 #include <atomic>
 #include <exception>
@@ -12,6 +12,7 @@
 
 #include <popart/replicagrouping.hpp>
 
+#include "executable/executable.hpp"
 #include "runtime/collective_work.hpp"
 #include "runtime/interrupt.hpp"
 
@@ -19,24 +20,21 @@ namespace popart::runtime {
 
 class ThreadCollectives final : public executable::Collectives {
  public:
-  // `spin`: whether waiting replicas poll for a while before they sleep; false when there are more threads than cores.
-  ThreadCollectives(int replicas, bool spin);
+  // All replicas of a program. `spin`: whether waiting replicas poll for a while before they sleep; false when there
+  // are more threads than cores.
+  ThreadCollectives(int replicas, bool spin) : ThreadCollectives(replicas, {0, replicas}, spin) {}
+  // Those of one process; they meet in groups that have no others.
+  ThreadCollectives(int replicas, const executable::LocalReplicas &local, bool spin);
   ~ThreadCollectives() override;
 
   int replicas() const noexcept override { return replicas_; }
+  // Throws internal_error for a group with a replica of another process.
   executable::Seat &seat(int replica, const executable::CollectiveSpec &spec) override;
   const char *problem() const noexcept override;
-
-  // ---- around a run; not inside of a meeting
-  // Before replicas start: all of them are to come.
-  void start() noexcept;
-  // A replica has ended its run. Others that wait for it, now or later, go on with `false`.
-  void finish() noexcept;
-  // A replica failed: all others go on with `false`.
-  void fail() noexcept;
-  // What ended the run while the first replica, which has the thread of the caller, was waiting in a meeting; null:
-  // nothing. Gives it once.
-  std::exception_ptr takeInterrupt() noexcept { return std::exchange(interrupt_, nullptr); }
+  void start() noexcept override;
+  void finish() noexcept override;
+  void fail() noexcept override;
+  std::exception_ptr takeInterrupt() noexcept override { return std::exchange(interrupt_, nullptr); }
 
  private:
   enum class Problem : uint8_t { None, ReplicaFailed, DifferentSteps, NobodyComes };
@@ -50,13 +48,14 @@ class ThreadCollectives final : public executable::Collectives {
   void stop(Problem problem) noexcept;
 
   const int replicas_;
+  const executable::LocalReplicas local_;
   const bool spin_;
   std::vector<std::unique_ptr<Meeting>> meetings_;
   std::unordered_map<const executable::CollectiveSpec *, Meeting *> bySpec_;
   std::map<int64_t, Meeting *> byChannel_;
   std::atomic<Problem> problem_{Problem::None};
   std::mutex lock_;                      // of what follows: who sleeps where, and who has ended
-  std::vector<const Chair *> sleeping_;  // by replica; null: it does not sleep
+  std::vector<const Chair *> sleeping_;  // by local replica; null: it does not sleep
   int ended_ = 0;
   WatchfulWait wait_;  // of the first replica
   std::exception_ptr interrupt_;

@@ -118,7 +118,8 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.collectives = options.collectives;
   lowering.replicas = options.replicas;
   lowering.passesOff = options.passesOff;
-  lowering.maxMemoryBytes = options.maxMemoryBytes / options.replicas;
+  lowering.locals = options.localReplicas();
+  lowering.maxMemoryBytes = options.maxMemoryBytes / options.localReplicas();
   return lowering;
 }
 
@@ -135,8 +136,11 @@ ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, 
   ConstantHashes fresh;
   const std::vector<uint64_t> hashes =
       (options.constants ? *options.constants : fresh).of(large, options.threads, print);
+  const std::string replicas =
+      options.replicas == 1 ? ""
+                            : toText(options.replicas) + " replicas, " + toText(options.localReplicas()) + " here\n";
   std::string text = "popart " + core::versionString() + "\n" + d.target + "\n" + toText(d.threads) + " threads\n" +
-                     (options.checkFloats ? "floating point checks\n" : "") +
+                     replicas + (options.checkFloats ? "floating point checks\n" : "") +
                      (options.roundStochastically ? "stochastic rounding\n" : "") +
                      (options.checkLog2Scales ? "" : "unchecked scales\n") +
                      (options.ignoreLabelsOutOfRange ? "labels out of range ignored\n" : "") +
@@ -194,16 +198,19 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   });
   device_ = options.device;
   settings_ = {options.threads, options.waking};
+  settings_.replica = options.firstLocal;
   settings_.replicas = options.replicas;
+  settings_.locals = options.localReplicas();
+  settings_.collectives = options.communicator;
   settings_.timesSteps = options.timesSteps;
   settings_.mostIterations = options.limits.iterations;
   settings_.longest = options.limits.time;
   timesRuns_ = options.timesRuns;
   std::vector<bool> broadcast;
   for (const auto &input : executable_->inputs) broadcast.push_back(options.broadcastInputs.count(input.id) > 0);
-  ahead_ = AheadStreams::make(*executable_, options.ahead, options.replicas, broadcast);
-  if (options.replicas > 1)
-    streams_ = std::make_unique<ReplicaStreams>(options.replicas, std::move(broadcast), executable_->outputs.size());
+  ahead_ = AheadStreams::make(*executable_, options.ahead, settings_.locals, broadcast);
+  if (settings_.locals > 1)
+    streams_ = std::make_unique<ReplicaStreams>(settings_.locals, std::move(broadcast), executable_->outputs.size());
   for (size_t i = 0; i < executable_->variables.size(); ++i)
     variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
   for (const auto &fallback : executable_->fallbacks)
@@ -233,7 +240,7 @@ void CompiledProgram::load(DeviceInfo &device) {
                            [&] { return std::make_unique<runtime::Replicas>(executable_, *device_, settings_); });
   runs_ = 0;
   lastRun_ = inRuns_ = {};
-  const std::string replicas = settings_.replicas == 1 ? "" : toText(settings_.replicas) + " replicas, each ";
+  const std::string replicas = settings_.locals == 1 ? "" : toText(settings_.locals) + " replicas, each ";
   logging::session::info("session '{}': loaded on {} with {}{} threads in {} ms", name_, device.toString(), replicas,
                          replicas_->engine(0).threads(), millisecondsSince(start));
 }
@@ -260,13 +267,25 @@ int CompiledProgram::findVariable(const TensorId &id) const {
   return found == variables_.end() ? -1 : found->second;
 }
 
+const runtime::Engine &CompiledProgram::engineOf(int replica) const {
+  const int local = replica - settings_.replica;
+  if (local < 0 || local >= settings_.locals)
+    throw runtime_error("Session '{}': values of replica {} are in another process: here are replicas {} to {}", name_,
+                        replica, settings_.replica, settings_.replica + settings_.locals - 1);
+  return replicas_->engine(local);
+}
+
+int64_t CompiledProgram::deviceBytes() const {
+  return executable::totalBytes(*executable_, {settings_.replica, settings_.locals});
+}
+
 void CompiledProgram::writeVariable(int variable, const void *data) {
   const executable::VariableSpec &v = executable_->variables[static_cast<size_t>(variable)];
-  const auto count = static_cast<unsigned>(settings_.replicas);
-  const ReplicaGrouping groups = v.replicas.getReplicaGrouping(count);
-  for (unsigned r = 0; r < count; ++r)
-    replicas_->engine(static_cast<int>(r))
-        .writeVariable(variable, static_cast<const char *>(data) + groups.getGroupAt(r) * v.info.nbytes());
+  const ReplicaGrouping groups = v.replicas.getReplicaGrouping(static_cast<unsigned>(settings_.replicas));
+  forEachLocal([&](runtime::Engine &engine, int replica) {
+    const unsigned group = groups.getGroupAt(static_cast<unsigned>(replica));
+    engine.writeVariable(variable, static_cast<const char *>(data) + group * v.info.nbytes());
+  });
 }
 
 void CompiledProgram::readVariable(int variable, void *data) const {
@@ -277,7 +296,7 @@ void CompiledProgram::readVariable(int variable, void *data) const {
   for (unsigned g = 0; g < groups.getNumGroups(); ++g) {
     char *value = static_cast<char *>(data) + g * v.info.nbytes();
     const auto read = [&](unsigned member, void *to) {
-      replicas_->engine(static_cast<int>(groups.getReplicaAt(g, member))).readVariable(variable, to);
+      engineOf(static_cast<int>(groups.getReplicaAt(g, member))).readVariable(variable, to);
     };
     read(0, value);
     if (averages) averageInto(value, v.info, groups.getGroupSize(), read);
@@ -287,32 +306,33 @@ void CompiledProgram::readVariable(int variable, void *data) const {
 void CompiledProgram::readReplicas(int variable, void *data) const {
   const int64_t bytes = executable_->variables[static_cast<size_t>(variable)].info.nbytes();
   for (int r = 0; r < settings_.replicas; ++r)
-    replicas_->engine(r).readVariable(variable, static_cast<char *>(data) + r * bytes);
+    engineOf(r).readVariable(variable, static_cast<char *>(data) + r * bytes);
 }
 
 void CompiledProgram::writeRow(int variable, int64_t row, const void *data) {
   const TensorInfo &info = executable_->variables[static_cast<size_t>(variable)].info;
-  for (int r = 0; r < settings_.replicas; ++r)
-    replicas_->engine(r).writeRow(variable, row,
-                                  static_cast<const char *>(data) + r * (info.nbytes() / info.shape().front()));
+  const int64_t bytes = info.nbytes() / info.shape().front();
+  forEachLocal([&](runtime::Engine &engine, int replica) {
+    engine.writeRow(variable, row, static_cast<const char *>(data) + replica * bytes);
+  });
 }
 
 void CompiledProgram::readRow(int variable, int64_t row, void *data) const {
   const TensorInfo &info = executable_->variables[static_cast<size_t>(variable)].info;
   for (int r = 0; r < settings_.replicas; ++r)
-    replicas_->engine(r).readRow(variable, row, static_cast<char *>(data) + r * (info.nbytes() / info.shape().front()));
+    engineOf(r).readRow(variable, row, static_cast<char *>(data) + r * (info.nbytes() / info.shape().front()));
 }
 
 RunStatistics CompiledProgram::statistics() const {
   RunStatistics all;
   if (!replicas_) return all;
-  for (int r = 0; r < settings_.replicas; ++r) {
-    const RunStatistics &own = replicas_->engine(r).transfers();
+  forEachLocal([&](const runtime::Engine &engine, int) {
+    const RunStatistics &own = engine.transfers();
     all.transfersFromHost += own.transfersFromHost;
     all.bytesFromHost += own.bytesFromHost;
     all.transfersToHost += own.transfersToHost;
     all.bytesToHost += own.bytesToHost;
-  }
+  });
   all.runs = runs_;
   if (timesRuns_) all.seconds = std::chrono::duration<double>(inRuns_).count();
   return all;

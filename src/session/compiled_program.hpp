@@ -35,9 +35,12 @@ struct CompileOptions {
   const runtime::Device *device = nullptr;           // set; lives as long as the program
   EvaluateOp evaluate;                               // constants of the program; empty: they stay as they are
   int threads = 1;                                   // of each replica
-  int replicas = 1;                                  // that run at the same time
+  int replicas = 1;                                  // that run at the same time, in all processes
+  int locals = 0;                                    // of these in this one; 0: all of them
+  int firstLocal = 0;                                // number of the first one here
+  executable::Collectives *communicator = nullptr;   // between processes, alive while loaded; null: there is one
   runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
-  int64_t maxMemoryBytes = 0;                        // of all replicas together; 0: no limit
+  int64_t maxMemoryBytes = 0;                        // of all replicas here together; 0: no limit
   OrderRule order = OrderRule::Accept;
   lower::LaneRule lanes = lower::LaneRule::Auto;  // whether stages of a pipeline run at the same time
   bool checkFloats = false;             // runs end with runtime_error at the first op that makes a NaN or an infinity
@@ -58,13 +61,15 @@ struct CompileOptions {
   ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key
   // From a file whose description is that of the Ir and these options: runs in place of what the passes would make.
   std::shared_ptr<const lower::Program> program;
+  int localReplicas() const { return locals > 0 ? locals : replicas; }
 };
 
 // How a program is lowered and planned for these options; the limit is one replica's share.
 lower::LowerOptions lowerOptions(const CompileOptions &options);
 
 // What names the compiled program of an Ir: its text (names, attributes, constants; not values of variables), the
-// target, the number of threads and what is checked. `held`: receives the constants of 64 KiB and more by content.
+// target, the numbers of threads and replicas and what is checked; the same in all processes. `held`: receives the constants
+// of 64 KiB and more by content.
 ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held = nullptr);
 // The device, its kernel providers and the instruction set they use: "cpu (cpu AVX3_ZEN4, user, ref)".
 std::string targetOf(const CompileOptions &options);
@@ -98,7 +103,8 @@ class CompiledProgram {
   int findVariable(const TensorId &id) const;
   // Values in plain C order. The program is loaded and has the variable. With several groups of replicas: one value of
   // each group; each replica gets that of its group, and the lowest replica of a group gives it, or, for floating-point
-  // variables that return AllReduceReplicas, all of them give their mean.
+  // variables that return AllReduceReplicas, all of them give their mean. What is written reaches the replicas of this
+  // process; reading throws runtime_error when a value is in another one.
   void writeVariable(int variable, const void *data);
   void readVariable(int variable, void *data) const;
   // The values of all replicas, in their order.
@@ -106,7 +112,10 @@ class CompiledProgram {
   // Row `row` of a remote variable: one value of each replica, in their order. The program is loaded and has the row.
   void writeRow(int variable, int64_t row, const void *data);
   void readRow(int variable, int64_t row, void *data) const;
-  int replicas() const { return settings_.replicas; }
+  int replicas() const { return settings_.replicas; }  // in all processes
+  // Of the replicas here together: on the device, and in remote memory. Compiled programs only.
+  int64_t deviceBytes() const;
+  int64_t remoteBytes() const { return settings_.locals * executable_->memory.remoteBytes; }
   // Of values on their way between host and program, where code of the host gives or takes them.
   int64_t aheadBytes() const { return ahead_ ? ahead_->bytes() : 0; }
 
@@ -140,7 +149,8 @@ class CompiledProgram {
     if (streams_) {
       replicas_->run(streams_->lanes(source));
     } else {
-      replicas_->engine(0).run(source);
+      runtime::StreamSource *const only = &source;
+      replicas_->run({&only, 1});
     }
   }
   struct OneRun {
@@ -149,6 +159,14 @@ class CompiledProgram {
     OneRun(const OneRun &) = delete;
     std::atomic<bool> &running;
   };
+
+  // Calls f(engine, number of the replica) for those of this process.
+  template <class F>
+  void forEachLocal(F f) const {
+    for (int local = 0; local < settings_.locals; ++local) f(replicas_->engine(local), settings_.replica + local);
+  }
+  // Throws runtime_error for a replica of another process.
+  const runtime::Engine &engineOf(int replica) const;
 
   lower::Program obtain(const Ir &ir, const CompileOptions &options, const lower::LowerOptions &lowering,
                         const lower::Backends &backends) const;
@@ -160,7 +178,7 @@ class CompiledProgram {
   const runtime::Device *device_ = nullptr;
   runtime::RunSettings settings_;
   std::unique_ptr<runtime::Replicas> replicas_;
-  std::unique_ptr<ReplicaStreams> streams_;  // null: one replica
+  std::unique_ptr<ReplicaStreams> streams_;  // null: one replica in this process
   std::unique_ptr<AheadStreams> ahead_;      // null: nothing would be ahead
   std::atomic<bool> running_{false};
   bool timesRuns_ = false;

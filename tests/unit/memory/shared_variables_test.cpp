@@ -62,10 +62,11 @@ TEST(SharedVariables, what_is_updated_where_replicas_meet) {
   // Each pair of four replicas has the weight once; the other variable is there four times.
   const executable::Executable &e = *planned.compiled.executable;
   constexpr int64_t kBytes = 256 * 128 * 4;
-  EXPECT_EQ(ownVariableBytes(e, 1), 2 * kBytes);
-  EXPECT_EQ(ownVariableBytes(e, 2), kBytes);
-  EXPECT_EQ(totalBytes(e, 4), e.memory.constantBytes + 4 * (e.memory.arenaBytes + e.memory.scratchBytes) + 6 * kBytes);
-  EXPECT_EQ(4 * e.memory.total(), totalBytes(e, 4));  // the share of each
+  EXPECT_EQ(ownVariableBytes(e, 1, 0), 2 * kBytes);
+  EXPECT_EQ(ownVariableBytes(e, 2, 0), kBytes);
+  EXPECT_EQ(totalBytes(e, {0, 4}),
+            e.memory.constantBytes + 4 * (e.memory.arenaBytes + e.memory.scratchBytes) + 6 * kBytes);
+  EXPECT_EQ(4 * e.memory.total(), totalBytes(e, {0, 4}));  // the share of each
 }
 
 // Published, with `between` before the replicas meet.
