@@ -76,7 +76,7 @@ class EpilogueFuser {
         toFused(op);
       else if (op.is(Role::Conv))
         toFusedConv(op);
-      else if (op.is(Role::ConvWeightsGrad))
+      else if (op.is(Role::ConvDataGrad) || op.is(Role::ConvWeightsGrad))
         products_.push_back(&op);
     }
     for (auto it = products_.rbegin(); it != products_.rend(); ++it) absorbReader(**it);
@@ -264,7 +264,7 @@ class EpilogueFuser {
   static bool computesInHalves(const Op &op) {
     const bool isConvolution = op.is(Role::Conv) || op.is(Role::ConvDataGrad) || op.is(Role::ConvWeightsGrad);
     const bool isReduction = op.def().piecesRule() == ops::reductionPieces;
-    return (isConvolution || mayBeAttention(op) || isReduction) && op.outputCount() == 1 &&
+    return (isConvolution || mayBeAttention(op) || isReduction) && op.outputCount() == 1 && !op.hasAttr("epilogue") &&
            op.outInfo(0).dataType() == DataType::FLOAT;
   }
 
@@ -487,6 +487,12 @@ class EpilogueFuser {
     return operands;
   }
 
+  // The row of the product with an epilogue.
+  static const OpDef &withEpilogue(const Op &product) {
+    if (product.is(Role::ConvDataGrad)) return opDef("FusedConvDataGrad");
+    return product.is(Role::ConvWeightsGrad) ? opDef("FusedConvWeightsGrad") : product.def();
+  }
+
   void absorb(Op &product, Op &reader, Graph &body) {
     const TensorIndex value = product.outputs()[0];
     const std::vector<TensorIndex> operands = operandsOf(reader);
@@ -508,8 +514,7 @@ class EpilogueFuser {
     inputs.insert(inputs.end() - others, extras.begin(), extras.end());
     Attributes attributes = product.attributes();
     attributes.set("epilogue", GraphRef{body.id});
-    const OpDef &def = product.is(Role::ConvWeightsGrad) ? opDef("FusedConvWeightsGrad") : product.def();
-    if (!tryFuse({def, inputs, attributes, settingsOf(product, reader), reader.outputs()})) {
+    if (!tryFuse({withEpilogue(product), inputs, attributes, settingsOf(product, reader), reader.outputs()})) {
       body.setInputs(old);  // product and reader stay two ops
       if (!reader.is(Role::FusedElementwise)) ir_.removeGraph(body.id);
       return;

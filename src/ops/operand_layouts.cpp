@@ -91,10 +91,11 @@ void convolutionLayouts(const Op &op, OperandLayouts &layouts) {
   std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Chosen);
 }
 
-void dataGradientLayouts(const Op &, OperandLayouts &layouts) {
+void dataGradientLayouts(const Op &op, OperandLayouts &layouts) {
   layouts.in[0] = OperandLayout::Chosen;
   layouts.in[1] = OperandLayout::ChosenLast;
-  layouts.out[0] = OperandLayout::Chosen;
+  setOfResultShape(op, layouts, 2, OperandLayout::Chosen);
+  std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Chosen);
 }
 
 void weightGradientLayouts(const Op &op, OperandLayouts &layouts) {

@@ -246,6 +246,22 @@ def images(training=True):
     return n.trained(y, y, gradient(x), gradient("w1"))
 
 
+def upsampled(training=True):
+    """Transposed convolutions of several strides and groups with bias, residual and activation, and their gradients."""
+    n = Network()
+    x = n.input("x", 2, 3, 9, 12)
+    w = n.weight(8, 3, 3, 3)
+    skipped = n.onnx.relu([n.onnx.conv([x, w], dilations=[1, 1], pads=[1] * 4, strides=[1, 1])])
+    deep = n.onnx.relu([n.onnx.conv([skipped, n.weight(16, 8, 3, 2)], strides=[3, 2])])
+    up = n.onnx.convtranspose([deep, n.weight(16, 8, 3, 2), n.weight(8)], strides=[3, 2])
+    h = n.onnx.relu([n.onnx.add([up, skipped])])
+    h = n.onnx.sigmoid([n.onnx.convtranspose([h, n.weight(8, 1, 3, 3), n.weight(8)], group=8, pads=[1] * 4)])
+    y = n.onnx.tanh([n.onnx.convtranspose([h, n.weight(8, 2, 4, 4), n.weight(2)], pads=[1] * 4, strides=[2, 2])])
+    if not training:
+        return n.inferred(y)
+    return n.trained(y, y, gradient(x), *map(gradient, ("w1", "w2", "w3", "w5")))
+
+
 # ---- loops and rows
 
 
@@ -436,6 +452,8 @@ PROGRAMS = {
     # Gradients of what is added in front of a normalisation cancel to nothing.
     "images": Program(images, {"x": np.round(numbers(2, 3, 12, 12), 1)}, momentum, floor=1e-4),
     "images_inferred": Program(lambda: images(False), {"x": numbers(2, 3, 12, 12)}),
+    "upsampled": Program(upsampled, {"x": numbers(2, 3, 9, 12)}, momentum),
+    "upsampled_inferred": Program(lambda: upsampled(False), {"x": numbers(2, 3, 9, 12)}),
     "lstm": Program(lambda: recurrent("lstm"), SEQUENCES),
     "gru": Program(lambda: recurrent("gru", "forward"), SEQUENCES, adam),
     "rnn": Program(lambda: recurrent("rnn", "reverse"), SEQUENCES),

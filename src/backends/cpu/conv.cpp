@@ -72,7 +72,30 @@ bool takesPlanes(const ConvShape &s, std::initializer_list<const OperandDesc *> 
          std::ranges::all_of(activations, isPlain) && !std::ranges::all_of(activations, isEither);
 }
 
-// ---- forward ------------------------------------------------------------------------------------
+// Activations of a convolution: planes, or channels last.
+struct ActivationLayout {
+  bool planes;
+  DataType type;
+  bool require(const OperandDesc &o, std::string &reason) const {
+    return planes ? requirePlain(o, type, reason) : requireChannelsLast(o, reason, type);
+  }
+  // Results, and inputs from `first` to `end`, which are activations where they have the first result's shape.
+  bool requireAround(const KernelRequest &request, size_t first, size_t end, std::string &reason) const {
+    for (const OperandDesc &o : request.outputs)
+      if (o.connected && !require(o, reason)) return false;
+    return requireOperands(request, first, end, request.outputs[0].info.shape(), reason);
+  }
+  bool requireOperands(const KernelRequest &request, size_t first, size_t end, const Shape &activation,
+                       std::string &reason) const {
+    for (size_t i = first; i < end; ++i) {
+      const OperandDesc &o = request.inputs[i];
+      if (o.info.shape() == activation ? !require(o, reason) : !requirePlain(o, type, reason)) return false;
+    }
+    return true;
+  }
+};
+
+// ---- forward and data gradient ------------------------------------------------------------------
 
 enum class Bias { None, Given };
 
@@ -81,7 +104,8 @@ struct ConvEnds {
   Bias bias = Bias::None;
   MatchedEpilogue epilogue;
   std::shared_ptr<const CompiledPrologue> prologue;
-  int firstPrologueOperand = 0;  // input of the op
+  int firstOperand = 0;          // of the epilogue: input of the op
+  int firstPrologueOperand = 0;  // that of the prologue
 };
 
 // Conv: the plan.
@@ -98,17 +122,16 @@ class ConvKernel final : public executable::HostKernel {
            prologueBytes();
   }
   bool canOverwrite(int input, int output) const override {
-    return input < ends_.firstPrologueOperand && ends_.epilogue.canOverwrite(input - kExtras, output);
+    return input < ends_.firstPrologueOperand && ends_.epilogue.canOverwrite(input - ends_.firstOperand, output);
   }
   void run(const KernelArgs &args, int task) const noexcept override {
-    ends_.epilogue.bind(args, kExtras, [&](Epilogue e, float *scratch) {
+    ends_.epilogue.bind(args, ends_.firstOperand, [&](Epilogue e, float *scratch) {
       if (ends_.bias == Bias::Given) e.bias = args.in[2], e.addsBiasExactly = true;
       runWith(e, args, task, scratch);
     });
   }
 
  private:
-  static constexpr int kExtras = 3;
   int64_t prologueBytes() const { return ends_.prologue ? ends_.prologue->scratchBytes() : 0; }
   void runWith(const Epilogue &e, const KernelArgs &args, int task, float *scratch) const noexcept {
     void *y = args.out[ends_.epilogue.output];
@@ -131,6 +154,15 @@ const Graph &bodyOf(const Op &op, const char *attribute) {
   return op.getIr().getGraph(op.attributes().getAttribute<GraphRef>(attribute).id);
 }
 
+// Takes the op's epilogue over the product of `target`, or none.
+bool takeEpilogue(const KernelRequest &request, const EpilogueTarget &target, ConvEnds &ends, std::string &reason) {
+  ends.epilogue.type = request.inputs[0].info.dataType();
+  if (!request.op->hasAttr("epilogue")) return true;
+  auto matched = matchEpilogue(bodyOf(*request.op, "epilogue"), target, reason);
+  if (matched) ends.epilogue = std::move(*matched);
+  return matched.has_value();
+}
+
 std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std::string &reason) {
   const Op &op = *request.op;
   const DataType type = request.inputs[0].info.dataType();
@@ -138,34 +170,24 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
                                request.outputs[0].info.shape(), type, reason);
   if (!shape || !requireWeights(request.inputs[1], *shape, reason)) return nullptr;
   const bool planes = takesPlanes(*shape, {&request.inputs[0], &request.outputs[0]});
-  const auto requireActivation = [&](const OperandDesc &o) {
-    return planes ? requirePlain(o, type, reason) : requireChannelsLast(o, reason, type);
-  };
+  const ActivationLayout layout{planes, type};
   const bool hasBias = request.inputs.size() > 2 && request.inputs[2].connected;
-  if (!requireActivation(request.inputs[0]) || (hasBias && !requirePlain(request.inputs[2], type, reason)))
+  if (!layout.require(request.inputs[0], reason) || (hasBias && !requirePlain(request.inputs[2], type, reason)))
     return nullptr;
-  for (const OperandDesc &o : request.outputs)
-    if (o.connected && !requireActivation(o)) return nullptr;
   ConvEnds ends;
   ends.bias = hasBias ? Bias::Given : Bias::None;
-  ends.epilogue.type = type;
-  ends.firstPrologueOperand = static_cast<int>(request.inputs.size()) -
-                              static_cast<int>(op.hasAttr("prologue") ? op.attrInt("prologue_operands") : 0);
-  for (size_t i = 3; i < request.inputs.size(); ++i) {
-    const Shape &of = static_cast<int>(i) < ends.firstPrologueOperand ? request.outputs[0].info.shape()
-                                                                      : request.inputs[0].info.shape();
-    const bool full = request.inputs[i].info.shape() == of;
-    if (full ? !requireActivation(request.inputs[i]) : !requirePlain(request.inputs[i], type, reason)) return nullptr;
-  }
-  if (op.hasAttr("epilogue")) {
-    const EpilogueTarget target{.columns = shape->cout,
-                                .axis = RowAxis::Channels,
-                                .hasBias = hasBias,
-                                .rows = planes ? RowOperands::kOne : RowOperands::kByColumn};
-    auto matched = matchEpilogue(bodyOf(op, "epilogue"), target, reason);
-    if (!matched) return nullptr;
-    ends.epilogue = std::move(*matched);
-  }
+  ends.firstOperand = 3;
+  const size_t inputs = request.inputs.size(),
+               end = inputs - static_cast<size_t>(op.hasAttr("prologue") ? op.attrInt("prologue_operands") : 0);
+  ends.firstPrologueOperand = static_cast<int>(end);
+  if (!layout.requireAround(request, 3, end, reason) ||
+      !layout.requireOperands(request, end, inputs, request.inputs[0].info.shape(), reason))
+    return nullptr;
+  const EpilogueTarget target{.columns = shape->cout,
+                              .axis = RowAxis::Channels,
+                              .hasBias = hasBias,
+                              .rows = planes ? RowOperands::kOne : RowOperands::kByColumn};
+  if (!takeEpilogue(request, target, ends, reason)) return nullptr;
   const std::string name = "conv" + kindOf(*shape);
   if (planes && op.hasAttr("prologue")) return reason = "convolutions of planes take no prologue", nullptr;
   if (planes) return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, std::move(ends), PlaneConv(*shape));
@@ -177,29 +199,6 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
   }
   return std::make_unique<ConvKernel<ConvForward>>(name, std::move(ends), std::move(conv));
 }
-
-// ---- data gradient ------------------------------------------------------------------------------
-
-template <class Conv>
-class DataGradientKernel final : public executable::HostKernel {
- public:
-  DataGradientKernel(std::string name, DataType type, Conv conv)
-      : name_(std::move(name)), type_(type), conv_(std::move(conv)) {}
-  std::string name() const override { return name_; }
-  int tasks() const override { return conv_.tasks(); }
-  double share(int task) const override { return conv_.share(task); }
-  int64_t scratchBytes() const override { return static_cast<int64_t>(conv_.scratchFloats() * sizeof(float)); }
-  void run(const KernelArgs &args, int task) const noexcept override {
-    Epilogue store;
-    store.type = type_;
-    conv_.run(task, args.in[0], args.in[1], args.out[0], store, static_cast<float *>(args.scratch));
-  }
-
- private:
-  std::string name_;
-  DataType type_;
-  Conv conv_;
-};
 
 // Each place within a stride is a product of its own: a file may state any stride.
 constexpr int64_t kMostPhases = 4096;
@@ -218,12 +217,24 @@ std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &requ
                                request.inputs[0].info.shape(), type, reason);
   if (!shape || !requireWeights(request.inputs[1], *shape, reason, Transposed::kYes)) return nullptr;
   if (!requireFewPhases(*shape, reason)) return nullptr;
+  const bool planes =
+      PlaneConv::hasDataGradient(*shape) && takesPlanes(*shape, {&request.inputs[0], &request.outputs[0]});
+  const ActivationLayout layout{planes, type};
+  const size_t inputs = request.inputs.size();
+  if (!layout.require(request.inputs[0], reason) || !layout.requireAround(request, 2, inputs, reason)) return nullptr;
+  ConvEnds ends;
+  ends.firstOperand = 2, ends.firstPrologueOperand = static_cast<int>(inputs);
+  const EpilogueTarget target{
+      .columns = shape->cin, .axis = RowAxis::Channels, .rows = planes ? RowOperands::kOne : RowOperands::kByColumn};
+  if (!takeEpilogue(request, target, ends, reason)) return nullptr;
+  // Gradients of normalisations and the like: a pass over whole vectors takes less time (decision 0092).
+  if (ends.epilogue.program && !ends.epilogue.program->matrices().empty())
+    return reason = "its epilogue is a program that reads tensors of the product's shape", nullptr;
   const std::string name = "conv data gradient" + kindOf(*shape);
-  if (PlaneConv::hasDataGradient(*shape) && takesPlanes(*shape, {&request.inputs[0], &request.outputs[0]}))
-    return std::make_unique<DataGradientKernel<PlaneConv>>(name + kOfPlanes, type, PlaneConv::dataGradient(*shape));
-  if (!requireChannelsLast(request.inputs[0], reason, type) || !requireChannelsLast(request.outputs[0], reason, type))
-    return nullptr;
-  return std::make_unique<DataGradientKernel<ConvDataGradient>>(name, type, ConvDataGradient(*shape, request.threads));
+  if (planes)
+    return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, std::move(ends), PlaneConv::dataGradient(*shape));
+  return std::make_unique<ConvKernel<ConvDataGradient>>(name, std::move(ends),
+                                                        ConvDataGradient(*shape, request.threads));
 }
 
 // ---- weight gradient ----------------------------------------------------------------------------
@@ -284,6 +295,7 @@ std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &re
 
 constexpr Entry kConvKernels[] = {{"FusedConv", createConv},
                                   {"ConvDataGrad", createDataGradient},
+                                  {"FusedConvDataGrad", createDataGradient},
                                   {"ConvWeightsGrad", createWeightGradient},
                                   {"FusedConvWeightsGrad", createWeightGradient}};
 

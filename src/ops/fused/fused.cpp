@@ -327,6 +327,24 @@ OpDefs fusedOps() {
           .doc("epilogue(Conv(prologue(X), W, B), extras…): the first input of the epilogue graph is the convolution, "
                "that of the prologue graph X. The last prologue_operands inputs are the prologue's."));
   rows.push_back(
+      convolutionRow("FusedConvDataGrad")
+          .role(Role::ConvDataGrad)
+          .cost([](const Op &op, Cost &c) { c.flops = bodyFlops(op) + convFlops(op.inInfo(0), op.inShape(1)); })
+          .input("grad_out", kFloats, "T")
+          .input("weights", kFloats, "T")
+          .input("extras", kAllTypes, "", Arity::Variadic)
+          .output("results", Arity::Variadic)
+          .attrRequired("fwd_shape", AttributeType::Ints)
+          .infer([](InferContext &c) {
+            c.require(c.hasAttr("epilogue"), "it has no epilogue: a data gradient alone is ConvDataGrad");
+            const TensorInfo data = forwardInfo(c);
+            requireConvGradient(c, data, c.in(1));
+            outputsOfBody(c, "epilogue", {data}, 2);
+          })
+          .layouts(dataGradientLayouts)
+          .doc("epilogue(ConvDataGrad(grad_out, weights), extras…): the first input of the epilogue graph is the data "
+               "gradient, or the transposed convolution."));
+  rows.push_back(
       convolutionRow("FusedConvWeightsGrad")
           .role(Role::FusedConvWeightsGrad)
           .cost([](const Op &op, Cost &c) {

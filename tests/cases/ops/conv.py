@@ -83,6 +83,10 @@ CASES = [
     transposed_case(
         "grouped", (2, 4, 5, 4), (4, 3, 3, 3), 6, group=2, strides=[2, 2], pads=[1] * 4, output_padding=[1, 1]
     ),
+    transposed_case("stride_of_kernel", (2, 5, 3, 17), (5, 7, 2, 2), 7, strides=[2, 2]),
+    transposed_case("stride_of_kernel_1d", (1, 3, 16), (3, 40, 3), 40, strides=[3]),
+    transposed_case("stride_of_kernel_behind_it", (1, 4, 3, 4), (4, 3, 2, 3), strides=[2, 3], output_padding=[1, 2]),
+    transposed_case("stride_of_half_the_kernel", (2, 3, 4, 5), (3, 6, 4, 2), 6, strides=[2, 1]),
     transposed_case("dilated", (2, 4, 5, 4), (4, 3, 3, 3), strides=[2, 2], dilations=[2, 2], pads=[1, 2, 1, 2]),
     transposed_case("3d", (1, 2, 3, 3, 3), (2, 2, 2, 2, 2), 2, strides=[2, 2, 2]),
     Case("Conv", [SAMPLE, floats(4, 2, 3)], refuses="channels must equal weight dimension 1 times group"),

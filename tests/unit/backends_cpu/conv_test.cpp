@@ -211,6 +211,25 @@ std::vector<ConvShape> shapes() {
       {.n = 0, .in = {1, 5, 5}, .cin = 4, .cout = 4, .groups = 2, .kernel = {1, 3, 3}},
       {.n = 1, .in = {1, 2, 2}, .cin = 4, .cout = 4, .groups = 2, .kernel = {1, 5, 5}},
       {.n = 1, .in = {1, 90, 91}, .cin = 24, .cout = 24, .groups = 6, .kernel = {1, 3, 3}, .padHigh = {0, 2, 2}},
+      // Phases that read the same windows, of several taps and of taps far apart; between them phases that read
+      // other windows, or none; groups; pixels behind the last window.
+      {.n = 2, .in = {1, 12, 34}, .cin = 70, .cout = 20, .kernel = {1, 4, 4}, .stride = {1, 2, 2}},
+      {.n = 1, .in = {1, 9, 40}, .cin = 20, .cout = 6, .kernel = {1, 3, 4}, .stride = {1, 2, 2}, .dilation = {1, 3, 3}},
+      {.n = 2, .in = {3, 7, 13}, .cin = 9, .cout = 8, .kernel = {1, 2, 3}, .stride = {2, 3, 4}},
+      {.n = 1, .in = {1, 8, 11}, .cin = 66, .cout = 48, .groups = 2, .kernel = {1, 2, 3}, .stride = {1, 2, 3}},
+  };
+}
+
+// Without pads, and each place of the stride has one tap.
+std::vector<ConvShape> shapesOfLongStrides() {
+  return {
+      {.n = 2, .in = {1, 10, 34}, .cin = 40, .cout = 24, .kernel = {1, 2, 2}, .stride = {1, 2, 2}},
+      {.n = 1, .in = {1, 4, 60}, .cin = 130, .cout = 70, .kernel = {1, 2, 2}, .stride = {1, 2, 2}},
+      {.n = 1, .in = {1, 1, 210}, .cin = 96, .cout = 17, .kernel = {1, 1, 3}, .stride = {1, 1, 3}},
+      {.n = 3, .in = {1, 6, 4}, .cin = 3, .cout = 8, .kernel = {1, 3, 1}, .stride = {1, 3, 1}},
+      {.n = 2, .in = {4, 6, 20}, .cin = 64, .cout = 32, .kernel = {2, 3, 2}, .stride = {2, 3, 2}},
+      {.n = 1, .in = {1, 4, 16}, .cin = 33, .cout = 520, .kernel = {1, 4, 4}, .stride = {1, 4, 4}},
+      {.n = 0, .in = {1, 4, 4}, .cin = 4, .cout = 4, .kernel = {1, 2, 2}, .stride = {1, 2, 2}},
   };
 }
 
@@ -365,22 +384,82 @@ TEST(Conv, data_gradient_matches_loops) {
   }
 }
 
-TEST(Conv, data_gradient_adds_bias_and_residual_in_every_stride_phase) {
-  const ConvShape s = shapes()[1];
-  const Data data(s);
-  const Floats bias = randomFloats(s.cin, 6);
-  Floats plain(data.x.size()), fused(data.x.size(), 3.0f);
-  const ConvDataGradient plan(s, 2);
-  const auto run = [&](Floats &dx, const Epilogue &e) {
-    runAll(plan, 2, [&](int task, float *scratch) {
-      plan.run(task, data.dy.data(), data.transposed.data(), dx.data(), e, scratch);
+// The data gradient without pads whose windows do not overlap, tap by tap: products of pixels and channels.
+Floats dataGradientByTaps(const ConvShape &s, const Data &data) {
+  Floats dx(data.x.size(), NAN);
+  ConvShape one = s;
+  one.in = s.out(), one.kernel = one.stride = {1, 1, 1};
+  for (int64_t t = 0; t < s.taps(); ++t) {
+    Floats w;
+    for (size_t i = static_cast<size_t>(t); i < data.w.size(); i += static_cast<size_t>(s.taps()))
+      w.push_back(data.w[i]);
+    const Floats packed = test::packedConvWeights(one, w, test::Transposed::kYes);
+    Floats ofTap(static_cast<size_t>(s.n * volume(one.in) * s.cin), NAN);
+    const ConvDataGradient plan(one, 1);
+    runAll(plan, 1, [&](int task, float *scratch) {
+      plan.run(task, data.dy.data(), packed.data(), ofTap.data(), Epilogue(), scratch);
     });
-  };
-  run(plain, Epilogue());
-  Epilogue epilogue;
-  epilogue.bias = bias.data(), epilogue.residual = fused.data();
-  run(fused, epilogue);
-  for (size_t i = 0; i < plain.size(); ++i) ASSERT_EQ(fused[i], plain[i] + bias[i % s.cin] + 3.0f);
+    const Spatial tap = {t / (s.kernel[1] * s.kernel[2]), t / s.kernel[2] % s.kernel[1], t % s.kernel[2]};
+    for (int64_t p = 0; p < s.n * volume(one.in); ++p) {
+      int64_t at = p / volume(one.in), rest = p;
+      Spatial place;
+      for (size_t d : {2, 1, 0}) place[d] = rest % one.in[d], rest /= one.in[d];
+      for (size_t d : {0, 1, 2}) at = at * s.in[d] + place[d] * s.stride[d] + tap[d];
+      std::copy_n(ofTap.begin() + p * s.cin, s.cin, dx.begin() + at * s.cin);
+    }
+  }
+  return dx;
+}
+
+TEST(Conv, data_gradient_of_a_stride_as_long_as_its_kernel_has_the_bits_of_products_by_tap) {
+  int index = 0;
+  for (const ConvShape &s : shapesOfLongStrides()) {
+    const Data data(s);
+    const Floats expected = dataGradientByTaps(s, data);
+    for (int threads : kThreads) {
+      Floats dx(data.x.size(), NAN);
+      const ConvDataGradient plan(s, threads);
+      double share = 0;
+      for (int task = 0; task < plan.tasks(); ++task) share += plan.share(task);
+      EXPECT_NEAR(share, plan.tasks() == 0 ? 0.0 : 1.0, 1e-9) << "shape " << index;
+      runAll(plan, threads, [&](int task, float *scratch) {
+        plan.run(task, data.dy.data(), data.transposed.data(), dx.data(), Epilogue(), scratch);
+      });
+      ASSERT_EQ(dx, expected) << "shape " << index << " threads " << threads;
+    }
+    ++index;
+  }
+}
+
+TEST(Conv, data_gradient_has_the_epilogue_of_every_pixel) {
+  int index = 0;
+  std::vector<ConvShape> all = shapes();
+  std::ranges::copy(shapesOfLongStrides(), std::back_inserter(all));
+  for (const ConvShape &s : all) {
+    const Data data(s);
+    const Floats bias = randomFloats(s.cin, 6), residual = randomFloats(static_cast<int64_t>(data.x.size()), 7);
+    const ConvDataGradient plan(s, 2);
+    const auto run = [&](Floats &dx, const Epilogue &e) {
+      runAll(plan, 2, [&](int task, float *scratch) {
+        plan.run(task, data.dy.data(), data.transposed.data(), dx.data(), e, scratch);
+      });
+    };
+    Floats plain(data.x.size(), NAN);
+    run(plain, Epilogue());
+    // Inside of register tiles, and behind them; the residual is overwritten.
+    for (const ElementOp step : {ElementOp::kRelu, ElementOp::kAbs}) {
+      Floats fused = residual, expected;
+      Epilogue epilogue;
+      epilogue.bias = bias.data(), epilogue.residual = fused.data(), epilogue.step.op = step;
+      run(fused, epilogue);
+      for (size_t i = 0; i < plain.size(); ++i) {
+        const float sum = plain[i] + bias[i % static_cast<size_t>(s.cin)] + residual[i];
+        expected.push_back(step == ElementOp::kRelu ? std::max(0.0f, sum) : std::fabs(sum));
+      }
+      ASSERT_EQ(fused, expected) << "shape " << index;
+    }
+    ++index;
+  }
 }
 
 TEST(Conv, weight_gradient_matches_loops_and_updates_in_place) {
@@ -446,6 +525,8 @@ std::vector<ConvShape> halfShapes() {
   for (const DataType type : test::kHalfTypes)
     for (ConvShape s : shapes())
       if (!s.joinsGroups()) s.type = type, result.push_back(s);
+  for (const DataType type : test::kHalfTypes)
+    for (ConvShape s : shapesOfLongStrides()) s.type = type, result.push_back(s);
   return result;
 }
 

@@ -106,17 +106,41 @@ WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   return p;
 }
 
-// One product for each phase that has pixels.
-template <class Product, class... Arguments>
-std::vector<Product> phases(const ConvShape &s, Arguments... arguments) {
-  std::vector<Product> products;
+// The phases that have pixels.
+std::vector<WindowProductShape> phaseShapes(const ConvShape &s) {
+  std::vector<WindowProductShape> shapes;
   Spatial first;
   for (first[0] = 0; first[0] < s.stride[0]; ++first[0])
     for (first[1] = 0; first[1] < s.stride[1]; ++first[1])
       for (first[2] = 0; first[2] < s.stride[2]; ++first[2]) {
         WindowProductShape shape = phaseShape(s, first);
-        if (volume(shape.window.out) > 0) products.emplace_back(std::move(shape), arguments...);
+        if (volume(shape.window.out) > 0) shapes.push_back(std::move(shape));
       }
+  return shapes;
+}
+
+// Phases that read the same windows become results of one product, as those of a kernel as long as its stride: each row
+// of dy is read once. The first tap of such phases differs, and from there their taps are equally far apart.
+std::vector<WindowProductShape> joinedPhases(const ConvShape &s) {
+  std::vector<WindowProductShape> joined;
+  for (WindowProductShape &phase : phaseShapes(s)) {
+    const auto same = std::ranges::find_if(
+        joined, [&](const WindowProductShape &j) { return !j.tapRows.empty() && j.window == phase.window; });
+    if (same == joined.end() || phase.tapRows.empty()) {
+      joined.push_back(std::move(phase));
+      continue;
+    }
+    WindowResult result{phase.tapRows.front() - same->tapRows.front(), phase.first};
+    for (size_t d = 0; d < 3; ++d) result.position[d] -= same->first[d];
+    same->results.push_back(result);
+  }
+  return joined;
+}
+
+template <class Product, class... Arguments>
+std::vector<Product> productsOf(std::vector<WindowProductShape> shapes, Arguments... arguments) {
+  std::vector<Product> products;
+  for (WindowProductShape &shape : shapes) products.emplace_back(std::move(shape), arguments...);
   return products;
 }
 
@@ -224,10 +248,10 @@ std::variant<DepthwiseProduct, GroupedProduct, Matmul, WindowProduct> forwardPla
 
 std::variant<std::vector<DepthwiseProduct>, std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>>
 dataGradientPlan(const ConvShape &s, int threads) {
-  if (s.isDepthwise()) return phases<DepthwiseProduct>(s, GroupedWeights::kExchanged, threads);
-  if (s.joinsGroups()) return phases<GroupedProduct>(s, GroupedWeights::kExchanged, threads);
+  if (s.isDepthwise()) return productsOf<DepthwiseProduct>(phaseShapes(s), GroupedWeights::kExchanged, threads);
+  if (s.joinsGroups()) return productsOf<GroupedProduct>(phaseShapes(s), GroupedWeights::kExchanged, threads);
   if (isPointwise(s)) return pointwise(s, s.cin / s.groups, s.cout / s.groups, threads);
-  return phases<WindowProduct>(s, threads, s.type);
+  return productsOf<WindowProduct>(joinedPhases(s), threads, s.type);
 }
 
 std::variant<GroupedGradient, WindowGradient> weightGradientPlan(const ConvShape &s, int threads) {

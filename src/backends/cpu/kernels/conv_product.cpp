@@ -6,6 +6,8 @@
 //       for each pass over (tap, channel)        weights of 16 bits are packed for it
 //         for each tile of places of one line      rows of A evenly spaced
 //           for each panel: tile kernel            partial sums between passes live in scratch, never in y
+//
+// The panels of all results follow each other.
 #include "backends/cpu/kernels/conv_product.hpp"
 
 #include <algorithm>
@@ -44,26 +46,36 @@ struct WindowProduct::Place {
 WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType type)
     : shape_(std::move(shape)), type_(type), kernels_(&microKernels()) {
   if (type == DataType::BFLOAT16 && bfloat16Kernels() && shape_.window.channels % 2 == 0) usePairs();
-  panels_ = ceilDiv(shape_.columns, panelWidth());
+  panelsOfResult_ = ceilDiv(shape_.columns, panelWidth());
+  panels_ = panelsOfResult_ * static_cast<int64_t>(shape_.results.size());
+  const Spatial &size = shape_.size;
+  for (const WindowResult &r : shape_.results) {
+    const int64_t place = (r.position[0] * size[1] + r.position[1]) * size[2] + r.position[2];
+    targets_.push_back({r.row * panelWidth(), place * shape_.groups * shape_.columns});
+  }
   chooseChunks(std::max(1, threads));
   widensStrip_ = isHalf(type) && perStep_ == 1 && !shape_.tapRows.empty();  // without taps nothing is read
   windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows,
                      widensStrip_ ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
   makePasses();
   writesInOrder_ = shape_.groups == 1 && shape_.step == Spatial{1, 1, 1} && shape_.size == shape_.window.out;
+  fillsLines_ = shape_.groups == 1 && fillsLines();
   outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * shape_.groups * shape_.columns, type_);
-  const int64_t panelBytes = std::max(longestPass(), kLongestPass) * panelWidth() * static_cast<int64_t>(sizeof(float));
-  // Weights of a pass stay in the second level cache, beside the strip.
+  // Weights of a pass stay in the second level cache, beside the strip; of the many panels of several results, their
+  // partial sums as well.
+  const int64_t partialRows = passes_.size() > 1 && shape_.results.size() > 1 ? chunkSize_.places() : 0;
+  const int64_t panelBytes =
+      (std::max(longestPass(), kLongestPass) + partialRows) * panelWidth() * static_cast<int64_t>(sizeof(float));
   panelsAtOnce_ =
       PanelRanges::rounded(std::min(panels_, panelBytesAtOnce() * 2 / 3 / panelBytes), panelsTogether(chunkSize_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
   if (isHalf(type)) makePackedBlocks();
   // Chunks after a thread's first find weights that fit in its cache there.
-  const int64_t splitBytes =
-      panelRanges().longest() * panelWidth() * shape_.weightRows * static_cast<int64_t>(sizeof(float));
+  const int64_t splitBytes = panelRanges().longest() * panelWidth() * shape_.weightRows *
+                             static_cast<int64_t>(sizeof(float)) / static_cast<int64_t>(shape_.results.size());
   const bool areReadOnce = shape_.groups * windows_.chunks() <= std::max(1, threads);
   // Sharing the rows out takes time of its own, which short tiles feel.
-  const bool isLong = shape_.columns > panelWidth() && passes_.back().blockCount * passes_.back().k >= kLeastAheadSteps;
+  const bool isLong = panels_ > 1 && passes_.back().blockCount * passes_.back().k >= kLeastAheadSteps;
   looksAheadInX_ =
       isLong && shape_.groups == 1 && !widensStrip_ && shape_.window.in[0] == 1 && shape_.window.out[0] == 1;
   looksAhead_ = !isHalf(type) && (areReadOnce || splitBytes > secondLevelCacheBytes() / 2);
@@ -77,6 +89,7 @@ void WindowProduct::usePairs() {
   shape_.window.pixelStride /= 2;
   shape_.weightRows /= 2;
   for (int64_t &row : shape_.tapRows) row /= 2;
+  for (WindowResult &result : shape_.results) result.row /= 2;
 }
 
 int64_t WindowProduct::longestPass() const {
@@ -120,7 +133,7 @@ void WindowProduct::chooseChunks(int threads) {
   const int64_t wanted = std::clamp<int64_t>(most, 1, ceilDiv(threads * kTasksPerThread, shape_.groups));
   const int64_t workers = std::min<int64_t>(threads, wanted * shape_.groups);
   const int64_t mostSplits = std::max<int64_t>(1, panels_);
-  const double weights = rows * static_cast<double>(panels_ * panelWidth());
+  const double weights = rows * static_cast<double>(panelsOfResult_ * panelWidth());
   const double inputs = static_cast<double>(w.n * volume(w.in) * w.channels) *
                         (Windows(w, {}, microKernels().tileRows).isReadInPlace() ? 1.0 : 2.0);
   const auto moved = [&](int64_t chunks, int64_t splits) {
@@ -219,18 +232,20 @@ void WindowProduct::emit(const Place &to, ptrdiff_t at, const float *sums, ptrdi
 // Weights of 16 bits are packed for the pass; floats are read where they lie.
 WindowProduct::Weights WindowProduct::weightsOf(const Pass &pass, const void *group, int64_t firstPanel,
                                                 int64_t endPanel, float *packed) const noexcept {
-  const int64_t width = panelWidth(), panelSize = shape_.weightRows * width;
-  if (!isHalf(type_)) {
-    const float *first = static_cast<const float *>(group) + firstPanel * panelSize + pass.offset * width;
-    return {first,   static_cast<const float *>(group), blocks_.data() + pass.firstBlock, panelSize, firstPanel,
+  const int64_t width = panelWidth();
+  if (!isHalf(type_))
+    return {nullptr,
+            static_cast<const float *>(group),
+            blocks_.data() + pass.firstBlock,
+            shape_.weightRows * width,
+            firstPanel,
             endPanel};
-  }
   const int64_t floats = pass.k * width;
   float *to = packed;
   for (int64_t p = firstPanel; p < endPanel; ++p)
     for (size_t b = pass.firstBlock; b < pass.firstBlock + static_cast<size_t>(pass.blockCount); ++b, to += floats) {
-      const uint16_t *from =
-          static_cast<const uint16_t *>(group) + perStep_ * (p * panelSize + blocks_[b].b + pass.offset * width);
+      const uint16_t *from = static_cast<const uint16_t *>(group) +
+                             perStep_ * (weightsAt(columnPanel(p)) + blocks_[b].b + pass.offset * width);
       const auto columns = static_cast<int>(width);
       if (perStep_ == 2)
         packPairPanel(from, width, 1, 2 * pass.k, columns, columns, to);
@@ -250,9 +265,10 @@ void WindowProduct::lookAhead(const Pass &pass, const RowTile &rowTile, const We
   const Pass &next = isLast ? passes_.front() : *(&pass + 1);
   const int64_t at = panel + (isLast ? weights.endPanel - weights.firstPanel : 0);
   if (at >= panels_ || next.blockCount == 0) return;
+  const ColumnPanel to = columnPanel(at);
   askAhead(tile, rowTile.index, rowTile.count, kernel.parts * pass.blockCount * (pass.k / kStepsPerLine),
-           {weights.group + at * weights.panelStride + next.offset * panelWidth() + blocks_[next.firstBlock].b,
-            next.contiguous, std::min<int64_t>(kernel.panels, panels_ - at), weights.panelStride});
+           {weights.group + weightsAt(to) + next.offset * panelWidth() + blocks_[next.firstBlock].b, next.contiguous,
+            std::min<int64_t>(kernel.panels, panelsOfResult_ - to.panel), weights.panelStride});
 }
 
 // What the row tile after this one of the chunk writes, if tiles ask for it: not where they ask for weights.
@@ -262,6 +278,27 @@ ResultsAhead WindowProduct::resultsAhead(const Weights &weights, const Place &to
   if (weights.firstPanel > 0 || weights.endPanel < panels_) return {};
   const int64_t elements = rows * shape_.columns;
   return {*to.epilogue, to.y, rowTile.at + elements, elements, panels_};
+}
+
+// Whether as many results as the step is long follow each other in y, all along.
+bool WindowProduct::fillsLines() const {
+  const auto perLine = static_cast<size_t>(shape_.step[2]);
+  if (perLine < 2 || targets_.size() % perLine != 0) return false;
+  for (size_t r = 0; r < targets_.size(); ++r)
+    if (targets_[r].y != targets_[r - r % perLine].y + static_cast<ptrdiff_t>(r % perLine) * shape_.columns)
+      return false;
+  return true;
+}
+
+// What the next row tile of the line writes to the line of y in which `result` is the first one.
+ResultsAhead WindowProduct::resultsOfLine(const Weights &weights, const Place &to, const RowTile &rowTile, int rows,
+                                          size_t result) const noexcept {
+  if (looksAhead_ || rowTile.nextRows == 0) return {};
+  const int64_t perLine = shape_.step[2], panels = perLine * panelsOfResult_,
+                first = static_cast<int64_t>(result) * panelsOfResult_;
+  if (first < weights.firstPanel || first + panels > weights.endPanel) return {};
+  const int64_t pixel = perLine * shape_.columns;
+  return {*to.epilogue, to.y, rowTile.at + targets_[result].y + rows * pixel, rowTile.nextRows * pixel, panels};
 }
 
 void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial,
@@ -283,31 +320,49 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
   const int64_t steps = pass.blockCount * (pass.k / kStepsPerLine);
   const ptrdiff_t partialStride = (weights.endPanel - weights.firstPanel) * width;
   alignas(64) float finished[kMaxTileFloats];
+  ColumnPanel of = columnPanel(weights.firstPanel);
+  int64_t firstOfResults = 0;
   for (int64_t p = weights.firstPanel; p < weights.endPanel;) {
-    const int64_t column = p * width, sums = (p - weights.firstPanel) * width;
+    const int64_t column = of.panel * width, sums = (p - weights.firstPanel) * width;
+    const Target &target = targets_[of.result];
     const auto choice =
-        kernels_->choose(AMode::kRows, rows, std::min(weights.endPanel * width, shape_.columns) - column);
+        kernels_->choose(AMode::kRows, rows, std::min((weights.endPanel - p) * width, shape_.columns - column));
     const int64_t columns = std::min(choice.panels * width, shape_.columns - column);
-    tile.b = weights.first + (p - weights.firstPanel) * tile.bPanelStride;
+    tile.b = weights.group ? weights.group + weightsAt(of) + pass.offset * width
+                           : weights.packed + (p - weights.firstPanel) * tile.bPanelStride;
     tile.in = first ? nullptr : partial + sums;
     tile.inStride = partialStride;
     const bool plain = end && columns == choice.width;
-    const ptrdiff_t group = to.group * shape_.columns + column, place = group + rowTile.at;
+    const ptrdiff_t group = to.group * shape_.columns + column, at = rowTile.at + target.y, place = group + at;
     tile.end = plain ? end->at(place, group) : TileEnd();
     float *y = static_cast<float *>(to.y) + place;
     tile.out = !last ? partial + sums : plain ? y : finished;
     tile.outStride = !last ? partialStride : plain ? step : choice.width;
+    if (last && fillsLines_ && of.panel == 0 && of.result % static_cast<size_t>(shape_.step[2]) == 0) {
+      results = resultsOfLine(weights, to, rowTile, rows, of.result);
+      firstOfResults = p;
+      asked = !results.isEmpty() && !rowTile.isFirst ? to.y : nullptr;
+    }
     lookAhead(pass, rowTile, weights, p, choice, tile);
     tile.ahead = nullptr;
     if (last && p == weights.firstPanel && to.nextInputs.floats > 0)
       askEvenly(tile, rowTile.index, rowTile.count, choice.parts, steps, to.nextInputs);
-    if (!results.isEmpty()) results.ask(tile, p, choice.panels, choice.parts * steps);
+    if (!results.isEmpty()) results.ask(tile, p - firstOfResults, choice.panels, choice.parts * steps);
     if (last) prefetchOperands(*to.epilogue, asked, place, step, rows, columns);
     if (last && outgrowsCache_ && !asked) prefetchResults(*to.epilogue, to.y, place, step, rows, columns);
     choice.run(tile);
-    if (last && !plain) emit(to, rowTile.at, finished, choice.width, rows, column, columns);
-    p += choice.panels;
+    if (last && !plain) emit(to, at, finished, choice.width, rows, column, columns);
+    p += choice.panels, of.panel += choice.panels;
+    if (of.panel == panelsOfResult_) of = {of.result + 1, 0};
   }
+}
+
+// The most columns that follow each other in one result, of those of some panels.
+int64_t WindowProduct::columnsTogether(int64_t firstPanel, int64_t endPanel) const noexcept {
+  const int64_t first = columnPanel(firstPanel).panel, count = endPanel - firstPanel;
+  const int64_t begun = std::min(panelsOfResult_ - first, count), next = std::min(panelsOfResult_, count - begun);
+  return begun >= next ? std::min(shape_.columns - first * panelWidth(), begun * panelWidth())
+                       : std::min(shape_.columns, next * panelWidth());
 }
 
 // Lines, and images, whose windows and results follow each other are one line.
@@ -327,7 +382,7 @@ WindowChunk WindowProduct::joined(const WindowChunk &chunk) const noexcept {
 void WindowProduct::runPanels(const WindowChunk &given, const float *view, const void *group, int64_t firstPanel,
                               int64_t endPanel, const Place &to, float *partials) const noexcept {
   const WindowChunk chunk = joined(given);
-  const RowTiles tiles(chunk.pixels, std::min(shape_.columns, endPanel * panelWidth()) - firstPanel * panelWidth());
+  const RowTiles tiles(chunk.pixels, columnsTogether(firstPanel, endPanel));
   const int64_t channels = shape_.groups * shape_.columns;
   const Spatial &first = shape_.first, &step = shape_.step, &size = shape_.size;
   for (const Pass &pass : passes_) {
@@ -342,6 +397,8 @@ void WindowProduct::runPanels(const WindowChunk &given, const float *view, const
         for (int64_t t = 0; t < tiles.count(); ++t, ++rowTile.index) {
           const int64_t begin = tiles.begin(t);
           const auto rows = static_cast<int>(tiles.begin(t + 1) - begin);
+          rowTile.nextRows = t + 1 < tiles.count() ? tiles.begin(t + 2) - tiles.begin(t + 1) : 0;
+          rowTile.isFirst = t == 0;
           rowTile.at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * channels;
           runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, rowTile);
           partial += rows * (endPanel - firstPanel) * microKernels().panelWidth;
@@ -360,7 +417,8 @@ void WindowProduct::run(int task, const void *x, const void *weights, void *y, c
   const ptrdiff_t channel = group * shape_.window.channels;
   const float *view = widensStrip_ ? windows_.widen(chunk, type_, static_cast<const uint16_t *>(x) + channel, strip)
                                    : windows_.read(chunk, static_cast<const float *>(x) + channel, strip);
-  const void *groupWeights = elementAt(weights, perStep_ * group * panels_ * shape_.weightRows * panelWidth(), type_);
+  const void *groupWeights =
+      elementAt(weights, perStep_ * group * panelsOfResult_ * shape_.weightRows * panelWidth(), type_);
   const PanelRanges ranges = panelRanges();
   Place to{y, &epilogue, group, {}};
   const int64_t begin = ranges.begin(split), end = ranges.begin(split + 1);

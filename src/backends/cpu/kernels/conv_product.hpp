@@ -1,5 +1,5 @@
-// Sums over the windows of an image: the forward pass of a convolution, and its data gradient for the pixels of one
-// phase of the stride.
+// Sums over the windows of an image: the forward pass of a convolution, and its data gradient for the pixels of those
+// phases of the stride that read the same windows.
 //
 // y[place, column] = epilogue(sum over tap, channel of x[window of place at tap, channel] * w[tap, channel, column]).
 // The register tiles read windows directly from the image or its strip (conv_window.hpp): one block per tap row instead
@@ -21,6 +21,12 @@ namespace popart::cpu {
 
 class ResultsAhead;
 
+// One of the results of the windows.
+struct WindowResult {
+  int64_t row = 0;        // of the weights, behind those of the first result
+  Spatial position = {};  // of its places, behind those of the first result
+};
+
 struct WindowProductShape {
   WindowShape window;
   int64_t groups = 1;
@@ -31,6 +37,9 @@ struct WindowProductShape {
   int64_t weightRows = 0;
   // Output place o is written at position first + o * step of an image of `size`.
   Spatial first = {0, 0, 0}, step = {1, 1, 1}, size = {1, 1, 1};
+  // Several results are one product: a row tile of windows is multiplied by the weights of each, and written to the
+  // places of each.
+  std::vector<WindowResult> results = {WindowResult{}};
 };
 
 class WindowProduct {
@@ -56,22 +65,43 @@ class WindowProduct {
     int64_t contiguous = 0;  // floats of a panel's weights from the first on that have no gaps
   };
   struct Place;
-  // A row tile: its number among those that share one read of the weights, and the position of its first place in y.
+  // A row tile: its number among those that share one read of the weights, the position of its first place in y, and
+  // the rows of the next one in its line.
   struct RowTile {
     int64_t index, count;
     ptrdiff_t at;
+    int64_t nextRows = 0;
+    bool isFirst = true;  // of its line
   };
+  // Where the weights of a result and its places begin behind those of the first one, in elements.
+  struct Target {
+    ptrdiff_t weights, y;
+  };
+  // Panels count through the results: panel p is panel p % panelsOfResult_ of its columns.
+  struct ColumnPanel {
+    size_t result;
+    int64_t panel;
+  };
+  ColumnPanel columnPanel(int64_t panel) const {
+    return {static_cast<size_t>(panel / panelsOfResult_), panel % panelsOfResult_};
+  }
+  // Offset of a panel's weights in those of its group, in elements that kernels read.
+  ptrdiff_t weightsAt(const ColumnPanel &p) const {
+    return p.panel * shape_.weightRows * kernels_->panelWidth + targets_[p.result].weights;
+  }
   // The weights of some panels: those of a pass, or all.
   struct Weights {
-    const float *first;  // row 0 of firstPanel
-    const float *group;  // row 0 of panel 0 of all passes; nullptr: packed for the pass
+    const float *packed;  // row 0 of firstPanel, of weights that are packed for the pass
+    const float *group;   // row 0 of panel 0 of all passes; nullptr: packed for the pass
     const BlockOffset *blocks;
-    ptrdiff_t panelStride;
+    ptrdiff_t panelStride;  // between panels of one result
     int64_t firstPanel, endPanel;
   };
+  int64_t columnsTogether(int64_t firstPanel, int64_t endPanel) const noexcept;
   int64_t panelsTogether(const ChunkSize &size) const { return RowTiles(size.pixels, shape_.columns).panelsTogether(); }
   PanelRanges panelRanges() const { return {panels_, splits_, panelsTogether(chunkSize_)}; }
   WindowChunk joined(const WindowChunk &chunk) const noexcept;
+  bool fillsLines() const;
   void usePairs();
   void chooseChunks(int threads);
   void makePasses();
@@ -84,6 +114,8 @@ class WindowProduct {
   void runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial, const Place &to,
                const RowTile &rowTile) const noexcept;
   ResultsAhead resultsAhead(const Weights &weights, const Place &to, const RowTile &rowTile, int rows) const noexcept;
+  ResultsAhead resultsOfLine(const Weights &weights, const Place &to, const RowTile &rowTile, int rows,
+                             size_t result) const noexcept;
   void lookAhead(const Pass &pass, const RowTile &rowTile, const Weights &weights, int64_t panel,
                  const MicroKernels::Choice &kernel, TileArgs &tile) const noexcept;
   void emit(const Place &to, ptrdiff_t at, const float *sums, ptrdiff_t stride, int rows, int64_t column,
@@ -96,11 +128,14 @@ class WindowProduct {
   bool widensStrip_ = false;
   Windows windows_;
   ChunkSize chunkSize_;
-  bool writesInOrder_ = false;       // the places of a chunk's lines follow each other in y
-  bool outgrowsCache_ = false;       // y
-  bool looksAhead_ = false;          // in the weights
-  bool looksAheadInX_ = false;       // for the next chunk of the same thread
-  int64_t panels_ = 0, splits_ = 1;  // panel ranges that are tasks of their own
+  bool writesInOrder_ = false;  // the places of a chunk's lines follow each other in y
+  bool fillsLines_ = false;     // so do those of the results that a line of places writes to one line of y
+  bool outgrowsCache_ = false;  // y
+  bool looksAhead_ = false;     // in the weights
+  bool looksAheadInX_ = false;  // for the next chunk of the same thread
+  int64_t panelsOfResult_ = 0;
+  int64_t panels_ = 0, splits_ = 1;  // of all results; panel ranges that are tasks of their own
+  std::vector<Target> targets_;      // by result
   int64_t panelsAtOnce_ = 1;
   std::vector<BlockOffset> blocks_, packedBlocks_;  // packed: weights that lie pass by pass
   std::vector<Pass> passes_;

@@ -25,6 +25,7 @@ struct WindowShape {
   int64_t channels = 1;     // of one group
   int64_t pixelStride = 1;  // floats between neighbouring pixels: the channels of all groups
 
+  bool operator==(const WindowShape &) const = default;
   // Whether no window leaves the image.
   bool fits() const;
   // Input positions that the windows of `count` neighbouring outputs of dimension d span.
