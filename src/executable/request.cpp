@@ -1,6 +1,7 @@
 // Requests for kernels, read off the graph, and the cost of what is made for them.
 #include <popart/graph.hpp>
 
+#include "executable/channel_slice.hpp"
 #include "executable/kernel.hpp"
 
 namespace popart::executable {
@@ -27,7 +28,8 @@ std::shared_ptr<const Kernel> withCost(std::unique_ptr<Kernel> kernel, const Ker
   kernel->hasCost_ = true;
   auto addPadding = [](const std::vector<OperandDesc> &operands, double &bytes) {
     for (const OperandDesc &o : operands)
-      if (o.connected && o.layout) bytes += static_cast<double>(o.layout->bytes(o.info) - o.info.nbytes());
+      if (o.connected && o.layout && channelsOfWhole(o.layout) == 0)
+        bytes += static_cast<double>(o.layout->bytes(o.info) - o.info.nbytes());
   };
   addPadding(request.inputs, kernel->cost_.bytesRead);
   addPadding(request.outputs, kernel->cost_.bytesWritten);
@@ -38,7 +40,9 @@ bool isFreeView(const Op &op) {
   return op.has(Trait::View) && !op.isUserOp() && op.inTensor(0)->layout.empty() && op.outTensor(0)->layout.empty();
 }
 
-bool takesNoStep(const Op &op) { return isFreeView(op) || op.is(Role::LoopRow) || op.is(Role::VariableAssign); }
+bool takesNoStep(const Op &op) {
+  return isFreeView(op) || op.is(Role::LoopRow) || op.is(Role::VariableAssign) || joinsSlices(op);
+}
 
 const Layout *layoutOf(const Tensor &tensor) { return layoutNamed(tensor.layout); }
 

@@ -72,7 +72,8 @@ class Emitter {
   bool staysInCache(const Graph &repeated) const {
     int64_t bytes = 0;
     for (const int s : used_.at(&repeated))
-      if (s >= 0) bytes += plan_.storages[static_cast<size_t>(s)].bytes;
+      if (s >= 0 && plan_.storages[static_cast<size_t>(s)].whole < 0)
+        bytes += plan_.storages[static_cast<size_t>(s)].bytes;
     return executable::staysInCache(bytes);
   }
 

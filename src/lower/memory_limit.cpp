@@ -36,7 +36,7 @@ std::string originOf(const memory::MemoryPlan &plan, int storage) {
 bool takesMemory(const memory::MemoryPlan &plan, const memory::Storage &storage) {
   switch (storage.place) {
     case memory::Place::Arena:
-      return storage.first >= 0;
+      return storage.first >= 0 && storage.whole < 0;
     case memory::Place::Variable:
       return !plan.variables[static_cast<size_t>(storage.offset)]->isRemote;
     case memory::Place::Constant:

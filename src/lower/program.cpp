@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "executable/layout.hpp"
+#include "executable/channel_slice.hpp"
 
 namespace popart::lower {
 namespace {
@@ -20,6 +20,10 @@ void verifyTensor(const Graph &graph, const Tensor &tensor) {
   check(tensor.tensorType() != TensorType::Const || tensor.tensorData().nbytes() == bytes,
         "constant '{}' is not in its layout {}: got {} bytes of values, expected {}", tensor.id, tensor.layout,
         tensor.tensorData().nbytes(), bytes);
+  if (executable::channelsOfWhole(executable::layoutOf(tensor)) == 0) return;
+  check(tensor.hasProducer() && !tensor.isGraphOutput(),
+        "tensor '{}' has layout {}: expected the result of an op of its graph", tensor.id, tensor.layout);
+  executable::wholeOf(tensor);
 }
 
 void verifyOp(const Op &op) {

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <popart/error.hpp>
 
+#include "executable/channel_slice.hpp"
 #include "memory/sharing.hpp"
 #include "memory/storages.hpp"
 
@@ -75,7 +76,11 @@ class Planner {
       case TensorType::Const:
         return s = outside(Place::Constant, plan_.constants);
       default:
-        return s = storages_.add(Place::Arena, bytes, 0, tensor.id);
+        if (executable::channelsOfWhole(executable::layoutOf(tensor)) == 0)
+          return s = storages_.add(Place::Arena, bytes, 0, tensor.id);
+        const executable::SliceOf slice = executable::wholeOf(tensor);
+        const int whole = storage(graph, slice.join->outputs()[0]);
+        return slot(graph, t) = storages_.addSlice(bytes, whole, executable::sliceStart(slice), tensor.id);
     }
   }
 
@@ -111,6 +116,8 @@ class Planner {
       visitIf(graph, op);
     } else if (op.is(Role::LoopRow)) {
       visitRow(graph, op);
+    } else if (executable::joinsSlices(op)) {
+      storages_.define(storage(graph, op.outputs()[0]), time_);
     } else if (executable::isFreeView(op)) {
       const int in = storage(graph, op.inputs()[0]);
       slot(graph, op.outputs()[0]) = in;
@@ -267,7 +274,7 @@ class Planner {
       const int row = storages_.find(s.row);
       if (storages_.place(row) != Place::Arena || storages_.bytes(row) != s.rowBytes || !fitsRows(s.rowBytes)) continue;
       if (storages_.firstDefinition(row) <= s.start || storages_.lastUse(row) > s.end) continue;
-      if (storages_.bytes(s.stack) < s.rowBytes) continue;  // a loop that never runs
+      if (storages_.bytes(s.stack) < s.rowBytes || storages_.hasSlices(row)) continue;  // bytes: a loop that never runs
       storages_.makeScanRow(row, s.stack);
       plan_.rows[s.loop].push_back(row);
       inPlace_.push_back(s);
@@ -387,7 +394,7 @@ class Planner {
     };
     for (auto &[graph, list] : plan_.storageOf)
       for (int &s : list) s = final(s);
-    for (Storage &s : plan_.storages) s.stack = final(s.stack), s.initial = final(s.initial);
+    for (Storage &s : plan_.storages) s.stack = final(s.stack), s.initial = final(s.initial), s.whole = final(s.whole);
     for (auto &[op, rows] : plan_.rows)
       for (int &s : rows) s = final(s);
     for (auto *moves : {&plan_.carried, &plan_.results})
@@ -460,8 +467,9 @@ std::string print(const MemoryPlan &plan) {
       for (const std::string &name : names->second)
         if (name != storage.name) list += ", " + name;
     }
-    text += fmt::format("{:>5} {:>8} {:>12} {:>12} {:>5}-{:<5}  {}{}\n", s, placeName(storage.place), storage.offset,
-                        storage.bytes, storage.first, storage.last, list, toText(storage.sharers));
+    text += fmt::format("{:>5} {:>8} {:>12} {:>12} {:>5}-{:<5}  {}{}{}\n", s, placeName(storage.place), storage.offset,
+                        storage.bytes, storage.first, storage.last, list, toText(storage.sharers),
+                        storage.whole < 0 ? "" : fmt::format(", a slice of {}", storage.whole));
   }
   for (const auto &[op, rows] : plan.rows)
     for (int s : rows) {
@@ -483,7 +491,13 @@ std::string print(const MemoryPlan &plan) {
 void verify(const MemoryPlan &plan) {
   std::vector<std::tuple<int, int64_t, int, int64_t>> byStart;  // first, offset, last, bytes
   for (const Storage &s : plan.storages)
-    if (s.place == Place::Arena && s.first >= 0 && s.bytes > 0) {
+    if (s.whole >= 0) {
+      const Storage &whole = plan.storages.at(static_cast<size_t>(s.whole));
+      if (s.offset < whole.offset || s.offset + s.bytes > whole.offset + whole.bytes || whole.place != Place::Arena ||
+          s.first < whole.first || s.last > whole.last)
+        throw internal_error("memory plan: '{}' is no slice of '{}': {} bytes at {}, expected some of {} at {}", s.name,
+                             whole.name, s.bytes, s.offset, whole.bytes, whole.offset);
+    } else if (s.place == Place::Arena && s.first >= 0 && s.bytes > 0) {
       if (s.offset < 0 || s.offset + s.bytes > plan.arenaBytes)
         throw internal_error("memory plan: '{}' lies outside the arena of {} bytes: {} bytes at {}", s.name,
                              plan.arenaBytes, s.bytes, s.offset);

@@ -34,6 +34,7 @@ struct Storage {
   int64_t stride = 0;                // Row: bytes from one iteration to the next
   int initial = -1;                  // Row: the storage it is in the first iteration; -1: a part of the stack
   executable::Sharers sharers = {};  // Variable: the replicas that have it in one memory
+  int whole = -1;                    // of the arena: index in MemoryPlan::storages of the one that this is a slice of
 };
 
 // A copy between storages that sharing could not remove.
@@ -87,7 +88,8 @@ void shareVariables(MemoryPlan &plan, const Ir &program, const schedule::Schedul
 void verifySharedVariables(const MemoryPlan &plan, const Ir &program, const schedule::Schedule &schedule);
 
 // Throws internal_error when storages with overlapping live ranges overlap in the arena, one exceeds the arena, or a
-// row lies outside of its stack.
+// row lies outside of its stack, or a
+// slice outside of what it is a slice of.
 void verify(const MemoryPlan &plan);
 
 }  // namespace popart::memory

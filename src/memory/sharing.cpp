@@ -58,6 +58,7 @@ const KernelUse *Sharing::writer(int s) const {
 // after `last` see the new contents.
 bool Sharing::canWriteInto(int value, int target, int last) const {
   if (storages_.place(value) != Place::Arena || storages_.find(value) == storages_.find(target)) return false;
+  if (storages_.hasSlices(value)) return false;  // which are written earlier
   if (storages_.bytes(value) != storages_.bytes(target)) return false;
   const KernelUse *producer = writer(value);
   if (!producer || usedBeside(target, producer->time)) return false;
@@ -138,6 +139,7 @@ void Sharing::shareFirstValues() {
     const bool free =
         storages_.place(outer) == Place::Arena || (storages_.place(outer) == Place::Variable && assigned.count(outer));
     if (outer == carry || carriesOf.at(m.value) > 1 || !free || storages_.place(carry) != Place::Arena) continue;
+    if (storages_.hasSlices(outer) || storages_.hasSlices(carry)) continue;
     if (storages_.bytes(outer) != storages_.bytes(carry) || readAfter(outer, m.start) || usedBeside(outer, m.start))
       continue;
     joinInto(carry, outer);
@@ -203,7 +205,8 @@ void Sharing::shareInPlace() {
     for (size_t o = 0; o < k.out.size(); ++o) {
       if (k.out[o] < 0) continue;
       const int out = storages_.find(k.out[o]);
-      if (storages_.place(out) != Place::Arena || storages_.firstDefinition(out) != k.time) continue;
+      if (storages_.place(out) != Place::Arena || storages_.firstDefinition(out) != k.time || storages_.hasSlices(out))
+        continue;
       for (size_t i = 0; i < k.in.size(); ++i) {
         if (k.in[i] < 0) continue;
         const int in = storages_.find(k.in[i]);
@@ -225,8 +228,8 @@ void Sharing::shareInPlace() {
 // Another operand of the same kernel aliases `in` and may not be overwritten by output o.
 bool Sharing::readElsewhere(const KernelUse &k, size_t operand, int in, int o) const {
   for (size_t i = 0; i < k.in.size(); ++i)
-    if (i != operand && k.in[i] >= 0 && storages_.find(k.in[i]) == in &&
-        !k.kernel->canOverwrite(static_cast<int>(i), o))
+    if (i != operand && k.in[i] >= 0 && storages_.wholeOf(k.in[i]) == in &&
+        (storages_.find(k.in[i]) != in || !k.kernel->canOverwrite(static_cast<int>(i), o)))
       return true;
   for (size_t other = 0; other < k.out.size(); ++other)
     if (static_cast<int>(other) != o && k.out[other] >= 0 && storages_.find(k.out[other]) == in) return true;

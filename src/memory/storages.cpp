@@ -34,6 +34,19 @@ int Storages::addRowBefore(int stack, int initial, int64_t bytes, std::string na
   return s;
 }
 
+int Storages::addSlice(int64_t bytes, int whole, int64_t offset, std::string name) {
+  const int s = add(Place::Row, bytes, offset, std::move(name));
+  items_.back().whole = whole;
+  items_[find(whole)].hasSlices = true;
+  return s;
+}
+
+int Storages::wholeOf(int s) const {
+  s = find(s);
+  while (items_[s].whole >= 0) s = find(items_[s].whole);
+  return s;
+}
+
 int Storages::find(int s) const { return static_cast<int>(sets_.find(static_cast<uint32_t>(s))); }
 
 void Storages::join(int s, int target) {
@@ -52,11 +65,13 @@ void Storages::define(int s, int time) {
   Item &item = items_[find(s)];
   item.first = item.first < 0 ? time : std::min(item.first, time);
   item.last = std::max(item.last, time);
+  if (item.whole >= 0) define(item.whole, time);
 }
 void Storages::use(int s, int time) {
   Item &item = items_[find(s)];
   item.last = std::max(item.last, time);
   if (item.first < 0) item.first = time;
+  if (item.whole >= 0) use(item.whole, time);
 }
 void Storages::keep(int s, int first, int last) {
   define(s, first);
@@ -114,6 +129,12 @@ Storages::Placed Storages::place(const LaneTimes &lanes) const {
     const Item &item = items_[root];
     result.storages.push_back({item.place, item.bytes, item.place == Place::Arena ? offset[root] : item.index,
                                item.first, item.last, items_[s].name, item.stack, item.stride, item.initial});
+    if (item.whole < 0) continue;
+    Storage &slice = result.storages.back();
+    slice.place = Place::Arena;
+    slice.whole = wholeOf(root);
+    slice.offset = offset[slice.whole];
+    for (int at = root; items_[at].whole >= 0; at = find(items_[at].whole)) slice.offset += items_[at].index;
   }
   result.arenaBytes = arena.bytes;
   result.largestLiveSetBytes = arena.largestLiveSet;

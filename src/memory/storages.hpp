@@ -15,6 +15,9 @@ class Storages {
   int add(Place place, int64_t bytes, int64_t index, std::string name);
   // The row of `stack` that lies `offset` bytes from its start in iteration 0 of a loop and moves by `stride`.
   int addRow(int64_t bytes, int stack, int64_t offset, int64_t stride, std::string name);
+  // The bytes of `whole` from `offset` on: uses of the slice are uses of `whole` too. No other storage joins a slice,
+  // and `whole`, which is of the arena, joins no other.
+  int addSlice(int64_t bytes, int whole, int64_t offset, std::string name);
   // `s`, of the arena, becomes the row that iteration i finds i times its bytes from the stack's start.
   void makeScanRow(int s, int stack);
   // The row of `stack` that the iteration before wrote; in the first iteration `initial`.
@@ -29,6 +32,9 @@ class Storages {
   Place place(int s) const { return items_[find(s)].place; }
   int64_t bytes(int s) const { return items_[find(s)].bytes; }
   int64_t index(int s) const { return items_[find(s)].index; }
+  // The storage with the bytes of `s`: what it is a slice of, or `s`.
+  int wholeOf(int s) const;
+  bool hasSlices(int s) const { return items_[find(s)].hasSlices; }
   int lastUse(int s) const { return items_[find(s)].last; }
   int firstDefinition(int s) const { return items_[find(s)].first; }
   size_t size() const { return items_.size(); }
@@ -53,6 +59,8 @@ class Storages {
     int stack = -1;             // Row; its offset is `index`
     int64_t stride = 0;
     int initial = -1;  // Row: what it is in the first iteration
+    int whole = -1;    // Slice; its offset is `index`
+    bool hasSlices = false;
   };
   std::vector<Item> items_;
   UnionFind sets_;

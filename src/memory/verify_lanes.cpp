@@ -5,6 +5,7 @@
 
 #include <popart/error.hpp>
 
+#include "executable/channel_slice.hpp"
 #include "memory/plan.hpp"
 
 namespace popart::memory {
@@ -45,7 +46,7 @@ class Touched {
  private:
   // Whether output `o` is memory that the op leaves as it was: that of an operand, or of what a loop does not change.
   static bool shows(const Op &op, size_t o) {
-    if (!op.is(Role::Loop)) return executable::isFreeView(op) || op.is(Role::LoopRow);
+    if (!op.is(Role::Loop)) return executable::isFreeView(op) || op.is(Role::LoopRow) || executable::joinsSlices(op);
     const Graph &body = *op.getCalledGraphs().front();
     return o + 2 < body.inputs().size() && body.inputs()[o + 2] == body.outputs()[o + 1];
   }
@@ -56,6 +57,7 @@ class Touched {
     if (storage < 0) return;
     const Storage *s = &plan_.storages[static_cast<size_t>(storage)];
     const int named = storage;
+    if (s->whole >= 0) s = &plan_.storages[static_cast<size_t>(s->whole)];
     while (s->place == Place::Row) {
       if (s->initial >= 0) add(s->initial, list);
       s = &plan_.storages[static_cast<size_t>(s->stack)];

@@ -19,6 +19,7 @@
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
 #include "lower/join_extremes.hpp"
+#include "lower/join_in_place.hpp"
 #include "lower/join_parts.hpp"
 #include "lower/layout.hpp"
 #include "lower/loop_rows.hpp"
@@ -303,6 +304,7 @@ void updateWhereReplicasMeet(PassContext &c) { lower::updateWhereReplicasMeet(c.
 void overlapCollectives(PassContext &c) { lower::overlapCollectives(c.ir(), c.lowering.collectives); }
 void readViews(PassContext &c) { lower::readViews(c.ir(), c.device()); }
 void fuseGates(PassContext &c) { lower::fuseGates(c.ir(), c.device()); }
+void joinInPlace(PassContext &c) { lower::joinInPlace(c.ir(), c.device()); }
 void orderUpdates(PassContext &c) { lower::orderUpdates(c.ir()); }
 void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
 void packConstants(PassContext &c) { lower::packConstants(c.ir(), c.lowering.threads); }
@@ -453,6 +455,7 @@ constexpr Pass kPasses[] = {
      readViews},
     {"fuseGates", "let products absorb element-wise operators that read pieces of them", Phase::Order, fusing,
      fuseGates},
+    {"joinInPlace", "write parts of concatenations where the result has them", Phase::Order, fusing, joinInPlace},
     {"orderUpdates", "read old values of variables before their updates", Phase::Order, always, orderUpdates},
     {"runUpdatesEarly", "update variables right after their gradients", Phase::Order, always, runUpdatesEarly},
     {"packConstants", "bring constants into their layouts", Phase::Device, fusing, packConstants,

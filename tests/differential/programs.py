@@ -262,6 +262,24 @@ def upsampled(training=True):
     return n.trained(y, y, gradient(x), *map(gradient, ("w1", "w2", "w3", "w5")))
 
 
+def joined(training=True):
+    """Convolutions that read all that the layers before them made, and branches that are joined once."""
+    n = Network(opset=10)
+    x = n.input("x", 2, 3, 8, 8)
+
+    def conv(y, inputs, channels, kernel=3):
+        given = [y, n.weight(channels, inputs, kernel, kernel), n.weight(channels)]
+        return n.onnx.conv(given, dilations=[1, 1], pads=[kernel // 2] * 4, strides=[1, 1])
+
+    h = n.onnx.relu([conv(x, 3, 16)])
+    for channels in (16, 24, 32):
+        h = n.onnx.concat([h, conv(n.onnx.relu([conv(h, channels, 12, 1)]), 12, 8)], 1)
+    h = n.onnx.maxpool([h], 1, [2, 2], strides=[2, 2])[0]
+    h = n.onnx.concat([n.onnx.relu([conv(h, 40, 16, kernel)]) for kernel in (1, 3)], 1)
+    y = n.onnx.gemm([n.onnx.flatten([n.onnx.globalaveragepool([conv(h, 32, 8)])]), n.weight(8, 6), n.weight(6)])
+    return n.trained(y, y, gradient(x), gradient("w1")) if training else n.inferred(y)
+
+
 # ---- loops and rows
 
 
@@ -454,6 +472,8 @@ PROGRAMS = {
     "images_inferred": Program(lambda: images(False), {"x": numbers(2, 3, 12, 12)}),
     "upsampled": Program(upsampled, {"x": numbers(2, 3, 9, 12)}, momentum),
     "upsampled_inferred": Program(lambda: upsampled(False), {"x": numbers(2, 3, 9, 12)}),
+    "joined": Program(joined, {"x": numbers(2, 3, 8, 8)}, momentum),
+    "joined_inferred": Program(lambda: joined(False), {"x": numbers(2, 3, 8, 8)}),
     "lstm": Program(lambda: recurrent("lstm"), SEQUENCES),
     "gru": Program(lambda: recurrent("gru", "forward"), SEQUENCES, adam),
     "rnn": Program(lambda: recurrent("rnn", "reverse"), SEQUENCES),

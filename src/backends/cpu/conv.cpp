@@ -62,6 +62,13 @@ std::string kindOf(const ConvShape &s) {
   return groups + (s.type == DataType::FLOAT16 ? " float16" : s.type == DataType::BFLOAT16 ? " bfloat16" : "");
 }
 
+// Slices of channels that x and y are; not of every plan.
+bool takeSlices(ConvShape &s, const OperandDesc &x, const OperandDesc &y, std::string &reason) {
+  s.xStride = strideOfSlice(x), s.yStride = strideOfSlice(y);
+  if ((s.xStride == 0 && s.yStride == 0) || (s.type == DataType::FLOAT && !s.joinsGroups())) return true;
+  return reason = "it takes slices of channels in FLOAT, and not where groups have few channels", false;
+}
+
 constexpr const char *kOfPlanes = " of plain memory";
 
 // Whether the convolution reads and writes planes: activations in plain memory that is not channels last as well.
@@ -72,18 +79,24 @@ bool takesPlanes(const ConvShape &s, std::initializer_list<const OperandDesc *> 
          std::ranges::all_of(activations, isPlain) && !std::ranges::all_of(activations, isEither);
 }
 
-// Activations of a convolution: planes, or channels last.
+// Activations of a convolution: planes, or channels last. What it reads and its only result may be slices of channels,
+// but then its epilogue reads no tensors of the result's shape: their pixels are closer together.
 struct ActivationLayout {
   bool planes;
   DataType type;
-  bool require(const OperandDesc &o, std::string &reason) const {
-    return planes ? requirePlain(o, type, reason) : requireChannelsLast(o, reason, type);
+  bool requireRead(const OperandDesc &o, std::string &reason) const {
+    return planes ? requirePlain(o, type, reason) : requirePixels(o, reason, type);
   }
   // Results, and inputs from `first` to `end`, which are activations where they have the first result's shape.
   bool requireAround(const KernelRequest &request, size_t first, size_t end, std::string &reason) const {
+    const Shape &shape = request.outputs[0].info.shape();
+    const bool writesSlice = request.outputs.size() == 1 && strideOfSlice(request.outputs[0]) > 0;
     for (const OperandDesc &o : request.outputs)
-      if (o.connected && !require(o, reason)) return false;
-    return requireOperands(request, first, end, request.outputs[0].info.shape(), reason);
+      if (o.connected && !(writesSlice ? requireRead(o, reason) : require(o, reason))) return false;
+    for (size_t i = first; i < end && writesSlice; ++i)
+      if (request.inputs[i].info.shape() == shape)
+        return reason = "its epilogue reads operands with the pixels of y", false;
+    return requireOperands(request, first, end, shape, reason);
   }
   bool requireOperands(const KernelRequest &request, size_t first, size_t end, const Shape &activation,
                        std::string &reason) const {
@@ -92,6 +105,11 @@ struct ActivationLayout {
       if (o.info.shape() == activation ? !require(o, reason) : !requirePlain(o, type, reason)) return false;
     }
     return true;
+  }
+
+ private:
+  bool require(const OperandDesc &o, std::string &reason) const {
+    return planes ? requirePlain(o, type, reason) : requireChannelsLast(o, reason, type);
   }
 };
 
@@ -166,13 +184,14 @@ bool takeEpilogue(const KernelRequest &request, const EpilogueTarget &target, Co
 std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std::string &reason) {
   const Op &op = *request.op;
   const DataType type = request.inputs[0].info.dataType();
-  const auto shape = convShape(op, request.inputs[0].info.shape(), request.inputs[1].info.shape(),
-                               request.outputs[0].info.shape(), type, reason);
+  auto shape = convShape(op, request.inputs[0].info.shape(), request.inputs[1].info.shape(),
+                         request.outputs[0].info.shape(), type, reason);
   if (!shape || !requireWeights(request.inputs[1], *shape, reason)) return nullptr;
+  if (!takeSlices(*shape, request.inputs[0], request.outputs[0], reason)) return nullptr;
   const bool planes = takesPlanes(*shape, {&request.inputs[0], &request.outputs[0]});
   const ActivationLayout layout{planes, type};
   const bool hasBias = request.inputs.size() > 2 && request.inputs[2].connected;
-  if (!layout.require(request.inputs[0], reason) || (hasBias && !requirePlain(request.inputs[2], type, reason)))
+  if (!layout.requireRead(request.inputs[0], reason) || (hasBias && !requirePlain(request.inputs[2], type, reason)))
     return nullptr;
   ConvEnds ends;
   ends.bias = hasBias ? Bias::Given : Bias::None;
@@ -194,7 +213,7 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
   ConvForward conv(*shape, request.threads);
   if (op.hasAttr("prologue")) {
     if (!conv.takesRows()) return reason = "it would compute its prologue several times for a pixel", nullptr;
-    ends.prologue = CompiledPrologue::compile(bodyOf(op, "prologue"), reason);
+    ends.prologue = CompiledPrologue::compile(bodyOf(op, "prologue"), shape->pixelOfX(), reason);
     if (!ends.prologue) return nullptr;
   }
   return std::make_unique<ConvKernel<ConvForward>>(name, std::move(ends), std::move(conv));
@@ -213,15 +232,17 @@ bool requireFewPhases(const ConvShape &shape, std::string &reason) {
 
 std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &request, std::string &reason) {
   const DataType type = request.inputs[0].info.dataType();
-  const auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(),
-                               request.inputs[0].info.shape(), type, reason);
+  auto shape = convShape(*request.op, request.outputs[0].info.shape(), request.inputs[1].info.shape(),
+                         request.inputs[0].info.shape(), type, reason);
   if (!shape || !requireWeights(request.inputs[1], *shape, reason, Transposed::kYes)) return nullptr;
+  if (!takeSlices(*shape, request.outputs[0], request.inputs[0], reason)) return nullptr;
   if (!requireFewPhases(*shape, reason)) return nullptr;
   const bool planes =
       PlaneConv::hasDataGradient(*shape) && takesPlanes(*shape, {&request.inputs[0], &request.outputs[0]});
   const ActivationLayout layout{planes, type};
   const size_t inputs = request.inputs.size();
-  if (!layout.require(request.inputs[0], reason) || !layout.requireAround(request, 2, inputs, reason)) return nullptr;
+  if (!layout.requireRead(request.inputs[0], reason) || !layout.requireAround(request, 2, inputs, reason))
+    return nullptr;
   ConvEnds ends;
   ends.firstOperand = 2, ends.firstPrologueOperand = static_cast<int>(inputs);
   const EpilogueTarget target{

@@ -1,7 +1,9 @@
 // Registry of the CPU backend: one table per family, searched by op type when an executable is made.
 #include "backends/cpu/cpu.hpp"
 
+#include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <popart/graph.hpp>
 
@@ -12,6 +14,7 @@
 #include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/layouts/quad_panels.hpp"
 #include "backends/cpu/layouts/word_panels.hpp"
+#include "backends/cpu/spatial.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -44,6 +47,7 @@ class CpuBackend final : public executable::Backend {
                        ctcKernels(),          packedWeightKernels(),
                        packedProductKernels()})
       for (const Entry &e : table) entries_[e.type].push_back(&e);
+    for (const Entry &e : elementwiseKernels()) takeSlices_.insert(e.type);
   }
 
   std::string name() const override { return "cpu"; }
@@ -80,6 +84,8 @@ class CpuBackend final : public executable::Backend {
     if (request.op->isUserOp()) return reason = "user operators run on the kernel their author registered", nullptr;
     const auto it = entries_.find(request.op->def().base().type());
     if (it == entries_.end()) return reason = "there is no vectorised kernel for " + request.op->opType(), nullptr;
+    if (!takeSlices_.contains(it->first) && hasSlices(request))
+      return reason = "it takes no slices of channels", nullptr;
     for (const Entry *e : it->second)
       if (auto kernel = e->create(request, reason)) return withCost(std::move(kernel), request);
     return nullptr;
@@ -116,7 +122,15 @@ class CpuBackend final : public executable::Backend {
     return convPanels(weights, convolution.attrInt("group"), transposed);
   }
 
+  static bool hasSlices(const KernelRequest &request) {
+    const auto isSlice = [](const OperandDesc &o) { return strideOfSlice(o) > 0; };
+    return std::ranges::any_of(request.inputs, isSlice) || std::ranges::any_of(request.outputs, isSlice);
+  }
+
   std::unordered_map<std::string_view, std::vector<const Entry *>> entries_;
+  // Operators whose kernels look at the distance between pixels; others may take any layout for one without gaps.
+  std::unordered_set<std::string_view> takeSlices_{"AveragePool", "Concat",  "ConvDataGrad",
+                                                   "FusedConv",   "MaxPool", "Slice"};
 };
 
 template <class Check>

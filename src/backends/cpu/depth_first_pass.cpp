@@ -10,6 +10,7 @@
 
 #include "backends/cpu/depth_first.hpp"
 #include "backends/cpu/parted_kernel.hpp"
+#include "executable/channel_slice.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::cpu {
@@ -248,6 +249,7 @@ void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int th
     size_t j = i, last = i;  // last: one past the chain's last member
     for (; j < order.size(); ++j) {
       Op &op = graph.op(order[j]);
+      if (executable::joinsSlices(op)) break;  // members in front of it may make what it joins
       if (takesNoStep(op)) {
         if (isFreeView(op)) chain.addView(op);
         continue;

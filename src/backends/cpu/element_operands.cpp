@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "backends/cpu/layouts/panels.hpp"
+#include "executable/channel_slice.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -17,14 +18,15 @@ using Access = ElementOperand::Access;
 std::vector<int64_t> logicalStrides(const Shape &shape, const Layout *layout, const Shape &result) {
   std::vector<size_t> order(shape.size());  // dimensions from the slowest to the fastest
   std::iota(order.begin(), order.end(), size_t{0});
-  if (layout == executable::channelsLast() && shape.size() > 2)
+  const int64_t whole = executable::channelsOfWhole(layout);
+  if ((layout == executable::channelsLast() || whole > 0) && shape.size() > 2)
     std::rotate(order.begin() + 1, order.begin() + 2, order.end());
   std::vector<int64_t> strides(result.size(), 0);
   int64_t stride = 1;
   for (size_t i = order.size(); i-- > 0;) {
     const size_t d = order[i];
     if (shape[d] != 1) strides[result.size() - shape.size() + d] = stride;
-    stride *= shape[d];
+    stride *= whole > 0 && i + 1 == order.size() ? whole : shape[d];
   }
   return strides;
 }
@@ -76,7 +78,7 @@ class Geometry {
     if (o.info.nelms() == elementCount(result_) && o.layout == layout_) return operand.access = Access::kFull, true;
     if (o.info.nelms() == elementCount(result_) && result_.size() < 3)
       return reason = "its operands have different layouts: " + executable::layoutName(o.layout), false;
-    if (panels_ || !isStrided(o.layout))
+    if (panels_ || !(isStrided(o.layout) || executable::channelsOfWhole(o.layout) > 0))
       return reason = "it cannot broadcast in layout " + executable::layoutName(panels_ ? layout_ : o.layout), false;
     operand.access = Access::kBroadcast;
     operand.strides = logicalStrides(o.info.shape(), o.layout, result_);

@@ -35,12 +35,13 @@ class PoolKernel final : public executable::HostKernel {
     const int64_t pixels = pool_.outputPixels(), all = pool_.n * pixels, channels = pool_.channels;
     for (int64_t i = all * task / tasks_; i < all * (task + 1) / tasks_; ++i) {
       const PoolWindow w = windowAt(pool_, i % pixels, static_cast<int64_t *>(args.scratch));
-      const float *image = x + i / pixels * pool_.inputPixels() * channels;
+      const float *image = x + i / pixels * pool_.inputPixels() * pool_.pixelOfX();
+      float *result = y + i * pool_.pixelOfY();
       if (kind_ == PoolKind::kMaximum) {
-        maximumOfTaps(image, w.taps, channels, y + i * channels);
+        maximumOfTaps(image, w.taps, channels, result);
       } else {
         const int64_t count = countPadding_ ? w.padded : static_cast<int64_t>(w.taps.size());
-        sumOfTaps(image, w.taps, channels, count == 0 ? 0.0f : 1.0f / static_cast<float>(count), y + i * channels);
+        sumOfTaps(image, w.taps, channels, count == 0 ? 0.0f : 1.0f / static_cast<float>(count), result);
       }
     }
   }
@@ -187,7 +188,7 @@ bool takesPool(const KernelRequest &request, std::string &reason) {
   if (!hasWindows(request, reason)) return false;
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const auto &o : *list)
-      if (o.connected && !requireChannelsLast(o, reason)) return false;
+      if (o.connected && !requirePixels(o, reason)) return false;
   return true;
 }
 
@@ -195,10 +196,11 @@ template <PoolKind kKind>
 std::unique_ptr<executable::Kernel> createPool(const KernelRequest &request, std::string &reason) {
   if (!hasWindows(request, reason)) return nullptr;
   const Op &op = *request.op;
-  const Pool pool = poolOf(op, request.inputs[0].info.shape(), request.outputs[0].info.shape());
+  Pool pool = poolOf(op, request.inputs[0].info.shape(), request.outputs[0].info.shape());
   const bool countPadding = kKind == PoolKind::kAverage && op.attrInt("count_include_pad") != 0;
   if (isPlain(request) && RowPool::fits(pool)) return std::make_unique<PlainPoolKernel>(pool, kKind, countPadding);
   if (!takesPool(request, reason)) return nullptr;
+  pool.xStride = strideOfSlice(request.inputs[0]), pool.yStride = strideOfSlice(request.outputs[0]);
   return std::make_unique<PoolKernel>(pool, kKind, countPadding);
 }
 

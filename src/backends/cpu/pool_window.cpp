@@ -34,7 +34,7 @@ PoolWindow windowAt(const Pool &p, int64_t pixel, int64_t *taps) {
     for (int64_t j = 0; j < row.count; ++j) {
       const int64_t start =
           ((depth.first + i * p.dilation[0]) * p.in[1] + row.first + j * p.dilation[1]) * p.in[2] + col.first;
-      for (int64_t k = 0; k < col.count; ++k) taps[count++] = (start + k * p.dilation[2]) * p.channels;
+      for (int64_t k = 0; k < col.count; ++k) taps[count++] = (start + k * p.dilation[2]) * p.pixelOfX();
     }
   return {{taps, count}, depth.padded * row.padded * col.padded};
 }

@@ -12,7 +12,8 @@ constexpr int64_t kMostColumns = 512;  // at least the columns that a product co
 
 }  // namespace
 
-std::shared_ptr<const CompiledPrologue> CompiledPrologue::compile(const Graph &body, std::string &reason) {
+std::shared_ptr<const CompiledPrologue> CompiledPrologue::compile(const Graph &body, int64_t pixelStride,
+                                                                  std::string &reason) {
   const ElementSource source = elementSource(body);
   const TensorInfo &x = body.info(body.inputs()[0]);
   if (!source.places.empty()) return reason = "its prologue reads a view", nullptr;
@@ -30,8 +31,9 @@ std::shared_ptr<const CompiledPrologue> CompiledPrologue::compile(const Graph &b
     const size_t spatial = shape.size() - 1;  // dimensions from the channels on
     const bool hasChannels = s.size() >= spatial && s[s.size() - spatial] == channels;
     Operand operand;
+    const int64_t stride = compiled->operands_.empty() ? pixelStride : channels;
     if (s == shape)
-      operand = {.rowStride = channels, .imageStride = channels * compiled->pixels_};
+      operand = {.rowStride = stride, .imageStride = stride * compiled->pixels_};
     else if (info.nelms() == 1)
       operand = {.isOne = true};
     else if (hasChannels && info.nelms() == shape[0] * channels && s.size() == shape.size())

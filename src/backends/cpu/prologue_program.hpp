@@ -17,8 +17,8 @@ class CompiledPrologue {
  public:
   // `body` makes one value of the shape of its first input (N, C, spatial…), which lies channels last like all operands
   // of that shape; the others are one value for each channel, or for each channel of each image, or a single one.
-  // nullptr and a reason where it is something else.
-  static std::shared_ptr<const CompiledPrologue> compile(const Graph &body, std::string &reason);
+  // `pixelStride`: elements between pixels of the first input. nullptr and a reason where it is something else.
+  static std::shared_ptr<const CompiledPrologue> compile(const Graph &body, int64_t pixelStride, std::string &reason);
   int64_t scratchBytes() const { return program_.scratchBytes(); }
 
  private:

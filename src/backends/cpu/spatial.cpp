@@ -1,6 +1,8 @@
 // See spatial.hpp.
 #include "backends/cpu/spatial.hpp"
 
+#include "executable/channel_slice.hpp"
+
 namespace popart::cpu {
 
 using executable::OperandDesc;
@@ -25,6 +27,16 @@ bool requireChannelsLast(const OperandDesc &o, std::string &reason, DataType typ
   if (isChannelsLast(o)) return true;
   reason = "it takes channels last only: got " + executable::layoutName(o.layout);
   return false;
+}
+
+int64_t strideOfSlice(const OperandDesc &o) { return executable::channelsOfWhole(o.layout); }
+
+int64_t pixelStride(const OperandDesc &o) {
+  return isChannelsLast(o) ? channelRows(o.info.shape()).channels : strideOfSlice(o);
+}
+
+bool requirePixels(const OperandDesc &o, std::string &reason, DataType type) {
+  return (o.info.dataType() == type && strideOfSlice(o) > 0) || requireChannelsLast(o, reason, type);
 }
 
 bool requirePlain(const OperandDesc &o, DataType type, std::string &reason) {

@@ -18,6 +18,12 @@ ChannelRows channelRows(const Shape &shape);
 bool isChannelsLast(const executable::OperandDesc &operand);
 // isChannelsLast and of this type, otherwise sets the reason.
 bool requireChannelsLast(const executable::OperandDesc &operand, std::string &reason, DataType type = DataType::FLOAT);
+// Elements from one pixel to the next of memory that is channels last, or a slice of it; 0: it is neither.
+int64_t pixelStride(const executable::OperandDesc &operand);
+// The same of a slice; 0: it is none.
+int64_t strideOfSlice(const executable::OperandDesc &operand);
+// A slice of this type, or what requireChannelsLast takes.
+bool requirePixels(const executable::OperandDesc &operand, std::string &reason, DataType type = DataType::FLOAT);
 // Plain and of this type (or absent); otherwise sets the reason.
 bool requirePlain(const executable::OperandDesc &operand, DataType type, std::string &reason);
 bool requirePlainFloats(const executable::OperandDesc &operand, std::string &reason);

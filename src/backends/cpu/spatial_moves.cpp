@@ -149,10 +149,11 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
 
 // ---- channels: Concat, Slice --------------------------------------------------------------------
 
-// Copies pieces of pixel rows: piece i of every input pixel goes to its offset in the output pixel.
+// Copies pieces of pixel rows: each piece of every pixel of its input goes to its offset in the output pixel.
 class MoveChannels final : public executable::HostKernel {
  public:
   struct Piece {
+    size_t input;
     int64_t fromStride, fromStart, toStart, bytes;
   };
   MoveChannels(std::string name, std::vector<Piece> pieces, int64_t rows, int64_t toStride)
@@ -160,14 +161,13 @@ class MoveChannels final : public executable::HostKernel {
         pieces_(std::move(pieces)),
         rows_(rows),
         toStride_(toStride),
-        tasks_(tasksFor(rows * toStride / 4, rows)) {}
+        tasks_(tasksFor(rows * movedBytes() / 4, rows)) {}
   std::string name() const override { return name_; }
   int tasks() const override { return tasks_; }
   void run(const KernelArgs &args, int task) const noexcept override {
     const int64_t begin = rows_ * task / tasks_, end = rows_ * (task + 1) / tasks_;
-    for (size_t i = 0; i < pieces_.size(); ++i) {
-      const Piece &p = pieces_[i];
-      const char *from = static_cast<const char *>(args.in[i]) + p.fromStart;
+    for (const Piece &p : pieces_) {
+      const char *from = static_cast<const char *>(args.in[p.input]) + p.fromStart;
       char *to = static_cast<char *>(args.out[0]) + p.toStart;
       for (int64_t r = begin; r < end; ++r)
         std::memcpy(to + r * toStride_, from + r * p.fromStride, static_cast<size_t>(p.bytes));
@@ -175,6 +175,13 @@ class MoveChannels final : public executable::HostKernel {
   }
 
  private:
+  // Of a pixel.
+  int64_t movedBytes() const {
+    int64_t bytes = 0;
+    for (const Piece &p : pieces_) bytes += p.bytes;
+    return bytes;
+  }
+
   std::string name_;
   std::vector<Piece> pieces_;
   int64_t rows_, toStride_;
@@ -185,9 +192,9 @@ bool allChannelsLast(const KernelRequest &request, std::string &reason) {
   bool any = false;
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const auto &o : *list) {
-      if (o.connected && !isChannelsLast(o))
+      if (o.connected && pixelStride(o) == 0)
         return reason = "it takes channels last only: got " + executable::layoutName(o.layout), false;
-      any |= o.layout == executable::channelsLast();
+      any |= o.layout != nullptr;
     }
   return any || (reason = "it takes channels last only", false);
 }
@@ -200,12 +207,13 @@ std::unique_ptr<executable::Kernel> createConcat(const KernelRequest &request, s
   const ChannelRows y = channelRows(request.outputs[0].info.shape());
   std::vector<MoveChannels::Piece> pieces;
   int64_t start = 0;
-  for (const auto &o : request.inputs) {
-    const int64_t size = channelRows(o.info.shape()).channels * bytes;
-    pieces.push_back({size, 0, start, size});
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    const int64_t size = channelRows(request.inputs[i].info.shape()).channels * bytes;
+    if (strideOfSlice(request.inputs[i]) == 0) pieces.push_back({i, size, 0, start, size});
     start += size;
   }
-  return std::make_unique<MoveChannels>("concat channels", std::move(pieces), y.rows(), y.channels * bytes);
+  return std::make_unique<MoveChannels>("concat channels", std::move(pieces), y.rows(),
+                                        pixelStride(request.outputs[0]) * bytes);
 }
 
 std::unique_ptr<executable::Kernel> createSpatialSlice(const KernelRequest &request, std::string &reason) {
@@ -219,8 +227,9 @@ std::unique_ptr<executable::Kernel> createSpatialSlice(const KernelRequest &requ
   const ChannelRows x = channelRows(from);
   const int64_t size = ranges[1].size * bytes;
   return std::make_unique<MoveChannels>(
-      "slice channels", std::vector<MoveChannels::Piece>{{x.channels * bytes, ranges[1].start * bytes, 0, size}},
-      x.rows(), size);
+      "slice channels",
+      std::vector<MoveChannels::Piece>{{0, pixelStride(request.inputs[0]) * bytes, ranges[1].start * bytes, 0, size}},
+      x.rows(), pixelStride(request.outputs[0]) * bytes);
 }
 
 // ---- reductions and broadcasts ------------------------------------------------------------------

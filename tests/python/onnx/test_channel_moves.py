@@ -95,7 +95,41 @@ def moved_outputs(net: Network) -> list[str]:
     return [shuffled, backwards, net.add("Softmax", backwards, axis=1), net.conv(backwards, 11, 5)]
 
 
+def dense_block(net: Network) -> list[str]:
+    """Each layer reads all that was made before: joined anew, part by part, or to the last join."""
+    x = net.conv("x", net.shape[1], 12, 3)
+    whole, parts = x, [x]
+    for channels in (12, 20, 28):
+        parts.append(net.conv(net.conv(net.add("Elu", whole), channels, 16), 16, 8, 3))
+        whole = net.add("Concat", *(parts if channels < 28 else (whole, parts[-1])), axis=1)
+    pooled = net.add("AveragePool", whole, kernel_shape=[2, 2], strides=[2, 2])
+    return [net.conv(pooled, 36, 5), net.conv(whole, 36, 7, 3)]
+
+
+def parallel_branches(net: Network) -> list[str]:
+    """Branches of convolutions and a pool, joined; one of them is read elsewhere, another joined twice."""
+    x = net.conv("x", net.shape[1], 16, 3)
+    pooled = net.add("MaxPool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    branches = [net.conv(x, 16, 24), net.conv(net.conv(x, 16, 8), 8, 20, 3), net.conv(pooled, 16, 12)]
+    joined = net.add("Concat", *branches, net.conv(x, 16, 16, 3, 16), axis=1)
+    again = net.add("Concat", branches[2], net.conv(branches[1], 20, 4), branches[2], axis=1)
+    return [net.conv(joined, 72, 6), net.conv(again, 28, 6, 3), net.conv(branches[0], 24, 3, 3, 3)]
+
+
+def down_and_up(net: Network) -> list[str]:
+    """An encoder and a decoder that joins what both made at each size."""
+    x = net.conv("x", net.shape[1], 8, 3)
+    skip = net.conv(x, 8, 16, 3)
+    low = net.conv(net.add("MaxPool", skip, kernel_shape=[2, 2], strides=[2, 2]), 16, 24, 3)
+    weights = net.constant(RNG.normal(size=(24, 16, 2, 2)).astype(np.float32) / 10)
+    high = net.add("ConvTranspose", low, weights, kernel_shape=[2, 2], strides=[2, 2])
+    return [net.conv(net.add("Concat", skip, high, axis=1), 32, 8, 3)]
+
+
 NETWORKS = {
+    "a dense block": ((2, 3, 8, 6), dense_block),
+    "branches": ((1, 4, 7, 9), parallel_branches),
+    "down and up": ((2, 3, 8, 12), down_and_up),
     "units of two groups": ((1, 3, 9, 7), lambda net: shuffled_units(net, 2)),
     "units of three groups": ((2, 5, 6, 6), lambda net: shuffled_units(net, 3)),
     "a stage": ((2, 3, 7, 5), reduced_stage),

@@ -12,8 +12,8 @@ namespace {
 
 using test::messageOf;
 
-constexpr const char *kNames[] = {"channels_last",   "packed16",          "packed_t16",
-                                  "packed_conv16g1", "packed_conv_t16g2", "reversed"};
+constexpr const char *kNames[] = {"channels_last",   "channels_last_of32", "packed16", "packed_t16",
+                                  "packed_conv16g1", "packed_conv_t16g2",  "reversed"};
 
 TEST(Layout, is_one_object_per_name) {
   for (const char *name : kNames) {
@@ -30,9 +30,10 @@ TEST(Layout, is_one_object_per_name) {
 
 TEST(Layout, refuses_other_names_and_lists_the_families) {
   for (const char *name : {"packed", "packed0", "packed-1", "packed16g2", "packed_conv16", "packed_conv16g0",
-                           "packed_16", "channels_last2", "packed99999999999"}) {
+                           "packed_16", "channels_last2", "channels_last_of0", "packed99999999999"}) {
     const std::string message = messageOf([&] { layoutNamed(name); });
-    EXPECT_NE(message.find("got '" + std::string(name) + "', expected one of plain, channels_last, packed<columns>"),
+    EXPECT_NE(message.find("got '" + std::string(name) +
+                           "', expected one of plain, channels_last, channels_last_of<channels>, packed<columns>"),
               std::string::npos)
         << message;
   }

@@ -24,9 +24,10 @@ Matmul pointwise(const ConvShape &s, int64_t columns, int64_t k, int threads) {
   return Matmul(shape, threads);
 }
 
-void runPointwise(const Matmul &plan, int task, const ConvShape &s, const void *a, int64_t k, const void *weights,
-                  void *c, int64_t columns, const Epilogue &epilogue, float *scratch,
-                  RowProgram *rows = nullptr) noexcept {
+// `aStride`, `cStride`: elements between pixels.
+void runPointwise(const Matmul &plan, int task, const ConvShape &s, const void *a, int64_t k, ptrdiff_t aStride,
+                  const void *weights, void *c, int64_t columns, ptrdiff_t cStride, const Epilogue &epilogue,
+                  float *scratch, RowProgram *rows = nullptr) noexcept {
   MatmulArgs args;
   args.rows = rows;
   if (isHalf(s.type)) {
@@ -36,11 +37,11 @@ void runPointwise(const Matmul &plan, int task, const ConvShape &s, const void *
     args.a = static_cast<const float *>(a);
     args.b = static_cast<const float *>(weights);
   }
-  args.aRowStride = s.groups * k;
+  args.aRowStride = aStride;
   args.aBatchStride[3] = k;
   args.bBatchStride[3] = packedSize(k, columns);
   args.c = c;
-  args.cRowStride = s.groups * columns;
+  args.cRowStride = cStride;
   args.cBatchStride[3] = columns;
   args.biasBatchStride[3] = columns;
   args.epilogue = epilogue;
@@ -48,7 +49,7 @@ void runPointwise(const Matmul &plan, int task, const ConvShape &s, const void *
 }
 
 WindowShape inputWindows(const ConvShape &s) {
-  return {s.n, s.in, s.out(), s.stride, s.dilation, s.kernel, s.padLow, s.cin / s.groups, s.cin};
+  return {s.n, s.in, s.out(), s.stride, s.dilation, s.kernel, s.padLow, s.cin / s.groups, s.pixelOfX()};
 }
 
 WindowProductShape forwardShape(const ConvShape &s) {
@@ -59,6 +60,7 @@ WindowProductShape forwardShape(const ConvShape &s) {
   p.weightRows = s.taps() * p.window.channels;
   for (int64_t t = 0; t < s.taps(); ++t) p.tapRows.push_back(t * p.window.channels);
   p.size = s.out();
+  p.yStride = s.pixelOfY();
   return p;
 }
 
@@ -88,7 +90,7 @@ WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   std::array<PhaseDimension, 3> phase;
   WindowShape &w = p.window;
   w.n = s.n, w.in = s.out();
-  w.channels = s.cout / s.groups, w.pixelStride = s.cout;
+  w.channels = s.cout / s.groups, w.pixelStride = s.pixelOfY();
   for (size_t d = 0; d < 3; ++d) {
     phase[d] = phaseDimension(s, d, first[d]);
     w.out[d] = phase[d].count, w.taps[d] = static_cast<int64_t>(phase[d].taps.size());
@@ -103,6 +105,7 @@ WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   p.columns = s.cin / s.groups;
   p.weightRows = s.taps() * w.channels;
   p.first = first, p.step = s.stride, p.size = s.in;
+  p.yStride = s.pixelOfX();
   return p;
 }
 
@@ -283,8 +286,8 @@ void ConvForward::run(int task, const void *x, const void *packedWeights, void *
     return grouped->run(task, asFloats(x), asFloats(packedWeights), static_cast<float *>(y), epilogue, scratch);
   if (const auto *window = std::get_if<WindowProduct>(&plan_))
     return window->run(task, x, packedWeights, y, epilogue, scratch);
-  runPointwise(*std::get_if<Matmul>(&plan_), task, shape_, x, shape_.cin / shape_.groups, packedWeights, y,
-               shape_.cout / shape_.groups, epilogue, scratch, rows);
+  runPointwise(*std::get_if<Matmul>(&plan_), task, shape_, x, shape_.cin / shape_.groups, shape_.pixelOfX(),
+               packedWeights, y, shape_.cout / shape_.groups, shape_.pixelOfY(), epilogue, scratch, rows);
 }
 
 ConvDataGradient::ConvDataGradient(const ConvShape &s, int threads) : shape_(s), plan_(dataGradientPlan(s, threads)) {}
@@ -304,8 +307,8 @@ void ConvDataGradient::run(int task, const void *dy, const void *transposedWeigh
     return runPhase(*grouped, task, asFloats(dy), asFloats(transposedWeights), static_cast<float *>(dx), epilogue,
                     scratch);
   if (const auto *matmul = std::get_if<Matmul>(&plan_))
-    return runPointwise(*matmul, task, shape_, dy, shape_.cout / shape_.groups, transposedWeights, dx,
-                        shape_.cin / shape_.groups, epilogue, scratch);
+    return runPointwise(*matmul, task, shape_, dy, shape_.cout / shape_.groups, shape_.pixelOfY(), transposedWeights,
+                        dx, shape_.cin / shape_.groups, shape_.pixelOfX(), epilogue, scratch);
   runPhase(*std::get_if<std::vector<WindowProduct>>(&plan_), task, dy, transposedWeights, dx, epilogue, scratch);
 }
 

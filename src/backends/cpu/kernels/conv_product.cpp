@@ -48,19 +48,21 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   if (type == DataType::BFLOAT16 && bfloat16Kernels() && shape_.window.channels % 2 == 0) usePairs();
   panelsOfResult_ = ceilDiv(shape_.columns, panelWidth());
   panels_ = panelsOfResult_ * static_cast<int64_t>(shape_.results.size());
+  if (shape_.yStride == 0) shape_.yStride = channelsOfY();
   const Spatial &size = shape_.size;
   for (const WindowResult &r : shape_.results) {
     const int64_t place = (r.position[0] * size[1] + r.position[1]) * size[2] + r.position[2];
-    targets_.push_back({r.row * panelWidth(), place * shape_.groups * shape_.columns});
+    targets_.push_back({r.row * panelWidth(), place * shape_.yStride});
   }
   chooseChunks(std::max(1, threads));
   widensStrip_ = isHalf(type) && perStep_ == 1 && !shape_.tapRows.empty();  // without taps nothing is read
   windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows,
                      widensStrip_ ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
   makePasses();
-  writesInOrder_ = shape_.groups == 1 && shape_.step == Spatial{1, 1, 1} && shape_.size == shape_.window.out;
+  writesInOrder_ = shape_.groups == 1 && shape_.step == Spatial{1, 1, 1} && shape_.size == shape_.window.out &&
+                   shape_.yStride == channelsOfY();
   fillsLines_ = shape_.groups == 1 && fillsLines();
-  outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * shape_.groups * shape_.columns, type_);
+  outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * channelsOfY(), type_);
   // Weights of a pass stay in the second level cache, beside the strip; of the many panels of several results, their
   // partial sums as well.
   const int64_t partialRows = passes_.size() > 1 && shape_.results.size() > 1 ? chunkSize_.places() : 0;
@@ -224,7 +226,7 @@ void WindowProduct::makePasses() {
 
 void WindowProduct::emit(const Place &to, ptrdiff_t at, const float *sums, ptrdiff_t stride, int rows, int64_t column,
                          int64_t columns) const noexcept {
-  const ptrdiff_t step = shape_.step[2] * shape_.groups * shape_.columns, group = to.group * shape_.columns;
+  const ptrdiff_t step = shape_.step[2] * shape_.yStride, group = to.group * shape_.columns;
   const Epilogue e = to.epilogue->at(group + at + column, group + column);
   applyEpilogue(e, sums, stride, elementAt(to.y, group + at + column, e.type), step, rows, columns);
 }
@@ -313,7 +315,7 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
   tile.blocks = weights.blocks;
   tile.blockCount = pass.blockCount;
   tile.k = pass.k;
-  const ptrdiff_t step = shape_.step[2] * shape_.groups * shape_.columns;
+  const ptrdiff_t step = shape_.step[2] * shape_.yStride;
   const auto end = last ? tileEnd(*to.epilogue, step) : std::nullopt;
   ResultsAhead results = last ? resultsAhead(weights, to, rowTile, rows) : ResultsAhead();
   const void *asked = !results.isEmpty() && rowTile.index > 0 ? to.y : nullptr;  // by the tile before
@@ -383,7 +385,6 @@ void WindowProduct::runPanels(const WindowChunk &given, const float *view, const
                               int64_t endPanel, const Place &to, float *partials) const noexcept {
   const WindowChunk chunk = joined(given);
   const RowTiles tiles(chunk.pixels, columnsTogether(firstPanel, endPanel));
-  const int64_t channels = shape_.groups * shape_.columns;
   const Spatial &first = shape_.first, &step = shape_.step, &size = shape_.size;
   for (const Pass &pass : passes_) {
     const Weights weights = weightsOf(pass, group, firstPanel, endPanel, partials + partialFloats_);
@@ -399,7 +400,7 @@ void WindowProduct::runPanels(const WindowChunk &given, const float *view, const
           const auto rows = static_cast<int>(tiles.begin(t + 1) - begin);
           rowTile.nextRows = t + 1 < tiles.count() ? tiles.begin(t + 2) - tiles.begin(t + 1) : 0;
           rowTile.isFirst = t == 0;
-          rowTile.at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * channels;
+          rowTile.at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * shape_.yStride;
           runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, rowTile);
           partial += rows * (endPanel - firstPanel) * microKernels().panelWidth;
         }

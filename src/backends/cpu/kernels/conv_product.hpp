@@ -40,6 +40,7 @@ struct WindowProductShape {
   // Several results are one product: a row tile of windows is multiplied by the weights of each, and written to the
   // places of each.
   std::vector<WindowResult> results = {WindowResult{}};
+  int64_t yStride = 0;  // elements between its pixels; 0: all channels
 };
 
 class WindowProduct {
@@ -107,6 +108,7 @@ class WindowProduct {
   void makePasses();
   void makePackedBlocks();
   int64_t longestPass() const;  // k
+  int64_t channelsOfY() const { return shape_.groups * shape_.columns; }
   Weights weightsOf(const Pass &pass, const void *group, int64_t firstPanel, int64_t endPanel,
                     float *packed) const noexcept;
   void runPanels(const WindowChunk &chunk, const float *view, const void *weights, int64_t firstPanel, int64_t endPanel,

@@ -23,10 +23,15 @@ struct ConvShape {
   Spatial dilation = {1, 1, 1};
   Spatial padLow = {0, 0, 0};
   Spatial padHigh = {0, 0, 0};
+  // Elements from one pixel of x, and of y, to the next; 0: their channels. Others in FLOAT only, and not where groups
+  // are joined.
+  int64_t xStride = 0, yStride = 0;
   DataType type = DataType::FLOAT;  // of activations and weights; 16 bits not where groups are joined
 
   // floor((in + pads - dilation * (kernel - 1) - 1) / stride) + 1, at least 0 (ONNX Conv).
   Spatial out() const;
+  int64_t pixelOfX() const { return xStride > 0 ? xStride : cin; }
+  int64_t pixelOfY() const { return yStride > 0 ? yStride : cout; }
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   // One input channel per output channel.
   bool isDepthwise() const { return groups > 1 && groups == cin && groups == cout; }

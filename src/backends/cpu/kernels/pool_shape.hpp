@@ -12,7 +12,10 @@ enum class PoolKind : uint8_t { kMaximum, kAverage };
 // Of `n` images with `channels` channels each.
 struct Pool {
   int64_t n = 1, channels = 1;
+  int64_t xStride = 0, yStride = 0;  // elements from pixel to pixel, channels last; 0: the channels
   Spatial in, out, kernel, stride = {1, 1, 1}, dilation = {1, 1, 1}, padLow = {0, 0, 0}, padHigh = {0, 0, 0};
+  int64_t pixelOfX() const { return xStride > 0 ? xStride : channels; }
+  int64_t pixelOfY() const { return yStride > 0 ? yStride : channels; }
   int64_t taps() const { return volume(kernel); }
   int64_t inputPixels() const { return volume(in); }
   int64_t outputPixels() const { return volume(out); }
