@@ -5,9 +5,13 @@
 #include <popart/error.hpp>
 
 #include "base/element_types.hpp"
+#include "executable/join_operators.hpp"
 
 namespace popart::exchange {
 namespace {
+
+using executable::TermOf;
+using executable::withOperator;
 
 template <class A>
 void joinAs(executable::Join how, const void *left, const void *right, void *into, int64_t count) {

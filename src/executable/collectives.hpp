@@ -4,8 +4,8 @@
 // is left of the meeting's work for all members, and ends. Between the two it does other things, so that who comes
 // first need not wait.
 //
-// The terms of a reduction are joined in an order that follows from the size of the group (executable/join_tree.hpp): neither
-// the number of threads nor their speed changes a bit.
+// The terms of a reduction are joined in an order that follows from the size of the group (executable/join_tree.hpp):
+// neither the number of threads nor their speed changes a bit.
 #pragma once
 #include <cstdint>
 #include <exception>

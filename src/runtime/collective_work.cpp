@@ -10,6 +10,7 @@
 
 #include "base/element_types.hpp"
 #include "base/half_widening.hpp"
+#include "executable/join_operators.hpp"
 #include "executable/join_tree.hpp"
 
 namespace popart::runtime {
@@ -18,35 +19,12 @@ namespace {
 using executable::CollectiveSpec;
 using executable::Join;
 using executable::Meeting;
+using executable::TermOf;
+using executable::withOperator;
 
 constexpr int64_t kBlock = 512;              // elements joined at a time: their sums stay in the first level cache
 constexpr int64_t kLineElements = 64;        // pieces begin at multiples, so that no two threads write one cache line
 constexpr int64_t kBytesOfPiece = 32 << 10;  // some microseconds
-
-// Calls f with the operator of `how`: one call for a whole loop, so that the loop vectorises.
-template <class A, class F>
-void withOperator(Join how, F &&f) {
-  using Wrapping = std::conditional_t<std::is_integral_v<A>, uint64_t, A>;
-  switch (how) {
-    case Join::Add:
-      return f([](A a, A b) { return static_cast<A>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b)); });
-    case Join::Mul:
-      return f([](A a, A b) { return static_cast<A>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b)); });
-    case Join::Min:
-      return f([](A a, A b) { return b < a || b != b ? b : a; });
-    case Join::Max:
-      return f([](A a, A b) { return a < b || b != b ? b : a; });
-    case Join::And:
-      return f([](A a, A b) { return static_cast<A>(a != A(0) && b != A(0)); });
-    case Join::Or:
-      return f([](A a, A b) { return static_cast<A>(a != A(0) || b != A(0)); });
-    case Join::Keep:
-      return f([](A a, A) { return a; });
-  }
-}
-
-template <class T>
-using TermOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
 template <class T>
 struct Block {

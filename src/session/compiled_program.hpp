@@ -68,8 +68,8 @@ struct CompileOptions {
 lower::LowerOptions lowerOptions(const CompileOptions &options);
 
 // What names the compiled program of an Ir: its text (names, attributes, constants; not values of variables), the
-// target, the numbers of threads and replicas and what is checked; the same in all processes. `held`: receives the constants
-// of 64 KiB and more by content.
+// target, the numbers of threads and replicas and what is checked; the same in all processes. `held`: receives the
+// constants of 64 KiB and more by content.
 ProgramDescription describeProgram(const Ir &ir, const CompileOptions &options, ValueTable *held = nullptr);
 // The device, its kernel providers and the instruction set they use: "cpu (cpu AVX3_ZEN4, user, ref)".
 std::string targetOf(const CompileOptions &options);
