@@ -129,8 +129,8 @@ class CpuBackend final : public executable::Backend {
 
   std::unordered_map<std::string_view, std::vector<const Entry *>> entries_;
   // Operators whose kernels look at the distance between pixels; others may take any layout for one without gaps.
-  std::unordered_set<std::string_view> takeSlices_{"AveragePool", "Concat",  "ConvDataGrad",
-                                                   "FusedConv",   "MaxPool", "Slice"};
+  std::unordered_set<std::string_view> takeSlices_{"AveragePool",       "Concat",  "ConvDataGrad", "FusedConv",
+                                                   "FusedConvDataGrad", "MaxPool", "Slice"};
 };
 
 template <class Check>
