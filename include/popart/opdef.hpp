@@ -107,6 +107,7 @@ enum class Role : uint8_t {
   ConvDataGrad,
   ConvWeightsGrad,
   FusedConv,
+  FusedConvDataGrad,
   FusedConvWeightsGrad,
   BatchNormalization,
   FusedElementwise,

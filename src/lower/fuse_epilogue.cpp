@@ -264,7 +264,7 @@ class EpilogueFuser {
   static bool computesInHalves(const Op &op) {
     const bool isConvolution = op.is(Role::Conv) || op.is(Role::ConvDataGrad) || op.is(Role::ConvWeightsGrad);
     const bool isReduction = op.def().piecesRule() == ops::reductionPieces;
-    return (isConvolution || mayBeAttention(op) || isReduction) && op.outputCount() == 1 && !op.hasAttr("epilogue") &&
+    return (isConvolution || mayBeAttention(op) || isReduction) && op.outputCount() == 1 &&
            op.outInfo(0).dataType() == DataType::FLOAT;
   }
 

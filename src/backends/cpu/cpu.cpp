@@ -63,7 +63,7 @@ class CpuBackend final : public executable::Backend {
     if (op.is(Role::Conv) || op.is(Role::FusedConv))
       return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Transposed::kNo)
                                             : executable::channelsLast();
-    if (op.is(Role::ConvDataGrad))
+    if (op.is(Role::ConvDataGrad) || op.is(Role::FusedConvDataGrad))
       return side == Side::In && index == 1 ? filterPanels(op, op.inShape(1), Transposed::kYes)
                                             : executable::channelsLast();
     if (op.is(Role::ConvWeightsGrad) || op.is(Role::FusedConvWeightsGrad))

@@ -328,7 +328,7 @@ OpDefs fusedOps() {
                "that of the prologue graph X. The last prologue_operands inputs are the prologue's."));
   rows.push_back(
       convolutionRow("FusedConvDataGrad")
-          .role(Role::ConvDataGrad)
+          .role(Role::FusedConvDataGrad)
           .cost([](const Op &op, Cost &c) { c.flops = bodyFlops(op) + convFlops(op.inInfo(0), op.inShape(1)); })
           .input("grad_out", kFloats, "T")
           .input("weights", kFloats, "T")
