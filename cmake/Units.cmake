@@ -1,5 +1,6 @@
 # Several source files as one translation unit: what a file costs is mostly its headers and the templates it shares with
-# its neighbours, and both are then compiled once. Off where one file is compiled often (presets dev and tsan).
+# its neighbours, and both are then compiled once. Off where one file is compiled often: preset tsan, and dev unless the variable
+# POPART_UNITS of the environment is ON, as in continuous integration.
 # Invariant: names of one room differ, in unnamed namespaces as well (tools/checks/units.py).
 # Files of vectors, and in release builds all of the CPU backend, stay alone, so that their code does not depend on neighbours.
 option(POPART_UNITS "Compile the files of a room together: a full build takes half the time, a small change longer" ON)

@@ -9,12 +9,12 @@
 namespace popart::executable {
 namespace {
 
-constexpr std::string_view kName = "channels_last_of";
+constexpr std::string_view kSliceName = "channels_last_of";
 
 class ChannelSlice final : public PermutedLayout<ChannelSlice> {
  public:
   explicit ChannelSlice(int64_t channels)
-      : PermutedLayout(std::string(kName) + std::to_string(channels)), channels_(channels) {}
+      : PermutedLayout(std::string(kSliceName) + std::to_string(channels)), channels_(channels) {}
   int64_t channels() const { return channels_; }
 
   bool describes(const TensorInfo &info) const { return info.rank() >= 3 && info.shape()[1] <= channels_; }
@@ -36,9 +36,9 @@ class ChannelSlice final : public PermutedLayout<ChannelSlice> {
   int64_t channels_;
 };
 
-const LayoutFamily kFamily("channels_last_of<channels>", [](std::string_view name) -> std::unique_ptr<const Layout> {
-  if (!name.starts_with(kName)) return nullptr;
-  name.remove_prefix(kName.size());
+const LayoutFamily kSlices("channels_last_of<channels>", [](std::string_view name) -> std::unique_ptr<const Layout> {
+  if (!name.starts_with(kSliceName)) return nullptr;
+  name.remove_prefix(kSliceName.size());
   int64_t channels = 0;
   const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), channels);
   if (failure != std::errc() || end != name.data() + name.size() || channels < 1) return nullptr;
@@ -47,7 +47,7 @@ const LayoutFamily kFamily("channels_last_of<channels>", [](std::string_view nam
 
 }  // namespace
 
-const Layout *channelSlice(int64_t channels) { return layoutNamed(std::string(kName) + std::to_string(channels)); }
+const Layout *channelSlice(int64_t channels) { return layoutNamed(std::string(kSliceName) + std::to_string(channels)); }
 
 int64_t channelsOfWhole(const Layout *layout) {
   const auto *slice = dynamic_cast<const ChannelSlice *>(layout);

@@ -20,6 +20,8 @@ def two_files(code, other, second="src/onnx/import/b.cpp", space="onnx"):
         "struct Row {\n  int a;\n};",
         "constexpr int64_t kMost = 3;",
         "constexpr const char *kName[] = {};",
+        "const std::string kName = name();",
+        'const Family kFamily("name", [](int a) { return a; });',
         "std::set<std::string> namesOf(const Graph &graph, int depth = 0) {\n  return {};\n}",
         "void walk(\n    int a,\n    int b) {\n}",
     ],

@@ -17,7 +17,7 @@ DEFINITION = re.compile(
     r"(?P<open>^(?:inline )?namespace(?: (?P<space>[\w:]+))? \{)|(?P<close>^\}  // namespace)|"
     r"^(?:[\w:<>,*&]+ )+[*&]?(?P<function>\w+)\((?P<parameters>[^;{}]*)\)(?: const)?(?: noexcept)? \{|"
     r"^(?:struct|class|enum class) (?P<type>\w+)[^;{]*\{|"
-    r"^constexpr (?:[\w:<>,*&]+ )+[*&]?(?P<constant>\w+)(?= =|\[|\{)",
+    r"^const(?:expr|init)? (?:[\w:<>,*&]+ )+[*&]?(?P<constant>\w+)(?= =|\[|\{|\([\"\d])",
     re.MULTILINE,
 )
 PARAMETER_NAME = re.compile(r"\b\w+(?: = [^,]*)?(?=,|$)")
