@@ -87,7 +87,7 @@ void shareVariables(MemoryPlan &plan, const Ir &program, const schedule::Schedul
 // Throws internal_error when a variable that replicas share is none of those.
 void verifySharedVariables(const MemoryPlan &plan, const Ir &program, const schedule::Schedule &schedule);
 
-// Throws internal_error when storages with overlapping live ranges overlap in the arena, one exceeds the arena, or a row
+// Throws internal_error when storages with overlapping live ranges overlap in the arena, one exceeds the arena, a row
 // is outside of its stack, or a slice outside of what it is a slice of.
 void verify(const MemoryPlan &plan);
 
