@@ -138,7 +138,7 @@ class Planner {
     return true;
   }
 
-  // Of all processes alike, so that all choose the same.
+  // The same number in all processes, so that all choose the same algorithm.
   double timeOf(Algorithm algorithm, const LinkCost &cost) const {
     const double others = count() - 1;
     const auto parts = static_cast<double>(std::min<int64_t>(count(), lines_.back()));

@@ -1,8 +1,8 @@
 // The order in which terms of the members of a group are joined: a balanced binary tree over their numbers. Node i of
 // level k joins members [i 2^k, (i + 1) 2^k) that there are; a node without a right half is its left half:
 //   5 members: ((0 + 1) + (2 + 3)) + 4
-// The order follows from the size of the group alone. An aligned block of 2^k members is a node, so whoever has all of
-// its terms can join them first without changing a bit.
+// The order follows from the size of the group alone. An aligned block of 2^k members is a node: a process that has all
+// of its terms can join them first without changing a bit.
 #pragma once
 #include <bit>
 

@@ -1,5 +1,5 @@
 // When the replicas of a program meet: small collectives together, and no replica waits while it has other work. Both
-// passes keep what the program computes, to the bit: elements are joined as before.
+// passes keep what the program computes, to the bit: elements are joined in the same order.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,5 @@
-// ThreadCollectives: replicas that are threads of one process. They meet in memory: each member publishes the addresses
-// of its operands, and whoever comes first then works for all.
+// ThreadCollectives: replicas that are threads of one process. Each member publishes the addresses of its operands; the
+// member that arrives first then computes for all.
 #pragma once
 #include <atomic>
 #include <exception>

@@ -73,7 +73,7 @@ class Output:
             lines.append(piece)
 
     def _write(self, data: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):  # nobody reads it any more; the job goes on
+        with contextlib.suppress(BrokenPipeError):  # the reader closed the stream; the job goes on
             self._target.write(data)
             self._target.flush()
 

@@ -142,6 +142,55 @@ bool isNameOfMoveOrItsOperand(const std::string &name) {
          kOperands.contains(functionOf(name));
 }
 
+bool isNameOfFloatFunction(const std::string &name) {
+  // Without digits at the end, as functionOf gives them: expm1, log10.
+  static const std::set<std::string_view> kFunctions = {"exp",
+                                                        "expm",
+                                                        "log",
+                                                        "log1p",
+                                                        "sqrt",
+                                                        "rsqrt",
+                                                        "sin",
+                                                        "cos",
+                                                        "tan",
+                                                        "tanh",
+                                                        "sinh",
+                                                        "cosh",
+                                                        "asin",
+                                                        "acos",
+                                                        "atan",
+                                                        "sigmoid",
+                                                        "softmax",
+                                                        "_softmax",
+                                                        "softplus",
+                                                        "log_softmax",
+                                                        "gelu",
+                                                        "silu",
+                                                        "elu",
+                                                        "mish",
+                                                        "leaky_relu",
+                                                        "erf",
+                                                        "reciprocal",
+                                                        "matmul",
+                                                        "mm",
+                                                        "bmm",
+                                                        "addmm",
+                                                        "linear",
+                                                        "relu",
+                                                        "layer_norm",
+                                                        "pow",
+                                                        "hardtanh",
+                                                        "logsigmoid",
+                                                        "mean",
+                                                        "linalg_vector_norm",
+                                                        "norm",
+                                                        "std",
+                                                        "var",
+                                                        "einsum",
+                                                        "cosine_similarity"};
+  return kFunctions.contains(functionOf(name));
+}
+
 std::set<std::string> updatedByTrainingInfo(const onnx_proto::ModelProto &model) {
   std::set<std::string> names;
   for (const auto &info : model.training_info())

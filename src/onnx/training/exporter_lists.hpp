@@ -31,6 +31,8 @@ bool isNameOfJoinedElements(const std::string &initializer);
 // Of a name in `foldedFrom`: whether it is a result of a function that moves, picks or joins elements, or that makes an
 // index, a size or an initial state (arange, zeros). exp, mul and all others are not.
 bool isNameOfMoveOrItsOperand(const std::string &name);
+// The same: whether it is a result of a function that no exporter uses for indices. Arithmetic is used for both.
+bool isNameOfFloatFunction(const std::string &name);
 
 // Initializers that the model's training_info updates; empty: it has none.
 std::set<std::string> updatedByTrainingInfo(const onnx_proto::ModelProto &model);

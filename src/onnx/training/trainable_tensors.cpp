@@ -202,7 +202,8 @@ class Classifier {
   std::string storedForm(const Entry &e) const {
     if (e.verdict.kind == Kind::Setting) return "";
     const bool isWhole = e.id.starts_with("expand") && !e.info.shape().empty() && e.info.dim(0) == 1;
-    const bool isPicked = isNameOfPickedElements(e.id);
+    const bool isPicked =
+        isNameOfPickedElements(e.id) && std::ranges::none_of(lists_.foldedFrom.at(e.id), isNameOfFloatFunction);
     const bool isMoved = isNameOfMovedElements(e.id);
     if (!isTimesOne(e) && !isPicked && !((isWhole || isMoved) && isMovedOnly(e))) return "";
     if (isComputedWithBuffer(e)) return "";

@@ -243,6 +243,9 @@ FUNCTIONS_THEN_MOVES = {
     "softplus, reshape, transpose": lambda p, q: nn.functional.softplus(p).reshape(4, 3).transpose(0, 1),
     "norm, transpose": lambda p, q: nn.functional.normalize(p, dim=0).t(),
     "sum of two, transpose": lambda p, q: (p + q).t(),
+    "exp, rows picked": lambda p, q: torch.exp(p.t())[torch.tensor([2, 0, 1])],
+    "where, transpose": lambda p, q: torch.where(p > 0.5, p, p * 0).t(),
+    "cumulative sum, flip": lambda p, q: p.cumsum(0).flip(0).t(),
     "product of two, joined": lambda p, q: torch.cat([p[:2] * q[:2], p[2:]]).t(),
 }
 MOVES = {

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -181,9 +180,7 @@ def test_nothing_is_left_when_mpirun_is_killed(mpirun, capfd):
     assert processes_with(mark) == []
 
 
-# ---- Open MPI
-
-real = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun: ./dev setup installs openmpi-bin")
+# ---- Open MPI, which ./dev setup installs
 
 
 def poprun(*words, timeout=100, **options):
@@ -208,7 +205,6 @@ print(json.dumps([place, popdist.getLocalInstanceIndex(), "not built yet" in tex
 """
 
 
-@real
 def test_instances_know_where_they_are():
     result = poprun(*TWO, "--numa-aware=yes", "--mpi-local-args=-x A='1 2'", sys.executable, "-c", PROGRAM, "a b", "-x")
     assert result.returncode == 0, result.stderr
@@ -216,7 +212,6 @@ def test_instances_know_where_they_are():
     assert [text_of(i, result.stdout) for i in range(2)] == expected
 
 
-@real
 def test_the_exit_code_of_an_instance_is_that_of_the_job():
     script = "echo out; exit $((POPDIST_REPLICA_INDEX_OFFSET * 2))"
     result = poprun(*TWO, "--only-output-from-instance=0", "sh", "-c", script)
@@ -225,7 +220,6 @@ def test_the_exit_code_of_an_instance_is_that_of_the_job():
     assert log_of(result.stderr)[0][0] == "E"
 
 
-@real
 def test_processes_of_mpirun_are_a_job():
     code = "import popdist; print(popdist.isPopdistEnvSet(), popdist.getNumInstances(), popdist.getInstanceIndex())"
     command = ["mpirun", "--bind-to", "none", "--oversubscribe", "-np", "2", sys.executable, "-c", code]
@@ -233,7 +227,6 @@ def test_processes_of_mpirun_are_a_job():
     assert sorted(result.stdout.splitlines()) == ["True 2 0", "True 2 1"], result.stderr
 
 
-@real
 def test_a_signal_ends_all_instances(tmp_path):
     mark = f"popdist-{os.getpid()}-real"
     program = ["sh", "-c", "trap '' TERM; echo here; while :; do sleep 0.1; done", mark]

@@ -19,7 +19,7 @@ using Bytes = std::vector<char>;
 // What replicas published: by number of the spec in the order of the program, replica and round; of each operand.
 using Published = std::map<std::tuple<size_t, int, size_t>, std::vector<Bytes>>;
 
-// Numbers specs in the order in which replicas take their seats, which is that of the program.
+// Numbers specs in the order in which replicas ask for them, which is that of the program.
 class SpecNumbers {
  public:
   size_t of(const executable::CollectiveSpec &spec) {

@@ -63,7 +63,7 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
                    shape_.yStride == channelsOfY();
   fillsLines_ = shape_.groups == 1 && fillsLines();
   outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * channelsOfY(), type_);
-  // Weights of a pass stay in the second level cache, beside the strip; of the many panels of several results, their
+  // Weights of a pass and the strip stay in the second level cache; of the many panels of several results, their
   // partial sums as well.
   const int64_t partialRows = passes_.size() > 1 && shape_.results.size() > 1 ? chunkSize_.places() : 0;
   const int64_t panelBytes =
