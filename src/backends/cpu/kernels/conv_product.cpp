@@ -59,8 +59,10 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows,
                      widensStrip_ ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
   makePasses();
-  writesInOrder_ = shape_.groups == 1 && shape_.step == Spatial{1, 1, 1} && shape_.size == shape_.window.out &&
-                   shape_.yStride == channelsOfY();
+  // Tiles of half a panel are limited by their loads, and each prefetch is one.
+  const bool isNarrow = 2 * shape_.columns <= panelWidth();
+  asksForResults_ = !isNarrow && shape_.groups == 1 && shape_.step == Spatial{1, 1, 1} &&
+                    shape_.size == shape_.window.out && shape_.yStride == channelsOfY();
   fillsLines_ = shape_.groups == 1 && fillsLines();
   outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * channelsOfY(), type_);
   // Weights of a pass and the strip stay in the second level cache; of the many panels of several results, their
@@ -276,7 +278,7 @@ void WindowProduct::lookAhead(const Pass &pass, const RowTile &rowTile, const We
 // What the row tile after this one of the chunk writes, if tiles ask for it: not where they ask for weights.
 ResultsAhead WindowProduct::resultsAhead(const Weights &weights, const Place &to, const RowTile &rowTile,
                                          int rows) const noexcept {
-  if (looksAhead_ || rowTile.index + 1 == rowTile.count || !writesInOrder_) return {};
+  if (looksAhead_ || rowTile.index + 1 == rowTile.count || !asksForResults_) return {};
   if (weights.firstPanel > 0 || weights.endPanel < panels_) return {};
   const int64_t elements = rows * shape_.columns;
   return {*to.epilogue, to.y, rowTile.at + elements, elements, panels_};
@@ -395,10 +397,11 @@ void WindowProduct::runPanels(const WindowChunk &given, const float *view, const
         const float *a = view + image * windows_.imageStride() + line * windows_.lineStep();
         const int64_t row = ((chunk.image + image) * size[0] + first[0] + chunk.depth * step[0]) * size[1] + first[1] +
                             (chunk.line + line) * step[1];
-        for (int64_t t = 0; t < tiles.count(); ++t, ++rowTile.index) {
-          const int64_t begin = tiles.begin(t);
-          const auto rows = static_cast<int>(tiles.begin(t + 1) - begin);
-          rowTile.nextRows = t + 1 < tiles.count() ? tiles.begin(t + 2) - tiles.begin(t + 1) : 0;
+        for (int64_t t = 0, begin = 0, end = tiles.begin(1), nextEnd = 0; t < tiles.count();
+             ++t, ++rowTile.index, begin = end, end = nextEnd) {  // a tile's begin takes divisions
+          const auto rows = static_cast<int>(end - begin);
+          nextEnd = t + 1 < tiles.count() ? tiles.begin(t + 2) : end;
+          rowTile.nextRows = nextEnd - end;
           rowTile.isFirst = t == 0;
           rowTile.at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * shape_.yStride;
           runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, rowTile);

@@ -130,11 +130,11 @@ class WindowProduct {
   bool widensStrip_ = false;
   Windows windows_;
   ChunkSize chunkSize_;
-  bool writesInOrder_ = false;  // the places of a chunk's lines follow each other in y
-  bool fillsLines_ = false;     // so do those of the results that a line of places writes to one line of y
-  bool outgrowsCache_ = false;  // y
-  bool looksAhead_ = false;     // in the weights
-  bool looksAheadInX_ = false;  // for the next chunk of the same thread
+  bool asksForResults_ = false;  // of the next row tile, which follow those of this one in y
+  bool fillsLines_ = false;      // so do those of the results that a line of places writes to one line of y
+  bool outgrowsCache_ = false;   // y
+  bool looksAhead_ = false;      // in the weights
+  bool looksAheadInX_ = false;   // for the next chunk of the same thread
   int64_t panelsOfResult_ = 0;
   int64_t panels_ = 0, splits_ = 1;  // of all results; panel ranges that are tasks of their own
   std::vector<Target> targets_;      // by result

@@ -146,7 +146,7 @@ void Matmul::halveBlocks(int threads) {
   while (!enough() && (tilesPerTask_ > 1 || panelsPerTask_ > 1)) {
     int64_t &larger = tilesPerTask_ >= panelsPerTask_ ? tilesPerTask_ : panelsPerTask_;
     const int64_t together = &larger == &panelsPerTask_ ? panelsTogether() : 1;
-    larger = larger > together ? PanelRanges::rounded(larger / 2, together) : ceilDiv(larger, 2);
+    larger = together > 1 && larger > together ? PanelRanges::rounded(larger / 2, together) : ceilDiv(larger, 2);
   }
 }
 

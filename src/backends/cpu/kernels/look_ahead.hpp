@@ -113,7 +113,7 @@ class AheadOfPanels {
   // `panels`: of all calls. `mostApart`: floats from one step to the next.
   AheadOfPanels(const void *first, int64_t floats, int64_t panels, int64_t mostApart)
       : range_(static_cast<const float *>(first)),
-        perPanel_(ceilDiv(floats, std::max<int64_t>(1, panels))),
+        perPanel_(panels <= 1 ? floats : ceilDiv(floats, panels)),
         mostApart_(mostApart) {}
   bool isEmpty() const { return perPanel_ == 0; }
   // The call for `panels` panels from `panel` on takes `steps` steps.

@@ -75,7 +75,11 @@ struct Bfloat16Pairs {
 
 template <class Lane, AMode kMode, size_t... I>
 HWY_INLINE void fmaRow(V *HWY_RESTRICT acc, const float *a, const V *HWY_RESTRICT b, std::index_sequence<I...>) {
-  ((acc[I] = Lane::multiplyAdd(factor<kMode, I>(a), b[I], acc[I])), ...);
+  // A factor that is used once is an operand in memory of its multiply-add, which the compiler has to choose.
+  if constexpr (sizeof...(I) == 1 && std::is_same_v<Lane, Floats>)
+    acc[0] = hn::MulAdd(factor<kMode, 0>(a), b[0], acc[0]);
+  else
+    ((acc[I] = Lane::multiplyAdd(factor<kMode, I>(a), b[I], acc[I])), ...);
 }
 
 // One k step. Rows are addressed in groups of three from one base pointer (base, + stride, + 2 * stride are single
