@@ -1,4 +1,4 @@
-"""Generate files from the tables of the library: pages of docs/, and the type stubs of the builder's operators.
+"""Generate files from the tables of the library: pages of docs/ or parts of them, and the type stubs of operators.
 
 Usage: make_docs.py [--check]. With --check nothing is written; the exit code is 1 when a file differs.
 """
@@ -6,11 +6,12 @@ Usage: make_docs.py [--check]. With --check nothing is written; the exit code is
 import argparse
 import inspect
 import sys
+from collections import Counter
 from pathlib import Path
 
 import popart_core
 from make_builder_methods import REQUIRED_INTS, REQUIRED_STRINGS, SUBGRAPHS
-from popart import onnx_forms, opset_methods, opsets
+from popart import loss_registry, onnx_forms, opset_methods, opsets, optim
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -34,7 +35,7 @@ Every member of `SessionOptions` and its effect in this implementation.
 If a field of a settings struct is not listed, the row of the struct applies. Values that contradict each other (for
 example `accumulationFactor` above 1 without `enableGradientAccumulation`) are always refused.
 
-| Option | State | Values | What happens, or does not |
+| Option | State | Values | Effect |
 |---|---|---|---|
 """
 
@@ -87,7 +88,7 @@ operator runs there. `popart-inspect`, and the log at level INFO, name the opera
 If a row has a case, the operator runs on the reference backend only in that case. The text is the reason that the CPU
 backend gives when it has no kernel.
 
-| Operator | Case | Why that is good enough |
+| Operator | Case | Why that is acceptable |
 |---|---|---|
 """
 
@@ -135,6 +136,44 @@ def on_ref_page() -> str:
     for (name, case), why in sorted(ALLOWED.items()):
         page += row(f"`{name}`", case or "every", sentence(why))
     return page
+
+
+BEGIN, END = "<!-- make_docs.py: begin -->\n", "<!-- make_docs.py: end -->\n"
+
+
+def operators_read() -> Counter[str]:
+    """How many operators of each domain a model may have; versions of one operator count once."""
+    types = {(operator.domain, operator.type) for operator in popart_core.getSupportedOperations(False)}
+    return Counter(domain for domain, _ in types)
+
+
+def options_by_state() -> Counter[str]:
+    """How many session options there are in each state; an option with values of several states counts in each."""
+    return Counter(kind for _, kind in {(name, kind) for name, kind, _, _ in popart_core._optionRows()})
+
+
+def counted(counts: Counter[str]) -> str:
+    """Names and numbers, the largest number first."""
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common())
+
+
+def is_optimizer(made: type) -> bool:
+    """Whether a class is an optimizer that programs make."""
+    return issubclass(made, optim.Optimizer) and made.__name__ in optim.__all__ and made is not optim.Optimizer
+
+
+def status_page() -> str:
+    """docs/status.md, whose table of counts is made here; everything else on the page is written by hand."""
+    page = (ROOT / "docs/status.md").read_text()
+    optimizers = [made.__name__ for made in vars(optim).values() if inspect.isclass(made) and is_optimizer(made)]
+    table = row("What", "Which") + "|---|---|\n"
+    table += row("Newest ONNX operator set", str(popart_core._newestOnnxOpset()))
+    table += row("Operators by domain", counted(operators_read()))
+    table += row("Losses by name", ", ".join(f"`{name}`" for name in loss_registry.names()))
+    table += row("Optimizers of `popart.optim`", ", ".join(f"`{name}`" for name in optimizers))
+    table += row("Session options by state", counted(options_by_state()))
+    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    return page[:begin] + table + page[end:]
 
 
 STUB = """# Made by ./dev docs from opset_methods.py.
@@ -261,6 +300,7 @@ PAGES = {
     "docs/options.md": options_page,
     "docs/environment.md": environment_page,
     "docs/operators-on-ref.md": on_ref_page,
+    "docs/status.md": status_page,
     "python/popart/opsets.pyi": opset_stubs,
 }
 

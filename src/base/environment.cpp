@@ -14,53 +14,60 @@ namespace {
 constexpr int kVirtualIpus = 16;
 
 constexpr Variable kVariables[] = {
-    {"POPART_NUM_THREADS", "one per physical core that the process may run on, at most the container's CPU quota",
-     "Threads that compute, 1 to 1024."},
-    {"POPART_VIRTUAL_IPUS", "16", "IPUs that programs see on a machine without accelerator, 1 or more."},
-    {"POPART_MAX_MEMORY", "what the machine has",
-     "Memory in bytes that a program may need, with `K`, `M` or `G` for powers of 1024. Above it `prepareDevice` "
-     "changes the program until it fits, or raises `OutOfMemoryException`; programs of PopXL, which say themselves "
-     "what lies where, raise it at once. `SessionOptions.engineOptions[\"max_memory\"]` comes before it."},
+    {"POPART_NUM_THREADS", "one per physical core that the process may use, at most the container's CPU quota",
+     "Number of threads that compute, from 1 to 1024."},
+    {"POPART_VIRTUAL_IPUS", "16", "Number of virtual IPUs on a machine without accelerator, 1 or more."},
+    {"POPART_MAX_MEMORY", "the memory of the machine",
+     "Memory in bytes that a program may use, with `K`, `M` or `G` for powers of 1024. If a program needs more, "
+     "`prepareDevice` changes it until it fits, or raises `OutOfMemoryException`. A PopXL program is not changed, "
+     "because it says itself where tensors are; it raises the exception at once. "
+     "`SessionOptions.engineOptions[\"max_memory\"]` has precedence."},
     {"POPART_REMOTE_MEMORY", "none",
-     "Folder for remote variables: each is a file without a name there, which the system reads ahead and writes back "
-     "as programs run, and which is gone with the process. Without it they are memory that the system may page out."},
+     "Folder for remote variables. Each variable is an unnamed temporary file, which the system reads and writes in "
+     "the background; it disappears with the process. Without a folder, remote variables are memory that the system "
+     "may page out."},
     {"POPART_MAX_FOLDED_BYTES", "64M",
-     "Bytes of constants that are made while a model is read and compiled, in addition to twice the bytes of its file, "
-     "with `K`, `M` or `G` for powers of 1024. The default is at most an eighth of the program's memory limit "
-     "(`POPART_MAX_MEMORY`), and at least 1M. Beyond, constant expressions are computed by every run, in memory that "
-     "the limit counts; what must be known before (sparse tensors, windows of Fourier transforms) is refused."},
+     "Limit in bytes for constants that are computed while a model is read and compiled (constant folding), in "
+     "addition to twice the size of the model file, with `K`, `M` or `G` for powers of 1024. The default is at most an "
+     "eighth of the memory limit of the program (`POPART_MAX_MEMORY`), and at least 1M. Larger constant expressions "
+     "are computed in every run, in memory that the limit counts. What must be known before a run (sparse tensors, "
+     "windows of Fourier transforms) is refused."},
     {"POPLAR_ENGINE_OPTIONS", "none",
-     "Engine options as a JSON object, for example `{\"max_memory\": \"2G\"}`. Those of a program come before them."},
+     "Engine options as a JSON object, for example `{\"max_memory\": \"2G\"}`. Options that a program sets have "
+     "precedence."},
     {"POPART_CACHE_DIR", "none",
-     "Folder for compiled programs: sets `SessionOptions.enableEngineCaching` and `cachePath`."},
-    {"POPXL_CACHE_DIR", "none", "The same; comes before `POPART_CACHE_DIR`, with a warning when they differ."},
+     "Folder for compiled programs. Sets `SessionOptions.enableEngineCaching` and `cachePath`."},
+    {"POPXL_CACHE_DIR", "none",
+     "The same. It has precedence over `POPART_CACHE_DIR`, with a warning if the two differ."},
     {"POPXL_OFFLINE_DEVICE", "none",
-     "Device of every `popxl.Session` in place of the one that it asks for: `ipu_hw`, `ipu_model` or `cpu`."},
+     "Device that every `popxl.Session` uses instead of the one it asks for: `ipu_hw`, `ipu_model` or `cpu`."},
     {"POPART_CACHE_MAX_BYTES", "16G",
-     "Most bytes that a folder of compiled programs keeps, with `K`, `M` or `G`: the programs that were used longest "
-     "ago are removed first."},
-    {"POPART_CACHE_MAX_FILES", "1000", "Most compiled programs that such a folder keeps, 1 or more."},
+     "Largest size in bytes of a folder of compiled programs, with `K`, `M` or `G`. The least recently used programs "
+     "are removed first."},
+    {"POPART_CACHE_MAX_FILES", "1000", "Largest number of compiled programs in such a folder, 1 or more."},
     {"POPART_PRELOAD_POPEF", "none",
-     "`full-preload`: a file of a compiled program is read wholly when it is opened. Otherwise it is mapped, and the "
-     "system reads what is used."},
+     "`full-preload`: the whole file of a compiled program is read when it is opened. Otherwise the file is mapped, "
+     "and the system reads the parts that are used."},
     {"POPART_LOG_LEVEL", "`WARN`",
-     "Least level of log lines that show: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERR`, `CRITICAL`, `OFF`."},
+     "Lowest level of log lines that are shown: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERR`, `CRITICAL`, `OFF`."},
     {"POPART_LOG_CONFIG", "none",
-     "Path of a JSON object from log channel to level, for example `{\"session\": \"INFO\"}`."},
-    {"POPART_LOG_DEST", "`stderr`", "Where log lines go: `stderr`, `stdout` or a file, which is written anew."},
-    {"POPART_LOG_FORMAT", "`%Y-%m-%dT%H:%M:%S.%fZ %n %P.%t %L: %v`", "Pattern of a log line, in the terms of spdlog."},
+     "Path of a file with a JSON object that maps log channels to levels, for example `{\"session\": \"INFO\"}`."},
+    {"POPART_LOG_DEST", "`stderr`", "Destination of log lines: `stderr`, `stdout` or a file, which is overwritten."},
+    {"POPART_LOG_FORMAT", "`%Y-%m-%dT%H:%M:%S.%fZ %n %P.%t %L: %v`", "Pattern of a log line, in the syntax of spdlog."},
     {"POPART_DOT_CHECKS", "none",
-     "Checkpoints that write dot files, `:` between them (`FWD0:FINAL`, `ALL`); added to `SessionOptions.dotChecks`."},
+     "Checkpoints that write dot files, separated by `:` (`FWD0:FINAL`, `ALL`). They are added to "
+     "`SessionOptions.dotChecks`."},
     {"POPART_IR_DUMP", "none",
-     "File that receives the program as JSON when its passes have run, or as far as they came before an error."},
+     "File to which the program is written as JSON after its passes. After an error in a pass, it is the program up to "
+     "that pass."},
     {"POPART_PASS_DUMP", "none",
-     "Folder that receives the program as IR text after every compiler pass: `<number>-<pass>.ir`. When a pass fails, "
-     "the program before it is written too: `<number>-before-<pass>.ir`, which `popart-opt` reads."},
+     "Folder to which the program is written as IR text after every compiler pass, as `<number>-<pass>.ir`. If a pass "
+     "fails, the program before it is written too, as `<number>-before-<pass>.ir`. `popart-opt` reads both."},
     {"POPART_DISABLE_PASSES", "none",
-     "Names of compiler passes that do not run, with `,` between them (`popart-opt --list-passes` names all), to find "
-     "the one that breaks a program. `SessionOptions.engineOptions[\"disable_passes\"]` comes before it."},
+     "Names of compiler passes that do not run, separated by `,`, to find the pass that breaks a program. `popart-opt "
+     "--list-passes` lists all passes. `SessionOptions.engineOptions[\"disable_passes\"]` has precedence."},
     {"POPART_STEP_TIMES", "none",
-     "File to which a session appends a table when it ends: time, calls and kernel of each step."},
+     "File to which a session appends a table when it ends: the time, number of calls and kernel of each step."},
     {"POPDIST_NUM_TOTAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in all processes."},
     {"POPDIST_NUM_LOCAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in this process."},
     {"POPDIST_REPLICA_INDEX_OFFSET", "0", "Set by the launcher, read by `popdist`: number of the first replica here."},

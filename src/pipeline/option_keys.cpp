@@ -14,66 +14,63 @@ constexpr const char *kNoProfile =
     "POPART_STEP_TIMES";
 constexpr const char *kTiles = "Code and memory of tiles.";
 constexpr const char *kExchange = "Transfers between tiles, IPUs and the host.";
-constexpr const char *kTarget = "Set-up of IPU hardware.";
+constexpr const char *kTarget = "Configuration of IPU hardware.";
 constexpr const char *kDebug = "Debugging of programs for tiles.";
 constexpr const char *kPlanning = "Planning on tiles.";
-constexpr const char *kPartials = "Products and convolutions add up in FLOAT.";
-constexpr const char *kReport = "Contents of Poplar's text report, which is not made.";
-constexpr const char *kCollectives = "Links between IPUs: replicas are threads of this process.";
+constexpr const char *kPartials = "Products and convolutions accumulate in FLOAT.";
+constexpr const char *kReport = "Contents of Poplar's text report, which does not exist here.";
+constexpr const char *kCollectives = "Links between IPUs. Replicas are threads of this process.";
 
 constexpr OptionKey kKeys[] = {
     {"engineOptions", "max_memory", Built,
-     "Limit in bytes (`K`, `M`, `G` for powers of 1024) for everything the program needs on the device. Above it "
-     "`prepareDevice` computes activations again or moves tensors off chip, with the same results (README, \"When a "
-     "model does not fit\"), and raises `OutOfMemoryException` when nothing is enough. The environment variable "
-     "`POPART_MAX_MEMORY` is the default, and without it what the machine has."},
+     "Limit in bytes (`K`, `M`, `G` for powers of 1024) for everything that the program needs on the device. A program "
+     "above the limit is changed: `prepareDevice` recomputes activations or moves tensors off chip, with the same "
+     "results (guide \"Making it fit\"). If nothing is enough, it raises `OutOfMemoryException`. Default: the "
+     "environment variable `POPART_MAX_MEMORY`, or the memory of the machine."},
     {"engineOptions", "max_memory_counts_remote", Built,
-     "`true`: what lies off chip is of the memory that `max_memory` limits, so that only activations are computed "
-     "again. It is always so without a limit, and never where `POPART_REMOTE_MEMORY` names a folder."},
+     "`true`: tensors off chip count in `max_memory`, so the compiler can only recompute activations. This is always "
+     "so without a limit, and never if `POPART_REMOTE_MEMORY` names a folder."},
     {"engineOptions", "max_shape_programs", Built,
-     "1 or more: inputs of a model may have open dimensions. A session makes a program for each set of input shapes "
-     "when "
-     "it is first used, takes the shapes from the arrays of each run or from `setInputShapes`, and keeps so many "
-     "programs, those used last; they have the same weights, optimizer state and random numbers. Without it a model "
-     "with open dimensions is refused unless `InputShapeInfo` gives them. Ours (decision 0062); as for all engine "
-     "options, the environment variable `POPLAR_ENGINE_OPTIONS` can set it."},
+     "1 or more: inputs of a model may have open dimensions. A session compiles a program for each set of input shapes "
+     "when it is first used. The shapes come from the arrays of a run or from `setInputShapes`. The value is the "
+     "number of programs that are kept, most recently used first. All programs share the weights, the optimizer state "
+     "and the random numbers. Without this key, a model with open dimensions is refused unless `InputShapeInfo` fixes "
+     "them. Not in PopART (decision 0062)."},
     {"engineOptions", "ignore_out_of_range_labels", Built,
-     "`true`: a label that is no class has no loss and no gradient, as in PopART, in nll, cross-entropy and CTC "
-     "losses; "
-     "means divide by its row all the same, unless weights of classes are summed. Without it such a label ends the "
-     "run. "
-     "Ours."},
+     "`true`: in nll, cross-entropy and CTC losses, a label that is not a class has no loss and no gradient, as in "
+     "PopART. A mean still counts its row, unless class weights are summed. Without this key such a label ends the run "
+     "with an error. Not in PopART."},
     {"engineOptions", "max_stacked_iterations", Built,
-     "Most iterations of a Loop that stacks values where the model gives no constant trip count; a run that needs more "
-     "ends with an error. By default 16 to 1,024, by the size of what is stacked. Ours."},
+     "Largest number of iterations of a Loop that stacks values, if the model gives no constant trip count. A run that "
+     "needs more ends with an error. Default: 16 to 1,024, depending on the size of the stacked values. Not in "
+     "PopART."},
     {"engineOptions", "num_threads", Built,
-     "Threads that compute (README, \"Threads\"). The environment variable `POPART_NUM_THREADS` is the default."},
+     "Number of threads that compute (guide \"Threads and compiled programs\"). Default: the environment variable "
+     "`POPART_NUM_THREADS`."},
     {"engineOptions", "pipeline.concurrent", Built,
-     "Whether the stages of a pipeline's cycle, or loops such as both directions of a recurrent layer, run at the same "
-     "time, each on its share of the threads, with the same results: `auto` where that is predicted to be faster than "
-     "one after the other on all threads, `always` wherever they do not wait for one another, `never`. The log of "
-     "module `devicex` (level `INFO`) tells what was chosen. Ours; PopXL programs read it from the environment "
-     "variable "
-     "`POPLAR_ENGINE_OPTIONS`."},
+     "Whether the stages of a pipeline cycle, or independent loops such as both directions of a recurrent layer, run "
+     "at the same time, each on a share of the threads. Results are the same. `auto`: if this is predicted to be "
+     "faster than one after the other on all threads. `always`: wherever they do not depend on each other. `never`. "
+     "The log of module `devicex` at level `INFO` says what was chosen. Not in PopART; PopXL programs read it from the "
+     "environment variable `POPLAR_ENGINE_OPTIONS`."},
     {"engineOptions", "max_loop_iterations", Built,
-     "Most iterations of one loop in a run, loops over batches among them; one that goes on raises "
-     "`popart_runtime_error`, and the session can run again. Without it there is no limit, and Ctrl-C ends a run that "
-     "loops. Ours; PopXL programs read it from the environment variable `POPLAR_ENGINE_OPTIONS`."},
+     "Largest number of iterations of one loop in a run; loops over batches count too. A loop that continues raises "
+     "`popart_runtime_error`, and the session can run again. Default: no limit; Ctrl-C ends a run that loops. Not in "
+     "PopART; PopXL programs read it from the environment variable `POPLAR_ENGINE_OPTIONS`."},
     {"engineOptions", "max_run_seconds", Built,
-     "Most seconds, fractions among them, that a run that loops may take; loops look at the clock between iterations. "
-     "As `max_loop_iterations`."},
+     "Largest number of seconds, such as 0.5, of a run that loops. Loops check the clock between iterations. Otherwise "
+     "as `max_loop_iterations`."},
     {"engineOptions", "disable_passes", Built,
-     "Names of compiler passes that do not run, with `,` between them, to find the one that breaks a program "
-     "(architecture.md, \"A wrong result\"). Results stay equal up to rounding. A pass that is needed, or that there "
-     "is "
-     "not, raises `popart_exception`. The environment variable `POPART_DISABLE_PASSES` is the default. Ours; PopXL "
-     "programs obey it as well."},
+     "Names of compiler passes that do not run, separated by `,`, to find the pass that breaks a program "
+     "(architecture.md, \"A wrong result\"). Results stay equal up to rounding. A pass that is required, or that does "
+     "not exist, raises `popart_exception`. Default: the environment variable `POPART_DISABLE_PASSES`. Not in PopART; "
+     "PopXL programs use it as well."},
     {"engineOptions", "autoReport.all", Built,
-     "`true`: the steps of the first runs are timed, for getSummaryReport and getReport. So do "
-     "`autoReport.outputExecutionProfile` and `debug.instrument`."},
+     "`true`: the steps of the first runs are timed, for getSummaryReport and getReport. "
+     "`autoReport.outputExecutionProfile` and `debug.instrument` do the same."},
     {"engineOptions", "autoReport.outputExecutionProfile", Built, "As `autoReport.all`."},
     {"engineOptions", "autoReport.executionProfileProgramRunCount", Built,
-     "Number of runs, 2 by default, whose steps are kept."},
+     "Number of runs whose steps are timed; default 2."},
     {"engineOptions", "debug.instrument", Built, "As `autoReport.all`."},
     {"engineOptions", "autoReport.*", Warned, kNoProfile},
     {"engineOptions", "profiler.*", Warned, kNoProfile},
@@ -88,7 +85,7 @@ constexpr OptionKey kKeys[] = {
     {"engineOptions", "prng.seed", NoEffect, "`setRandomSeed` sets the seed of stochastic rounding."},
     {"engineOptions", "target.saveArchive", Warned, "no file is written. Leave it out"},
     {"engineOptions", "target.deterministicWorkers", NoEffect,
-     "The same inputs and seeds always give the same bits, with stochastic rounding too."},
+     "The same inputs and seeds always give the same bits, also with stochastic rounding."},
     {"engineOptions", "target.*", NoEffect, kTarget},
     {"engineOptions", "exchange.*", NoEffect, kExchange},
     {"engineOptions", "streamCallbacks.*", NoEffect, kExchange},
@@ -162,42 +159,46 @@ constexpr const char *kLowering = "subsumed by lowering";
 constexpr const char *kNothing = "no effect";
 
 constexpr PatternNote kPatterns[] = {
-    {"PreUniRepl, PostNRepl", kRewrite, "Identity, Detach and Sum of one tensor go."},
+    {"PreUniRepl, PostNRepl", kRewrite, "Removes Identity, Detach, and Sum of one tensor."},
     {"OpToIdentity", kRewrite, "Operators that change nothing become Identity."},
-    {"SoftmaxGradDirect, NlllWithSoftmaxGradDirect", kRewrite, "Softmax with its loss."},
+    {"SoftmaxGradDirect, NlllWithSoftmaxGradDirect", kRewrite, "Joins Softmax with its loss."},
     {"SumToAdd, NegativeOneScale, ExpandCast", kRewrite, ""},
     {"TransposeToIdentityOrReshapePattern", kRewrite, ""},
     {"SplitOp, SplitGradOpToConcat", kRewrite, ""},
-    {"PadSum", kRewrite, "Sums of Pads, or of gradients of Slice, that fill the result without overlap become Concat."},
-    {"SplitGather", kRewrite, "Off unless asked for: gathers of more than 65535 positions run in pieces."},
-    {"Slice2SliceSubsample", kRewrite, "Off unless asked for: slices take any step."},
+    {"PadSum", kRewrite,
+     "A sum of Pads, or of gradients of Slice, that fill the result without overlap becomes Concat."},
+    {"SplitGather", kRewrite, "Off by default: gathers of more than 65535 positions are split."},
+    {"Slice2SliceSubsample", kRewrite, "Off by default: slices take any step."},
     {"RandomNormalLikeOpPattern, RandomUniformLikeOpPattern", kRewrite, ""},
     {"SubtractArg1GradOp, MulArgGradOp, ReciprocalGradOp, DivArg0GradOp, DivArg1GradOp, PowArg0GradOp, PowArg1GradOp, "
      "Atan2Arg0GradOp, Atan2Arg1GradOp, FmodArg0GradOp, SinGradOp, CosGradOp, SqrtGradOp, ExpGradOp, Expm1GradOp, "
      "LogGradOp, Log1pGradOp, AbsGradOp",
      kLowering,
-     "`decompose` expands gradients into elementary operators. Without a pattern that PopART has no kernel for "
-     "(SubtractArg1, Reciprocal, both of Atan2, Cos, Sqrt, Exp, Expm1, Log1p) `prepareDevice` refuses what needs it."},
+     "`decompose` expands gradients into elementary operators. PopART has no kernel for the gradients of SubtractArg1, "
+     "Reciprocal, both of Atan2, Cos, Sqrt, Exp, Expm1 and Log1p: if you switch such a pattern off, `prepareDevice` "
+     "refuses a program that needs it."},
     {"CoshOp", kLowering,
-     "Cosh has a kernel; expanding it would lose digits. Without the pattern `prepareDevice` refuses Cosh."},
+     "Cosh has a kernel, which is more exact than the expansion. If you switch the pattern off, `prepareDevice` "
+     "refuses Cosh."},
     {"MatMulOp, MatMulLhsGradOp, MatMulRhsGradOp", kLowering,
-     "`decompose` expands the gradients into Transpose and MatMul; products take any rank."},
+     "`decompose` expands the gradients into Transpose and MatMul. Products take any rank."},
     {"ConvDataGrad, ConvFlipWeightsGradOp, ConvFlipWeightsDoubleFlip, ConvTranspose", kLowering,
      "Data gradients and transposed convolutions have kernels that read the weights as they are; nothing is flipped. "
-     "Without `ConvFlipWeightsGradOp` `prepareDevice` refuses gradients of the weights of a ConvTranspose."},
-    {"DecomposeBinaryConstScalar", kLowering, "Element-wise kernels hold scalar constants as numbers."},
+     "Without `ConvFlipWeightsGradOp`, `prepareDevice` refuses the weight gradient of a ConvTranspose."},
+    {"DecomposeBinaryConstScalar", kLowering, "Element-wise kernels contain scalar constants as numbers."},
     {"LoopScanOut", "subsumed by the engine", "Loops write scan outputs in place."},
-    {"RemoveUnnecessaryLossGradCast", "subsumed by the pipeline", "The loss gradient is made in the type of the loss."},
+    {"RemoveUnnecessaryLossGradCast", "subsumed by the pipeline",
+     "The loss gradient is created in the type of the loss."},
     {"AllReduceToIdentity", kLowering, "Collectives of one replica are copies."},
     {"InPlace, UpdateInplacePrioritiesForIpu", kLowering,
-     "Memory is shared where no later reader needs the old value (`planMemory`), whatever they say. With `InPlace` the "
-     "program says so too, by in-place variants (`computeInPlace`)."},
+     "Memory is shared if no later reader needs the old value (`planMemory`), whatever the patterns say. With "
+     "`InPlace` the program shows this by in-place variants (`computeInPlace`)."},
     {"InitAccumulate, TiedGather, TiedGatherAccumulate", kNothing, "Layouts of accumulators and embeddings on tiles."},
-    {"LambSerialisedWeight", kNothing, "Lamb updates a weight whole, also that of a serialised product."},
+    {"LambSerialisedWeight", kNothing, "Lamb updates a whole weight, also if its product is serialised."},
     {"UpsampleToResize, LSTMOp", "subsumed by the importer",
      "Upsample is read as Resize, LSTM as a loop over its steps."},
     {"PackedDataBlock, ScanToLoop", "subsumed by the importer", "Both operators are read as loops."},
-    {"ZerosLikeOpPattern", kNothing, "The operator it rewrites is refused as not supported yet."},
+    {"ZerosLikeOpPattern", kNothing, "The operator that it rewrites is refused as not supported yet."},
 };
 
 }  // namespace

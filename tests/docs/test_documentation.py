@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import popxl_addons as addons
 import pytest
 
 import onnx
-from tests.docs.pages import BLOCK, DIRECTIVES, blocks
+from tests.docs.pages import BLOCK, DIRECTIVES, blocks, check_command
 from tests.docs.test_guides import GUIDES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -212,6 +213,31 @@ def test_tests_named_by_the_pages_exist():
         text = "\n".join(line for line in page.read_text().splitlines() if "empty" not in line)
         for path in re.findall(rf"`((?:{folders})/[\w/.-]+)`", text):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
+
+
+def test_front_pages_stay_short():
+    """Pages that everybody reads first have a limit; details are in the guides."""
+    for name, lines in (("README.md", 90), ("docs/status.md", 120)):
+        assert len((ROOT / name).read_text().splitlines()) <= lines, name
+
+
+def test_version_is_the_same_everywhere():
+    """Of the package, of the citation and in the list of changes."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1] == version
+    assert version in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_dockerfile_uses_what_is_there(tmp_path):
+    """Its instructions are known, and its command of ./dev has these options; nothing here can build the image."""
+    lines = [line for line in (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines() if line]
+    instructions = [line.split(maxsplit=1) for line in lines if not line.startswith("#")]
+    assert {name for name, _ in instructions} <= {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "CMD"}
+    commands = [text for name, text in instructions if name == "RUN"]
+    for command in commands:
+        subprocess.run(["bash", "-n", "-c", command], check=True)
+    (own,) = [command for command in commands if command.startswith("./dev ")]
+    check_command("Dockerfile", shlex.split(own), tmp_path)
 
 
 def test_add_an_op_shows_the_row_of_the_library():
