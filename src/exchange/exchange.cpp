@@ -2,8 +2,11 @@
 // whose received memory is free, and moves those under way forward by the rules of schedule.hpp.
 //
 // Received memories are places of one block, given out in turn, so that their addresses are known when channels are
-// made. Two operations may have the same bytes; then the one that was started later begins when the other is complete.
-// As processes start common operations in one order, the operation that was started first everywhere never waits.
+// made. Two operations of one group may have the same bytes; then the one that was started later begins when the other
+// is complete. Why nothing waits for ever: an operation waits for others of its group alone. All processes of a group
+// start its operations in one order. So the first one that is not complete everywhere has nothing before it in any
+// process, begins where it is started, and is complete when all its processes have started it. Operations of different
+// groups, which threads start in any order, never wait for each other: each group has places of its own.
 #include "exchange/exchange.hpp"
 
 #include <algorithm>
@@ -13,7 +16,6 @@
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
-#include "base/hash.hpp"
 #include "base/threads/thread_memory.hpp"
 #include "base/threads/wait_while.hpp"
 #include "exchange/join.hpp"
@@ -23,9 +25,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-enum State : uint32_t { kIdle, kStarted, kDone, kFailed };
+enum State : uint32_t { kIdle, kStarted = Exchange::kUnderWay, kDone, kFailed };
 
-constexpr size_t kLine = 64;
+constexpr int64_t kLine = 64;
 
 template <class Duration>
 std::string seconds(Duration duration) {
@@ -131,11 +133,12 @@ struct Exchange::Bound {
     return sent + complete > before;
   }
 
-  // The operation's thread goes on, and may start it again at once.
-  void end(State how) noexcept {
+  // The operation's threads go on, and may start it again at once.
+  void end(State how, const std::function<void()> &ended) noexcept {
     isActive = false;
     state.store(how, std::memory_order_release);
     state.notify_all();
+    if (ended) ended();
   }
 
   // A term is there: joins what is complete with it.
@@ -192,12 +195,23 @@ int Exchange::add(const ExchangeSpec &spec, const ExchangeMemory &memory, int co
         memory.results.size(), schedule.inputs, schedule.results, spec.elements.size());
   const bool reduces = std::ranges::any_of(schedule.rounds, [](const Round &r) { return !r.joined.empty(); });
   if (reduces) bound->join = joinFunction(spec.type), bound->store = storeFunction(spec.type);
+  if (collective != lastCollective_) declare(spec, collective);
   bound->spec = spec;
   bound->memory = memory;
   bound->collective = collective;
   bound->name = std::move(name);
   operations_.push_back(std::move(bound));
   return static_cast<int>(operations_.size()) - 1;
+}
+
+void Exchange::declare(const ExchangeSpec &spec, int collective) {
+  lastCollective_ = collective;
+  collectives_.add(static_cast<uint64_t>(collective)).add(static_cast<uint64_t>(spec.operation));
+  collectives_.add(static_cast<uint64_t>(spec.join)).add(static_cast<uint64_t>(spec.type));
+  for (const int number : {spec.groupSize, spec.stride, spec.root}) collectives_.add(static_cast<uint64_t>(number));
+  collectives_.add(spec.elements.size());
+  for (const int64_t n : spec.elements) collectives_.add(static_cast<uint64_t>(n));
+  for (const int64_t n : spec.resultElements) collectives_.add(static_cast<uint64_t>(n));
 }
 
 const Schedule &Exchange::schedule(int operation) const {
@@ -207,20 +221,32 @@ const Schedule &Exchange::schedule(int operation) const {
 // ---- connecting -------------------------------------------------------------------------------
 
 void Exchange::place() {
-  int64_t all = 0, largest = 0;
+  struct Share {  // of a group
+    int64_t all = 0, largest = 0, begin = 0, end = 0, next = 0;
+  };
+  std::map<std::tuple<int, int, int>, Share> shares;
+  const auto shareOf = [&](const Bound &operation) -> Share & {
+    const ExchangeSpec &spec = operation.spec;
+    return shares[{spec.groupSize, spec.stride, spec.group}];
+  };
   for (const auto &operation : operations_) {
-    all += operation->schedule.receivedBytes;
-    largest = std::max(largest, operation->schedule.receivedBytes);
+    Share &share = shareOf(*operation);
+    share.all += operation->schedule.receivedBytes;
+    share.largest = std::max(share.largest, operation->schedule.receivedBytes);
   }
-  blockBytes_ = std::min(all, std::max(settings_.receiveBytes, largest));
-  int64_t at = 0;
+  for (auto &[group, share] : shares) {
+    const int64_t most = settings_.receiveBytes / static_cast<int64_t>(shares.size()) / kLine * kLine;
+    share.begin = share.next = blockBytes_;
+    share.end = blockBytes_ += std::min(share.all, std::max(most, share.largest));
+  }
   for (const auto &operation : operations_) {
+    Share &share = shareOf(*operation);
     const int64_t bytes = operation->schedule.receivedBytes;
-    if (at + bytes > blockBytes_) at = 0;
-    operation->firstByte = at;
-    operation->endByte = at += bytes;
+    if (share.next + bytes > share.end) share.next = share.begin;
+    operation->firstByte = share.next;
+    operation->endByte = share.next += bytes;
   }
-  size_t space = static_cast<size_t>(blockBytes_) + kLine;
+  size_t space = static_cast<size_t>(blockBytes_ + kLine);
   block_ = std::make_unique_for_overwrite<std::byte[]>(space);
   void *aligned = block_.get();
   received_ = static_cast<std::byte *>(std::align(kLine, static_cast<size_t>(blockBytes_), aligned, space));
@@ -270,22 +296,11 @@ void Exchange::makeChannels(Bound &operation) {
 
 void Exchange::connect() {
   if (isConnected_) throw internal_error("exchange of replicas: connected twice");
-  // What all processes have in common: collectives, without the groups of this process.
+  // What all processes have in common: the layout, and collectives without the groups of this process.
   Hasher common;
   for (int p = 0; p < layout_.processes(); ++p)
     common.add(static_cast<uint64_t>(layout_.count(p))).addText(layout_.hostName(p));
-  int last = -1;
-  for (const auto &operation : operations_) {
-    const ExchangeSpec &spec = operation->spec;
-    if (operation->collective == last) continue;
-    last = operation->collective;
-    common.add(static_cast<uint64_t>(last)).add(static_cast<uint64_t>(spec.operation));
-    common.add(static_cast<uint64_t>(spec.join)).add(static_cast<uint64_t>(spec.type));
-    for (const int number : {spec.groupSize, spec.stride, spec.root}) common.add(static_cast<uint64_t>(number));
-    common.add(spec.elements.size());
-    for (const int64_t n : spec.elements) common.add(static_cast<uint64_t>(n));
-    for (const int64_t n : spec.resultElements) common.add(static_cast<uint64_t>(n));
-  }
+  common.add(collectives_.value());
   const std::vector<std::string> all = transport_.gather(toText(common.value()), settings_.timeout);
   std::map<std::string_view, int> counts;
   for (const std::string &one : all) ++counts[one];
@@ -323,13 +338,20 @@ void Exchange::start(int operation) noexcept {
 }
 
 bool Exchange::isDone(int operation) const noexcept {
-  return operations_[static_cast<size_t>(operation)]->state.load(std::memory_order_acquire) != kStarted;
+  return state(operation).load(std::memory_order_acquire) != kStarted;
+}
+
+const std::atomic<uint32_t> &Exchange::state(int operation) const noexcept {
+  return operations_[static_cast<size_t>(operation)]->state;
+}
+
+const char *Exchange::problem(int operation) const noexcept {
+  return state(operation).load(std::memory_order_acquire) == kFailed ? problem_.c_str() : nullptr;
 }
 
 void Exchange::wait(int operation) {
-  Bound &bound = *operations_[static_cast<size_t>(operation)];
-  waitWhile(bound.state, static_cast<uint32_t>(kStarted), settings_.spin);
-  if (bound.state.load(std::memory_order_acquire) == kFailed) throw runtime_error("{}", problem_);
+  waitWhile(state(operation), kUnderWay, settings_.spin);
+  if (const char *text = problem(operation)) throw runtime_error("{}", text);
 }
 
 void Exchange::fail(std::string_view text) {
@@ -345,12 +367,14 @@ void Exchange::fail(std::string_view text) {
 // ---- the exchange's thread --------------------------------------------------------------------
 
 void Exchange::progress() {
+  const auto failIfAsked = [&] {
+    if (!failAsked_.load(std::memory_order_acquire) || !problem_.empty()) return;
+    const std::lock_guard guard(lock_);
+    failAll(asked_);
+  };
   while (!ends_.load(std::memory_order_acquire)) {
     const uint32_t rung = bell_.load(std::memory_order_acquire);
-    if (failAsked_.load(std::memory_order_acquire) && problem_.empty()) {
-      const std::lock_guard guard(lock_);
-      failAll(asked_);
-    }
+    failIfAsked();
     bool moves = takeStarted();
     if (!problem_.empty()) {
       endAll();
@@ -365,6 +389,7 @@ void Exchange::progress() {
     else
       std::this_thread::yield();
   }
+  failIfAsked();  // the others wait, even if this process has gone on to its end
 }
 
 bool Exchange::takeStarted() noexcept {
@@ -425,7 +450,7 @@ bool Exchange::advance(Bound &operation) {
     goesOn = operation.completeRounds();
   }
   if (operation.isComplete()) {
-    operation.end(kDone);
+    operation.end(kDone, settings_.ended);
     return true;
   }
   if (moves)
@@ -481,7 +506,7 @@ void Exchange::failAll(const std::string &text) {
 
 void Exchange::endAll() noexcept {
   for (std::vector<Bound *> *operations : {&waiting_, &active_}) {
-    for (Bound *operation : *operations) operation->end(kFailed);
+    for (Bound *operation : *operations) operation->end(kFailed, settings_.ended);
     operations->clear();
   }
 }

@@ -9,12 +9,14 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "exchange/schedule.hpp"
 #include "exchange/transport.hpp"
 
@@ -22,12 +24,15 @@ namespace popart::exchange {
 
 struct ExchangeSettings {
   LinkCost cost = {};
-  // Received terms of operations under way may take so much memory; one operation always may. Operations that do not
-  // fit wait for those that were started before.
+  // Received terms of operations under way may take so much memory, in equal shares for the groups of which the process
+  // has members; one operation of each group always may. Operations that do not fit wait for those of their group that
+  // were started before.
   int64_t receiveBytes = int64_t{64} << 20;
   // An operation of which no message has come for so long: a warning, and the failure of the exchange.
   std::chrono::milliseconds warnAfter{60'000}, timeout{1'800'000};
   bool spin = true;  // whether threads that wait poll for a while before they sleep
+  // Called by the exchange's thread when the state of an operation has changed; does not wait.
+  std::function<void()> ended = {};
 };
 
 // The memories of an operation: an address per operand, by input and by result, as schedule.hpp numbers them. Inputs of
@@ -53,16 +58,24 @@ class Exchange {
   // numbers in the same order, and the rest of their specs is equal. `name`: for messages. Throws as planExchange, and
   // popart::error when the memory is not that of the schedule.
   int add(const ExchangeSpec &spec, const ExchangeMemory &memory, int collective, std::string name);
+  // The next collective, of which this process may add no group. All processes declare it, or add it.
+  void declare(const ExchangeSpec &spec, int collective);
   // Makes channels and starts the thread. All processes call it. Throws runtime_error that names the process whose
   // collectives differ from those of process 0, and as Transport::gather.
   void connect();
 
   // ---- runs; on any thread
   // The inputs are ready: the operation begins, and its memories belong to the exchange until `wait`. Not called again
-  // before that. Processes start operations that they have in common in the same order. Takes no lock, does not wait.
+  // before that. Operations of one group are started in the same order by all its processes; those of different groups
+  // need no order. Takes no lock, does not wait.
   void start(int operation) noexcept;
   // Whether a started operation is complete or has failed.
   bool isDone(int operation) const noexcept;
+  // A number that is kUnderWay from the start on until then.
+  const std::atomic<uint32_t> &state(int operation) const noexcept;
+  static constexpr uint32_t kUnderWay = 1;
+  // Of an operation that is done: what made it fail; null: it is complete.
+  const char *problem(int operation) const noexcept;
   // Returns when a started operation is complete. Throws runtime_error when the exchange has failed: a process ended,
   // did not send within the timeout, or called `fail`.
   void wait(int operation);
@@ -99,6 +112,8 @@ class Exchange {
   const ExchangeSettings settings_;
   std::vector<std::unique_ptr<Bound>> operations_;
   std::unique_ptr<std::byte[]> block_;
+  Hasher collectives_;  // that all processes have in common
+  int lastCollective_ = -1;
   int64_t blockBytes_ = 0;
   std::byte *received_ = nullptr;  // in the block, at a cache line
   bool isConnected_ = false;

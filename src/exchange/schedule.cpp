@@ -24,22 +24,6 @@ using executable::Meeting;
 constexpr int64_t kLineElements = 64;  // at least a cache line of any type
 constexpr int64_t kLineBytes = 64;
 
-const char *nameOf(Operation operation) {
-  switch (operation) {
-    case Operation::AllReduce:
-      return "all-reduce";
-    case Operation::ReduceScatter:
-      return "reduce-scatter";
-    case Operation::AllGather:
-      return "all-gather";
-    case Operation::Broadcast:
-      return "broadcast";
-    case Operation::AllToAll:
-      return "all-to-all";
-  }
-  return "";
-}
-
 class Planner {
  public:
   Planner(const ExchangeSpec &spec, const ReplicaLayout &layout, int process)
@@ -444,6 +428,22 @@ class Planner {
 };
 
 }  // namespace
+
+const char *nameOf(Operation operation) {
+  switch (operation) {
+    case Operation::AllReduce:
+      return "all-reduce";
+    case Operation::ReduceScatter:
+      return "reduce-scatter";
+    case Operation::AllGather:
+      return "all-gather";
+    case Operation::Broadcast:
+      return "broadcast";
+    case Operation::AllToAll:
+      return "all-to-all";
+  }
+  return "";
+}
 
 ReplicaGrouping groupingOf(const ExchangeSpec &spec, const ReplicaLayout &layout) {
   check(spec.stride > 0 && spec.groupSize > 0, "{}: got groups of {} members {} apart, expected positive numbers",

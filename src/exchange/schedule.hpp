@@ -36,6 +36,8 @@ namespace popart::exchange {
 //   AllToAll       member i gets chunk i of the operands of all members, one after the other
 enum class Operation : uint8_t { AllReduce, ReduceScatter, AllGather, Broadcast, AllToAll };
 
+const char *nameOf(Operation operation);  // "all-reduce"
+
 // One operation of one group.
 struct ExchangeSpec {
   Operation operation = Operation::AllReduce;

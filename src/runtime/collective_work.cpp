@@ -49,35 +49,44 @@ void takeElements(const T *a, const int64_t count, TermOf<T> *to) {
   for (int64_t i = 0; i < count; ++i) to[i] = termOf(a[i]);
 }
 
-// result = the terms of all members, joined in the order of executable/join_tree.hpp, for `count` elements, at most
-// kBlock.
-template <class T, class Terms>
-void joinBlock(Join how, int terms, int64_t count, const Terms &term, Block<T> &result) {
+// all = operand `o` of the members from element `at` on, joined in the order of executable/join_tree.hpp, for `count`
+// elements, at most kBlock.
+template <class T>
+void joinBlock(Join how, std::span<const PublishedOperands> members, size_t o, int64_t at, int64_t count,
+               Block<TermOf<T>> &all) {
   using A = TermOf<T>;
-  const auto joinInto = [&](Block<A> &all) {
-    withOperator<A>(how, [&](auto op) {
-      const auto leaf = [&](unsigned first, unsigned members, Block<A> &to) {
-        if (members == 2) return joinElements(op, term(first), term(first + 1), count, to.values);
-        takeElements(term(first), count, to.values);
-      };
-      const auto join = [&](Block<A> &to, const Block<A> &right) {
-        joinElements(op, to.values, right.values, count, to.values);
-      };
-      executable::joinInTree(0, static_cast<unsigned>(terms), leaf, join, all);
-    });
-  };
-  if constexpr (std::is_same_v<A, T>) {
-    joinInto(result);
+  const auto term = [&](unsigned m) { return static_cast<const T *>(members[m].in[o]) + at; };
+  withOperator<A>(how, [&](auto op) {
+    const auto leaf = [&](unsigned first, unsigned terms, Block<A> &to) {
+      if (terms == 2) return joinElements(op, term(first), term(first + 1), count, to.values);
+      takeElements(term(first), count, to.values);
+    };
+    const auto join = [&](Block<A> &to, const Block<A> &right) {
+      joinElements(op, to.values, right.values, count, to.values);
+    };
+    executable::joinInTree(0, static_cast<unsigned>(members.size()), leaf, join, all);
+  });
+}
+
+// Where the joined elements are: of one source its own, else rounded in `block`.
+template <class T>
+const T *joined(Join how, std::span<const PublishedOperands> sources, size_t o, int64_t at, int64_t count,
+                Block<T> &block) {
+  if (sources.size() == 1) return static_cast<const T *>(sources[0].in[o]) + at;
+  if constexpr (std::is_same_v<TermOf<T>, T>) {
+    joinBlock<T>(how, sources, o, at, count, block);
   } else {
-    Block<A> all;
-    joinInto(all);
-    for (int64_t i = 0; i < count; ++i) result.values[i] = asElement<T>(all.values[i]);
+    Block<TermOf<T>> all;
+    joinBlock<T>(how, sources, o, at, count, all);
+    for (int64_t i = 0; i < count; ++i) block.values[i] = asElement<T>(all.values[i]);
   }
+  return block.values;
 }
 
 }  // namespace
 
-CollectiveWork::CollectiveWork(const CollectiveSpec &spec) : spec_(spec), lines_{0} {
+CollectiveWork::CollectiveWork(const CollectiveSpec &spec, int firstMember)
+    : spec_(spec), firstMember_(firstMember), lines_{0} {
   const bool gathers = spec.meeting == Meeting::Gather;
   for (const int64_t elements : gathers ? spec.resultElements : spec.elements)
     lines_.push_back(lines_.back() + (elements + kLineElements - 1) / kLineElements);
@@ -86,7 +95,8 @@ CollectiveWork::CollectiveWork(const CollectiveSpec &spec) : spec_(spec), lines_
   pieces_ = static_cast<int>(std::clamp<int64_t>(bytes / kBytesOfPiece, 1, kMost));
 }
 
-void CollectiveWork::run(int piece, std::span<const PublishedOperands> members, const PublishedOperands &own,
+void CollectiveWork::run(int piece, std::span<const PublishedOperands> sources,
+                         std::span<const PublishedOperands> members, const PublishedOperands &own,
                          const executable::KernelArgs &args) const noexcept {
   const int64_t first = lines_.back() * piece / pieces_, last = lines_.back() * (piece + 1) / pieces_;
   const auto &sizes = spec_.meeting == Meeting::Gather ? spec_.resultElements : spec_.elements;
@@ -95,23 +105,24 @@ void CollectiveWork::run(int piece, std::span<const PublishedOperands> members, 
     const int64_t begin = std::max<int64_t>(first - lines_[operand], 0) * kLineElements;
     const int64_t end = std::min((last - lines_[operand]) * kLineElements, sizes[operand]);
     forElement(kRealElements, spec_.type, [&]<class T>(T) {
-      if (spec_.update) return updateOn<T>(begin, end, members, own, args);
-      runOn<T>(operand, begin, end, members);
+      if (spec_.update) return updateOn<T>(begin, end, sources, members, own, args);
+      runOn<T>(operand, begin, end, sources, members);
     });
   }
 }
 
 template <class T>
-void CollectiveWork::updateOn(int64_t begin, int64_t end, std::span<const PublishedOperands> members,
-                              const PublishedOperands &own, const executable::KernelArgs &args) const noexcept {
+void CollectiveWork::updateOn(int64_t begin, int64_t end, std::span<const PublishedOperands> sources,
+                              std::span<const PublishedOperands> members, const PublishedOperands &own,
+                              const executable::KernelArgs &args) const noexcept {
   std::array<void *, CollectiveSpec::kMostUpdated> out;
   for (size_t o = 0; o < spec_.updated.size(); ++o) out[o] = own.out[spec_.updated[o].slot];
   Block<T> block;
   for (int64_t at = begin, count = 0; at < end; at += count) {
     count = std::min(kBlock, end - at);
-    joinBlock<T>(
-        spec_.join, static_cast<int>(members.size()), count,
-        [&](unsigned m) { return static_cast<const T *>(members[m].in[0]) + at; }, block);
+    // Results may be made where a source is.
+    const T *from = joined(spec_.join, sources, 0, at, count, block);
+    if (from != block.values) std::copy_n(from, count, block.values);
     spec_.update->run(block.values, at, count, args, out.data());
     handOut(at, count, members, own);
   }
@@ -128,9 +139,11 @@ void CollectiveWork::handOut(int64_t begin, int64_t count, std::span<const Publi
 }
 
 template <class T>
-void CollectiveWork::runOn(size_t o, int64_t begin, int64_t end,
+void CollectiveWork::runOn(size_t o, int64_t begin, int64_t end, std::span<const PublishedOperands> sources,
                            std::span<const PublishedOperands> members) const noexcept {
-  const auto source = [&](int64_t m) { return static_cast<const T *>(members[static_cast<size_t>(m)].in[o]); };
+  const auto source = [&](int64_t m) {
+    return static_cast<const T *>(sources[sources.size() == 1 ? 0 : static_cast<size_t>(m)].in[o]);
+  };
   const auto target = [&](int64_t m) { return static_cast<T *>(members[static_cast<size_t>(m)].out[o]); };
   const auto size = static_cast<int>(members.size());
   const int64_t part = spec_.meeting == Meeting::Scatter ? spec_.resultElements[o] : spec_.elements[o];
@@ -143,20 +156,26 @@ void CollectiveWork::runOn(size_t o, int64_t begin, int64_t end,
       for (int m = 0; m < size; ++m) std::copy_n(source(member) + (at - part * member), count, target(m) + at);
       continue;
     }
-    const T *joined = block.values;
-    if (spec_.join == Join::Keep) {
-      joined = source(member) + at;
-    } else {
-      joinBlock<T>(
-          spec_.join, size, count, [&](unsigned m) { return source(m) + at; }, block);
-    }
+    const T *from = spec_.join == Join::Keep ? source(member) + at : joined(spec_.join, sources, o, at, count, block);
     if (spec_.meeting == Meeting::Reduce) {
-      for (int m = 0; m < size; ++m) std::copy_n(joined, count, target(m) + at);
+      for (int m = 0; m < size; ++m) std::copy_n(from, count, target(m) + at);
     } else {
-      const bool inPlace = target(member) == source(member);
-      std::copy_n(joined, count, target(member) + at - (inPlace ? 0 : part * member));
+      const bool inPlace = target(member) == members[static_cast<size_t>(member)].in[o];
+      std::copy_n(from, count, target(member) + at + part * (inPlace ? firstMember_ : -member));
     }
   }
+}
+
+void joinTerm(const CollectiveSpec &spec, std::span<const PublishedOperands> members, size_t operand,
+              void *to) noexcept {
+  forElement(kRealElements, spec.type, [&]<class T>(T) {
+    Block<TermOf<T>> block;
+    for (int64_t at = 0, count = 0; at < spec.elements[operand]; at += count) {
+      count = std::min(kBlock, spec.elements[operand] - at);
+      joinBlock<T>(spec.join, members, operand, at, count, block);
+      std::copy_n(block.values, count, static_cast<TermOf<T> *>(to) + at);
+    }
+  });
 }
 
 }  // namespace popart::runtime

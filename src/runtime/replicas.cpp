@@ -117,6 +117,7 @@ Replicas::Replicas(std::shared_ptr<const executable::Executable> executable, con
   if (own.collectives) crew_ = std::make_unique<Crew>(own.locals, polls, *own.collectives);
   for (own.local = 0; own.local < own.locals; ++own.local, ++own.replica)
     engines_.push_back(std::make_unique<Engine>(executable, device, own, std::span(engines_)));
+  if (own.collectives) own.collectives->connect();
   if (crew_) crew_->hire(*this);
 }
 

@@ -15,7 +15,7 @@ class Replicas {
  public:
   // Makes settings.locals engines, for replicas settings.replica and those after it; the settings are those of each,
   // its numbers aside. settings.collectives: in which they meet, to be there as long as this is used; null: these are
-  // all replicas of the program, and they meet as threads. Throws as Engine.
+  // all replicas of the program, and they meet as threads. Throws as Engine and as Collectives::connect.
   Replicas(std::shared_ptr<const executable::Executable> executable, const Device &device, const RunSettings &settings);
   ~Replicas();
   Replicas(const Replicas &) = delete;

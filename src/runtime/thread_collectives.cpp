@@ -24,12 +24,16 @@ namespace popart::runtime {
 
 using executable::CollectiveSpec;
 
-// The members of one group, in one collective.
+// The members of one group that this process has, in one collective.
 struct alignas(64) ThreadCollectives::Site {
-  std::vector<PublishedOperands> operands;  // by member
-  std::atomic<int> published{0};            // members, in the round that is not open yet
-  std::atomic<uint32_t> opened{0};          // rounds in which all members have published
-  std::atomic<int> taken{0}, done{0};       // pieces, in the round that was opened last
+  unsigned first = 0;                       // of these members, its number in the group
+  std::vector<PublishedOperands> operands;  // by member, from the first on
+  std::unique_ptr<GroupAcross> across;      // null: the group has no others
+  const CollectiveWork *work = nullptr;     // of the spec that is met, not of the one that is only published
+  std::span<const PublishedOperands> sources;
+  std::atomic<int> published{0};       // members, in the round that is not open yet
+  std::atomic<uint32_t> opened{0};     // rounds in which all members have published
+  std::atomic<int> taken{0}, done{0};  // pieces, in the round that was opened last
 };
 
 class ThreadCollectives::Chair final : public executable::Seat {
@@ -66,28 +70,38 @@ struct ThreadCollectives::Meeting {
       std::unique_ptr<Site> &site = sites[grouping.getGroupAt(r)];
       if (site) continue;
       site = std::make_unique<Site>();
+      site->first = grouping.getIndexInGroupAt(r);
+      unsigned members = 0;
       for (unsigned member = 0; member < grouping.getGroupSize(); ++member) {
         const unsigned other = grouping.getReplicaAt(grouping.getGroupAt(r), member);
-        if (other < first || other >= end)
+        if (other >= first && other < end)
+          ++members;
+        else if (!all.across_)
           throw internal_error("ThreadCollectives: a group has replica {}, expected replicas {} to {} alone", other,
                                first, end - 1);
       }
-      site->operands.resize(grouping.getGroupSize());
+      site->operands.resize(members);
     }
     for (unsigned r = first; r < end; ++r) chairs.push_back(std::make_unique<Chair>(all, *this, r));
   }
   // Room for what members publish in a step with this spec.
-  void add(const CollectiveSpec &spec) {
-    if (!work && !spec.resultElements.empty()) work = std::make_unique<CollectiveWork>(spec);
-    for (const auto &[group, site] : sites)
+  void add(const CollectiveSpec &spec, const MakeAcross &across) {
+    const bool isMet = !spec.resultElements.empty();
+    if (!work && isMet) work = std::make_unique<CollectiveWork>(spec);
+    for (const auto &[group, site] : sites) {
       for (PublishedOperands &own : site->operands) {
         own.in.resize(std::max(own.in.size(), spec.elements.size()));
         own.out.resize(std::max({own.out.size(), spec.elements.size(), spec.resultElements.size()}));
       }
+      if (!isMet || site->work) continue;
+      if (site->operands.size() < grouping.getGroupSize()) site->across = across(spec, group);
+      site->work = site->across ? &site->across->work() : work.get();
+      site->sources = site->across ? site->across->results() : std::span<const PublishedOperands>(site->operands);
+    }
   }
 
   const ReplicaGrouping grouping;
-  std::unique_ptr<CollectiveWork> work;             // of the spec that is met, not of the one that is only published
+  std::unique_ptr<CollectiveWork> work;             // of groups that have all members in this process
   std::map<unsigned, std::unique_ptr<Site>> sites;  // by group, of those with replicas of this process
   std::vector<std::unique_ptr<Chair>> chairs;       // by local replica
 };
@@ -99,7 +113,7 @@ ThreadCollectives::Chair::Chair(ThreadCollectives &all, Meeting &meeting, unsign
       meeting_(meeting),
       replica_(replica),
       site_(*meeting.sites.at(meeting.grouping.getGroupAt(replica))),
-      own_(site_.operands[meeting.grouping.getIndexInGroupAt(replica)]) {}
+      own_(site_.operands[meeting.grouping.getIndexInGroupAt(replica) - site_.first]) {}
 
 bool ThreadCollectives::Chair::publish(const void *const *in, void *const *out) noexcept {
   if (!all_.goesOn()) return false;
@@ -110,6 +124,7 @@ bool ThreadCollectives::Chair::publish(const void *const *in, void *const *out) 
   site_.published.store(0, std::memory_order_relaxed);
   site_.taken.store(0, std::memory_order_relaxed);
   site_.done.store(0, std::memory_order_relaxed);
+  if (site_.across) site_.across->begin(site_.operands);
   site_.opened.fetch_add(1, std::memory_order_acq_rel);
   site_.opened.notify_all();
   all_.wait_.ring();
@@ -119,19 +134,19 @@ bool ThreadCollectives::Chair::publish(const void *const *in, void *const *out) 
 bool ThreadCollectives::Chair::meet() noexcept {
   if (!changesSoon(site_.opened, round_, all_.spin_)) all_.sleep(*this);
   ++round_;
-  return all_.goesOn();
+  return all_.goesOn() && (!site_.across || all_.completes(*site_.across, replica_ - all_.local_.first));
 }
 
 void ThreadCollectives::Chair::work(const executable::KernelArgs &args) noexcept {
-  const int pieces = meeting_.work->pieces();
+  const int pieces = site_.work->pieces();
   for (int piece; (piece = site_.taken.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
-    meeting_.work->run(piece, site_.operands, own_, args);
+    site_.work->run(piece, site_.sources, site_.operands, own_, args);
     if (site_.done.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) site_.done.notify_all();
   }
 }
 
 void ThreadCollectives::Chair::end() noexcept {
-  const int pieces = meeting_.work->pieces();
+  const int pieces = site_.work->pieces();
   for (int done; (done = site_.done.load(std::memory_order_acquire)) < pieces;) waitWhile(site_.done, done, all_.spin_);
 }
 
@@ -143,8 +158,12 @@ bool ThreadCollectives::Chair::waitsBeside(const Chair &other) const noexcept {
 
 // ---- all of them ------------------------------------------------------------------------------
 
-ThreadCollectives::ThreadCollectives(int replicas, const executable::LocalReplicas &local, bool spin)
-    : replicas_(replicas), local_(local), spin_(spin), sleeping_(static_cast<size_t>(local.count)) {}
+ThreadCollectives::ThreadCollectives(int replicas, const executable::LocalReplicas &local, bool spin, MakeAcross across)
+    : replicas_(replicas),
+      local_(local),
+      spin_(spin),
+      across_(std::move(across)),
+      sleeping_(static_cast<size_t>(local.count)) {}
 
 ThreadCollectives::~ThreadCollectives() = default;
 
@@ -154,7 +173,7 @@ executable::Seat &ThreadCollectives::seat(int replica, const CollectiveSpec &spe
   if (!meeting) {
     Meeting *&shared = spec.channel < 0 ? meeting : byChannel_[spec.channel];
     if (!shared) shared = meetings_.emplace_back(std::make_unique<Meeting>(*this, spec)).get();
-    shared->add(spec);
+    shared->add(spec, across_);
     bySpec_[&spec] = meeting = shared;
   }
   return *meeting->chairs[static_cast<size_t>(replica - local_.first)];
@@ -168,20 +187,30 @@ void ThreadCollectives::sleep(Chair &chair) noexcept {
     sleeper = &chair;
     stopIfNobodyComes();
   }
-  if (local > 0) {
-    sleepWhile(chair.site_.opened, chair.round_);
-  } else {
-    try {
-      wait_.sleepWhile(chair.site_.opened, chair.round_);
-    } catch (const RunEnded &) {  // the thread that ends the run knows why
-      fail();
-    } catch (...) {
-      interrupt_ = std::current_exception();
-      fail();
-    }
-  }
+  sleepWhile(local, chair.site_.opened, chair.round_);
   const std::lock_guard guard(lock_);
   sleeper = nullptr;
+}
+
+// The first replica has the thread of the caller, which may end the run.
+template <class T>
+void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, T value) noexcept {
+  if (local > 0) return popart::sleepWhile(number, value);
+  try {
+    wait_.sleepWhile(number, value);
+  } catch (const RunEnded &) {  // the thread that ends the run knows why
+    fail();
+  } catch (...) {
+    interrupt_ = std::current_exception();
+    fail();
+  }
+}
+
+// A replica that waits here is not among the sleepers: the operation ends in any case, if only by its timeout.
+bool ThreadCollectives::completes(GroupAcross &group, int64_t local) noexcept {
+  if (!changesSoon(group.state(), GroupAcross::kUnderWay, spin_))
+    sleepWhile(local, group.state(), GroupAcross::kUnderWay);
+  return goesOn() && group.isComplete();
 }
 
 // With the lock. Of a group whose members wait in several meetings, each waits for the others.

@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pipeline": ("onnx", "autodiff", "patterns", "transforms", "lower"),
     "executable": ("ir",),
     "exchange": ("executable",),
-    "runtime": ("executable",),
+    "runtime": ("exchange",),
     "lower": ("ops", "schedule", "memory", "executable"),
     "fitting": ("pipeline",),
     "session": ("pipeline", "runtime"),

@@ -1,14 +1,20 @@
 // A process that runs replicas 2 and 3 of 4 computes what they compute when all run here: seeds, groups, parts,
 // variables by group and memory follow their numbers in the whole program.
+#include <future>
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include <popart/error.hpp>
+#include <popart/interrupt.hpp>
 
 #include "../support/message_of.hpp"
 #include "../support/other_replicas.hpp"
 #include "api/compile_options.hpp"
 #include "executable/executable.hpp"
+#include "runtime/rank_collectives.hpp"
 #include "session/compiled_program.hpp"
+#include "support/fake_ranks.hpp"
 
 namespace popart::session {
 namespace {
@@ -29,6 +35,36 @@ constexpr std::string_view kUpdate = R"(main {
   VariableAssign(%w, %new)
 })";
 constexpr int64_t kWeightBytes = 30000 * 4;
+
+// Two layers, each updated with its momentum; sums in two kinds of groups.
+constexpr std::string_view kTraining = R"(main {
+  stream %in : float32[30000]
+  variable %v : float32[30000] = 0.25
+  variable %w : float32[30000] = 0.5
+  variable %m : float32[30000] = 0
+  const %rate : float32[] = 0.1
+  const %keep : float32[] = 0.9
+  %x = HostLoad() {stream = "in"}
+  %hidden = Mul(%x, %v)
+  %y = Mul(%hidden, %w)
+  HostStore(%y) {stream = "y"}
+  %dw = Mul(%y, %hidden)
+  %dwSum = ReplicatedAllReduce(%dw) {group_size = 4, op = "Add", stride = 1}
+  %dv = Mul(%y, %w)
+  %pairs = ReplicatedAllReduce(%dv) {group_size = 2, op = "Add", stride = 2}
+  %dvSum = ReplicatedAllReduce(%pairs) {group_size = 4, op = "Max", stride = 1}
+  %kept = Mul(%m, %keep)
+  %momentum = Add(%kept, %dwSum)
+  VariableAssign(%m, %momentum)
+  %step = Mul(%momentum, %rate)
+  %newW = Sub(%w, %step)
+  VariableAssign(%w, %newW)
+  %stepV = Mul(%dvSum, %rate)
+  %newV = Sub(%v, %stepV)
+  VariableAssign(%v, %newV)
+  HostStore(%newW) {stream = "w"}
+  HostStore(%newV) {stream = "v"}
+})";
 
 // Values by group and by replica, seeds, and collectives over all, over pairs in different processes and over pairs in
 // one.
@@ -122,6 +158,20 @@ struct All {
   Process process;
 };
 
+// The replicas of a process have the results that they have when all run in one.
+void expectResultsOf(const All &all, const Process &process, const LocalReplicas &local, size_t results) {
+  ASSERT_EQ(process.streams->results.size(), results);
+  for (const auto &[id, values] : process.streams->results) {
+    const auto &expected = all.process.streams->results.at(id);
+    ASSERT_EQ(values.size(), static_cast<size_t>(kRuns * local.count)) << id;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t replica = static_cast<size_t>(local.first) + i % static_cast<size_t>(local.count);
+      EXPECT_EQ(values[i], expected[i / static_cast<size_t>(local.count) * 4 + replica])
+          << id << " of replica " << replica;
+    }
+  }
+}
+
 // Runs `text` in parts of the four replicas and as a whole.
 void expectEqualResults(std::string_view text, size_t results, std::initializer_list<const char *> differing) {
   const All all(text);
@@ -129,16 +179,7 @@ void expectEqualResults(std::string_view text, size_t results, std::initializer_
     test::PartCollectives others(4, local, all.collectives.published());
     Process process(text, local, &others);
     runWithWrites(process);
-    ASSERT_EQ(process.streams->results.size(), results);
-    for (const auto &[id, values] : process.streams->results) {
-      const auto &expected = all.process.streams->results.at(id);
-      ASSERT_EQ(values.size(), static_cast<size_t>(kRuns * local.count)) << id;
-      for (size_t i = 0; i < values.size(); ++i) {
-        const size_t replica = static_cast<size_t>(local.first) + i % static_cast<size_t>(local.count);
-        EXPECT_EQ(values[i], expected[i / static_cast<size_t>(local.count) * 4 + replica])
-            << id << " of replica " << replica;
-      }
-    }
+    expectResultsOf(all, process, local, results);
   }
   for (const char *id : differing) {
     const auto &values = all.process.streams->results.at(id);
@@ -152,6 +193,80 @@ TEST(LocalReplicas, have_the_results_of_their_numbers) {
 }
 
 TEST(LocalReplicas, update_shared_variables_with_those_of_other_processes) { expectEqualResults(kUpdate, 1, {"y"}); }
+
+// Each process on a thread of its own, over a network that delays and reorders.
+void expectEqualOverRanks(std::string_view text, size_t results, const std::vector<int> &counts) {
+  const All all(text);
+  const std::vector<std::string> hosts(counts.size(), "host");
+  const exchange::ReplicaLayout layout(counts, hosts);
+  test::FakeRanks ranks(layout.processes(), 3);
+  std::vector<std::thread> processes;
+  for (int p = 0; p < layout.processes(); ++p)
+    processes.emplace_back([&, p] {
+      exchange::ExchangeSettings settings;
+      settings.spin = false;
+      settings.timeout = std::chrono::milliseconds(60'000);
+      runtime::RankCollectives collectives(ranks.transport(p), layout, settings);
+      const LocalReplicas local{layout.first(p), layout.count(p)};
+      Process process(text, local, &collectives);
+      runWithWrites(process);
+      EXPECT_GT(collectives.bytes(), 0);
+      expectResultsOf(all, process, local, results);
+    });
+  for (std::thread &t : processes) t.join();
+}
+
+TEST(LocalReplicas, have_equal_results_in_one_process_and_in_several) {
+  for (const std::vector<int> &counts : {std::vector<int>{2, 2}, {1, 1, 1, 1}, {3, 1}}) {
+    expectEqualOverRanks(kGroups, 6, counts);
+    expectEqualOverRanks(kUpdate, 1, counts);
+    expectEqualOverRanks(kTraining, 3, counts);
+  }
+}
+
+TEST(LocalReplicas, a_failure_ends_the_runs_of_other_processes) {
+  const exchange::ReplicaLayout layout(std::vector<int>{2, 2}, std::vector<std::string>{"left", "right"});
+  test::FakeRanks ranks(2, 4);
+  std::vector<std::string> messages(2);
+  std::vector<std::thread> processes;
+  for (int p = 0; p < 2; ++p)
+    processes.emplace_back([&, p] {
+      runtime::RankCollectives collectives(ranks.transport(p), layout, {});
+      Process process(kUpdate, {layout.first(p), layout.count(p)}, &collectives);
+      process.run();
+      process.streams->fails = p == 1;
+      messages[static_cast<size_t>(p)] = test::messageOf([&] { process.run(); });
+    });
+  for (std::thread &t : processes) t.join();
+  EXPECT_EQ(messages[1], "no data");
+  EXPECT_NE(messages[0].find("process 1 on host 'right' (replicas 2 to 3): a replica failed"), std::string::npos)
+      << messages[0];
+}
+
+struct Stopped {};
+
+TEST(LocalReplicas, a_wait_for_other_processes_can_be_interrupted) {
+  const exchange::ReplicaLayout layout(std::vector<int>{2, 2}, std::vector<std::string>{"left", "right"});
+  test::FakeRanks ranks(2, 5);
+  std::promise<void> ended;
+  std::string message;
+  std::thread other([&] {
+    runtime::RankCollectives collectives(ranks.transport(1), layout, {});
+    Process process(kUpdate, {2, 2}, &collectives);
+    ended.get_future().wait();
+    message = test::messageOf([&] { process.run(); });
+  });
+  {
+    runtime::RankCollectives collectives(ranks.transport(0), layout, {});
+    Process process(kUpdate, {0, 2}, &collectives);
+    setInterruptCheck([] { throw Stopped(); });
+    EXPECT_THROW(process.run(), Stopped);
+    setInterruptCheck(nullptr);
+    ended.set_value();
+    other.join();
+  }
+  EXPECT_NE(message.find("process 0 on host 'left' (replicas 0 to 1)"), std::string::npos) << message;
+}
 
 TEST(LocalReplicas, have_a_shared_variable_once_in_each_process) {
   const All all(kUpdate);

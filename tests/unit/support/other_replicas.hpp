@@ -189,7 +189,8 @@ class PartCollectives final : public executable::Collectives {
         site.operands[m].in.push_back(keep(operand));
       for (size_t o = 0; o < own.out.size(); ++o) site.operands[m].out.push_back(keep(Bytes(site.largest)));
     }
-    for (int piece = 0; piece < site.work->pieces(); ++piece) site.work->run(piece, site.operands, own, args);
+    for (int piece = 0; piece < site.work->pieces(); ++piece)
+      site.work->run(piece, site.operands, site.operands, own, args);
     ++site.worked;
   }
 

@@ -1,0 +1,297 @@
+// See rank_collectives.hpp. Channels have fixed memory, and replicas publish other addresses from round to round, as in
+// loops. So terms and results have memory of their own: members' terms are joined into it, and results copied from it.
+// Both steps are there anyway when a process has several members.
+//
+// Collectives that are published and waited for in one step share this memory within a group: a member that publishes
+// for the second one has left the first one, which it does when all its results are handed out.
+#include "runtime/rank_collectives.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include <popart/error.hpp>
+
+#include "base/threads/wait_while.hpp"
+#include "exchange/join.hpp"
+#include "exchange/tree.hpp"
+
+namespace popart::runtime {
+namespace {
+
+using exchange::ExchangeSpec;
+using exchange::MemberRange;
+using executable::CollectiveSpec;
+using executable::Join;
+using executable::Meeting;
+
+int64_t widthOf(DataType type) { return getDataTypeInfo(type).nbytes; }
+
+// What is left when results are there: one source has them, and each member gets its own.
+CollectiveSpec handingOut(CollectiveSpec spec, const MemberRange &members) {
+  if (spec.meeting == Meeting::Reduce) return spec;
+  spec.join = Join::Keep;
+  if (spec.meeting == Meeting::Gather) {
+    spec.meeting = Meeting::Reduce;
+    spec.elements = spec.resultElements;
+    return spec;
+  }
+  for (size_t o = 0; o < spec.elements.size(); ++o) {
+    const int64_t chunk = spec.resultElements[o];
+    spec.elements[o] = std::clamp<int64_t>(spec.elements[o] - chunk * members.first, 0, chunk * members.count);
+  }
+  return spec;
+}
+
+MemberRange membersHere(const exchange::ReplicaLayout &layout, const ExchangeSpec &spec, int process) {
+  const auto all = exchange::membersOf(layout, exchange::groupingOf(spec, layout), spec.group);
+  return *std::ranges::find(all, process, &MemberRange::process);
+}
+
+// Gives out memory, one cache line after the other; without memory, counts.
+class Places {
+ public:
+  explicit Places(std::byte *memory = nullptr) : memory_(memory) {}
+  std::byte *take(int64_t bytes) {
+    std::byte *at = memory_ ? memory_ + bytes_ : nullptr;
+    bytes_ += (bytes + kLine - 1) / kLine * kLine;
+    return at;
+  }
+  int64_t bytes() const { return bytes_; }
+  static constexpr int64_t kLine = 64;
+
+ private:
+  std::byte *memory_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+// One collective of one group, with the members of this process.
+class RankCollectives::Group final : public GroupAcross {
+ public:
+  Group(RankCollectives &all, const CollectiveSpec &spec, int number, int group)
+      : number_(number),
+        all_(all),
+        spec_(spec),
+        operation_(exchange::exchangeSpec(spec)),
+        members_(membersHere(all.layout_, withGroup(group), all.process_)),
+        work_(handingOut(spec, members_), members_.first) {
+    if (joins())
+      for (const exchange::Node &n : exchange::termsOf(members_.first, members_.count, spec.groupSize)) {
+        const int first = n.index << n.level;
+        terms_.push_back({first - members_.first, std::min(1 << n.level, spec.groupSize - first)});
+      }
+    results_[0].in.resize(spec.elements.size());
+  }
+
+  void begin(std::span<const PublishedOperands> members) noexcept override {
+    if (!memory_) return;  // not connected
+    for (size_t o = 0; o < spec_.elements.size(); ++o) {
+      for (size_t t = 0; t < terms_.size(); ++t)
+        joinTerm(spec_, members.subspan(static_cast<size_t>(terms_[t].first), static_cast<size_t>(terms_[t].count)), o,
+                 exchanged_.inputs[t][o]);
+      if (!joins()) takeOperands(members, o);
+    }
+    if (isExchanged()) all_.exchange_.start(exchangeNumber_);
+  }
+
+  const std::atomic<uint32_t> &state() const noexcept override {
+    return exchangeNumber_ >= 0 ? all_.exchange_.state(exchangeNumber_) : nothingUnderWay_;
+  }
+
+  bool isComplete() noexcept override {
+    const char *problem = nullptr;
+    if (!memory_)
+      problem = "the processes of its replicas are not connected";
+    else if (isExchanged())
+      problem = all_.exchange_.problem(exchangeNumber_);
+    if (problem) all_.exchangeProblem_.store(problem, std::memory_order_release);
+    return !problem;
+  }
+
+  const CollectiveWork &work() const noexcept override { return work_; }
+  std::span<const PublishedOperands> results() const noexcept override { return results_; }
+
+  // ---- before the first run
+  std::tuple<int, int, int> key() const { return {spec_.groupSize, spec_.stride, operation_.group}; }
+  bool sharesMemory() const { return spec_.channel < 0; }
+  int number() const { return number_; }
+
+  int64_t bytes() {
+    Places counted;
+    place(counted);
+    return counted.bytes();
+  }
+
+  void connect(std::byte *memory) {
+    Places places(memory);
+    place(places);
+    memory_ = memory;
+    if (isExchanged())
+      exchangeNumber_ = all_.exchange_.add(
+          operation_, exchanged_, number_,
+          formatText("{} {} of the program, group {}",
+                     {exchange::nameOf(operation_.operation), toText(number_), toText(operation_.group)}));
+  }
+
+ private:
+  struct Term {
+    int first, count;  // among the members of this process
+  };
+
+  const ExchangeSpec &withGroup(int group) {
+    operation_.group = group;
+    return operation_;
+  }
+  bool joins() const { return spec_.meeting != Meeting::Gather && spec_.join != Join::Keep; }
+  // A member's own chunk is here.
+  bool isExchanged() const { return spec_.meeting == Meeting::Gather || joins(); }
+  size_t count() const { return static_cast<size_t>(members_.count); }
+
+  void place(Places &places) {
+    const int64_t width = widthOf(spec_.type), term = widthOf(exchange::termType(spec_.type));
+    const size_t operands = spec_.elements.size();
+    const auto sized = [&](size_t memories) {
+      return std::vector<std::vector<void *>>(memories, std::vector<void *>(operands));
+    };
+    exchanged_.inputs = sized(joins() ? terms_.size() : count());
+    exchanged_.results = sized(spec_.meeting == Meeting::Scatter ? count() : 1);
+    for (size_t o = 0; o < operands; ++o) {
+      const int64_t elements = spec_.elements[o];
+      for (size_t t = 0; t < terms_.size(); ++t) exchanged_.inputs[t][o] = places.take(elements * term);
+      std::byte *results = nullptr;
+      switch (spec_.meeting) {
+        case Meeting::Reduce:  // where a term is, if elements are as wide
+          results = term == width ? static_cast<std::byte *>(exchanged_.inputs[0][o]) : places.take(elements * width);
+          exchanged_.results[0][o] = results;
+          break;
+        case Meeting::Scatter:  // chunk by chunk
+          results = places.take(members_.count * spec_.resultElements[o] * width);
+          for (size_t m = 0; m < count() && results; ++m)
+            exchanged_.results[m][o] = results + static_cast<int64_t>(m) * spec_.resultElements[o] * width;
+          break;
+        case Meeting::Gather:  // operands are where the result has them
+          results = places.take(elements * spec_.groupSize * width);
+          exchanged_.results[0][o] = results;
+          for (size_t m = 0; m < count() && results; ++m)
+            exchanged_.inputs[m][o] = results + (members_.first + static_cast<int64_t>(m)) * elements * width;
+          break;
+      }
+      results_[0].in[o] = results;
+    }
+  }
+
+  // What is moved and not joined: operands of a gather, and chunks that members keep of their own.
+  void takeOperands(std::span<const PublishedOperands> members, size_t o) noexcept {
+    const int64_t width = widthOf(spec_.type);
+    for (size_t m = 0; m < count(); ++m) {
+      const auto *from = static_cast<const std::byte *>(members[m].in[o]);
+      int64_t elements = spec_.elements[o];
+      void *to = exchanged_.inputs[m][o];
+      if (spec_.meeting == Meeting::Scatter) {
+        const int64_t chunk = spec_.resultElements[o], first = (members_.first + static_cast<int64_t>(m)) * chunk;
+        elements = std::clamp<int64_t>(elements - first, 0, chunk);
+        from += first * width;
+        to = exchanged_.results[m][o];
+      }
+      if (elements > 0) std::memcpy(to, from, static_cast<size_t>(elements * width));
+    }
+  }
+
+  const int number_;  // of the collective
+  RankCollectives &all_;
+  const CollectiveSpec spec_;
+  ExchangeSpec operation_;
+  const MemberRange members_;
+  std::vector<Term> terms_;
+  exchange::ExchangeMemory exchanged_;
+  const std::byte *memory_ = nullptr;
+  int exchangeNumber_ = -1;
+  std::atomic<uint32_t> nothingUnderWay_{0};
+  std::vector<PublishedOperands> results_{1};
+  CollectiveWork work_;
+};
+
+exchange::ExchangeSettings RankCollectives::withBell(exchange::ExchangeSettings settings) {
+  settings.ended = [this] { threads_.ring(); };
+  return settings;
+}
+
+RankCollectives::RankCollectives(exchange::Transport &transport, const exchange::ReplicaLayout &layout,
+                                 exchange::ExchangeSettings settings)
+    : layout_(layout),
+      process_(transport.process()),
+      threads_(layout.replicas(), {layout.first(process_), layout.count(process_)}, settings.spin,
+               [this](const CollectiveSpec &spec, unsigned group) {
+                 auto made = std::make_unique<Group>(*this, spec, static_cast<int>(collectives_.size()) - 1,
+                                                     static_cast<int>(group));
+                 groups_.push_back(made.get());
+                 return made;
+               }),
+      exchange_(transport, layout, withBell(std::move(settings))) {}
+
+RankCollectives::~RankCollectives() = default;
+
+executable::Seat &RankCollectives::seat(int replica, const CollectiveSpec &spec) {
+  if (!spec.resultElements.empty() && known_.insert(&spec).second) {
+    if (isConnected_)
+      throw internal_error("RankCollectives: a collective of {} operands over groups of {} is new after connect",
+                           spec.elements.size(), spec.groupSize);
+    collectives_.push_back(spec);
+  }
+  return threads_.seat(replica, spec);
+}
+
+void RankCollectives::connect() {
+  if (isConnected_) return;
+  std::map<std::tuple<int, int, int>, int64_t> largest;  // by group
+  int64_t bytes = 0;
+  for (Group *g : groups_) {
+    int64_t &most = largest[g->key()];
+    if (g->sharesMemory())
+      most = std::max(most, g->bytes());
+    else
+      bytes += g->bytes();
+  }
+  for (const auto &[group, most] : largest) bytes += most;
+  auto space = static_cast<size_t>(bytes + Places::kLine);
+  memory_ = std::make_unique<std::byte[]>(space);
+  void *aligned = memory_.get();
+  Places places(static_cast<std::byte *>(std::align(Places::kLine, static_cast<size_t>(bytes), aligned, space)));
+  ownBytes_ = bytes;
+  std::map<std::tuple<int, int, int>, std::byte *> ofGroup;
+  for (const auto &[group, most] : largest) ofGroup[group] = places.take(most);
+
+  auto next = groups_.begin();
+  for (size_t c = 0; c < collectives_.size(); ++c) {
+    exchange_.declare(exchange::exchangeSpec(collectives_[c]), static_cast<int>(c));
+    for (; next != groups_.end() && (*next)->number() == static_cast<int>(c); ++next)
+      (*next)->connect((*next)->sharesMemory() ? ofGroup[(*next)->key()] : places.take((*next)->bytes()));
+  }
+  exchange_.connect();
+  isConnected_ = true;
+}
+
+const char *RankCollectives::problem() const noexcept {
+  const char *text = exchangeProblem_.load(std::memory_order_acquire);
+  return text ? text : threads_.problem();
+}
+
+void RankCollectives::start() noexcept {
+  // Operations of a run that failed end soon; only then they may be started again, which fails.
+  if (isOver_.load(std::memory_order_acquire))
+    for (const Group *g : groups_) waitWhile(g->state(), GroupAcross::kUnderWay, false);
+  threads_.start();
+}
+
+void RankCollectives::fail() noexcept {
+  const char *why = threads_.problem();
+  const std::string text = *why ? why : "a replica failed";
+  threads_.fail();
+  if (!isOver_.exchange(true, std::memory_order_acq_rel)) exchange_.fail(text);
+}
+
+}  // namespace popart::runtime

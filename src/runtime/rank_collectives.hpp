@@ -1,0 +1,74 @@
+// RankCollectives: replicas of one program in several processes. The replicas of this process are threads. Groups that
+// have all members here use ThreadCollectives alone. Of a group with members in other processes, the last member here
+// to publish joins the terms of all members here along the tree of executable/join_tree.hpp, and starts the operation
+// between processes; each member waits for it where it waits for the others here, and the results are then handed out
+// in pieces, or update variables of this process.
+//
+//   RankCollectives collectives(transport, layout, settings);
+//   …                       // engines ask for all their seats
+//   collectives.connect();  // all processes; Replicas does it
+//
+// Why no order of threads makes processes wait for each other for ever. A replica publishes one operand after the
+// other, in the order of its program, and all members of a group come to the group's collectives in one order. Let X
+// come before Y. Whoever publishes last for X in a process has started X before it publishes for Y, and Y starts when
+// all members have published. So every process starts the operations of one group in the order of the program, and the
+// exchange makes an operation wait for earlier ones of its group alone (exchange/exchange.cpp). Groups that have
+// members in common may start in different orders in two processes: they share nothing that one could wait for.
+//
+// A failure ends the job: a replica that fails, an interrupt, a process that ends or does not come within the timeout.
+// All replicas of all processes go on with `false`, now or at their next collective, and later runs fail as well.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "exchange/exchange.hpp"
+#include "runtime/thread_collectives.hpp"
+
+namespace popart::runtime {
+
+class RankCollectives final : public executable::Collectives {
+ public:
+  // Transport and layout outlive this. `settings.spin`: whether replicas that wait poll for a while; `settings.ended`
+  // is not used. Throws as Exchange.
+  RankCollectives(exchange::Transport &transport, const exchange::ReplicaLayout &layout,
+                  exchange::ExchangeSettings settings);
+  ~RankCollectives() override;
+
+  int replicas() const noexcept override { return layout_.replicas(); }
+  // Throws internal_error for a collective that was not there when `connect` was called.
+  executable::Seat &seat(int replica, const executable::CollectiveSpec &spec) override;
+  void connect() override;
+  const char *problem() const noexcept override;
+  void start() noexcept override;
+  void finish() noexcept override { threads_.finish(); }
+  void fail() noexcept override;
+  std::exception_ptr takeInterrupt() noexcept override { return threads_.takeInterrupt(); }
+
+  // Memory for terms and results of this process, and for received terms; 0 before `connect`. Of a collective these are
+  // the bytes of its results, of a reduction of 16-bit types three times as many, of a scatter those of its operands
+  // besides. Collectives of one group whose replicas publish and wait in one step share them.
+  int64_t bytes() const { return ownBytes_ + exchange_.receivedBytes(); }
+
+ private:
+  class Group;
+
+  exchange::ExchangeSettings withBell(exchange::ExchangeSettings settings);
+
+  const exchange::ReplicaLayout &layout_;
+  const int process_;
+  std::set<const executable::CollectiveSpec *> known_;
+  std::vector<executable::CollectiveSpec> collectives_;  // in the order of the program
+  std::vector<Group *> groups_;                          // of threads_: those with members in other processes
+  bool isConnected_ = false;
+  std::atomic<bool> isOver_{false};                     // a replica of this process failed
+  std::atomic<const char *> exchangeProblem_{nullptr};  // what a replica that waited saw
+  ThreadCollectives threads_;
+  int64_t ownBytes_ = 0;
+  std::unique_ptr<std::byte[]> memory_;  // terms and results
+  exchange::Exchange exchange_;          // the last one: its thread uses all of the above
+};
+
+}  // namespace popart::runtime

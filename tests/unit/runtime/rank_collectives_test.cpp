@@ -1,0 +1,361 @@
+// Replicas in several processes over a network that delays and reorders messages: results have the bits of replicas
+// that are all in one process, and what goes wrong ends all replicas of all processes.
+#include "runtime/rank_collectives.hpp"
+
+#include <cstring>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <popart/error.hpp>
+
+#include "base/element_types.hpp"
+#include "executable/host_kernel.hpp"
+#include "support/fake_ranks.hpp"
+
+namespace popart::runtime {
+namespace {
+
+using executable::CollectiveSpec;
+using executable::Join;
+using executable::Meeting;
+using std::chrono::milliseconds;
+using testing::AllOf;
+using testing::AnyOf;
+using testing::Each;
+using testing::HasSubstr;
+
+using Bytes = std::vector<std::byte>;
+
+// w = w - sum / 8, where w is the second operand and the result.
+class StepUpdate final : public executable::Update {
+ public:
+  void run(const void *joined, int64_t at, int64_t count, const executable::KernelArgs &args,
+           void *const *out) const noexcept override {
+    const auto *sum = static_cast<const float *>(joined), *w = static_cast<const float *>(args.in[1]) + at;
+    for (int64_t i = 0; i < count; ++i) static_cast<float *>(out[0])[at + i] = w[i] - sum[i] / 8;
+  }
+};
+
+// A collective of a program; with a channel, the spec of the step that publishes besides.
+struct Collective {
+  CollectiveSpec meets, publishes;
+  bool isSplit() const { return meets.channel >= 0; }
+};
+using ProgramOf = std::vector<Collective>;
+
+void add(ProgramOf &program, CollectiveSpec spec) {
+  for (const bool isSplit : {false, true}) {
+    if (isSplit && (spec.update || spec.meeting == Meeting::Gather)) continue;  // which are not cut in two here
+    spec.channel = isSplit ? static_cast<int64_t>(program.size()) : -1;
+    CollectiveSpec publishes = spec;
+    publishes.resultElements.clear();
+    program.push_back({spec, publishes});
+  }
+}
+
+// Every kind over groups of `size` members.
+void addAll(ProgramOf &program, int size, int stride) {
+  const std::vector<int64_t> sizes{700, 7, 0, 130};
+  std::vector<int64_t> chunks, gathered;
+  for (const int64_t s : sizes) chunks.push_back((s + size - 1) / size), gathered.push_back(s * size);
+  const auto of = [&](Meeting meeting, Join join, DataType type, const std::vector<int64_t> &results) {
+    add(program, {meeting, join, type, size, stride, sizes, results});
+  };
+  of(Meeting::Reduce, Join::Add, DataType::FLOAT, sizes);
+  of(Meeting::Reduce, Join::Mul, DataType::FLOAT16, sizes);
+  of(Meeting::Reduce, Join::Add, DataType::BFLOAT16, sizes);
+  of(Meeting::Reduce, Join::Max, DataType::INT32, sizes);
+  of(Meeting::Scatter, Join::Add, DataType::FLOAT, chunks);
+  of(Meeting::Scatter, Join::Add, DataType::FLOAT16, chunks);
+  of(Meeting::Scatter, Join::Keep, DataType::FLOAT, chunks);
+  of(Meeting::Gather, Join::Keep, DataType::UINT32, gathered);
+  for (int64_t &n : gathered) n = std::max<int64_t>(n - 3, 0);  // the last operand does not fit
+  of(Meeting::Gather, Join::Keep, DataType::UINT16, gathered);
+  CollectiveSpec update{Meeting::Reduce, Join::Add, DataType::FLOAT, size, stride, {20'000}, {20'000}};
+  update.update = std::make_shared<StepUpdate>();
+  update.updated = {{0, 4}};
+  add(program, update);
+}
+
+// What one replica has in one collective.
+struct Memory {
+  std::vector<Bytes> in, out;
+  std::vector<const void *> inAt;
+  std::vector<void *> outAt;
+};
+
+Memory memoryFor(const Collective &c, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto width = static_cast<size_t>(getDataTypeInfo(c.meets.type).nbytes);
+  Memory m;
+  std::vector<int64_t> sizes = c.meets.elements;
+  if (c.meets.update) sizes.push_back(sizes[0]);
+  for (const int64_t n : sizes) {
+    Bytes &bytes = m.in.emplace_back(static_cast<size_t>(n) * width + 1);
+    forElement(kRealElements, c.meets.type, [&]<class T>(T) {
+      for (int64_t i = 0; i < n; ++i) {
+        const T value = asElement<T>(static_cast<float>(random() % 4001) / 321.0f);
+        std::memcpy(bytes.data() + static_cast<size_t>(i) * width, &value, width);
+      }
+    });
+  }
+  for (const int64_t n : c.meets.resultElements) m.out.emplace_back(static_cast<size_t>(n) * width + 1);
+  if (c.meets.update) {  // of all members, as a variable is
+    std::mt19937 all(7);
+    for (size_t i = 0; i < m.in[1].size() / width; ++i) {
+      const float value = static_cast<float>(all() % 1000) / 77.0f;
+      std::memcpy(m.in[1].data() + i * width, &value, width);
+    }
+  }
+  for (const Bytes &b : m.in) m.inAt.push_back(b.data());
+  for (size_t o = 0; o < m.out.size(); ++o)
+    m.outAt.push_back(c.isSplit() ? m.in[o].data() : c.meets.update ? m.in[1].data() : m.out[o].data());
+  return m;
+}
+
+// A replica comes to all collectives: first it publishes those that are split, then it meets; what it then has.
+std::vector<Bytes> runReplica(executable::Collectives &all, int replica, const ProgramOf &program, unsigned seed) {
+  std::vector<Memory> memory;
+  for (size_t c = 0; c < program.size(); ++c)
+    memory.push_back(memoryFor(program[c], seed + static_cast<unsigned>(100 * c) + static_cast<unsigned>(replica)));
+  std::atomic<bool> failed{false};
+  executable::RunContext context(failed, replica, &all);
+  const auto publish = [&](size_t c, const CollectiveSpec &spec) {
+    return all.seat(replica, spec).publish(memory[c].inAt.data(), memory[c].outAt.data());
+  };
+  bool goesOn = true;
+  for (size_t c = 0; c < program.size(); ++c)
+    if (program[c].isSplit()) goesOn = goesOn && publish(c, program[c].publishes);
+  for (size_t c = 0; c < program.size() && goesOn; ++c) {
+    if (!program[c].isSplit()) goesOn = publish(c, program[c].meets);
+    executable::Seat &seat = all.seat(replica, program[c].meets);
+    if (!goesOn || !seat.meet()) {
+      ADD_FAILURE() << "collective " << c << ": " << all.problem();
+      all.fail();
+      return {};
+    }
+    const executable::KernelArgs args{memory[c].inAt.data(), memory[c].outAt.data(), nullptr, context};
+    std::thread helper([&] { seat.work(args); });
+    seat.work(args);
+    helper.join();
+    seat.end();
+  }
+  std::vector<Bytes> results;
+  for (size_t c = 0; c < program.size(); ++c) {
+    const CollectiveSpec &spec = program[c].meets;
+    const auto width = static_cast<size_t>(getDataTypeInfo(spec.type).nbytes);
+    for (size_t o = 0; o < memory[c].outAt.size(); ++o) {
+      const auto *at = static_cast<const std::byte *>(memory[c].outAt[o]);
+      auto first = size_t{0}, count = static_cast<size_t>(spec.resultElements[o]);
+      if (spec.meeting == Meeting::Scatter && program[c].isSplit()) {  // its chunk is where it published it
+        const auto all_ = static_cast<size_t>(spec.elements[o]);
+        first = std::min(all_, static_cast<size_t>(replica / spec.stride % spec.groupSize) * count);
+        count = std::min(count, all_ - first);
+      }
+      results.emplace_back(at + first * width, at + (first + count) * width);
+    }
+  }
+  return results;
+}
+
+void takeSeats(executable::Collectives &all, int first, int count, const ProgramOf &program) {
+  for (int r = first; r < first + count; ++r)
+    for (const Collective &c : program) {
+      if (c.isSplit()) all.seat(r, c.publishes);
+      all.seat(r, c.meets);
+    }
+}
+
+// One run of the replicas of a process, each on a thread.
+void runReplicas(executable::Collectives &all, int first, int count, const std::function<void(int replica)> &work) {
+  all.start();
+  std::vector<std::thread> threads;
+  for (int r = first; r < first + count; ++r)
+    threads.emplace_back([&, r] {
+      work(r);
+      all.finish();
+    });
+  for (std::thread &t : threads) t.join();
+}
+
+exchange::ReplicaLayout layoutOf(const std::vector<int> &counts) {
+  std::vector<std::string> hosts;
+  for (size_t p = 0; p < counts.size(); ++p) hosts.push_back("host" + std::to_string(p));
+  return {counts, hosts};
+}
+
+exchange::ExchangeSettings settingsFor(int timeout = 60'000) {
+  exchange::ExchangeSettings settings;
+  settings.spin = false;
+  settings.timeout = milliseconds(timeout);
+  return settings;
+}
+
+// A thread for each process.
+void onAll(const exchange::ReplicaLayout &layout, const std::function<void(int process)> &work) {
+  std::vector<std::thread> threads;
+  for (int p = 0; p < layout.processes(); ++p) threads.emplace_back([&, p] { work(p); });
+  for (std::thread &t : threads) t.join();
+}
+
+void expectBitsOfOneProcess(const std::vector<int> &counts, const ProgramOf &program,
+                            exchange::ExchangeSettings settings) {
+  constexpr unsigned kRuns = 2;
+  const exchange::ReplicaLayout layout = layoutOf(counts);
+  const int replicas = layout.replicas();
+  std::vector<std::vector<Bytes>> expected(static_cast<size_t>(replicas) * kRuns), got = expected;
+  ThreadCollectives threads(replicas, false);
+  takeSeats(threads, 0, replicas, program);
+  const auto runAll = [&](executable::Collectives &all, int first, int count, auto &into) {
+    for (unsigned run = 0; run < kRuns; ++run)
+      runReplicas(all, first, count, [&](int r) {
+        into[static_cast<size_t>(r) * kRuns + run] = runReplica(all, r, program, 10'000 * run);
+      });
+  };
+  runAll(threads, 0, replicas, expected);
+  test::FakeRanks ranks(layout.processes(), 5);
+  onAll(layout, [&](int p) {
+    RankCollectives all(ranks.transport(p), layout, settings);
+    EXPECT_EQ(all.replicas(), replicas);
+    takeSeats(all, layout.first(p), layout.count(p), program);
+    EXPECT_EQ(all.bytes(), 0);
+    all.connect();
+    const int64_t bytes = all.bytes();
+    runAll(all, layout.first(p), layout.count(p), got);
+    EXPECT_EQ(all.bytes(), bytes);
+  });
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(got[i].size(), expected[i].size());
+    for (size_t k = 0; k < got[i].size(); ++k)
+      EXPECT_EQ(got[i][k], expected[i][k]) << "replica " << i / kRuns << ", run " << i % kRuns << ", result " << k;
+  }
+}
+
+TEST(RankCollectives, have_the_bits_of_one_process) {
+  for (const auto &[replicas, layouts] : {std::pair{4, std::vector<std::vector<int>>{{4}, {2, 2}, {1, 1, 1, 1}}},
+                                          {6, {{6}, {3, 3}, {2, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 3, 2}}}})
+    for (const std::vector<int> &counts : layouts)
+      for (const auto &[size, stride] : {std::pair{replicas, 1}, {2, 1}, {2, replicas / 2}, {replicas / 2, 2}}) {
+        ProgramOf program;
+        addAll(program, size, stride);
+        expectBitsOfOneProcess(counts, program, settingsFor());
+      }
+}
+
+// Groups of several kinds under way at the same time, whose received terms have the least memory.
+TEST(RankCollectives, start_operations_of_different_groups_in_any_order) {
+  ProgramOf program;
+  for (const auto &[size, stride] : {std::pair{2, 3}, {6, 1}, {3, 2}, {2, 1}}) addAll(program, size, stride);
+  exchange::ExchangeSettings settings = settingsFor();
+  settings.receiveBytes = 0;
+  settings.cost = {1e9, 1, 1e9};  // all at once, and not by halves
+  for (const std::vector<int> &counts : {std::vector<int>{3, 3}, {2, 2, 2}})
+    expectBitsOfOneProcess(counts, program, settings);
+}
+
+// ---- what goes wrong --------------------------------------------------------------------------
+
+CollectiveSpec sumOf(int replicas, int64_t elements = 100) {
+  return {Meeting::Reduce, Join::Add, DataType::FLOAT, replicas, 1, {elements}, {elements}};
+}
+
+// Every replica comes to the collective that `comesTo` gives it, or fails; by replica, why its run ended.
+std::vector<std::string> problems(const std::vector<int> &counts, const std::vector<CollectiveSpec> &specs, int timeout,
+                                  const std::function<int(int replica)> &comesTo) {
+  const exchange::ReplicaLayout layout = layoutOf(counts);
+  test::FakeRanks ranks(layout.processes(), 6);
+  std::vector<std::string> texts(static_cast<size_t>(layout.replicas()));
+  onAll(layout, [&](int p) {
+    RankCollectives all(ranks.transport(p), layout, settingsFor(timeout));
+    for (int r = layout.first(p); r < layout.first(p) + layout.count(p); ++r)
+      for (const CollectiveSpec &spec : specs) all.seat(r, spec);
+    all.connect();
+    for (int run = 0; run < 2; ++run)  // a job that failed goes on failing
+      runReplicas(all, layout.first(p), layout.count(p), [&](int r) {
+        std::string &text = texts[static_cast<size_t>(r)];
+        text.clear();
+        const int which = run == 0 ? comesTo(r) : 0;
+        if (which < 0) return all.fail();
+        std::vector<float> x(100);
+        void *at = x.data();
+        executable::Seat &seat = all.seat(r, specs[static_cast<size_t>(which)]);
+        if (seat.publish(&at, &at) && seat.meet()) return;
+        text = all.problem();
+        all.fail();
+      });
+  });
+  return texts;
+}
+
+TEST(RankCollectives, wait_for_a_late_replica) {
+  const auto texts = problems({2, 2}, {sumOf(4)}, 60'000, [](int r) {
+    if (r == 3) std::this_thread::sleep_for(milliseconds(100));
+    return 0;
+  });
+  EXPECT_THAT(texts, Each(""));
+}
+
+TEST(RankCollectives, a_replica_that_fails_ends_all_processes) {
+  const auto texts = problems({2, 2}, {sumOf(4)}, 60'000, [](int r) { return r == 3 ? -1 : 0; });
+  for (const std::string &text : texts)
+    EXPECT_THAT(text, AnyOf(HasSubstr("process 1 on host 'host1' (replicas 2 to 3): a replica failed"),
+                            "another replica failed"));
+  EXPECT_THAT(texts[0], HasSubstr("process 1"));
+}
+
+TEST(RankCollectives, replicas_of_a_process_that_part_end_all_processes) {
+  const std::vector<CollectiveSpec> specs{sumOf(4), sumOf(4)};
+  const auto texts = problems({2, 2}, specs, 60'000, [](int r) { return r == 1 ? 1 : 0; });
+  EXPECT_THAT(texts[3], AllOf(HasSubstr("process 0 on host 'host0' (replicas 0 to 1)"),
+                              HasSubstr("came to different collectives")));
+}
+
+TEST(RankCollectives, processes_that_part_are_named_after_the_timeout) {
+  const std::vector<CollectiveSpec> specs{sumOf(4), sumOf(4)};
+  const auto texts = problems({2, 2}, specs, 300, [](int r) { return r < 2 ? 0 : 1; });
+  for (const std::string &text : texts)
+    EXPECT_THAT(text, AnyOf(AllOf(HasSubstr("all-reduce"), HasSubstr("no message came for 0.3 s, waiting for process")),
+                            "another replica failed"));
+}
+
+TEST(RankCollectives, different_programs_are_refused) {
+  const exchange::ReplicaLayout layout = layoutOf({1, 1, 1});
+  test::FakeRanks ranks(3, 7);
+  onAll(layout, [&](int p) {
+    RankCollectives all(ranks.transport(p), layout, settingsFor());
+    const CollectiveSpec spec = sumOf(3, p == 1 ? 99 : 100);
+    all.seat(p, spec);
+    try {
+      all.connect();
+      ADD_FAILURE() << "connected";
+    } catch (const runtime_error &e) {
+      EXPECT_THAT(e.what(), HasSubstr("the collectives of process 1 on host 'host1' (replica 1) differ"));
+    }
+  });
+}
+
+// A process that has no member of any group that reaches others knows all collectives too.
+TEST(RankCollectives, a_process_may_have_whole_groups_alone) {
+  ProgramOf program;
+  addAll(program, 2, 1);
+  expectBitsOfOneProcess({2, 1, 1}, program, settingsFor());
+}
+
+TEST(RankCollectives, collectives_are_known_before_the_connection) {
+  const exchange::ReplicaLayout layout = layoutOf({2});
+  test::FakeRanks ranks(1, 8);
+  RankCollectives all(ranks.transport(0), layout, settingsFor());
+  const CollectiveSpec first = sumOf(2), late = sumOf(2);
+  all.seat(0, first);
+  all.connect();
+  all.connect();
+  EXPECT_EQ(&all.seat(0, first), &all.seat(0, first));
+  EXPECT_THROW(all.seat(0, late), internal_error);
+}
+
+}  // namespace
+}  // namespace popart::runtime
