@@ -68,6 +68,9 @@ constexpr Variable kVariables[] = {
      "--list-passes` lists all passes. `SessionOptions.engineOptions[\"disable_passes\"]` has precedence."},
     {"POPART_STEP_TIMES", "none",
      "File to which a session appends a table when it ends: the time, number of calls and kernel of each step."},
+    {"POPART_MPI_LIBRARY",
+     "the one that is loaded, else `libmpi.so.40` of the system, else that of the Python environment",
+     "File of Open MPI's library, for jobs of several processes."},
     {"POPDIST_NUM_TOTAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in all processes."},
     {"POPDIST_NUM_LOCAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in this process."},
     {"POPDIST_REPLICA_INDEX_OFFSET", "0", "Set by the launcher, read by `popdist`: number of the first replica here."},
@@ -120,6 +123,7 @@ std::optional<std::string> cacheFolder() { return text("POPART_CACHE_DIR"); }
 std::optional<std::string> popxlCacheFolder() { return text("POPXL_CACHE_DIR"); }
 std::optional<std::string> cacheMaxBytes() { return text("POPART_CACHE_MAX_BYTES"); }
 std::optional<int> cacheMaxFiles() { return positive("POPART_CACHE_MAX_FILES"); }
+std::optional<std::string> mpiLibrary() { return text("POPART_MPI_LIBRARY"); }
 std::optional<std::string> preloadPopef() { return text("POPART_PRELOAD_POPEF"); }
 std::optional<int> numThreads() { return positive("POPART_NUM_THREADS"); }
 int virtualIpus() { return positive("POPART_VIRTUAL_IPUS").value_or(kVirtualIpus); }

@@ -36,6 +36,7 @@ std::optional<std::string> popxlCacheFolder();  // POPXL_CACHE_DIR
 std::optional<std::string> cacheMaxBytes();     // POPART_CACHE_MAX_BYTES: bytes with K, M or G
 std::optional<int> cacheMaxFiles();             // POPART_CACHE_MAX_FILES. Throws as numThreads
 std::optional<std::string> preloadPopef();      // POPART_PRELOAD_POPEF
+std::optional<std::string> mpiLibrary();        // POPART_MPI_LIBRARY: path
 // POPART_NUM_THREADS. Throws popart::error: no whole number of 1 or more.
 std::optional<int> numThreads();
 // POPART_VIRTUAL_IPUS, 16 when not set. Throws as numThreads.

