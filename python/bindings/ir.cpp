@@ -440,6 +440,8 @@ void bindSession(nb::module_ &m) {
              options.device = device;
              options.transfers = transfers;
              options.replicas = replicas;
+             options.total = static_cast<int>(sessionOptions.getGlobalReplicationFactor());
+             options.firstLocal = static_cast<int>(sessionOptions.globalReplicaOffset);
              options.roundStochastically = sessionOptions.enableStochasticRounding;
              options.checkLog2Scales = sessionOptions.throwIfLog2ScaleTensorNotInRange;
              options.checkOrder = sessionOptions.enableInplaceAmbiguityChecking;
@@ -461,11 +463,13 @@ void bindSession(nb::module_ &m) {
       .def("readVariable",
            [](const IrSession &s, const TensorId &id, nb::handle host) {
              HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
+             ReleaseGil released;
              s.readVariable(id, buffer.data());
            })
       .def("readReplicas",
            [](const IrSession &s, const TensorId &id, nb::handle host) {
              HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
+             ReleaseGil released;
              s.readReplicas(id, buffer.data());
            })
       .def("writeRow",
@@ -476,6 +480,7 @@ void bindSession(nb::module_ &m) {
       .def("readRow",
            [](const IrSession &s, const TensorId &id, int64_t row, nb::handle host) {
              HostBuffer buffer(host, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
+             ReleaseGil released;
              s.readRow(id, row, buffer.data());
            })
       .def("rngState", &IrSession::rngState)

@@ -2,6 +2,7 @@
 #include "bindings.hpp"
 #include "gil.hpp"
 #include "losses.hpp"
+#include "session/job.hpp"
 
 namespace {
 
@@ -39,5 +40,6 @@ NB_MODULE(popart_core, m) {
   bindIr(m);
   bindCustomOps(m);
   bindErrorLog();
+  popart::session::setPythonPrefix(nb::cast<std::string>(nb::module_::import_("sys").attr("prefix")));
   prepareForDaemonThreads();
 }

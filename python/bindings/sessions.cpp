@@ -284,11 +284,15 @@ void bindSessionBase(nb::module_ &m) {
            "Send the host's values of the variables in the option updatableNamedBuffers to the device.")
       .def("checkInplacingAmbiguity", &Session::checkInplacingAmbiguity,
            "Raise popart_exception when the result depends on an order that nothing fixes.")
-      .def("broadcastWeights", &Session::broadcastWeights, nb::arg("rootRank") = 0,
-           "Send weights to all processes; there is one.\n"
+      .def("broadcastWeights", &Session::broadcastWeights, nb::arg("rootRank") = 0, release,
+           "Give all processes the host's weights and optimizer state of one. All of them call it, before\n"
+           "weightsFromHost.\n"
            "\n"
            "Args:\n"
-           "    rootRank: 0.")
+           "    rootRank: Number of that process.\n"
+           "\n"
+           "Raises:\n"
+           "    popart_runtime_error: There is no such process, one does not come, or has other variables.")
       .def("setEngineIsLoaded", &Session::setEngineIsLoaded, nb::arg("isLoaded"),
            "Say that the device holds the program no more.\n"
            "\n"

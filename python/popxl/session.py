@@ -171,12 +171,6 @@ class Session:
         self.weights_to_host_on_exit = weights_to_host_on_exit and not ir._read_only_memmap
         if not ir._pb_ir.getMainGraph().getOpIds():
             raise RuntimeError("The program has no ops. Add ops to the main graph before making a Session.")
-        if ir.replication_factor > ir.instance_replication_factor:
-            raise RuntimeError(
-                "Session: replicas in several processes are not supported yet: got "
-                f"{ir.replication_factor} replicas, {ir.instance_replication_factor} of them in this process. "
-                "Run one process with Ir(replication=n)."
-            )
         if unheeded := _session_options.unheeded_options(ir._pb_ir):
             logging.getLogger("popxl").warning(
                 "Session: these session options do nothing here: %s.", ", ".join(unheeded)
@@ -473,7 +467,7 @@ class Session:
             host.flush()
 
     def _read_replicas(self, variable: Variable, dtype: np.dtype) -> np.ndarray:
-        held = np.empty((self.ir_.instance_replication_factor, *variable.shape), dtype)
+        held = np.empty((self.ir_.replication_factor, *variable.shape), dtype)
         if variable._row is not None:
             self._pb_session.core.readRow(variable._row.buffer._core_id, variable._row.offset, bytes_view(held))
         else:

@@ -18,6 +18,8 @@ int64_t ForwardProgram::deviceBytes() const {
   return program_.deviceBytes();
 }
 
+int64_t ForwardProgram::exchangeBytes() const { return program_.exchangeBytes(); }
+
 void ForwardProgram::copyVariables(const session::CompiledProgram &training) {
   const auto &variables = program_.executable()->variables;
   for (size_t i = 0; i < variables.size(); ++i) {

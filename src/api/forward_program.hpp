@@ -26,6 +26,7 @@ class ForwardProgram {
   void unload() { program_.unload(); }
   // With its own copy of the variables; nothing before compile.
   int64_t deviceBytes() const;
+  int64_t exchangeBytes() const;  // as CompiledProgram
 
   // One step, with the values that variables have in `training`, which is loaded. Throws as Session::run.
   void run(const session::CompiledProgram &training, IStepIO &stepIO);

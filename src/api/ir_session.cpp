@@ -2,7 +2,9 @@
 #include "api/ir_session.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <random>
+#include <sstream>
 
 #include <popart/error.hpp>
 #include <popart/sessionoptions.hpp>
@@ -98,6 +100,7 @@ void refuseUnfinished(const Ir &ir) {
 }  // namespace
 
 struct IrSession::Impl {
+  std::shared_ptr<session::Job> job;  // null: all replicas are here, or the program is only compiled
   session::CompiledProgram program{"popxl"};
   std::vector<Stream> inputs, outputs;
   SliceStreams streams;
@@ -140,10 +143,23 @@ void IrSession::Impl::requireFits(const Ir &ir, const session::CompileOptions &c
 }
 
 IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std::make_unique<Impl>()) {
-  session::CompileOptions compiling = compileOptionsFor(options.device, computeThreadCount(), options.replicas);
   SessionOptions given;
   given.engineOptions = options.engineOptions;
   given = pipeline::withEnvironment(std::move(given));
+  const std::chrono::milliseconds timeout = session::replicasTimeout(given.engineOptions);
+  std::shared_ptr<session::Job> &job = impl_->job;
+  const bool isDistributed = options.total > options.replicas;
+  if (isDistributed && options.device != DeviceType::OfflineIpu)
+    job = session::joinJob({options.total, options.replicas, options.firstLocal, timeout});
+  const int threads = computeThreadCount(job ? job->processors() : processorLimits());
+  session::CompileOptions compiling = compileOptionsFor(options.device, threads, options.replicas);
+  if (isDistributed) {
+    compiling.replicas = options.total;
+    compiling.locals = options.replicas;
+    compiling.firstLocal = options.firstLocal;
+    compiling.job = job;
+  }
+  if (job) job->adapt(compiling.collectives);
   compiling.lanes = session::laneRule(given.engineOptions);
   compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(given.engineOptions);
   compiling.limits = session::runLimits(given.engineOptions);
@@ -158,7 +174,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   checkOperandTypes(ir);
   pipeline::logOperations(ir);
   impl_->program.compile(ir, compiling);
-  const int64_t limit = session::memoryLimitBytes(given.engineOptions);
+  const int64_t limit = session::memoryLimitBytes(given.engineOptions, job ? job->processesOnHost() : 1);
   if (compiling.lanes == lower::LaneRule::Auto && executable::mostLanes(impl_->program.executable()->main) > 1 &&
       !impl_->fits(compiling, limit)) {
     compiling.lanes = lower::LaneRule::Never;  // each lane has memory of its own
@@ -182,7 +198,12 @@ void IrSession::load(DeviceInfo &device) {
   if (impl_->program.isLoaded()) return impl_->program.attach(device);
   impl_->program.load(device);
   std::random_device source;
-  setRngState({source(), source()});
+  std::array<uint32_t, 2> state{source(), source()};
+  if (impl_->job) {  // that of the first process
+    std::istringstream first(impl_->job->gather(toText(state[0]) + " " + toText(state[1]))[0]);
+    first >> state[0] >> state[1];
+  }
+  setRngState(state);
 }
 std::array<uint32_t, 2> IrSession::rngState() const {
   impl_->program.requireLoaded("rngState");
@@ -230,6 +251,8 @@ std::string IrSession::summary() const {
   const executable::Executable &e = *impl_->program.executable();
   std::string text = "arena " + std::to_string(e.memory.arenaBytes) + " bytes, variables " +
                      std::to_string(e.memory.variableBytes) + " bytes";
+  if (const int64_t bytes = impl_->program.exchangeBytes(); bytes > 0)
+    text += ", exchange between processes " + std::to_string(bytes) + " bytes";
   if (e.memory.remoteBytes > 0) text += ", remote " + std::to_string(e.memory.remoteBytes) + " bytes";
   for (const auto &f : e.fallbacks) text += "\n" + f.op + ": not on " + f.backend + ": " + f.reason;
   return text;

@@ -18,7 +18,9 @@ namespace popart {
 struct IrSessionOptions {
   DeviceType device = DeviceType::Cpu;
   int64_t transfers = 1;  // slices of each stream buffer and replica; a stream that runs past the last one starts again
-  int replicas = 1;       // that run at the same time, each with its share of the threads
+  int replicas = 1;       // of this process, that run at the same time, each with its share of the threads
+  int total = 0;          // replicas of all processes; 0: these are all
+  int firstLocal = 0;     // number of the first one here
   bool roundStochastically = false;  // results of 16-bit floats are rounded at random
   bool checkLog2Scales = true;       // runs end where a log2 scale of FLOAT8 values is out of range
   bool checkOrder = true;            // refuse a program whose result depends on an order that is not given
@@ -34,9 +36,11 @@ class IrSession {
     TensorId id;      // of the stream's tensor
     TensorInfo info;  // one slice
   };
-  // Compiles a copy of `ir`. Throws popart::error for a program that is not legal or not supported, or, where that is
-  // checked, whose result depends on an order that is not given (an op modifies memory that another, unordered op
-  // reads); memory_allocation_err for one that does not fit max_memory, POPART_MAX_MEMORY or the machine.
+  // Compiles a copy of `ir`. With replicas in other processes, all of them make their session, load and run it, and read
+  // variables of which not every process has all values. Throws as session::joinJob; popart::error for a program that
+  // is not legal or not supported, or, where that is checked, whose result depends on an order that is not given (an op
+  // modifies memory that another, unordered op reads); memory_allocation_err for one that does not fit max_memory,
+  // POPART_MAX_MEMORY or the machine.
   IrSession(const Ir &ir, const IrSessionOptions &options);
   ~IrSession();
 
@@ -59,8 +63,8 @@ class IrSession {
   // Buffers in the order of inputs() and outputs(), each `transfers` times `replicas` slices in C order. Throws
   // popart::runtime_error when a user kernel failed or another run is going on.
   void run(std::span<const void *const> inputs, std::span<void *const> outputs);
-  // The state of stochastic rounding, which every run moves on; at first it is random. All 0, and no effect, where
-  // nothing is rounded at random. Throw runtime_error before load.
+  // The state of stochastic rounding, which every run moves on; at first it is random, and the same in all processes.
+  // All 0, and no effect, where nothing is rounded at random. Throw runtime_error before load.
   std::array<uint32_t, 2> rngState() const;
   void setRngState(const std::array<uint32_t, 2> &state);
   RunStatistics statistics() const;  // of the runs since load

@@ -212,6 +212,7 @@ std::unique_ptr<Session::Impl> Session::OpenShapes::makeFor(const Key &shapes, c
   for (const Input &weight : weights_)
     if (shapes.contains(weight.id)) fed.insert(weight.id);
   std::unique_ptr<Impl> made = make(infos, fed, device_);
+  if (current) made->job = current->job;
   if (!prepared) return made;
   if (current && current->program.isCompiled()) made->beside.push_back(current->program.executable());
   for (const Kept &kept : others_)

@@ -64,14 +64,38 @@ void Session::Impl::checkDeviceFits() const {
       name, device->getNumIpus(), needed, ipusPerReplica, replicas, highest ? placeText(*highest) : "");
 }
 
+bool Session::Impl::isInJob() const {
+  return options.getGlobalReplicationFactor() > options.getLocalReplicationFactor();
+}
+
+void Session::Impl::join() {
+  if (job || !isInJob()) return;
+  job = session::joinJob(
+      {static_cast<int>(options.getGlobalReplicationFactor()), static_cast<int>(options.getLocalReplicationFactor()),
+       static_cast<int>(options.globalReplicaOffset), session::replicasTimeout(options.engineOptions)});
+}
+
+void Session::Impl::joinToRun() {
+  if (device->getConnectionType() != DeviceConnectionType::Never) join();
+}
+
+int Session::Impl::threads() const { return computeThreadCount(options, job ? job->processors() : processorLimits()); }
+
 session::CompileOptions Session::Impl::compileOptions() const {
-  session::CompileOptions compiling = compileOptionsFor(device->getType(), computeThreadCount(options),
-                                                        static_cast<int>(options.getLocalReplicationFactor()));
+  const int locals = static_cast<int>(options.getLocalReplicationFactor());
+  session::CompileOptions compiling = compileOptionsFor(device->getType(), threads(), locals);
+  session::replicasTimeout(options.engineOptions);  // refuses a bad one
+  if (isInJob()) {
+    compiling.replicas = static_cast<int>(options.getGlobalReplicationFactor());
+    compiling.locals = locals;
+    compiling.firstLocal = static_cast<int>(options.globalReplicaOffset);
+    compiling.job = job;
+  }
   compiling.broadcastInputs = broadcastInputs;
   compiling.ahead = ahead;
   compiling.timesRuns = options.instrumentWithHardwareCycleCounter || profile.timesRuns();
   compiling.timesSteps = profile.isOn();
-  compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions);
+  compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions, job ? job->processesOnHost() : 1);
   compiling.lanes = session::laneRule(options.engineOptions);
   compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(options.engineOptions);
   compiling.limits = session::runLimits(options.engineOptions);
@@ -80,6 +104,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   compiling.checkFloats = options.enableFloatingPointChecks;
   compiling.roundStochastically = options.enableStochasticRounding;
   compiling.collectives = pipeline::collectiveRules(options);
+  if (job) job->adapt(compiling.collectives);
   compiling.checkLog2Scales = options.throwIfLog2ScaleTensorNotInRange;
   if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
   compiling.cacheVariables = options.enableVariablesCaching;
@@ -93,6 +118,7 @@ void Session::Impl::compile() {
   program.unload();
   fitted.reset();
   checkDeviceFits();
+  joinToRun();
   patterns::requireExpansions(ir(), patterns);
   session::CompileOptions compiling = compileOptions();
   session::CompileOptions first = compiling;
@@ -164,6 +190,7 @@ void Session::Impl::fillSizes() {
 
 void Session::Impl::load() {
   program.load(*device);
+  compareFirstValues();
   profile.reset(program);
   if (forward) forward->load(*device, options.syntheticDataMode);
   streams = std::make_unique<StepStreams>(program.executable());
@@ -296,8 +323,12 @@ int64_t Session::Impl::deviceBytes() const { return program.deviceBytes() + (for
 
 int64_t Session::Impl::remoteBytes() const { return program.remoteBytes(); }
 
+int64_t Session::Impl::exchangeBytes() const {
+  return program.exchangeBytes() + (forward ? forward->exchangeBytes() : 0);
+}
+
 int64_t Session::Impl::predictedPeakBytes() const {
-  return deviceBytes() + hostBytes() + program.aheadBytes() + programBytes() +
+  return deviceBytes() + hostBytes() + program.aheadBytes() + exchangeBytes() + programBytes() +
          (environment::remoteMemory() ? 0 : remoteBytes());
 }
 
@@ -316,6 +347,8 @@ std::string Session::getSummaryReport(bool resetProfile) const {
                                                    {"program", impl_->programBytes()},
                                                    {"predicted peak", impl_->predictedPeakBytes()}};
   for (const auto &[what, bytes] : rows) report += "  " + std::string(what) + ": " + std::to_string(bytes) + " bytes\n";
+  if (const int64_t bytes = impl_->exchangeBytes(); bytes > 0)
+    report += "  exchange between processes: " + std::to_string(bytes) + " bytes\n";
   if (const int64_t bytes = impl_->program.aheadBytes(); bytes > 0)
     report += "  host data ahead: " + std::to_string(bytes) + " bytes\n";
   if (const int64_t bytes = impl_->remoteBytes(); bytes > 0)
@@ -329,13 +362,13 @@ std::string Session::getSummaryReport(bool resetProfile) const {
 std::string Session::getReport() const {
   impl_->program.requireCompiled("getReport");
   const executable::Executable &program = *impl_->program.executable();
-  const double cycles = totalCycles(program, *impl_->device, statistics(), computeThreadCount(impl_->options));
+  const double cycles = totalCycles(program, *impl_->device, statistics(), impl_->threads());
   return profileJson(program, *impl_->device, impl_->profile, cycles);
 }
 
 std::string Session::getThreadReport() const {
   impl_->program.requireCompiled("getThreadReport");
-  const int threads = computeThreadCount(impl_->options);
+  const int threads = impl_->threads();
   return executable::threadUseText(executable::threadUse(*impl_->program.executable(), threads), threads);
 }
 
@@ -406,12 +439,6 @@ void Session::setEngineIsLoaded(bool isLoaded) {
   if (isLoaded) return;
   impl_->program.unload();
   if (impl_->forward) impl_->forward->unload();
-}
-
-void Session::broadcastWeights(int rootRank) {
-  if (rootRank != 0)
-    throw runtime_error("Session '{}': broadcastWeights from rank {}, but this process runs alone. Use rank 0",
-                        impl_->name, rootRank);
 }
 
 }  // namespace popart

@@ -89,6 +89,7 @@ void Session::loadExecutableFromStream(std::shared_ptr<std::istream> in) {
 }
 
 void Session::Impl::use(session::ProgramFile file, const std::string &what) {
+  joinToRun();
   session::CompileOptions compiling = compileOptions();
   const session::ProgramDescription found = file.description();
   const std::string target = session::targetOf(compiling);
@@ -101,12 +102,12 @@ void Session::Impl::use(session::ProgramFile file, const std::string &what) {
         "{}: the file holds another program than this session. Make the session with the model, options and data flow "
         "of the export",
         what);
-  const int threads = computeThreadCount(options);
+  const int most = threads();
   std::shared_ptr<const lower::Program> stored;
   if (file.hasProgram())
-    stored = std::make_shared<const lower::Program>(file.checkedProgram(threads, held));
+    stored = std::make_shared<const lower::Program>(file.checkedProgram(most, held));
   else
-    file.checkValues(threads, held);
+    file.checkValues(most, held);
   session::VariableValues values = file.variables();
   for (const auto &[id, value] : values) {
     const auto host = hostWeights.find(id);

@@ -62,6 +62,7 @@ struct Session::Impl {
   // stochastic rounding.
   std::array<uint32_t, 2> seed{}, rngState{};
 
+  std::shared_ptr<session::Job> job;  // null: all replicas are here, or nothing was asked of the others yet
   session::CompiledProgram program;
   mutable ConstantHashes constantHashes;                // of the model; an Ir may have constants of a caller
   std::shared_ptr<const lower::Program> loadedProgram;  // of loadExecutable: prepareDevice runs no passes
@@ -120,9 +121,16 @@ struct Session::Impl {
   int64_t programBytes() const;
   // Of all replicas; constants are there once.
   int64_t deviceBytes() const;
-  int64_t remoteBytes() const;  // of all replicas; no part of the device's
+  int64_t remoteBytes() const;    // of all replicas; no part of the device's
+  int64_t exchangeBytes() const;  // between processes; 0 before load
   int64_t predictedPeakBytes() const;
   session::CompileOptions compileOptions() const;
+  bool isInJob() const;  // has replicas in other processes
+  // Joins the others unless that is done (all processes); nothing where all replicas are here.
+  void join();
+  void joinToRun();                                           // the same, unless the device only compiles
+  int threads() const;                                        // that replicas of this process compute with
+  void compareFirstValues() const;                            // with the others: warns where they differ
   void compile();                                             // as prepareDevice(false)
   bool fits(const session::CompileOptions &compiling) const;  // the compiled program into the limit
   void fit(session::CompileOptions compiling);                // `program`, which was compiled with no limit

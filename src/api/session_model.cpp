@@ -60,7 +60,7 @@ void Session::modelToHost(const std::string &fileName, const ModelForm form) {
     throw runtime_error("Session '{}': modelToHost: the session was not made from an ONNX model", impl_->name);
   impl_->program.requireCompiled("modelToHost");
   if (impl_->program.isLoaded()) {
-    weightsToHost();
+    if (!impl_->job || !impl_->hasReadDevice) weightsToHost();  // of a job, one process may save what all have read
     for (const auto &[id, read] : impl_->streamBuffers) impl_->hostWeights.at(id) = read;
   }
   std::map<TensorId, TensorData> values;

@@ -1,6 +1,7 @@
 // Weights and optimizer values between host and device. Random seeds are in session_random.cpp.
 #include <algorithm>
 #include <cstring>
+#include <sstream>
 
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
@@ -8,6 +9,7 @@
 
 #include "api/open_shapes.hpp"
 #include "api/session_impl.hpp"
+#include "base/hash.hpp"
 #include "base/nearest.hpp"
 #include "lower/stochastic_rounding.hpp"
 #include "onnx/writer.hpp"
@@ -96,7 +98,7 @@ bool Session::Impl::staysOnDevice(const TensorId &id) const {
 }
 
 void Session::Impl::initialiseHostWeights() {
-  const auto replicas = static_cast<unsigned>(options.getLocalReplicationFactor());
+  const auto replicas = static_cast<unsigned>(options.getGlobalReplicationFactor());
   for (const Graph *graph : ir().getAllGraphs())
     for (const Tensor *tensor : graph->tensorsOfType(TensorType::Variable)) {
       if (tensor->isRemote && !tensor->hasTensorData()) continue;  // activations of a run
@@ -292,6 +294,65 @@ void Session::writeWeights(const IWeightsIO &weightsIO) {
     if (weightsIO.contains(id)) checkFits("writeWeights", id, weightsIO.weight(id).info, host.info());
   for (auto &[id, host] : impl_->hostWeights)
     if (weightsIO.contains(id)) host = TensorData(host.info(), weightsIO.weight(id).data);
+}
+
+namespace {
+
+// By name: of value, type and shape.
+std::map<TensorId, uint64_t> hashesOf(const std::map<TensorId, TensorData> &weights) {
+  std::map<TensorId, uint64_t> hashes;
+  for (const auto &[id, value] : weights)
+    hashes[id] =
+        Hasher().addText(toText(value.info())).addBytes(value.data(), static_cast<size_t>(value.nbytes())).value();
+  return hashes;
+}
+
+uint64_t hashOf(const std::map<TensorId, uint64_t> &hashes) {
+  Hasher all;
+  for (const auto &[id, hash] : hashes) all.addText(id).add(hash);
+  return all.value();
+}
+
+}  // namespace
+
+// Two steps: the hashes of single variables are only told where anything differs.
+void Session::Impl::compareFirstValues() const {
+  if (!job) return;
+  const std::map<TensorId, uint64_t> hashes = hashesOf(hostWeights);
+  if (job->findOdd(toText(hashOf(hashes))) < 0) return;
+  std::string text;
+  for (const auto &[id, hash] : hashes) text += toText(hash) + "\n";
+  std::vector<std::istringstream> all;
+  for (const std::string &one : job->gather(text)) all.emplace_back(one);
+  for (const auto &[id, hash] : hashes) {
+    std::vector<std::string> ofVariable(all.size());
+    for (size_t p = 0; p < all.size(); ++p) std::getline(all[p], ofVariable[p]);
+    if (const int odd = exchange::oddProcess(ofVariable); odd >= 0)
+      return logging::session::warn(
+          "session '{}': variables begin with other values in {} than in most processes, the first one is '{}'. Give "
+          "all processes the same model, or call broadcastWeights before weightsFromHost",
+          name, job->layout().describe(odd), id);
+  }
+}
+
+void Session::broadcastWeights(int rootRank) {
+  Impl &s = *impl_;
+  s.join();
+  const int processes = s.job ? s.job->layout().processes() : 1;
+  if (rootRank < 0 || rootRank >= processes)
+    throw runtime_error("Session '{}': broadcastWeights from rank {}: {}", s.name, rootRank,
+                        processes == 1 ? "this process runs alone. Use rank 0"
+                                       : formatText("expected 0 to {}", {toText(processes - 1)}));
+  if (!s.job) return;
+  Hasher form;
+  for (const auto &[id, value] : s.hostWeights) form.addText(id).addText(toText(value.info()));
+  if (const int odd = s.job->findOdd(toText(form.value())); odd >= 0)
+    throw runtime_error("Session '{}': broadcastWeights: the variables of {} differ from those of most processes",
+                        s.name, s.job->layout().describe(odd));
+  std::vector<exchange::Piece> memory;
+  for (auto &[id, host] : s.hostWeights) memory.push_back({host.mutableData(), host.nbytes()});
+  s.job->broadcast(memory, rootRank);
+  s.weightsLoaded = false;
 }
 
 const std::map<TensorId, TensorData> &Session::hostWeights() const { return impl_->hostWeights; }

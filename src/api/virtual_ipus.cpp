@@ -193,15 +193,15 @@ int checkThreads(int threads, const std::string &what) {
 
 int virtualIpuCount() { return environment::virtualIpus(); }
 
-int computeThreadCount() {
+int computeThreadCount(const ProcessorLimits &limits) {
   const std::optional<int> asked = environment::numThreads();
-  return asked ? checkThreads(*asked, "environment variable POPART_NUM_THREADS") : processorLimits().threads();
+  return asked ? checkThreads(*asked, "environment variable POPART_NUM_THREADS") : limits.threads();
 }
 
-int computeThreadCount(const SessionOptions &options) {
+int computeThreadCount(const SessionOptions &options, const ProcessorLimits &limits) {
   const std::string what = "engineOptions: num_threads";
   const auto given = options.engineOptions.find("num_threads");
-  if (given == options.engineOptions.end()) return computeThreadCount();
+  if (given == options.engineOptions.end()) return computeThreadCount(limits);
   return checkThreads(environment::parsePositive(given->second, what), what);
 }
 

@@ -4,6 +4,8 @@
 #include <popart/devicemanager.hpp>
 #include <popart/sessionoptions.hpp>
 
+#include "base/threads/processors.hpp"
+
 namespace popart {
 
 // Number of virtual IPUs of this process: POPART_VIRTUAL_IPUS, default 16. Throws popart::error for a bad value.
@@ -13,10 +15,10 @@ int virtualIpuCount();
 DeviceProvider &builtInDevices();
 
 // Threads a session computes with: engineOptions["num_threads"], or else POPART_NUM_THREADS, or else one for each
-// physical core that this process may use, as far as the CPU quota of its control group feeds them. Throws
+// physical core that this process may use, as far as the CPU quota of its control group feeds them (`limits`). Throws
 // popart::error for a bad value.
-int computeThreadCount(const SessionOptions &options);
+int computeThreadCount(const SessionOptions &options, const ProcessorLimits &limits = processorLimits());
 // The same without session options.
-int computeThreadCount();
+int computeThreadCount(const ProcessorLimits &limits = processorLimits());
 
 }  // namespace popart

@@ -166,6 +166,14 @@ struct Exchange::Bound {
   }
 };
 
+int oddProcess(std::span<const std::string> texts) {
+  std::map<std::string_view, int> counts;
+  for (const std::string &one : texts) ++counts[one];
+  const auto most = std::ranges::max_element(texts, {}, [&](const std::string &one) { return counts[one]; });
+  const auto odd = std::ranges::find_if(texts, [&](const std::string &one) { return one != *most; });
+  return odd == texts.end() ? -1 : static_cast<int>(odd - texts.begin());
+}
+
 Exchange::Exchange(Transport &transport, const ReplicaLayout &layout, const ExchangeSettings &settings)
     : transport_(transport), layout_(layout), settings_(settings) {
   check(transport.processes() == layout.processes(),
@@ -302,17 +310,11 @@ void Exchange::connect() {
     common.add(static_cast<uint64_t>(layout_.count(p))).addText(layout_.hostName(p));
   common.add(collectives_.value());
   const std::vector<std::string> all = transport_.gather(toText(common.value()), settings_.timeout);
-  std::map<std::string_view, int> counts;
-  for (const std::string &one : all) ++counts[one];
-  const std::string_view most =
-      std::ranges::max_element(counts, {}, [](const auto &known) { return known.second; })->first;
-  for (size_t p = 0; p < all.size(); ++p)
-    if (all[p] != most)
-      throw runtime_error(
-          "exchange of replicas: the collectives of {} differ from those of most processes. All processes need the "
-          "same "
-          "program, options and layout of replicas",
-          layout_.describe(static_cast<int>(p)));
+  if (const int odd = oddProcess(all); odd >= 0)
+    throw runtime_error(
+        "exchange of replicas: the collectives of {} differ from those of most processes. All processes need the same "
+        "program, options and layout of replicas",
+        layout_.describe(odd));
 
   place();
   for (const auto &operation : operations_) makeChannels(*operation);

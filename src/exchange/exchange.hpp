@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -132,5 +133,8 @@ class Exchange {
   std::string problem_;  // why the exchange failed; the thread's, others read it when an operation has failed
   std::thread thread_;
 };
+
+// The first process whose text differs from that of most; of equally many, from that of the lowest process. -1: none.
+int oddProcess(std::span<const std::string> texts);
 
 }  // namespace popart::exchange

@@ -100,8 +100,9 @@ class Collectives {
   virtual void start() noexcept = 0;
   // A replica of this process has ended its run. Others that wait for it, now or later, go on with `false`.
   virtual void finish() noexcept = 0;
-  // A replica of this process failed: all others go on with `false`.
-  virtual void fail() noexcept = 0;
+  // A replica of this process failed, or never began: all others go on with `false`. `why`: told to those of other
+  // processes; null: not known.
+  virtual void fail(const std::exception *why) noexcept = 0;
   // What ended the run while the first replica of this process, which has the thread of the caller, was waiting in a
   // collective; null: nothing. Gives it once.
   virtual std::exception_ptr takeInterrupt() noexcept = 0;

@@ -88,6 +88,24 @@ constexpr Conflict kConflicts[] = {
        return toText(o.getLocalReplicationFactor()) + " and " + toText(o.globalReplicationFactor);
      }},
     {[](const Options &o, RunMode) {
+       return o.enableDistributedReplicatedGraphs && o.globalReplicationFactor % o.getLocalReplicationFactor() != 0;
+     },
+     "globalReplicationFactor must be a multiple of replicatedGraphCount: got {}. Give each process as many replicas",
+     [](const Options &o) {
+       return toText(o.globalReplicationFactor) + " and " + toText(o.getLocalReplicationFactor());
+     }},
+    {[](const Options &o, RunMode) {
+       return o.enableDistributedReplicatedGraphs && (o.globalReplicaOffset % o.getLocalReplicationFactor() != 0 ||
+                                                      o.globalReplicaOffset >= o.globalReplicationFactor);
+     },
+     "globalReplicaOffset must be a multiple of replicatedGraphCount and below globalReplicationFactor: got {}. Set it "
+     "to the number of the first replica of this process",
+     [](const Options &o) {
+       return formatText(
+           "{}, with {} replicas here of {}",
+           {toText(o.globalReplicaOffset), toText(o.getLocalReplicationFactor()), toText(o.globalReplicationFactor)});
+     }},
+    {[](const Options &o, RunMode) {
        return o.enableDistributedReplicatedGraphs && o.enableReplicatedGraphs && o.replicatedGraphCount == 1;
      },
      "enableReplicatedGraphs is on with one local replica: got replicatedGraphCount 1. Turn enableReplicatedGraphs "

@@ -60,6 +60,9 @@ constexpr OptionKey kKeys[] = {
     {"engineOptions", "max_run_seconds", Built,
      "Largest number of seconds, such as 0.5, of a run that loops. Loops check the clock between iterations. Otherwise "
      "as `max_loop_iterations`."},
+    {"engineOptions", "replicas.timeout", Built,
+     "Largest number of seconds, such as 0.5, for which a process waits for the other processes of its program. Then "
+     "all of them raise `popart_runtime_error`, which names what was waited for. Default: 1800. Not in PopART."},
     {"engineOptions", "disable_passes", Built,
      "Names of compiler passes that do not run, separated by `,`, to find the pass that breaks a program "
      "(architecture.md, \"A wrong result\"). Results stay equal up to rounding. A pass that is required, or that does "

@@ -168,16 +168,17 @@ constexpr OptionRow kRows[] = {
      "With `virtualGraphMode` Auto: the share of each IPU in the cost of the operations. If it is empty, all IPUs of a "
      "replica get equal shares."},
     // ---- replicas
-    {"enableReplicatedGraphs", Built, nullptr, "", "Replicas are threads of this process."},
-    {"replicatedGraphCount", Built, nullptr, "", "Number of replicas, with `enableReplicatedGraphs`."},
-    {"enableDistributedReplicatedGraphs", Refused,
-     [](const Options &o, RunMode) { return o.enableDistributedReplicatedGraphs && o.globalReplicationFactor > 1; },
-     "`True` with `globalReplicationFactor` above 1",
-     "a session runs in one process. Set globalReplicationFactor to 1"},
-    {"globalReplicationFactor", Refused,
-     [](const Options &o, RunMode) { return o.enableDistributedReplicatedGraphs && o.globalReplicationFactor > 1; },
-     "above 1 with `enableDistributedReplicatedGraphs`", "a session runs in one process. Set it to 1"},
-    {"globalReplicaOffset", NoEffect, nullptr, "", "A session runs in one process."},
+    {"enableReplicatedGraphs", Built, nullptr, "", "Replicas of one process are threads of it."},
+    {"replicatedGraphCount", Built, nullptr, "",
+     "Number of replicas in this process, with `enableReplicatedGraphs`; 1 without it."},
+    {"enableDistributedReplicatedGraphs", Built, nullptr, "",
+     "Replicas are in several processes, which `poprun` or `mpirun` starts: `globalReplicationFactor` in all. The "
+     "session joins the job by Open MPI. `popdist.popart.configureSessionOptions` sets this option and the next two."},
+    {"globalReplicationFactor", Built, nullptr, "",
+     "Number of replicas in all processes, with `enableDistributedReplicatedGraphs`; a multiple of "
+     "`replicatedGraphCount`."},
+    {"globalReplicaOffset", Built, nullptr, "",
+     "Number of the first replica of this process, with `enableDistributedReplicatedGraphs`."},
     // ---- compiling
     {"compileEngine", Built, nullptr, "", "`False`: `prepareDevice` compiles the program but does not load it."},
     {"constantWeights", Built, nullptr, "",

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/threads/processors.hpp"
 #include "executable/collectives.hpp"
 #include "executable/executable.hpp"
 
@@ -27,6 +28,9 @@ struct RunSettings {
   // The same among those of this process, which have consecutive numbers: who shares the host's memory and processors.
   int local = 0, locals = 1;
   int firstLocal() const { return replica - local; }
+  // How many processes share the processors of this one, itself among them, and its number among them.
+  int sharers = 1, sharer = 0;
+  ProcessorLimits processors() const { return processorLimits().part(sharer, sharers); }  // of this process
   bool timesSteps = false;                         // every step is timed (Engine::stepTimes)
   executable::Collectives *collectives = nullptr;  // in which replicas meet; null: there is one
   // Limits of one run: iterations of one loop, and how long it takes, seen between iterations. 0: none.

@@ -8,7 +8,6 @@
 
 #include "base/byte_size.hpp"
 #include "base/environment.hpp"
-#include "base/threads/processors.hpp"
 #include "runtime/host_lanes.hpp"
 #include "runtime/host_memory.hpp"
 #include "runtime/remote_memory.hpp"
@@ -22,7 +21,7 @@ using executable::Executable;
 // the system places them better. With more threads than the CPU quota allows, waiting threads do not poll: they would
 // use up the others' quota.
 ThreadPoolOptions poolOptions(const RunSettings &settings) {
-  const ProcessorLimits limits = processorLimits();
+  const ProcessorLimits limits = settings.processors();
   const int all = settings.threads * settings.locals;
   ThreadPoolOptions options;
   if (settings.threads > 1 && all == limits.threads() && limits.cores.size() == static_cast<size_t>(all)) {

@@ -287,10 +287,10 @@ void RankCollectives::start() noexcept {
   threads_.start();
 }
 
-void RankCollectives::fail() noexcept {
-  const char *why = threads_.problem();
-  const std::string text = *why ? why : "a replica failed";
-  threads_.fail();
+void RankCollectives::fail(const std::exception *why) noexcept {
+  const char *problem = threads_.problem();
+  const std::string text = why ? why->what() : *problem ? problem : "a replica failed";
+  threads_.fail(why);
   if (!isOver_.exchange(true, std::memory_order_acq_rel)) exchange_.fail(text);
 }
 

@@ -44,7 +44,7 @@ class RankCollectives final : public executable::Collectives {
   const char *problem() const noexcept override;
   void start() noexcept override;
   void finish() noexcept override { threads_.finish(); }
-  void fail() noexcept override;
+  void fail(const std::exception *why) noexcept override;
   std::exception_ptr takeInterrupt() noexcept override { return threads_.takeInterrupt(); }
 
   // Memory for terms and results of this process, and for received terms; 0 before `connect`. Of a collective these are

@@ -9,7 +9,6 @@
 
 #include <popart/error.hpp>
 
-#include "base/threads/processors.hpp"
 #include "base/threads/thread_memory.hpp"
 #include "base/threads/wait_while.hpp"
 #include "runtime/interrupt.hpp"
@@ -52,16 +51,23 @@ struct Replicas::Crew {
     try {
       engine.run(*streams[static_cast<size_t>(replica)]);
       collectives.finish();
+    } catch (const std::exception &e) {
+      endBy(replica, &e);
     } catch (...) {
-      failures[static_cast<size_t>(replica)] = {std::current_exception(), ++failed};
-      end();
+      endBy(replica, nullptr);
     }
   }
 
+  // The replica's exception, which is being handled, ends the run.
+  void endBy(int replica, const std::exception *why) noexcept {
+    failures[static_cast<size_t>(replica)] = {std::current_exception(), ++failed};
+    end(why);
+  }
+
   // All replicas, at their next iteration or meeting.
-  void end() noexcept {
+  void end(const std::exception *why) noexcept {
     ending = true;
-    collectives.fail();
+    collectives.fail(why);
   }
 
   // The first replica, which has the thread of the caller, has ended.
@@ -71,10 +77,10 @@ struct Replicas::Crew {
       try {
         wait.sleepWhile(busy, left);
       } catch (const RunEnded &) {  // the thread that ends the run knows why
-        end();
+        end(nullptr);
       } catch (...) {
         if (!interrupt) interrupt = std::current_exception();
-        end();
+        end(nullptr);
       }
     }
   }
@@ -105,7 +111,7 @@ struct Replicas::Crew {
 Replicas::Replicas(std::shared_ptr<const executable::Executable> executable, const Device &device,
                    const RunSettings &settings) {
   RunSettings own = settings;
-  const bool polls = own.locals * own.threads <= processorLimits().threads();
+  const bool polls = own.locals * own.threads <= own.processors().threads();
   if (!own.collectives && own.replicas > 1) {
     check(own.locals == own.replicas,
           "replicas of several processes: got {} of {} here and no collectives in which they meet, expected those of "

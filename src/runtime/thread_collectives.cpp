@@ -199,10 +199,10 @@ void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, 
   try {
     wait_.sleepWhile(number, value);
   } catch (const RunEnded &) {  // the thread that ends the run knows why
-    fail();
+    fail(nullptr);
   } catch (...) {
     interrupt_ = std::current_exception();
-    fail();
+    fail(nullptr);
   }
 }
 
@@ -256,7 +256,7 @@ void ThreadCollectives::finish() noexcept {
   stopIfNobodyComes();
 }
 
-void ThreadCollectives::fail() noexcept {
+void ThreadCollectives::fail(const std::exception *) noexcept {
   const std::lock_guard guard(lock_);
   stop(Problem::ReplicaFailed);
 }

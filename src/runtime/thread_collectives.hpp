@@ -56,7 +56,7 @@ class ThreadCollectives final : public executable::Collectives {
   const char *problem() const noexcept override;
   void start() noexcept override;
   void finish() noexcept override;
-  void fail() noexcept override;
+  void fail(const std::exception *why) noexcept override;
   std::exception_ptr takeInterrupt() noexcept override { return std::exchange(interrupt_, nullptr); }
   // The state of a GroupAcross has changed.
   void ring() noexcept { wait_.ring(); }

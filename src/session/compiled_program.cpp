@@ -1,8 +1,11 @@
 // See compiled_program.hpp. What can fail fails in compile and load; a run only fails by what it is given.
 #include "session/compiled_program.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
+#include <ranges>
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
@@ -174,8 +177,14 @@ lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &optio
   return program;
 }
 
-void CompiledProgram::drop() {
+void CompiledProgram::unload() {
   replicas_.reset();
+  collectives_.reset();
+  transport_.reset();
+}
+
+void CompiledProgram::drop() {
+  unload();
   ahead_.reset();
   streams_.reset();
   executable_.reset();
@@ -202,6 +211,14 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   settings_.replicas = options.replicas;
   settings_.locals = options.localReplicas();
   settings_.collectives = options.communicator;
+  job_ = options.job;
+  if (job_) {
+    settings_.sharers = job_->sharers();
+    settings_.sharer = job_->sharer();
+    CompileOptions common = options;
+    common.threads = 1;  // hosts may have different numbers of cores
+    key_ = describeProgram(ir, common).key;
+  }
   settings_.timesSteps = options.timesSteps;
   settings_.mostIterations = options.limits.iterations;
   settings_.longest = options.limits.time;
@@ -236,13 +253,35 @@ void CompiledProgram::load(DeviceInfo &device) {
   requireCompiled("load");
   attach(device);
   const auto start = std::chrono::steady_clock::now();
-  replicas_ = withinMemory("Session '" + name_ + "': loading",
-                           [&] { return std::make_unique<runtime::Replicas>(executable_, *device_, settings_); });
+  unload();
+  if (job_) joinOthers();
+  try {
+    replicas_ = withinMemory("Session '" + name_ + "': loading",
+                             [&] { return std::make_unique<runtime::Replicas>(executable_, *device_, settings_); });
+  } catch (const std::exception &e) {
+    if (transport_) transport_->abort(e.what());  // the others wait
+    throw;
+  }
   runs_ = 0;
   lastRun_ = inRuns_ = {};
   const std::string replicas = settings_.locals == 1 ? "" : toText(settings_.locals) + " replicas, each ";
   logging::session::info("session '{}': loaded on {} with {}{} threads in {} ms", name_, device.toString(), replicas,
                          replicas_->engine(0).threads(), millisecondsSince(start));
+}
+
+void CompiledProgram::joinOthers() {
+  if (const int odd = job_->findOdd(key_); odd >= 0)
+    throw runtime_error(
+        "Session '{}': the program of {} differs from that of most processes. All processes need the same model, "
+        "options, data flow and version, and processors with the same instructions",
+        name_, job_->layout().describe(odd));
+  transport_ = job_->transport();
+  collectives_ = std::make_unique<runtime::RankCollectives>(*transport_, job_->layout(), [&] {
+    exchange::ExchangeSettings exchanging = job_->exchangeSettings();
+    exchanging.spin = settings_.locals * settings_.threads < settings_.processors().threads();
+    return exchanging;
+  }());
+  settings_.collectives = collectives_.get();
 }
 
 runtime::StepTimes *CompiledProgram::stepTimes() { return replicas_ ? replicas_->engine(0).stepTimes() : nullptr; }
@@ -267,14 +306,6 @@ int CompiledProgram::findVariable(const TensorId &id) const {
   return found == variables_.end() ? -1 : found->second;
 }
 
-const runtime::Engine &CompiledProgram::engineOf(int replica) const {
-  const int local = replica - settings_.replica;
-  if (local < 0 || local >= settings_.locals)
-    throw runtime_error("Session '{}': values of replica {} are in another process: here are replicas {} to {}", name_,
-                        replica, settings_.replica, settings_.replica + settings_.locals - 1);
-  return replicas_->engine(local);
-}
-
 int64_t CompiledProgram::deviceBytes() const {
   return executable::totalBytes(*executable_, {settings_.replica, settings_.locals});
 }
@@ -288,25 +319,67 @@ void CompiledProgram::writeVariable(int variable, const void *data) {
   });
 }
 
+void CompiledProgram::complete(void *data, int64_t valueBytes, std::span<const int> replicas) const {
+  if (settings_.locals == settings_.replicas) return;
+  if (!job_)
+    throw runtime_error("Session '{}': values of replica {} are in another process: here are replicas {} to {}", name_,
+                        *std::ranges::find_if_not(replicas, [&](int replica) { return isHere(replica); }),
+                        settings_.replica, settings_.replica + settings_.locals - 1);
+  job_->complete(data, valueBytes, replicas);
+}
+
+std::vector<int> CompiledProgram::allReplicas() const {
+  std::vector<int> all(static_cast<size_t>(settings_.replicas));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 void CompiledProgram::readVariable(int variable, void *data) const {
   const executable::VariableSpec &v = executable_->variables[static_cast<size_t>(variable)];
   const ReplicaGrouping groups = v.replicas.getReplicaGrouping(static_cast<unsigned>(settings_.replicas));
-  const bool averages = v.replicas.getRetrievalMode() == VariableRetrievalMode::AllReduceReplicas &&
-                        isFloatingPoint(v.info.dataType()) && groups.getGroupSize() > 1;
-  for (unsigned g = 0; g < groups.getNumGroups(); ++g) {
-    char *value = static_cast<char *>(data) + g * v.info.nbytes();
-    const auto read = [&](unsigned member, void *to) {
-      engineOf(static_cast<int>(groups.getReplicaAt(g, member))).readVariable(variable, to);
-    };
-    read(0, value);
-    if (averages) averageInto(value, v.info, groups.getGroupSize(), read);
+  const auto valueOf = [&](unsigned group) { return static_cast<char *>(data) + group * v.info.nbytes(); };
+  if (v.replicas.getRetrievalMode() == VariableRetrievalMode::AllReduceReplicas && isFloatingPoint(v.info.dataType()) &&
+      groups.getGroupSize() > 1) {
+    std::vector<char> elsewhere;  // values of all replicas
+    if (settings_.locals < settings_.replicas) {
+      elsewhere.resize(static_cast<size_t>(settings_.replicas * v.info.nbytes()));
+      readReplicas(variable, elsewhere.data());
+    }
+    for (unsigned g = 0; g < groups.getNumGroups(); ++g) {
+      const auto read = [&](unsigned member, void *to) {
+        const auto replica = static_cast<int>(groups.getReplicaAt(g, member));
+        if (elsewhere.empty()) return engineOf(replica).readVariable(variable, to);
+        std::memcpy(to, elsewhere.data() + replica * v.info.nbytes(), static_cast<size_t>(v.info.nbytes()));
+      };
+      read(0, valueOf(g));
+      averageInto(valueOf(g), v.info, groups.getGroupSize(), read);
+    }
+    return;
   }
+  // Of a group that every process has replicas of, each reads its own.
+  const auto isInEachProcess = [&](unsigned g) {
+    return exchange::membersOf(job_->layout(), groups, static_cast<int>(g)).size() ==
+           static_cast<size_t>(job_->layout().processes());
+  };
+  const bool areAllHere = settings_.locals == settings_.replicas ||
+                          (job_ && std::ranges::all_of(std::views::iota(0U, groups.getNumGroups()), isInEachProcess));
+  std::vector<int> readers;  // by group
+  for (unsigned g = 0; g < groups.getNumGroups(); ++g) {
+    unsigned member = 0;
+    const auto reader = [&] { return static_cast<int>(groups.getReplicaAt(g, member)); };
+    while (areAllHere && !isHere(reader())) ++member;
+    readers.push_back(reader());
+    if (isHere(reader())) engineOf(reader()).readVariable(variable, valueOf(g));
+  }
+  if (!areAllHere) complete(data, v.info.nbytes(), readers);
 }
 
 void CompiledProgram::readReplicas(int variable, void *data) const {
   const int64_t bytes = executable_->variables[static_cast<size_t>(variable)].info.nbytes();
-  for (int r = 0; r < settings_.replicas; ++r)
-    engineOf(r).readVariable(variable, static_cast<char *>(data) + r * bytes);
+  forEachLocal([&](const runtime::Engine &engine, int replica) {
+    engine.readVariable(variable, static_cast<char *>(data) + replica * bytes);
+  });
+  complete(data, bytes, allReplicas());
 }
 
 void CompiledProgram::writeRow(int variable, int64_t row, const void *data) {
@@ -319,8 +392,11 @@ void CompiledProgram::writeRow(int variable, int64_t row, const void *data) {
 
 void CompiledProgram::readRow(int variable, int64_t row, void *data) const {
   const TensorInfo &info = executable_->variables[static_cast<size_t>(variable)].info;
-  for (int r = 0; r < settings_.replicas; ++r)
-    engineOf(r).readRow(variable, row, static_cast<char *>(data) + r * (info.nbytes() / info.shape().front()));
+  const int64_t bytes = info.nbytes() / info.shape().front();
+  forEachLocal([&](const runtime::Engine &engine, int replica) {
+    engine.readRow(variable, row, static_cast<char *>(data) + replica * bytes);
+  });
+  complete(data, bytes, allReplicas());
 }
 
 RunStatistics CompiledProgram::statistics() const {

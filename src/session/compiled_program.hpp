@@ -19,8 +19,10 @@
 
 #include "ir/constant_hashes.hpp"
 #include "lower/program.hpp"
+#include "runtime/rank_collectives.hpp"
 #include "runtime/replicas.hpp"
 #include "session/ahead_streams.hpp"
+#include "session/job.hpp"
 #include "session/program_file.hpp"
 #include "session/replica_streams.hpp"
 #include "session/run_limits.hpp"
@@ -38,7 +40,8 @@ struct CompileOptions {
   int replicas = 1;                                  // that run at the same time, in all processes
   int locals = 0;                                    // of these in this one; 0: all of them
   int firstLocal = 0;                                // number of the first one here
-  executable::Collectives *communicator = nullptr;   // between processes, alive while loaded; null: there is one
+  std::shared_ptr<Job> job;                          // in which the others are; null: all replicas are here
+  executable::Collectives *communicator = nullptr;   // in place of the job's, alive while loaded
   runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
   int64_t maxMemoryBytes = 0;                        // of all replicas here together; 0: no limit
   OrderRule order = OrderRule::Accept;
@@ -83,12 +86,13 @@ class CompiledProgram {
   // or the system has no memory, popart::error when an op has no kernel or the order is open (OrderRule). A failure
   // leaves no program.
   void compile(const Ir &ir, const CompileOptions &options);
-  // Takes memory and starts threads; variables have the values of the Ir. Attaches the device. Throws runtime_error
-  // before compile, for an offline device and when the system refuses a thread, popart::error when the device is in
-  // use, memory_allocation_err.
+  // Takes memory and starts threads; variables have the values of the Ir. Attaches the device. With a job all processes
+  // load. Throws runtime_error before compile, for an offline device, when the system refuses a thread and when the
+  // processes of the job have different programs, naming one, popart::error when the device is in use,
+  // memory_allocation_err.
   void load(DeviceInfo &device);
   void attach(DeviceInfo &device) const;  // that part of load
-  void unload() { replicas_.reset(); }
+  void unload();
   void drop();  // back to before compile
   bool isCompiled() const { return executable_ != nullptr; }
   bool isLoaded() const { return replicas_ != nullptr; }
@@ -104,10 +108,10 @@ class CompiledProgram {
   // Values in plain C order. The program is loaded and has the variable. With several groups of replicas: one value of
   // each group; each replica gets that of its group, and the lowest replica of a group gives it, or, for floating-point
   // variables that return AllReduceReplicas, all of them give their mean. What is written reaches the replicas of this
-  // process; reading throws runtime_error when a value is in another one.
+  // process. What a process of the job has no replica for comes from the others, and then all of them read.
   void writeVariable(int variable, const void *data);
   void readVariable(int variable, void *data) const;
-  // The values of all replicas, in their order.
+  // The values of all replicas, in their order. With a job all processes read.
   void readReplicas(int variable, void *data) const;
   // Row `row` of a remote variable: one value of each replica, in their order. The program is loaded and has the row.
   void writeRow(int variable, int64_t row, const void *data);
@@ -116,6 +120,8 @@ class CompiledProgram {
   // Of the replicas here together: on the device, and in remote memory. Compiled programs only.
   int64_t deviceBytes() const;
   int64_t remoteBytes() const { return settings_.locals * executable_->memory.remoteBytes; }
+  // Of collectives with other processes; 0 before load.
+  int64_t exchangeBytes() const { return collectives_ ? collectives_->bytes() : 0; }
   // Of values on their way between host and program, where code of the host gives or takes them.
   int64_t aheadBytes() const { return ahead_ ? ahead_->bytes() : 0; }
 
@@ -126,7 +132,7 @@ class CompiledProgram {
   template <class Connect>
   void run(Connect connect) {
     const OneRun one(*this);
-    runtime::StreamSource &source = connect();
+    runtime::StreamSource &source = connected(connect);
     const auto start = timesRuns_ ? Clock::now() : Clock::time_point();
     if (ahead_ && source.callsHost()) [[unlikely]] {
       ahead_->run(source, [this](runtime::StreamSource &streams) { runEngines(streams); });
@@ -145,6 +151,18 @@ class CompiledProgram {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // What connect() gives. Where it throws, the other processes do not wait for this one.
+  template <class Connect>
+  runtime::StreamSource &connected(Connect connect) {
+    if (!collectives_) [[likely]]
+      return connect();
+    try {
+      return connect();
+    } catch (const std::exception &e) {
+      collectives_->fail(&e);
+      throw;
+    }
+  }
   void runEngines(runtime::StreamSource &source) {
     if (streams_) {
       replicas_->run(streams_->lanes(source));
@@ -165,8 +183,14 @@ class CompiledProgram {
   void forEachLocal(F f) const {
     for (int local = 0; local < settings_.locals; ++local) f(replicas_->engine(local), settings_.replica + local);
   }
-  // Throws runtime_error for a replica of another process.
-  const runtime::Engine &engineOf(int replica) const;
+  const runtime::Engine &engineOf(int replica) const { return replicas_->engine(replica - settings_.replica); }
+  bool isHere(int replica) const {
+    return replica >= settings_.replica && replica < settings_.replica + settings_.locals;
+  }
+  // Throws runtime_error where values are in other processes and there is no job.
+  void complete(void *data, int64_t valueBytes, std::span<const int> replicas) const;
+  std::vector<int> allReplicas() const;
+  void joinOthers();
 
   lower::Program obtain(const Ir &ir, const CompileOptions &options, const lower::LowerOptions &lowering,
                         const lower::Backends &backends) const;
@@ -177,6 +201,10 @@ class CompiledProgram {
   std::unordered_map<TensorId, int> variables_;
   const runtime::Device *device_ = nullptr;
   runtime::RunSettings settings_;
+  std::shared_ptr<Job> job_;                               // null: all replicas are here
+  std::string key_;                                        // of the program, as all processes of the job have it
+  std::unique_ptr<exchange::Transport> transport_;         // of collectives_
+  std::unique_ptr<runtime::RankCollectives> collectives_;  // null: not loaded, or no job
   std::unique_ptr<runtime::Replicas> replicas_;
   std::unique_ptr<ReplicaStreams> streams_;  // null: one replica in this process
   std::unique_ptr<AheadStreams> ahead_;      // null: nothing would be ahead

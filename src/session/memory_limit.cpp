@@ -12,12 +12,12 @@
 
 namespace popart::session {
 
-int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions) {
+int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions, int processes) {
   constexpr const char *kWhat = "engineOptions: bad max_memory";
   if (const auto given = engineOptions.find("max_memory"); given != engineOptions.end())
     return byteSizeFromText(given->second, kWhat);
   const std::optional<std::string> limit = environment::maxMemory();
-  return limit ? byteSizeFromText(*limit, kWhat) : machineMemoryBytes();
+  return limit ? byteSizeFromText(*limit, kWhat) : machineMemoryBytes() / processes;
 }
 
 bool isRemoteMemoryBeside(const std::map<std::string, std::string> &engineOptions) {

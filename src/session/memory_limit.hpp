@@ -14,9 +14,9 @@
 namespace popart::session {
 
 // Limit on the memory of a program in bytes: `engineOptions["max_memory"]`, else the environment variable
-// POPART_MAX_MEMORY, each with K, M or G at the end for powers of 1024, else what the machine has; 0: no limit. Throws
-// popart::error for text that is no size.
-int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions);
+// POPART_MAX_MEMORY, each with K, M or G at the end for powers of 1024, else what the machine has, in equal parts for
+// `processes` processes of a job; 0: no limit. Throws popart::error for text that is no size.
+int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions, int processes = 1);
 
 // Whether remote memory is other memory than what the limit is for: a limit was given, and is not just what the machine
 // has, nor does `engineOptions["max_memory_counts_remote"]` ask for its memory to count; or it is files. Throws

@@ -26,14 +26,16 @@ RunLimits runLimits(const std::map<std::string, std::string> &engineOptions) {
   if (const auto given = engineOptions.find("max_loop_iterations"); given != engineOptions.end())
     check(isNumber(given->second, limits.iterations) && limits.iterations > 0,
           "engineOptions: bad max_loop_iterations: got '{}', expected a whole number of 1 or more", given->second);
-  if (const auto given = engineOptions.find("max_run_seconds"); given != engineOptions.end()) {
-    double seconds = 0;
-    check(isNumber(given->second, seconds) && seconds > 0 && seconds <= kMostSeconds,
-          "engineOptions: bad max_run_seconds: got '{}', expected a number above 0 and at most {}", given->second,
-          kMostSeconds);
-    limits.time = std::chrono::nanoseconds(std::max<int64_t>(1, std::llround(seconds * 1e9)));
-  }
+  if (const auto given = engineOptions.find("max_run_seconds"); given != engineOptions.end())
+    limits.time = secondsFromText(given->second, "engineOptions: bad max_run_seconds");
   return limits;
+}
+
+std::chrono::nanoseconds secondsFromText(const std::string &text, const char *what) {
+  double seconds = 0;
+  check(isNumber(text, seconds) && seconds > 0 && seconds <= kMostSeconds,
+        "{}: got '{}', expected a number above 0 and at most {}", what, text, kMostSeconds);
+  return std::chrono::nanoseconds(std::max<int64_t>(1, std::llround(seconds * 1e9)));
 }
 
 }  // namespace popart::session

@@ -17,4 +17,7 @@ struct RunLimits {
 // whole number of 1 or more, and no number above 0 of at most a year.
 RunLimits runLimits(const std::map<std::string, std::string> &engineOptions);
 
+// A time in seconds. Throws popart::error, led by `what`, for what is no number above 0 of at most a year.
+std::chrono::nanoseconds secondsFromText(const std::string &text, const char *what);
+
 }  // namespace popart::session

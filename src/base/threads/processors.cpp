@@ -102,6 +102,16 @@ int ProcessorLimits::threads() const {
   return static_cast<int>(std::clamp<double>(most, 1, std::max<double>(1, static_cast<double>(cores.size()))));
 }
 
+ProcessorLimits ProcessorLimits::part(int number, int parts) const {
+  if (parts <= 1) return *this;
+  const auto count = static_cast<int64_t>(cores.size());
+  int64_t begin = count * number / parts, end = count * (number + 1) / parts;
+  if (begin == end && count > 0) begin = number % count, end = begin + 1;
+  ProcessorLimits own{{cores.begin() + begin, cores.begin() + end}, quota};
+  if (own.quota) *own.quota /= parts;
+  return own;
+}
+
 ProcessorLimits readProcessorLimits(const std::vector<int> &processors, const std::string &root) {
   ProcessorLimits limits;
   std::map<std::string, size_t> coreOf;  // by the list of its hyper-threads

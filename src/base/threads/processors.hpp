@@ -17,6 +17,8 @@ struct ProcessorLimits {
 
   // Threads that can compute at the same time: one per core, and no more than the quota, rounded up, feeds. At least 1.
   int threads() const;
+  // What one of `parts` processes has that share all of this: as many cores, as far as there are enough, and quota.
+  ProcessorLimits part(int number, int parts) const;
 };
 
 // Limits of `processors` (numbers of the allowed ones) as the files below `root` say: /sys/devices/system/cpu for

@@ -514,6 +514,12 @@ class Job : public MpiJob {
 
   std::optional<std::string> end(milliseconds timeout) noexcept override {
     if (state_->isEnded) return std::nullopt;
+    int isDone = 0;
+    if (MPI_Finalized(&isDone) == MPI_SUCCESS && isDone) {  // by who initialised it
+      state_->isEnded = true;
+      own_.reset();
+      return std::nullopt;
+    }
     std::optional<std::string> problem;
     try {
       own_->barrier(timeout);
@@ -522,8 +528,7 @@ class Job : public MpiJob {
     }
     own_.reset();
     state_->isEnded = true;
-    int isDone = 0;
-    if (!problem && isOurs_ && MPI_Finalized(&isDone) == MPI_SUCCESS && !isDone) MPI_Finalize();
+    if (!problem && isOurs_) MPI_Finalize();
     return problem;
   }
 

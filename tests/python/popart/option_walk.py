@@ -61,8 +61,6 @@ COMPANIONS = {
     "batchSerializationSettings.transformContext": {"batchSerializationSettings.factor": 2},
     "enableReplicatedGraphs": {"replicatedGraphCount": 2},
     "replicatedGraphCount": {"enableReplicatedGraphs": True},
-    "enableDistributedReplicatedGraphs": {"globalReplicationFactor": 2},
-    "globalReplicationFactor": {"enableDistributedReplicatedGraphs": True},
     "globalReplicaOffset": {"globalReplicationFactor": 2},
     "accumulationFactor": {"enableGradientAccumulation": True},
     **{
@@ -202,6 +200,7 @@ def attempts() -> Iterator[tuple[str, dict[str, object]]]:
             "max_stacked_iterations",
             "max_loop_iterations",
             "max_run_seconds",
+            "replicas.timeout",
             "disable_passes",
             "num_threads",
             "pipeline.concurrent",

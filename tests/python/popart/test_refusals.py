@@ -124,9 +124,20 @@ REFUSALS = {
         ("enableReplicatedGraphs", "replicatedGraphCount 1"),
         REPLICAS | {"replicatedGraphCount": 1, "enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2},
     ),
-    "several_processes": Refusal(
-        ("enableDistributedReplicatedGraphs", "not supported yet"),
-        {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 2},
+    "replicas_that_processes_do_not_divide": Refusal(
+        ("globalReplicationFactor", "multiple of replicatedGraphCount", "got 6 and 4"),
+        REPLICAS | {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 6},
+    ),
+    "an_offset_between_processes": Refusal(
+        ("globalReplicaOffset", "got 2, with 4 replicas here of 8"),
+        REPLICAS | {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 8, "globalReplicaOffset": 2},
+    ),
+    "an_offset_behind_all_replicas": Refusal(
+        ("globalReplicaOffset", "got 8, with 4 replicas here of 8"),
+        REPLICAS | {"enableDistributedReplicatedGraphs": True, "globalReplicationFactor": 8, "globalReplicaOffset": 8},
+    ),
+    "a_timeout_that_is_none": Refusal(
+        ("replicas.timeout", "got 'never'"), {"engineOptions": {"replicas.timeout": "never"}}, prepares=True
     ),
     "ipus_that_replicas_do_not_divide": Refusal(
         ("got 3 IPUs", "4 replicas"), REPLICAS | {"device": lambda: ipus(3)}, prepares=True

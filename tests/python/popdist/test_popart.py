@@ -70,10 +70,3 @@ def test_sessions_of_one_instance_run_its_replicas(poprun_sets):
         made = session(options, device)
         made.prepareDevice()
         assert {array.shape for array in made.initAnchorArrays().values()} == {(2, 2)}
-
-
-def test_sessions_of_several_instances_are_refused(poprun_sets):
-    poprun_sets(NUM_TOTAL_REPLICAS=4, NUM_LOCAL_REPLICAS=2)
-    options = popdist_popart.configureSessionOptions(popart.SessionOptions())
-    with popdist_popart.getDevice() as device, pytest.raises(popart.popart_exception, match="globalReplicationFactor"):
-        session(options, device)

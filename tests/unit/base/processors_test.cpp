@@ -106,6 +106,22 @@ TEST(Processors, odd_files_limit_nothing) {
   }
 }
 
+TEST(Processors, processes_of_a_job_share_them) {
+  const ProcessorLimits limits = Machine({}).limits(7);
+  std::vector<std::vector<int>> all;
+  for (int p = 0; p < 3; ++p) {
+    const ProcessorLimits part = limits.part(p, 3);
+    EXPECT_EQ(part.threads(), p == 2 ? 3 : 2);
+    all.insert(all.end(), part.cores.begin(), part.cores.end());
+  }
+  EXPECT_EQ(all, limits.cores);
+  for (int p = 0; p < 9; ++p) EXPECT_EQ(limits.part(p, 9).threads(), 1);
+  EXPECT_EQ(limits.part(0, 1).cores, limits.cores);
+
+  const Machine machine({{"/proc/self/cgroup", "0::/\n"}, {"/sys/fs/cgroup/cpu.max", "400000 100000\n"}});
+  EXPECT_EQ(machine.limits().part(1, 2).threads(), 2);
+}
+
 TEST(Processors, this_process_may_compute) {
   EXPECT_GE(processorLimits().threads(), 1);
   EXPECT_LE(processorLimits().threads(), allowedProcessors());

@@ -135,7 +135,7 @@ std::vector<Bytes> runReplica(executable::Collectives &all, int replica, const P
     executable::Seat &seat = all.seat(replica, program[c].meets);
     if (!goesOn || !seat.meet()) {
       ADD_FAILURE() << "collective " << c << ": " << all.problem();
-      all.fail();
+      all.fail(nullptr);
       return {};
     }
     const executable::KernelArgs args{memory[c].inAt.data(), memory[c].outAt.data(), nullptr, context};
@@ -279,13 +279,13 @@ std::vector<std::string> problems(const std::vector<int> &counts, const std::vec
         std::string &text = texts[static_cast<size_t>(r)];
         text.clear();
         const int which = run == 0 ? comesTo(r) : 0;
-        if (which < 0) return all.fail();
+        if (which < 0) return all.fail(nullptr);
         std::vector<float> x(100);
         void *at = x.data();
         executable::Seat &seat = all.seat(r, specs[static_cast<size_t>(which)]);
         if (seat.publish(&at, &at) && seat.meet()) return;
         text = all.problem();
-        all.fail();
+        all.fail(nullptr);
       });
   });
   return texts;

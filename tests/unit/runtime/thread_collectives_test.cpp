@@ -313,7 +313,7 @@ TEST(ThreadCollectives, a_replica_that_fails_or_does_not_come_releases_the_other
   ThreadCollectives replicas(2, true);
   const CollectiveSpec sum = spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), another = sum;
   for (const CollectiveSpec *s : {&sum, &another}) add(replicas, *s);
-  EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] { replicas.fail(); }));
+  EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] { replicas.fail(nullptr); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("failed"));
   EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] { replicas.finish(); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("do not come"));
@@ -338,7 +338,7 @@ TEST(ThreadCollectives, a_replica_that_leaves_between_the_phases_releases_the_ot
   for (const bool fails : {true, false}) {
     EXPECT_FALSE(meetsBeside(replicas, one.publishes, one.meets, [&] {
       EXPECT_TRUE(replicas.seat(1, two.publishes).publish(&value, &value));
-      fails ? replicas.fail() : replicas.finish();
+      fails ? replicas.fail(nullptr) : replicas.finish();
     }));
     EXPECT_THAT(replicas.problem(), HasSubstr(fails ? "failed" : "do not come"));
   }
@@ -350,7 +350,7 @@ TEST(ThreadCollectives, a_replica_that_leaves_between_the_phases_releases_the_ot
   EXPECT_THAT(replicas.problem(), HasSubstr("different collectives"));
   // It has failed already: what is published afterwards goes nowhere.
   replicas.start();
-  replicas.fail();
+  replicas.fail(nullptr);
   EXPECT_FALSE(replicas.seat(0, one.publishes).publish(&value, &value));
   EXPECT_THAT(meet(replicas, one.meets, {{1}, {2}}), Each(ElementsAre(3)));  // the next run is a good one
 }

@@ -43,7 +43,7 @@ class NotingCollectives final : public executable::Collectives {
   const char *problem() const noexcept override { return inner_.problem(); }
   void start() noexcept override { inner_.start(); }
   void finish() noexcept override { inner_.finish(); }
-  void fail() noexcept override { inner_.fail(); }
+  void fail(const std::exception *why) noexcept override { inner_.fail(why); }
   std::exception_ptr takeInterrupt() noexcept override { return inner_.takeInterrupt(); }
 
   const Published &published() const { return published_; }
@@ -113,8 +113,8 @@ class PartCollectives final : public executable::Collectives {
   const char *problem() const noexcept override { return "the others do not come"; }
   void start() noexcept override { threads_.start(); }
   void finish() noexcept override { threads_.finish(); }
-  void fail() noexcept override {
-    threads_.fail();
+  void fail(const std::exception *why) noexcept override {
+    threads_.fail(why);
     ++failures;
     const std::lock_guard guard(lock_);
     failed_ = true;

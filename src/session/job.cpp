@@ -1,0 +1,276 @@
+// See job.hpp. Texts and values have transports of their own, since the thread of an exchange uses its own alone.
+#include "session/job.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <sstream>
+
+#include <popart/error.hpp>
+
+#include "exchange/load_mpi.hpp"
+#include "session/run_limits.hpp"
+
+namespace popart::session {
+namespace {
+
+using exchange::ExchangeSpec;
+using exchange::Operation;
+using exchange::ReplicaLayout;
+
+constexpr int64_t kShortBytes = int64_t{64} << 10, kPieceBytes = int64_t{16} << 20;
+
+std::string hostName() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return ::gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
+}
+
+// What a process says of itself.
+struct Introduction {
+  int replicas = 0, locals = 0, firstLocal = 0;
+  std::string host;
+  std::set<int> processors;
+
+  std::string text() const {
+    std::ostringstream out;
+    out << replicas << ' ' << locals << ' ' << firstLocal << '\n' << host << '\n';
+    for (const int p : processors) out << p << ' ';
+    return out.str();
+  }
+  static Introduction of(const std::string &text) {
+    std::istringstream in(text);
+    Introduction one;
+    in >> one.replicas >> one.locals >> one.firstLocal;
+    in.ignore();
+    std::getline(in, one.host);
+    for (int p = 0; in >> p;) one.processors.insert(p);
+    return one;
+  }
+  bool sharesWith(const Introduction &other) const {
+    return host == other.host && std::ranges::any_of(processors, [&](int p) { return other.processors.contains(p); });
+  }
+};
+
+Introduction ownIntroduction(const JobSettings &settings) {
+  Introduction own{settings.replicas, settings.locals, settings.firstLocal, hostName(), {}};
+  for (const std::vector<int> &core : processorLimits().cores) own.processors.insert(core.begin(), core.end());
+  return own;
+}
+
+// f(memory, at, bytes) for the parts of [begin, end) of some pieces of memory, one behind the other: where a part is, and
+// how far from `begin`.
+template <class F>
+void forEachPart(std::span<const exchange::Piece> pieces, int64_t begin, int64_t end, F f) {
+  int64_t first = 0;  // of the piece
+  for (const exchange::Piece &piece : pieces) {
+    const int64_t from = std::max(begin, first), to = std::min(end, first + piece.bytes);
+    if (from < to)
+      f(static_cast<std::byte *>(piece.data) + (from - first), from - begin, static_cast<size_t>(to - from));
+    first += piece.bytes;
+  }
+}
+
+}  // namespace
+
+// An all-gather between the processes, or with a root a broadcast, on a buffer of the host: equal parts of it for all
+// replicas, or all of it for the root. A second operation is for few bytes.
+class Job::Values {
+ public:
+  explicit Values(Job &job, int root = -1)
+      : transport_(job.transport()), exchange_(*transport_, job.layout(), job.exchangeSettings()) {
+    const ReplicaLayout &layout = job.layout();
+    for (const int64_t bytes : {kShortBytes, kPieceBytes})
+      each_.push_back(root < 0 ? std::max<int64_t>(64, bytes / layout.replicas() / 64 * 64) : bytes);
+    const int64_t parts = root < 0 ? layout.replicas() : 1;
+    buffer_.resize(static_cast<size_t>(each_.back() * parts));
+    for (size_t i = 0; i < each_.size(); ++i) {
+      ExchangeSpec spec;
+      spec.type = DataType::UINT8;
+      spec.groupSize = layout.replicas();
+      spec.elements = {each_[i]};
+      spec.resultElements = {each_[i] * parts};
+      exchange::ExchangeMemory memory{{}, {{buffer_.data()}}};
+      if (root < 0) {
+        spec.operation = Operation::AllGather;
+        for (int r = layout.first(job.process()); r < layout.first(job.process() + 1); ++r)
+          memory.inputs.push_back({buffer_.data() + r * each_[i]});
+      } else {
+        spec.operation = Operation::Broadcast;
+        spec.root = layout.first(root);
+        if (job.process() == root) memory.inputs = {{buffer_.data()}};
+      }
+      exchange_.add(spec, memory, static_cast<int>(i), root < 0 ? "values of variables" : "broadcast of weights");
+    }
+    exchange_.connect();
+  }
+
+  // The bytes that one turn moves for each replica, or of the root, when so many are left.
+  int64_t each(int64_t left) const { return each_[numberFor(left)]; }
+  std::byte *data() { return buffer_.data(); }
+  void run(int64_t left) { exchange_.run(static_cast<int>(numberFor(left))); }
+
+ private:
+  size_t numberFor(int64_t left) const { return left <= each_[0] ? 0 : 1; }
+
+  std::unique_ptr<exchange::Transport> transport_;
+  std::vector<std::byte> buffer_;
+  std::vector<int64_t> each_;    // bytes, by operation
+  exchange::Exchange exchange_;  // the last one: its thread uses all of the above
+};
+
+Job::Job(MakeTransport makeTransport, const JobSettings &settings)
+    : makeTransport_(std::move(makeTransport)),
+      settings_(settings),
+      control_(makeTransport_()),
+      process_(control_->process()) {
+  const int processes = control_->processes();
+  const auto outOfStep = [&](const std::string &found, const std::string &expected) {
+    throw error(
+        "replicas in several processes: got {}, expected {}. Start the program with poprun or mpirun, with as many "
+        "processes as globalReplicationFactor / replicatedGraphCount; in each, globalReplicaOffset is the number of "
+        "its first replica, as popdist.popart.configureSessionOptions sets it. If it was started so, the MPI library "
+        "is another one than mpirun's: set POPART_MPI_LIBRARY",
+        found, expected);
+  };
+  std::vector<Introduction> all;
+  for (const std::string &text : gather(ownIntroduction(settings).text())) all.push_back(Introduction::of(text));
+  std::vector<int> counts;
+  std::vector<std::string> hosts;
+  int first = 0;
+  for (size_t p = 0; p < all.size(); ++p) {
+    if (all[p].replicas != settings.replicas)
+      outOfStep(formatText("{} replicas in all for process {}", {toText(all[p].replicas), toText(p)}),
+                formatText("{} as for process {}", {toText(settings.replicas), toText(process_)}));
+    if (all[p].firstLocal != first)
+      outOfStep(formatText("replica {} as the first one of process {}", {toText(all[p].firstLocal), toText(p)}),
+                toText(first));
+    first += all[p].locals;
+    counts.push_back(all[p].locals);
+    hosts.push_back(all[p].host);
+  }
+  if (first != settings.replicas)
+    outOfStep(formatText("{} replicas in {} processes", {toText(first), toText(processes)}), toText(settings.replicas));
+  layout_ = std::make_unique<ReplicaLayout>(counts, hosts);
+  const auto own = static_cast<size_t>(process_);
+  sharers_ = 0;
+  for (size_t p = 0; p < all.size(); ++p) {
+    if (p == own) sharer_ = sharers_;
+    if (p == own || all[p].sharesWith(all[own])) ++sharers_;
+  }
+}
+
+Job::~Job() = default;
+
+void Job::adapt(lower::CollectiveRules &rules) const {
+  const bool isOneHost = layout().hosts() == 1;
+  const int64_t together = int64_t{isOneHost ? 1 : 4} << 20, ahead = int64_t{isOneHost ? 16 : 64} << 20;
+  for (auto *merging : {&rules.reduce, &rules.scatter, &rules.gather}) {
+    merging->together = std::max(merging->together, together);
+    merging->waiting = std::max(merging->waiting, together);
+  }
+  rules.ahead = std::max(rules.ahead, ahead);
+}
+
+std::vector<std::string> Job::gather(std::string_view own) { return control_->gather(own, settings_.timeout); }
+
+int Job::findOdd(std::string_view own) { return exchange::oddProcess(gather(own)); }
+
+exchange::ExchangeSettings Job::exchangeSettings() const {
+  exchange::ExchangeSettings settings;
+  settings.timeout = settings_.timeout;
+  settings.warnAfter = std::min(settings.warnAfter, settings.timeout);
+  settings.spin = false;
+  return settings;
+}
+
+void Job::complete(void *data, int64_t valueBytes, std::span<const int> replicas) {
+  if (valueBytes == 0 || replicas.empty()) return;
+  if (!values_) values_ = std::make_unique<Values>(*this);
+  const auto processes = static_cast<size_t>(layout().processes());
+  std::vector<std::vector<exchange::Piece>> owned(processes);  // values, by process
+  for (size_t v = 0; v < replicas.size(); ++v)
+    owned[static_cast<size_t>(layout().processOf(replicas[v]))].push_back(
+        {static_cast<std::byte *>(data) + static_cast<int64_t>(v) * valueBytes, valueBytes});
+  int64_t each = 0;  // that a replica passes on, where values of a process are cut evenly
+  for (size_t p = 0; p < processes; ++p) {
+    const int64_t count = layout().count(static_cast<int>(p));
+    each = std::max(each, (static_cast<int64_t>(owned[p].size()) * valueBytes + count - 1) / count);
+  }
+  for (int64_t at = 0, turn = 0; at < each; at += turn) {
+    turn = values_->each(each - at);
+    const auto inBuffer = [&](size_t p, auto f) {
+      const int64_t count = layout().count(static_cast<int>(p));
+      std::byte *buffer = values_->data() + layout().first(static_cast<int>(p)) * turn;
+      forEachPart(owned[p], at * count, (at + turn) * count,
+                  [&](std::byte *part, int64_t from, size_t bytes) { f(part, buffer + from, bytes); });
+    };
+    inBuffer(static_cast<size_t>(process_),
+             [](const std::byte *part, std::byte *buffer, size_t bytes) { std::memcpy(buffer, part, bytes); });
+    values_->run(each - at);
+    for (size_t p = 0; p < processes; ++p)
+      if (p != static_cast<size_t>(process_))
+        inBuffer(p, [](std::byte *part, const std::byte *buffer, size_t bytes) { std::memcpy(part, buffer, bytes); });
+  }
+}
+
+void Job::broadcast(std::span<const exchange::Piece> memory, int root) {
+  int64_t all = 0;
+  for (const exchange::Piece &piece : memory) all += piece.bytes;
+  if (all == 0) return;
+  Values values(*this, root);
+  for (int64_t at = 0, turn = 0; at < all; at += turn) {
+    turn = values.each(all - at);
+    const auto move = [&](bool isSent) {
+      forEachPart(memory, at, at + turn, [&](std::byte *part, int64_t from, size_t bytes) {
+        std::memcpy(isSent ? values.data() + from : part, isSent ? part : values.data() + from, bytes);
+      });
+    };
+    if (process_ == root) move(true);
+    values.run(all - at);
+    if (process_ != root) move(false);
+  }
+}
+
+// ---- on MPI -----------------------------------------------------------------------------------
+
+namespace {
+
+std::string &pythonPrefix() {
+  static auto *prefix = new std::string;
+  return *prefix;
+}
+
+pid_t joined = 0;  // the process that joined, and not a copy of it
+
+// At the end of the process, when no other part of it left the job before.
+void leave() {
+  if (::getpid() == joined) exchange::leaveMpi(0);
+}
+
+}  // namespace
+
+void setPythonPrefix(std::string prefix) { pythonPrefix() = std::move(prefix); }
+
+std::shared_ptr<Job> joinJob(const JobSettings &settings) {
+  const auto mpi = [timeout = settings.timeout]() -> exchange::MpiJob & {
+    return exchange::joinMpi({.prefix = pythonPrefix(), .timeout = timeout});
+  };
+  mpi();
+  joined = ::getpid();
+  static const int isRegistered = std::atexit(leave);
+  static_cast<void>(isRegistered);
+  return std::make_shared<Job>([mpi] { return mpi().transport(); }, settings);
+}
+
+std::chrono::milliseconds replicasTimeout(const std::map<std::string, std::string> &engineOptions) {
+  const auto given = engineOptions.find("replicas.timeout");
+  if (given == engineOptions.end()) return JobSettings().timeout;
+  return std::chrono::ceil<std::chrono::milliseconds>(
+      secondsFromText(given->second, "engineOptions: bad replicas.timeout"));
+}
+
+}  // namespace popart::session

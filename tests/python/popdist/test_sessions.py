@@ -1,0 +1,265 @@
+"""Sessions whose replicas are in several processes: jobs of mpirun against one process with as many replicas."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+LAUNCHERS = ("POPDIST_", "OMPI_", "PMIX_", "SLURM_")
+ONLY_HERE = ("--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo")
+
+pytestmark = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun: ./dev setup installs it")
+
+
+def run(program, *words, processes=1, local=1, environment=None, seconds=120):
+    """Result of a program in so many processes of `local` replicas, and the seconds that it took."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+    paths = [str(ROOT), *(path for path in sys.path if path)]
+    env |= {"PYTHONPATH": os.pathsep.join(paths), "POPART_NUM_THREADS": "1", "POPDIST_NUM_LOCAL_REPLICAS": str(local)}
+    env |= {} if processes > 1 else {"POPDIST_NUM_TOTAL_REPLICAS": str(local)}
+    launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", *ONLY_HERE, "-n"]
+    command = [*launcher, str(processes)] if processes > 1 else []
+    begin = time.monotonic()
+    result = subprocess.run(
+        ["timeout", "-k", "5", str(seconds), *command, sys.executable, *program, *words],
+        capture_output=True,
+        text=True,
+        env=env | (environment or {}),
+        cwd=ROOT,
+    )
+    return result, time.monotonic() - begin
+
+
+def program_of(code):
+    """Words of a program with the helpers of job_helpers.py."""
+    return ["-c", "from tests.python.popdist.job_helpers import *\n" + code]
+
+
+def lines_of(code, processes=2, local=2, **given):
+    """What the processes of a job print, sorted, and their log."""
+    result, _ = run(program_of(code), processes=processes, local=local, **given)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return sorted(result.stdout.splitlines()), result.stderr
+
+
+def failing(code, processes=2, local=2, **given):
+    """Exit code, both outputs, and seconds of a job that fails."""
+    result, seconds = run(program_of(code), processes=processes, local=local, **given)
+    assert result.returncode != 0, result.stdout + result.stderr
+    return result, seconds
+
+
+# ---- the same bits ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What the networks of same_bits.py compute, by number of processes: the files of all processes, in their order."""
+    files = {}
+    for processes in (1, 2, 4):
+        folder = tmp_path_factory.mktemp("bits")
+        program = ["-m", "tests.python.popdist.same_bits", str(folder)]
+        result, _ = run(program, processes=processes, local=4 // processes)
+        assert result.returncode == 0, result.stdout + result.stderr
+        files[processes] = [np.load(path) for path in sorted(folder.glob("*.npz"), key=lambda path: int(path.stem))]
+        assert len(files[processes]) == processes
+    return files
+
+
+def cases():
+    """Names of the networks, without importing what they need."""
+    text = (ROOT / "tests/python/popdist/same_bits.py").read_text()
+    return [*re.findall(r'^    "([\w ,]+)": \(', text[text.index("CASES = {") :], re.MULTILINE), "popxl"]
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("case", cases())
+def test_processes_and_threads_give_the_same_bits(outcomes, case, processes):
+    """Losses of the replicas of each process; weights and optimizer state, whole on every process."""
+    (whole,) = outcomes[1]
+    parts = outcomes[processes]
+    losses = np.concatenate([part[f"{case}/loss"] for part in parts], axis=-1)
+    assert losses.tobytes() == whole[f"{case}/loss"].tobytes()
+    assert np.unique(losses).size > losses.size // 2  # replicas and steps have data of their own
+    names = [name for name in whole.files if name.startswith(f"{case}/") and name != f"{case}/loss"]
+    assert len(names) > 4
+    for number, part in enumerate(parts):
+        assert {name for name in part.files if name.startswith(f"{case}/")} == {*names, f"{case}/loss"}
+        for name in names:
+            if case == "statistics" and number > 0 and name.split("/")[1][0] in "mv":
+                continue  # statistics are of each replica: a process reads those of its first one
+            assert part[name].tobytes() == whole[name].tobytes(), name
+
+
+# ---- the host's side --------------------------------------------------------------------------
+
+
+def test_first_values_that_differ_are_named_and_can_be_made_equal():
+    """Upstream, nothing broadcasts first values."""
+    code = """
+session = training(seed=7 + popdist.getInstanceIndex())
+session.prepareDevice()
+session.broadcastWeights(1)
+session.weightsFromHost()
+step(session)
+print(digest(session), flush=True)
+"""
+    lines, log = lines_of(code)
+    assert len(lines) == 2 and len(set(lines)) == 1
+    assert re.search(
+        r"W: .* variables begin with other values in process 1 on host '.*' \(replicas 2 to 3\) .* 'w0'", log
+    )
+    assert lines[0] in lines_of("session = ready(training(seed=8))\nstep(session)\nprint(digest(session))", 1, 4)[0]
+    code = "session = training(seed=popdist.getInstanceIndex())\nsession.broadcastWeights()\nready(session)"
+    assert "other values" not in lines_of(code)[1]
+
+
+@pytest.mark.parametrize("processes, local", [(1, 4), (2, 2), (4, 1)])
+def test_a_checkpoint_goes_on_with_another_number_of_processes(processes, local, tmp_path):
+    """Two updates in two processes, then two in another number of them, are four updates; state in parts."""
+    code = f"""
+session = ready(training(model=sys.argv[1] if len(sys.argv) > 1 else None, **in_parts()))
+for number in range(int(os.environ["FIRST"]), int(os.environ["END"])):
+    step(session, number)
+save(session, {str(tmp_path)!r})
+print(digest(session), flush=True)
+"""
+    first, _ = lines_of(code, environment={"FIRST": "0", "END": "2"})
+    assert len(set(first)) == 1
+    goes_on = code.replace("sys.argv[1] if len(sys.argv) > 1 else None", repr(str(tmp_path / "0.onnx")))
+    resumed, _ = lines_of(goes_on, processes, local, environment={"FIRST": "2", "END": "4"})
+    through, _ = lines_of(code, 1, 4, environment={"FIRST": "0", "END": "4"})
+    assert set(resumed) == set(through) and len(resumed) == processes
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_one_process_may_save_alone(parts):
+    """Where every process has the values, or all have read them, nothing is exchanged."""
+    code = f"""
+session = ready(training(**in_parts() if {parts} else {{}}))
+step(session)
+if {parts}:
+    session.weightsToHost()
+if popdist.getInstanceIndex() == 0:
+    print(digest(session), flush=True)
+step(session)
+"""
+    assert len(lines_of(code)[0]) == 1
+
+
+def test_the_report_tells_the_memory_of_the_exchange():
+    code = """
+report = ready(training()).getSummaryReport().splitlines()
+print(next(line for line in report if "exchange between processes" in line), flush=True)
+"""
+    lines, _ = lines_of(code)
+    assert len(lines) == 2 and all(int(line.split()[-2]) > 0 for line in lines)
+
+
+def test_inference_sessions_give_the_results_of_their_replicas():
+    """Sums over replicas 0 and 2, and 1 and 3."""
+    code = "print(popdist.getInstanceIndex(), inference(), flush=True)"
+    assert lines_of(code)[0] == ["0 [2.0, 4.0]", "1 [2.0, 4.0]"]
+    assert lines_of(code, 1, 4)[0] == ["0 [2.0, 4.0, 2.0, 4.0]"]
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_programs_use_mpi4py_as_well(order):
+    """Whoever initialises MPI: the session, or mpi4py."""
+    pytest.importorskip("mpi4py")
+    code = f"""
+if {order!r} == "before":
+    from mpi4py import MPI
+session = ready(training())
+step(session)
+from mpi4py import MPI
+print(MPI.COMM_WORLD.allreduce(popdist.getInstanceIndex() + 1), flush=True)
+step(session)
+"""
+    assert lines_of(code)[0] == ["3", "3"]
+
+
+# ---- failures ---------------------------------------------------------------------------------
+
+
+def test_options_that_do_not_suit_the_job():
+    """A process that was started alone; two of three replicas each where there are two."""
+    alone = "import popdist\npopdist.getNumTotalReplicas = lambda: 4\nready(training())"
+    result, _ = failing(alone, processes=1, local=2)
+    assert "got 2 replicas in 1 processes, expected 4. Start the program with poprun or mpirun" in result.stderr
+    result, _ = failing("popdist.getReplicaIndexOffset = lambda: 0\nready(training())")
+    assert "got replica 0 as the first one of process 1, expected 2." in result.stderr
+
+
+def test_different_programs_are_refused_on_all_processes():
+    code = """
+try:
+    ready(training(width=5 + popdist.getInstanceIndex() // 2))
+except popart.popart_runtime_error as e:
+    print(e, flush=True)
+"""
+    lines, _ = lines_of(code, 3, 1)
+    assert len(lines) == 3 and len(set(lines)) == 1
+    assert re.search(r"program of process 2 on host '.*' \(replica 2\) differs from that of most processes", lines[0])
+
+
+@pytest.mark.parametrize("where", ["callback", "array", "label"])
+def test_a_failure_reaches_all_processes(where):
+    """What one process raises in a run, all do, naming it with host and replicas; later runs fail as well."""
+    code = f"""
+session = ready(training())
+step(session)
+for attempt in range(2):
+    try:
+        failing_step(session, {where!r} if popdist.getInstanceIndex() == 1 else None)
+    except Exception as e:
+        print(popdist.getInstanceIndex(), attempt, type(e).__name__, *str(e).split(), flush=True)
+"""
+    lines, _ = lines_of(code)
+    assert [line.split()[:2] for line in lines] == [["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"]]
+    for line in lines[:2]:
+        assert "popart_runtime_error" in line
+        assert re.search(r"process 1 on host '.*' \(replicas 2 to 3\): .*" + FAILURES[where], line), line
+    assert FAILURES[where] in lines[2]
+
+
+FAILURES = {"callback": "no data today", "array": "unexpected number of elements", "label": "a label is out of range"}
+
+
+@pytest.mark.parametrize("how", ["branch", "exit"])
+def test_a_process_that_does_not_come_is_named_in_time(how):
+    """One does not run; one has left the job."""
+    code = f"""
+session = ready(training(engineOptions={{"replicas.timeout": "5"}}))
+if popdist.getInstanceIndex() == 1:
+    time.sleep(11) if {how!r} == "branch" else os._exit(3)
+try:
+    step(session)
+except popart.popart_runtime_error as e:
+    print(popdist.getInstanceIndex(), e, flush=True)
+"""
+    if how == "exit":
+        _, seconds = failing(code)
+        assert seconds < 30
+        return
+    lines, _ = lines_of(code)
+    assert len(lines) == 2
+    assert re.search(r"no message came for 5 s, waiting for process 1 on host '.*' \(replicas 2 to 3\)", lines[0])
+
+
+def test_an_exception_ends_the_job():
+    code = """
+session = ready(training())
+if popdist.getInstanceIndex() == 1:
+    raise ValueError("it went wrong")
+step(session)
+"""
+    result, seconds = failing(code)
+    assert "it went wrong" in result.stderr and seconds < 60
