@@ -179,9 +179,9 @@ class Session {
   DeviceInfo &getDevice() const { return *getDeviceInfo(); }   // the same
   void setDeviceInfo(std::shared_ptr<DeviceInfo> deviceInfo);  // unloads; popart::error for null
   void setEngineIsLoaded(bool isLoaded);                       // false unloads; true changes nothing
-  // With replicas in several processes: all of them get the host's values of variables that process `rootRank` has, to
-  // be sent to the device by weightsFromHost. All processes call it, before or after prepareDevice. Throws runtime_error
-  // for a rank that there is not, and naming a process that does not come or has other variables.
+  // With replicas in several processes: all get the host's values of variables that process `rootRank` has, to be sent
+  // to the device by weightsFromHost. All processes call it, before or after prepareDevice. Throws runtime_error for a
+  // rank that there is not, and naming a process that does not come or has other variables.
   void broadcastWeights(int rootRank = 0);
 
  protected:

@@ -36,7 +36,7 @@ class IrSession {
     TensorId id;      // of the stream's tensor
     TensorInfo info;  // one slice
   };
-  // Compiles a copy of `ir`. With replicas in other processes, all of them make their session, load and run it, and read
+  // Compiles a copy of `ir`. With replicas in other processes, all make their session, load and run it, and read
   // variables of which not every process has all values. Throws as session::joinJob; popart::error for a program that
   // is not legal or not supported, or, where that is checked, whose result depends on an order that is not given (an op
   // modifies memory that another, unordered op reads); memory_allocation_err for one that does not fit max_memory,

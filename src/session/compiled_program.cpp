@@ -216,7 +216,8 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
     settings_.sharers = job_->sharers();
     settings_.sharer = job_->sharer();
     CompileOptions common = options;
-    common.threads = 1;  // hosts may have different numbers of cores
+    common.threads = 1;  // processes may have different numbers of cores and replicas
+    common.locals = 0;
     key_ = describeProgram(ir, common).key;
   }
   settings_.timesSteps = options.timesSteps;

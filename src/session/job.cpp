@@ -61,8 +61,8 @@ Introduction ownIntroduction(const JobSettings &settings) {
   return own;
 }
 
-// f(memory, at, bytes) for the parts of [begin, end) of some pieces of memory, one behind the other: where a part is, and
-// how far from `begin`.
+// f(memory, at, bytes) for the parts of [begin, end) of some pieces of memory, one behind the other: where a part is,
+// and how far from `begin`.
 template <class F>
 void forEachPart(std::span<const exchange::Piece> pieces, int64_t begin, int64_t end, F f) {
   int64_t first = 0;  // of the piece

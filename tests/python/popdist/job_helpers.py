@@ -1,4 +1,4 @@
-"""What the programs of test_sessions.py share: ``from tests.python.popdist.job_helpers import *`` is their first line."""
+"""What programs of test_sessions.py share; their first line is ``from tests.python.popdist.job_helpers import *``."""
 
 import hashlib
 import os

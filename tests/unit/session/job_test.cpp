@@ -193,8 +193,8 @@ TEST(Job, its_timeout_is_an_engine_option) {
 
 // Values by pairs of neighbours, of replicas two apart, by replica, and of all.
 constexpr std::string_view kProgram = R"(main {
-  variable %pairs : float32[3] <replicas = [1, 2, 2, 0]> = as float32[2, 3] [1, 2, 3, 4, 5, 6]
-  variable %apart : float32[3] <replicas = [2, 2, 2, 0]> = as float32[2, 3] [1, 2, 3, 4, 5, 6]
+  variable %pairs : float32[3] <replicas = [1, 1, 2, 0]> = as float32[2, 3] [1, 2, 3, 4, 5, 6]
+  variable %apart : float32[3] <replicas = [1, 2, 2, 0]> = as float32[2, 3] [1, 2, 3, 4, 5, 6]
   variable %own : float32[3] <replicas = [1, 1, 1, 0]> = as float32[4, 3] [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
   variable %all : float32[3] = [5, 6, 7]
   %sum = ReplicatedAllReduce(%own) {group_size = 4, op = "Add", stride = 1}
