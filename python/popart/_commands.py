@@ -1,24 +1,52 @@
-"""The commands of a wheel: programs in ``popart/bin``, which take the place of the Python process.
+"""The commands that are compiled programs, which take the place of the Python process.
 
-Function ``some_name`` runs the program ``some-name``: a command is one line of ``[project.scripts]`` in pyproject.toml,
-from which the build takes the list of programs as well.
+They are in the folder ``popart/bin`` of a wheel, or in the build tree of ``popart_core``. Function ``some_name`` runs
+the program ``some-name``: a command is one line of ``[project.scripts]`` in pyproject.toml, from which the build takes
+the list of programs as well.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import popart_core
+
+
+def program_path(name: str) -> Path | None:
+    """The file of a program, or None where there is none."""
+    folders = (Path(__file__).parent / "bin", Path(popart_core.__file__).resolve().parents[1] / "bin")
+    return next((path for folder in folders if os.access(path := folder / name, os.X_OK)), None)
+
+
+def run_program(name: str, arguments: Sequence[str]) -> NoReturn:
+    """Run a program in the place of this process; ``--version`` prints what other commands print.
+
+    Args:
+        name: Of the program.
+        arguments: Of its command line.
+
+    Raises:
+        FileNotFoundError: There is no such program.
+    """
+    if list(arguments[:1]) == ["--version"]:
+        from popart.tools.versions import version_text
+
+        print(version_text(name))
+        sys.exit(0)
+    path = program_path(name)
+    if path is None:
+        raise FileNotFoundError(f"program '{name}' is not built. Build it with './dev build --target {name}'")
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and programs inherit that
+    os.execv(path, [name, *arguments])
+
 
 def __getattr__(name: str) -> Callable[[], NoReturn]:
-    program = Path(__file__).parent / "bin" / name.replace("_", "-")
-    if not os.access(program, os.X_OK):
+    program = name.replace("_", "-")
+    if name.startswith("_") or program_path(program) is None:
         raise AttributeError(f"popart._commands: there is no program '{program}'")
-
-    def run() -> NoReturn:
-        os.execv(program, [program.name, *sys.argv[1:]])
-
-    return run
+    return lambda: run_program(program, sys.argv[1:])

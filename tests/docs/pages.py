@@ -15,7 +15,9 @@ BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 TOOLS = ("popart-opt", "popart-cache")
 PYTHON_TOOLS = {  # module of each command
-    **{f"popart-{name}": f"popart.tools.{name}" for name in ("run", "inspect", "convert")},
+    "popart": "popart.tools.front",
+    **{f"popart-{name}": f"popart.tools.{name}" for name in ("run", "inspect", "convert", "info")},
+    "gc-info": "popart.tools.gc_info",
     "poprun": "popdist.poprun",
 }
 SYSTEM = ("cd", "cmake", "export", "g++", "pip", ".venv/bin/python")  # commands that are not ours
@@ -139,6 +141,8 @@ def check_command(place: str, words: list[str], folder: Path) -> None:
     command = [ROOT / "dev", words[1]] if words[0] == "./dev" else [tool(words[0])]
     if words[0] in PYTHON_TOOLS:
         command = [sys.executable, "-m", PYTHON_TOOLS[words[0]]]
+    if words[0] == "popart" and words[1:] and not words[1].startswith("-"):
+        command.append(words[1])  # a command behind the front door has options of its own
     listing = subprocess.run([*command, "--help"], capture_output=True, text=True)
     assert listing.returncode == 0, f"{place}: {listing.stderr}"
     assert [name for name in options(words) if name not in listing.stdout] == [], place

@@ -1,12 +1,8 @@
 """Pages for newcomers are programs: each runs from its first block to its last and prints what it shows."""
 
-from pathlib import Path
-
 import pytest
-from popart.tools import convert
-from popart.tools.files import UsageError
 
-import onnx
+from tests.corpus.conversions import check_conversions
 from tests.docs.pages import DOCS, check_page, same_text
 
 GUIDES = [DOCS / "index.md", DOCS / "installation.md", DOCS / "tour.md", *sorted((DOCS / "guides").glob("*.md"))]
@@ -17,35 +13,6 @@ def test_page_runs(page, tmp_path):
     check_page(page, tmp_path)
     for model in sorted(tmp_path.glob("*.onnx")):
         check_conversions(model, tmp_path / "converted")
-
-
-CONVERSIONS = [
-    *(
-        [kind, *keep, *fold]
-        for kind in ("--float16", "--bfloat16")
-        for keep in ([], ["--keep-io"])
-        for fold in ([], ["--fold"])
-    ),
-    ["--fold"],
-    ["--inference"],
-    ["--inference", "--fold-batch-norm", "--bfloat16", "--keep-io"],
-    ["--external", "values.bin"],
-    ["--opset", str(onnx.defs.onnx_opset_version())],
-]
-
-
-def check_conversions(model: Path, folder: Path) -> None:
-    """popart-convert writes each of its forms of a model, and PopART and the checker of onnx read them."""
-    for options in CONVERSIONS:
-        try:
-            assert convert.command([str(model), str(folder / model.name), *options]) == 0, options
-        except UsageError as refusal:
-            # limits of onnx: operators that it does not bring to a newer set, or compute in an old one
-            assert "onnx does not" in str(refusal), options
-            continue
-        names = {entry.domain for entry in onnx.load(folder / model.name, load_external_data=False).opset_import}
-        if names <= {"", "ai.onnx"}:
-            onnx.checker.check_model(folder / model.name)
 
 
 @pytest.mark.parametrize(

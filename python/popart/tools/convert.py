@@ -13,17 +13,20 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import popart_core
 from tqdm import tqdm
 
 from popart.tools import files
+from popart.tools.command import ExitCode, UsageError, model_parser, run_as_process
 from popart.tools.constants import folded, graphs_of
+from popart.tools.output import bytes_text
 
 DESCRIPTION = """Convert an ONNX model: to inference form, to a newer operator set, from float32 to float16 or bfloat16,
-with folded constants, and with weights embedded or in a separate file."""
+with folded constants, with fixed sizes in the place of open dimensions, and with weights embedded or in a separate
+file."""
 
 FLOAT = 1
 REDUCED = {"float16": 10, "bfloat16": 16}
@@ -32,8 +35,9 @@ NUMBER_ATTRIBUTES = ("dtype", "to", "output_datatype")  # element types of resul
 
 def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
-    parser = files.parser("popart-convert", DESCRIPTION)
+    parser = model_parser("popart-convert", DESCRIPTION)
     parser.add_argument("output", type=Path, help="file to write")
+    files.add_shape_arguments(parser, "(default: it stays open)")
     parser.add_argument(
         "--inference",
         action="store_true",
@@ -106,7 +110,7 @@ class Reduction:
         self.taken = all_names(model.graph)
         self.opsets = {entry.domain or "": entry.version for entry in model.opset_import}
         if model.functions:
-            raise files.UsageError("models with functions of their own keep their types. Inline them first")
+            raise UsageError("models with functions of their own keep their types. Inline them first")
 
     def run(self) -> int:
         """Reduce the model; returns the number of casts that operators need."""
@@ -274,11 +278,44 @@ def newer(model: Any, onnx: Any, opset: int) -> Any:
     now = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
     newest = onnx.defs.onnx_opset_version()
     if now is None or opset < now or opset > newest:
-        raise files.UsageError(f"--opset: got {opset}, expected {now} (the model's) to {newest} (the newest known)")
+        raise UsageError(f"--opset: got {opset}, expected {now} (the model's) to {newest} (the newest known)")
+    once = dict.fromkeys(("" if e.domain == "ai.onnx" else e.domain, e.version) for e in model.opset_import)
+    del model.opset_import[:]  # some tools write an entry twice, and the converter changes one of them
+    model.opset_import.extend(onnx.helper.make_opsetid(domain, version) for domain, version in once)
     try:
         return onnx.version_converter.convert_version(model, opset)
     except Exception as problem:  # RuntimeError and classes of onnx's C++ part
-        raise files.UsageError(f"--opset {opset}: onnx does not convert the model: {problem}") from None
+        raise UsageError(f"--opset {opset}: onnx does not convert the model: {problem}") from None
+
+
+def fix_sizes(model: Any, parsed: argparse.Namespace, inputs: list[dict[str, Any]]) -> int:
+    """Give open dimensions the sizes of ``--dim`` and ``--shape``, in place.
+
+    Args:
+        model: The ModelProto.
+        parsed: The command line.
+        inputs: What `files.describe` says of the inputs.
+
+    Returns:
+        How many dimensions of inputs and outputs got a size.
+
+    Raises:
+        UsageError: A name that the model does not have, or sizes that contradict it or one another.
+    """
+    sizes, shapes = files.given_sizes(inputs, parsed.shape, parsed.dim)
+    fixed = 0
+    del model.graph.value_info[:]  # readers of the file infer the shapes again
+    for values, given in ((model.graph.input, shapes), (model.graph.output, {})):
+        for value in values:
+            known = given.get(value.name, [])
+            for i, dimension in enumerate(value.type.tensor_type.shape.dim):
+                size = sizes.get(dimension.dim_param) if dimension.dim_param else None
+                if size is None and i < len(known) and not dimension.HasField("dim_value"):
+                    size = known[i]
+                if size is not None:
+                    dimension.dim_value = size
+                    fixed += 1
+    return fixed
 
 
 def inference_model(parsed: argparse.Namespace, onnx: Any) -> Any:
@@ -294,7 +331,7 @@ def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
     target = parsed.output
     target.parent.mkdir(parents=True, exist_ok=True)
     if parsed.external and (Path(parsed.external).name != parsed.external or parsed.external in ("..", target.name)):
-        raise files.UsageError(
+        raise UsageError(
             f"--external: got '{parsed.external}', expected a file name without folders, not that of the model"
         )
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".convert-") as folder:
@@ -303,7 +340,7 @@ def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
         if parsed.external:
             external = {"save_as_external_data": True, "location": parsed.external, "size_threshold": 1024}
         elif model.ByteSize() >= 2**31:
-            raise files.UsageError("the model is larger than 2 GiB, too large for one file. Use --external NAME")
+            raise UsageError("the model is larger than 2 GiB, too large for one file. Use --external NAME")
         onnx.save(model, part, **external)
         names = [target.name, *([parsed.external] if (Path(folder) / str(parsed.external)).exists() else [])]
         for name in reversed(names):  # the model last: it names the other file
@@ -312,14 +349,15 @@ def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
-    """Convert the model; returns the exit status."""
+    """Convert the model; the exit code of the command."""
     parsed = arguments_of(arguments)
     files.require_file(parsed.model)
     if (parsed.outputs or parsed.fold_batch_norm) and not parsed.inference:
-        raise files.UsageError("--outputs and --fold-batch-norm: only with --inference")
+        raise UsageError("--outputs and --fold-batch-norm: only with --inference")
     onnx = files.import_onnx()
-    files.describe(parsed.model)  # our reader's checks: damaged models and paths outside of the folder
+    facts = files.describe(parsed.model)  # our reader's checks: damaged models and paths outside of the folder
     result: dict[str, Any] = {"model": str(parsed.model)}
+    sizes = bool(parsed.dim or parsed.shape)
     asked = [name for name in ("inference", "opset", "fold", "type") if getattr(parsed, name)]
     with tqdm(total=len(asked) + 2, disable=not sys.stderr.isatty(), leave=False) as bar:
         model = inference_model(parsed, onnx) if parsed.inference else onnx.load(parsed.model)
@@ -327,6 +365,8 @@ def command(arguments: Sequence[str] | None = None) -> int:
         if parsed.opset:
             model = newer(model, onnx, parsed.opset)
             bar.update()
+        if sizes:
+            result["fixed"] = fix_sizes(model, parsed, facts["inputs"])
         if parsed.fold:
             result["folded"], result["left"] = folded(model, onnx, parsed.max_folded_bytes)
             bar.update()
@@ -343,16 +383,15 @@ def command(arguments: Sequence[str] | None = None) -> int:
     if parsed.json:
         print(files.json_text(result))
     else:
-        notes = [
-            f"{result[key]:,} {text}" for key, text in (("folded", "nodes folded"), ("casts", "casts")) if key in result
-        ]
-        print(", ".join([f"{' and '.join(result['written'])}: {result['bytes']:,} bytes", *notes]))
-    return 0
+        done = (("fixed", "dimensions fixed"), ("folded", "nodes folded"), ("casts", "casts"))
+        notes = [f"{result[key]:,} {text}" for key, text in done if key in result]
+        print(", ".join([f"{' and '.join(result['written'])}: {bytes_text(result['bytes'])}", *notes]))
+    return ExitCode.DONE
 
 
-def main() -> None:
-    """The entry point of the installed command."""
-    sys.exit(files.run_command("popart-convert", command))
+def main() -> NoReturn:
+    """The command of the wheel."""
+    run_as_process("popart-convert", command)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the commands share: shapes from the command line, arrays in files, tables, errors and results as JSON."""
+"""What the commands share about models: shapes from the command line, arrays in files, and results as JSON."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import argparse
 import importlib
 import json
 import math
-import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +16,19 @@ import numpy as np
 import popart_core
 
 from popart._files import replacing
-from popart.session import _numpy_dtype
+from popart._names import nearest_names
+from popart.session import _numpy_dtype as numpy_dtype
+from popart.tools.command import UsageError
 
 LARGEST = 2**48  # elements of a tensor
-
-
-class UsageError(Exception):
-    """What the user can mend on the command line or in a file; the command ends with status 2."""
-
+MOST_NAMES = 20  # in a message
 
 # What NumPy and onnx raise for files that are no arrays, or damaged ones.
 NOT_ARRAYS = (ValueError, EOFError, TypeError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
-def parser(program: str, description: str) -> argparse.ArgumentParser:
-    """A parser with what every command takes: the model and ``--json``."""
-    made = argparse.ArgumentParser(
-        program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    made.add_argument("model", type=Path, help="ONNX file")
-    made.add_argument("--json", action="store_true", help="print a JSON object; numbers that are not finite are null")
-    return made
-
-
-def add_shape_arguments(made: argparse.ArgumentParser) -> None:
-    """``--shape`` and ``--dim``."""
+def add_shape_arguments(made: argparse.ArgumentParser, otherwise: str = "(default 1)") -> None:
+    """``--shape`` and ``--dim``; ``otherwise`` says what an open dimension is that nothing names."""
     made.add_argument(
         "--shape",
         action="append",
@@ -54,24 +41,8 @@ def add_shape_arguments(made: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=N",
-        help="size of an open dimension, by its name (default 1)",
+        help=f"size of an open dimension, by its name {otherwise}",
     )
-
-
-def run_command(
-    program: str, main: Callable[[Sequence[str] | None], int], arguments: Sequence[str] | None = None
-) -> int:
-    """The status of ``main``; errors that people can mend are one line on stderr, with status 2."""
-    try:
-        return main(arguments)
-    except BrokenPipeError:
-        return 1
-    except (UsageError, popart_core.popart_exception, OSError) as problem:
-        print(f"{program}: {problem}", file=sys.stderr)
-        return 2
-    except MemoryError as problem:
-        print(f"{program}: there is not enough memory: {problem}", file=sys.stderr)
-        return 2
 
 
 def json_text(value: Any) -> str:
@@ -87,14 +58,34 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def require_file(path: Path) -> None:
-    """Raise `UsageError` unless there is such a file."""
+def require_file(path: Path, holds: str = "an ONNX model") -> None:
+    """Raise `UsageError` unless there is such a file; `holds` says what it should be a file of."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
         raise UsageError(f"the name of file {str(path)!r} is no UTF-8. Rename it") from None
     if not path.is_file():
-        raise UsageError(f"there is no file '{path}'. Give an ONNX file")
+        what = "it is a folder" if path.is_dir() else "it does not exist"
+        raise UsageError(f"file '{path}': {what}, expected a file with {holds}")
+
+
+def unknown_name(option: str, name: str, known: Iterable[str], kind: str = "") -> UsageError:
+    """The error for a name that the model does not have: the nearest names, or all if none is near and they are few.
+
+    Args:
+        option: That gave the name.
+        name: What was given.
+        known: Names that there are.
+        kind: What they are the names of, with a space behind it.
+
+    Returns:
+        The error, to be raised.
+    """
+    names = list(known)
+    near = nearest_names(name, names)
+    if not near:
+        near = f". It has {', '.join(names) or 'none'}" if len(names) <= MOST_NAMES else f". It has {len(names):,}"
+    return UsageError(f"{option}: the model has no {kind}'{name}'{near}")
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
@@ -164,17 +155,8 @@ def input_shapes(
         UsageError: Names that the model does not have, and inputs without a rank.
     """
     shapes = {name: whole_numbers(text, "--shape") for name, text in pairs(shape_texts, "--shape").items()}
-    dims = {name: whole_numbers(text, "--dim") for name, text in pairs(dim_texts, "--dim").items()}
     inputs, absent = _tensors_of(inputs, shapes)
-    names = [entry["name"] for entry in inputs]
-    symbols = {d for entry in inputs for d in entry["shape"] or [] if isinstance(d, str)}
-    for option, given, known in (("--shape", shapes, names + absent), ("--dim", dims, sorted(symbols - {"?"}))):
-        for name in given:
-            if name not in known:
-                raise UsageError(f"{option}: the model has no '{name}'. It has {', '.join(known) or 'none'}")
-    for name, size in dims.items():
-        if len(size) != 1:
-            raise UsageError(f"--dim: '{name}' is one dimension: got {size}, expected one number")
+    dims = _checked_sizes(inputs, absent, shapes, dim_texts)
     found = {}
     notes = [f"input '{name}' is left out; say its shape with --shape {name}=..." for name in absent]
     for entry in inputs:
@@ -194,9 +176,56 @@ def input_shapes(
                 notes.append(
                     f"input '{name}': open dimension {position} ({dimension}) is taken as 1; say it with {how}"
                 )
-            sizes.append(dims.get(dimension, [1])[0])
+            sizes.append(dims.get(dimension, 1))
         found[name] = (entry["type"], sizes)
     return found, list(dict.fromkeys(notes))
+
+
+def _checked_sizes(
+    inputs: list[dict[str, Any]], absent: list[str], shapes: dict[str, list[int]], dim_texts: Sequence[str]
+) -> dict[str, int]:
+    """The sizes of ``--dim``; raises `UsageError` for names that the model does not have."""
+    dims = {name: whole_numbers(text, "--dim") for name, text in pairs(dim_texts, "--dim").items()}
+    names = [entry["name"] for entry in inputs]
+    symbols = {d for entry in inputs for d in entry["shape"] or [] if isinstance(d, str)}
+    for option, given, known in (("--shape", shapes, names + absent), ("--dim", dims, sorted(symbols - {"?"}))):
+        for name in given:
+            if name not in known:
+                raise unknown_name(option, name, known)
+    for name, size in dims.items():
+        if len(size) != 1:
+            raise UsageError(f"--dim: '{name}' is one dimension: got {size}, expected one number")
+    return {name: size[0] for name, size in dims.items()}
+
+
+def given_sizes(
+    inputs: list[dict[str, Any]], shape_texts: Sequence[str], dim_texts: Sequence[str]
+) -> tuple[dict[str, int], dict[str, list[int]]]:
+    """The sizes of open dimensions by name, from ``--dim`` and from the shapes of ``--shape``.
+
+    Returns:
+        The sizes, and the shapes of ``--shape`` by input.
+
+    Raises:
+        UsageError: Names that the model does not have, and sizes that contradict the model or one another.
+    """
+    shapes = {name: whole_numbers(text, "--shape") for name, text in pairs(shape_texts, "--shape").items()}
+    tensors = [entry for entry in inputs if not entry.get("sequence")]
+    sizes = _checked_sizes(tensors, [], shapes, dim_texts)
+    for entry in tensors:
+        shape, declared = shapes.get(entry["name"]), entry["shape"]
+        if shape is None or declared is None:
+            continue
+        fits = len(shape) == len(declared)
+        for dimension, size in zip(declared, shape, strict=False):
+            expected = size if dimension == "?" else dimension
+            if isinstance(expected, str):
+                expected = sizes.setdefault(expected, size)
+            fits = fits and expected == size
+        if not fits:
+            chosen = "".join(f", {name} = {size}" for name, size in sizes.items())
+            raise UsageError(f"--shape: '{entry['name']}': got {shape}, expected {shape_text(entry)}{chosen}")
+    return sizes, shapes
 
 
 def _tensors_of(inputs: list[dict[str, Any]], shapes: dict[str, list[int]]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -227,7 +256,7 @@ def read_array(path: Path) -> np.ndarray:
     Raises:
         UsageError: A file that holds something else.
     """
-    require_file(path)
+    require_file(path, "an array: .npy or .pb (TensorProto)")
     try:
         if path.suffix == ".pb":
             onnx = import_onnx()
@@ -245,6 +274,23 @@ def read_array(path: Path) -> np.ndarray:
         if type(problem).__name__ != "DecodeError":
             raise
         raise UsageError(f"'{path}' holds no TensorProto: {problem}") from None
+
+
+def read_archive(path: Path) -> dict[str, np.ndarray]:
+    """Read the arrays of an .npz file.
+
+    Returns:
+        The arrays by name.
+
+    Raises:
+        UsageError: A file that holds something else.
+    """
+    require_file(path, "arrays: .npz")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (*NOT_ARRAYS, OSError, AttributeError) as problem:  # the last one: an array, no archive
+        raise UsageError(f"'{path}' holds no arrays: {problem}") from None
 
 
 def write_arrays(target: Path, arrays: dict[str, np.ndarray]) -> list[Path]:
@@ -280,7 +326,7 @@ def random_arrays(shapes: dict[str, tuple[str, list[int]]], seed: int, integers:
             raise UsageError(
                 f"input '{name}' holds text, which is not made at random. Give it with --input {name}=FILE"
             )
-        kind = _numpy_dtype(dtype)
+        kind = numpy_dtype(dtype)
         if kind.kind in "iu":
             arrays[name] = generator.integers(*integers, size=shape).astype(kind)
         elif kind.kind == "b":
@@ -303,18 +349,6 @@ def import_onnx() -> Any:
         return importlib.import_module("onnx")
     except ImportError:
         raise UsageError("the package onnx is needed for this. Install it: pip install onnx") from None
-
-
-def table(rows: Sequence[Sequence[Any]], titles: Sequence[str]) -> str:
-    """Columns side by side; numbers to the right."""
-    texts = [list(titles)] + [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in texts) for i in range(len(titles))]
-    right = [all(isinstance(row[i], int | float) for row in rows) and bool(rows) for i in range(len(titles))]
-    lines = []
-    for row in texts:
-        cells = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def shape_text(entry: dict[str, Any]) -> str:

@@ -5,31 +5,36 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import popart_core
 from popart_core import DataFlow, DeviceManager, SessionOptions
 
 from popart.session import InferenceSession
 from popart.tools import files
+from popart.tools.command import ExitCode, UsageError, model_parser, run_as_process
+from popart.tools.layers import layer_rows, layers_of, rolled_up
+from popart.tools.output import bytes_text, flops_text, styled, table
 
 DESCRIPTION = """Show inputs, outputs, operators and parameters of an ONNX model, and the program it becomes:
-operations, memory, kernels, operators on the reference backend, nodes that are refused. With --training: what trains
-in it, and why.
-
-Status: 0 when the model would run, 1 when something in it is refused, 2 when it cannot be read."""
-
+operations, memory, kernels, operators on the reference backend, nodes that are refused. With --layers: a row for each
+layer. With --training: what trains in it, and why."""
 
 MOST_TIMES = 1e100  # loops in loops multiply: sums of what they do stay finite
 
 
 def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
-    parser = files.parser("popart-inspect", DESCRIPTION)
+    parser = model_parser("popart-inspect", DESCRIPTION)
     files.add_shape_arguments(parser)
     parser.add_argument("--file-only", action="store_true", help="do not compile")
+    parser.add_argument(
+        "--layers", action="store_true", help="list the layers: output shape, parameters, operations and their share"
+    )
+    parser.add_argument(
+        "--depth", type=int, metavar="N", help="one row for all layers whose names begin with the same N scopes"
+    )
     parser.add_argument("--steps", action="store_true", help="list every step of the program with its kernel")
     parser.add_argument("--training", action="store_true", help="show what trains and why, and nothing else")
     for option in ("trainable", "frozen"):
@@ -41,7 +46,11 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
             help=f"as {option}= of a session; implies --training",
         )
     parser.add_argument("--threads", type=int, metavar="N", help="threads to plan for")
-    return parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
+    if parsed.depth is not None and parsed.depth < 1:
+        raise UsageError(f"--depth: got {parsed.depth}, expected 1 or more")
+    parsed.layers = parsed.layers or parsed.depth is not None
+    return parsed
 
 
 def kernel_steps(steps: list[dict[str, Any]], times: float = 1) -> Iterator[dict[str, Any]]:
@@ -99,44 +108,59 @@ def file_text(facts: dict[str, Any]) -> str:
     lines = [f"graph '{facts['graph']}' by {facts['producer'] or 'unknown'}; operator sets: {opsets}"]
     for kind in ("inputs", "outputs"):
         lines += [f"{kind[:-1]} {entry['name']}: {files.shape_text(entry)}" for entry in facts[kind]]
-    lines.append(
-        f"parameters: {parameters['elements']:,} in {parameters['tensors']:,} tensors, {parameters['bytes']:,} bytes"
-    )
+    size = bytes_text(parameters["bytes"])
+    lines.append(f"parameters: {parameters['elements']:,} in {parameters['tensors']:,} tensors, {size}")
     rows = sorted(([name, count] for name, count in facts["operators"].items()), key=lambda row: -row[1])
-    lines.append(files.table(rows, ["operator", "nodes"]))
+    lines.append(table(rows, ["operator", "nodes"]))
     return "\n".join(lines)
 
 
 def program_text(program: dict[str, Any]) -> str:
     """The compiled program, for people."""
     memory = program["memory"]
+    parts = {"activations": "arena", "constants": "constants", "variables": "variables", "scratch": "scratch"}
     lines = [
-        f"one run: {program['flops'] / 1e9:.4g} GFLOP",
-        f"memory: {memory['total']:,} bytes = {memory['arena']:,} activations + {memory['constants']:,} constants + "
-        f"{memory['variables']:,} variables + {memory['scratch']:,} scratch",
+        f"one run: {flops_text(program['flops'])}",
+        table(
+            [[name, bytes_text(memory[key])] for name, key in parts.items()],
+            ["memory", "size"],
+            ["total", bytes_text(memory["total"])],
+        ),
     ]
     total = sum(row["predictedMs"] for row in program["kernels"]) or 1.0
     rows = [
-        [
-            r["kernel"],
-            r["steps"],
-            f"{r['flops'] / 1e6:.4g}",
-            f"{r['bytes'] / 1e6:.4g}",
-            f"{r['predictedMs'] / total:.1%}",
-        ]
+        [r["kernel"], r["steps"], flops_text(r["flops"]), bytes_text(r["bytes"]), f"{r['predictedMs'] / total:.1%}"]
         for r in program["kernels"]
     ]
-    lines.append(files.table(rows, ["kernel", "steps", "MFLOP", "MB", "predicted time"]))
+    lines.append(table(rows, ["kernel", "steps", "operations", "memory traffic", "predicted time"]))
     if "steps" in program:
-        lines.append(files.table([[s["name"], s["kernel"]] for s in program["steps"]], ["step", "kernel"]))
+        lines.append(table([[s["name"], s["kernel"]] for s in program["steps"]], ["step", "kernel"]))
     for fallback in program["fallbacks"]:
         lines.append(f"on the reference backend: {fallback['op']}: {fallback['reason']}")
     return "\n".join(lines)
 
 
+def layers_text(rows: list[dict[str, Any]]) -> str:
+    """The layers, for people."""
+    cells = [
+        [
+            row["layer"],
+            ", ".join(row["operators"]),
+            str(row["outputShape"]),
+            row["parameters"],
+            flops_text(row["flops"]),
+            f"{row['share']:.1%}",
+        ]
+        for row in rows
+    ]
+    total = ["total", "", "", sum(r["parameters"] for r in rows), flops_text(sum(r["flops"] for r in rows)), ""]
+    return table(cells, ["layer", "operators", "output shape", "parameters", "operations", "share"], total)
+
+
 def refused_text(facts: dict[str, Any]) -> list[str]:
     """The refused nodes, for people."""
-    lines = [f"refused: {row['operator']} '{row['node']}': {row['reason']}" for row in facts["refused"]]
+    title = styled("refused", "bold red")
+    lines = [f"{title}: {row['operator']} '{row['node']}': {row['reason']}" for row in facts["refused"]]
     if facts["behindRefused"]:
         lines.append(f"{facts['behindRefused']:,} nodes read what these would have made")
     return lines
@@ -159,7 +183,7 @@ def training_text(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     lines = [
-        files.table(cells, ["tensor", "shape", "trains", "reason"]),
+        table(cells, ["tensor", "shape", "trains", "reason"]),
         f"{trained:,} of {len(rows):,} floating-point initializers train: {counts[0]:,} of {sum(counts):,} numbers",
     ]
     if any(row["doubtful"] for row in rows):
@@ -168,13 +192,13 @@ def training_text(rows: list[dict[str, Any]]) -> str:
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
-    """Show the model; the status of the command."""
+    """Show the model; the exit code of the command."""
     parsed = arguments_of(arguments)
     files.require_file(parsed.model)
     if parsed.training or parsed.trainable or parsed.frozen:
         rows = training_rows(parsed)
         print(files.json_text(rows) if parsed.json else training_text(rows))
-        return 0
+        return ExitCode.DONE
     facts = files.describe(parsed.model)
     shapes, notes = files.input_shapes(facts["inputs"], parsed.shape, parsed.dim)
     facts = files.describe(parsed.model, shapes)
@@ -182,6 +206,9 @@ def command(arguments: Sequence[str] | None = None) -> int:
     facts["shapes"] = {name: shape for name, (_, shape) in shapes.items()}
     if not parsed.file_only and not facts["refused"]:
         try:
+            if parsed.layers:
+                layers = layers_of(parsed.model, shapes)
+                facts["layers"] = layer_rows(rolled_up(layers, parsed.depth) if parsed.depth else layers)
             facts["program"] = program_of(parsed, facts, shapes)
         except popart_core.popart_exception as problem:
             facts["refused"] = [{"node": facts["graph"], "operator": "model", "reason": str(problem)}]
@@ -189,15 +216,17 @@ def command(arguments: Sequence[str] | None = None) -> int:
         print(files.json_text(facts))
     else:
         parts = [file_text(facts), *notes, *refused_text(facts)]
+        if "layers" in facts:
+            parts.append(layers_text(facts["layers"]))
         if "program" in facts:
             parts.append(program_text(facts["program"]))
         print("\n".join(parts))
-    return 1 if facts["refused"] else 0
+    return ExitCode.DIFFERENT if facts["refused"] else ExitCode.DONE
 
 
-def main() -> None:
+def main() -> NoReturn:
     """The command of the wheel."""
-    sys.exit(files.run_command("popart-inspect", command))
+    run_as_process("popart-inspect", command)
 
 
 if __name__ == "__main__":

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from popart_core import DataFlow, DeviceManager, InputShapeInfo, PyStepIO, SessionOptions
 from tqdm import tqdm
 
-from popart.session import InferenceSession
-from popart.tensorinfo import TensorInfo
-from popart.tools import files
+from popart.tools import files, output
+from popart.tools.command import ExitCode, UsageError, model_parser, run_as_process
+from popart.tools.compare import (
+    Source,
+    Tolerance,
+    first_difference,
+    in_both,
+    of_onnx_runtime,
+    of_other_model,
+    operators_of,
+)
+from popart.tools.running import run_model
 
 DESCRIPTION = """Run an ONNX model once or many times.
 
 Inputs are random unless files give them. Open dimensions are 1 unless --dim, --shape or the files say them.
-Status: 0 when all went well, 1 when results differ from ONNX Runtime's, 2 for what cannot be run."""
+--check compares the results with ONNX Runtime's, --compare with those of another model or of a file that --output
+wrote; --bisect names the first operator whose results differ."""
+
+TIMES = {"p50": "medianMs", "p90": "p90Ms", "p99": "p99Ms", "best": "bestMs", "worst": "worstMs"}  # name: key
 
 
 def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
-    parser = files.parser("popart-run", DESCRIPTION)
+    parser = model_parser("popart-run", DESCRIPTION)
     files.add_shape_arguments(parser)
     parser.add_argument(
         "--input", action="append", default=[], metavar="[NAME=]FILE",
@@ -46,10 +56,19 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--warm-up", type=float, default=0.3, metavar="S", help="seconds of runs before (default 0.3)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads that compute")
+    parser.add_argument("--values", action="store_true", help="print the values of the results too")
     parser.add_argument("--check", action="store_true", help="compare the results with ONNX Runtime's")
-    parser.add_argument("--rtol", type=float, default=1e-3, help="relative tolerance of --check (default 1e-3)")
-    parser.add_argument("--atol", type=float, default=1e-4, help="absolute tolerance of --check (default 1e-4)")
+    parser.add_argument(
+        "--compare", type=Path, metavar="OTHER", help="compare with another ONNX model on the same inputs, or FILE.npz"
+    )
+    parser.add_argument(
+        "--bisect", action="store_true", help="with --check or --compare MODEL: name the first operator that differs"
+    )
+    parser.add_argument("--rtol", type=float, default=1e-3, help="relative tolerance of comparisons (default 1e-3)")
+    parser.add_argument("--atol", type=float, default=1e-4, help="absolute tolerance of comparisons (default 1e-4)")
     parsed = parser.parse_args(arguments)
+    if parsed.bisect and parsed.check == bool(parsed.compare and parsed.compare.suffix != ".npz"):
+        parser.error("--bisect: give either --check or --compare MODEL with it, which say what to compare with")
     for name in ("runs", "threads"):
         if getattr(parsed, name) is not None and getattr(parsed, name) < 1:
             parser.error(f"--{name}: got {getattr(parsed, name)}, expected 1 or more")
@@ -64,21 +83,16 @@ def given_arrays(
     for text in texts:
         name, equals, file = text.partition("=")
         if not equals and Path(text).suffix == ".npz":
-            files.require_file(Path(text))
-            try:
-                with np.load(text, allow_pickle=False) as archive:
-                    arrays.update({key: archive[key] for key in archive.files})
-            except (*files.NOT_ARRAYS, OSError, AttributeError) as problem:  # the last one: an array, no archive
-                raise files.UsageError(f"'{text}' holds no arrays: {problem}") from None
+            arrays.update(files.read_archive(Path(text)))
         elif equals:
             arrays[name] = files.read_array(Path(file))
         elif len(names) == 1:
             arrays[names[0]] = files.read_array(Path(text))
         else:
-            raise files.UsageError(f"--input {text}: the model has {len(names)} inputs. Say which: NAME={text}")
+            raise UsageError(f"--input {text}: the model has {len(names)} inputs. Say which: NAME={text}")
     for name in arrays:
         if name not in names and name not in weights and name.rpartition("/")[0] not in sequences:
-            raise files.UsageError(f"--input: the model has no input '{name}'. It has {', '.join(names) or 'none'}")
+            raise files.unknown_name("--input", name, names, "input ")
     return arrays
 
 
@@ -103,73 +117,12 @@ def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any]) -> dict[str, np.
         print(f"popart-run: {note}", file=sys.stderr)
     bounds = files.whole_numbers(parsed.integers, "--integers")
     if len(bounds) != 2 or bounds[0] >= bounds[1]:
-        raise files.UsageError(f"--integers: got '{parsed.integers}', expected LOW,HIGH with LOW below HIGH")
+        raise UsageError(f"--integers: got '{parsed.integers}', expected LOW,HIGH with LOW below HIGH")
     random = files.random_arrays(shapes, parsed.seed, (bounds[0], bounds[1]))
     order = [entry["name"] for entry in facts["inputs"]] + weights
     arrays = {**random, **given}
     names = sorted(arrays, key=lambda name: order.index(name if name in order else name.rpartition("/")[0]))
     return {name: arrays[name] for name in names}
-
-
-def infos_of(feeds: dict[str, np.ndarray]) -> InputShapeInfo:
-    """Types and shapes of arrays."""
-    infos = InputShapeInfo()
-    for name, array in feeds.items():
-        infos.add(name, TensorInfo(array.dtype.names[0] if array.dtype.names else array.dtype.name, array.shape))
-    return infos
-
-
-def session_for(
-    parsed: argparse.Namespace, facts: dict[str, Any], outputs: list[str], feeds: dict[str, np.ndarray]
-) -> InferenceSession:
-    """A session ready to run for the shapes of ``feeds``."""
-    whole = {entry["name"] for entry in facts["inputs"] if not entry.get("sequence") and not entry.get("optional")}
-    whole |= {entry["name"] for entry in facts["inputsWithValues"]}
-    infos = infos_of({name: array for name, array in feeds.items() if name not in whole})
-    options = SessionOptions()
-    options.engineOptions["max_shape_programs"] = "1"
-    if parsed.threads is not None:
-        options.engineOptions["num_threads"] = str(parsed.threads)
-    device = DeviceManager().createCpuDevice()
-    session = InferenceSession(
-        str(parsed.model), DataFlow(1, outputs), device, infos, userOptions=options, name="popart-run"
-    )
-    session.prepareDevice()
-    session.setInputShapes(feeds)
-    return session
-
-
-def holds_text(facts: dict[str, Any]) -> bool:
-    """Whether the model has inputs or outputs of text, which the host works on."""
-    return any(entry["type"] == "string" for entry in [*facts["inputs"], *facts["outputs"]])
-
-
-def runner_on_host(
-    parsed: argparse.Namespace, facts: dict[str, Any], feeds: dict[str, np.ndarray]
-) -> Callable[[], dict[str, np.ndarray]]:
-    """What runs a model of text: its outputs by name, tensors of sequences as "name/0", …."""
-    onnx = files.import_onnx()
-    from popart.backend import BackendRep  # needs onnx
-
-    if parsed.anchor:
-        raise files.UsageError("--anchor: a model of text returns its outputs alone. Leave it out")
-    options = SessionOptions()
-    if parsed.threads is not None:
-        options.engineOptions["num_threads"] = str(parsed.threads)
-    model = BackendRep(onnx.load(str(parsed.model)), options)
-
-    def run() -> dict[str, np.ndarray]:
-        results = model.run(named_feeds(facts, feeds))
-        shown: dict[str, np.ndarray] = {}
-        for entry, value in zip(facts["outputs"], results, strict=True):
-            parts = {f"{entry['name']}/{i}": part for i, part in enumerate(value)} if isinstance(value, list) else None
-            for name, part in ({entry["name"]: value} if parts is None else parts).items():
-                array = np.asarray(part)
-                shown[name] = array.astype(str) if array.dtype.kind == "O" else array
-        return shown
-
-    run()  # compiles
-    return run
 
 
 def times_of(run: Callable[[], Any], parsed: argparse.Namespace) -> list[float]:
@@ -189,140 +142,147 @@ def times_of(run: Callable[[], Any], parsed: argparse.Namespace) -> list[float]:
     return seconds
 
 
-def spread_of(seconds: list[float]) -> dict[str, Any]:
-    """Median, best, worst and quartiles, in milliseconds."""
-    milliseconds = sorted(value * 1e3 for value in seconds)
-    quartiles = statistics.quantiles(milliseconds, n=4) if len(milliseconds) > 1 else [milliseconds[0]] * 3
+def items_of(feeds: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> int | None:
+    """The size of the batch: the first dimension, where all inputs and outputs have the same one; None: they do not."""
+    sizes = {array.shape[0] if array.ndim else None for array in (*feeds.values(), *results.values())}
+    return sizes.pop() if feeds and len(sizes) == 1 else None
+
+
+def spread_of(seconds: list[float], items: int | None) -> dict[str, Any]:
+    """Times of runs.
+
+    Args:
+        seconds: One for each run.
+        items: That a run takes; None: that is not known.
+
+    Returns:
+        Percentiles, best, worst and quartiles in milliseconds, runs per second, and items per second or None.
+    """
+    milliseconds = np.array(seconds) * 1e3
+    low, median, high, p90, p99 = (float(p) for p in np.percentile(milliseconds, [25, 50, 75, 90, 99]))
+    rate = len(seconds) / max(sum(seconds), 1e-9)
     return {
-        "runs": len(milliseconds),
-        "medianMs": statistics.median(milliseconds),
-        "bestMs": milliseconds[0],
-        "worstMs": milliseconds[-1],
-        "quartilesMs": [quartiles[0], quartiles[2]],
+        "runs": len(seconds),
+        "medianMs": median,
+        "p90Ms": p90,
+        "p99Ms": p99,
+        "bestMs": float(milliseconds.min()),
+        "worstMs": float(milliseconds.max()),
+        "quartilesMs": [low, high],
+        "runsPerSecond": rate,
+        "items": items,
+        "itemsPerSecond": None if items is None else rate * items,
     }
 
 
-def compared(
-    parsed: argparse.Namespace,
-    facts: dict[str, Any],
-    feeds: dict[str, np.ndarray],
-    results: dict[str, np.ndarray],
-) -> list[Any]:
-    """How far each output is from ONNX Runtime's."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise files.UsageError("--check needs the package onnxruntime. Install it: pip install onnxruntime") from None
-    try:
-        oracle = onnxruntime.InferenceSession(str(parsed.model), providers=["CPUExecutionProvider"])
-        expected = oracle.run(None, named_feeds(facts, feeds))
-    except Exception as problem:  # its exceptions share no class
-        raise files.UsageError(f"ONNX Runtime does not run the model: {problem}") from None
-    rows = []
-    for output, value in zip(oracle.get_outputs(), expected, strict=True):
-        parts = {f"{output.name}/{i}": part for i, part in enumerate(value)} if isinstance(value, list) else None
-        for name, theirs in ({output.name: value} if parts is None else parts).items():
-            rows.append({"output": name, **difference(results.get(name), np.asarray(theirs), parsed)})
-    return rows
+def rate_text(rate: float) -> str:
+    """A number of runs or items per second, with at least four significant digits."""
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.4g}"
 
 
-def named_feeds(facts: dict[str, Any], feeds: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The arrays of sequences as lists."""
-    sequences = {entry["name"]: [] for entry in facts["inputs"] if entry.get("sequence")}
-    named: dict[str, Any] = dict(sequences)
-    for name, array in feeds.items():
-        if name.rpartition("/")[0] not in sequences:
-            named[name] = array
-    for name, arrays in sequences.items():
-        while f"{name}/{len(arrays)}" in feeds:
-            arrays.append(feeds[f"{name}/{len(arrays)}"])
-    return named
+def times_text(times: Mapping[str, Any]) -> str:
+    """The times for people."""
+    values = {name: output.time_text(times[key] / 1e3) for name, key in TIMES.items()}
+    rate = f"{rate_text(times['runsPerSecond'])} runs/s"
+    if times["items"] not in (None, 1):
+        rate += f", {rate_text(times['itemsPerSecond'])} items/s of a batch of {times['items']:,}"
+    return f"{times['runs']:,} runs: " + ", ".join(f"{name} {text}" for name, text in values.items()) + f"; {rate}"
 
 
-def difference(ours: np.ndarray | None, theirs: np.ndarray, parsed: argparse.Namespace) -> dict[str, Any]:
-    """How far one array is from another; one of another size differs in all elements."""
-    if ours is not None and ours.size == theirs.size and theirs.dtype.kind in "OU":
-        differing = int((ours.astype(str).reshape(theirs.shape) != theirs.astype(str)).sum())
-        return {"equal": differing == 0, "differing": differing, "elements": theirs.size, "largestDifference": 0.0}
-    if ours is None or ours.size != theirs.size or theirs.dtype.kind not in "fiubcV":
-        return {"equal": False, "differing": theirs.size, "elements": theirs.size, "largestDifference": 0.0}
-    wide = np.complex128 if "c" in (ours.dtype.kind, theirs.dtype.kind) else np.float64
-    ours, theirs = ours.astype(wide).reshape(theirs.shape), theirs.astype(wide)
-    close = np.isclose(ours, theirs, rtol=parsed.rtol, atol=parsed.atol, equal_nan=True)
-    finite = np.isfinite(ours) & np.isfinite(theirs)
-    return {
-        "equal": bool(close.all()),
-        "differing": int((~close).sum()),
-        "elements": int(close.size),
-        "largestDifference": float(np.abs(ours[finite] - theirs[finite]).max(initial=0.0)),
-    }
+def comparisons(
+    parsed: argparse.Namespace, facts: dict[str, Any], feeds: dict[str, np.ndarray], results: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """What --check, --compare and --bisect find: "check", "compare" and "bisect" of the result."""
+    tolerance = Tolerance(parsed.rtol, parsed.atol)
+    found: dict[str, Any] = {}
+    source: Source | None = None
+    operators = operators_of(parsed.model) if parsed.bisect else []
+    if parsed.check:
+        found["check"] = tolerance.rows(results, of_onnx_runtime(parsed.model, facts, feeds)([]))
+        source = of_onnx_runtime(parsed.model, facts, feeds, optimised=False)
+    if parsed.compare and parsed.compare.suffix == ".npz":
+        found["compare"] = tolerance.rows(results, files.read_archive(parsed.compare))
+    elif parsed.compare:
+        source = of_other_model(parsed.compare, facts, feeds, parsed.threads)
+        found["compare"] = tolerance.rows(results, source(parsed.anchor))
+        if parsed.bisect:
+            outputs = [entry["name"] for entry in facts["outputs"]]
+            operators = in_both(operators, operators_of(parsed.compare), outputs)
+    if parsed.bisect and source is not None:
+
+        def ours(names: Sequence[str]) -> Mapping[str, np.ndarray]:
+            return run_model(parsed.model, facts, feeds, names, parsed.threads).results
+
+        found["bisect"] = first_difference(operators, ours, source, tolerance, feeds)
+    return found
+
+
+def bisect_lines(found: Mapping[str, Any]) -> list[str]:
+    """The first operator that differs, for people."""
+    lines = [*found["notes"]]
+    searched = f"{found['compared']:,} of {found['operators']:,} operators compared"
+    operator = found["operator"]
+    if operator is None:
+        return [*lines, f"no operator differs when its results are kept ({searched})"]
+    lines.append(f"first operator that differs: {operator['kind']} '{operator['name']}' ({searched})")
+    lines += [row_text("  its result", row) for row in operator["results"]]
+    lines += [f"  its input {name}: largest difference {far:.3g}" for name, far in operator["inputs"].items()]
+    return lines
+
+
+def row_text(other: str, row: Mapping[str, Any]) -> str:
+    """One comparison for people."""
+    verdict = "equal"
+    if not row["equal"]:
+        verdict = output.styled(f"DIFFERS in {row['differing']:,} of {row['elements']:,}", "bold red")
+    return f"{other}, {row['output']}: {verdict}, largest difference {row['largestDifference']:.3g}"
 
 
 def text_of(result: dict[str, Any]) -> str:
     """The result for people."""
-    lines = [f"compiled in {result['compileMs']:.1f} ms"]
+    lines = [f"compiled in {output.time_text(result['compileMs'] / 1e3)}"]
     rows = [[o["name"], o["type"], str(o["shape"]), o["mean"], o["smallest"], o["largest"]] for o in result["outputs"]]
-    lines.append(files.table(rows, ["output", "type", "shape", "mean", "smallest", "largest"]))
+    lines.append(output.table(rows, ["output", "type", "shape", "mean", "smallest", "largest"]))
+    lines += [f"{o['name']} =\n{np.array2string(o['array'])}" for o in result["outputs"] if "array" in o]
     if times := result.get("times"):
-        low, high = times["quartilesMs"]
-        lines.append(
-            f"{times['runs']} runs: median {times['medianMs']:.3f} ms (quartiles {low:.3f} to {high:.3f}), "
-            f"best {times['bestMs']:.3f}, worst {times['worstMs']:.3f}"
-        )
-    for row in result.get("check", []):
-        verdict = "equal" if row["equal"] else f"DIFFERS in {row['differing']} of {row['elements']}"
-        lines.append(f"ONNX Runtime, {row['output']}: {verdict}, largest difference {row['largestDifference']:.3g}")
+        lines.append(times_text(times))
+    lines += [row_text("ONNX Runtime", row) for row in result.get("check", [])]
+    lines += [row_text(result["comparedWith"], row) for row in result.get("compare", [])]
+    if "bisect" in result:
+        lines += bisect_lines(result["bisect"])
     lines += [f"written: {file}" for file in result.get("written", [])]
     return "\n".join(lines)
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
-    """Run the model; the status of the command."""
+    """Run the model; the exit code of the command."""
     parsed = arguments_of(arguments)
     files.require_file(parsed.model)
     facts = files.describe(parsed.model)
     feeds = feeds_of(parsed, facts)
-    start = time.perf_counter()
-    if holds_text(facts):
-        run_on_host = runner_on_host(parsed, facts, feeds)
-        shown = run_on_host()
-        return report(parsed, facts, feeds, shown, run_on_host, (time.perf_counter() - start) * 1e3)
-    outputs = files.tensors_of_outputs(parsed.model, infos_of(feeds), SessionOptions(), parsed.anchor)
-    names = [tensor for name, lengths in outputs.items() for tensor in (name, *lengths)]
-    session = session_for(parsed, facts, list(dict.fromkeys(names + parsed.anchor)), feeds)
-    compile_ms = (time.perf_counter() - start) * 1e3
-    results = session.initAnchorArrays()
-    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
-    step = PyStepIO(contiguous, results)
-    session.run(step)
-    all_lengths = {length for lengths in outputs.values() for length in lengths}
-    shown = {name: array for name, array in results.items() if name not in all_lengths}
-    for name, lengths in outputs.items():  # sizes that depend on data: what lies behind them has no meaning
-        for length, axis in lengths.items():
-            shown[name] = shown[name][(slice(None),) * axis + (slice(int(results[length])),)]
-    return report(parsed, facts, feeds, shown, lambda: session.run(step), compile_ms)
-
-
-def report(
-    parsed: argparse.Namespace,
-    facts: dict[str, Any],
-    feeds: dict[str, np.ndarray],
-    shown: dict[str, np.ndarray],
-    run: Callable[[], Any],
-    compile_ms: float,
-) -> int:
-    """Time, compare, write and print the results; the status of the command."""
-    result: dict[str, Any] = {"model": str(parsed.model), "compileMs": compile_ms}
+    running = run_model(parsed.model, facts, feeds, parsed.anchor, parsed.threads)
+    result: dict[str, Any] = {"model": str(parsed.model), "compileMs": running.compile_ms}
     result["inputs"] = [{"name": n, "type": str(a.dtype), "shape": list(a.shape)} for n, a in feeds.items()]
-    result["outputs"] = [outcome(name, array) for name, array in shown.items()]
+    result["outputs"] = [outcome(name, array) for name, array in running.results.items()]
     if parsed.runs is not None or parsed.seconds is not None:
-        result["times"] = spread_of(times_of(run, parsed))
-    if parsed.check:
-        result["check"] = compared(parsed, facts, feeds, shown)
+        result["times"] = spread_of(times_of(running.run, parsed), items_of(feeds, running.results))
+    if parsed.compare:
+        result["comparedWith"] = str(parsed.compare)
+    result.update(comparisons(parsed, facts, feeds, running.results))
     if parsed.output:
-        result["written"] = [str(file) for file in files.write_arrays(parsed.output, shown)]
+        result["written"] = [str(file) for file in files.write_arrays(parsed.output, running.results)]
+    if parsed.values:
+        for entry in result["outputs"]:
+            array = running.results[entry["name"]]
+            entry["values" if parsed.json else "array"] = listed(array) if parsed.json else array
     print(files.json_text(result) if parsed.json else text_of(result))
-    return 0 if all(row["equal"] for row in result.get("check", [])) else 1
+    different = any(not row["equal"] for row in [*result.get("check", []), *result.get("compare", [])])
+    return ExitCode.DIFFERENT if different else ExitCode.DONE
+
+
+def listed(array: np.ndarray) -> Any:
+    """The values as JSON has them: lists of numbers, of texts, or of booleans."""
+    return (array if array.dtype.kind in "biuU" else array.astype(np.float64)).tolist()
 
 
 def outcome(name: str, array: np.ndarray) -> dict[str, Any]:
@@ -336,9 +296,9 @@ def outcome(name: str, array: np.ndarray) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main() -> None:
+def main() -> NoReturn:
     """The command of the wheel."""
-    sys.exit(files.run_command("popart-run", command))
+    run_as_process("popart-run", command)
 
 
 if __name__ == "__main__":

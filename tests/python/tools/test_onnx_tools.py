@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -85,9 +86,13 @@ def test_run_on_random_inputs_agrees_with_onnx_runtime(model):
     assert found["check"][0]["equal"] and found["check"][0]["elements"] == 15
     times = found["times"]
     assert times["runs"] == 5
-    assert times["bestMs"] <= times["quartilesMs"][0] <= times["medianMs"] <= times["worstMs"]
-    text = run("run", model, "--seconds", "0.05", "--warm-up", "0", "--check")
-    assert "ONNX Runtime, y: equal" in text.stdout and "median" in text.stdout
+    order = [times[name] for name in ("bestMs", "medianMs", "p90Ms", "p99Ms", "worstMs")]
+    assert order == sorted(order) and times["bestMs"] <= times["quartilesMs"][0] <= times["medianMs"]
+    assert times["items"] == 3 and times["itemsPerSecond"] == pytest.approx(3 * times["runsPerSecond"])
+    text = run("run", model, "--seconds", "0.05", "--warm-up", "0", "--check", "--dim", "batch=2")
+    assert "ONNX Runtime, y: equal" in text.stdout and "items/s of a batch of 2" in text.stdout
+    assert all(name in text.stdout for name in ("p50 ", "p90 ", "p99 ", "runs/s"))
+    text = run("run", model)
     assert "(batch) is taken as 1; say it with --dim batch=N" in text.stderr
 
 
@@ -213,7 +218,8 @@ def test_inspect_counts_what_is_there(model):
     memory = program["memory"]
     assert memory["total"] == sum(memory[part] for part in ("arena", "constants", "variables", "scratch"))
     text = run("inspect", model).stdout
-    assert "input x: float32 [batch, 3, 4, 4]" in text and "GFLOP" in text and "matmul" in text
+    assert "input x: float32 [batch, 3, 4, 4]" in text and "one run: " in text and "matmul" in text
+    assert re.search(r"^total +[\d.]+ KiB$", text, re.MULTILINE)
 
 
 def test_inspect_names_operators_on_the_reference_backend(tmp_path):
@@ -290,6 +296,14 @@ def test_convert_to_a_newer_opset(model, tmp_path):
     np.testing.assert_allclose(expected(out, x), expected(model, x), rtol=1e-5)
     assert facts("run", out, "--check")["check"][0]["equal"]
     assert "expected 13 (the model's) to" in run("convert", model, out, "--opset", "9", expect=2).stderr
+
+
+def test_convert_to_a_newer_opset_of_a_set_that_is_imported_twice(model, tmp_path):
+    twice, out = tmp_path / "twice.onnx", tmp_path / "new.onnx"
+    changed = onnx.load(model)
+    changed.opset_import.extend([helper.make_opsetid("ai.onnx", 13), helper.make_opsetid("ai.onnx.ml", 3)])
+    onnx.save(changed, twice)
+    assert facts("convert", twice, out, "--opset", "18")["opsets"] == {"ai.onnx": 18, "ai.onnx.ml": 3}
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
