@@ -1,7 +1,8 @@
 """How commands print: tables (rich), sizes, times and counts with their units.
 
 On a terminal a table has colours and folds long cells at the width of the terminal. Into a pipe or a file it is plain
-text as wide as its cells. ``NO_COLOR`` is respected by rich.
+text as wide as its cells, which starts faster: rich is loaded for terminals, and for the width of letters that are not
+ASCII. rich respects ``NO_COLOR``.
 """
 
 from __future__ import annotations
@@ -12,28 +13,26 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-UNLIMITED = 1 << 16  # columns of what is not a terminal
 NUMBER = re.compile(r"-?[\d,]+(\.\d+)?(e[-+]?\d+)?(%| \w+)?$")  # with a unit or without
 
 
-def _console() -> Any:
-    """A console of rich for stdout; to what is no terminal it prints plain lines of any length."""
-    from rich.console import Console  # here: most calls of the commands print nothing that needs it
+def _on_terminal(shown: Any) -> str:
+    """What rich prints on the terminal of stdout, as text."""
+    from rich.console import Console
 
-    width = None if sys.stdout.isatty() else UNLIMITED
-    return Console(width=width, highlight=False, emoji=False, markup=False)
+    console = Console(highlight=False, emoji=False, markup=False)
+    with console.capture() as captured:
+        console.print(shown, end="")
+    return captured.get().rstrip("\n")
 
 
 def styled(text: str, style: str) -> str:
-    """A text in a style of rich, such as ``bold red``, where stdout is a terminal."""
+    """A short text in a style of rich, such as ``bold red``, where stdout is a terminal."""
     if not sys.stdout.isatty():
         return text
     from rich.text import Text
 
-    console = _console()
-    with console.capture() as captured:
-        console.print(Text(text, style=style), end="", soft_wrap=True)
-    return captured.get()
+    return _on_terminal(Text(text, style=style))
 
 
 def table(rows: Sequence[Sequence[Any]], titles: Sequence[str], total: Sequence[Any] = ()) -> str:
@@ -47,21 +46,40 @@ def table(rows: Sequence[Sequence[Any]], titles: Sequence[str], total: Sequence[
     Returns:
         The lines, without a line break at the end.
     """
+    every = [*rows, *([total] if total else [])]
+    right = [bool(every) and all(is_number(row[i]) for row in every) for i in range(len(titles))]
+    texts = [[cell_text(cell) for cell in row] for row in every]
+    if not sys.stdout.isatty():
+        return _plain([list(titles), *texts], right)
     from rich.table import Table
     from rich.text import Text
 
-    console = _console()
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
-    every = [*rows, *([total] if total else [])]
-    for i, title in enumerate(titles):
-        numbers = bool(every) and all(is_number(row[i]) for row in every)
-        made.add_column(Text(title), justify="right" if numbers else "left", overflow="fold")
-    for row in every:
-        style = "bold" if total and row is every[-1] else ""
-        made.add_row(*(Text(cell_text(cell), style=style) for cell in row))
-    with console.capture() as captured:
-        console.print(made)
-    return "\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
+    for title, of_numbers in zip(titles, right, strict=True):
+        made.add_column(Text(title), justify="right" if of_numbers else "left", overflow="fold")
+    for i, row in enumerate(texts):
+        style = "bold" if total and i == len(texts) - 1 else ""
+        made.add_row(*(Text(text, style=style) for text in row))
+    return "\n".join(line.rstrip() for line in _on_terminal(made).split("\n"))
+
+
+def _plain(rows: list[list[str]], right: list[bool]) -> str:
+    """The lines of a table in a pipe or a file: neither styles nor folds, so rich's console need not be loaded."""
+
+    def width(text: str) -> int:
+        if text.isascii():
+            return len(text)
+        from rich.cells import cell_len
+
+        return cell_len(text)
+
+    widths = [max(width(row[i]) for row in rows) for i in range(len(right))]
+    lines = []
+    for row in rows:
+        gaps = [" " * (most - width(text)) for text, most in zip(row, widths, strict=True)]
+        cells = [gap + text if last else text + gap for text, gap, last in zip(row, gaps, right, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def is_number(cell: Any) -> bool:

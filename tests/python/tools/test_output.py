@@ -52,6 +52,12 @@ def test_a_table_into_a_pipe_is_plain_and_as_wide_as_its_cells():
     ]
 
 
+def test_wide_letters_take_two_columns():
+    assert table([["\u4e2d\u6587", "x"], ["abcdef", "y"]], ["name", "z"]).splitlines() == [
+        "name    z", "\u4e2d\u6587    x", "abcdef  y"
+    ]  # fmt: skip
+
+
 def test_names_cannot_steer_the_terminal():
     assert table([["a\x1b[2Jb\nc"]], ["name"]).splitlines() == ["name", r"a\x1b[2Jb\nc"]
 
