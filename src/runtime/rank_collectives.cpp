@@ -290,8 +290,9 @@ void RankCollectives::start() noexcept {
 void RankCollectives::fail(const std::exception *why) noexcept {
   const char *problem = threads_.problem();
   const std::string text = why ? why->what() : *problem ? problem : "a replica failed";
-  threads_.fail(why);
+  // First: the replicas that threads_ wakes fail as well, and do not know why.
   if (!isOver_.exchange(true, std::memory_order_acq_rel)) exchange_.fail(text);
+  threads_.fail(why);
 }
 
 }  // namespace popart::runtime
