@@ -24,7 +24,7 @@ def program_path(name: str) -> Path | None:
 
 
 def run_program(name: str, arguments: Sequence[str]) -> NoReturn:
-    """Run a program in the place of this process; ``--version`` prints what other commands print.
+    """Replace this process by a program; ``--version`` prints what other commands print.
 
     Args:
         name: Of the program.

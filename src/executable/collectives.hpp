@@ -89,8 +89,8 @@ class Collectives {
   // all that ask for it. Every replica asks for all its seats before the first run, one after the other. It lives as
   // long as this object.
   virtual Seat &seat(int replica, const CollectiveSpec &spec) = 0;
-  // Every replica of this process has asked for all its seats. Returns when the other processes are ready to run; said
-  // again, does nothing. Throws runtime_error that names a process whose program differs, or that does not come.
+  // Called once every replica of this process has all its seats; more calls do nothing. Returns when the other
+  // processes are ready to run. Throws runtime_error that names a process whose program differs, or that does not call.
   virtual void connect() {}
   // Why publish or meet gave false: a text that lives as long as the program.
   virtual const char *problem() const noexcept = 0;

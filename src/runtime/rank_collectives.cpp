@@ -168,12 +168,12 @@ class RankCollectives::Group final : public GroupAcross {
           results = term == width ? static_cast<std::byte *>(exchanged_.inputs[0][o]) : places.take(elements * width);
           exchanged_.results[0][o] = results;
           break;
-        case Meeting::Scatter:  // chunk by chunk
+        case Meeting::Scatter:  // the chunks of all members, in order
           results = places.take(members_.count * spec_.resultElements[o] * width);
           for (size_t m = 0; m < count() && results; ++m)
             exchanged_.results[m][o] = results + static_cast<int64_t>(m) * spec_.resultElements[o] * width;
           break;
-        case Meeting::Gather:  // operands are where the result has them
+        case Meeting::Gather:  // each operand is a part of the result
           results = places.take(elements * spec_.groupSize * width);
           exchanged_.results[0][o] = results;
           for (size_t m = 0; m < count() && results; ++m)

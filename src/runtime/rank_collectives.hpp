@@ -5,15 +5,15 @@
 // in pieces, or update variables of this process.
 //
 //   RankCollectives collectives(transport, layout, settings);
-//   …                       // engines ask for all their seats
+//   …                       // engines call `seat` for all their collectives
 //   collectives.connect();  // all processes; Replicas does it
 //
-// Why no order of threads makes processes wait for each other for ever. A replica publishes one operand after the
-// other, in the order of its program, and all members of a group come to the group's collectives in one order. Let X
-// come before Y. Whoever publishes last for X in a process has started X before it publishes for Y, and Y starts when
-// all members have published. So every process starts the operations of one group in the order of the program, and the
-// exchange makes an operation wait for earlier ones of its group alone (exchange/exchange.cpp). Groups that have
-// members in common may start in different orders in two processes: they share nothing that one could wait for.
+// Why there is no deadlock, whatever the order of threads. A replica publishes its operands in the order of its
+// program, so all members of a group execute the group's collectives in the same order. Let X be before Y. In each
+// process, the replica that publishes last for X starts X before it publishes for Y, and Y starts when all members have
+// published for it. So every process starts the operations of a group in the order of the program, and an operation
+// waits only for earlier ones of its group (exchange/exchange.cpp). Operations of different groups may start in
+// different orders in two processes: they share no memory, so that neither waits for the other.
 //
 // A failure ends the job: a replica that fails, an interrupt, a process that ends or does not come within the timeout.
 // All replicas of all processes go on with `false`, now or at their next collective, and later runs fail as well.

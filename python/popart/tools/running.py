@@ -72,7 +72,7 @@ def run_model(
     session.run(step)
     all_lengths = {length for lengths in outputs.values() for length in lengths}
     shown = {name: array for name, array in results.items() if name not in all_lengths}
-    for name, lengths in outputs.items():  # sizes that depend on data: what lies behind them has no meaning
+    for name, lengths in outputs.items():  # sizes that depend on data: elements after them have no meaning
         for length, axis in lengths.items():
             shown[name] = shown[name][(slice(None),) * axis + (slice(int(results[length])),)]
     return Running(shown, lambda: session.run(step), compile_ms)

@@ -72,7 +72,7 @@ struct State {
   }
 };
 
-// A text under way. MPI has its memory until it is complete, whoever waits for it.
+// A text under way. MPI may use its memory until it is complete.
 struct Text {
   int peer;
   std::string bytes;
@@ -508,14 +508,14 @@ class Job : public MpiJob {
   int processes() const noexcept override { return own_->processes(); }
 
   std::unique_ptr<Transport> transport() override {
-    own_->barrier(settings_.timeout);  // names who does not come
+    own_->barrier(settings_.timeout);  // its error names the processes that do not call it
     return duplicate();
   }
 
   std::optional<std::string> end(milliseconds timeout) noexcept override {
     if (state_->isEnded) return std::nullopt;
     int isDone = 0;
-    if (MPI_Finalized(&isDone) == MPI_SUCCESS && isDone) {  // by who initialised it
+    if (MPI_Finalized(&isDone) == MPI_SUCCESS && isDone) {  // by the library that initialised it
       state_->isEnded = true;
       own_.reset();
       return std::nullopt;

@@ -1,7 +1,6 @@
 """The transport on MPI in real jobs: the program tests/ranks/mpi_job.cpp, started by mpirun."""
 
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -10,8 +9,6 @@ import pytest
 
 BUILD = Path(__file__).resolve().parents[3] / "build" / os.environ.get("POPART_PRESET", "dev")
 PROGRAM = BUILD / "bin" / "popart_mpi_job"
-
-pytestmark = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun: ./dev setup installs it")
 
 
 def job(processes, *words, network=(), environment=None):

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -14,8 +13,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 LAUNCHERS = ("POPDIST_", "OMPI_", "PMIX_", "SLURM_")
 ONLY_HERE = ("--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo")
-
-pytestmark = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun: ./dev setup installs it")
 
 
 def run(program, *words, processes=1, local=1, environment=None, seconds=120):
@@ -172,7 +169,7 @@ def test_inference_sessions_give_the_results_of_their_replicas():
 
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_programs_use_mpi4py_as_well(order):
-    """Whoever initialises MPI: the session, or mpi4py."""
+    """The session or mpi4py initialises MPI."""
     pytest.importorskip("mpi4py")
     code = f"""
 if {order!r} == "before":

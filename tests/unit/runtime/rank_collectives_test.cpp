@@ -274,7 +274,7 @@ std::vector<std::string> problems(const std::vector<int> &counts, const std::vec
     for (int r = layout.first(p); r < layout.first(p) + layout.count(p); ++r)
       for (const CollectiveSpec &spec : specs) all.seat(r, spec);
     all.connect();
-    for (int run = 0; run < 2; ++run)  // a job that failed goes on failing
+    for (int run = 0; run < 2; ++run)  // later runs of a job that failed fail too
       runReplicas(all, layout.first(p), layout.count(p), [&](int r) {
         std::string &text = texts[static_cast<size_t>(r)];
         text.clear();
