@@ -326,6 +326,9 @@ void bindOp(nb::module_ &m) {
   bindSettings(m);
   HandleClass<Op>(m, "Op", nb::is_weak_referenceable(), "A node of a graph.")
       .property("id", [](const Op &op) { return op.id; })
+      .def(
+          "_flops", [](const Op &op) { return costOf(op).flops; },
+          "Arithmetic operations of one run, as plans count them.")
       .def("opType", [](const Op &op) { return op.opid.type; })
       .def("opDomain", [](const Op &op) { return op.opid.domain; })
       .def("name", [](const Op &op) { return op.name(); })

@@ -1,13 +1,12 @@
 """The layers of a model, as Keras' ``summary`` shows them: output shape, parameters and floating-point operations.
 
-A layer is what the operators of one ONNX node became, before they are fused with others. Two operations are counted for
-each multiplication with its addition in products and convolutions, one for each element that another operator
-computes, none for moves. Loops count their trips, and of the branches of an If all.
+A layer is what the operators of one ONNX node became, before they are fused with others. Their operations are those of
+the compiler's cost model: two for each multiplication with its addition, by default one for each element of an
+operator's largest operand. Loops count their trips, and of an If all branches.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,16 +18,6 @@ from popart_core import DataFlow, DeviceManager, SessionOptions
 
 from popart.session import InferenceSession
 from popart.tools import files
-
-# What moves elements, or says where they are, and computes nothing.
-MOVES = {
-    "Call", "Cast", "Concat", "Copy", "Detach", "DynamicSlice", "DynamicUpdate", "Expand", "Flatten", "Gather",
-    "GatherElements", "GatherND", "HostLoad", "HostStore", "Identity", "If", "IpuCopy", "Loop", "OneHot", "Pad",
-    "Reshape", "Reverse", "ReverseSequence", "Scan", "Shape", "Slice", "Split", "Squeeze", "Subsample", "Tile",
-    "Transpose", "Unsqueeze",
-}  # fmt: skip
-CONVOLUTIONS = ("Conv", "IntegerConv")
-PRODUCTS = ("MatMul", "IntegerMatMul")
 
 
 @dataclass
@@ -84,7 +73,7 @@ def layers_of(model: Path, shapes: dict[str, Any]) -> list[Layer]:
         if kind not in layer.kinds:
             layer.kinds.append(kind)
         layer.shape = list(results[-1].shape())
-        layer.flops += times * _flops(op, results)
+        layer.flops += 0.0 if op.getCalledGraphs() else times * op._flops()
         for tensor in op.getInputTensors():
             if tensor.id in weights:
                 weights.discard(tensor.id)
@@ -104,19 +93,6 @@ def _operators(graph: Any, times: float) -> Iterator[tuple[Any, float]]:
 def _kind(op: Any) -> str:
     """The type of an operator, whether it writes into an operand or not."""
     return re.sub(r"(Lhs|Rhs)?Inplace$", "", op.opType())
-
-
-def _flops(op: Any, results: list[Any]) -> float:
-    """Floating-point operations of one run of an operator."""
-    kind, inputs = _kind(op), op.getInputTensors()
-    if kind in MOVES or not inputs:
-        return 0.0
-    if kind in CONVOLUTIONS or kind == "ConvTranspose":
-        of = inputs[0] if kind == "ConvTranspose" else results[0]
-        return 2.0 * of.nelms() * math.prod(inputs[1].shape()[1:])
-    if kind in PRODUCTS:
-        return 2.0 * results[0].nelms() * inputs[0].shape()[-1]
-    return float(max(tensor.nelms() for tensor in (inputs[0], *results)))
 
 
 def rolled_up(layers: list[Layer], depth: int) -> list[Layer]:
