@@ -1,6 +1,7 @@
 // A process that runs replicas 2 and 3 of 4 computes what they compute when all run here: seeds, groups, parts,
 // variables by group and memory follow their numbers in the whole program.
 #include <future>
+#include <latch>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -228,12 +229,14 @@ TEST(LocalReplicas, a_failure_ends_the_runs_of_other_processes) {
   const exchange::ReplicaLayout layout(std::vector<int>{2, 2}, std::vector<std::string>{"left", "right"});
   test::FakeRanks ranks(2, 4);
   std::vector<std::string> messages(2);
+  std::latch firstRuns(2);  // a failure of process 1 also ends a first run of process 0 that still waits for values
   std::vector<std::thread> processes;
   for (int p = 0; p < 2; ++p)
     processes.emplace_back([&, p] {
       runtime::RankCollectives collectives(ranks.transport(p), layout, {});
       Process process(kUpdate, {layout.first(p), layout.count(p)}, &collectives);
       process.run();
+      firstRuns.arrive_and_wait();
       process.streams->fails = p == 1;
       messages[static_cast<size_t>(p)] = test::messageOf([&] { process.run(); });
     });
