@@ -205,7 +205,20 @@ struct SessionCreation : Session {
     logging::session::info("session '{}': {} of {} floating-point initializers train, {} of {} numbers", c.name,
                            std::ranges::count_if(found->tensors, &TrainableTensor::trains), found->tensors.size(),
                            elements, all);
+    warnIfNothingTrains(*found, c.name);
     return found;
+  }
+
+  // Unless the caller froze what would.
+  static void warnIfNothingTrains(const onnx::TrainableTensors &found, const std::string &session) {
+    if (found.tensors.empty() || !found.trained.empty()) return;
+    if (std::ranges::any_of(found.tensors, [](const TrainableTensor &t) { return t.reason.starts_with("frozen"); }))
+      return;
+    const TrainableTensor &first = found.tensors.front();
+    logging::session::warn(
+        "session '{}': nothing trains: got {} floating-point initializers, none of them a parameter ('{}' {}: {}). "
+        "Name those that train with trainable (popart-inspect --training shows all)",
+        session, found.tensors.size(), first.name, first.info, first.reason);
   }
 
   static void checkRequest(const Creation &c) {

@@ -181,11 +181,11 @@ Verdict SlotRule::read(const Walk &walk, const FlatUse &use) const {
 Verdict SlotRule::plain(const Walk &walk, const FlatUse &use) const {
   const FlatNode &node = model_.nodes[use.node];
   const std::string as = readAs(node, use.input);
-  if (walk.elements <= 1) return {Kind::Stays, "one number: " + as};
+  if (walk.elements <= 1) return {.kind = Kind::Stays, .reason = "one number: " + as, .isUsual = true};
   if (isWriting(node) && use.input == 0 && isUniform(valueOf_(walk.initializer)))
     return {Kind::Setting, "setting: equal numbers, " + as};
   if (isOneOf(node.type, {"Sub", "Div", "Mod", "Fmod", "Remainder"}) && isKnownOperator(node))
-    return {Kind::Stays, "subtracts or divides: " + as};
+    return {.kind = Kind::Stays, .reason = "subtracts or divides: " + as, .isUsual = true};
   const std::string formula = formulaOf(walk, use);
   if (!formula.empty() && (isKnownOperator(node) || formula != kByFormula))
     return {Kind::Stays, formula + ": " + as, formula == kByFormula};

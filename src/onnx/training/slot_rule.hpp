@@ -26,6 +26,7 @@ struct Verdict {
   std::string reason = "no operator reads it";
   bool doubtful = false;
   bool isTable = false;  // rows of it are looked up
+  bool isUsual = false;  // it stays because such operands seldom train: one number, a subtrahend or divisor
   bool trains() const { return kind == Kind::Trains || kind == Kind::Parameter; }
 };
 

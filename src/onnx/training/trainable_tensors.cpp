@@ -73,6 +73,7 @@ class Classifier {
       for (Entry &e : entries_) askLists(e);
     else if (!isOwn_)
       findTiedTables();
+    trainGuessesIfNothingElse();
     nameWhatIsLost();
     checkPatterns();
     askCaller();
@@ -277,6 +278,21 @@ class Classifier {
           continue;
         if (!isUniform(valueOf(table)) && holdsSame(valueOf(table), valueOf(e), true)) tie(e, table);
       }
+    }
+  }
+
+  // A model that is trained has parameters: where none was found, a guess against a tensor was wrong; where nothing was
+  // guessed, one number or what subtracts or divides is a parameter here.
+  void trainGuessesIfNothingElse() {
+    const auto anyTrains = [&] {
+      return std::ranges::any_of(entries_, [](const Entry &e) { return e.verdict.trains(); });
+    };
+    if (lists_.any() || !updates_.empty()) return;
+    for (const bool isUsual : {false, true}) {
+      if (anyTrains()) return;
+      for (Entry &e : entries_)
+        if (!e.isFixed && e.verdict.kind == Kind::Stays && (isUsual ? e.verdict.isUsual : e.verdict.doubtful))
+          e.verdict = {Kind::Trains, e.verdict.reason + ", but nothing else would train", true};
     }
   }
 

@@ -546,6 +546,35 @@ def test_training_info_of_the_file_decides():
     assert {t.name: t.trains for t in popart.trainable_tensors(model.SerializeToString())} == {"w": False, "b": True}
 
 
+def test_guesses_train_where_nothing_else_does(capfd):
+    whole = np.float32([[1, 2, 2], [3, 3, 3]])
+    product = node("Mul", ["a", "x"], "h")
+    alone = model_of([product, node("Relu", ["h"], "y")], {"x": [1]}, ["y"], {"a": whole})
+    with_parameter = model_of([product, node("MatMul", ["h", "w"], "y")], {"x": [1]}, ["y"], {"a": whole, "w": W})
+    assert trains(alone) == {"a": True}
+    assert trains(with_parameter) == {"a": False, "w": True}
+    popart.getLogger("session").setLevel("WARN")
+    trainer(alone)
+    assert "'a' float32[2, 3] trains, by a guess" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("kind, value", [("Mul", np.float32(2)), ("Sub", C), ("Div", C), ("Add", np.float32([0.5]))])
+def test_operands_that_stay_as_a_rule_train_where_nothing_else_does(kind, value):
+    def nodes(output):
+        return [node(kind, ["x", "a"], output)]
+
+    assert trains(model_of(nodes("y"), {"x": [2, 3]}, ["y"], {"a": value})) == {"a": True}
+    product = model_of([*nodes("h"), node("MatMul", ["h", "w"], "y")], {"x": [2, 3]}, ["y"], {"a": value, "w": W})
+    assert trains(product) == {"a": False, "w": True}
+
+
+def test_a_model_in_which_nothing_trains_is_a_warning(capfd):
+    model = model_of([node("Clip", ["x", "", "two"], "y")], {"x": [3]}, ["y"], {"two": np.float32(2)})
+    popart.getLogger("session").setLevel("WARN")
+    trainer(model)
+    assert "nothing trains: got 1 floating-point initializers" in "".join(capfd.readouterr())
+
+
 def test_models_of_the_builder_train_all_that_the_loss_depends_on():
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [4, 3]))
