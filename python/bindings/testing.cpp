@@ -1,6 +1,8 @@
-// The Python module popart_testing: single ops on NumPy arrays, for the operator cases under tests/cases.
+// The Python module popart_testing: single ops on NumPy arrays, for the operator cases under tests/cases, and schedules
+// of exchanges between processes, for tools/scale_model.py.
 #include <popart/opdef.hpp>
 
+#include "exchange/schedule.hpp"
 #include "host_array.hpp"
 #include "support/run_op.hpp"
 
@@ -91,13 +93,45 @@ std::vector<std::pair<std::string, std::string>> toPairs(const std::vector<execu
   return pairs;
 }
 
+// ---- exchanges
+
+using exchange::ExchangeSpec;
+using exchange::Operation;
+
+Operation toOperation(const std::string &name) {
+  for (const Operation o : {Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather, Operation::Broadcast,
+                            Operation::AllToAll})
+    if (exchange::nameOf(o) == name) return o;
+  throw error("operation: got '{}', expected the name of an operation, as 'all-reduce'", name);
+}
+
+// Messages and joins of one process in a round: (peer, bytes) of what it sends and receives, bytes that it joins, each
+// join counted with the bytes of its result.
+struct RoundSummary {
+  std::vector<std::pair<int, int64_t>> sends, receives;
+  int64_t joinedBytes = 0;
+};
+
+std::vector<RoundSummary> summarize(const exchange::Schedule &schedule) {
+  std::vector<RoundSummary> rounds;
+  for (const exchange::Round &round : schedule.rounds) {
+    RoundSummary &summary = rounds.emplace_back();
+    for (const exchange::Message &m : round.sends) summary.sends.emplace_back(m.peer, m.bytes);
+    for (const exchange::Message &m : round.receives) summary.receives.emplace_back(m.peer, m.bytes);
+    int64_t elements = 0;
+    for (const exchange::Range &range : round.joined) elements += range.end - range.begin;
+    summary.joinedBytes = elements * schedule.termBytes * static_cast<int64_t>(round.joins.size());
+  }
+  return rounds;
+}
+
 }  // namespace
 }  // namespace popart::python
 
 NB_MODULE(popart_testing, testing) {
   using namespace popart;
   using namespace popart::python;
-  testing.doc() = "Single operators on NumPy arrays.";
+  testing.doc() = "Single operators on NumPy arrays; schedules of exchanges between processes.";
   nb::module_::import_("popart_core");  // types and exceptions
   testing.def(
       "run_op",
@@ -183,6 +217,48 @@ NB_MODULE(popart_testing, testing) {
       },
       nb::arg("type"), nb::arg("attributes"), nb::arg("inputs"), nb::arg("grad_outputs"), nb::arg("wanted"),
       nb::arg("outputs") = -1, "The same for the program of grad_op.");
+  nb::class_<RoundSummary>(testing, "ExchangeRound")
+      .def_ro("sends", &RoundSummary::sends, "(peer, bytes) of each message.")
+      .def_ro("receives", &RoundSummary::receives, "(peer, bytes) of each message.")
+      .def_ro("joined_bytes", &RoundSummary::joinedBytes, "Bytes of the results of all joins.");
+  nb::class_<exchange::ReplicaLayout>(testing, "ReplicaLayout")
+      .def(
+          "__init__",
+          [](exchange::ReplicaLayout *self, int processes, int replicasOfEach, int processesOfHost) {
+            check(processes > 0 && replicasOfEach > 0 && processesOfHost > 0,
+                  "layout: got {} processes of {} replicas, {} on a host, expected positive numbers", processes,
+                  replicasOfEach, processesOfHost);
+            std::vector<std::string> hosts;
+            for (int p = 0; p < processes; ++p) hosts.push_back(std::to_string(p / processesOfHost));
+            const std::vector<int> counts(static_cast<size_t>(processes), replicasOfEach);
+            new (self) exchange::ReplicaLayout(counts, hosts);
+          },
+          nb::arg("processes"), nb::arg("replicas_of_each"), nb::arg("processes_of_host"))
+      .def("host_of", &exchange::ReplicaLayout::hostOf, nb::arg("process"));
+  testing.def(
+      "plan_exchange",
+      [](const exchange::ReplicaLayout &layout, int process, const std::string &operation, DataType type, int groupSize,
+         int stride, const std::vector<int64_t> &elements, const std::vector<int64_t> &resultElements, bool keeps,
+         double latency, double perMessage, double perByte) {
+        ExchangeSpec spec;
+        spec.operation = toOperation(operation);
+        spec.join = keeps ? executable::Join::Keep : executable::Join::Add;
+        spec.type = type;
+        spec.groupSize = groupSize;
+        spec.stride = stride;
+        spec.elements = elements;
+        spec.resultElements = resultElements;
+        spec.group = static_cast<int>(
+            exchange::groupingOf(spec, layout).getGroupAt(static_cast<unsigned>(layout.first(process))));
+        const exchange::Schedule schedule =
+            exchange::planExchange(spec, layout, process, {latency, perMessage, perByte});
+        return std::make_pair(std::string(schedule.algorithm == exchange::Algorithm::Halving ? "halving" : "direct"),
+                              summarize(schedule));
+      },
+      nb::arg("layout"), nb::arg("process"), nb::arg("operation"), nb::arg("type"), nb::arg("group_size"),
+      nb::arg("stride"), nb::arg("elements"), nb::arg("result_elements"), nb::arg("keeps"), nb::arg("latency_ns"),
+      nb::arg("message_ns"), nb::arg("byte_ns"),
+      "The algorithm and the rounds of one process, of the group of its first replica.");
   testing.def(
       "op_types",
       [] {

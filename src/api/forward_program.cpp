@@ -18,7 +18,7 @@ int64_t ForwardProgram::deviceBytes() const {
   return program_.deviceBytes();
 }
 
-int64_t ForwardProgram::exchangeBytes() const { return program_.exchangeBytes(); }
+int64_t ForwardProgram::exchangeBytes() const { return program_.isCompiled() ? program_.exchangeBytes() : 0; }
 
 void ForwardProgram::copyVariables(const session::CompiledProgram &training) {
   const auto &variables = program_.executable()->variables;

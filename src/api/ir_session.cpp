@@ -21,6 +21,7 @@
 #include "pipeline/prepare.hpp"
 #include "runtime/host_spans.hpp"
 #include "session/engine_options.hpp"
+#include "session/first_values.hpp"
 #include "session/memory_limit.hpp"
 
 namespace popart {
@@ -197,6 +198,9 @@ int64_t IrSession::ipus() const { return impl_->ipus; }
 void IrSession::load(DeviceInfo &device) {
   if (impl_->program.isLoaded()) return impl_->program.attach(device);
   impl_->program.load(device);
+  if (impl_->job)
+    session::compareFirstValues(*impl_->job, "popxl", impl_->program.firstValues(),
+                                "Make them of the same numbers in all processes");
   std::random_device source;
   std::array<uint32_t, 2> state{source(), source()};
   if (impl_->job) {  // that of the first process

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.hpp"
+#include "exchange/schedule.hpp"
+#include "executable/collectives.hpp"
 #include "executable/cost.hpp"
 #include "runtime/step_times.hpp"
 #include "session/compiled_program.hpp"
@@ -140,6 +142,20 @@ const char *placeName(executable::Buffer::Place place) {
   return kNames[static_cast<size_t>(place)];
 }
 
+// Enough to plan the exchange between processes. `channel`: the number that the step that publishes and the one that
+// waits have in common; -1: one step does both. The one that publishes has no results.
+Json collectiveJson(const executable::CollectiveSpec &spec) {
+  return {{"operation", exchange::nameOf(exchange::exchangeSpec(spec).operation)},
+          {"type", getDataTypeInfo(spec.type).name},
+          {"groupSize", spec.groupSize},
+          {"stride", spec.stride},
+          {"elements", spec.elements},
+          {"resultElements", exchange::exchangeSpec(spec).resultElements},
+          {"isPublished", spec.resultElements.empty()},
+          {"keeps", spec.join == executable::Join::Keep},
+          {"channel", spec.channel}};
+}
+
 Json programJson(const executable::Program &program) {
   constexpr const char *kTypes[] = {"OnTileExecute", "StreamCopy", "StreamCopy", "StreamCopy", "StreamCopy",
                                     "DoExchange",    "Repeat",     "If",         "Sequence"};
@@ -157,6 +173,8 @@ Json programJson(const executable::Program &program) {
       entry["bytes"] = step.kernel->bytes();
       entry["predictedNanoseconds"] = executable::predictedNanoseconds(step);
     }
+    if (const executable::CollectiveSpec *spec = step.kernel ? step.kernel->collectiveSpec() : nullptr)
+      entry["collective"] = collectiveJson(*spec);
     if (step.kind == Kind::Loop) entry["tripCount"] = step.tripCount;
     steps.push_back(std::move(entry));
   }
@@ -172,13 +190,10 @@ Json fallbacksJson(const Executable &executable) {
 
 Json memoryJson(const Executable &executable) {
   const executable::MemoryReport &memory = executable.memory;
-  return {{"arena", memory.arenaBytes},
-          {"largestLiveSet", memory.largestLiveSetBytes},
-          {"variables", memory.variableBytes},
-          {"constants", memory.constantBytes},
-          {"scratch", memory.scratchBytes},
-          {"remote", memory.remoteBytes},
-          {"total", memory.total()}};
+  return {{"arena", memory.arenaBytes},        {"largestLiveSet", memory.largestLiveSetBytes},
+          {"variables", memory.variableBytes}, {"constants", memory.constantBytes},
+          {"scratch", memory.scratchBytes},    {"exchange", memory.exchangeBytes},
+          {"remote", memory.remoteBytes},      {"total", memory.total()}};
 }
 
 Json graphJson(const Executable &executable) {
@@ -217,7 +232,13 @@ Profile::Profile(const std::map<std::string, std::string> &engineOptions) {
 void Profile::record(session::CompiledProgram &program, const std::string &name) {
   runtime::StepTimes *times = program.stepTimes();
   if (!times || runs_.size() >= mostRuns_) return;
-  Run run{name, program.lastRun().count(), {}};
+  const runtime::RankCollectives::Times exchange = program.exchangeTimes();
+  Run run{name,
+          program.lastRun().count(),
+          {},
+          exchange.exchanging.count() - exchanged_,
+          exchange.waiting.count() - waited_};
+  exchanged_ = exchange.exchanging.count(), waited_ = exchange.waiting.count();
   for (const runtime::StepTimes::Entry &entry : times->entries())
     if (entry.calls > 0)
       run.steps.push_back({entry.step->name, runtime::kernelName(*entry.step), entry.calls, entry.nanoseconds});
@@ -227,6 +248,8 @@ void Profile::record(session::CompiledProgram &program, const std::string &name)
 
 void Profile::reset(session::CompiledProgram &program) {
   runs_.clear();
+  const runtime::RankCollectives::Times exchange = program.exchangeTimes();
+  exchanged_ = exchange.exchanging.count(), waited_ = exchange.waiting.count();
   if (runtime::StepTimes *times = program.stepTimes()) times->reset();
 }
 
@@ -238,6 +261,10 @@ std::string Profile::summary() const {
     const Run &run = runs_[i];
     text += fmt::format("  run {}{}: {:.3f} us\n", i, run.name.empty() ? "" : " '" + run.name + "'",
                         static_cast<double>(run.nanoseconds) / 1e3);
+    if (run.exchangeNanoseconds > 0)
+      text += fmt::format("    exchange between processes: {:.3f} us, of which replicas waited {:.3f} us\n",
+                          static_cast<double>(run.exchangeNanoseconds) / 1e3,
+                          static_cast<double>(run.exchangeWaitNanoseconds) / 1e3);
     for (const Step &step : run.steps)
       text += fmt::format("    {}, {}: {:.3f} us in {} calls\n", step.name, step.kernel,
                           static_cast<double>(step.nanoseconds) / 1e3, step.calls);
@@ -274,7 +301,11 @@ std::string profileJson(const Executable &executable, const DeviceInfo &device, 
                        {"kernel", step.kernel},
                        {"calls", step.calls},
                        {"cycles", static_cast<double>(step.nanoseconds) * hertzOf(device) / kHostHertz}});
-    runs.push_back({{"name", run.name}, {"nanoseconds", run.nanoseconds}, {"steps", std::move(steps)}});
+    runs.push_back({{"name", run.name},
+                    {"nanoseconds", run.nanoseconds},
+                    {"exchangeNanoseconds", run.exchangeNanoseconds},
+                    {"exchangeWaitNanoseconds", run.exchangeWaitNanoseconds},
+                    {"steps", std::move(steps)}});
   }
   const Json report = {{"target",
                         {{"type", toText(device.getType())},

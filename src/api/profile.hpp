@@ -26,7 +26,9 @@ class Profile {
   struct Run {
     std::string name;
     int64_t nanoseconds = 0;
-    std::vector<Step> steps;  // that ran, in order
+    std::vector<Step> steps;              // that ran, in order
+    int64_t exchangeNanoseconds = 0;      // in which operations between processes were under way
+    int64_t exchangeWaitNanoseconds = 0;  // in which the first replica waited for them
   };
 
   Profile() = default;
@@ -45,6 +47,7 @@ class Profile {
   bool on_ = false, timesRuns_ = false;
   size_t mostRuns_ = 2;
   std::vector<Run> runs_;
+  int64_t exchanged_ = 0, waited_ = 0;  // nanoseconds up to the last run that was recorded
 };
 
 // Cycles that one run would take on the IPUs of a model; nothing for other devices.

@@ -18,6 +18,7 @@
 #include "patterns/pattern.hpp"
 #include "pipeline/options.hpp"
 #include "session/engine_options.hpp"
+#include "session/first_values.hpp"
 #include "session/host_streams.hpp"
 #include "session/inplace_ambiguity.hpp"
 #include "session/memory_limit.hpp"
@@ -140,7 +141,7 @@ void Session::Impl::compile() {
     compiling.program.reset();
     compiling.constants = nullptr;
     if (compiling.maxMemoryBytes > 0)  // what the training program leaves
-      compiling.maxMemoryBytes = std::max<int64_t>(1, compiling.maxMemoryBytes - deviceBytes());
+      compiling.maxMemoryBytes = std::max<int64_t>(1, compiling.maxMemoryBytes - deviceBytes() - exchangeBytes());
     forward->compile(compiling);
   }
   if (logging::shouldLog(logging::Module::session, logging::Level::Info))  // the size of the model is counted for it
@@ -190,7 +191,9 @@ void Session::Impl::fillSizes() {
 
 void Session::Impl::load() {
   program.load(*device);
-  compareFirstValues();
+  if (job)
+    session::compareFirstValues(*job, name, hostWeights,
+                                "Give all processes the same model, or call broadcastWeights before weightsFromHost");
   profile.reset(program);
   if (forward) forward->load(*device, options.syntheticDataMode);
   streams = std::make_unique<StepStreams>(program.executable());

@@ -122,7 +122,7 @@ struct Session::Impl {
   // Of all replicas; constants are there once.
   int64_t deviceBytes() const;
   int64_t remoteBytes() const;    // of all replicas; no part of the device's
-  int64_t exchangeBytes() const;  // between processes; 0 before load
+  int64_t exchangeBytes() const;  // between processes
   int64_t predictedPeakBytes() const;
   session::CompileOptions compileOptions() const;
   bool isInJob() const;  // has replicas in other processes
@@ -130,7 +130,6 @@ struct Session::Impl {
   void join();
   void joinToRun();                                           // the same, unless the device only compiles
   int threads() const;                                        // that replicas of this process compute with
-  void compareFirstValues() const;                            // with the others: warns where they differ
   void compile();                                             // as prepareDevice(false)
   bool fits(const session::CompileOptions &compiling) const;  // the compiled program into the limit
   void fit(session::CompileOptions compiling);                // `program`, which was compiled with no limit

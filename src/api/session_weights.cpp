@@ -296,45 +296,6 @@ void Session::writeWeights(const IWeightsIO &weightsIO) {
     if (weightsIO.contains(id)) host = TensorData(host.info(), weightsIO.weight(id).data);
 }
 
-namespace {
-
-// By name: of value, type and shape.
-std::map<TensorId, uint64_t> hashesOf(const std::map<TensorId, TensorData> &weights) {
-  std::map<TensorId, uint64_t> hashes;
-  for (const auto &[id, value] : weights)
-    hashes[id] =
-        Hasher().addText(toText(value.info())).addBytes(value.data(), static_cast<size_t>(value.nbytes())).value();
-  return hashes;
-}
-
-uint64_t hashOf(const std::map<TensorId, uint64_t> &hashes) {
-  Hasher all;
-  for (const auto &[id, hash] : hashes) all.addText(id).add(hash);
-  return all.value();
-}
-
-}  // namespace
-
-// Two steps: the hashes of single variables are only told where anything differs.
-void Session::Impl::compareFirstValues() const {
-  if (!job) return;
-  const std::map<TensorId, uint64_t> hashes = hashesOf(hostWeights);
-  if (job->findOdd(toText(hashOf(hashes))) < 0) return;
-  std::string text;
-  for (const auto &[id, hash] : hashes) text += toText(hash) + "\n";
-  std::vector<std::istringstream> all;
-  for (const std::string &one : job->gather(text)) all.emplace_back(one);
-  for (const auto &[id, hash] : hashes) {
-    std::vector<std::string> ofVariable(all.size());
-    for (size_t p = 0; p < all.size(); ++p) std::getline(all[p], ofVariable[p]);
-    if (const int odd = exchange::oddProcess(ofVariable); odd >= 0)
-      return logging::session::warn(
-          "session '{}': variables begin with other values in {} than in most processes, the first one is '{}'. Give "
-          "all processes the same model, or call broadcastWeights before weightsFromHost",
-          name, job->layout().describe(odd), id);
-  }
-}
-
 void Session::broadcastWeights(int rootRank) {
   Impl &s = *impl_;
   s.join();

@@ -67,7 +67,9 @@ constexpr Variable kVariables[] = {
      "Names of compiler passes that do not run, separated by `,`, to find the pass that breaks a program. `popart-opt "
      "--list-passes` lists all passes. `SessionOptions.engineOptions[\"disable_passes\"]` has precedence."},
     {"POPART_STEP_TIMES", "none",
-     "File to which a session appends a table when it ends: the time, number of calls and kernel of each step."},
+     "File to which a session appends a table when it ends: the time, number of calls and kernel of each step. In a "
+     "job "
+     "of several processes each one has a file of its own: `FILE.0`, `FILE.1`."},
     {"POPART_MPI_LIBRARY",
      "the one that is loaded, else `libmpi.so.40` of the system, else that of the Python environment",
      "File of Open MPI's library, for jobs of several processes."},

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
@@ -28,6 +29,31 @@ using Clock = std::chrono::steady_clock;
 enum State : uint32_t { kIdle, kStarted = Exchange::kUnderWay, kDone, kFailed };
 
 constexpr int64_t kLine = 64;
+
+// The part of a group in the block of received memory.
+struct Share {
+  int64_t all = 0, largest = 0;  // bytes of its operations
+  int64_t begin = 0, end = 0, next = 0;
+
+  void add(int64_t bytes) {
+    all += bytes;
+    largest = std::max(largest, bytes);
+  }
+};
+using Shares = std::map<std::tuple<int, int, int>, Share>;  // by group
+
+Share &shareOf(Shares &shares, const ExchangeSpec &spec) { return shares[{spec.groupSize, spec.stride, spec.group}]; }
+
+// Gives each group its part; the bytes of all.
+int64_t divide(Shares &shares, int64_t receiveBytes) {
+  int64_t bytes = 0;
+  for (auto &[group, share] : shares) {
+    const int64_t most = receiveBytes / static_cast<int64_t>(shares.size()) / kLine * kLine;
+    share.begin = share.next = bytes;
+    share.end = bytes += std::min(share.all, std::max(most, share.largest));
+  }
+  return bytes;
+}
 
 template <class Duration>
 std::string seconds(Duration duration) {
@@ -166,6 +192,14 @@ struct Exchange::Bound {
   }
 };
 
+int64_t receivedBytesOf(std::span<const ExchangeSpec> operations, const ReplicaLayout &layout, int process,
+                        const ExchangeSettings &settings) {
+  Shares shares;
+  for (const ExchangeSpec &spec : operations)
+    shareOf(shares, spec).add(planExchange(spec, layout, process, settings.cost).receivedBytes);
+  return divide(shares, settings.receiveBytes);
+}
+
 int oddProcess(std::span<const std::string> texts) {
   std::map<std::string_view, int> counts;
   for (const std::string &one : texts) ++counts[one];
@@ -229,26 +263,11 @@ const Schedule &Exchange::schedule(int operation) const {
 // ---- connecting -------------------------------------------------------------------------------
 
 void Exchange::place() {
-  struct Share {  // of a group
-    int64_t all = 0, largest = 0, begin = 0, end = 0, next = 0;
-  };
-  std::map<std::tuple<int, int, int>, Share> shares;
-  const auto shareOf = [&](const Bound &operation) -> Share & {
-    const ExchangeSpec &spec = operation.spec;
-    return shares[{spec.groupSize, spec.stride, spec.group}];
-  };
+  Shares shares;
+  for (const auto &operation : operations_) shareOf(shares, operation->spec).add(operation->schedule.receivedBytes);
+  blockBytes_ = divide(shares, settings_.receiveBytes);
   for (const auto &operation : operations_) {
-    Share &share = shareOf(*operation);
-    share.all += operation->schedule.receivedBytes;
-    share.largest = std::max(share.largest, operation->schedule.receivedBytes);
-  }
-  for (auto &[group, share] : shares) {
-    const int64_t most = settings_.receiveBytes / static_cast<int64_t>(shares.size()) / kLine * kLine;
-    share.begin = share.next = blockBytes_;
-    share.end = blockBytes_ += std::min(share.all, std::max(most, share.largest));
-  }
-  for (const auto &operation : operations_) {
-    Share &share = shareOf(*operation);
+    Share &share = shareOf(shares, operation->spec);
     const int64_t bytes = operation->schedule.receivedBytes;
     if (share.next + bytes > share.end) share.next = share.begin;
     operation->firstByte = share.next;
@@ -374,16 +393,22 @@ void Exchange::progress() {
     const std::lock_guard guard(lock_);
     failAll(asked_);
   };
+  std::optional<Clock::time_point> begin;  // of the time in which operations are under way
   while (!ends_.load(std::memory_order_acquire)) {
     const uint32_t rung = bell_.load(std::memory_order_acquire);
     failIfAsked();
     bool moves = takeStarted();
+    if (!begin && !waiting_.empty()) begin = Clock::now();
     if (!problem_.empty()) {
       endAll();
     } else {
       moves |= beginReady();
       for (size_t i = 0; i < active_.size() && problem_.empty(); ++i) moves |= advance(*active_[i]);
       std::erase_if(active_, [](const Bound *operation) { return !operation->isActive; });
+    }
+    if (begin && active_.empty()) {
+      busy_.fetch_add(std::chrono::nanoseconds(Clock::now() - *begin).count(), std::memory_order_relaxed);
+      begin.reset();
     }
     if (moves) continue;
     if (active_.empty())

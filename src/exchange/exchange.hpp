@@ -90,6 +90,8 @@ class Exchange {
   const Schedule &schedule(int operation) const;
   // Of received memory: a block for all operations.
   int64_t receivedBytes() const { return blockBytes_; }
+  // How long operations were under way or waited for memory, at least one at a time, up to the end of the last one.
+  std::chrono::nanoseconds busy() const { return std::chrono::nanoseconds(busy_.load(std::memory_order_relaxed)); }
 
  private:
   struct Running;
@@ -125,6 +127,7 @@ class Exchange {
   std::atomic<uint64_t> tickets_{0};
   uint64_t taken_ = 0;
   std::vector<Bound *> waiting_, active_;  // in the order of starts: whose memory is not free, and those under way
+  std::atomic<int64_t> busy_{0};           // nanoseconds
 
   std::atomic<uint32_t> bell_{0};  // changes when the thread has something new to do
   std::atomic<bool> ends_{false}, failAsked_{false};
@@ -133,6 +136,11 @@ class Exchange {
   std::string problem_;  // why the exchange failed; the thread's, others read it when an operation has failed
   std::thread thread_;
 };
+
+// The size of the block of received memory, before there is an exchange: of a process whose operations have these
+// specs, which Exchange::add gets. Throws as planExchange.
+int64_t receivedBytesOf(std::span<const ExchangeSpec> operations, const ReplicaLayout &layout, int process,
+                        const ExchangeSettings &settings);
 
 // The first process whose text differs from that of most; of equally many, from that of the lowest process. -1: none.
 int oddProcess(std::span<const std::string> texts);

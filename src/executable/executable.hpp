@@ -137,12 +137,16 @@ struct MemoryReport {
   int64_t sharedVariableBytes = 0;  // of these: what the others that have a variable with it count
   int64_t remoteBytes = 0;          // variables in remote memory; no part of the total
   int64_t constantBytes = 0;
-  int64_t scratchBytes = 0;  // over all threads, and what the tasks of a kernel share, in each lane
-  int64_t replicas = 1;      // of this process, that have the constants together
+  int64_t scratchBytes = 0;   // over all threads, and what the tasks of a kernel share, in each lane
+  int64_t exchangeBytes = 0;  // of collectives with other processes, for all replicas of this process
+  int64_t replicas = 1;       // of this process, that have the constants and the exchange together
   int64_t ownVariableBytes() const { return variableBytes - sharedVariableBytes; }
   int64_t ownConstantBytes() const { return constantBytes / replicas; }
+  int64_t ownExchangeBytes() const { return exchangeBytes / replicas; }
   // Of all replicas of a process, divided by their number.
-  int64_t total() const { return arenaBytes + ownVariableBytes() + ownConstantBytes() + scratchBytes; }
+  int64_t total() const {
+    return arenaBytes + ownVariableBytes() + ownConstantBytes() + scratchBytes + ownExchangeBytes();
+  }
 };
 
 struct Fallback {  // an op that no vectorised kernel took
@@ -168,6 +172,9 @@ struct Executable {
 int64_t ownVariableBytes(const Executable &executable, int64_t replica, int64_t first);
 // Bytes on the device of the replicas of a process, constants counted once.
 int64_t totalBytes(const Executable &executable, const LocalReplicas &replicas);
+
+// What replicas wait for each other in, in the order of the program.
+std::vector<const CollectiveSpec *> collectivesOf(const Executable &executable);
 
 // The executable as text, for people and comparisons: memory, variables, constants (by hash), streams, and one line per
 // step: kind, name, kernel, operands as buffers ("a64+256": 256 bytes at 64 of the arena, "v0", "c1").

@@ -23,6 +23,8 @@ struct OperandDesc {
   bool connected = true;                 // false: absent optional input or output
 };
 
+struct CollectiveSpec;
+
 // Immutable and shareable: the same kernel object serves every engine, replica and thread. Keeps values, and no pointer
 // to the graph it was made from.
 class Kernel {
@@ -48,6 +50,8 @@ class Kernel {
     (void)task;
     return 1.0 / tasks();
   }
+  // Of a kernel in which replicas publish operands, wait for one another, or both; null: of all others.
+  virtual const CollectiveSpec *collectiveSpec() const { return nullptr; }
   // Output `output` may share memory with input `input` (same bytes, written only after it was read by the same task).
   virtual bool canOverwrite(int input, int output) const {
     (void)input, (void)output;

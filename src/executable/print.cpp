@@ -1,10 +1,12 @@
 // Text of executables, and what is counted in them.
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 #include <popart/error.hpp>
 
 #include "base/hash.hpp"
+#include "executable/collectives.hpp"
 #include "executable/executable.hpp"
 
 namespace popart::executable {
@@ -168,6 +170,19 @@ int64_t totalBytes(const Executable &executable, const LocalReplicas &replicas) 
   for (int64_t r = 0; r < replicas.count; ++r)
     bytes += ownVariableBytes(executable, replicas.first + r, replicas.first);
   return bytes;
+}
+
+std::vector<const CollectiveSpec *> collectivesOf(const Executable &executable) {
+  std::vector<const CollectiveSpec *> found;
+  const std::function<void(const Program &)> walk = [&](const Program &program) {
+    for (const Step &step : program.steps) {
+      const CollectiveSpec *spec = step.kernel ? step.kernel->collectiveSpec() : nullptr;
+      if (spec && !spec->resultElements.empty() && std::ranges::find(found, spec) == found.end()) found.push_back(spec);
+      for (const auto &inner : step.programs) walk(*inner);
+    }
+  };
+  walk(executable.main);
+  return found;
 }
 
 std::string print(const Executable &executable) { return Printer(executable).run(); }

@@ -59,6 +59,7 @@ Compiled compileScheduled(const Program &program, schedule::Schedule schedule, c
   executable->memory.scratchBytes = executable->scratchBytesPerThread * options.threads +
                                     executable->sharedScratchBytes * executable::mostLanes(executable->main);
   executable->memory.replicas = options.localReplicas();
+  if (options.exchangeBytes) executable->memory.exchangeBytes = options.exchangeBytes(*executable);
   for (const auto &v : executable->variables) {
     if (v.sharers.size == 1) continue;
     const int64_t bytes = executable::storageBytes(v.info, v.layout);

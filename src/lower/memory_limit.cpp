@@ -64,11 +64,13 @@ std::string largestTensors(const memory::MemoryPlan &plan) {
 }
 
 std::string doesNotFitText(const executable::MemoryReport &memory, int64_t mostBytes) {
+  const std::string exchange =
+      memory.exchangeBytes > 0 ? ", " + toText(memory.ownExchangeBytes()) + " exchange between processes" : "";
   return formatText(
       "the program does not fit the memory limit: got {} bytes ({} activations, {} variables, {} constants, {} "
-      "scratch), expected at most {}",
+      "scratch{}), expected at most {}",
       {toText(memory.total()), toText(memory.arenaBytes), toText(memory.ownVariableBytes()),
-       toText(memory.ownConstantBytes()), toText(memory.scratchBytes), toText(mostBytes)});
+       toText(memory.ownConstantBytes()), toText(memory.scratchBytes), exchange, toText(mostBytes)});
 }
 
 void checkMemoryLimit(const executable::MemoryReport &memory, const memory::MemoryPlan &plan, int64_t mostBytes) {

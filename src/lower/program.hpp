@@ -3,6 +3,7 @@
 //
 //   Ir --passes--> Program --schedule--> Schedule --planMemory--> MemoryPlan --emit--> Executable
 #pragma once
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -42,7 +43,9 @@ struct LowerOptions {
   int64_t maxMemoryBytes = 0;           // of one replica; 0: no limit; otherwise memory_allocation_err above it
   int replicas = 1;                     // that run the program
   int locals = 0;                       // of these in one process; 0: all of them
-  std::set<std::string> passesOff;      // names of passes that do not run (pipeline/passes_off.hpp)
+  // Memory that its collectives with other processes take in this one; empty: none.
+  std::function<int64_t(const executable::Executable &)> exchangeBytes;
+  std::set<std::string> passesOff;  // names of passes that do not run (pipeline/passes_off.hpp)
   int localReplicas() const { return locals > 0 ? locals : replicas; }
 };
 

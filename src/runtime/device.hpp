@@ -31,6 +31,7 @@ struct RunSettings {
   // How many processes share the processors of this one, itself among them, and its number among them.
   int sharers = 1, sharer = 0;
   ProcessorLimits processors() const { return processorLimits().part(sharer, sharers); }  // of this process
+  int process = -1;                                // number of this one in a job of several; -1: there are no others
   bool timesSteps = false;                         // every step is timed (Engine::stepTimes)
   executable::Collectives *collectives = nullptr;  // in which replicas meet; null: there is one
   // Limits of one run: iterations of one loop, and how long it takes, seen between iterations. 0: none.

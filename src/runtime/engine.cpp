@@ -89,6 +89,7 @@ struct Engine::Impl {
   Impl(const Executable &e, const Device &device, const RunSettings &settings,
        std::span<const std::unique_ptr<Engine>> before)
       : executable(e),
+        process(settings.process),
         times(environment::stepTimes() || settings.timesSteps ? std::make_unique<StepTimes>() : nullptr),
         queue(device.open(e, settings)),
         mostIterations(settings.mostIterations > 0 ? settings.mostIterations : -1),
@@ -462,6 +463,7 @@ struct Engine::Impl {
   }
 
   const Executable &executable;
+  const int process;
   std::unique_ptr<StepTimes> times;
   std::unique_ptr<Queue> queue;
   std::map<std::vector<int>, std::unique_ptr<Lanes>> lanes;  // by the threads of each
@@ -486,8 +488,10 @@ Engine::Engine(std::shared_ptr<const Executable> executable, const Device &devic
     : executable_(std::move(executable)), impl_(std::make_unique<Impl>(*executable_, device, settings, before)) {}
 
 Engine::~Engine() {
-  const std::optional<std::string> file = environment::stepTimes();
-  if (impl_->times && file) std::ofstream(*file, std::ios::app) << impl_->times->table();
+  std::optional<std::string> file = environment::stepTimes();
+  if (!impl_->times || !file) return;
+  if (impl_->process >= 0) *file += "." + std::to_string(impl_->process);  // processes do not write to one file
+  std::ofstream(*file, std::ios::app) << impl_->times->table();
 }
 
 StepTimes *Engine::stepTimes() { return impl_->times.get(); }

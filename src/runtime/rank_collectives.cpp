@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -67,23 +68,119 @@ class Places {
   int64_t bytes_ = 0;
 };
 
-}  // namespace
-
-// One collective of one group, with the members of this process.
-class RankCollectives::Group final : public GroupAcross {
+// The memories of one collective of one group, for the members of one process.
+class GroupMemory {
  public:
-  Group(RankCollectives &all, const CollectiveSpec &spec, int number, int group)
-      : number_(number),
-        all_(all),
-        spec_(spec),
+  GroupMemory(const CollectiveSpec &spec, const exchange::ReplicaLayout &layout, int process, int group)
+      : spec_(spec),
         operation_(exchange::exchangeSpec(spec)),
-        members_(membersHere(all.layout_, withGroup(group), all.process_)),
-        work_(handingOut(spec, members_), members_.first) {
+        members_(membersHere(layout, withGroup(group), process)) {
     if (joins())
       for (const exchange::Node &n : exchange::termsOf(members_.first, members_.count, spec.groupSize)) {
         const int first = n.index << n.level;
         terms_.push_back({first - members_.first, std::min(1 << n.level, spec.groupSize - first)});
       }
+  }
+
+  std::tuple<int, int, int> key() const { return {spec_.groupSize, spec_.stride, operation_.group}; }
+  bool sharesMemory() const { return spec_.channel < 0; }
+  const ExchangeSpec &operation() const { return operation_; }
+  bool joins() const { return spec_.meeting != Meeting::Gather && spec_.join != Join::Keep; }
+  // A member's own chunk is here.
+  bool isExchanged() const { return spec_.meeting == Meeting::Gather || joins(); }
+  int64_t bytes() {
+    Places counted;
+    place(counted);
+    return counted.bytes();
+  }
+
+ protected:
+  struct Term {
+    int first, count;  // among the members of this process
+  };
+
+  size_t count() const { return static_cast<size_t>(members_.count); }
+
+  void place(Places &places) {
+    const int64_t width = widthOf(spec_.type), term = widthOf(exchange::termType(spec_.type));
+    const size_t operands = spec_.elements.size();
+    shared_.assign(operands, nullptr);
+    const auto sized = [&](size_t memories) {
+      return std::vector<std::vector<void *>>(memories, std::vector<void *>(operands));
+    };
+    exchanged_.inputs = sized(joins() ? terms_.size() : count());
+    exchanged_.results = sized(spec_.meeting == Meeting::Scatter ? count() : 1);
+    for (size_t o = 0; o < operands; ++o) {
+      const int64_t elements = spec_.elements[o];
+      for (size_t t = 0; t < terms_.size(); ++t) exchanged_.inputs[t][o] = places.take(elements * term);
+      std::byte *results = nullptr;
+      switch (spec_.meeting) {
+        case Meeting::Reduce:  // where a term is, if elements are as wide
+          results = term == width ? static_cast<std::byte *>(exchanged_.inputs[0][o]) : places.take(elements * width);
+          exchanged_.results[0][o] = results;
+          break;
+        case Meeting::Scatter:  // the chunks of all members, in order
+          results = places.take(members_.count * spec_.resultElements[o] * width);
+          for (size_t m = 0; m < count() && results; ++m)
+            exchanged_.results[m][o] = results + static_cast<int64_t>(m) * spec_.resultElements[o] * width;
+          break;
+        case Meeting::Gather:  // each operand is a part of the result
+          results = places.take(elements * spec_.groupSize * width);
+          exchanged_.results[0][o] = results;
+          for (size_t m = 0; m < count() && results; ++m)
+            exchanged_.inputs[m][o] = results + (members_.first + static_cast<int64_t>(m)) * elements * width;
+          break;
+      }
+      shared_[o] = results;
+    }
+  }
+
+  const CollectiveSpec spec_;
+  ExchangeSpec operation_;
+  const MemberRange members_;
+  std::vector<Term> terms_;
+  exchange::ExchangeMemory exchanged_;
+  std::vector<void *> shared_;  // by operand: results that the members of this process take from one memory
+
+ private:
+  const ExchangeSpec &withGroup(int group) {
+    operation_.group = group;
+    return operation_;
+  }
+};
+
+// Bytes of terms and results: of collectives that publish and wait in one step the largest of each group, which they
+// share.
+class OwnBytes {
+ public:
+  using Group = std::tuple<int, int, int>;
+  void add(GroupMemory &memory) {
+    if (memory.sharesMemory())
+      shared_[memory.key()] = std::max(shared_[memory.key()], memory.bytes());
+    else
+      single_ += memory.bytes();
+  }
+  const std::map<Group, int64_t> &shared() const { return shared_; }
+  int64_t all() const {
+    return std::accumulate(shared_.begin(), shared_.end(), single_,
+                           [](int64_t sum, const auto &group) { return sum + group.second; });
+  }
+
+ private:
+  std::map<Group, int64_t> shared_;
+  int64_t single_ = 0;
+};
+
+}  // namespace
+
+// One collective of one group, with the members of this process.
+class RankCollectives::Group final : public GroupAcross, public GroupMemory {
+ public:
+  Group(RankCollectives &all, const CollectiveSpec &spec, int number, int group)
+      : GroupMemory(spec, all.layout_, all.process_, group),
+        number_(number),
+        all_(all),
+        work_(handingOut(spec, members_), members_.first) {
     results_[0].in.resize(spec.elements.size());
   }
 
@@ -116,19 +213,12 @@ class RankCollectives::Group final : public GroupAcross {
   std::span<const PublishedOperands> results() const noexcept override { return results_; }
 
   // ---- before the first run
-  std::tuple<int, int, int> key() const { return {spec_.groupSize, spec_.stride, operation_.group}; }
-  bool sharesMemory() const { return spec_.channel < 0; }
   int number() const { return number_; }
-
-  int64_t bytes() {
-    Places counted;
-    place(counted);
-    return counted.bytes();
-  }
 
   void connect(std::byte *memory) {
     Places places(memory);
     place(places);
+    std::ranges::copy(shared_, results_[0].in.begin());
     memory_ = memory;
     if (isExchanged())
       exchangeNumber_ = all_.exchange_.add(
@@ -138,52 +228,6 @@ class RankCollectives::Group final : public GroupAcross {
   }
 
  private:
-  struct Term {
-    int first, count;  // among the members of this process
-  };
-
-  const ExchangeSpec &withGroup(int group) {
-    operation_.group = group;
-    return operation_;
-  }
-  bool joins() const { return spec_.meeting != Meeting::Gather && spec_.join != Join::Keep; }
-  // A member's own chunk is here.
-  bool isExchanged() const { return spec_.meeting == Meeting::Gather || joins(); }
-  size_t count() const { return static_cast<size_t>(members_.count); }
-
-  void place(Places &places) {
-    const int64_t width = widthOf(spec_.type), term = widthOf(exchange::termType(spec_.type));
-    const size_t operands = spec_.elements.size();
-    const auto sized = [&](size_t memories) {
-      return std::vector<std::vector<void *>>(memories, std::vector<void *>(operands));
-    };
-    exchanged_.inputs = sized(joins() ? terms_.size() : count());
-    exchanged_.results = sized(spec_.meeting == Meeting::Scatter ? count() : 1);
-    for (size_t o = 0; o < operands; ++o) {
-      const int64_t elements = spec_.elements[o];
-      for (size_t t = 0; t < terms_.size(); ++t) exchanged_.inputs[t][o] = places.take(elements * term);
-      std::byte *results = nullptr;
-      switch (spec_.meeting) {
-        case Meeting::Reduce:  // where a term is, if elements are as wide
-          results = term == width ? static_cast<std::byte *>(exchanged_.inputs[0][o]) : places.take(elements * width);
-          exchanged_.results[0][o] = results;
-          break;
-        case Meeting::Scatter:  // the chunks of all members, in order
-          results = places.take(members_.count * spec_.resultElements[o] * width);
-          for (size_t m = 0; m < count() && results; ++m)
-            exchanged_.results[m][o] = results + static_cast<int64_t>(m) * spec_.resultElements[o] * width;
-          break;
-        case Meeting::Gather:  // each operand is a part of the result
-          results = places.take(elements * spec_.groupSize * width);
-          exchanged_.results[0][o] = results;
-          for (size_t m = 0; m < count() && results; ++m)
-            exchanged_.inputs[m][o] = results + (members_.first + static_cast<int64_t>(m)) * elements * width;
-          break;
-      }
-      results_[0].in[o] = results;
-    }
-  }
-
   // What is moved and not joined: operands of a gather, and chunks that members keep of their own.
   void takeOperands(std::span<const PublishedOperands> members, size_t o) noexcept {
     const int64_t width = widthOf(spec_.type);
@@ -203,11 +247,6 @@ class RankCollectives::Group final : public GroupAcross {
 
   const int number_;  // of the collective
   RankCollectives &all_;
-  const CollectiveSpec spec_;
-  ExchangeSpec operation_;
-  const MemberRange members_;
-  std::vector<Term> terms_;
-  exchange::ExchangeMemory exchanged_;
   const std::byte *memory_ = nullptr;
   int exchangeNumber_ = -1;
   std::atomic<uint32_t> nothingUnderWay_{0};
@@ -247,23 +286,16 @@ executable::Seat &RankCollectives::seat(int replica, const CollectiveSpec &spec)
 
 void RankCollectives::connect() {
   if (isConnected_) return;
-  std::map<std::tuple<int, int, int>, int64_t> largest;  // by group
-  int64_t bytes = 0;
-  for (Group *g : groups_) {
-    int64_t &most = largest[g->key()];
-    if (g->sharesMemory())
-      most = std::max(most, g->bytes());
-    else
-      bytes += g->bytes();
-  }
-  for (const auto &[group, most] : largest) bytes += most;
+  OwnBytes own;
+  for (Group *g : groups_) own.add(*g);
+  const int64_t bytes = own.all();
   auto space = static_cast<size_t>(bytes + Places::kLine);
   memory_ = std::make_unique<std::byte[]>(space);
   void *aligned = memory_.get();
   Places places(static_cast<std::byte *>(std::align(Places::kLine, static_cast<size_t>(bytes), aligned, space)));
   ownBytes_ = bytes;
-  std::map<std::tuple<int, int, int>, std::byte *> ofGroup;
-  for (const auto &[group, most] : largest) ofGroup[group] = places.take(most);
+  std::map<OwnBytes::Group, std::byte *> ofGroup;
+  for (const auto &[group, most] : own.shared()) ofGroup[group] = places.take(most);
 
   auto next = groups_.begin();
   for (size_t c = 0; c < collectives_.size(); ++c) {
@@ -273,6 +305,23 @@ void RankCollectives::connect() {
   }
   exchange_.connect();
   isConnected_ = true;
+}
+
+int64_t RankCollectives::bytesOf(std::span<const CollectiveSpec *const> collectives,
+                                 const exchange::ReplicaLayout &layout, int process,
+                                 const exchange::ExchangeSettings &settings) {
+  OwnBytes own;
+  std::vector<ExchangeSpec> exchanged;
+  for (const CollectiveSpec *spec : collectives) {
+    const ReplicaGrouping grouping = exchange::groupingOf(exchange::exchangeSpec(*spec), layout);
+    for (const int group : exchange::groupsOf(layout, grouping, process)) {
+      if (exchange::membersOf(layout, grouping, group).size() == 1) continue;  // ThreadCollectives alone
+      GroupMemory memory(*spec, layout, process, group);
+      own.add(memory);
+      if (memory.isExchanged()) exchanged.push_back(memory.operation());
+    }
+  }
+  return own.all() + exchange::receivedBytesOf(exchanged, layout, process, settings);
 }
 
 const char *RankCollectives::problem() const noexcept {

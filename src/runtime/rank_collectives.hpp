@@ -19,9 +19,11 @@
 // All replicas of all processes go on with `false`, now or at their next collective, and later runs fail as well.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "exchange/exchange.hpp"
@@ -51,6 +53,15 @@ class RankCollectives final : public executable::Collectives {
   // the bytes of its results, of a reduction of 16-bit types three times as many, of a scatter those of its operands
   // besides. Collectives of one group whose replicas publish and wait in one step share them.
   int64_t bytes() const { return ownBytes_ + exchange_.receivedBytes(); }
+  // The same before there is a job, of the collectives of a program that wait. Throws as exchange::planExchange.
+  static int64_t bytesOf(std::span<const executable::CollectiveSpec *const> collectives,
+                         const exchange::ReplicaLayout &layout, int process,
+                         const exchange::ExchangeSettings &settings);
+  // How long operations between processes were under way, and the first replica here waited for them.
+  struct Times {
+    std::chrono::nanoseconds exchanging{0}, waiting{0};
+  };
+  Times times() const { return {exchange_.busy(), threads_.waited()}; }
 
  private:
   class Group;

@@ -208,8 +208,13 @@ void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, 
 
 // A replica that waits here is not among the sleepers: the operation ends in any case, if only by its timeout.
 bool ThreadCollectives::completes(GroupAcross &group, int64_t local) noexcept {
-  if (!changesSoon(group.state(), GroupAcross::kUnderWay, spin_))
-    sleepWhile(local, group.state(), GroupAcross::kUnderWay);
+  if (group.state().load(std::memory_order_acquire) == GroupAcross::kUnderWay) {
+    const auto begin = std::chrono::steady_clock::now();
+    if (!changesSoon(group.state(), GroupAcross::kUnderWay, spin_))
+      sleepWhile(local, group.state(), GroupAcross::kUnderWay);
+    const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - begin;
+    if (local == 0) waited_.fetch_add(waited.count(), std::memory_order_relaxed);
+  }
   return goesOn() && group.isComplete();
 }
 

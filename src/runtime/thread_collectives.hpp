@@ -3,6 +3,7 @@
 // publish together, wait for an operation between processes, and take its results together: see GroupAcross.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <map>
@@ -58,6 +59,8 @@ class ThreadCollectives final : public executable::Collectives {
   void finish() noexcept override;
   void fail(const std::exception *why) noexcept override;
   std::exception_ptr takeInterrupt() noexcept override { return std::exchange(interrupt_, nullptr); }
+  // How long the first replica here has waited for operations between processes.
+  std::chrono::nanoseconds waited() const { return std::chrono::nanoseconds(waited_.load(std::memory_order_relaxed)); }
   // The state of a GroupAcross has changed.
   void ring() noexcept { wait_.ring(); }
 
@@ -87,6 +90,7 @@ class ThreadCollectives final : public executable::Collectives {
   std::vector<const Chair *> sleeping_;  // by local replica; null: it does not sleep
   int ended_ = 0;
   WatchfulWait wait_;  // of the first replica
+  std::atomic<int64_t> waited_{0};
   std::exception_ptr interrupt_;
 };
 

@@ -123,6 +123,11 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.passesOff = options.passesOff;
   lowering.locals = options.localReplicas();
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.localReplicas();
+  if (options.job)
+    lowering.exchangeBytes = [job = options.job](const executable::Executable &executable) {
+      return runtime::RankCollectives::bytesOf(executable::collectivesOf(executable), job->layout(), job->process(),
+                                               job->exchangeSettings());
+    };
   return lowering;
 }
 
@@ -215,6 +220,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   if (job_) {
     settings_.sharers = job_->sharers();
     settings_.sharer = job_->sharer();
+    settings_.process = job_->process();
     CompileOptions common = options;
     common.threads = 1;  // processes may have different numbers of cores and replicas
     common.locals = 0;
@@ -306,6 +312,8 @@ int CompiledProgram::findVariable(const TensorId &id) const {
   const auto found = variables_.find(id);
   return found == variables_.end() ? -1 : found->second;
 }
+
+VariableValues CompiledProgram::firstValues() const { return variablesOf(*lowered_); }
 
 int64_t CompiledProgram::deviceBytes() const {
   return executable::totalBytes(*executable_, {settings_.replica, settings_.locals});

@@ -103,6 +103,7 @@ class CompiledProgram {
   const std::shared_ptr<const executable::Executable> &executable() const { return executable_; }  // null: not compiled
   // What the executable was made from. Compiled programs only.
   const lower::Program &lowered() const { return *lowered_; }
+  VariableValues firstValues() const;  // of its variables, by name
   // Number of a variable in executable()->variables; -1: the program has none of that name (it may be unused).
   int findVariable(const TensorId &id) const;
   // Values in plain C order. The program is loaded and has the variable. With several groups of replicas: one value of
@@ -120,8 +121,12 @@ class CompiledProgram {
   // Of the replicas here together: on the device, and in remote memory. Compiled programs only.
   int64_t deviceBytes() const;
   int64_t remoteBytes() const { return settings_.locals * executable_->memory.remoteBytes; }
-  // Of collectives with other processes; 0 before load.
-  int64_t exchangeBytes() const { return collectives_ ? collectives_->bytes() : 0; }
+  // Of collectives with other processes. Compiled programs only.
+  int64_t exchangeBytes() const { return executable_->memory.exchangeBytes; }
+  // Since load; zeros without other processes.
+  runtime::RankCollectives::Times exchangeTimes() const {
+    return collectives_ ? collectives_->times() : runtime::RankCollectives::Times();
+  }
   // Of values on their way between host and program, where code of the host gives or takes them.
   int64_t aheadBytes() const { return ahead_ ? ahead_->bytes() : 0; }
 

@@ -72,6 +72,7 @@ class CollectiveKernel final : public executable::HostKernel {
   bool canOverwrite(int input, int output) const override {
     return spec_.meeting == Meeting::Reduce && static_cast<size_t>(input) == replaced(static_cast<size_t>(output));
   }
+  const CollectiveSpec *collectiveSpec() const override { return &spec_; }
   executable::Seat *takeSeat(const executable::RunContext &context) const override { return seatIn(context, spec_); }
   void run(const KernelArgs &args, int task) const noexcept override {
     auto *meets = static_cast<bool *>(args.shared);
@@ -126,6 +127,7 @@ class PublishKernel final : public executable::HostKernel {
   PublishKernel(CollectiveSpec spec, std::vector<int64_t> bytes) : spec_(std::move(spec)), bytes_(std::move(bytes)) {}
   std::string name() const override { return "publish to replicas"; }
   bool canOverwrite(int input, int output) const override { return input == output; }
+  const CollectiveSpec *collectiveSpec() const override { return &spec_; }
   executable::Seat *takeSeat(const executable::RunContext &context) const override { return seatIn(context, spec_); }
   void run(const KernelArgs &args, int) const noexcept override {
     for (size_t o = 0; o < bytes_.size(); ++o) copyElements(args.out[o], 0, args.in[o], 0, bytes_[o], 1);
