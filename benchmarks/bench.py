@@ -37,6 +37,7 @@ from typing import Any
 
 import measure_building
 import measure_ops
+import measure_ranks
 import measure_transforms
 from figures import attempt, figures, geometric_mean, largest_difference, memory_figures, spread, with_ratio
 from machine_state import Rounds, RoundTrips, print_exchange, run_probe
@@ -464,6 +465,17 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--sizes", nargs="+", choices=["small", "cache", "memory"], help="of --ops (default: all three)"
     )
+    parser.add_argument(
+        "--ranks",
+        nargs="*",
+        choices=measure_ranks.PARTS,
+        metavar="PART",
+        help="instead of measuring names: jobs of several processes, all or some of: "
+        + ", ".join(measure_ranks.PARTS)
+        + "; networks: training names of --names (default: "
+        + ", ".join(measure_ranks.NETWORKS)
+        + ")",
+    )
     parser.add_argument("--repetitions", type=int, default=100, help="of --same-bits (default: 100)")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     parser.add_argument("--rounds", type=int, help="turns of each implementation (default: 5, quick: 2)")
@@ -473,6 +485,9 @@ def parse_arguments() -> argparse.Namespace:
         "--budget", type=float, help="seconds that a build or a turn may take (default: 300, quick: 60)"
     )
     args = parser.parse_args()
+    if args.ranks is not None:
+        args.ranks = args.ranks or measure_ranks.PARTS
+        args.networks = measure_ranks.NETWORKS if args.names is NAMES else [n for n in args.names if is_training(n)]
     if args.transforms is None:
         args.names = [n for a in args.names for n in GROUPS.get(a, [a])]
     else:
@@ -529,8 +544,8 @@ def main() -> int:
     probe = run_probe(args.budget)
     print_exchange(probe)
     args.round_trips = RoundTrips(lambda: run_probe(args.budget, "--exchange"))
-    if args.ops is not None:
-        results = measure_ops.measure(args)
+    if args.ops is not None or args.ranks is not None:
+        results = measure_ranks.measure(args) if args.ranks is not None else measure_ops.measure(args)
         print_exchange(run_probe(args.budget))
         if args.json:
             write_json(args.json, {"machine": machine(probe), "results": results})

@@ -1,0 +1,296 @@
+"""Jobs of several processes (./dev bench --ranks): what the other processes cost, and what PyTorch takes for the same.
+
+``scaling``: two processes with one thread and one processor each train a network, each on half of the batch (`linked`).
+Beside them, in turns: two processes with the same program that know nothing of each other (`alone`), so that the
+memory's bandwidth is in both; and PyTorch's DistributedDataParallel over gloo, as it is and compiled. The losses of the
+first steps are compared before anything is timed. Weak scaling is the median step of `alone` by that of `linked`. In a
+job of its own every run is timed: the exposed share is the time that a replica waits for exchanges by the time that
+exchanges are under way.
+``start``: from the start of four linked processes to the first steps of all, beside one process alone; and the most
+memory of a process.
+``kill``: one of two processes is killed while they train: seconds to the end of the job, its exit code, and what it
+says.
+``link``: sums of 32 MiB between two hosts, which are network namespaces of this machine (`two_hosts`), by what a line
+of 1 Gbit/s allows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from figures import attempt, figures, largest_difference, spread
+from machine_state import Rounds, summary
+from processes import WorkerFailed, ask_once, progress
+from rank_jobs import RankJob
+from rank_worker import SUM_BYTES, SUM_NETWORK
+from two_hosts import LINE_BITS_PER_S, TwoHosts
+
+PROCESSES, MANY = 2, 4
+NETWORKS = ["gpt_train_b8", "resnet18_train_b8", "bert_tiny_train_b8", "conv_vae_train_b64", "mlp_train_b80"]
+START_NETWORK = "mlp_train_b80"
+PARTS = ["scaling", "start", "kill", "link"]
+KINDS = ["ddp", "ddp_compile", "alone", "linked"]
+PEERS = ["alone", "ddp", "ddp_compile"]
+LOSS_TOLERANCE = 1e-3
+GOALS = {
+    "exposed": 0.15,
+    "ratio": 1.5,
+    "start_s": 2.0,
+    "memory_bytes": 64 << 20,
+    "end_s": 10.0,
+    "link": 0.85,
+}
+
+
+def scaling_goal(step_ms: float) -> float | None:
+    """The least weak scaling for steps of this length; short ones have none."""
+    return 0.93 if step_ms >= 50 else 0.85 if step_ms >= 5 else None
+
+
+class Scaling:
+    """One network in all kinds of jobs."""
+
+    def __init__(self, name: str, folder: Path, args: argparse.Namespace) -> None:
+        self.name, self.folder, self.args = name, folder, args
+        self.jobs: dict[str, RankJob] = {}
+        self.errors: dict[str, str] = {}
+        self.typical_ms: dict[str, float] = {}
+        self.rounds = Rounds(args.rounds, args.round_trips)
+
+    def run(self) -> dict[str, Any]:
+        """Build, compare losses, measure in turns, and measure exchanges; the entry of ``results``."""
+        ask_once(self.args.budget, "export", self.name, str(self.folder), str(PROCESSES))
+        try:
+            for kind in KINDS:
+                self._build(kind)
+            for line in self.rounds.run(lambda: list(self.jobs), self._turn):
+                progress(f"ranks {self.name}: {line}")
+        finally:
+            for job in self.jobs.values():
+                job.close()
+        return self._entry(attempt(self._profile))
+
+    def _build(self, kind: str) -> None:
+        progress(f"ranks {self.name}: {kind}: building")
+        try:
+            job = RankJob(kind, self.name, self.folder, PROCESSES, self.args.budget)
+        except WorkerFailed as error:
+            self.errors[kind] = str(error)
+            return
+        self.jobs[kind] = job
+        # Before the first update all have the same weights; what the replicas of a job exchange shows from then on.
+        steps = slice(0, 1 if kind == "alone" else None)
+        reference = self.jobs.get("ddp", job)
+        found, expected = ([one["losses"][steps] for one in of.first] for of in (job, reference))
+        difference = largest_difference([v for one in found for v in one], [v for one in expected for v in one])
+        if difference > LOSS_TOLERANCE:
+            self.errors[kind] = f"wrong losses: they differ by {difference:.2g}, allowed {LOSS_TOLERANCE:.2g}"
+            self.jobs.pop(kind).close()
+
+    def _turn(self, kind: str) -> list[float] | None:
+        job, budget = self.jobs[kind], self.args.budget
+        try:
+            if kind not in self.typical_ms:
+                times = job.times_ms(3, 2, budget)
+                self.typical_ms[kind] = statistics.median(time for of_rank in times for time in of_rank)
+            calls, warm_up = (
+                max(1, round(seconds * 1e3 / self.typical_ms[kind])) for seconds in (self.args.turn, self.args.warm_up)
+            )
+            return [time for of_rank in job.times_ms(calls, warm_up, budget) for time in of_rank]
+        except WorkerFailed as error:
+            self.errors[kind] = str(error)
+            self.jobs.pop(kind).close()
+            return None
+
+    def _profile(self) -> dict[str, Any]:
+        progress(f"ranks {self.name}: exchanges")
+        job = RankJob("profiled", self.name, self.folder, PROCESSES, self.args.budget)
+        job.close()
+        profiles = [answer["profile"] for answer in job.first]
+        total = {key: sum(sum(p[key]) for p in profiles) for key in ("run_ns", "exchange_ns", "wait_ns")}
+        runs = sum(len(p["run_ns"]) for p in profiles)
+        return {
+            "exposed_share": total["wait_ns"] / total["exchange_ns"] if total["exchange_ns"] else None,
+            "exchange_ms": total["exchange_ns"] / runs / 1e6,
+            "wait_ms": total["wait_ns"] / runs / 1e6,
+            "exchange_bytes": profiles[0]["exchange_bytes"],
+        }
+
+    def _result_of(self, kind: str) -> dict[str, Any]:
+        turns = self.rounds.times_of(kind)
+        if kind in self.errors or not turns:
+            return {"error": self.errors.get(kind, "not measured")}
+        return figures([time for turn in turns for time in turn]) | {"spread": spread(turns)}
+
+    def _entry(self, profile: dict[str, Any]) -> dict[str, Any]:
+        ours, peers = self._result_of("linked"), {kind: self._result_of(kind) for kind in PEERS}
+        entry = {"name": "ranks", "network": self.name, "ours": ours, "peers": peers, "exchange": profile}
+        entry |= {"weak_scaling": None, "ratio_to_best_peer": None, "rounds": self.rounds.entry()}
+        if "median_ms" in ours:
+            medians = {
+                kind: peer["median_ms"] / ours["median_ms"] for kind, peer in peers.items() if "median_ms" in peer
+            }
+            entry["weak_scaling"] = medians.pop("alone", None)
+            entry["ratio_to_best_peer"] = min(medians.values(), default=None)
+        return entry
+
+
+def measure_start(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Four linked processes beside one alone: seconds and memory."""
+    ask_once(args.budget, "export", START_NETWORK, str(folder), str(MANY))
+    seconds: dict[str, list[float]] = {"alone": [], "linked": []}
+    memory: dict[str, list[int]] = {"alone": [], "linked": []}
+    for number in range(args.rounds):
+        for kind, processes in (("alone", 1), ("linked", MANY)):
+            progress(f"ranks start: {kind}, {number + 1} of {args.rounds}")
+            job = RankJob(kind, START_NETWORK, folder, processes, args.budget)
+            job.close()
+            seconds[kind].append(job.started_s)
+            memory[kind].append(max(answer["peak_bytes"] for answer in job.first))
+    profiled = RankJob("profiled", START_NETWORK, folder, MANY, args.budget)
+    profiled.close()
+    found = {
+        kind: {"median_s": statistics.median(seconds[kind]), "peak_bytes": statistics.median(memory[kind])}
+        for kind in seconds
+    }
+    return {
+        "name": "ranks_start",
+        "network": START_NETWORK,
+        "processes": MANY,
+        **found,
+        "exchange_bytes": profiled.first[0]["profile"]["exchange_bytes"],
+    }
+
+
+def measure_kill(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """The end of a job of which one process is killed."""
+    ask_once(args.budget, "export", START_NETWORK, str(folder), str(PROCESSES))
+    progress("ranks kill")
+    job = RankJob("linked", START_NETWORK, folder, PROCESSES, args.budget)
+    try:
+        job.send(1_000_000, 0)
+        time.sleep(0.5)  # both are in their steps
+        os.kill(job.pids[1], signal.SIGKILL)
+        begin = time.monotonic()
+        try:
+            code = job.launched[0].wait(args.budget)
+        except subprocess.TimeoutExpired:
+            raise WorkerFailed(f"the job did not end within {args.budget:.0f} s") from None
+        text = job.output()
+        names = re.search(r"instance 1 .*\bhost\b.*\breplica", text)
+        return {
+            "name": "ranks_kill",
+            "end_s": time.monotonic() - begin,
+            "exit_code": code,
+            "is_named": names is not None,
+            "message": names.string[names.start() :].splitlines()[0] if names else text[-400:],
+        }
+    finally:
+        job.close()
+
+
+def measure_link(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Sums between two hosts by what the line allows."""
+    progress("ranks link")
+    with TwoHosts() as hosts:
+        job = RankJob("profiled", SUM_NETWORK, folder, PROCESSES, args.budget, hosts)
+        job.close()
+    losses = {answer["losses"][0] for answer in job.first}
+    if losses != {float(sum(range(1, PROCESSES + 1)) * (SUM_BYTES // 4))}:
+        raise WorkerFailed(f"wrong sums: {sorted(losses)}")
+    times_ms = [max(ns) / 1e6 for ns in zip(*(answer["profile"]["exchange_ns"] for answer in job.first), strict=True)]
+    sent_bytes = 2 * (PROCESSES - 1) / PROCESSES * SUM_BYTES
+    line_ms = sent_bytes * 8 / LINE_BITS_PER_S * 1e3
+    return {
+        "name": "ranks_link",
+        "sum_bytes": SUM_BYTES,
+        "line_ms": line_ms,
+        "ours": figures(times_ms),
+        "share_of_line": line_ms / statistics.median(times_ms),
+    }
+
+
+def asked(value: float | None, goal: float | None, form: str = ".2f", least: bool = True) -> str:
+    """A figure with what is asked, and whether it is missed."""
+    if value is None:
+        return "-"
+    if goal is None:
+        return f"{value:{form}}"
+    missed = value < goal if least else value > goal
+    return f"{value:{form}} ({'asked ' if missed else ''}{'>=' if least else '<='} {goal:{form}})"
+
+
+def scaling_row(entry: dict[str, Any]) -> str:
+    """One line of the table, and one for each failure."""
+    from output import cell
+
+    ours = entry["ours"]
+    exposed = entry["exchange"].get("exposed_share")
+    columns = [cell(ours), *(cell(entry["peers"][kind]) for kind in PEERS)]
+    columns += [
+        asked(entry["weak_scaling"], scaling_goal(ours.get("median_ms", 0))),
+        asked(entry["ratio_to_best_peer"], GOALS["ratio"]),
+        asked(exposed, GOALS["exposed"], least=False),
+    ]
+    text = f"{entry['network']:<22}" + "".join(f"{column:>22}" for column in columns) + "  " + summary(entry["rounds"])
+    failures = [("linked", ours), *entry["peers"].items(), ("exchange", entry["exchange"])]
+    return "\n".join([text, *(f"    {kind}: {r['error']}" for kind, r in failures if "error" in r)])
+
+
+def other_row(entry: dict[str, Any]) -> str:
+    """The line of a figure without peers."""
+    name = entry["name"]
+    if "error" in entry:
+        return f"{name:<22}failed: {entry['error']}"
+    if name == "ranks_start":
+        one, many = entry["alone"], entry["linked"]
+        more_s = many["median_s"] - one["median_s"]
+        more_bytes = many["peak_bytes"] - one["peak_bytes"] - entry["exchange_bytes"]
+        return (
+            f"{name:<22}{entry['processes']} processes {many['median_s']:.2f} s, one {one['median_s']:.2f} s, more "
+            f"{asked(more_s, GOALS['start_s'], least=False)} s; memory of one more beside exchange "
+            f"{asked(more_bytes / 2**20, GOALS['memory_bytes'] / 2**20, '.0f', least=False)} MiB"
+        )
+    if name == "ranks_kill":
+        named = "named" if entry["is_named"] else "NOT NAMED"
+        return (
+            f"{name:<22}ended after {asked(entry['end_s'], GOALS['end_s'], least=False)} s, exit code "
+            f"{entry['exit_code']}, {named}: {entry['message']}"
+        )
+    return (
+        f"{name:<22}{entry['ours']['median_ms']:.1f} ms, the line allows {entry['line_ms']:.1f} ms: "
+        f"{asked(entry['share_of_line'], GOALS['link'])}"
+    )
+
+
+def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure the parts of `args.ranks`, of the networks of `args.networks`, and print a row for each; the entries."""
+    results = []
+    with tempfile.TemporaryDirectory() as root:
+
+        def folder(name: str) -> Path:
+            made = Path(root, name)
+            made.mkdir()
+            return made
+
+        if "scaling" in args.ranks:
+            header = ["linked", *PEERS, "weak scaling", "ratio to DDP", "exposed"]
+            print(f"{'median ms':<22}" + "".join(f"{column:>22}" for column in header) + "  round trip", flush=True)
+            for name in args.networks:
+                entry = {"name": "ranks", "network": name} | attempt(Scaling(name, folder(name), args).run)
+                print(other_row(entry) if "error" in entry else scaling_row(entry), flush=True)
+                results.append(entry)
+        for part, work in (("start", measure_start), ("kill", measure_kill), ("link", measure_link)):
+            if part in args.ranks:
+                results.append({"name": f"ranks_{part}"} | attempt(work, folder(part), args))
+                print(other_row(results[-1]), flush=True)
+    return results

@@ -1,0 +1,198 @@
+"""One process of a job that `rank_jobs` starts: trains one network with one thread on a processor of its own.
+
+``rank_worker.py KIND NAME FOLDER PROCESSES SOCKET``. The kinds:
+
+- ``linked``: ours; its replica is one of those of all processes of the job, which MPI connects;
+- ``alone``: ours; the same program with this replica alone, so that nothing is exchanged;
+- ``profiled``: ``linked``, and every run is timed;
+- ``ddp``, ``ddp_compile``: PyTorch's DistributedDataParallel over gloo, as it is and compiled.
+
+The name ``sum_32_mib`` is a sum of 32 MiB over all processes instead of a network, without FOLDER.
+
+FOLDER has the program for one process's share of the batch, and the inputs of the whole batch (``worker.py export``).
+Answers are JSON lines on SOCKET. The first one has the losses of the first steps. Then each request ``{"calls": N,
+"warm_up": W}`` is answered with the times of N steps after W others. All processes of a job make equally many steps. A
+failure is answered as ``{"error"}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+CHECKED_STEPS = 3
+SUM_NETWORK, SUM_BYTES = "sum_32_mib", 32 << 20
+PROFILED_RUNS = 20
+
+Step = Callable[[], float]
+
+
+def rank() -> int:
+    """The number of this process, from Open MPI or from the environment that PyTorch reads."""
+    return int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["RANK"])
+
+
+def own_share(values: Any, processes: int) -> Any:
+    """The rows of this process of those of the whole batch."""
+    rows = len(values) // processes
+    return values[rank() * rows : (rank() + 1) * rows]
+
+
+def sum_session(adapt: Callable[[Any], None]) -> tuple[Any, str, dict[str, Any]]:
+    """A session that adds `SUM_BYTES` over all replicas, its result and its inputs."""
+    import numpy as np
+    import popart
+
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [SUM_BYTES // 4], "x")
+    result = builder.aiOnnx.reducesum([builder.aiGraphcore.replicatedallreduce([x])], keepdims=0)
+    options = popart.SessionOptions()
+    adapt(options)
+    device = popart.DeviceManager().createCpuDevice()
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(1, [result]), device, userOptions=options
+    )
+    session.prepareDevice()
+    return session, result, {"x": np.full(SUM_BYTES // 4, rank() + 1, np.float32)}
+
+
+def ours(kind: str, name: str, folder: Path, processes: int) -> tuple[Step, Callable[[], dict[str, Any]]]:
+    """A step of a training session, and what its report tells of exchanges."""
+    import exported_programs as programs
+    import numpy as np
+    import popart
+    import popdist.popart
+
+    def adapt(options: popart.SessionOptions) -> None:
+        if kind == "profiled":
+            options.engineOptions = {
+                "debug.instrument": "true",
+                "autoReport.executionProfileProgramRunCount": str(CHECKED_STEPS + PROFILED_RUNS),
+            }
+        if kind != "alone":
+            popdist.popart.configureSessionOptions(options)
+
+    if name == SUM_NETWORK:
+        session, result, inputs = sum_session(adapt)
+    else:
+        program, whole = programs.load(folder)
+        inputs = {key: np.ascontiguousarray(own_share(values, processes)) for key, values in whole.items()}
+        session, result = programs.training_session(program, adapt=adapt), program.loss
+        session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    stepio = popart.PyStepIO(inputs, anchors)
+
+    def step() -> float:
+        session.run(stepio)
+        return float(anchors[result].reshape(-1)[0])
+
+    def report() -> dict[str, Any]:
+        return json.loads(session._report())
+
+    return step, report
+
+
+def ddp(kind: str, name: str, processes: int) -> Step:
+    """A step of the same network in PyTorch."""
+    import networks
+    import torch
+    from torch import distributed
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", rank=rank(), world_size=processes)
+    benchmark = networks.BENCHMARKS[name]
+    network, inputs, labels = networks.instantiate(benchmark)
+    inputs, labels = (None if values is None else own_share(values, processes) for values in (inputs, labels))
+    network = DistributedDataParallel(network)
+    optimizer = networks.torch_optimizer(benchmark.optimizer, network, fused=True)
+
+    def loss_of(x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
+        return networks.loss_of(network(x), y)
+
+    if kind == "ddp_compile":
+        loss_of = torch.compile(loss_of)
+
+    def step() -> float:
+        loss = loss_of(inputs, labels)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return float(loss)
+
+    return step
+
+
+def profile_of(report: dict[str, Any]) -> dict[str, Any]:
+    """Nanoseconds of each run: of the whole run, of exchanges under way, and of waiting for them."""
+    runs = report["runs"][CHECKED_STEPS:]
+    return {
+        "run_ns": [run["nanoseconds"] for run in runs],
+        "exchange_ns": [run["exchangeNanoseconds"] for run in runs],
+        "wait_ns": [run["exchangeWaitNanoseconds"] for run in runs],
+        "exchange_bytes": report["memory"]["exchange"],
+    }
+
+
+def serve(
+    kind: str, name: str, folder: str, processes: int, answer: Callable[[dict[str, Any]], None], requests: TextIO
+) -> None:
+    """Build, answer the first losses, then requests until the driver closes the socket."""
+    from worker import resident
+
+    start = time.perf_counter()
+    report: Callable[[], dict[str, Any]] | None = None
+    if kind.startswith("ddp"):
+        step = ddp(kind, name, processes)
+    else:
+        step, report = ours(kind, name, Path(folder), processes)
+    losses = [step() for _ in range(CHECKED_STEPS)]
+    first = {"losses": losses, "build_s": time.perf_counter() - start, "peak_bytes": resident()["VmHWM"]}
+    if kind == "profiled" and report:
+        for _ in range(PROFILED_RUNS):
+            step()
+        first |= {"profile": profile_of(report()), "report": report()}
+    answer(first)
+    for line in requests:
+        request = json.loads(line)
+        for _ in range(request["warm_up"]):
+            step()
+        times_ms = []
+        for _ in range(request["calls"]):
+            begin = time.perf_counter()
+            step()
+            times_ms.append((time.perf_counter() - begin) * 1e3)
+        answer({"times_ms": times_ms})
+
+
+def main() -> None:
+    """Command line of the process."""
+    kind, name, folder, processes, path = sys.argv[1:]
+    processors = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {processors[rank() % len(processors)]})
+    os.environ["POPART_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        stream = connection.makefile("rw")
+
+        def answer(message: dict[str, Any]) -> None:
+            stream.write(json.dumps(message) + "\n")
+            stream.flush()
+
+        answer({"rank": rank(), "pid": os.getpid()})
+        try:
+            serve(kind, name, folder, int(processes), answer, stream)
+        except Exception as error:
+            text = str(error).strip().splitlines() or [""]
+            answer({"error": f"{type(error).__name__}: {text[0][:300]}"})
+            raise
+
+
+if __name__ == "__main__":
+    main()
