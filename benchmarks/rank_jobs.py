@@ -1,4 +1,7 @@
-"""Jobs of several processes (`rank_worker.py`). They answer over a socket: Open MPI passes stdin to one process only."""
+"""Jobs of several processes (`rank_worker.py`).
+
+They answer over a socket: Open MPI passes stdin to one process only.
+"""
 
 from __future__ import annotations
 

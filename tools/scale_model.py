@@ -1,10 +1,10 @@
-"""Predicts the step time of a job of many processes, from the profile of one program and the schedules of its exchanges.
+"""Predicts the step time of large jobs, from the profile of a program and the schedules of its exchanges.
 
 FILE is the report of a session of the job with two processes or more: the text of ``session._report()``, where
 ``SessionOptions.engineOptions`` has ``debug.instrument`` = ``true`` and one step has run at least. From it come the
 steps with their measured times, and what replicas exchange. How collectives of N processes exchange it is planned by
-the library itself (src/exchange, through the Python module popart_testing). All processes do the same, so one of them is
-followed:
+the library itself (src/exchange, through the Python module popart_testing). All processes do the same, so the model
+follows one of them:
 
 - a step takes its measured time, times the processes that share a core; one that waits for others takes the predicted
   time of its own work, since its measured time has the waiting in it;
@@ -101,11 +101,11 @@ class Collective:
 
     operation: str
     type: str
-    groupSize: int  # noqa: N815: as in the report
+    groupSize: int
     stride: int
     elements: list[int]
-    resultElements: list[int]  # noqa: N815
-    isPublished: bool  # noqa: N815
+    resultElements: list[int]
+    isPublished: bool
     keeps: bool
     channel: int
 
@@ -406,11 +406,8 @@ def main() -> None:
         job = Job(processes, args.replicas_of_each, args.processes_of_host, args.threads, args.cores_of_host)
         if args.simgrid:
             rows.append(row := compare_with_simgrid(profile, job, network))
-            ratio = row["predicted_by_simulated"]
-            print(
-                f"{processes:>10}{row['algorithm']:>12}{row['predicted_ms']:>14.3f}{row['simulated_ms']:>14.3f}{ratio:>8.2f}",
-                flush=True,
-            )
+            times = f"{row['predicted_ms']:>14.3f}{row['simulated_ms']:>14.3f}"
+            print(f"{processes:>10}{row['algorithm']:>12}{times}{row['predicted_by_simulated']:>8.2f}", flush=True)
         else:
             rows.append(row := predict(profile, job, network, args.sigma))
             times = "".join(f"{row[key]:>12.3f}" for key in ("step_ms", "compute_ms", "exchange_ms", "exposed_ms"))

@@ -15,7 +15,7 @@ from simgrid import Actor, Engine, Host, Mailbox, this_actor
 WIDTH = 32  # hosts of a switch
 
 
-def platform(hosts, network):
+def platform(hosts: int, network: dict) -> str:
     """A fat tree of two levels whose upper links have the rate of all hosts below."""
     switches = -(-hosts // WIDTH)
     # A message passes two links of a host, and two between switches: each has a part of the latency.
@@ -32,7 +32,7 @@ def platform(hosts, network):
 """
 
 
-def process(number, rounds, network):
+def process(number: int, rounds: list, network: dict) -> None:
     """One process: messages of a round at the same time, then its joins."""
     for index, one in enumerate(rounds):
         pending = [Mailbox.by_name(f"{index}:{peer}:{number}").get_async()[0] for peer, _ in one["receives"]]
@@ -45,7 +45,7 @@ def process(number, rounds, network):
             this_actor.sleep_for(one["joined"] * network["join_byte"] * 1e-9)
 
 
-def main():
+def main() -> None:
     """Simulate what stdin says."""
     request = json.load(sys.stdin)
     network, of_host = request["network"], request["processes_of_host"]

@@ -18,8 +18,8 @@
 namespace popart::exchange {
 namespace {
 
+using executable::CollectiveKind;
 using executable::Join;
-using executable::Meeting;
 
 constexpr int64_t kLineElements = 64;  // at least a cache line of any type
 constexpr int64_t kLineBytes = 64;
@@ -454,14 +454,14 @@ ReplicaGrouping groupingOf(const ExchangeSpec &spec, const ReplicaLayout &layout
 
 ExchangeSpec exchangeSpec(const executable::CollectiveSpec &spec) {
   ExchangeSpec result;
-  switch (spec.meeting) {
-    case Meeting::Reduce:
+  switch (spec.kind) {
+    case CollectiveKind::Reduce:
       result.operation = Operation::AllReduce;
       break;
-    case Meeting::Scatter:
+    case CollectiveKind::Scatter:
       result.operation = Operation::ReduceScatter;
       break;
-    case Meeting::Gather:
+    case CollectiveKind::Gather:
       result.operation = Operation::AllGather;
       break;
   }

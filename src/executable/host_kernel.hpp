@@ -5,7 +5,7 @@
 
 namespace popart::executable {
 
-class Seat;
+class CollectiveHandle;
 
 // Pointers for one call; unconnected operands are null. A null pointer ends each list: a last operand that is absent
 // needs no place in it.
@@ -15,13 +15,13 @@ struct KernelArgs {
   void *scratch;        // Kernel::scratchBytes() bytes, private to the running thread, 64-byte aligned; uninitialised
   RunContext &context;  // of the running thread: where values outside their domain are reported
   void *shared = nullptr;  // Kernel::sharedBytes() bytes that all tasks of a run share; 64-byte aligned, uninitialised
-  Seat *seat = nullptr;    // what takeSeat gave
+  CollectiveHandle *handle = nullptr;  // what takeHandle gave
 };
 
 class HostKernel : public Kernel {
  public:
-  // Said once for each step by each engine, before it runs the kernel: of a collective, the replica's seat in it.
-  virtual Seat *takeSeat(const RunContext &context) const {
+  // Said once for each step by each engine, before it runs the kernel: of a collective, the replica's handle of it.
+  virtual CollectiveHandle *takeHandle(const RunContext &context) const {
     (void)context;
     return nullptr;
   }

@@ -1,4 +1,4 @@
-// Updates of weights and optimizer state where replicas meet for the gradient: each replica updates a share of what all
+// Updates of weights and optimizer state in the collective over the gradient: each replica updates a share of what all
 // of them have alike, instead of all of it.
 #pragma once
 #include <popart/ir.hpp>

@@ -32,7 +32,7 @@ void verifyOp(const Op &op) {
         op.debugName());
 }
 
-// What meets reads what its channel has published.
+// The step that waits reads what its channel has published.
 void verifyChannel(const Graph &graph, const Op &op) {
   if (!op.hasAttr("channel") || op.is(Role::CollectivePublish)) return;
   for (const int i : publishedInputs(op)) {

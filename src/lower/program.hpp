@@ -15,8 +15,8 @@
 #include "executable/executable.hpp"
 #include "ir/text.hpp"
 #include "lower/choose_lanes.hpp"
+#include "lower/collectives.hpp"
 #include "lower/kernel_cache.hpp"
-#include "lower/meetings.hpp"
 #include "memory/plan.hpp"
 #include "ops/constant_evaluation.hpp"
 

@@ -114,7 +114,7 @@ void verifySharedVariables(const MemoryPlan &plan, const Ir &program, const sche
     const auto known = found.find(static_cast<int>(s));
     if (storage.sharers.size > 1 && (known == found.end() || known->second != storage.sharers))
       throw internal_error(
-          "memory plan: '{}' is shared by {} replicas, but is not written where they meet alone, or "
+          "memory plan: '{}' is shared by {} replicas, but is not written by collectives alone, or "
           "is used while others may write it",
           storage.name, storage.sharers.size);
   }

@@ -3,7 +3,7 @@
 #pragma once
 #include <popart/sessionoptions.hpp>
 
-#include "lower/meetings.hpp"
+#include "lower/collectives.hpp"
 #include "pipeline/options_table.hpp"
 #include "pipeline/prepare.hpp"
 

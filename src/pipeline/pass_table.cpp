@@ -8,6 +8,7 @@
 #include "base/nearest.hpp"
 #include "lower/channels_last.hpp"
 #include "lower/collective_updates.hpp"
+#include "lower/collectives.hpp"
 #include "lower/cut_loops.hpp"
 #include "lower/decompose.hpp"
 #include "lower/flatten.hpp"
@@ -24,7 +25,6 @@
 #include "lower/layout.hpp"
 #include "lower/loop_rows.hpp"
 #include "lower/loop_sums.hpp"
-#include "lower/meetings.hpp"
 #include "lower/multiply_packed.hpp"
 #include "lower/order_updates.hpp"
 #include "lower/pack_constants.hpp"
@@ -446,9 +446,9 @@ constexpr Pass kPasses[] = {
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},
     {"assignChannelsLast", "keep channels innermost around convolutions", Phase::Layout, fusing, assignChannelsLast,
      "fused convolutions have kernels for channels innermost alone"},
-    {"mergeCollectives", "let replicas meet once for several small tensors", Phase::Order, fusing, mergeCollectives},
-    {"updateWhereReplicasMeet", "let replicas share the work of an update where its gradient meets", Phase::Order,
-     fusing, updateWhereReplicasMeet},
+    {"mergeCollectives", "put collectives of several small tensors together", Phase::Order, fusing, mergeCollectives},
+    {"updateWhereReplicasMeet", "let replicas share the work of an update in the collective over its gradient",
+     Phase::Order, fusing, updateWhereReplicasMeet},
     {"overlapCollectives", "let replicas go on while others come to a collective", Phase::Order, fusing,
      overlapCollectives},
     {"readViews", "let element-wise operators read slices and transposes where they lie", Phase::Order, fusing,

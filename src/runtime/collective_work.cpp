@@ -1,6 +1,6 @@
-// See collective_work.hpp. The elements that a meeting makes are numbered through all operands, and cut at cache lines:
-// of a Reduce or a Scatter those of the operands, of a Gather those of the results. Each is read and written in one
-// piece, so that operands may be results.
+// See collective_work.hpp. The elements that a collective makes are numbered through all operands, and cut at cache
+// lines: of a Reduce or a Scatter those of the operands, of a Gather those of the results. Each is read and written in
+// one piece, so that operands may be results.
 #include "runtime/collective_work.hpp"
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 namespace popart::runtime {
 namespace {
 
+using executable::CollectiveKind;
 using executable::CollectiveSpec;
 using executable::Join;
-using executable::Meeting;
 using executable::TermOf;
 using executable::withOperator;
 
@@ -87,7 +87,7 @@ const T *joined(Join how, std::span<const PublishedOperands> sources, size_t o, 
 
 CollectiveWork::CollectiveWork(const CollectiveSpec &spec, int firstMember)
     : spec_(spec), firstMember_(firstMember), lines_{0} {
-  const bool gathers = spec.meeting == Meeting::Gather;
+  const bool gathers = spec.kind == CollectiveKind::Gather;
   for (const int64_t elements : gathers ? spec.resultElements : spec.elements)
     lines_.push_back(lines_.back() + (elements + kLineElements - 1) / kLineElements);
   constexpr int64_t kMost = 1 << 16;
@@ -99,7 +99,7 @@ void CollectiveWork::run(int piece, std::span<const PublishedOperands> sources,
                          std::span<const PublishedOperands> members, const PublishedOperands &own,
                          const executable::KernelArgs &args) const noexcept {
   const int64_t first = lines_.back() * piece / pieces_, last = lines_.back() * (piece + 1) / pieces_;
-  const auto &sizes = spec_.meeting == Meeting::Gather ? spec_.resultElements : spec_.elements;
+  const auto &sizes = spec_.kind == CollectiveKind::Gather ? spec_.resultElements : spec_.elements;
   auto operand = static_cast<size_t>(std::upper_bound(lines_.begin(), lines_.end(), first) - lines_.begin() - 1);
   for (; operand < sizes.size() && lines_[operand] < last; ++operand) {
     const int64_t begin = std::max<int64_t>(first - lines_[operand], 0) * kLineElements;
@@ -146,18 +146,18 @@ void CollectiveWork::runOn(size_t o, int64_t begin, int64_t end, std::span<const
   };
   const auto target = [&](int64_t m) { return static_cast<T *>(members[static_cast<size_t>(m)].out[o]); };
   const auto size = static_cast<int>(members.size());
-  const int64_t part = spec_.meeting == Meeting::Scatter ? spec_.resultElements[o] : spec_.elements[o];
+  const int64_t part = spec_.kind == CollectiveKind::Scatter ? spec_.resultElements[o] : spec_.elements[o];
   Block<T> block;
   for (int64_t at = begin, count = 0; at < end; at += count) {
     const int64_t member = at / part;  // whose part of the flattened tensor it is: all but Reduce
     count = std::min(kBlock, end - at);
-    if (spec_.meeting != Meeting::Reduce) count = std::min(count, part * (member + 1) - at);
-    if (spec_.meeting == Meeting::Gather) {
+    if (spec_.kind != CollectiveKind::Reduce) count = std::min(count, part * (member + 1) - at);
+    if (spec_.kind == CollectiveKind::Gather) {
       for (int m = 0; m < size; ++m) std::copy_n(source(member) + (at - part * member), count, target(m) + at);
       continue;
     }
     const T *from = spec_.join == Join::Keep ? source(member) + at : joined(spec_.join, sources, o, at, count, block);
-    if (spec_.meeting == Meeting::Reduce) {
+    if (spec_.kind == CollectiveKind::Reduce) {
       for (int m = 0; m < size; ++m) std::copy_n(from, count, target(m) + at);
     } else {
       const bool inPlace = target(member) == members[static_cast<size_t>(member)].in[o];

@@ -33,7 +33,7 @@ struct RunSettings {
   ProcessorLimits processors() const { return processorLimits().part(sharer, sharers); }  // of this process
   int process = -1;                                // number of this one in a job of several; -1: there are no others
   bool timesSteps = false;                         // every step is timed (Engine::stepTimes)
-  executable::Collectives *collectives = nullptr;  // in which replicas meet; null: there is one
+  executable::Collectives *collectives = nullptr;  // of all replicas; null: there is one
   // Limits of one run: iterations of one loop, and how long it takes, seen between iterations. 0: none.
   int64_t mostIterations = 0;
   std::chrono::nanoseconds longest{0};

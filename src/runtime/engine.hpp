@@ -38,11 +38,11 @@ class StepTimes;
 
 class Engine {
  public:
-  // Takes memory and loads the values that variables begin with. `before`: the engines of the replicas of this
-  // process before this one, in order, to be there as long as this one is used: they own the variables that it shares
-  // with them. `device` outlives the engine. With the environment variable POPART_STEP_TIMES=FILE every step is timed,
-  // and the destructor appends the table of StepTimes to FILE, in a job to FILE.<process>. Throws popart::error for a kernel that the device cannot
-  // run, memory_allocation_err, what Device::open throws.
+  // Takes memory and loads the values that variables begin with. `before`: the engines of the replicas of this process
+  // before this one, in order, to be there as long as this one is used: they own the variables that it shares with
+  // them. `device` outlives the engine. With the environment variable POPART_STEP_TIMES=FILE every step is timed, and
+  // the destructor appends the table of StepTimes to FILE, in a job to FILE.<process>. Throws popart::error for a
+  // kernel that the device cannot run, memory_allocation_err, what Device::open throws.
   Engine(std::shared_ptr<const executable::Executable> executable, const Device &device,
          const RunSettings &settings = {}, std::span<const std::unique_ptr<Engine>> before = {});
   ~Engine();

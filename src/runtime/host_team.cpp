@@ -23,7 +23,7 @@ class HostLaunch final : public Launch {
  public:
   HostLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
       : team_(team), step_(step), kernel_(kernel), in_(in), out_(out) {
-    seat_ = kernel.takeSeat(team.contexts.front());
+    handle_ = kernel.takeHandle(team.contexts.front());
     const auto ends = kernel.roundEnds();
     roundEnds_.assign(ends.begin(), ends.end());
     if (ends.empty()) roundEnds_.push_back(kernel.tasks());
@@ -51,7 +51,7 @@ class HostLaunch final : public Launch {
  private:
   void runTask(int task, int thread) const {
     kernel_.run({in_, out_, team_.scratch + thread * team_.scratchStride, team_.contexts[static_cast<size_t>(thread)],
-                 team_.shared, seat_},
+                 team_.shared, handle_},
                 task);
   }
 
@@ -61,7 +61,7 @@ class HostLaunch final : public Launch {
   const void *const *in_;
   void *const *out_;
   std::vector<int> roundEnds_;
-  executable::Seat *seat_ = nullptr;
+  executable::CollectiveHandle *handle_ = nullptr;
   int threads_ = 1;
 };
 

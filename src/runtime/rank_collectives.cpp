@@ -24,18 +24,18 @@ namespace {
 
 using exchange::ExchangeSpec;
 using exchange::MemberRange;
+using executable::CollectiveKind;
 using executable::CollectiveSpec;
 using executable::Join;
-using executable::Meeting;
 
 int64_t widthOf(DataType type) { return getDataTypeInfo(type).nbytes; }
 
 // What is left when results are there: one source has them, and each member gets its own.
 CollectiveSpec handingOut(CollectiveSpec spec, const MemberRange &members) {
-  if (spec.meeting == Meeting::Reduce) return spec;
+  if (spec.kind == CollectiveKind::Reduce) return spec;
   spec.join = Join::Keep;
-  if (spec.meeting == Meeting::Gather) {
-    spec.meeting = Meeting::Reduce;
+  if (spec.kind == CollectiveKind::Gather) {
+    spec.kind = CollectiveKind::Reduce;
     spec.elements = spec.resultElements;
     return spec;
   }
@@ -85,9 +85,9 @@ class GroupMemory {
   std::tuple<int, int, int> key() const { return {spec_.groupSize, spec_.stride, operation_.group}; }
   bool sharesMemory() const { return spec_.channel < 0; }
   const ExchangeSpec &operation() const { return operation_; }
-  bool joins() const { return spec_.meeting != Meeting::Gather && spec_.join != Join::Keep; }
+  bool joins() const { return spec_.kind != CollectiveKind::Gather && spec_.join != Join::Keep; }
   // A member's own chunk is here.
-  bool isExchanged() const { return spec_.meeting == Meeting::Gather || joins(); }
+  bool isExchanged() const { return spec_.kind == CollectiveKind::Gather || joins(); }
   int64_t bytes() {
     Places counted;
     place(counted);
@@ -109,22 +109,22 @@ class GroupMemory {
       return std::vector<std::vector<void *>>(memories, std::vector<void *>(operands));
     };
     exchanged_.inputs = sized(joins() ? terms_.size() : count());
-    exchanged_.results = sized(spec_.meeting == Meeting::Scatter ? count() : 1);
+    exchanged_.results = sized(spec_.kind == CollectiveKind::Scatter ? count() : 1);
     for (size_t o = 0; o < operands; ++o) {
       const int64_t elements = spec_.elements[o];
       for (size_t t = 0; t < terms_.size(); ++t) exchanged_.inputs[t][o] = places.take(elements * term);
       std::byte *results = nullptr;
-      switch (spec_.meeting) {
-        case Meeting::Reduce:  // where a term is, if elements are as wide
+      switch (spec_.kind) {
+        case CollectiveKind::Reduce:  // where a term is, if elements are as wide
           results = term == width ? static_cast<std::byte *>(exchanged_.inputs[0][o]) : places.take(elements * width);
           exchanged_.results[0][o] = results;
           break;
-        case Meeting::Scatter:  // the chunks of all members, in order
+        case CollectiveKind::Scatter:  // the chunks of all members, in order
           results = places.take(members_.count * spec_.resultElements[o] * width);
           for (size_t m = 0; m < count() && results; ++m)
             exchanged_.results[m][o] = results + static_cast<int64_t>(m) * spec_.resultElements[o] * width;
           break;
-        case Meeting::Gather:  // each operand is a part of the result
+        case CollectiveKind::Gather:  // each operand is a part of the result
           results = places.take(elements * spec_.groupSize * width);
           exchanged_.results[0][o] = results;
           for (size_t m = 0; m < count() && results; ++m)
@@ -235,7 +235,7 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
       const auto *from = static_cast<const std::byte *>(members[m].in[o]);
       int64_t elements = spec_.elements[o];
       void *to = exchanged_.inputs[m][o];
-      if (spec_.meeting == Meeting::Scatter) {
+      if (spec_.kind == CollectiveKind::Scatter) {
         const int64_t chunk = spec_.resultElements[o], first = (members_.first + static_cast<int64_t>(m)) * chunk;
         elements = std::clamp<int64_t>(elements - first, 0, chunk);
         from += first * width;
@@ -274,14 +274,14 @@ RankCollectives::RankCollectives(exchange::Transport &transport, const exchange:
 
 RankCollectives::~RankCollectives() = default;
 
-executable::Seat &RankCollectives::seat(int replica, const CollectiveSpec &spec) {
+executable::CollectiveHandle &RankCollectives::handle(int replica, const CollectiveSpec &spec) {
   if (!spec.resultElements.empty() && known_.insert(&spec).second) {
     if (isConnected_)
       throw internal_error("RankCollectives: a collective of {} operands over groups of {} is new after connect",
                            spec.elements.size(), spec.groupSize);
     collectives_.push_back(spec);
   }
-  return threads_.seat(replica, spec);
+  return threads_.handle(replica, spec);
 }
 
 void RankCollectives::connect() {

@@ -5,7 +5,7 @@
 // in pieces, or update variables of this process.
 //
 //   RankCollectives collectives(transport, layout, settings);
-//   …                       // engines call `seat` for all their collectives
+//   …                       // engines call `handle` for all their collectives
 //   collectives.connect();  // all processes; Replicas does it
 //
 // Why there is no deadlock, whatever the order of threads. A replica publishes its operands in the order of its
@@ -41,7 +41,7 @@ class RankCollectives final : public executable::Collectives {
 
   int replicas() const noexcept override { return layout_.replicas(); }
   // Throws internal_error for a collective that was not there when `connect` was called.
-  executable::Seat &seat(int replica, const executable::CollectiveSpec &spec) override;
+  executable::CollectiveHandle &handle(int replica, const executable::CollectiveSpec &spec) override;
   void connect() override;
   const char *problem() const noexcept override;
   void start() noexcept override;

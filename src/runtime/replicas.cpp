@@ -1,4 +1,4 @@
-// A thread per replica of this process but the first, which sleeps between runs; they meet in collectives.
+// A thread per replica of this process but the first, which sleeps between runs; they exchange values in collectives.
 #include "runtime/replicas.hpp"
 
 #include <atomic>
@@ -64,7 +64,7 @@ struct Replicas::Crew {
     end(why);
   }
 
-  // All replicas, at their next iteration or meeting.
+  // All replicas, at their next iteration or collective.
   void end(const std::exception *why) noexcept {
     ending = true;
     collectives.fail(why);
@@ -99,7 +99,7 @@ struct Replicas::Crew {
   std::vector<Failure> failures;
   std::exception_ptr interrupt;  // that ended the wait for the others
   std::atomic<int> failed{0};
-  std::atomic<bool> ending{false};  // a replica has failed: the others end at their next meeting or iteration
+  std::atomic<bool> ending{false};  // a replica has failed: the others end at their next collective or iteration
   std::span<StreamSource *const> streams;
   std::atomic<uint32_t> runs{0};
   std::atomic<int> busy{0};  // replicas that run, but the first
@@ -114,7 +114,7 @@ Replicas::Replicas(std::shared_ptr<const executable::Executable> executable, con
   const bool polls = own.locals * own.threads <= own.processors().threads();
   if (!own.collectives && own.replicas > 1) {
     check(own.locals == own.replicas,
-          "replicas of several processes: got {} of {} here and no collectives in which they meet, expected those of "
+          "replicas of several processes: got {} of {} here and no collectives, expected those of "
           "all processes",
           own.locals, own.replicas);
     threads_ = std::make_unique<ThreadCollectives>(own.replicas, polls);

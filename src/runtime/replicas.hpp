@@ -1,5 +1,5 @@
 // Replicas: the engines of one program that run at the same time in this process, each with its own variables, threads
-// and host data, and meet in collectives. With one replica in all this is the engine alone.
+// and host data, and exchange values in collectives. With one replica in all this is the engine alone.
 #pragma once
 #include <memory>
 #include <span>
@@ -14,8 +14,8 @@ class ThreadCollectives;
 class Replicas {
  public:
   // Makes settings.locals engines, for replicas settings.replica and those after it; the settings are those of each,
-  // its numbers aside. settings.collectives: in which they meet, to be there as long as this is used; null: these are
-  // all replicas of the program, and they meet as threads. Throws as Engine and as Collectives::connect.
+  // its numbers aside. settings.collectives: of all replicas, to be there as long as this is used; null: these are
+  // all replicas of the program, and they are threads. Throws as Engine and as Collectives::connect.
   Replicas(std::shared_ptr<const executable::Executable> executable, const Device &device, const RunSettings &settings);
   ~Replicas();
   Replicas(const Replicas &) = delete;
@@ -32,7 +32,7 @@ class Replicas {
 
  private:
   struct Crew;
-  std::unique_ptr<ThreadCollectives> threads_;  // null: they meet in those of the settings, or there is one replica
+  std::unique_ptr<ThreadCollectives> threads_;  // null: those of the settings are used, or there is one replica
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<Crew> crew_;  // null: one replica in all
 };

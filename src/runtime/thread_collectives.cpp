@@ -1,17 +1,17 @@
-// A meeting goes in rounds, one each time that the program comes to it. The last member to publish opens the round. The
-// pieces of work are then taken by whoever is there, so that a member that comes late finds them done, and nobody waits
-// for its share.
+// A collective goes in rounds, one each time that the program comes to it. The last member to publish opens the round.
+// The pieces of work are then taken by whoever is there, so that a member that comes late finds them done, and nobody
+// waits for its share.
 //
-// One wait per meeting is enough, because of what a member does between two rounds of one meeting: it publishes round
-// n + 1 only after the end of its round n, and that end comes when all pieces of n are done. So when round n + 1 opens,
-// every member has published it, has left round n, and nobody reads or writes what belongs to round n any more: the
-// counters of pieces start again there. Before that, a late member of round n still reads the counters of n, which say
-// that nothing is left. For the same reason `end` needs no second wait for the others: what a member published is
+// One wait per collective is enough, because of what a member does between two rounds of one collective: it publishes
+// round n + 1 only after the end of its round n, and that end comes when all pieces of n are done. So when round n + 1
+// opens, every member has published it, has left round n, and nobody reads or writes what belongs to round n any more:
+// the counters of pieces start again there. Before that, a late member of round n still reads the counters of n, which
+// say that nothing is left. For the same reason `end` needs no second wait for the others: what a member published is
 // neither read nor written once all pieces are done. Waiting for pieces cannot last: who takes one finishes it.
 //
-// Meetings are atomics alone. Only a replica that is about to sleep takes the lock: it says where it sleeps, and looks
-// whether anybody is left who could open a round. Replicas that run are not on the list, so when everybody sleeps in a
-// round that is not open, or has ended, nobody will ever come. A sleeper whose round is open is about to wake up.
+// Collectives are atomics alone. Only a replica that is about to sleep takes the lock: it says where it sleeps, and
+// looks whether anybody is left who could open a round. Replicas that run are not on the list, so when everybody sleeps
+// in a round that is not open, or has ended, nobody will ever come. A sleeper whose round is open is about to wake up.
 #include "runtime/thread_collectives.hpp"
 
 #include <algorithm>
@@ -29,40 +29,40 @@ struct alignas(64) ThreadCollectives::Site {
   unsigned first = 0;                       // of these members, its number in the group
   std::vector<PublishedOperands> operands;  // by member, from the first on
   std::unique_ptr<GroupAcross> across;      // null: the group has no others
-  const CollectiveWork *work = nullptr;     // of the spec that is met, not of the one that is only published
+  const CollectiveWork *work = nullptr;     // of the spec that is waited for, not of the one that is only published
   std::span<const PublishedOperands> sources;
   std::atomic<int> published{0};       // members, in the round that is not open yet
   std::atomic<uint32_t> opened{0};     // rounds in which all members have published
   std::atomic<int> taken{0}, done{0};  // pieces, in the round that was opened last
 };
 
-class ThreadCollectives::Chair final : public executable::Seat {
+class ThreadCollectives::Handle final : public executable::CollectiveHandle {
  public:
-  Chair(ThreadCollectives &all, Meeting &meeting, unsigned replica);
+  Handle(ThreadCollectives &all, Collective &collective, unsigned replica);
 
   bool publish(const void *const *in, void *const *out) noexcept override;
-  bool meet() noexcept override;
+  bool wait() noexcept override;
   void work(const executable::KernelArgs &args) noexcept override;
   void end() noexcept override;
 
   // Whether a member has not published what this one waits for.
   bool waits() const noexcept { return site_.opened.load(std::memory_order_acquire) == round_; }
   // Whether both wait for members of one group.
-  bool waitsBeside(const Chair &other) const noexcept;
+  bool waitsBeside(const Handle &other) const noexcept;
 
  private:
   friend ThreadCollectives;
   ThreadCollectives &all_;
-  Meeting &meeting_;
+  Collective &collective_;
   const unsigned replica_;
   Site &site_;
   PublishedOperands &own_;
-  uint32_t round_ = 0;  // how often it has met here
+  uint32_t round_ = 0;  // how often it has waited here
 };
 
 // One collective of the program, wherever it runs.
-struct ThreadCollectives::Meeting {
-  Meeting(ThreadCollectives &all, const CollectiveSpec &spec)
+struct ThreadCollectives::Collective {
+  Collective(ThreadCollectives &all, const CollectiveSpec &spec)
       : grouping(static_cast<unsigned>(all.replicas_), static_cast<unsigned>(spec.stride),
                  static_cast<unsigned>(spec.groupSize)) {
     const auto first = static_cast<unsigned>(all.local_.first), end = first + static_cast<unsigned>(all.local_.count);
@@ -82,18 +82,18 @@ struct ThreadCollectives::Meeting {
       }
       site->operands.resize(members);
     }
-    for (unsigned r = first; r < end; ++r) chairs.push_back(std::make_unique<Chair>(all, *this, r));
+    for (unsigned r = first; r < end; ++r) handles.push_back(std::make_unique<Handle>(all, *this, r));
   }
   // Room for what members publish in a step with this spec.
   void add(const CollectiveSpec &spec, const MakeAcross &across) {
-    const bool isMet = !spec.resultElements.empty();
-    if (!work && isMet) work = std::make_unique<CollectiveWork>(spec);
+    const bool waits = !spec.resultElements.empty();
+    if (!work && waits) work = std::make_unique<CollectiveWork>(spec);
     for (const auto &[group, site] : sites) {
       for (PublishedOperands &own : site->operands) {
         own.in.resize(std::max(own.in.size(), spec.elements.size()));
         own.out.resize(std::max({own.out.size(), spec.elements.size(), spec.resultElements.size()}));
       }
-      if (!isMet || site->work) continue;
+      if (!waits || site->work) continue;
       if (site->operands.size() < grouping.getGroupSize()) site->across = across(spec, group);
       site->work = site->across ? &site->across->work() : work.get();
       site->sources = site->across ? site->across->results() : std::span<const PublishedOperands>(site->operands);
@@ -103,19 +103,19 @@ struct ThreadCollectives::Meeting {
   const ReplicaGrouping grouping;
   std::unique_ptr<CollectiveWork> work;             // of groups that have all members in this process
   std::map<unsigned, std::unique_ptr<Site>> sites;  // by group, of those with replicas of this process
-  std::vector<std::unique_ptr<Chair>> chairs;       // by local replica
+  std::vector<std::unique_ptr<Handle>> handles;     // by local replica
 };
 
 // ---- a replica --------------------------------------------------------------------------------
 
-ThreadCollectives::Chair::Chair(ThreadCollectives &all, Meeting &meeting, unsigned replica)
+ThreadCollectives::Handle::Handle(ThreadCollectives &all, Collective &collective, unsigned replica)
     : all_(all),
-      meeting_(meeting),
+      collective_(collective),
       replica_(replica),
-      site_(*meeting.sites.at(meeting.grouping.getGroupAt(replica))),
-      own_(site_.operands[meeting.grouping.getIndexInGroupAt(replica) - site_.first]) {}
+      site_(*collective.sites.at(collective.grouping.getGroupAt(replica))),
+      own_(site_.operands[collective.grouping.getIndexInGroupAt(replica) - site_.first]) {}
 
-bool ThreadCollectives::Chair::publish(const void *const *in, void *const *out) noexcept {
+bool ThreadCollectives::Handle::publish(const void *const *in, void *const *out) noexcept {
   if (!all_.goesOn()) return false;
   std::copy_n(in, own_.in.size(), own_.in.begin());
   std::copy_n(out, own_.out.size(), own_.out.begin());
@@ -131,13 +131,13 @@ bool ThreadCollectives::Chair::publish(const void *const *in, void *const *out) 
   return true;
 }
 
-bool ThreadCollectives::Chair::meet() noexcept {
+bool ThreadCollectives::Handle::wait() noexcept {
   if (!changesSoon(site_.opened, round_, all_.spin_)) all_.sleep(*this);
   ++round_;
   return all_.goesOn() && (!site_.across || all_.completes(*site_.across, replica_ - all_.local_.first));
 }
 
-void ThreadCollectives::Chair::work(const executable::KernelArgs &args) noexcept {
+void ThreadCollectives::Handle::work(const executable::KernelArgs &args) noexcept {
   const int pieces = site_.work->pieces();
   for (int piece; (piece = site_.taken.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
     site_.work->run(piece, site_.sources, site_.operands, own_, args);
@@ -145,13 +145,13 @@ void ThreadCollectives::Chair::work(const executable::KernelArgs &args) noexcept
   }
 }
 
-void ThreadCollectives::Chair::end() noexcept {
+void ThreadCollectives::Handle::end() noexcept {
   const int pieces = site_.work->pieces();
   for (int done; (done = site_.done.load(std::memory_order_acquire)) < pieces;) waitWhile(site_.done, done, all_.spin_);
 }
 
-bool ThreadCollectives::Chair::waitsBeside(const Chair &other) const noexcept {
-  const ReplicaGrouping &own = meeting_.grouping, &its = other.meeting_.grouping;
+bool ThreadCollectives::Handle::waitsBeside(const Handle &other) const noexcept {
+  const ReplicaGrouping &own = collective_.grouping, &its = other.collective_.grouping;
   return &site_ != &other.site_ && own.getGroupSize() == its.getGroupSize() && own.getStride() == its.getStride() &&
          own.getGroupAt(replica_) == its.getGroupAt(other.replica_);
 }
@@ -167,27 +167,27 @@ ThreadCollectives::ThreadCollectives(int replicas, const executable::LocalReplic
 
 ThreadCollectives::~ThreadCollectives() = default;
 
-executable::Seat &ThreadCollectives::seat(int replica, const CollectiveSpec &spec) {
+executable::CollectiveHandle &ThreadCollectives::handle(int replica, const CollectiveSpec &spec) {
   const auto known = bySpec_.find(&spec);
-  Meeting *meeting = known != bySpec_.end() ? known->second : nullptr;
-  if (!meeting) {
-    Meeting *&shared = spec.channel < 0 ? meeting : byChannel_[spec.channel];
-    if (!shared) shared = meetings_.emplace_back(std::make_unique<Meeting>(*this, spec)).get();
+  Collective *collective = known != bySpec_.end() ? known->second : nullptr;
+  if (!collective) {
+    Collective *&shared = spec.channel < 0 ? collective : byChannel_[spec.channel];
+    if (!shared) shared = collectives_.emplace_back(std::make_unique<Collective>(*this, spec)).get();
     shared->add(spec, across_);
-    bySpec_[&spec] = meeting = shared;
+    bySpec_[&spec] = collective = shared;
   }
-  return *meeting->chairs[static_cast<size_t>(replica - local_.first)];
+  return *collective->handles[static_cast<size_t>(replica - local_.first)];
 }
 
-void ThreadCollectives::sleep(Chair &chair) noexcept {
-  const int64_t local = chair.replica_ - local_.first;
-  const Chair *&sleeper = sleeping_[static_cast<size_t>(local)];
+void ThreadCollectives::sleep(Handle &handle) noexcept {
+  const int64_t local = handle.replica_ - local_.first;
+  const Handle *&sleeper = sleeping_[static_cast<size_t>(local)];
   {
     const std::lock_guard guard(lock_);
-    sleeper = &chair;
+    sleeper = &handle;
     stopIfNobodyComes();
   }
-  sleepWhile(local, chair.site_.opened, chair.round_);
+  sleepWhile(local, handle.site_.opened, handle.round_);
   const std::lock_guard guard(lock_);
   sleeper = nullptr;
 }
@@ -218,14 +218,14 @@ bool ThreadCollectives::completes(GroupAcross &group, int64_t local) noexcept {
   return goesOn() && group.isComplete();
 }
 
-// With the lock. Of a group whose members wait in several meetings, each waits for the others.
+// With the lock. Of a group whose members wait in several collectives, each waits for the others.
 void ThreadCollectives::stopIfNobodyComes() noexcept {
-  const auto waits = [](const Chair *chair) { return chair && chair->waits(); };
+  const auto waits = [](const Handle *handle) { return handle && handle->waits(); };
   const auto waiting = std::ranges::count_if(sleeping_, waits);
   if (waiting == 0 || waiting + ended_ < local_.count) return;
-  const bool areApart = std::ranges::any_of(sleeping_, [&](const Chair *one) {
-    return waits(one) &&
-           std::ranges::any_of(sleeping_, [&](const Chair *other) { return waits(other) && one->waitsBeside(*other); });
+  const bool areApart = std::ranges::any_of(sleeping_, [&](const Handle *one) {
+    return waits(one) && std::ranges::any_of(
+                             sleeping_, [&](const Handle *other) { return waits(other) && one->waitsBeside(*other); });
   });
   stop(areApart ? Problem::DifferentSteps : Problem::NobodyComes);
 }
@@ -234,8 +234,8 @@ void ThreadCollectives::stopIfNobodyComes() noexcept {
 void ThreadCollectives::stop(Problem problem) noexcept {
   if (!goesOn()) return;
   problem_.store(problem, std::memory_order_release);
-  for (const auto &meeting : meetings_)
-    for (const auto &[group, site] : meeting->sites) {
+  for (const auto &collective : collectives_)
+    for (const auto &[group, site] : collective->sites) {
       site->opened.fetch_add(1, std::memory_order_acq_rel);
       site->opened.notify_all();
     }
@@ -246,12 +246,12 @@ void ThreadCollectives::start() noexcept {
   const std::lock_guard guard(lock_);
   problem_.store(Problem::None, std::memory_order_relaxed);
   ended_ = 0;
-  for (const auto &meeting : meetings_) {
-    for (const auto &[group, site] : meeting->sites) {
+  for (const auto &collective : collectives_) {
+    for (const auto &[group, site] : collective->sites) {
       site->published.store(0, std::memory_order_relaxed);
       site->opened.store(0, std::memory_order_relaxed);
     }
-    for (const auto &chair : meeting->chairs) chair->round_ = 0;
+    for (const auto &handle : collective->handles) handle->round_ = 0;
   }
 }
 

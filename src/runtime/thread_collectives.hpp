@@ -53,7 +53,7 @@ class ThreadCollectives final : public executable::Collectives {
 
   int replicas() const noexcept override { return replicas_; }
   // Throws internal_error for a group with a replica of another process when `across` is null.
-  executable::Seat &seat(int replica, const executable::CollectiveSpec &spec) override;
+  executable::CollectiveHandle &handle(int replica, const executable::CollectiveSpec &spec) override;
   const char *problem() const noexcept override;
   void start() noexcept override;
   void finish() noexcept override;
@@ -66,12 +66,12 @@ class ThreadCollectives final : public executable::Collectives {
 
  private:
   enum class Problem : uint8_t { None, ReplicaFailed, DifferentSteps, NobodyComes };
-  class Chair;
+  class Handle;
   struct Site;
-  struct Meeting;
+  struct Collective;
 
   bool goesOn() const noexcept { return problem_.load(std::memory_order_acquire) == Problem::None; }
-  void sleep(Chair &chair) noexcept;
+  void sleep(Handle &handle) noexcept;
   bool completes(GroupAcross &group, int64_t local) noexcept;
   template <class T>
   void sleepWhile(int64_t local, const std::atomic<T> &number, T value) noexcept;
@@ -82,12 +82,12 @@ class ThreadCollectives final : public executable::Collectives {
   const executable::LocalReplicas local_;
   const bool spin_;
   const MakeAcross across_;
-  std::vector<std::unique_ptr<Meeting>> meetings_;
-  std::unordered_map<const executable::CollectiveSpec *, Meeting *> bySpec_;
-  std::map<int64_t, Meeting *> byChannel_;
+  std::vector<std::unique_ptr<Collective>> collectives_;
+  std::unordered_map<const executable::CollectiveSpec *, Collective *> bySpec_;
+  std::map<int64_t, Collective *> byChannel_;
   std::atomic<Problem> problem_{Problem::None};
-  std::mutex lock_;                      // of what follows: who sleeps where, and who has ended
-  std::vector<const Chair *> sleeping_;  // by local replica; null: it does not sleep
+  std::mutex lock_;                       // of what follows: who sleeps where, and who has ended
+  std::vector<const Handle *> sleeping_;  // by local replica; null: it does not sleep
   int ended_ = 0;
   WatchfulWait wait_;  // of the first replica
   std::atomic<int64_t> waited_{0};

@@ -1,5 +1,5 @@
-// The values that variables begin with, compared over the processes of a job. Nothing broadcasts them by itself, so that
-// different ones are most often a mistake: a seed that was left out, another file.
+// The values that variables begin with, compared over the processes of a job. Nothing broadcasts them by itself, so
+// that different ones are most often a mistake: a seed that was left out, another file.
 #pragma once
 #include <map>
 #include <string>

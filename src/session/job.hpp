@@ -20,7 +20,7 @@
 #include "exchange/exchange.hpp"
 #include "exchange/layout.hpp"
 #include "exchange/transport.hpp"
-#include "lower/meetings.hpp"
+#include "lower/collectives.hpp"
 
 namespace popart::session {
 

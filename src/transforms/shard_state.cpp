@@ -37,7 +37,7 @@ class Sharder {
       setParts(t, {sharding.domain, sharding.whole.shape()}, t);
     }
     if (shardings.empty()) return {};
-    findLateMeetings();
+    findLateReductions();
     for (Op *op : order_) visit(*op);
     for (const TensorId &id : anchors_) keepAnchor(id);
     eraseReplaced();
@@ -45,7 +45,7 @@ class Sharder {
     for (OpIndex sum : updates_.sums) shardSum(sum, shardings);
     eraseReplaced();
     prune(main_, anchors_);
-    for (const auto &[reduction, scatter] : scatters_) keepOneMeeting(reduction, scatter);
+    for (const auto &[reduction, scatter] : scatters_) keepOneReduction(reduction, scatter);
     return shardings;
   }
 
@@ -167,7 +167,7 @@ class Sharder {
     const bool reads = std::ranges::any_of(op.inputs(), [&](TensorIndex t) { return inParts(t) != nullptr; });
     if (!reads) return;
     if (!isUpdate(op)) return readWhole(op);
-    if (isCollective(op) && op.modifiesInput(0)) return endMeeting(op);
+    if (isCollective(op) && op.modifiesInput(0)) return endReduction(op);
     const TensorIndex leading = leadingOperand(op);
     const Parts parts = inParts_.at(leading);
     if (worksOnParts(op, parts.whole)) return workOnParts(op, parts);
@@ -188,7 +188,7 @@ class Sharder {
   }
 
   void workOnParts(Op &op, const Parts &parts) {
-    std::vector<TensorIndex> inputs = lateMeetingOperands(op, parts);
+    std::vector<TensorIndex> inputs = lateReductionOperands(op, parts);
     if (inputs.empty()) inputs = operandParts(op, parts.whole, parts.domain);
     const Op &made = *again(op, inputs, "___shard");
     replaced_.push_back(op.index());
@@ -241,36 +241,36 @@ class Sharder {
     replaceResult(op.outputs()[0], all);
   }
 
-  // ---- state that adds up gradients over micro-batches, and on which replicas meet after the last one
-  void findLateMeetings() {
+  // ---- state that adds up gradients over micro-batches, and that replicas reduce after the last one
+  void findLateReductions() {
     for (Op *op : order_)
       if (isUpdate(*op) && isCollective(*op) && op->modifiesInput(0))
         if (const TensorIndex variable = variableOf(main_, op->inputs()[0]); inParts(variable))
-          lateMeetings_[variable] = op;
+          lateReductions_[variable] = op;
   }
 
   // In parts it adds up what the replicas have in common already. An accumulator is empty before; other state is the
-  // same on all replicas, each of which brings it along: a sum has it that many times, so they meet in means, which are
-  // multiplied in the end.
-  std::vector<TensorIndex> lateMeetingOperands(const Op &op, const Parts &parts) {
+  // same on all replicas, each of which brings it along: a sum has it that many times, so they are reduced to means,
+  // which are multiplied in the end.
+  std::vector<TensorIndex> lateReductionOperands(const Op &op, const Parts &parts) {
     if (op.settings.executionContext == ExecutionContext::AccumulateOuterFragment || !op.modifiesInput(0)) return {};
     const TensorIndex variable = variableOf(main_, op.inputs()[0]);
-    const auto meeting = lateMeetings_.find(variable);
-    if (meeting == lateMeetings_.end()) return {};
-    const Op &reduction = *meeting->second;
+    const auto found = lateReductions_.find(variable);
+    if (found == lateReductions_.end()) return {};
+    const Op &reduction = *found->second;
     const std::string join = isAccumulator(main_.tensor(variable)) ? reduction.attrString("op") : "Mean";
     std::vector<TensorIndex> inputs;
     for (const TensorIndex t : op.inputs()) {
       const bool isGradient = t.valid() && !inParts(t) && wholeShape(t) == parts.whole;
-      inputs.push_back(isGradient   ? meet(t, reduction, join, parts.domain, op)
+      inputs.push_back(isGradient   ? reduce(t, reduction, join, parts.domain, op)
                        : inParts(t) ? partOf(t, parts.domain, op)
                                     : t);
     }
     return inputs;
   }
 
-  TensorIndex meet(TensorIndex t, const Op &reduction, const std::string &join, const ReplicaGrouping &domain,
-                   const Op &near) {
+  TensorIndex reduce(TensorIndex t, const Op &reduction, const std::string &join, const ReplicaGrouping &domain,
+                     const Op &near) {
     const TensorId name = main_.tensor(t).id;
     if (isOver(reduction, domain)) return reduceScatter(t, domain, join, near, name);
     Attributes attributes = reduction.attributes();
@@ -282,7 +282,7 @@ class Sharder {
     return takePart(main_, joined, domain, besides(near));
   }
 
-  void endMeeting(Op &op) {
+  void endReduction(Op &op) {
     const TensorIndex t = op.inputs()[0], variable = variableOf(main_, t);
     const Parts parts = inParts_.at(t);
     TensorIndex part = parts_.at(key(t, parts.domain));
@@ -337,7 +337,7 @@ class Sharder {
   }
 
   // Where the whole result of the reduction is needed too, its parts are cut from it.
-  void keepOneMeeting(OpIndex reduction, OpIndex scatter) {
+  void keepOneReduction(OpIndex reduction, OpIndex scatter) {
     if (!main_.alive(reduction) || !main_.alive(scatter)) return;
     const TensorIndex whole = main_.op(reduction).outputs()[0];
     const std::vector<Use> uses = main_.tensor(whole).uses();
@@ -360,7 +360,7 @@ class Sharder {
   std::map<TensorIndex, Parts> inParts_;                                    // tensors that exist in parts only
   std::map<Key, TensorIndex> parts_;                                        // of these and of whole tensors
   std::map<std::pair<TensorIndex, ExecutionContext>, TensorIndex> wholes_;  // of tensors in parts
-  std::map<TensorIndex, const Op *> lateMeetings_;                          // by variable
+  std::map<TensorIndex, const Op *> lateReductions_;                        // by variable
   std::vector<std::pair<OpIndex, OpIndex>> scatters_;  // reductions and what scatters in their place
   std::vector<OpIndex> replaced_;
   std::vector<std::pair<TensorIndex, TensorId>> names_;  // that results take over

@@ -1,6 +1,6 @@
 // shardState: weights, optimizer state and accumulators of which each replica keeps a part (ZeRO 1, 2, 3). Updates of
-// variables in parts run on parts: gradients meet in a ReduceScatter in place of an AllReduce. A weight that stays
-// whole is updated by parts that are gathered; one in parts is gathered where the model reads it.
+// variables in parts run on parts: gradients are joined by a ReduceScatter in place of an AllReduce. A weight that
+// stays whole is updated by parts that are gathered; one in parts is gathered where the model reads it.
 //
 //   g' = AllReduce(g)                           g' = ReduceScatter(g)
 //   m' = Accumulate(m, g')                 →    m' = Accumulate(m, g')                      m: a part
@@ -15,7 +15,7 @@ namespace popart::transforms {
 
 // `updates`: the optimizer's ops; all later ones belong to them. Element-wise ops keep their bits. Sums over all
 // elements (norms) become sums over parts, joined by an AllReduce, where the whole operand is needed for nothing else.
-// An accumulator in parts adds up what the replicas have in common: they meet once per micro-batch. `anchors` keep
+// An accumulator in parts adds up what the replicas have in common: they reduce once per micro-batch. `anchors` keep
 // their ids and are whole. Returns what is in parts now. Throws popart::error: what shardingOf throws, a tensor
 // by name that is no variable, or that the model itself changes.
 Shardings shardState(Graph &main, const ShardRules &rules, const WeightUpdates &updates,

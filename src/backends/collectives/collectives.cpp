@@ -1,4 +1,4 @@
-// See collectives.hpp. A kernel runs in rounds: one task that publishes and meets, the threads that work, one that
+// See collectives.hpp. A kernel runs in rounds: one task that publishes and waits, the threads that work, one that
 // waits for the end, and where a replica's own result is not made by then, the parts of that.
 #include "backends/collectives/collectives.hpp"
 
@@ -16,11 +16,11 @@
 namespace popart::collectives {
 namespace {
 
+using executable::CollectiveKind;
 using executable::CollectiveSpec;
 using executable::Join;
 using executable::KernelArgs;
 using executable::KernelRequest;
-using executable::Meeting;
 using executable::OperandDesc;
 using executable::Update;
 
@@ -40,9 +40,9 @@ void copyElements(void *to, int64_t at, const void *from, int64_t start, int64_t
                 static_cast<size_t>(count * width));
 }
 
-executable::Seat *seatIn(const executable::RunContext &context, const CollectiveSpec &spec) {
+executable::CollectiveHandle *handleIn(const executable::RunContext &context, const CollectiveSpec &spec) {
   executable::Collectives *replicas = context.collectives();
-  return replicas ? &replicas->seat(context.replica(), spec) : nullptr;
+  return replicas ? &replicas->handle(context.replica(), spec) : nullptr;
 }
 
 void reportProblem(executable::RunContext &context) noexcept {
@@ -50,7 +50,7 @@ void reportProblem(executable::RunContext &context) noexcept {
   context.reportText("a collective cannot run", replicas ? replicas->problem() : "there are no replicas");
 }
 
-// Meets; what the others read was published by a step of its own, or is published here.
+// Waits for the group; what the others read was published by a step of its own, or is published here.
 class CollectiveKernel final : public executable::HostKernel {
  public:
   CollectiveKernel(std::string name, CollectiveSpec spec, int parts, std::vector<int64_t> replaces = {},
@@ -70,21 +70,23 @@ class CollectiveKernel final : public executable::HostKernel {
   int64_t scratchBytes() const override { return scratchBytes_; }
   int64_t sharedBytes() const override { return sizeof(bool); }
   bool canOverwrite(int input, int output) const override {
-    return spec_.meeting == Meeting::Reduce && static_cast<size_t>(input) == replaced(static_cast<size_t>(output));
+    return spec_.kind == CollectiveKind::Reduce && static_cast<size_t>(input) == replaced(static_cast<size_t>(output));
   }
   const CollectiveSpec *collectiveSpec() const override { return &spec_; }
-  executable::Seat *takeSeat(const executable::RunContext &context) const override { return seatIn(context, spec_); }
+  executable::CollectiveHandle *takeHandle(const executable::RunContext &context) const override {
+    return handleIn(context, spec_);
+  }
   void run(const KernelArgs &args, int task) const noexcept override {
-    auto *meets = static_cast<bool *>(args.shared);
+    auto *goesOn = static_cast<bool *>(args.shared);
     if (task == 0) {
-      *meets = args.seat && (isPublished() || args.seat->publish(args.in, args.out)) && args.seat->meet();
-      if (!*meets) reportProblem(args.context);
-    } else if (!*meets) {
+      *goesOn = args.handle && (isPublished() || args.handle->publish(args.in, args.out)) && args.handle->wait();
+      if (!*goesOn) reportProblem(args.context);
+    } else if (!*goesOn) {
       return;
     } else if (task <= parts_) {
-      args.seat->work(args);
+      args.handle->work(args);
     } else if (task == parts_ + 1) {
-      args.seat->end();
+      args.handle->end();
     } else {
       takeOwnPart(args, task - parts_ - 2);
     }
@@ -93,10 +95,10 @@ class CollectiveKernel final : public executable::HostKernel {
  private:
   bool isPublished() const { return spec_.channel >= 0; }
   // Of a Scatter the padding behind the last element, and what was joined where it was published.
-  bool hasOwnPart() const { return spec_.meeting == Meeting::Scatter || isPublished(); }
+  bool hasOwnPart() const { return spec_.kind == CollectiveKind::Scatter || isPublished(); }
 
   void takeOwnPart(const KernelArgs &args, int part) const {
-    const bool scatters = spec_.meeting == Meeting::Scatter;
+    const bool scatters = spec_.kind == CollectiveKind::Scatter;
     for (size_t o = 0; o < spec_.resultElements.size(); ++o) {
       const int64_t width = spec_.update ? spec_.updated[o].elementBytes : getDataTypeInfo(spec_.type).nbytes;
       const int64_t results = spec_.resultElements[o], given = spec_.update ? results : spec_.elements[o];
@@ -120,7 +122,7 @@ class CollectiveKernel final : public executable::HostKernel {
   std::array<int, 4> ends_;
 };
 
-// Publishes its results, which others change until the step that meets: the operands, or copies where somebody else
+// Publishes its results, which others change until the step that waits: the operands, or copies where somebody else
 // reads those.
 class PublishKernel final : public executable::HostKernel {
  public:
@@ -128,10 +130,12 @@ class PublishKernel final : public executable::HostKernel {
   std::string name() const override { return "publish to replicas"; }
   bool canOverwrite(int input, int output) const override { return input == output; }
   const CollectiveSpec *collectiveSpec() const override { return &spec_; }
-  executable::Seat *takeSeat(const executable::RunContext &context) const override { return seatIn(context, spec_); }
+  executable::CollectiveHandle *takeHandle(const executable::RunContext &context) const override {
+    return handleIn(context, spec_);
+  }
   void run(const KernelArgs &args, int) const noexcept override {
     for (size_t o = 0; o < bytes_.size(); ++o) copyElements(args.out[o], 0, args.in[o], 0, bytes_[o], 1);
-    if (!args.seat || !args.seat->publish(args.out, args.out)) reportProblem(args.context);
+    if (!args.handle || !args.handle->publish(args.out, args.out)) reportProblem(args.context);
   }
 
  private:
@@ -139,14 +143,14 @@ class PublishKernel final : public executable::HostKernel {
   std::vector<int64_t> bytes_;  // of each operand
 };
 
-struct MeetingOf {
+struct KindOf {
   Role role;
   const char *kernel;
-  Meeting meeting;
+  CollectiveKind kind;
 };
-constexpr MeetingOf kMeetings[] = {{Role::CollectiveReduce, "reduce over replicas", Meeting::Reduce},
-                                   {Role::CollectiveScatter, "reduce and scatter over replicas", Meeting::Scatter},
-                                   {Role::CollectiveGather, "gather over replicas", Meeting::Gather}};
+constexpr KindOf kKinds[] = {{Role::CollectiveReduce, "reduce over replicas", CollectiveKind::Reduce},
+                             {Role::CollectiveScatter, "reduce and scatter over replicas", CollectiveKind::Scatter},
+                             {Role::CollectiveGather, "gather over replicas", CollectiveKind::Gather}};
 
 struct JoinOf {
   const char *name;
@@ -156,7 +160,7 @@ constexpr JoinOf kJoins[] = {{"Add", Join::Add},   {"Mul", Join::Mul},        {"
                              {"Max", Join::Max},   {"LogicalAnd", Join::And}, {"LogicalOr", Join::Or},
                              {"Local", Join::Keep}};
 
-// What the request says of any meeting; operands and results aside.
+// What the request says of any kind; operands and results aside.
 CollectiveSpec specOf(const KernelRequest &request) {
   const Op &op = *request.op;
   CollectiveSpec spec;
@@ -197,7 +201,7 @@ class CollectivesBackend final : public executable::Backend {
   std::string name() const override { return "collectives"; }
 
   bool supports(const Op &op, std::string &reason) const override {
-    if (meetingOf(op) || op.is(Role::CollectivePublish)) return true;
+    if (kindOf(op) || op.is(Role::CollectivePublish)) return true;
     return reason = "it has kernels for collectives over replicas only", false;
   }
 
@@ -205,15 +209,15 @@ class CollectivesBackend final : public executable::Backend {
                                                          std::string &reason) const override {
     const Op &op = *request.op;
     if (!supports(op, reason)) return nullptr;
-    const MeetingOf *row = meetingOf(op);
+    const KindOf *row = kindOf(op);
     CollectiveSpec spec = specOf(request);
-    if (row) spec.meeting = row->meeting;
-    if (spec.meeting == Meeting::Gather) spec.type = movedAs(spec.type);
+    if (row) spec.kind = row->kind;
+    if (spec.kind == CollectiveKind::Gather) spec.type = movedAs(spec.type);
     if (!joins(spec.type, reason)) return nullptr;
     std::vector<int64_t> bytes;
     for (size_t i = 0; i < request.inputs.size(); ++i) {
       const OperandDesc &in = request.inputs[i], &out = request.outputs[i];
-      if (in.layout != out.layout || (in.layout && spec.meeting != Meeting::Reduce))
+      if (in.layout != out.layout || (in.layout && spec.kind != CollectiveKind::Reduce))
         return reason = "operand and result must have one layout: got " + executable::layoutName(in.layout) + " and " +
                         executable::layoutName(out.layout),
                nullptr;
@@ -228,9 +232,9 @@ class CollectivesBackend final : public executable::Backend {
   }
 
  private:
-  static const MeetingOf *meetingOf(const Op &op) {
+  static const KindOf *kindOf(const Op &op) {
     if (op.hasAttr("replaces")) return nullptr;  // an update: see updateKernel
-    for (const MeetingOf &m : kMeetings)
+    for (const KindOf &m : kKinds)
       if (op.is(m.role)) return &m;
     return nullptr;
   }

@@ -1,4 +1,4 @@
-// CollectiveUpdate: the element-wise program of its body, run on the elements that a meeting of replicas has joined.
+// CollectiveUpdate: the element-wise program of its body, run on the elements that a collective of replicas has joined.
 #include <array>
 
 #include <popart/graph.hpp>

@@ -1,4 +1,4 @@
-// Exchanges between replicas without arithmetic: all-to-all and broadcast. They decompose into the meetings that
+// Exchanges between replicas without arithmetic: all-to-all and broadcast. They decompose into the collectives that
 // devices have kernels for; within a group of one they are identities.
 #include <popart/op.hpp>
 
@@ -14,7 +14,7 @@ int64_t groupSizeOf(const Op &op) { return op.attrInt("group_size"); }
 Attributes membersOf(const Op &op) { return {{"group_size", groupSizeOf(op)}, {"stride", op.attrInt("stride")}}; }
 
 // Of a collective over the same members.
-Attributes meetingOf(const Op &op, const char *join = "Local") {
+Attributes groupOf(const Op &op, const char *join = "Local") {
   Attributes attributes = membersOf(op);
   attributes.set("op", std::string(join));
   return attributes;
@@ -32,7 +32,7 @@ OpDef exchangeRow(const char *type) {
 
 // The values of all members, one behind the other, in `shape`.
 TensorIndex gathered(DecomposeBuilder &b, const Shape &shape) {
-  Attributes attributes = meetingOf(b.op());
+  Attributes attributes = groupOf(b.op());
   attributes.set("shape", shape);
   return b.emit("CollectiveGather", {b.in(0)}, std::move(attributes));
 }
@@ -52,8 +52,8 @@ void addAllToAll(OpDefs &rows) {
             if (group == 1) return b.result(0, b.emit("Identity", {b.in(0)}));
             const TensorIndex all = gathered(b, {group, group, b.inInfo(0).nelms() / group});
             const TensorIndex byReceiver = b.emit("Transpose", {all}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
-            b.result(
-                0, emitReshape(b, b.emit("CollectiveScatter", {byReceiver}, meetingOf(b.op())), b.outInfo(0).shape()));
+            b.result(0,
+                     emitReshape(b, b.emit("CollectiveScatter", {byReceiver}, groupOf(b.op())), b.outInfo(0).shape()));
           })
           .vjp([](VjpBuilder &b) {  // parts go back to where they came from
             b.grad(0, b.emit("ReplicatedAllToAll", {b.gradOut(0)}, membersOf(b.op())));
@@ -83,12 +83,12 @@ void addBroadcast(OpDefs &rows) {
           })
           .vjp([](VjpBuilder &b) {  // the root has the sum of all members' gradients, the others have none
             const Op &op = b.op();
-            const TensorIndex total = b.emit("ReplicatedAllReduce", {b.gradOut(0)}, meetingOf(op, "Add"));
+            const TensorIndex total = b.emit("ReplicatedAllReduce", {b.gradOut(0)}, groupOf(op, "Add"));
             std::vector<double> roots(static_cast<size_t>(groupSizeOf(op)));
             roots[static_cast<size_t>(op.attrInt("root"))] = 1;
             const TensorInfo info(b.inInfo(0).dataType(), {groupSizeOf(op)});
             const TensorIndex own =
-                b.emit("ReplicatedReduceScatter", {b.constant(TensorData::fromDoubles(info, roots))}, meetingOf(op));
+                b.emit("ReplicatedReduceScatter", {b.constant(TensorData::fromDoubles(info, roots))}, groupOf(op));
             b.grad(0, b.emit("Mul", {total, b.emit("Reshape", {own}, {{"shape", Shape{}}})}));
           })
           .doc("The value of the group's member `root`, for all of its members."));

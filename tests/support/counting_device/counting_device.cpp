@@ -94,7 +94,7 @@ class CountingQueue final : public runtime::Queue {
   class Deferred final : public runtime::Launch {
    public:
     Deferred(CountingQueue &queue, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
-        : queue_(queue), step_(step), kernel_(kernel), seat_(kernel.takeSeat(queue.context_)), in_(in), out_(out) {}
+        : queue_(queue), step_(step), kernel_(kernel), handle_(kernel.takeHandle(queue.context_)), in_(in), out_(out) {}
     void run() override {
       ++queue_.counts_->launches;
       queue_.waiting_.push_back({this, std::vector<const void *>(in_, in_ + step_.in.size() + 1),
@@ -109,7 +109,7 @@ class CountingQueue final : public runtime::Queue {
       for (const int end : ends) {
         for (int task = end; task-- > first;) {
           queue_.scratch_.fill();
-          kernel_.run({in, out, queue_.scratch_.data(), queue_.context_, queue_.shared_.data(), seat_}, task);
+          kernel_.run({in, out, queue_.scratch_.data(), queue_.context_, queue_.shared_.data(), handle_}, task);
         }
         first = end;
       }
@@ -120,7 +120,7 @@ class CountingQueue final : public runtime::Queue {
     CountingQueue &queue_;
     const Step &step_;
     const HostKernel &kernel_;
-    executable::Seat *seat_;
+    executable::CollectiveHandle *handle_;
     const void *const *in_;
     void *const *out_;
   };

@@ -339,7 +339,7 @@ TEST(ExchangeSchedules, refuse_numbers_that_contradict_each_other) {
 
 TEST(ExchangeSchedules, of_the_collectives_of_executables) {
   executable::CollectiveSpec spec;
-  spec.meeting = executable::Meeting::Scatter;
+  spec.kind = executable::CollectiveKind::Scatter;
   spec.join = Join::Max;
   spec.type = DataType::INT32;
   spec.groupSize = 3, spec.stride = 2;
@@ -352,9 +352,9 @@ TEST(ExchangeSchedules, of_the_collectives_of_executables) {
   EXPECT_EQ(scatter.stride, 2);
   EXPECT_EQ(scatter.elements, spec.elements);
   EXPECT_EQ(scatter.resultElements, spec.resultElements);
-  spec.meeting = executable::Meeting::Gather;
+  spec.kind = executable::CollectiveKind::Gather;
   EXPECT_EQ(exchangeSpec(spec).operation, Operation::AllGather);
-  spec.meeting = executable::Meeting::Reduce;
+  spec.kind = executable::CollectiveKind::Reduce;
   EXPECT_EQ(exchangeSpec(spec).operation, Operation::AllReduce);
 }
 

@@ -1,4 +1,4 @@
-// Variables that replicas have in one memory: those that nothing writes but updates where they meet, in place, and that
+// Variables that replicas have in one memory: those that nothing writes but updates of collectives, in place, and that
 // nothing uses while these are under way.
 #include <gtest/gtest.h>
 
@@ -49,12 +49,12 @@ graph @descent {
   lower::Compiled compiled;
 };
 
-constexpr const char *kMeeting =
+constexpr const char *kUpdate =
     "%new = CollectiveUpdate(%g, %w, %rate) {body = @descent, replaces = [1], "
     "group_size = 2, stride = 2}\n";
 
 TEST(SharedVariables, what_is_updated_where_replicas_meet) {
-  const Planned planned(std::string(kMeeting) + "VariableAssign(%w, %new)\n");
+  const Planned planned(std::string(kUpdate) + "VariableAssign(%w, %new)\n");
   EXPECT_EQ(planned.sharersOf("w"), (Sharers{2, 2}));
   EXPECT_EQ(planned.sharersOf("v"), Sharers{});
   EXPECT_NE(print(planned.compiled.plan).find("w, new shared by 2 replicas, stride 2\n"), std::string::npos)
@@ -69,27 +69,27 @@ TEST(SharedVariables, what_is_updated_where_replicas_meet) {
   EXPECT_EQ(4 * e.memory.total(), totalBytes(e, {0, 4}));  // the share of each
 }
 
-// Published, with `between` before the replicas meet.
+// Published, with `between` before the replicas wait.
 std::string inTwoPhases(const std::string &between) {
   return "%gp, %wp = CollectivePublish(%g, %w) {channel = 0, group_size = 2}\n" + between +
          "%new = CollectiveUpdate(%gp, %wp, %rate) {body = @descent, replaces = [1], group_size = 2, channel = 0}\n"
          "VariableAssign(%w, %new)\n";
 }
 
-TEST(SharedVariables, nothing_reads_them_between_publishing_and_meeting) {
+TEST(SharedVariables, nothing_reads_them_between_publishing_and_waiting) {
   EXPECT_EQ(Planned(inTwoPhases("")).sharersOf("w"), (Sharers{2, 1}));
   EXPECT_EQ(Planned(inTwoPhases("%y = Exp(%w)\nHostStore(%y) {stream = \"y\"}\n")).sharersOf("w"), Sharers{});
 }
 
 TEST(SharedVariables, what_something_else_writes_is_each_replicas_own) {
   // The new value goes to another variable, or is changed by each replica for itself.
-  EXPECT_EQ(Planned(std::string(kMeeting) + "VariableAssign(%v, %new)\n").sharersOf("w"), Sharers{});
-  const Planned changed(std::string(kMeeting) + "%more = Exp(%new)\nVariableAssign(%w, %more)\n");
+  EXPECT_EQ(Planned(std::string(kUpdate) + "VariableAssign(%v, %new)\n").sharersOf("w"), Sharers{});
+  const Planned changed(std::string(kUpdate) + "%more = Exp(%new)\nVariableAssign(%w, %more)\n");
   EXPECT_EQ(changed.sharersOf("w"), Sharers{});
 }
 
 TEST(SharedVariables, a_plan_that_shares_others_is_refused) {
-  const Planned planned(std::string(kMeeting) + "VariableAssign(%w, %new)\n");
+  const Planned planned(std::string(kUpdate) + "VariableAssign(%w, %new)\n");
   MemoryPlan plan = planned.compiled.plan;
   const Graph &main = planned.program.ir->getMainGraph();
   EXPECT_NO_THROW(verifySharedVariables(plan, *planned.program.ir, planned.compiled.schedule));

@@ -120,7 +120,7 @@ TEST(Control, scatter_and_gather_round_up_to_whole_chunks) {
   EXPECT_THROW(add(main, "ReplicatedBroadcast", {x}, 1, {{"group_size", int64_t{2}}, {"root", int64_t{2}}}), error);
 }
 
-TEST(Control, one_meeting_takes_several_tensors_of_one_type) {
+TEST(Control, one_collective_takes_several_tensors_of_one_type) {
   Ir ir;
   Graph &main = ir.getMainGraph();
   const TensorIndex x = main.addInput("x", TensorInfo(DataType::FLOAT, {4})),
@@ -142,7 +142,7 @@ TEST(Control, one_meeting_takes_several_tensors_of_one_type) {
     shapes.set("ranks", ranks);
     EXPECT_THROW(add(main, "CollectiveGather", {x, y}, 2, shapes), error);
   }
-  EXPECT_THROW(add(main, "CollectivePublish", {x}, 1, pair), error);  // of which meeting?
+  EXPECT_THROW(add(main, "CollectivePublish", {x}, 1, pair), error);  // of which collective?
 }
 
 }  // namespace

@@ -19,9 +19,9 @@
 namespace popart::runtime {
 namespace {
 
+using executable::CollectiveKind;
 using executable::CollectiveSpec;
 using executable::Join;
-using executable::Meeting;
 using std::chrono::milliseconds;
 using testing::AllOf;
 using testing::AnyOf;
@@ -42,14 +42,14 @@ class StepUpdate final : public executable::Update {
 
 // A collective of a program; with a channel, the spec of the step that publishes besides.
 struct Collective {
-  CollectiveSpec meets, publishes;
-  bool isSplit() const { return meets.channel >= 0; }
+  CollectiveSpec waits, publishes;
+  bool isSplit() const { return waits.channel >= 0; }
 };
 using ProgramOf = std::vector<Collective>;
 
 void add(ProgramOf &program, CollectiveSpec spec) {
   for (const bool isSplit : {false, true}) {
-    if (isSplit && (spec.update || spec.meeting == Meeting::Gather)) continue;  // which are not cut in two here
+    if (isSplit && (spec.update || spec.kind == CollectiveKind::Gather)) continue;  // which are not cut in two here
     spec.channel = isSplit ? static_cast<int64_t>(program.size()) : -1;
     CollectiveSpec publishes = spec;
     publishes.resultElements.clear();
@@ -62,20 +62,20 @@ void addAll(ProgramOf &program, int size, int stride) {
   const std::vector<int64_t> sizes{700, 7, 0, 130};
   std::vector<int64_t> chunks, gathered;
   for (const int64_t s : sizes) chunks.push_back((s + size - 1) / size), gathered.push_back(s * size);
-  const auto of = [&](Meeting meeting, Join join, DataType type, const std::vector<int64_t> &results) {
-    add(program, {meeting, join, type, size, stride, sizes, results});
+  const auto of = [&](CollectiveKind kind, Join join, DataType type, const std::vector<int64_t> &results) {
+    add(program, {kind, join, type, size, stride, sizes, results});
   };
-  of(Meeting::Reduce, Join::Add, DataType::FLOAT, sizes);
-  of(Meeting::Reduce, Join::Mul, DataType::FLOAT16, sizes);
-  of(Meeting::Reduce, Join::Add, DataType::BFLOAT16, sizes);
-  of(Meeting::Reduce, Join::Max, DataType::INT32, sizes);
-  of(Meeting::Scatter, Join::Add, DataType::FLOAT, chunks);
-  of(Meeting::Scatter, Join::Add, DataType::FLOAT16, chunks);
-  of(Meeting::Scatter, Join::Keep, DataType::FLOAT, chunks);
-  of(Meeting::Gather, Join::Keep, DataType::UINT32, gathered);
+  of(CollectiveKind::Reduce, Join::Add, DataType::FLOAT, sizes);
+  of(CollectiveKind::Reduce, Join::Mul, DataType::FLOAT16, sizes);
+  of(CollectiveKind::Reduce, Join::Add, DataType::BFLOAT16, sizes);
+  of(CollectiveKind::Reduce, Join::Max, DataType::INT32, sizes);
+  of(CollectiveKind::Scatter, Join::Add, DataType::FLOAT, chunks);
+  of(CollectiveKind::Scatter, Join::Add, DataType::FLOAT16, chunks);
+  of(CollectiveKind::Scatter, Join::Keep, DataType::FLOAT, chunks);
+  of(CollectiveKind::Gather, Join::Keep, DataType::UINT32, gathered);
   for (int64_t &n : gathered) n = std::max<int64_t>(n - 3, 0);  // the last operand does not fit
-  of(Meeting::Gather, Join::Keep, DataType::UINT16, gathered);
-  CollectiveSpec update{Meeting::Reduce, Join::Add, DataType::FLOAT, size, stride, {20'000}, {20'000}};
+  of(CollectiveKind::Gather, Join::Keep, DataType::UINT16, gathered);
+  CollectiveSpec update{CollectiveKind::Reduce, Join::Add, DataType::FLOAT, size, stride, {20'000}, {20'000}};
   update.update = std::make_shared<StepUpdate>();
   update.updated = {{0, 4}};
   add(program, update);
@@ -90,21 +90,21 @@ struct Memory {
 
 Memory memoryFor(const Collective &c, unsigned seed) {
   std::mt19937 random(seed);
-  const auto width = static_cast<size_t>(getDataTypeInfo(c.meets.type).nbytes);
+  const auto width = static_cast<size_t>(getDataTypeInfo(c.waits.type).nbytes);
   Memory m;
-  std::vector<int64_t> sizes = c.meets.elements;
-  if (c.meets.update) sizes.push_back(sizes[0]);
+  std::vector<int64_t> sizes = c.waits.elements;
+  if (c.waits.update) sizes.push_back(sizes[0]);
   for (const int64_t n : sizes) {
     Bytes &bytes = m.in.emplace_back(static_cast<size_t>(n) * width + 1);
-    forElement(kRealElements, c.meets.type, [&]<class T>(T) {
+    forElement(kRealElements, c.waits.type, [&]<class T>(T) {
       for (int64_t i = 0; i < n; ++i) {
         const T value = asElement<T>(static_cast<float>(random() % 4001) / 321.0f);
         std::memcpy(bytes.data() + static_cast<size_t>(i) * width, &value, width);
       }
     });
   }
-  for (const int64_t n : c.meets.resultElements) m.out.emplace_back(static_cast<size_t>(n) * width + 1);
-  if (c.meets.update) {  // of all members, as a variable is
+  for (const int64_t n : c.waits.resultElements) m.out.emplace_back(static_cast<size_t>(n) * width + 1);
+  if (c.waits.update) {  // of all members, as a variable is
     std::mt19937 all(7);
     for (size_t i = 0; i < m.in[1].size() / width; ++i) {
       const float value = static_cast<float>(all() % 1000) / 77.0f;
@@ -113,11 +113,11 @@ Memory memoryFor(const Collective &c, unsigned seed) {
   }
   for (const Bytes &b : m.in) m.inAt.push_back(b.data());
   for (size_t o = 0; o < m.out.size(); ++o)
-    m.outAt.push_back(c.isSplit() ? m.in[o].data() : c.meets.update ? m.in[1].data() : m.out[o].data());
+    m.outAt.push_back(c.isSplit() ? m.in[o].data() : c.waits.update ? m.in[1].data() : m.out[o].data());
   return m;
 }
 
-// A replica comes to all collectives: first it publishes those that are split, then it meets; what it then has.
+// A replica comes to all collectives: first it publishes those that are split, then it waits; what it then has.
 std::vector<Bytes> runReplica(executable::Collectives &all, int replica, const ProgramOf &program, unsigned seed) {
   std::vector<Memory> memory;
   for (size_t c = 0; c < program.size(); ++c)
@@ -125,33 +125,33 @@ std::vector<Bytes> runReplica(executable::Collectives &all, int replica, const P
   std::atomic<bool> failed{false};
   executable::RunContext context(failed, replica, &all);
   const auto publish = [&](size_t c, const CollectiveSpec &spec) {
-    return all.seat(replica, spec).publish(memory[c].inAt.data(), memory[c].outAt.data());
+    return all.handle(replica, spec).publish(memory[c].inAt.data(), memory[c].outAt.data());
   };
   bool goesOn = true;
   for (size_t c = 0; c < program.size(); ++c)
     if (program[c].isSplit()) goesOn = goesOn && publish(c, program[c].publishes);
   for (size_t c = 0; c < program.size() && goesOn; ++c) {
-    if (!program[c].isSplit()) goesOn = publish(c, program[c].meets);
-    executable::Seat &seat = all.seat(replica, program[c].meets);
-    if (!goesOn || !seat.meet()) {
+    if (!program[c].isSplit()) goesOn = publish(c, program[c].waits);
+    executable::CollectiveHandle &handle = all.handle(replica, program[c].waits);
+    if (!goesOn || !handle.wait()) {
       ADD_FAILURE() << "collective " << c << ": " << all.problem();
       all.fail(nullptr);
       return {};
     }
     const executable::KernelArgs args{memory[c].inAt.data(), memory[c].outAt.data(), nullptr, context};
-    std::thread helper([&] { seat.work(args); });
-    seat.work(args);
+    std::thread helper([&] { handle.work(args); });
+    handle.work(args);
     helper.join();
-    seat.end();
+    handle.end();
   }
   std::vector<Bytes> results;
   for (size_t c = 0; c < program.size(); ++c) {
-    const CollectiveSpec &spec = program[c].meets;
+    const CollectiveSpec &spec = program[c].waits;
     const auto width = static_cast<size_t>(getDataTypeInfo(spec.type).nbytes);
     for (size_t o = 0; o < memory[c].outAt.size(); ++o) {
       const auto *at = static_cast<const std::byte *>(memory[c].outAt[o]);
       auto first = size_t{0}, count = static_cast<size_t>(spec.resultElements[o]);
-      if (spec.meeting == Meeting::Scatter && program[c].isSplit()) {  // its chunk is where it published it
+      if (spec.kind == CollectiveKind::Scatter && program[c].isSplit()) {  // its chunk is where it published it
         const auto all_ = static_cast<size_t>(spec.elements[o]);
         first = std::min(all_, static_cast<size_t>(replica / spec.stride % spec.groupSize) * count);
         count = std::min(count, all_ - first);
@@ -165,8 +165,8 @@ std::vector<Bytes> runReplica(executable::Collectives &all, int replica, const P
 void takeSeats(executable::Collectives &all, int first, int count, const ProgramOf &program) {
   for (int r = first; r < first + count; ++r)
     for (const Collective &c : program) {
-      if (c.isSplit()) all.seat(r, c.publishes);
-      all.seat(r, c.meets);
+      if (c.isSplit()) all.handle(r, c.publishes);
+      all.handle(r, c.waits);
     }
 }
 
@@ -260,7 +260,7 @@ TEST(RankCollectives, start_operations_of_different_groups_in_any_order) {
 // ---- what goes wrong --------------------------------------------------------------------------
 
 CollectiveSpec sumOf(int replicas, int64_t elements = 100) {
-  return {Meeting::Reduce, Join::Add, DataType::FLOAT, replicas, 1, {elements}, {elements}};
+  return {CollectiveKind::Reduce, Join::Add, DataType::FLOAT, replicas, 1, {elements}, {elements}};
 }
 
 // Every replica comes to the collective that `comesTo` gives it, or fails; by replica, why its run ended.
@@ -272,7 +272,7 @@ std::vector<std::string> problems(const std::vector<int> &counts, const std::vec
   onAll(layout, [&](int p) {
     RankCollectives all(ranks.transport(p), layout, settingsFor(timeout));
     for (int r = layout.first(p); r < layout.first(p) + layout.count(p); ++r)
-      for (const CollectiveSpec &spec : specs) all.seat(r, spec);
+      for (const CollectiveSpec &spec : specs) all.handle(r, spec);
     all.connect();
     for (int run = 0; run < 2; ++run)  // later runs of a job that failed fail too
       runReplicas(all, layout.first(p), layout.count(p), [&](int r) {
@@ -282,8 +282,8 @@ std::vector<std::string> problems(const std::vector<int> &counts, const std::vec
         if (which < 0) return all.fail(nullptr);
         std::vector<float> x(100);
         void *at = x.data();
-        executable::Seat &seat = all.seat(r, specs[static_cast<size_t>(which)]);
-        if (seat.publish(&at, &at) && seat.meet()) return;
+        executable::CollectiveHandle &handle = all.handle(r, specs[static_cast<size_t>(which)]);
+        if (handle.publish(&at, &at) && handle.wait()) return;
         text = all.problem();
         all.fail(nullptr);
       });
@@ -328,7 +328,7 @@ TEST(RankCollectives, different_programs_are_refused) {
   onAll(layout, [&](int p) {
     RankCollectives all(ranks.transport(p), layout, settingsFor());
     const CollectiveSpec spec = sumOf(3, p == 1 ? 99 : 100);
-    all.seat(p, spec);
+    all.handle(p, spec);
     try {
       all.connect();
       ADD_FAILURE() << "connected";
@@ -350,11 +350,11 @@ TEST(RankCollectives, collectives_are_known_before_the_connection) {
   test::FakeRanks ranks(1, 8);
   RankCollectives all(ranks.transport(0), layout, settingsFor());
   const CollectiveSpec first = sumOf(2), late = sumOf(2);
-  all.seat(0, first);
+  all.handle(0, first);
   all.connect();
   all.connect();
-  EXPECT_EQ(&all.seat(0, first), &all.seat(0, first));
-  EXPECT_THROW(all.seat(0, late), internal_error);
+  EXPECT_EQ(&all.handle(0, first), &all.handle(0, first));
+  EXPECT_THROW(all.handle(0, late), internal_error);
 }
 
 }  // namespace

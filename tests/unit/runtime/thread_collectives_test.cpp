@@ -1,4 +1,4 @@
-// Replicas that meet as threads: what each kind of meeting computes, and how a run ends when one does not come.
+// Collectives of replicas that are threads: what each kind computes, and how a run ends when one does not come.
 #include "runtime/thread_collectives.hpp"
 
 #include <functional>
@@ -14,40 +14,40 @@
 namespace popart::runtime {
 namespace {
 
+using executable::CollectiveKind;
 using executable::CollectiveSpec;
 using executable::Join;
-using executable::Meeting;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 using Value = std::vector<float>;
 
-// Every replica takes its seat.
+// Every replica takes its handle.
 void add(ThreadCollectives &replicas, const CollectiveSpec &spec) {
-  for (int r = 0; r < replicas.replicas(); ++r) replicas.seat(r, spec);
+  for (int r = 0; r < replicas.replicas(); ++r) replicas.handle(r, spec);
 }
 
 // On one thread.
 void work(ThreadCollectives &replicas, int replica, const CollectiveSpec &spec) {
   std::atomic<bool> failed{false};
   executable::RunContext context(failed, replica, &replicas);
-  replicas.seat(replica, spec).work({nullptr, nullptr, nullptr, context});
+  replicas.handle(replica, spec).work({nullptr, nullptr, nullptr, context});
 }
 
-// How one replica meets.
-using Meets = std::function<void(ThreadCollectives &, int replica, const CollectiveSpec &, const void *, void *)>;
+// How one replica takes part.
+using TakesPart = std::function<void(ThreadCollectives &, int replica, const CollectiveSpec &, const void *, void *)>;
 
-// Publishes and meets in one step, with `threads` threads for the work.
-Meets inOneStep(int threads = 1) {
+// Publishes and waits in one step, with `threads` threads for the work.
+TakesPart inOneStep(int threads = 1) {
   return [threads](ThreadCollectives &replicas, int replica, const CollectiveSpec &spec, const void *x, void *y) {
-    ASSERT_TRUE(replicas.seat(replica, spec).publish(&x, &y));
-    ASSERT_TRUE(replicas.seat(replica, spec).meet());
+    ASSERT_TRUE(replicas.handle(replica, spec).publish(&x, &y));
+    ASSERT_TRUE(replicas.handle(replica, spec).wait());
     std::vector<std::thread> others;
     for (int t = 1; t < threads; ++t) others.emplace_back([&] { work(replicas, replica, spec); });
     work(replicas, replica, spec);
     for (std::thread &t : others) t.join();
-    replicas.seat(replica, spec).end();
+    replicas.handle(replica, spec).end();
   };
 }
 
@@ -63,29 +63,29 @@ void runAll(ThreadCollectives &replicas, size_t count, const std::function<void(
   for (std::thread &t : threads) t.join();
 }
 
-// One meeting of every replica on values of its own.
-std::vector<Value> meet(ThreadCollectives &replicas, const CollectiveSpec &spec, std::vector<Value> in,
-                        const Meets &meets = inOneStep()) {
+// One collective of every replica on values of its own.
+std::vector<Value> collect(ThreadCollectives &replicas, const CollectiveSpec &spec, std::vector<Value> in,
+                           const TakesPart &takesPart = inOneStep()) {
   std::vector<Value> out(in.size(), Value(static_cast<size_t>(spec.resultElements[0]), 0.0f));
   add(replicas, spec);
   runAll(replicas, in.size(), [&](int r) {
     const auto i = static_cast<size_t>(r);
-    meets(replicas, r, spec, in[i].data(), out[i].data());
+    takesPart(replicas, r, spec, in[i].data(), out[i].data());
   });
   return out;
 }
 
-CollectiveSpec spec(Meeting meeting, Join join, int size, int stride, int64_t elements, int64_t results) {
-  return {meeting, join, DataType::FLOAT, size, stride, {elements}, {results}};
+CollectiveSpec spec(CollectiveKind kind, Join join, int size, int stride, int64_t elements, int64_t results) {
+  return {kind, join, DataType::FLOAT, size, stride, {elements}, {results}};
 }
 
 TEST(ThreadCollectives, every_member_gets_the_sum_of_its_group) {
   for (const bool spin : {false, true}) {
     ThreadCollectives replicas(4, spin);
-    const CollectiveSpec all = spec(Meeting::Reduce, Join::Add, 4, 1, 1, 1),
-                         pairs = spec(Meeting::Reduce, Join::Add, 2, 2, 1, 1);
-    EXPECT_THAT(meet(replicas, all, {{1}, {2}, {4}, {8}}), Each(ElementsAre(15)));
-    EXPECT_THAT(meet(replicas, pairs, {{1}, {2}, {4}, {8}}), ElementsAre(Value{5}, Value{10}, Value{5}, Value{10}));
+    const CollectiveSpec all = spec(CollectiveKind::Reduce, Join::Add, 4, 1, 1, 1),
+                         pairs = spec(CollectiveKind::Reduce, Join::Add, 2, 2, 1, 1);
+    EXPECT_THAT(collect(replicas, all, {{1}, {2}, {4}, {8}}), Each(ElementsAre(15)));
+    EXPECT_THAT(collect(replicas, pairs, {{1}, {2}, {4}, {8}}), ElementsAre(Value{5}, Value{10}, Value{5}, Value{10}));
   }
 }
 
@@ -101,12 +101,12 @@ TEST(ThreadCollectives, any_number_of_threads_gives_the_same_bits) {
   ThreadCollectives replicas(3, true);
   constexpr int64_t kElements = 100'000;  // a dozen pieces
   const std::vector<Value> in = terms(3, kElements);
-  const CollectiveSpec sum = spec(Meeting::Reduce, Join::Add, 3, 1, kElements, kElements);
-  const auto once = meet(replicas, sum, in);
+  const CollectiveSpec sum = spec(CollectiveKind::Reduce, Join::Add, 3, 1, kElements, kElements);
+  const auto once = collect(replicas, sum, in);
   for (size_t i = 0; i < kElements; ++i) ASSERT_EQ(once[0][i], in[0][i] + in[1][i] + in[2][i]);
   EXPECT_EQ(once[1], once[0]);
   EXPECT_EQ(once[2], once[0]);
-  for (const int threads : {2, 3}) EXPECT_EQ(meet(replicas, sum, in, inOneStep(threads)), once);
+  for (const int threads : {2, 3}) EXPECT_EQ(collect(replicas, sum, in, inOneStep(threads)), once);
 }
 
 // Level by level: node i joins nodes 2i and 2i + 1 of the level below, or is the former.
@@ -129,10 +129,10 @@ TEST(ThreadCollectives, terms_are_joined_in_a_balanced_tree) {
     const std::vector<Value> in = terms(static_cast<size_t>(size), kElements);
     for (const auto &[join, op] : operators) {
       ThreadCollectives replicas(size, false);
-      const auto all = meet(replicas, spec(Meeting::Reduce, join, size, 1, kElements, kElements), in);
+      const auto all = collect(replicas, spec(CollectiveKind::Reduce, join, size, 1, kElements, kElements), in);
       const int64_t chunk = (kElements + size - 1) / size;
       ThreadCollectives scattering(size, false);
-      const auto parts = meet(scattering, spec(Meeting::Scatter, join, size, 1, kElements, chunk), in);
+      const auto parts = collect(scattering, spec(CollectiveKind::Scatter, join, size, 1, kElements, chunk), in);
       for (size_t i = 0; i < kElements; ++i) {
         Value own;
         for (const Value &value : in) own.push_back(value[i]);
@@ -151,7 +151,7 @@ TEST(ThreadCollectives, sixteen_bit_terms_are_rounded_once) {
   for (size_t m = 0; m < kMembers; ++m)
     for (size_t i = 0; i < kElements; ++i)
       in[m][i] = asElement<Half>(static_cast<float>(1 + i) / static_cast<float>(3 + 5 * m));
-  CollectiveSpec sum = spec(Meeting::Reduce, Join::Add, kMembers, 1, kElements, kElements);
+  CollectiveSpec sum = spec(CollectiveKind::Reduce, Join::Add, kMembers, 1, kElements, kElements);
   sum.type = DataType::FLOAT16;
   ThreadCollectives replicas(kMembers, false);
   add(replicas, sum);
@@ -169,7 +169,7 @@ TEST(ThreadCollectives, sixteen_bit_terms_are_rounded_once) {
 
 TEST(ThreadCollectives, several_operands_are_joined_each_on_its_own) {
   ThreadCollectives replicas(2, true);
-  const CollectiveSpec sum{Meeting::Reduce, Join::Add, DataType::FLOAT, 2, 1, {3, 0, 40'000}, {3, 0, 40'000}};
+  const CollectiveSpec sum{CollectiveKind::Reduce, Join::Add, DataType::FLOAT, 2, 1, {3, 0, 40'000}, {3, 0, 40'000}};
   const std::vector<Value> in = terms(2, 40'000);
   std::vector<Value> small(2, Value(3)), large(2, Value(40'000));
   add(replicas, sum);
@@ -177,10 +177,10 @@ TEST(ThreadCollectives, several_operands_are_joined_each_on_its_own) {
     const auto i = static_cast<size_t>(r);
     const void *from[] = {in[i].data(), nullptr, in[i].data()};
     void *to[] = {small[i].data(), nullptr, large[i].data()};
-    ASSERT_TRUE(replicas.seat(r, sum).publish(from, to));
-    ASSERT_TRUE(replicas.seat(r, sum).meet());
+    ASSERT_TRUE(replicas.handle(r, sum).publish(from, to));
+    ASSERT_TRUE(replicas.handle(r, sum).wait());
     work(replicas, r, sum);
-    replicas.seat(r, sum).end();
+    replicas.handle(r, sum).end();
   });
   for (size_t r = 0; r < 2; ++r)
     for (size_t i = 0; i < 40'000; ++i) {
@@ -194,19 +194,19 @@ TEST(ThreadCollectives, several_operands_are_joined_each_on_its_own) {
 TEST(ThreadCollectives, scatter_gives_chunks_and_gather_joins_them) {
   ThreadCollectives replicas(2, true);
   const std::vector<Value> in{{1, 2, 3}, {10, 20, 30}};
-  const CollectiveSpec sum = spec(Meeting::Scatter, Join::Add, 2, 1, 3, 2),
-                       own = spec(Meeting::Scatter, Join::Keep, 2, 1, 3, 2),
-                       all = spec(Meeting::Gather, Join::Keep, 2, 1, 3, 5);
-  EXPECT_THAT(meet(replicas, sum, in), ElementsAre(Value{11, 22}, Value{33, 0}));
-  EXPECT_THAT(meet(replicas, own, in), ElementsAre(Value{1, 2}, Value{30, 0}));
-  EXPECT_THAT(meet(replicas, all, in), Each(ElementsAre(1, 2, 3, 10, 20)));
+  const CollectiveSpec sum = spec(CollectiveKind::Scatter, Join::Add, 2, 1, 3, 2),
+                       own = spec(CollectiveKind::Scatter, Join::Keep, 2, 1, 3, 2),
+                       all = spec(CollectiveKind::Gather, Join::Keep, 2, 1, 3, 5);
+  EXPECT_THAT(collect(replicas, sum, in), ElementsAre(Value{11, 22}, Value{33, 0}));
+  EXPECT_THAT(collect(replicas, own, in), ElementsAre(Value{1, 2}, Value{30, 0}));
+  EXPECT_THAT(collect(replicas, all, in), Each(ElementsAre(1, 2, 3, 10, 20)));
 }
 
 TEST(ThreadCollectives, the_operators) {
   const std::vector<Value> in{{2, -3, 0}, {5, -7, 4}};
   const auto join = [&](Join j) {
     ThreadCollectives replicas(2, true);
-    return meet(replicas, spec(Meeting::Reduce, j, 2, 1, 3, 3), in)[1];
+    return collect(replicas, spec(CollectiveKind::Reduce, j, 2, 1, 3, 3), in)[1];
   };
   EXPECT_THAT(join(Join::Mul), ElementsAre(10, 21, 0));
   EXPECT_THAT(join(Join::Min), ElementsAre(2, -7, 0));
@@ -215,26 +215,26 @@ TEST(ThreadCollectives, the_operators) {
   EXPECT_THAT(join(Join::Or), ElementsAre(1, 1, 1));
 }
 
-// Specs of the two steps of one meeting.
+// Specs of the two steps of one collective.
 struct Phases {
-  Phases(CollectiveSpec whole, int64_t channel) : meets(std::move(whole)) {
-    meets.channel = channel;
-    publishes = meets;
+  Phases(CollectiveSpec whole, int64_t channel) : waits(std::move(whole)) {
+    waits.channel = channel;
+    publishes = waits;
     publishes.resultElements.clear();
   }
-  CollectiveSpec publishes, meets;
+  CollectiveSpec publishes, waits;
 };
 
 void add(ThreadCollectives &replicas, const Phases &phases) {
   add(replicas, phases.publishes);
-  add(replicas, phases.meets);
+  add(replicas, phases.waits);
 }
 
-TEST(ThreadCollectives, a_replica_that_published_goes_on_until_it_meets) {
+TEST(ThreadCollectives, a_replica_that_published_goes_on_until_it_waits) {
   for (const bool spin : {false, true}) {
     ThreadCollectives replicas(2, spin);
-    const Phases one(spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), 0),
-        two(spec(Meeting::Reduce, Join::Max, 2, 1, 1, 1), 1);
+    const Phases one(spec(CollectiveKind::Reduce, Join::Add, 2, 1, 1, 1), 0),
+        two(spec(CollectiveKind::Reduce, Join::Max, 2, 1, 1, 1), 1);
     for (const Phases *phases : {&one, &two}) add(replicas, *phases);
     std::vector<Value> first(2, Value(1)), second(2, Value(1));
     std::promise<void> publishedAll;
@@ -244,13 +244,13 @@ TEST(ThreadCollectives, a_replica_that_published_goes_on_until_it_meets) {
         float a = static_cast<float>(r + round), b = static_cast<float>(10 * r - round);
         void *pa = &a, *pb = &b;
         if (round == 0 && r == 1) goesAhead.wait();  // until the other has published both
-        ASSERT_TRUE(replicas.seat(r, one.publishes).publish(&pa, &pa));
-        ASSERT_TRUE(replicas.seat(r, two.publishes).publish(&pb, &pb));
+        ASSERT_TRUE(replicas.handle(r, one.publishes).publish(&pa, &pa));
+        ASSERT_TRUE(replicas.handle(r, two.publishes).publish(&pb, &pb));
         if (round == 0 && r == 0) publishedAll.set_value();
-        for (const Phases *phases : {&two, &one}) {  // the order of meeting is free, and the same for all
-          ASSERT_TRUE(replicas.seat(r, phases->meets).meet());
-          work(replicas, r, phases->meets);
-          replicas.seat(r, phases->meets).end();
+        for (const Phases *phases : {&two, &one}) {  // the order of waiting is free, and the same for all
+          ASSERT_TRUE(replicas.handle(r, phases->waits).wait());
+          work(replicas, r, phases->waits);
+          replicas.handle(r, phases->waits).end();
         }
         ASSERT_EQ(a, static_cast<float>(2 * round + 1));
         ASSERT_EQ(b, static_cast<float>(10 - round));
@@ -261,18 +261,18 @@ TEST(ThreadCollectives, a_replica_that_published_goes_on_until_it_meets) {
 
 TEST(ThreadCollectives, who_comes_late_finds_the_work_done) {
   ThreadCollectives replicas(2, true);
-  const Phases sum(spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), 0);
+  const Phases sum(spec(CollectiveKind::Reduce, Join::Add, 2, 1, 1, 1), 0);
   add(replicas, sum);
   std::promise<void> done;
   const auto isDone = done.get_future().share();
   std::vector<float> values{1, 2};
   runAll(replicas, 2, [&](int r) {
     void *value = &values[static_cast<size_t>(r)];
-    ASSERT_TRUE(replicas.seat(r, sum.publishes).publish(&value, &value));
+    ASSERT_TRUE(replicas.handle(r, sum.publishes).publish(&value, &value));
     if (r == 1) isDone.wait();  // until the other one has ended
-    ASSERT_TRUE(replicas.seat(r, sum.meets).meet());
-    work(replicas, r, sum.meets);
-    replicas.seat(r, sum.meets).end();
+    ASSERT_TRUE(replicas.handle(r, sum.waits).wait());
+    work(replicas, r, sum.waits);
+    replicas.handle(r, sum.waits).end();
     if (r == 0) done.set_value();
   });
   EXPECT_THAT(values, Each(3.0f));
@@ -280,29 +280,29 @@ TEST(ThreadCollectives, who_comes_late_finds_the_work_done) {
 
 TEST(ThreadCollectives, published_scatters_leave_each_chunk_in_place) {
   ThreadCollectives replicas(4, false);
-  const Phases pairs(spec(Meeting::Scatter, Join::Add, 2, 2, 3, 2), 7);  // replicas 0 and 2, 1 and 3
+  const Phases pairs(spec(CollectiveKind::Scatter, Join::Add, 2, 2, 3, 2), 7);  // replicas 0 and 2, 1 and 3
   add(replicas, pairs);
   std::vector<Value> values{{1, 2, 3}, {4, 5, 6}, {10, 20, 30}, {40, 50, 60}};
   runAll(replicas, 4, [&](int r) {
     void *value = values[static_cast<size_t>(r)].data();
-    ASSERT_TRUE(replicas.seat(r, pairs.publishes).publish(&value, &value));
-    ASSERT_TRUE(replicas.seat(r, pairs.meets).meet());
-    work(replicas, r, pairs.meets);
-    replicas.seat(r, pairs.meets).end();
+    ASSERT_TRUE(replicas.handle(r, pairs.publishes).publish(&value, &value));
+    ASSERT_TRUE(replicas.handle(r, pairs.waits).wait());
+    work(replicas, r, pairs.waits);
+    replicas.handle(r, pairs.waits).end();
   });
   EXPECT_THAT(values, ElementsAre(ElementsAre(11, 22, 3), ElementsAre(44, 55, 6), ElementsAre(10, 20, 33),
                                   ElementsAre(40, 50, 66)));
 }
 
-// What `meet` says to replica 0, which has published, while replica 1 does `other`.
-bool meetsBeside(ThreadCollectives &replicas, const CollectiveSpec &publishes, const CollectiveSpec &meets,
-                 const std::function<void()> &other) {
+// What `wait` says to replica 0, which has published, while replica 1 does `other`.
+bool goesOnBeside(ThreadCollectives &replicas, const CollectiveSpec &publishes, const CollectiveSpec &waits,
+                  const std::function<void()> &other) {
   replicas.start();
   bool does = true;
   std::thread waits([&] {
     float x = 1;
     void *value = &x;
-    does = replicas.seat(0, publishes).publish(&value, &value) && replicas.seat(0, meets).meet();
+    does = replicas.handle(0, publishes).publish(&value, &value) && replicas.handle(0, waits).wait();
   });
   other();
   waits.join();
@@ -311,63 +311,63 @@ bool meetsBeside(ThreadCollectives &replicas, const CollectiveSpec &publishes, c
 
 TEST(ThreadCollectives, a_replica_that_fails_or_does_not_come_releases_the_others) {
   ThreadCollectives replicas(2, true);
-  const CollectiveSpec sum = spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), another = sum;
+  const CollectiveSpec sum = spec(CollectiveKind::Reduce, Join::Add, 2, 1, 1, 1), another = sum;
   for (const CollectiveSpec *s : {&sum, &another}) add(replicas, *s);
-  EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] { replicas.fail(nullptr); }));
+  EXPECT_FALSE(goesOnBeside(replicas, sum, sum, [&] { replicas.fail(nullptr); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("failed"));
-  EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] { replicas.finish(); }));
+  EXPECT_FALSE(goesOnBeside(replicas, sum, sum, [&] { replicas.finish(); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("do not come"));
-  EXPECT_FALSE(meetsBeside(replicas, sum, sum, [&] {
+  EXPECT_FALSE(goesOnBeside(replicas, sum, sum, [&] {
     float x = 1;
     void *value = &x;
-    EXPECT_TRUE(replicas.seat(1, another).publish(&value, &value));
-    EXPECT_FALSE(replicas.seat(1, another).meet());
+    EXPECT_TRUE(replicas.handle(1, another).publish(&value, &value));
+    EXPECT_FALSE(replicas.handle(1, another).wait());
   }));
   EXPECT_THAT(replicas.problem(), HasSubstr("different collectives"));
-  EXPECT_THAT(meet(replicas, sum, {{1}, {2}}), Each(ElementsAre(3)));  // the next run is a good one
+  EXPECT_THAT(collect(replicas, sum, {{1}, {2}}), Each(ElementsAre(3)));  // the next run is a good one
 }
 
 TEST(ThreadCollectives, a_replica_that_leaves_between_the_phases_releases_the_others) {
   ThreadCollectives replicas(2, false);
-  const Phases one(spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), 0),
-      two(spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1), 1);
+  const Phases one(spec(CollectiveKind::Reduce, Join::Add, 2, 1, 1, 1), 0),
+      two(spec(CollectiveKind::Reduce, Join::Add, 2, 1, 1, 1), 1);
   for (const Phases *phases : {&one, &two}) add(replicas, *phases);
   float x = 1;
   void *value = &x;
   // It has published another one, and fails or ends.
   for (const bool fails : {true, false}) {
-    EXPECT_FALSE(meetsBeside(replicas, one.publishes, one.meets, [&] {
-      EXPECT_TRUE(replicas.seat(1, two.publishes).publish(&value, &value));
+    EXPECT_FALSE(goesOnBeside(replicas, one.publishes, one.waits, [&] {
+      EXPECT_TRUE(replicas.handle(1, two.publishes).publish(&value, &value));
       fails ? replicas.fail(nullptr) : replicas.finish();
     }));
     EXPECT_THAT(replicas.problem(), HasSubstr(fails ? "failed" : "do not come"));
   }
   // It waits in the other one.
-  EXPECT_FALSE(meetsBeside(replicas, one.publishes, one.meets, [&] {
-    EXPECT_TRUE(replicas.seat(1, two.publishes).publish(&value, &value));
-    EXPECT_FALSE(replicas.seat(1, two.meets).meet());
+  EXPECT_FALSE(goesOnBeside(replicas, one.publishes, one.waits, [&] {
+    EXPECT_TRUE(replicas.handle(1, two.publishes).publish(&value, &value));
+    EXPECT_FALSE(replicas.handle(1, two.waits).wait());
   }));
   EXPECT_THAT(replicas.problem(), HasSubstr("different collectives"));
   // It has failed already: what is published afterwards goes nowhere.
   replicas.start();
   replicas.fail(nullptr);
-  EXPECT_FALSE(replicas.seat(0, one.publishes).publish(&value, &value));
-  EXPECT_THAT(meet(replicas, one.meets, {{1}, {2}}), Each(ElementsAre(3)));  // the next run is a good one
+  EXPECT_FALSE(replicas.handle(0, one.publishes).publish(&value, &value));
+  EXPECT_THAT(collect(replicas, one.waits, {{1}, {2}}), Each(ElementsAre(3)));  // the next run is a good one
 }
 
 TEST(ThreadCollectives, replicas_that_wait_for_each_other_in_different_groups_are_released) {
   ThreadCollectives replicas(4, true);
-  const CollectiveSpec neighbours = spec(Meeting::Reduce, Join::Add, 2, 1, 1, 1),
-                       across = spec(Meeting::Reduce, Join::Add, 2, 2, 1, 1);
+  const CollectiveSpec neighbours = spec(CollectiveKind::Reduce, Join::Add, 2, 1, 1, 1),
+                       across = spec(CollectiveKind::Reduce, Join::Add, 2, 2, 1, 1);
   for (const CollectiveSpec *s : {&neighbours, &across}) add(replicas, *s);
-  std::vector<int> meets(4, 1);
+  std::vector<int> waits(4, 1);
   runAll(replicas, 4, [&](int r) {  // 0 waits for 1, 1 for 3, 3 for 2, 2 for 0
     float x = 1;
     void *value = &x;
     const CollectiveSpec &own = r == 0 || r == 3 ? neighbours : across;
-    meets[static_cast<size_t>(r)] = replicas.seat(r, own).publish(&value, &value) && replicas.seat(r, own).meet();
+    waits[static_cast<size_t>(r)] = replicas.handle(r, own).publish(&value, &value) && replicas.handle(r, own).wait();
   });
-  EXPECT_THAT(meets, Each(0));
+  EXPECT_THAT(waits, Each(0));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Collectives for tests of a process that runs some of a program's replicas: one kind notes what replicas publish, the
-// other one lets replicas meet with what was noted of those that run elsewhere.
+// other one lets replicas go on with what was noted of those that run elsewhere.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -35,9 +35,9 @@ class NotingCollectives final : public executable::Collectives {
  public:
   explicit NotingCollectives(int replicas) : inner_(replicas, false) {}
   int replicas() const noexcept override { return inner_.replicas(); }
-  executable::Seat &seat(int replica, const executable::CollectiveSpec &spec) override {
-    std::unique_ptr<Seat> &own = seats_[{&spec, replica}];
-    if (!own) own = std::make_unique<Seat>(*this, inner_.seat(replica, spec), spec, numbers_.of(spec), replica);
+  executable::CollectiveHandle &handle(int replica, const executable::CollectiveSpec &spec) override {
+    std::unique_ptr<Handle> &own = handles_[{&spec, replica}];
+    if (!own) own = std::make_unique<Handle>(*this, inner_.handle(replica, spec), spec, numbers_.of(spec), replica);
     return *own;
   }
   const char *problem() const noexcept override { return inner_.problem(); }
@@ -49,9 +49,10 @@ class NotingCollectives final : public executable::Collectives {
   const Published &published() const { return published_; }
 
  private:
-  struct Seat final : executable::Seat {
-    Seat(NotingCollectives &collectives, executable::Seat &seat, const executable::CollectiveSpec &of, size_t at, int r)
-        : all(collectives), inner(seat), spec(of), number(at), replica(r) {}
+  struct Handle final : executable::CollectiveHandle {
+    Handle(NotingCollectives &collectives, executable::CollectiveHandle &handle, const executable::CollectiveSpec &of,
+           size_t at, int r)
+        : all(collectives), inner(handle), spec(of), number(at), replica(r) {}
     bool publish(const void *const *in, void *const *out) noexcept override {
       const auto width = static_cast<size_t>(getDataTypeInfo(spec.type).nbytes);
       std::vector<Bytes> operands;
@@ -65,12 +66,12 @@ class NotingCollectives final : public executable::Collectives {
       }
       return inner.publish(in, out);
     }
-    bool meet() noexcept override { return inner.meet(); }
+    bool wait() noexcept override { return inner.wait(); }
     void work(const executable::KernelArgs &args) noexcept override { inner.work(args); }
     void end() noexcept override { inner.end(); }
 
     NotingCollectives &all;
-    executable::Seat &inner;
+    executable::CollectiveHandle &inner;
     const executable::CollectiveSpec &spec;
     const size_t number;
     const int replica;
@@ -79,7 +80,7 @@ class NotingCollectives final : public executable::Collectives {
 
   runtime::ThreadCollectives inner_;
   SpecNumbers numbers_;
-  std::map<std::pair<const executable::CollectiveSpec *, int>, std::unique_ptr<Seat>> seats_;
+  std::map<std::pair<const executable::CollectiveSpec *, int>, std::unique_ptr<Handle>> handles_;
   std::mutex lock_;
   Published published_;
 };
@@ -90,9 +91,9 @@ class PartCollectives final : public executable::Collectives {
   PartCollectives(int replicas, const executable::LocalReplicas &local, const Published &published)
       : replicas_(replicas), local_(local), published_(published), threads_(replicas, local, false) {}
   int replicas() const noexcept override { return replicas_; }
-  executable::Seat &seat(int replica, const executable::CollectiveSpec &spec) override {
+  executable::CollectiveHandle &handle(int replica, const executable::CollectiveSpec &spec) override {
     const size_t number = numbers_.of(spec);
-    std::unique_ptr<Seat> &own = seats_[{&spec, replica}];
+    std::unique_ptr<Handle> &own = handles_[{&spec, replica}];
     if (own) return *own;
     const ReplicaGrouping grouping(static_cast<unsigned>(replicas_), static_cast<unsigned>(spec.stride),
                                    static_cast<unsigned>(spec.groupSize));
@@ -100,14 +101,14 @@ class PartCollectives final : public executable::Collectives {
     std::vector<int> members;
     for (unsigned m = 0; m < grouping.getGroupSize(); ++m)
       members.push_back(static_cast<int>(grouping.getReplicaAt(group, m)));
-    if (std::ranges::all_of(members, [&](int m) { return isLocal(m); })) return threads_.seat(replica, spec);
+    if (std::ranges::all_of(members, [&](int m) { return isLocal(m); })) return threads_.handle(replica, spec);
     std::unique_ptr<Site> &site = spec.channel < 0 ? bySpec_[{&spec, group}] : byChannel_[{spec.channel, group}];
     if (!site) site = std::make_unique<Site>(std::move(members));
     if (!spec.resultElements.empty()) site->work = std::make_unique<runtime::CollectiveWork>(spec);
     if (spec.channel < 0 || spec.resultElements.empty()) site->number = number;
     for (const auto &sizes : {spec.elements, spec.resultElements})
       for (const int64_t elements : sizes) site->largest = std::max(site->largest, 8 * static_cast<size_t>(elements));
-    own = std::make_unique<Seat>(*this, *site, replica);
+    own = std::make_unique<Handle>(*this, *site, replica);
     return *own;
   }
   const char *problem() const noexcept override { return "the others do not come"; }
@@ -134,8 +135,8 @@ class PartCollectives final : public executable::Collectives {
     std::vector<std::unique_ptr<Bytes>> memory;  // of members elsewhere
   };
 
-  struct Seat final : executable::Seat {
-    Seat(PartCollectives &collectives, Site &at, int r) : all(collectives), site(at), replica(r) {}
+  struct Handle final : executable::CollectiveHandle {
+    Handle(PartCollectives &collectives, Site &at, int r) : all(collectives), site(at), replica(r) {}
     bool publish(const void *const *in, void *const *out) noexcept override {
       const std::lock_guard guard(all.lock_);
       if (all.failed_) return false;
@@ -146,7 +147,7 @@ class PartCollectives final : public executable::Collectives {
       all.changed_.notify_all();
       return true;
     }
-    bool meet() noexcept override {
+    bool wait() noexcept override {
       std::unique_lock guard(all.lock_);
       const size_t wanted = all.locals(site) * (round + 1);
       all.changed_.wait(guard, [&] { return all.failed_ || site.published >= wanted; });
@@ -201,7 +202,7 @@ class PartCollectives final : public executable::Collectives {
   SpecNumbers numbers_;
   std::map<std::pair<const executable::CollectiveSpec *, unsigned>, std::unique_ptr<Site>> bySpec_;
   std::map<std::pair<int64_t, unsigned>, std::unique_ptr<Site>> byChannel_;
-  std::map<std::pair<const executable::CollectiveSpec *, int>, std::unique_ptr<Seat>> seats_;
+  std::map<std::pair<const executable::CollectiveSpec *, int>, std::unique_ptr<Handle>> handles_;
   std::mutex lock_;
   std::condition_variable changed_;
   bool failed_ = false;

@@ -1,5 +1,5 @@
-// When the replicas of a program meet: small collectives together, and no replica waits while it has other work. Both
-// passes keep what the program computes, to the bit: elements are joined in the same order.
+// When the replicas of a program wait for each other: small collectives together, and no replica waits while it has
+// other work. Both passes keep what the program computes, to the bit: elements are joined in the same order.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,15 +17,15 @@ struct CollectiveRules {
     bool operator==(const Merging &) const = default;
   };
   Merging reduce, scatter, gather;
-  // Published, and not met for yet; one collective always is. Who shares state out saves memory: a scatter, which gives
-  // most of its operand back, never waits for more than the next one.
+  // Published, and not waited for yet; one collective always is. Who shares state out saves memory: a scatter, which
+  // gives most of its operand back, never waits for more than the next one.
   int64_t ahead = int64_t{4} << 20;
   // Nothing waits in memory for the sake of speed.
   void saveMemory() { reduce.waiting = scatter.waiting = gather.waiting = ahead = 0; }
   bool operator==(const CollectiveRules &) const = default;
 };
 
-// Inputs of a collective that other members read or write while they meet: all, but of an update the gradient and, in
+// Inputs of a collective that other members read or write in the meantime: all, but of an update the gradient and, in
 // the order of results, what these replace.
 std::vector<int> publishedInputs(const Op &op);
 

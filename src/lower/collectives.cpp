@@ -1,7 +1,7 @@
-// See meetings.hpp. Both passes look at one valid order of the graph's ops. A collective may run anywhere behind the op
-// that makes its last operand and before the first that reads a result; each pass chooses such a place for it and moves
-// nothing else. So there is an order of the new graph too: the old one, with collectives at their new places.
-#include "lower/meetings.hpp"
+// See collectives.hpp. Both passes look at one valid order of the graph's ops. A collective may run anywhere behind the
+// op that makes its last operand and before the first that reads a result; each pass chooses such a place for it and
+// moves nothing else. So there is an order of the new graph too: the old one, with collectives at their new places.
+#include "lower/collectives.hpp"
 
 #include <algorithm>
 #include <climits>
@@ -217,14 +217,14 @@ class Merger {
 
 // ---- two phases -------------------------------------------------------------------------------
 
-// Cut in two: what meets for, and where it shall run.
+// Cut in two: the step that waits, and where it shall run.
 struct Cut {
   Op *op;
   std::vector<TensorIndex> inputs;
   int64_t channel, place;
 };
 
-// The inputs of what meets: the op's own, or as they are published.
+// The inputs of the step that waits: the op's own, or as they are published.
 std::vector<TensorIndex> publish(Graph &graph, const Stop &stop, int64_t channel) {
   const Op &op = *stop.op;
   Op::Settings settings = inheritSettings(op, graph);
@@ -256,21 +256,21 @@ void overlapGraph(Graph &graph, const CollectiveRules &rules, int64_t &channels)
   for (const Stop &stop : route.stops())
     if (!stop.op->is(Role::CollectiveGather) && route.readsAlone(*stop.op)) stops.push_back(stop);
   std::vector<Cut> cuts;
-  int met = -1;  // behind which the last one that was cut is met
+  int last = -1;  // behind which the last one that was cut is waited for
   for (size_t i = 0; i < stops.size(); ++i) {
     size_t next = std::min(i + 1, stops.size() - 1);
     const int64_t ahead = stops[i].op->is(Role::CollectiveScatter) ? 0 : rules.ahead;
     for (int64_t bytes = stops[i].bytes + stops[next].bytes; next + 1 < stops.size() && bytes <= ahead;)
       bytes += stops[++next].bytes;
     const int at = std::min(stops[next].at, stops[i].use - 1);
-    if (at < stops[i].at || (at == stops[i].at && met < at)) continue;
-    met = at;
+    if (at < stops[i].at || (at == stops[i].at && last < at)) continue;
+    last = at;
     cuts.push_back(
         {stops[i].op, publish(graph, stops[i], channels), channels, std::max(stops[i].place, route.placeAt(at))});
     ++channels;
   }
-  // Created behind all that publishes, which runs first where both could, and in their order: what is met for first is
-  // work that the next ones need not wait for.
+  // Created behind all that publishes, which runs first where both could, and in their order: what is waited for first
+  // is work that the next ones need not wait for.
   for (const Cut &cut : cuts) {
     Attributes attributes = cut.op->attributes();
     attributes.set("channel", cut.channel);
