@@ -10,6 +10,8 @@ exchanges are under way.
 memory of a process.
 ``kill``: one of two processes is killed while they train: seconds to the end of the job, its exit code, and what it
 says.
+``model``: steps of two and four processes, predicted by tools/scale_model.py from the profile of two, by the measured
+ones. Where processes share cores, that is in the prediction.
 ``link``: sums of 32 MiB between two hosts, which are network namespaces of this machine (`two_hosts`), by what a line
 of 1 Gbit/s allows.
 """
@@ -22,6 +24,7 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,15 +32,16 @@ from typing import Any
 
 from figures import attempt, figures, largest_difference, spread
 from machine_state import Rounds, summary
-from processes import WorkerFailed, ask_once, progress
+from processes import HERE, WorkerFailed, ask_once, progress
 from rank_jobs import RankJob
-from rank_worker import SUM_BYTES, SUM_NETWORK
+from rank_worker import SUMS
 from two_hosts import LINE_BITS_PER_S, TwoHosts
 
 PROCESSES, MANY = 2, 4
+LINK_SUM = "sum_32_mib"
 NETWORKS = ["gpt_train_b8", "resnet18_train_b8", "bert_tiny_train_b8", "conv_vae_train_b64", "mlp_train_b80"]
 START_NETWORK = "mlp_train_b80"
-PARTS = ["scaling", "start", "kill", "link"]
+PARTS = ["scaling", "start", "kill", "link", "model"]
 KINDS = ["ddp", "ddp_compile", "alone", "linked"]
 PEERS = ["alone", "ddp", "ddp_compile"]
 LOSS_TOLERANCE = 1e-3
@@ -198,21 +202,64 @@ def measure_kill(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         job.close()
 
 
+def sum_times_ms(name: str, folder: Path, args: argparse.Namespace, hosts: TwoHosts | None = None) -> list[float]:
+    """Times of the exchange of one of `SUMS`, by run, of the process that took longer."""
+    job = RankJob("profiled", name, folder, PROCESSES, args.budget, hosts=hosts)
+    job.close()
+    expected = float(sum(range(1, PROCESSES + 1)) * (SUMS[name] // 4))
+    if any(answer["losses"] != [expected] * len(answer["losses"]) for answer in job.first):
+        raise WorkerFailed(f"wrong sums: got {[answer['losses'] for answer in job.first]}, expected {expected}")
+    return [max(ns) / 1e6 for ns in zip(*(answer["profile"]["exchange_ns"] for answer in job.first), strict=True)]
+
+
+def measure_model(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Steps of 2 and 4 processes of this host: predicted by tools/scale_model.py from the job of two, and measured."""
+    sys.path.append(str(HERE.parent / "tools"))
+    import scale_model
+
+    progress("ranks model: sums")
+    short, long = (statistics.median(sum_times_ms(name, folder, args)) * 1e6 for name in ("sum_4_kib", "sum_1_mib"))
+    plain = scale_model.Network()
+    # Of two processes: two rounds, each with half of the bytes of both, and one join of half of them.
+    latency = max(0.0, short / 2 - plain.message)
+    byte = max(0.0, (long - short) / SUMS["sum_1_mib"] - plain.join_byte / 2) / PROCESSES
+    network = scale_model.Network(local_latency=latency, local_byte=byte)
+    cores = len(os.sched_getaffinity(0))
+
+    def job_of(processes: int) -> Any:
+        return scale_model.Job(processes, processes_of_host=processes, cores_of_host=min(cores, processes))
+
+    entries = []
+    for name in args.networks:
+        (folder / name).mkdir()
+        ask_once(args.budget, "export", name, str(folder / name), str(MANY))
+        progress(f"ranks model: {name}")
+        profiled = RankJob("profiled", name, folder / name, PROCESSES, args.budget, shares=MANY)
+        profiled.close()
+        profile = scale_model.Profile(profiled.first[0]["report"])
+        steps = {}
+        for processes in (PROCESSES, MANY):
+            linked = RankJob("linked", name, folder / name, processes, args.budget, shares=MANY)
+            times = linked.times_ms(30, 10, args.budget)
+            linked.close()
+            predicted = scale_model.predict(profile, job_of(processes), network, measured=job_of(PROCESSES))["step_ms"]
+            measured = statistics.median(time for of_rank in times for time in of_rank)
+            steps[str(processes)] = {"predicted_ms": predicted, "measured_ms": measured, "ratio": predicted / measured}
+        entries.append({"name": "ranks_model", "network": name, "network_ns": network.__dict__, "steps": steps})
+    return entries
+
+
 def measure_link(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Sums between two hosts by what the line allows."""
     progress("ranks link")
+    size = SUMS[LINK_SUM]
     with TwoHosts() as hosts:
-        job = RankJob("profiled", SUM_NETWORK, folder, PROCESSES, args.budget, hosts)
-        job.close()
-    losses = {answer["losses"][0] for answer in job.first}
-    if losses != {float(sum(range(1, PROCESSES + 1)) * (SUM_BYTES // 4))}:
-        raise WorkerFailed(f"wrong sums: {sorted(losses)}")
-    times_ms = [max(ns) / 1e6 for ns in zip(*(answer["profile"]["exchange_ns"] for answer in job.first), strict=True)]
-    sent_bytes = 2 * (PROCESSES - 1) / PROCESSES * SUM_BYTES
+        times_ms = sum_times_ms(LINK_SUM, folder, args, hosts)
+    sent_bytes = 2 * (PROCESSES - 1) / PROCESSES * size
     line_ms = sent_bytes * 8 / LINE_BITS_PER_S * 1e3
     return {
         "name": "ranks_link",
-        "sum_bytes": SUM_BYTES,
+        "sum_bytes": size,
         "line_ms": line_ms,
         "ours": figures(times_ms),
         "share_of_line": line_ms / statistics.median(times_ms),
@@ -266,6 +313,13 @@ def other_row(entry: dict[str, Any]) -> str:
             f"{name:<22}ended after {asked(entry['end_s'], GOALS['end_s'], least=False)} s, exit code "
             f"{entry['exit_code']}, {named}: {entry['message']}"
         )
+    if name == "ranks_model":
+        steps = (
+            f"{processes} processes {s['predicted_ms']:.2f} ms predicted, {s['measured_ms']:.2f} measured "
+            f"({s['ratio']:.2f})"
+            for processes, s in entry["steps"].items()
+        )
+        return f"{name:<22}{entry['network']}: {'; '.join(steps)}"
     return (
         f"{name:<22}{entry['ours']['median_ms']:.1f} ms, the line allows {entry['line_ms']:.1f} ms: "
         f"{asked(entry['share_of_line'], GOALS['link'])}"
@@ -293,4 +347,12 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
             if part in args.ranks:
                 results.append({"name": f"ranks_{part}"} | attempt(work, folder(part), args))
                 print(other_row(results[-1]), flush=True)
+        if "model" in args.ranks:
+            try:
+                entries = measure_model(folder("model"), args)
+            except WorkerFailed as error:
+                entries = [{"name": "ranks_model", "error": str(error)}]
+            for entry in entries:
+                print(other_row(entry), flush=True)
+            results += entries
     return results

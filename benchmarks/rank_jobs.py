@@ -42,9 +42,19 @@ class RankJob:
     """
 
     def __init__(
-        self, kind: str, name: str, folder: Path, processes: int, seconds: float, hosts: TwoHosts | None = None
+        self,
+        kind: str,
+        name: str,
+        folder: Path,
+        processes: int,
+        seconds: float,
+        *,
+        shares: int = 0,
+        hosts: TwoHosts | None = None,
     ) -> None:
         """Start the job, on this host or on two others, and wait for the first answers.
+
+        `shares`: parts of the batch, of which each process has one; 0: as many as processes.
 
         Raises:
             WorkerFailed: A process answered with an error, or not within `seconds`, or the job ended.
@@ -57,7 +67,15 @@ class RankJob:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(processes)
-            words = [sys.executable, str(HERE / "rank_worker.py"), kind, name, str(folder), str(processes), path]
+            words = [
+                sys.executable,
+                str(HERE / "rank_worker.py"),
+                kind,
+                name,
+                str(folder),
+                str(shares or processes),
+                path,
+            ]
             self.launched = self._start(words, processes, hosts)
             self._streams: list[Any] = [None] * processes
             self.pids = [0] * processes

@@ -1,15 +1,14 @@
 """One process of a job that `rank_jobs` starts: trains one network with one thread on a processor of its own.
 
-``rank_worker.py KIND NAME FOLDER PROCESSES SOCKET``. The kinds:
+``rank_worker.py KIND NAME FOLDER SHARES SOCKET``. The kinds:
 
 - ``linked``: ours; its replica is one of those of all processes of the job, which MPI connects;
 - ``alone``: ours; the same program with this replica alone, so that nothing is exchanged;
 - ``profiled``: ``linked``, and every run is timed;
 - ``ddp``, ``ddp_compile``: PyTorch's DistributedDataParallel over gloo, as it is and compiled.
 
-The name ``sum_32_mib`` is a sum of 32 MiB over all processes instead of a network, without FOLDER.
-
-FOLDER has the program for one process's share of the batch, and the inputs of the whole batch (``worker.py export``).
+FOLDER has the program for one of SHARES parts of the batch, and the inputs of the whole batch (``worker.py export``).
+The names ``sum_…`` are sums of so many bytes over all processes instead of networks, without FOLDER.
 Answers are JSON lines on SOCKET. The first one has the losses of the first steps. Then each request ``{"calls": N,
 "warm_up": W}`` is answered with the times of N steps after W others. All processes of a job make equally many steps. A
 failure is answered as ``{"error"}``.
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 CHECKED_STEPS = 3
-SUM_NETWORK, SUM_BYTES = "sum_32_mib", 32 << 20
+SUMS = {"sum_32_mib": 32 << 20, "sum_1_mib": 1 << 20, "sum_4_kib": 4 << 10}  # bytes
 PROFILED_RUNS = 20
 
 Step = Callable[[], float]
@@ -38,19 +37,19 @@ def rank() -> int:
     return int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["RANK"])
 
 
-def own_share(values: Any, processes: int) -> Any:
+def own_share(values: Any, shares: int) -> Any:
     """The rows of this process of those of the whole batch."""
-    rows = len(values) // processes
+    rows = len(values) // shares
     return values[rank() * rows : (rank() + 1) * rows]
 
 
-def sum_session(adapt: Callable[[Any], None]) -> tuple[Any, str, dict[str, Any]]:
-    """A session that adds `SUM_BYTES` over all replicas, its result and its inputs."""
+def sum_session(size: int, adapt: Callable[[Any], None]) -> tuple[Any, str, dict[str, Any]]:
+    """A session that adds `size` bytes of FLOAT over all replicas, its result and its inputs."""
     import numpy as np
     import popart
 
     builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [SUM_BYTES // 4], "x")
+    x = builder.addInputTensor("FLOAT", [size // 4], "x")
     result = builder.aiOnnx.reducesum([builder.aiGraphcore.replicatedallreduce([x])], keepdims=0)
     options = popart.SessionOptions()
     adapt(options)
@@ -59,10 +58,10 @@ def sum_session(adapt: Callable[[Any], None]) -> tuple[Any, str, dict[str, Any]]
         builder.getModelProto(), popart.DataFlow(1, [result]), device, userOptions=options
     )
     session.prepareDevice()
-    return session, result, {"x": np.full(SUM_BYTES // 4, rank() + 1, np.float32)}
+    return session, result, {"x": np.full(size // 4, rank() + 1, np.float32)}
 
 
-def ours(kind: str, name: str, folder: Path, processes: int) -> tuple[Step, Callable[[], dict[str, Any]]]:
+def ours(kind: str, name: str, folder: Path, shares: int) -> tuple[Step, Callable[[], dict[str, Any]]]:
     """A step of a training session, and what its report tells of exchanges."""
     import exported_programs as programs
     import numpy as np
@@ -78,11 +77,11 @@ def ours(kind: str, name: str, folder: Path, processes: int) -> tuple[Step, Call
         if kind != "alone":
             popdist.popart.configureSessionOptions(options)
 
-    if name == SUM_NETWORK:
-        session, result, inputs = sum_session(adapt)
+    if name in SUMS:
+        session, result, inputs = sum_session(SUMS[name], adapt)
     else:
         program, whole = programs.load(folder)
-        inputs = {key: np.ascontiguousarray(own_share(values, processes)) for key, values in whole.items()}
+        inputs = {key: np.ascontiguousarray(own_share(values, shares)) for key, values in whole.items()}
         session, result = programs.training_session(program, adapt=adapt), program.loss
         session.weightsFromHost()
     anchors = session.initAnchorArrays()
@@ -98,7 +97,7 @@ def ours(kind: str, name: str, folder: Path, processes: int) -> tuple[Step, Call
     return step, report
 
 
-def ddp(kind: str, name: str, processes: int) -> Step:
+def ddp(kind: str, name: str, shares: int) -> Step:
     """A step of the same network in PyTorch."""
     import networks
     import torch
@@ -106,10 +105,10 @@ def ddp(kind: str, name: str, processes: int) -> Step:
     from torch.nn.parallel import DistributedDataParallel
 
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", rank=rank(), world_size=processes)
+    distributed.init_process_group("gloo", rank=rank(), world_size=int(os.environ["WORLD_SIZE"]))
     benchmark = networks.BENCHMARKS[name]
     network, inputs, labels = networks.instantiate(benchmark)
-    inputs, labels = (None if values is None else own_share(values, processes) for values in (inputs, labels))
+    inputs, labels = (None if values is None else own_share(values, shares) for values in (inputs, labels))
     network = DistributedDataParallel(network)
     optimizer = networks.torch_optimizer(benchmark.optimizer, network, fused=True)
 
@@ -141,7 +140,7 @@ def profile_of(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(
-    kind: str, name: str, folder: str, processes: int, answer: Callable[[dict[str, Any]], None], requests: TextIO
+    kind: str, name: str, folder: str, shares: int, answer: Callable[[dict[str, Any]], None], requests: TextIO
 ) -> None:
     """Build, answer the first losses, then requests until the driver closes the socket."""
     from worker import resident
@@ -149,9 +148,9 @@ def serve(
     start = time.perf_counter()
     report: Callable[[], dict[str, Any]] | None = None
     if kind.startswith("ddp"):
-        step = ddp(kind, name, processes)
+        step = ddp(kind, name, shares)
     else:
-        step, report = ours(kind, name, Path(folder), processes)
+        step, report = ours(kind, name, Path(folder), shares)
     losses = [step() for _ in range(CHECKED_STEPS)]
     first = {"losses": losses, "build_s": time.perf_counter() - start, "peak_bytes": resident()["VmHWM"]}
     if kind == "profiled" and report:
@@ -173,7 +172,7 @@ def serve(
 
 def main() -> None:
     """Command line of the process."""
-    kind, name, folder, processes, path = sys.argv[1:]
+    kind, name, folder, shares, path = sys.argv[1:]
     processors = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {processors[rank() % len(processors)]})
     os.environ["POPART_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
@@ -187,7 +186,7 @@ def main() -> None:
 
         answer({"rank": rank(), "pid": os.getpid()})
         try:
-            serve(kind, name, folder, int(processes), answer, stream)
+            serve(kind, name, folder, int(shares), answer, stream)
         except Exception as error:
             text = str(error).strip().splitlines() or [""]
             answer({"error": f"{type(error).__name__}: {text[0][:300]}"})

@@ -14,6 +14,7 @@ follows one of them:
   overlap, those of the rounds of one do not;
 - a step that waits goes on when its exchange is complete;
 - where the thread of the exchange has no core of its own, a run takes no less than computing and exchanging together;
+  what it took in the job of the report is in the measured times;
 - stragglers: with deviations of ``--sigma`` of the step, the slowest of P processes takes sigma sqrt(2 ln P) more.
 
 Groups of all replicas of the program are taken for groups of all replicas of the larger job; other groups stay as they
@@ -266,12 +267,15 @@ class Planner:
         return len(one.sends) * n.message + moved + one.joined_bytes * n.join_byte, latency
 
 
-def predict(profile: Profile, job: Job, network: Network, sigma: float = 0.0) -> dict[str, Any]:
-    """Times of one run in a job, in milliseconds.
+def predict(
+    profile: Profile, job: Job, network: Network, sigma: float = 0.0, measured: Job | None = None
+) -> dict[str, Any]:
+    """Times of one run in a job, in milliseconds. `measured`: the job of the report; None: it had cores enough.
 
     Returns:
-        ``step_ms``, ``compute_ms``, ``exchange_ms`` (sum of the times of all exchanges), ``exposed_ms`` (waited for),
-        ``efficiency``, and how many exchanges have which algorithm.
+        ``step_ms``, ``compute_ms``, ``exchange_ms`` (sum of the times of all exchanges), ``occupied_ms`` (of the
+        network and the thread of the exchange), ``exposed_ms`` (waited for), ``efficiency``, and how many exchanges
+        have which algorithm.
     """
     planner = Planner(job, network)
     replicas = job.processes * job.replicas_of_each
@@ -299,7 +303,10 @@ def predict(profile: Profile, job: Job, network: Network, sigma: float = 0.0) ->
             algorithms[exchange.algorithm] += 1
         now, computed = now + own, computed + own
     if not job.has_cores_for_exchange:
-        now = max(now, computed + occupied)
+        there = 0.0
+        if measured and not measured.has_cores_for_exchange:
+            there = predict(profile, measured, network)["occupied_ms"] * 1e6 * job.sharing_a_core
+        now = max(now, computed + max(0.0, occupied - there))
     now += sigma * computed * math.sqrt(2 * math.log(job.processes))
     return {
         "processes": job.processes,
@@ -307,6 +314,7 @@ def predict(profile: Profile, job: Job, network: Network, sigma: float = 0.0) ->
         "step_ms": now / 1e6,
         "compute_ms": computed / 1e6,
         "exchange_ms": exchanged / 1e6,
+        "occupied_ms": occupied / 1e6,
         "exposed_ms": waited / 1e6,
         "efficiency": computed / job.sharing_a_core / now,
         "algorithms": dict(algorithms),

@@ -35,7 +35,9 @@ def platform(hosts: int, network: dict) -> str:
 def process(number: int, rounds: list, network: dict) -> None:
     """One process: messages of a round at the same time, then its joins."""
     for index, one in enumerate(rounds):
-        pending = [Mailbox.by_name(f"{index}:{peer}:{number}").get_async()[0] for peer, _ in one["receives"]]
+        # The second object of each pair takes the message, so it lives until then.
+        receives = [Mailbox.by_name(f"{index}:{peer}:{number}").get_async() for peer, _ in one["receives"]]
+        pending = [message for message, _ in receives]
         for peer, size in one["sends"]:
             this_actor.sleep_for(network["message"] * 1e-9)
             pending.append(Mailbox.by_name(f"{index}:{number}:{peer}").put_async(index, size))

@@ -15,7 +15,7 @@ import popdist.popart
 import onnx
 from onnx import numpy_helper
 
-__all__ = ["digest", "failing_step", "in_parts", "inference", "os", "popart", "popdist", "ready", "save", "step"]
+__all__ = ["digest", "failing_step", "in_parts", "inference", "np", "os", "popart", "popdist", "ready", "save", "step"]
 __all__ += ["sys", "time", "training"]
 
 TOTAL, BATCH, CLASSES = 4, 3, 5

@@ -1,7 +1,8 @@
 """Networks on four replicas, all in this process or divided among those of a job; keeps all that they compute.
 
-Run by test_sessions.py: ``python -m tests.python.popdist.same_bits FOLDER``. Writes ``FOLDER/<instance>.npz``: by case
-the losses, with the replicas of the process as last dimension, and every variable as it is saved.
+Run by test_sessions.py: ``python -m tests.python.popdist.same_bits FOLDER [long]``. Writes ``FOLDER/<instance>.npz``:
+by case the losses, with the replicas of the process as last dimension, and every variable as it is saved. ``long``:
+five networks with every optimizer, 100 updates each.
 """
 
 import sys
@@ -80,6 +81,55 @@ class Staged:
         }
 
 
+class Classifier:
+    """A network with labels; subclasses make the probabilities of 5 classes."""
+
+    CLASSES = 5
+
+    def __init__(self, dtype="FLOAT"):
+        self.dtype, self.numbers = dtype, np.float16 if dtype == "FLOAT16" else np.float32
+        self.rng, self.builder = np.random.default_rng(5), popart.Builder(opsets={"ai.onnx": 10, "ai.graphcore": 1})
+        logits, rows = self.forward()
+        labels = self.builder.addInputTensor("INT32", [rows], "labels")
+        self.loss = self.builder.aiGraphcore.nllloss([self.builder.aiOnnx.softmax([logits]), labels])
+        self.proto = self.builder.getModelProto()
+        self.inputs["labels"] = lambda rng, lead: rng.integers(0, self.CLASSES, (*lead, rows)).astype(np.int32)
+
+    def weight(self, name, *shape):
+        values = self.rng.normal(0, 0.4, shape).astype(self.numbers)
+        return self.builder.addInitializedInputTensor(values, name)
+
+
+class Images(Classifier):
+    """Convolutions and pooling."""
+
+    def forward(self):
+        onnx_ops, shape = self.builder.aiOnnx, (BATCH, 2, 8, 8)
+        x = self.builder.addInputTensor(self.dtype, shape, "x")
+        self.inputs = {"x": lambda rng, lead: rng.normal(size=(*lead, *shape)).astype(self.numbers)}
+        h = onnx_ops.relu([onnx_ops.conv([x, self.weight("w0", 4, 2, 3, 3), self.weight("b0", 4)], pads=[1, 1, 1, 1])])
+        h = onnx_ops.maxpool([h], 1, [2, 2], strides=[2, 2])[0]
+        h = onnx_ops.relu([onnx_ops.conv([h, self.weight("w1", 6, 4, 3, 3), self.weight("b1", 6)])])
+        h = onnx_ops.flatten([h])
+        return onnx_ops.gemm([h, self.weight("w2", 24, self.CLASSES), self.weight("b2", self.CLASSES)]), BATCH
+
+
+class Tokens(Classifier):
+    """An embedding and attention."""
+
+    def forward(self):
+        onnx_ops, length = self.builder.aiOnnx, 4
+        x = self.builder.addInputTensor("INT32", [BATCH, length], "x")
+        self.inputs = {"x": lambda rng, lead: rng.integers(0, 11, (*lead, BATCH, length)).astype(np.int32)}
+        h = onnx_ops.gather([self.weight("table", 11, WIDTH), x])
+        q, k, v = (onnx_ops.matmul([h, self.weight(name, WIDTH, WIDTH)]) for name in "qkv")
+        scores = onnx_ops.softmax([onnx_ops.matmul([q, onnx_ops.transpose([k], [0, 2, 1])])], 2)
+        h = onnx_ops.add([h, onnx_ops.matmul([scores, v])])
+        logits = onnx_ops.matmul([h, self.weight("head", WIDTH, self.CLASSES)])
+        rows = BATCH * length
+        return self.builder.reshape_const(onnx_ops, [logits], [rows, self.CLASSES]), rows
+
+
 def grouped(kind, size, mode, groups):
     settings = popart.VariableSettings(
         popart.CommGroup(getattr(popart.CommGroupType, kind), size), getattr(popart.VariableRetrievalMode, mode)
@@ -118,6 +168,35 @@ CASES = {
     "pipeline": (Staged, OPTIMIZERS["adam"], 4, PIPELINE),
     "pipeline, parts": (Staged, OPTIMIZERS["adam"], 4, {**PIPELINE, **in_parts(("optimizerState",))}),
 }
+
+
+LONG_NETWORKS = {
+    "dense": Layers,
+    "dropout": lambda dtype="FLOAT": Layers(dtype, dropout=True),
+    "norms": lambda dtype="FLOAT": Layers(dtype, norm=True),
+    "images": Images,
+    "tokens": Tokens,
+}
+LONG_OPTIMIZERS = {
+    "SGD": lambda **scaling: popart.SGD(
+        {"defaultLearningRate": (0.01, False), "defaultMomentum": (0.9, True), **scaling}
+    ),
+    "Adam": lambda **scaling: adam(**scaling),
+    "Lamb": lambda **scaling: adam("Lamb", **scaling),
+}
+
+
+def long_cases():
+    """Name: network, optimizer, micro-batches of an update, options."""
+    cases = {}
+    for network, make in LONG_NETWORKS.items():
+        for optimizer, rule in LONG_OPTIMIZERS.items():
+            for parts, options in (("", {}), (", parts", in_parts(("optimizerState",)))):
+                cases[f"{network}, {optimizer}{parts}"] = (make, rule, 1, options)
+                if network in ("dense", "tokens"):
+                    half = (lambda make=make: make("FLOAT16"), lambda rule=rule: rule(lossScaling=(8.0, True)))
+                    cases[f"{network}, {optimizer}, half{parts}"] = (*half, 1, options)
+    return cases
 
 
 def training(network, optimizer, factor, given):
@@ -214,15 +293,15 @@ def popxl_results(runs=3):
     return {"loss": np.moveaxis(np.stack(results), 1, -1), **{v.name: value for v, value in data.items()}}
 
 
-def main(folder):
-    kept = {f"popxl/{name}": value for name, value in popxl_results().items()}
-    for case, (make, optimizer, factor, given) in CASES.items():
+def main(folder, is_long):
+    kept = {} if is_long else {f"popxl/{name}": value for name, value in popxl_results().items()}
+    for case, (make, optimizer, factor, given) in (long_cases() if is_long else CASES).items():
         network = make()
         session = training(network, optimizer(), factor, given)
-        kept[f"{case}/loss"] = train(session, network, factor)
+        kept[f"{case}/loss"] = train(session, network, factor, runs=50 if is_long else 3)
         kept.update({f"{case}/{name}": value for name, value in variables(session, folder).items()})
     np.savez(folder / f"{popdist.getReplicaIndexOffset()}.npz", **kept)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:] == ["long"])

@@ -56,18 +56,20 @@ def failing(code, processes=2, local=2, **given):
 # ---- the same bits ----------------------------------------------------------------------------
 
 
+def outcome_of(folder, processes, *words, seconds=120):
+    """What the networks of same_bits.py compute in so many processes: the files of all of them, in their order."""
+    program = ["-m", "tests.python.popdist.same_bits", str(folder), *words]
+    result, _ = run(program, processes=processes, local=4 // processes, seconds=seconds)
+    assert result.returncode == 0, result.stdout + result.stderr
+    files = [np.load(path) for path in sorted(folder.glob("*.npz"), key=lambda path: int(path.stem))]
+    assert len(files) == processes
+    return files
+
+
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """What the networks of same_bits.py compute, by number of processes: the files of all processes, in their order."""
-    files = {}
-    for processes in (1, 2, 4):
-        folder = tmp_path_factory.mktemp("bits")
-        program = ["-m", "tests.python.popdist.same_bits", str(folder)]
-        result, _ = run(program, processes=processes, local=4 // processes)
-        assert result.returncode == 0, result.stdout + result.stderr
-        files[processes] = [np.load(path) for path in sorted(folder.glob("*.npz"), key=lambda path: int(path.stem))]
-        assert len(files[processes]) == processes
-    return files
+    """By number of processes."""
+    return {processes: outcome_of(tmp_path_factory.mktemp("bits"), processes) for processes in (1, 2, 4)}
 
 
 def cases():
@@ -82,6 +84,26 @@ def test_processes_and_threads_give_the_same_bits(outcomes, case, processes):
     """Losses of the replicas of each process; weights and optimizer state, whole on every process."""
     (whole,) = outcomes[1]
     parts = outcomes[processes]
+    require_same_bits(case, whole, parts, has_statistics=case == "statistics")
+
+
+@pytest.mark.slow
+def test_a_hundred_updates_give_the_same_bits(tmp_path_factory):
+    """Five networks, three optimizers, state whole and in parts, gradients in FLOAT and in FLOAT16."""
+    (whole,), *others = (
+        outcome_of(tmp_path_factory.mktemp("long"), processes, "long", seconds=900) for processes in (1, 2, 4)
+    )
+    cases = sorted({name.split("/")[0] for name in whole.files})
+    assert len(cases) == 5 * 3 * 2 + 2 * 3 * 2
+    for case in cases:
+        assert np.isfinite(whole[f"{case}/loss"]).all(), case
+        assert whole[f"{case}/loss"].shape[:2] == (50, 2)  # updates
+        for parts in others:
+            require_same_bits(case, whole, parts, has_statistics=case.startswith("norms"))
+
+
+def require_same_bits(case, whole, parts, has_statistics):
+    """What the processes of a job have of a case is what one process has of it."""
     losses = np.concatenate([part[f"{case}/loss"] for part in parts], axis=-1)
     assert losses.tobytes() == whole[f"{case}/loss"].tobytes()
     assert np.unique(losses).size > losses.size // 2  # replicas and steps have data of their own
@@ -90,7 +112,7 @@ def test_processes_and_threads_give_the_same_bits(outcomes, case, processes):
     for number, part in enumerate(parts):
         assert {name for name in part.files if name.startswith(f"{case}/")} == {*names, f"{case}/loss"}
         for name in names:
-            if case == "statistics" and number > 0 and name.split("/")[1][0] in "mv":
+            if has_statistics and number > 0 and name.split("/")[1][0] in "mv":
                 continue  # statistics are of each replica: a process reads those of its first one
             assert part[name].tobytes() == whole[name].tobytes(), name
 
@@ -158,6 +180,73 @@ print(next(line for line in report if "exchange between processes" in line), flu
 """
     lines, _ = lines_of(code)
     assert len(lines) == 2 and all(int(line.split()[-2]) > 0 for line in lines)
+
+
+def test_the_memory_limit_counts_the_exchange():
+    """With one byte less than the program and its exchange need, all processes refuse it."""
+    code = """
+import json
+memory = json.loads(ready(training())._report())["memory"]
+assert memory["exchange"] > 0 and memory["total"] - memory["exchange"] // 2 > 0
+for limit in (2 * memory["total"], 2 * memory["total"] - 2):
+    try:
+        session = training(engineOptions={"max_memory": str(limit)})
+        session.prepareDevice()
+        print("fits", session.getSummaryReport().count("Memory limit"), flush=True)
+    except popart.memory_allocation_err as e:
+        print("refused", "exchange between processes" in str(e), flush=True)
+"""
+    lines, _ = lines_of(code)
+    assert lines == ["fits 0"] * 2 + ["refused True"] * 2
+
+
+def test_reports_tell_the_exchanges():
+    """Their time in each run, and what replicas exchange: of a sum, every gradient once."""
+    code = """
+import json
+session = ready(training(engineOptions={"debug.instrument": "true"}))
+step(session)
+report = json.loads(session._report())
+def of(nodes):
+    for node in nodes:
+        yield from [node["collective"]] if "collective" in node else []
+        for child in node["children"]:
+            yield from of(child["children"])
+waits = [c for c in of(report["programs"]) if not c["isPublished"]]
+run, = report["runs"]
+assert run["nanoseconds"] >= run["exchangeWaitNanoseconds"] >= 0 and run["exchangeNanoseconds"] > 0
+print(sorted(n for c in waits for n in c["elements"]), {(c["operation"], c["groupSize"]) for c in waits}, flush=True)
+"""
+    lines, _ = lines_of(code)
+    assert lines == ["[40, 48] {('all-reduce', 4)}"] * 2
+
+
+def test_each_process_has_a_file_of_step_times(tmp_path):
+    file = tmp_path / "times"
+    lines_of("session = ready(training())\nstep(session)", environment={"POPART_STEP_TIMES": str(file)})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["times.0", "times.1"]
+    for path in tmp_path.iterdir():
+        assert path.read_text().count("in all; by kernel:") == 2  # a table of each replica
+
+
+def test_first_values_of_popxl_programs_are_compared():
+    code = """
+import popxl
+from popxl import ops
+ir = popxl.Ir(replication="popdist")
+with ir.main_graph:
+    same = popxl.variable(np.arange(4, dtype=np.float32), name="same")
+    other = popxl.variable(np.full(4, popdist.getInstanceIndex() // {per_value}, np.float32), name="other")
+    ops.host_store(popxl.d2h_stream((4,), popxl.float32), ops.collectives.replicated_all_reduce(same + other))
+with popxl.Session(ir, "cpu") as session:
+    session.run()
+"""
+    _, log = lines_of(code.replace("{per_value}", "2"), processes=3, local=1)
+    assert re.search(
+        r"W: .*'popxl': variables begin with other values in process 2 on host '.*' \(replica 2\) .* 'other'\. Make",
+        log,
+    )
+    assert "other values" not in lines_of(code.replace("{per_value}", "4"))[1]
 
 
 def test_inference_sessions_give_the_results_of_their_replicas():

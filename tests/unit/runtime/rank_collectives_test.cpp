@@ -162,7 +162,7 @@ std::vector<Bytes> runReplica(executable::Collectives &all, int replica, const P
   return results;
 }
 
-void takeSeats(executable::Collectives &all, int first, int count, const ProgramOf &program) {
+void takeHandles(executable::Collectives &all, int first, int count, const ProgramOf &program) {
   for (int r = first; r < first + count; ++r)
     for (const Collective &c : program) {
       if (c.isSplit()) all.handle(r, c.publishes);
@@ -209,7 +209,7 @@ void expectBitsOfOneProcess(const std::vector<int> &counts, const ProgramOf &pro
   const int replicas = layout.replicas();
   std::vector<std::vector<Bytes>> expected(static_cast<size_t>(replicas) * kRuns), got = expected;
   ThreadCollectives threads(replicas, false);
-  takeSeats(threads, 0, replicas, program);
+  takeHandles(threads, 0, replicas, program);
   const auto runAll = [&](executable::Collectives &all, int first, int count, auto &into) {
     for (unsigned run = 0; run < kRuns; ++run)
       runReplicas(all, first, count, [&](int r) {
@@ -217,16 +217,22 @@ void expectBitsOfOneProcess(const std::vector<int> &counts, const ProgramOf &pro
       });
   };
   runAll(threads, 0, replicas, expected);
+  std::vector<const CollectiveSpec *> specs;
+  for (const Collective &c : program) specs.push_back(&c.waits);
   test::FakeRanks ranks(layout.processes(), 5);
   onAll(layout, [&](int p) {
     RankCollectives all(ranks.transport(p), layout, settings);
     EXPECT_EQ(all.replicas(), replicas);
-    takeSeats(all, layout.first(p), layout.count(p), program);
+    takeHandles(all, layout.first(p), layout.count(p), program);
     EXPECT_EQ(all.bytes(), 0);
     all.connect();
     const int64_t bytes = all.bytes();
+    EXPECT_EQ(bytes, RankCollectives::bytesOf(specs, layout, p, settings));
+    EXPECT_EQ(all.times().exchanging.count(), 0);
     runAll(all, layout.first(p), layout.count(p), got);
     EXPECT_EQ(all.bytes(), bytes);
+    EXPECT_EQ(all.times().exchanging.count() > 0, bytes > 0);
+    EXPECT_GE(all.times().waiting.count(), 0);
   });
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_EQ(got[i].size(), expected[i].size());
