@@ -26,7 +26,7 @@ double millisecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-TensorData firstValues(const Ir &ir, const TensorId &variable) {
+TensorData firstValue(const Ir &ir, const TensorId &variable) {
   for (const Graph *graph : ir.getAllGraphs())
     if (const TensorIndex t = graph->find(variable); t.valid() && graph->tensor(t).hasTensorData())
       return graph->tensor(t).tensorData();
@@ -172,7 +172,7 @@ lower::Program CompiledProgram::obtain(const Ir &ir, const CompileOptions &optio
   const ProgramCache cache(options.cacheFolder);
   ValueTable held;
   const ProgramDescription description = describeProgram(ir, options, &held);
-  auto kept = cache.find(description, held, [&ir](const TensorId &variable) { return firstValues(ir, variable); });
+  auto kept = cache.find(description, held, [&ir](const TensorId &variable) { return firstValue(ir, variable); });
   if (kept) {
     logging::session::debug("session '{}': the program comes from '{}'", name_, cache.path(description.key));
     return std::move(*kept);

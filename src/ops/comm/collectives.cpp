@@ -137,7 +137,7 @@ void addScatterGather(OpDefs &rows) {
 
 // The collectives that devices have kernels for; operands are independent of each other, so that several collectives of
 // one kind can be one collective. They are put together, and cut into two steps, after layouts are chosen.
-OpDef collectiveRow(const char *type, Role role, TypeSet types = kNumeric | kBool) {
+OpDef loweredRow(const char *type, Role role, TypeSet types = kNumeric | kBool) {
   return OpDef("popart", type, {1})
       .role(role)
       .cost(movesData())
@@ -150,7 +150,7 @@ OpDef collectiveRow(const char *type, Role role, TypeSet types = kNumeric | kBoo
       .noGrad("it is made after differentiation");
 }
 
-void requireCollective(InferContext &c) {
+void requireLowered(InferContext &c) {
   if (c.hasAttr("op")) requireOperator(c);
   requireGroup(c);
   c.require(c.inputCount() >= 1 && c.outputCount() == c.inputCount(),
@@ -167,13 +167,13 @@ void alikeIfOne(const Op &op, OperandLayouts &layouts) {
 }
 
 void inferLikeOperands(InferContext &c) {
-  requireCollective(c);
+  requireLowered(c);
   for (int i = 0; i < c.inputCount(); ++i) c.out(i, c.in(i));
 }
 
 // `shape`: of the results, one behind the other; `ranks`: of each, where there are several.
 void inferReplicatedGather(InferContext &c) {
-  requireCollective(c);
+  requireLowered(c);
   requireOneType(c);
   const std::vector<int64_t> &sizes = c.attrInts("shape");
   std::vector<int64_t> ranks{static_cast<int64_t>(sizes.size())};
@@ -197,7 +197,7 @@ void inferReplicatedGather(InferContext &c) {
 }
 
 void addLowered(OpDefs &rows) {
-  rows.push_back(collectiveRow("CollectiveReduce", Role::CollectiveReduce)
+  rows.push_back(loweredRow("CollectiveReduce", Role::CollectiveReduce)
                      .attr("op", std::string("Add"))
                      .attrOptional("channel", AttributeType::Int)
                      .layouts(alikeIfOne)
@@ -207,21 +207,21 @@ void addLowered(OpDefs &rows) {
                      })
                      .doc("Add, Mul, Min, Max, LogicalAnd or LogicalOr over the group, for every member. With "
                           "`channel`: of what the op CollectivePublish with the same number has published."));
-  rows.push_back(collectiveRow("CollectiveScatter", Role::CollectiveScatter)
+  rows.push_back(loweredRow("CollectiveScatter", Role::CollectiveScatter)
                      .attr("op", std::string("Add"))
                      .attrOptional("channel", AttributeType::Int)
                      .layouts([](const Op &, OperandLayouts &layouts) {
                        for (OperandLayout &whole : layouts.in) whole = OperandLayout::ChosenLast;
                      })
                      .infer([](InferContext &c) {
-                       requireCollective(c);
+                       requireLowered(c);
                        requireOneType(c);
                        const int64_t group = c.attrInt("group_size");
                        for (int i = 0; i < c.inputCount(); ++i)
                          c.out(i, c.in(i).dataType(), {(c.in(i).nelms() + group - 1) / group});
                      })
                      .doc("As CollectiveReduce, or no join (Local); member i gets chunk i of the flattened result."));
-  rows.push_back(collectiveRow("CollectiveGather", Role::CollectiveGather, kStoredTypes)
+  rows.push_back(loweredRow("CollectiveGather", Role::CollectiveGather, kStoredTypes)
                      .attr("op", std::string("Local"))
                      .attrRequired("shape", AttributeType::Ints)
                      .attrOptional("ranks", AttributeType::Ints)
@@ -232,7 +232,7 @@ void addLowered(OpDefs &rows) {
                      .doc("The flattened tensors of the members, one behind the other, as far as `shape` has room."));
   // It moves nothing: its results are the operands' memory, as a rule.
   rows.push_back(
-      collectiveRow("CollectivePublish", Role::CollectivePublish)
+      loweredRow("CollectivePublish", Role::CollectivePublish)
           .cost([](const Op &, Cost &c) { c = {}; })
           .attrRequired("channel", AttributeType::Int)
           .layouts(alikeIfOne)

@@ -299,13 +299,13 @@ bool goesOnBeside(ThreadCollectives &replicas, const CollectiveSpec &publishes, 
                   const std::function<void()> &other) {
   replicas.start();
   bool does = true;
-  std::thread waits([&] {
+  std::thread first([&] {
     float x = 1;
     void *value = &x;
     does = replicas.handle(0, publishes).publish(&value, &value) && replicas.handle(0, waits).wait();
   });
   other();
-  waits.join();
+  first.join();
   return does;
 }
 
