@@ -1,12 +1,12 @@
 """Jobs of several processes (./dev bench --ranks): what the other processes cost, and what PyTorch takes for the same.
 
 ``scaling``: two processes with one thread and one processor each train a network, each on half of the batch (`linked`).
-Beside them, in turns: two processes with the same program that know nothing of each other (`alone`), so that the
+In turns with them: two processes with the same program that know nothing of each other (`alone`), so that the
 memory's bandwidth is in both; and PyTorch's DistributedDataParallel over gloo, as it is and compiled. The losses of the
 first steps are compared before anything is timed. Weak scaling is the median step of `alone` by that of `linked`. In a
 job of its own every run is timed: the exposed share is the time that a replica waits for exchanges by the time that
 exchanges are under way.
-``start``: from the start of four linked processes to the first steps of all, beside one process alone; and the most
+``start``: from the start of four linked processes to the first steps of all, and of one process alone; and the most
 memory of a process.
 ``kill``: one of two processes is killed while they train: seconds to the end of the job, its exit code, and what it
 says.
@@ -149,7 +149,7 @@ class Scaling:
 
 
 def measure_start(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Four linked processes beside one alone: seconds and memory."""
+    """Four linked processes and one alone: seconds and memory."""
     ask_once(args.budget, "export", START_NETWORK, str(folder), str(MANY))
     seconds: dict[str, list[float]] = {"alone": [], "linked": []}
     memory: dict[str, list[int]] = {"alone": [], "linked": []}
@@ -304,7 +304,7 @@ def other_row(entry: dict[str, Any]) -> str:
         more_bytes = many["peak_bytes"] - one["peak_bytes"] - entry["exchange_bytes"]
         return (
             f"{name:<22}{entry['processes']} processes {many['median_s']:.2f} s, one {one['median_s']:.2f} s, more "
-            f"{asked(more_s, GOALS['start_s'], least=False)} s; memory of one more beside exchange "
+            f"{asked(more_s, GOALS['start_s'], least=False)} s; memory of one more, exchange aside: "
             f"{asked(more_bytes / 2**20, GOALS['memory_bytes'] / 2**20, '.0f', least=False)} MiB"
         )
     if name == "ranks_kill":

@@ -14,7 +14,7 @@ int64_t groupSizeOf(const Op &op) { return op.attrInt("group_size"); }
 Attributes membersOf(const Op &op) { return {{"group_size", groupSizeOf(op)}, {"stride", op.attrInt("stride")}}; }
 
 // Of a collective over the same members.
-Attributes groupOf(const Op &op, const char *join = "Local") {
+Attributes groupAttributes(const Op &op, const char *join = "Local") {
   Attributes attributes = membersOf(op);
   attributes.set("op", std::string(join));
   return attributes;
@@ -32,7 +32,7 @@ OpDef exchangeRow(const char *type) {
 
 // The values of all members, one behind the other, in `shape`.
 TensorIndex gathered(DecomposeBuilder &b, const Shape &shape) {
-  Attributes attributes = groupOf(b.op());
+  Attributes attributes = groupAttributes(b.op());
   attributes.set("shape", shape);
   return b.emit("CollectiveGather", {b.in(0)}, std::move(attributes));
 }
@@ -52,8 +52,8 @@ void addAllToAll(OpDefs &rows) {
             if (group == 1) return b.result(0, b.emit("Identity", {b.in(0)}));
             const TensorIndex all = gathered(b, {group, group, b.inInfo(0).nelms() / group});
             const TensorIndex byReceiver = b.emit("Transpose", {all}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
-            b.result(0,
-                     emitReshape(b, b.emit("CollectiveScatter", {byReceiver}, groupOf(b.op())), b.outInfo(0).shape()));
+            b.result(0, emitReshape(b, b.emit("CollectiveScatter", {byReceiver}, groupAttributes(b.op())),
+                                    b.outInfo(0).shape()));
           })
           .vjp([](VjpBuilder &b) {  // parts go back to where they came from
             b.grad(0, b.emit("ReplicatedAllToAll", {b.gradOut(0)}, membersOf(b.op())));
@@ -83,12 +83,12 @@ void addBroadcast(OpDefs &rows) {
           })
           .vjp([](VjpBuilder &b) {  // the root has the sum of all members' gradients, the others have none
             const Op &op = b.op();
-            const TensorIndex total = b.emit("ReplicatedAllReduce", {b.gradOut(0)}, groupOf(op, "Add"));
+            const TensorIndex total = b.emit("ReplicatedAllReduce", {b.gradOut(0)}, groupAttributes(op, "Add"));
             std::vector<double> roots(static_cast<size_t>(groupSizeOf(op)));
             roots[static_cast<size_t>(op.attrInt("root"))] = 1;
             const TensorInfo info(b.inInfo(0).dataType(), {groupSizeOf(op)});
-            const TensorIndex own =
-                b.emit("ReplicatedReduceScatter", {b.constant(TensorData::fromDoubles(info, roots))}, groupOf(op));
+            const TensorIndex own = b.emit("ReplicatedReduceScatter",
+                                           {b.constant(TensorData::fromDoubles(info, roots))}, groupAttributes(op));
             b.grad(0, b.emit("Mul", {total, b.emit("Reshape", {own}, {{"shape", Shape{}}})}));
           })
           .doc("The value of the group's member `root`, for all of its members."));

@@ -72,7 +72,7 @@ def test_a_hidden_exchange_costs_nothing(model):
 
 @pytest.mark.parametrize("processes", [2, 3, 8])
 def test_an_exposed_exchange_takes_what_the_formula_says(model, processes):
-    """Direct: 2 (latency + (P - 1) message) + 2 (P - 1) / P N byte, and the joins; less the step beside it."""
+    """Direct: 2 (latency + (P - 1) message) + 2 (P - 1) / P N byte, and the joins; less the step that hides it."""
     elements, network = 64 * 4 * 9 * 1000, model.Network(latency=1e4, message=1e3, byte=0.5, join_byte=0.25)
     profile = model.Profile(report_of(elements))
     row = model.predict(profile, model.Job(processes), network)
