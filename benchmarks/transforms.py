@@ -305,6 +305,9 @@ TOPICS: dict[str, tuple[Row, ...]] = {
             replace(LIFTED, name="FLOAT16, state in FLOAT", make_optimizer=state_in_floats),
             HALVES,
         ),
+        # Of a model of FLOAT operators.
+        with_options("precision_bfloat16", {"precision": "bfloat16"}, bound=BFLOATS),
+        with_options("precision_float16", {"precision": "float16"}, bound=FLOORED),
         with_options("stochastic_rounding", {"enableStochasticRounding": True}, plain=PLAIN_HALVES, bound=HALVES),
         with_options("loss_scaling", {"automaticLossScalingSettings": LOSS_SCALING}, plain=SCALED, bound=HALVES),
         with_options("check_floats", {"enableFloatingPointChecks": True}, bound=ROUNDING),
