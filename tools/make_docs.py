@@ -293,6 +293,10 @@ def opset_stubs() -> str:
         methods = sorted((name, getattr(made, name)) for name in vars(made) if not name.startswith("_"))
         text += f"\nclass {made.__name__}(Opset):" + ("\n" if methods else " ...\n")
         text += "".join(method_stub(name, method) for name, method in methods)
+    text += "\nclass NewerOpsets:\n"
+    text += '    """Attributes of a Builder for the operator sets without a class of their own."""\n\n'
+    for version in range(max(opsets.NAMESPACES) + 1, popart_core._newestOnnxOpset() + 1):
+        text += f"    @property\n    def aiOnnxOpset{version}(self) -> AiOnnx: ...\n"
     return text + "\nNAMESPACES: dict[int, type[Opset]]\n"
 
 

@@ -8,7 +8,13 @@ namespace popart::python {
 void bindDataFlow(nb::module_ &m) {
   const auto compute = nb::arg("tileSet") = TileSet::Compute;
   const auto justInTime = nb::arg("exchangeStrategy") = ExchangeStrategy::JustInTime;
-  nb::class_<AnchorReturnType>(m, "AnchorReturnType", "Which values of a tensor a step returns.")
+  nb::class_<AnchorReturnType>(m, "AnchorReturnType",
+                               "Which values of a tensor a step returns:\n"
+                               "\n"
+                               "- 'All': those of every batch\n"
+                               "- 'Final': that of the last batch\n"
+                               "- 'EveryN': those of every N-th batch\n"
+                               "- 'Sum': their sum")
       .def(nb::init<std::string, TileSet, ExchangeStrategy>(), nb::arg("anchorReturnTypeString"), compute, justInTime,
            "Make it from a name.\n"
            "\n"
@@ -66,8 +72,8 @@ void bindDataFlow(nb::module_ &m) {
            "Args:\n"
            "    tileSet: IO: the strategy counts; it then needs explicit main loops and virtual graphs.\n"
            "    exchangeStrategy: Overlapped: one more value is fetched ahead of need.\n"
-           "    relicatedStreamMode: Instead of both: whether replicas get the same values (Broadcast) or their "
-           "own (Replicate). The name is spelt as PopART spells it.")
+           "    relicatedStreamMode: Instead of both: whether replicas get the same values (Broadcast) or their\n"
+           "        own (Replicate). The name is spelt as PopART spells it.")
       // compat: the keyword is misspelt upstream (tests/python/popart/test_values.py).
       .def(nb::init<ReplicatedStreamMode>(), nb::arg("relicatedStreamMode") = ReplicatedStreamMode::Replicate)
       .def("tileSet", &InputSettings::tileSet, "What the constructor was given.")

@@ -143,6 +143,7 @@ void bindDebug(nb::module_ &m) {
   m.def("closePoplarDebugInfo", &DebugInfo::closeStreamer, "Finish the file of initializePoplarDebugInfo.");
 
   bindLogger(m);
+  m.attr("_ownVersion") = POPART_OWN_VERSION;  // of the distribution openpopart (pyproject.toml)
   m.def("versionString", &core::versionString, "Version of this library, 'major.minor.patch'.");
   m.def("versionNumber", &core::versionNumber, "Version of this library as (major, minor, patch).");
   m.def("packageHash", &core::packageHash, "Short hash that names this build.");

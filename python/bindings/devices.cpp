@@ -65,8 +65,12 @@ void bindDevices(nb::module_ &m) {
           "A software model of IPUs: CPU results with IPU facts.\n"
           "\n"
           "Args:\n"
-          "    opts: Dictionary with numIPUs (default 1), tilesPerIPU (default that of the version), "
-          "ipuVersion ('ipu1', 'ipu2' or 'ipu21', default 'ipu2'), compileIPUCode.\n"
+          "    opts: Dictionary with:\n"
+          "\n"
+          "        - numIPUs: 1 by default\n"
+          "        - tilesPerIPU: that of the version by default\n"
+          "        - ipuVersion: 'ipu1', 'ipu2' (the default) or 'ipu21'\n"
+          "        - compileIPUCode\n"
           "\n"
           "Raises:\n"
           "    popart_exception: Another key, or a bad value.")
@@ -142,7 +146,7 @@ void bindDevices(nb::module_ &m) {
             return h.manager.tryAcquireAvailableDevice(numIpus, tiles, pattern, connection, criterion);
           },
           nb::arg("numIpus") = 1, nb::arg("tilesPerIpu") = 0, full, always, first,
-          "As acquireAvailableDevice (numIpus, tilesPerIpu, pattern, connectionType, selectionCriterion), but "
+          "As acquireAvailableDevice (numIpus, tilesPerIpu, pattern, connectionType, selectionCriterion):\n"
           "None when there is none.")
       .def(
           "acquireDeviceById",

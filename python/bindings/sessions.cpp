@@ -329,7 +329,7 @@ void bindTrainableTensor(nb::module_ &m) {
 void bindMemoryFit(nb::module_ &m) {
   auto fit = nb::class_<MemoryFit>(m, "MemoryFit",
                                    "What the compiler chose for a program that did not fit into the memory limit as it "
-                                   "is. Bytes are those of one replica on the device.");
+                                   "is.\n\nBytes are those of one replica on the device.");
   nb::class_<MemoryFit::Choice>(fit, "Choice", "One kind of choice.")
       .def_ro("what", &MemoryFit::Choice::what,
               "\"computed again\", or \"activations\", \"optimizer state\", \"accumulators\" or \"weights\" with "
@@ -350,9 +350,10 @@ void bindMemoryFit(nb::module_ &m) {
 }  // namespace
 
 void bindSessions(nb::module_ &m) {
-  nb::class_<RunStatistics>(m, "RunStatistics",
-                            "What runs have moved and how long they took since the program was loaded. A transfer is "
-                            "one value of one stream of one replica.")
+  nb::class_<RunStatistics>(
+      m, "RunStatistics",
+      "What runs have moved and how long they took since the program was loaded.\n\nA transfer is "
+      "one value of one stream of one replica.")
       .def_ro("runs", &RunStatistics::runs, "Runs that ended well.")
       .def_ro("transfersFromHost", &RunStatistics::transfersFromHost, "Values taken from the host.")
       .def_ro("bytesFromHost", &RunStatistics::bytesFromHost, "Their bytes.")

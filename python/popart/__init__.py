@@ -11,7 +11,8 @@ import popart_core as _core
 # Every public name of the core, and the private functions that programs call by name.
 globals().update({name: getattr(_core, name) for name in dir(_core) if not name.startswith("__")})
 
-__version__ = _core.versionString()
+__version__ = _core.versionString()  # the PopART release whose behaviour this is; programs compare with it
+__openpopart_version__ = _core._ownVersion  # of this distribution
 
 defaultAiOnnxOpset = 10
 defaultAiOnnxMlOpset = 1
@@ -21,6 +22,7 @@ import popart.printed_forms  # noqa: E402
 from popart import loggers, losses, metrics, optim  # noqa: E402
 from popart._names import suggest_in_classes as _suggest_in_classes  # noqa: E402
 from popart._names import suggest_in_modules as _suggest_in_modules  # noqa: E402
+from popart._signatures import give_signatures as _give_signatures  # noqa: E402
 from popart.builder import Builder  # noqa: E402
 from popart.inference_form import inference_form  # noqa: E402
 from popart.loading import load  # noqa: E402
@@ -99,3 +101,4 @@ _suggest_in_classes(*(item for item in _classes if not item.__name__.endswith(("
 _suggest_in_classes(*(item for item in _classes if item.__name__.endswith(("Settings", "Options"))), sets=True)
 _suggest_in_classes(AiGraphcoreOpset1, AiOnnx)
 _suggest_in_modules("popart", inside=("optim", "losses"))
+_give_signatures(_core.getLogger, _core.Logger.setLevel, _core.getLogger().setLevel)

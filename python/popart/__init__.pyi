@@ -37,6 +37,7 @@ AiOnnxMl1 = AiOnnxMlOpset1
 AiGraphcore1 = AiGraphcoreOpset1
 
 __version__: str
+__openpopart_version__: str
 defaultAiOnnxOpset: int
 defaultAiOnnxMlOpset: int
 defaultAiGraphcoreOpset: int

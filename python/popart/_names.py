@@ -4,11 +4,11 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import popart_core
 
-_P, _R = ParamSpec("_P"), TypeVar("_R")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def nearest_names(wanted: str, known: Iterable[str]) -> str:
@@ -59,7 +59,7 @@ def suggest_in_modules(*names: str, inside: Iterable[str] = ()) -> None:
         install(sys.modules[name])
 
 
-def explain_keywords(known_elsewhere: Mapping[str, str]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+def explain_keywords(known_elsewhere: Mapping[str, str]) -> Callable[[_F], _F]:
     """Make a function refuse keyword arguments that it lacks with their nearest names, or with what to write instead.
 
     Args:
@@ -69,19 +69,19 @@ def explain_keywords(known_elsewhere: Mapping[str, str]) -> Callable[[Callable[_
         A decorator.
     """
 
-    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    def decorate(function: _F) -> _F:
         names = list(inspect.signature(function).parameters)
         what = function.__qualname__.removesuffix(".__init__")
 
         @functools.wraps(function)
-        def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
+        def checked(*args: Any, **keywords: Any) -> Any:
             for name in keywords:
                 if name not in names:
                     more = f": {known_elsewhere[name]}" if name in known_elsewhere else nearest_names(name, names)
                     raise TypeError(f"{what}: there is no argument '{name}'{more}")
             return function(*args, **keywords)
 
-        return checked
+        return cast(_F, checked)
 
     return decorate
 

@@ -3,7 +3,7 @@
 import functools
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import popart_core
@@ -47,7 +47,16 @@ def _input_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
     raise TypeError(f"addInputTensor: got {args} and {kwargs}, expected one of {' '.join(forms)}")
 
 
-class Builder(Placement):
+if TYPE_CHECKING:
+    from popart.opsets import NewerOpsets
+
+    class _Delegated(NewerOpsets, popart_core._BuilderCore):
+        """What `Builder.__getattr__` finds, for type checkers."""
+else:
+    _Delegated = object
+
+
+class Builder(Placement, _Delegated):
     """Writes an ONNX model: inputs, weights, operators, placement.
 
     Example::
@@ -183,16 +192,18 @@ class Builder(Placement):
         self._version = None
         self._namespace(version)
 
-    def __getattr__(self, name: str) -> Any:  # annotated with the operator sets below
-        """Everything that is not here belongs to the core builder; an unknown opset is refused with the known ones."""
-        if name == "_core":
-            raise AttributeError(name)
-        if name.startswith("aiOnnxOpset") and name[len("aiOnnxOpset") :].isdigit():
-            return self._namespace(int(name[len("aiOnnxOpset") :]))
-        try:
-            return getattr(self._core, name)
-        except AttributeError:
-            raise no_attribute("'Builder' object", name, [*dir(type(self)), *dir(self._core)]) from None
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:  # annotated with the operator sets below
+            """All else belongs to the core builder; an unknown opset is refused with the known ones."""
+            if name == "_core":
+                raise AttributeError(name)
+            if name.startswith("aiOnnxOpset") and name[len("aiOnnxOpset") :].isdigit():
+                return self._namespace(int(name[len("aiOnnxOpset") :]))
+            try:
+                return getattr(self._core, name)
+            except AttributeError:
+                raise no_attribute("'Builder' object", name, [*dir(type(self)), *dir(self._core)]) from None
 
     def createSubgraphBuilder(self) -> "Builder":
         """A builder for the body of a Loop, If or call."""

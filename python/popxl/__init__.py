@@ -1,7 +1,7 @@
 """popxl: hand-written programs. Build graphs of ops on tensors, differentiate them, run them in a Session."""
 
 try:
-    import popart_core  # noqa: F401
+    import popart_core
 except ModuleNotFoundError as e:
     raise RuntimeError(
         f"popxl could not be imported: {e}. The compiled part of PopART may be missing for this version of Python."
@@ -75,7 +75,7 @@ from popart._names import suggest_in_modules as _suggest_in_modules  # isort: sk
 _suggest_in_classes(Session, HostToDeviceStream, DeviceToHostStream, RemoteBuffer, ReplicaGrouping)
 _suggest_in_modules("popxl", "popxl.ops", "popxl.ops.collectives", "popxl.ops.var_updates", "popxl.transforms")
 
-__version__ = "0.1.0"
+__version__ = popart_core.versionString()
 
 __all__ = [
     "DeviceToHostStream",

@@ -249,6 +249,7 @@ class Session:
 
     # ---- attaching
     def __enter__(self) -> "Session":
+        """Attach to the device and copy the weights to it, unless that is done; leaving the context undoes it."""
         attached = self.is_attached
         self._was_attached_stack.append(attached)
         if not attached:

@@ -1,4 +1,19 @@
-"""Programs that tests run in the environment of a wheel, and the library that they load beside it."""
+"""Programs that tests run in the environment of a wheel, how they are run, and the library that they load beside it."""
+
+import subprocess
+from pathlib import Path
+
+
+def run(*command: object, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a command; its output is text."""
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=3600, **options)
+
+
+def site_packages(environment: Path) -> Path:
+    """Where an environment has its packages."""
+    (folder,) = environment.glob("lib/python*/site-packages")
+    return folder
+
 
 KEEP_COMPILED = """
 import popart, sys

@@ -75,7 +75,7 @@ def refuse_a_damaged_model() -> None:
 
 def commands() -> list[str]:
     """Names of the programs that the wheel installs."""
-    return sorted(entry.name for entry in distribution("popart").entry_points if entry.group == "console_scripts")
+    return sorted(entry.name for entry in distribution("openpopart").entry_points if entry.group == "console_scripts")
 
 
 def foreign_libraries() -> set[str]:

@@ -52,7 +52,7 @@ def build(python: Path, tree: Path, folder: Path, *, isolated: bool) -> Path:
     mode = [] if isolated else ["--no-build-isolation"]
     quiet = ["-q", "--disable-pip-version-check", "--no-deps"]
     run(python, "-m", "pip", "wheel", *quiet, *mode, *words, "-w", folder, ROOT, env=os.environ | pinned)
-    (wheel,) = folder.glob("popart-*.whl")
+    (wheel,) = folder.glob("openpopart-*.whl")
     return wheel
 
 

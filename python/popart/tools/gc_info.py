@@ -9,11 +9,11 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import popart_core
 from popart_core import DeviceManager
 
 from popart.tools import files
 from popart.tools.command import ExitCode, UsageError, plain_parser, run_as_process
-from popart.tools.versions import own_version
 
 DESCRIPTION = """List the devices that programs can acquire, or describe one. Here they are virtual IPUs, which compute
 on the CPU, and GPUs where there are any."""
@@ -81,7 +81,7 @@ def facts_of(device: Any) -> dict[str, str]:
         "ipu architecture": device.ipuVersion,
         "number of tiles": str(device.numIpus * device.tilesPerIPU),
         "clock": TILE_CLOCK,
-        "driver version": own_version(),
+        "driver version": popart_core._ownVersion,
         "remote buffers supported": "1",
     }
 

@@ -19,7 +19,7 @@ from popart.tools import files
 from popart.tools.command import ExitCode, plain_parser, run_as_process
 from popart.tools.gc_info import all_devices, target_of
 from popart.tools.output import bytes_text, table
-from popart.tools.versions import build_facts, commit, is_checkout, own_version
+from popart.tools.versions import build_facts, commit, is_checkout
 
 DESCRIPTION = """Print versions, build, processor, instruction set, threads, memory and devices: what a report of a
 problem should contain."""
@@ -156,7 +156,7 @@ def facts() -> dict[str, Any]:
     """All that the command prints."""
     devices = all_devices()
     return {
-        "version": own_version(),
+        "version": popart_core._ownVersion,
         "commit": commit(),
         "popart": popart_core.versionString(),
         "installation": str(Path(popart_core.__file__).parent),

@@ -1,7 +1,7 @@
 """The versions of this installation: ours, the commit, and the PopART release that programs compare with.
 
-An installed wheel has them in its metadata and in ``popart/build.json``, which the build writes
-(``cmake/BuildFacts.cmake``). A checkout has ``pyproject.toml``, git and the build tree of ``popart_core``.
+``popart_core`` has both versions. The commit of an installed wheel is in ``popart/build.json``, which the build writes
+(``cmake/BuildFacts.cmake``); that of a checkout is asked of git.
 """
 
 from __future__ import annotations
@@ -24,27 +24,11 @@ def is_checkout() -> bool:
 
 
 @functools.cache
-def own_version() -> str:
-    """The version of the distribution, ``unknown`` when nothing says it."""
-    if is_checkout():
-        import tomllib  # here: a command that prints no version need not wait for it
-
-        return tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
-    for metadata in sorted(PACKAGE.parent.glob("*popart-*.dist-info/METADATA")):
-        record = metadata.with_name("RECORD")
-        ours = record.is_file() and "popart/tools/versions.py," in record.read_text()
-        found = re.search(r"^Version: *(\S+)", metadata.read_text(), re.MULTILINE)
-        if ours and found:
-            return found[1]
-    return "unknown"
-
-
-@functools.cache
 def commit() -> str | None:
     """The commit of the sources, with ``-dirty`` for a checkout with changes; None when nothing says it."""
     if not is_checkout():
         return build_facts().get("commit")
-    import subprocess  # as tomllib
+    import subprocess  # here: a command that prints no version need not wait for it
 
     try:
         described = subprocess.run(
@@ -71,4 +55,4 @@ def build_facts() -> dict[str, str]:
 
 def version_text(program: str) -> str:
     """One line for ``--version``."""
-    return f"{program} {own_version()} (commit {commit() or 'unknown'}), PopART {popart_core.versionString()}"
+    return f"{program} {popart_core._ownVersion} (commit {commit() or 'unknown'}), PopART {popart_core.versionString()}"
