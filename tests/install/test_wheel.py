@@ -61,7 +61,7 @@ def test_wheel_holds_library_headers_extension_stub_and_markers(environment):
 
 
 def test_tag_names_the_oldest_systems(wheel):
-    assert re.fullmatch(r"openpopart-[\d.]+-cp3\d+-(cp3\d+|abi3)-manylinux_2_\d+_\w+\.whl", wheel.name)
+    assert re.fullmatch(r"openpopart-[\d.]+-cp3\d+-(cp3\d+|abi3)-manylinux_2_28_\w+\.whl", wheel.name)
 
 
 def test_modules_come_from_the_wheel(environment, in_environment):

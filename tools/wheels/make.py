@@ -4,7 +4,7 @@
     make.py build/release [--python PROGRAM]... [--out build/wheels]
 
 The core is taken from the build tree, so that only bindings are compiled, for each Python once. auditwheel puts the
-libraries into the wheel and finds the oldest systems that it runs on; private_names.py hides what they show. `./dev
+libraries into the wheel; older_systems.py makes it run on older systems; private_names.py hides what they show. `./dev
 wheel` runs this.
 """
 
@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from auditwheel.wheeltools import InWheel
+from older_systems import PLATFORM, make_older
 from private_names import hide
 from pythons import Python, find
 
@@ -57,7 +58,7 @@ def build(python: Path, tree: Path, folder: Path, *, isolated: bool) -> Path:
 
 
 def complete(wheel: Path, out: Path) -> Path:
-    """Put the libraries that a wheel needs into it, hide their names, and give it the tag of the systems it runs on.
+    """Put the libraries that a wheel needs into it, make it run on older systems, and hide the libraries' names.
 
     Args:
         wheel: What `build` made.
@@ -68,12 +69,23 @@ def complete(wheel: Path, out: Path) -> Path:
     """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        run(sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat", "-w", folder, wheel)
-        (repaired,) = Path(folder).glob("*.whl")
-        result = out / repaired.name
-        with InWheel(repaired, result) as content:
+        whole, older, repaired = (Path(folder, name) for name in ("whole", "older", "repaired"))
+        repair(wheel, "auto", whole)
+        (found,) = whole.glob("*.whl")
+        older.mkdir()
+        with InWheel(found, older / wheel.name) as content:
+            make_older(Path(content), next(Path(content).glob("*.libs")))
+        repair(older / wheel.name, PLATFORM, repaired)  # an error if a name is too new for these systems
+        (checked,) = repaired.glob("*.whl")
+        result = out / checked.name
+        with InWheel(checked, result) as content:
             hide(content)
     return result
+
+
+def repair(wheel: Path, platform: str, folder: Path) -> None:
+    """Put the libraries that a wheel needs into it, and give it the tag of a platform, or end with an error."""
+    run(sys.executable, "-m", "auditwheel", "repair", "--plat", platform, "--only-plat", "-w", folder, wheel)
 
 
 def install(wheel: Path, python: Python, folder: Path, *, offline: bool) -> Path:
