@@ -41,7 +41,8 @@ def _overload(line: str, values: Sequence[Any]) -> inspect.Signature:
     Returns:
         Its signature.
     """
-    definition = ast.parse(re.sub(r"\\(\d+)", r"_default_\1", line.rstrip(":")) + ": ...").body[0]
+    written = re.sub(r"\\(\d+)", r"_default_\1", line[line.index("(") :].rstrip(":"))
+    definition = ast.parse(f"def function{written}: ...").body[0]  # that of a property has no name
     assert isinstance(definition, ast.FunctionDef)
     given = definition.args
 

@@ -78,6 +78,12 @@ def test_a_method_of_an_object_has_no_self():
     assert list(inspect.signature(manager.createIpuModelDevice).parameters) == ["opts"]
 
 
+def test_what_reads_a_property_has_a_signature():
+    """It has no name, which documentation asks for."""
+    getters = [found.fget for found in vars(popart.DeviceInfo).values() if isinstance(found, property)]
+    assert getters and all(list(inspect.signature(getter).parameters) == ["self"] for getter in getters)
+
+
 def test_overloads_have_one_signature_that_all_calls_fit():
     signature = inspect.signature(popart.AnchorReturnType)
     signature.bind("All")
