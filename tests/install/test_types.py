@@ -153,7 +153,6 @@ def found_by_mypy(environment, folder):
 @pytest.fixture(scope="module")
 def found_by_pyright(environment, folder):
     """(file, line, kind) of each mistake."""
-    pytest.importorskip("basedpyright")
     settings = {"typeCheckingMode": "strict", "include": ["correct.py", "wrong.py"]}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = ["-m", "basedpyright", "--outputjson", "--pythonpath", environment / "bin/python"]
