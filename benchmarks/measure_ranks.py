@@ -156,7 +156,7 @@ def measure_start(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     for number in range(args.rounds):
         for kind, processes in (("alone", 1), ("linked", MANY)):
             progress(f"ranks start: {kind}, {number + 1} of {args.rounds}")
-            job = RankJob(kind, START_NETWORK, folder, processes, args.budget)
+            job = RankJob(kind, START_NETWORK, folder, processes, args.budget, shares=MANY)
             job.close()
             seconds[kind].append(job.started_s)
             memory[kind].append(max(answer["peak_bytes"] for answer in job.first))
@@ -203,13 +203,13 @@ def measure_kill(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def sum_times_ms(name: str, folder: Path, args: argparse.Namespace, hosts: TwoHosts | None = None) -> list[float]:
-    """Times of the exchange of one of `SUMS`, by run, of the process that took longer."""
+    """Times of the exchange of one of `SUMS`, by run: from when the last process has begun it."""
     job = RankJob("profiled", name, folder, PROCESSES, args.budget, hosts=hosts)
     job.close()
     expected = float(sum(range(1, PROCESSES + 1)) * (SUMS[name] // 4))
     if any(answer["losses"] != [expected] * len(answer["losses"]) for answer in job.first):
         raise WorkerFailed(f"wrong sums: got {[answer['losses'] for answer in job.first]}, expected {expected}")
-    return [max(ns) / 1e6 for ns in zip(*(answer["profile"]["exchange_ns"] for answer in job.first), strict=True)]
+    return [min(ns) / 1e6 for ns in zip(*(answer["profile"]["exchange_ns"] for answer in job.first), strict=True)]
 
 
 def measure_model(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ struct LowerOptions {
   int64_t maxMemoryBytes = 0;           // of one replica; 0: no limit; otherwise memory_allocation_err above it
   int replicas = 1;                     // that run the program
   int locals = 0;                       // of these in one process; 0: all of them
-  // Memory that its collectives with other processes take in this one; empty: none.
+  // Memory that its collectives with other processes take in a process; empty: none.
   std::function<int64_t(const executable::Executable &)> exchangeBytes;
   std::set<std::string> passesOff;  // names of passes that do not run (pipeline/passes_off.hpp)
   int localReplicas() const { return locals > 0 ? locals : replicas; }

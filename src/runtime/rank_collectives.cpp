@@ -324,6 +324,16 @@ int64_t RankCollectives::bytesOf(std::span<const CollectiveSpec *const> collecti
   return own.all() + exchange::receivedBytesOf(exchanged, layout, process, settings);
 }
 
+int64_t RankCollectives::mostBytesOf(std::span<const CollectiveSpec *const> collectives,
+                                     const exchange::ReplicaLayout &layout,
+                                     const exchange::ExchangeSettings &settings) {
+  constexpr int kMost = 16;
+  int64_t bytes = 0;
+  for (int p = 0; p < std::min(layout.processes(), kMost); ++p)
+    bytes = std::max(bytes, bytesOf(collectives, layout, p, settings));
+  return bytes;
+}
+
 const char *RankCollectives::problem() const noexcept {
   const char *text = exchangeProblem_.load(std::memory_order_acquire);
   return text ? text : threads_.problem();

@@ -57,6 +57,10 @@ class RankCollectives final : public executable::Collectives {
   static int64_t bytesOf(std::span<const executable::CollectiveSpec *const> collectives,
                          const exchange::ReplicaLayout &layout, int process,
                          const exchange::ExchangeSettings &settings);
+  // The same of the process with most, since parts differ by a cache line or two; of the first 16 processes of a larger
+  // job. All processes get the same number.
+  static int64_t mostBytesOf(std::span<const executable::CollectiveSpec *const> collectives,
+                             const exchange::ReplicaLayout &layout, const exchange::ExchangeSettings &settings);
   // How long operations between processes were under way, and the first replica here waited for them.
   struct Times {
     std::chrono::nanoseconds exchanging{0}, waiting{0};

@@ -125,8 +125,8 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.localReplicas();
   if (options.job)
     lowering.exchangeBytes = [job = options.job](const executable::Executable &executable) {
-      return runtime::RankCollectives::bytesOf(executable::collectivesOf(executable), job->layout(), job->process(),
-                                               job->exchangeSettings());
+      return runtime::RankCollectives::mostBytesOf(executable::collectivesOf(executable), job->layout(),
+                                                   job->exchangeSettings());
     };
   return lowering;
 }

@@ -101,13 +101,13 @@ def test_processes_of_a_host_share_its_line_memory_and_cores(model):
 def test_larger_jobs_choose_the_algorithm_of_the_library(model):
     """65,536 processes are planned and predicted within seconds; halving has 2 log2 P latencies."""
     profile = model.Profile(report_of(64 << 16))
-    network = model.Network(latency=1e4, message=0, byte=0, join_byte=0)
+    network = model.Network(latency=1e4, message=1e3, byte=0, local_byte=0, join_byte=0)
     begin = time.monotonic()
     row = model.predict(profile, model.Job(1 << 16, processes_of_host=8), network)
     assert time.monotonic() - begin < 10
     assert row["algorithms"] == {"halving": 1} and row["replicas"] == 1 << 16
-    near = 2 * 3 * network.local_latency  # the first three rounds stay on the host
-    assert row["exchange_ms"] * 1e6 == pytest.approx(2 * 13 * 1e4 + near, rel=0.01)
+    latencies = 2 * (3 * network.local_latency + 13 * 1e4)  # the first three rounds stay on the host
+    assert row["exchange_ms"] * 1e6 == pytest.approx(latencies + 2 * 16 * 1e3)
 
 
 @pytest.mark.parametrize(

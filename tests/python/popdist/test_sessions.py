@@ -183,21 +183,27 @@ print(next(line for line in report if "exchange between processes" in line), flu
 
 
 def test_the_memory_limit_counts_the_exchange():
-    """With one byte less than the program and its exchange need, all processes refuse it."""
+    """With one byte less than program and exchange need, all processes choose smaller collectives; then they refuse."""
     code = """
 import json
-memory = json.loads(ready(training())._report())["memory"]
-assert memory["exchange"] > 0 and memory["total"] - memory["exchange"] // 2 > 0
-for limit in (2 * memory["total"], 2 * memory["total"] - 2):
-    try:
-        session = training(engineOptions={"max_memory": str(limit)})
-        session.prepareDevice()
-        print("fits", session.getSummaryReport().count("Memory limit"), flush=True)
-    except popart.memory_allocation_err as e:
-        print("refused", "exchange between processes" in str(e), flush=True)
+def memory_of(session):
+    session.prepareDevice()
+    return json.loads(session._report())["memory"]
+memory = memory_of(training())
+total = memory["total"]
+assert memory["exchange"] > 0
+assert total > memory["arena"] + memory["scratch"] + memory["exchange"] // 2
+assert memory_of(training(engineOptions={"max_memory": str(2 * total)})) == memory
+smaller = memory_of(training(engineOptions={"max_memory": str(2 * total - 1)}))["total"]
+assert smaller < total
+try:
+    training(engineOptions={"max_memory": str(total)}).prepareDevice()
+except popart.popart_exception as e:
+    print(total, smaller, *str(e).split(), flush=True)
 """
     lines, _ = lines_of(code)
-    assert lines == ["fits 0"] * 2 + ["refused True"] * 2
+    assert len(lines) == 2 and lines[0] == lines[1]
+    assert re.search(r"scratch, \d+ exchange between processes\), expected at most", lines[0])
 
 
 def test_reports_tell_the_exchanges():
@@ -215,10 +221,11 @@ def of(nodes):
 waits = [c for c in of(report["programs"]) if not c["isPublished"]]
 run, = report["runs"]
 assert run["nanoseconds"] >= run["exchangeWaitNanoseconds"] >= 0 and run["exchangeNanoseconds"] > 0
-print(sorted(n for c in waits for n in c["elements"]), {(c["operation"], c["groupSize"]) for c in waits}, flush=True)
+sizes = sorted(n for c in waits for n in c["elements"])  # layouts may pad the matrices of 8 x 5 and 6 x 8
+print(len(sizes), sizes[0] >= 40, sizes[1] >= 48, {(c["operation"], c["groupSize"]) for c in waits}, flush=True)
 """
     lines, _ = lines_of(code)
-    assert lines == ["[40, 48] {('all-reduce', 4)}"] * 2
+    assert lines == ["2 True True {('all-reduce', 4)}"] * 2
 
 
 def test_each_process_has_a_file_of_step_times(tmp_path):

@@ -228,6 +228,7 @@ void expectBitsOfOneProcess(const std::vector<int> &counts, const ProgramOf &pro
     all.connect();
     const int64_t bytes = all.bytes();
     EXPECT_EQ(bytes, RankCollectives::bytesOf(specs, layout, p, settings));
+    EXPECT_LE(bytes, RankCollectives::mostBytesOf(specs, layout, settings));
     EXPECT_EQ(all.times().exchanging.count(), 0);
     runAll(all, layout.first(p), layout.count(p), got);
     EXPECT_EQ(all.bytes(), bytes);
