@@ -1,15 +1,16 @@
 // The Python module popart_core.
 #include "bindings.hpp"
+#include "exchange/load_mpi.hpp"
 #include "gil.hpp"
 #include "losses.hpp"
-#include "session/job.hpp"
 
 namespace {
 
 // Daemon threads that are still there when the interpreter ends do not use it any more. They keep what they use: that
-// is no leak to warn of.
-void prepareForDaemonThreads() {
+// is no leak to warn of. An exception that ends the program is noted for the other processes of a job.
+void prepareForEnd() {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    if (nb::hasattr(nb::module_::import_("sys"), "last_type")) popart::exchange::noteFailure();
     popart::python::keepThreadsFromEndingInterpreter();
     if (nb::cast<int>(nb::module_::import_("threading").attr("active_count")()) > 1) nb::set_leak_warnings(false);
   }));
@@ -32,6 +33,7 @@ NB_MODULE(popart_core, m) {
   bindOptimizers(m);
   bindPatterns(m);
   bindSessions(m);
+  bindHostGroup(m);
   bindOperators(m);
   bindBuilder(m);
   bindLosses(m);
@@ -40,6 +42,6 @@ NB_MODULE(popart_core, m) {
   bindIr(m);
   bindCustomOps(m);
   bindErrorLog();
-  popart::session::setPythonPrefix(nb::cast<std::string>(nb::module_::import_("sys").attr("prefix")));
-  prepareForDaemonThreads();
+  popart::exchange::setPythonPrefix(nb::cast<std::string>(nb::module_::import_("sys").attr("prefix")));
+  prepareForEnd();
 }

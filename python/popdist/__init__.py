@@ -1,9 +1,8 @@
 """popdist: what a program asks about the instances of its job, and how their hosts exchange values.
 
 An instance is one process of the program. `poprun` (or plain ``mpirun``, or ``srun --mpi=pmix``) starts several; a
-process that none of them started is the only instance, and everything here works in it, without MPI.
-
-Jobs of several instances are not built yet: there the questions are answered, and `init` says so.
+process that none of them started is the only instance, and everything here works in it, without MPI. In a job of
+several instances `init` and the collectives load Open MPI 4 or 5.
 """
 
 from popdist._backend import (

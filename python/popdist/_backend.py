@@ -35,35 +35,37 @@ def init() -> None:
     """Make communication between the instances of the job ready, and end it when the process exits.
 
     Registers the default backend if none is registered, and initialises it. More calls do nothing. In a plain process
-    nothing is loaded.
+    nothing is loaded. In a job of several instances all of them call it; before sessions, after them, or never: then
+    the first session or collective joins the job.
 
     Raises:
-        NotImplementedError: the job has several instances, which is not built yet.
         ValueError: a variable of the job is no number, or contradicts another one.
+        popart_exception: there is no Open MPI, in one line that says what to install; or the instances disagree about
+            the replicas of the job.
+        popart_runtime_error: some instances do not come within ``POPDIST_TIMEOUT`` seconds.
     """
     if _backend.begin is None:
         registerDefaultBackend()
     initializeBackend()
-    if not _backend.ends_at_exit:
-        atexit.register(finalizeBackend)
-        _backend.ends_at_exit = True
 
 
 def registerDefaultBackend() -> None:
     """Choose the backend that `initializeBackend` begins: for a job of one instance one that needs no library.
 
+    In a job of several instances Open MPI is loaded, but not initialised.
+
     Raises:
-        NotImplementedError: the job has several instances, which is not built yet.
         ValueError: a variable of the job is no number, or contradicts another one.
+        popart_exception: there is no Open MPI, in one line that says what to install.
     """
     found = job()
-    if found.total > found.local:
-        raise NotImplementedError(
-            f"This process has {found.local} of the {found.total} replicas of a job of several instances, which is not "
-            "built yet in this version. Start one process with all replicas, which are its threads: "
-            f"poprun --num-replicas {found.total}"
-        )
-    _backend.begin = OneProcess
+    if found.total == found.local:
+        _backend.begin = OneProcess
+        return
+    from popdist import _processes
+
+    _processes.load()
+    _backend.begin = _processes.join
 
 
 def registerBackend(path: str) -> None:
@@ -85,10 +87,11 @@ def registerBackend(path: str) -> None:
 
 
 def initializeBackend() -> None:
-    """Begin communication by the registered backend; does nothing when it has begun.
+    """Begin communication by the registered backend, until the process exits; does nothing when it has begun.
 
     Raises:
         RuntimeError: no backend is registered.
+        popart_exception, popart_runtime_error: as `init`.
     """
     if _backend.world is not None:
         return
@@ -96,6 +99,9 @@ def initializeBackend() -> None:
         raise RuntimeError("No backend is registered. Call popdist.init(), or registerDefaultBackend() before.")
     communicator = _backend.begin()
     _backend.world = Group(communicator, tuple(range(communicator.size)))
+    if not _backend.ends_at_exit:
+        atexit.register(finalizeBackend)
+        _backend.ends_at_exit = True
 
 
 def isBackendInitialized() -> bool:

@@ -2,6 +2,8 @@
 
 Inside `execute_on_instances` they are those of its instances. Each collective first compares what the members called
 and with which element type and shape, and raises the same error on all of them when one differs.
+
+In a job of several instances every collective waits for its members, for at most ``POPDIST_TIMEOUT`` seconds.
 """
 
 from __future__ import annotations
@@ -15,8 +17,7 @@ import numpy as np
 from popdist._backend import Group, world
 
 _DEFAULT_COMMUNICATOR = 0
-_EXTREMES = {"min": np.minimum, "max": np.maximum}
-_REDUCTIONS = ("sum", "mean", *_EXTREMES)
+_REDUCTIONS = {"sum": np.add, "mean": np.add, "min": np.minimum, "max": np.maximum}
 
 _narrowed: ContextVar[Group | None] = ContextVar("_narrowed", default=None)  # inside execute_on_instances
 
@@ -25,9 +26,11 @@ def synchronize() -> None:
     """Wait until all instances have called it; returns at once in a plain process.
 
     Raises:
-        NotImplementedError: the job has several instances, which is not built yet. All collectives raise it.
+        ValueError: another instance calls another collective.
+        popart_runtime_error: instances do not come in time, which the message names, or communication has ended. All
+            collectives raise it, on all instances.
     """
-    _group(None).communicator.barrier()
+    _agree(_group(None), "synchronize")
 
 
 def execute_on_instances(instances: set[int], func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -75,7 +78,9 @@ def registerCommunicator(participants: set[int], communicator_id: int = _DEFAULT
 
 
 def allReduce(array: Any, op: str = "sum", communicator: int | None = None) -> np.ndarray:
-    """Join arrays of all instances, element by element, in member order. Bits are the same on all of them.
+    """Join arrays of all instances, element by element. Bits are the same on all of them.
+
+    Sums are those of a balanced binary tree over the members, as gradients of replicas are summed.
 
     Args:
         array: array of this instance; one element type and shape on all.
@@ -93,12 +98,10 @@ def allReduce(array: Any, op: str = "sum", communicator: int | None = None) -> n
     if op not in _REDUCTIONS:
         raise ValueError(f"allReduce: op: got {op!r}, expected one of {', '.join(map(repr, _REDUCTIONS))}.")
     group, value = _agreed(communicator, array, f"allReduce '{op}'")
-    if op in _EXTREMES:
-        return _EXTREMES[op].reduce(_gathered(group, value))
-    if value.dtype == bool:
+    if value.dtype == bool and op in ("sum", "mean"):
         raise TypeError(f"allReduce: got booleans for '{op}', expected numbers. Use 'min' or 'max', or convert them.")
-    total = group.communicator.sum(value)
-    return total if op == "sum" else np.asarray(total / group.communicator.size)
+    joined = group.communicator.reduce(value, _REDUCTIONS[op], f"allReduce '{op}'")
+    return np.asarray(joined / group.communicator.size) if op == "mean" else joined
 
 
 def allGather(array: Any, communicator: int | None = None) -> np.ndarray:
@@ -115,7 +118,8 @@ def allGather(array: Any, communicator: int | None = None) -> np.ndarray:
         ValueError: as `allReduce`.
         TypeError: the array has objects as elements.
     """
-    return _gathered(*_agreed(communicator, array, "allGather"))
+    group, value = _agreed(communicator, array, "allGather")
+    return np.stack([_array(data, value) for data in group.communicator.gather(value.tobytes(), "allGather")])
 
 
 def broadcast(array: Any, root: int = 0, communicator: int | None = None) -> np.ndarray:
@@ -136,8 +140,7 @@ def broadcast(array: Any, root: int = 0, communicator: int | None = None) -> np.
     group, value = _agreed(communicator, array, f"broadcast from {root}")
     if not 0 <= root < len(group.members):
         raise ValueError(f"broadcast: root: got {root}, expected a member of 0 to {len(group.members) - 1}.")
-    mine = value.tobytes() if group.communicator.rank == root else b""
-    return _array(group.communicator.gather(mine)[root], value)
+    return _array(group.communicator.broadcast(value.tobytes(), root, f"broadcast from {root}"), value)
 
 
 def _group(communicator: int | None) -> Group:
@@ -175,19 +178,19 @@ def _agreed(communicator: int | None, array: Any, call: str) -> tuple[Group, np.
     group, value = _group(communicator), np.asarray(array)
     if value.dtype.hasobject:
         raise TypeError(f"{call}: got an array of {value.dtype}, expected one of numbers.")
-    mine = f"{call} of {value.dtype} {list(value.shape)}"
-    calls = [text.decode() for text in group.communicator.gather(mine.encode())]
+    _agree(group, f"{call} of {value.dtype} {list(value.shape)}")
+    return group, value
+
+
+def _agree(group: Group, mine: str) -> None:
+    """Compare what the members call."""
+    calls = [text.decode() for text in group.communicator.gather(mine.encode(), mine)]
     for instance, other in zip(group.members, calls):
         if other != calls[0]:
             raise ValueError(
                 f"Instance {instance} calls {other}, but instance {group.members[0]} calls {calls[0]}. Call the same "
                 "collectives in the same order, with arrays of one type and shape."
             )
-    return group, value
-
-
-def _gathered(group: Group, value: np.ndarray) -> np.ndarray:
-    return np.stack([_array(data, value) for data in group.communicator.gather(value.tobytes())])
 
 
 def _array(data: bytes, like: np.ndarray) -> np.ndarray:

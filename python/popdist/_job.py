@@ -167,3 +167,17 @@ def whole_number(name: str, default: int, *, least: int = 0) -> int:
     if number < least:
         raise ValueError(f"{name}: got '{text}', expected a whole number of {least} or more.")
     return number
+
+
+def seconds(name: str, default: float) -> float:
+    """The time above 0 that an environment variable has."""
+    text = os.environ.get(name)
+    if not text:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 366 * 24 * 3600:
+        raise ValueError(f"{name}: got '{text}', expected seconds: a number above 0, at most a year.")
+    return number

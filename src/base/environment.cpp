@@ -73,6 +73,9 @@ constexpr Variable kVariables[] = {
     {"POPART_MPI_LIBRARY",
      "the one that is loaded, else `libmpi.so.40` of the system, else that of the Python environment",
      "File of Open MPI's library, for jobs of several processes."},
+    {"POPDIST_TIMEOUT", "1800",
+     "Seconds for which `popdist` waits for the other processes of a job: in `init` and collectives of hosts, and at "
+     "the end of a process. The engine option `replicas.timeout` is that of sessions."},
     {"POPDIST_NUM_TOTAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in all processes."},
     {"POPDIST_NUM_LOCAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in this process."},
     {"POPDIST_REPLICA_INDEX_OFFSET", "0", "Set by the launcher, read by `popdist`: number of the first replica here."},

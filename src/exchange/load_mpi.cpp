@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 
@@ -36,7 +37,7 @@ std::string fileOf(void *library) {
   return failure ? map->l_name : path.string();
 }
 
-void *load(const std::string &name, int flags = 0) { return ::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | flags); }
+void *open(const std::string &name, int flags = 0) { return ::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | flags); }
 
 void *checked(void *library) {
   check(::dlsym(library, "ompi_mpi_comm_world") != nullptr, "MPI: got {}, which is not Open MPI's libmpi. {}",
@@ -49,18 +50,26 @@ std::mutex &lock() {
   return mutex;
 }
 
+struct OfProcess {
+  std::string pythonPrefix, name;
+  std::unique_ptr<MpiJob> job;
+  std::chrono::milliseconds timeout{0};  // of the end
+  pid_t joined = 0;                      // the process that made the job
+  bool hasFailed = false;
+};
+
 // Never destroyed: what is left at the end of a process would call MPI after its end.
-std::unique_ptr<MpiJob> &jobOfProcess() {
-  static auto *job = new std::unique_ptr<MpiJob>;
-  return *job;
+OfProcess &ofProcess() {
+  static auto *own = new OfProcess;
+  return *own;
 }
 
 }  // namespace
 
 void *loadMpiLibrary(const MpiPlaces &places) {
-  void *const loaded = load(places.name, RTLD_NOLOAD);
+  void *const loaded = open(places.name, RTLD_NOLOAD);
   if (places.file) {
-    void *const asked = load(*places.file);
+    void *const asked = open(*places.file);
     check(asked != nullptr, "environment variable POPART_MPI_LIBRARY: cannot load '{}': {}. {}", *places.file,
           problemOfLoading(), kInstall);
     check(!loaded || fileOf(loaded) == fileOf(asked),
@@ -70,14 +79,14 @@ void *loadMpiLibrary(const MpiPlaces &places) {
     return checked(asked);
   }
   if (loaded) return checked(loaded);
-  check(!load(kOther, RTLD_NOLOAD),
+  check(!open(kOther, RTLD_NOLOAD),
         "MPI: another library has loaded {}, which is not Open MPI's, and a process has one MPI. Use an mpi4py that is "
         "built for Open MPI",
         kOther);
-  if (void *library = load(places.name)) return checked(library);
+  if (void *library = open(places.name)) return checked(library);
   std::string problem = problemOfLoading();
   if (!places.prefix.empty()) {
-    if (void *library = load(places.prefix + "/lib/" + places.name)) return checked(library);
+    if (void *library = open(places.prefix + "/lib/" + places.name)) return checked(library);
     problem += "; " + problemOfLoading();
   }
   throw error("MPI: found no {}: {}. {}", places.name, problem, kInstall);
@@ -103,27 +112,71 @@ JoinMpi *loadMpiTransport(const std::string &folder) {
   return reinterpret_cast<JoinMpi *>(join);
 }
 
+void setPythonPrefix(std::string prefix) {
+  const std::lock_guard guard(lock());
+  ofProcess().pythonPrefix = std::move(prefix);
+}
+
+void noteFailure() {
+  const std::lock_guard guard(lock());
+  ofProcess().hasFailed = true;
+}
+
+void nameForEnd(std::string name) {
+  const std::lock_guard guard(lock());
+  ofProcess().name = std::move(name);
+}
+
+namespace {
+
+// With the lock.
+JoinMpi *load() {
+  void *const mpi = loadMpiLibrary({.file = environment::mpiLibrary(), .prefix = ofProcess().pythonPrefix});
+  logging::info("MPI: {}", fileOf(mpi));
+  return loadMpiTransport();
+}
+
+// At the end of the process that joined, and not of a copy of it. A process that failed waits a moment only: others may
+// fail as well, and have something to say before mpirun ends them.
+void leaveAtExit(int exitCode, void *) {
+  constexpr std::chrono::milliseconds kAfterFailure{1'000};
+  if (::getpid() == ofProcess().joined) leaveMpi(exitCode, exitCode == 0 ? ofProcess().timeout : kAfterFailure);
+}
+
+}  // namespace
+
+void loadMpi() {
+  const std::lock_guard guard(lock());
+  load();
+}
+
 MpiJob &joinMpi(const MpiSettings &settings) {
   const std::lock_guard guard(lock());
-  std::unique_ptr<MpiJob> &job = jobOfProcess();
-  if (!job) {
-    void *const mpi = loadMpiLibrary({.file = environment::mpiLibrary(), .prefix = settings.prefix});
-    logging::info("MPI: {}", fileOf(mpi));
-    job.reset(loadMpiTransport()(settings));
+  OfProcess &own = ofProcess();
+  if (!own.job) {
+    MpiSettings all = settings;
+    all.beforeFinalize = [] { leaveAtExit(ofProcess().hasFailed ? 1 : 0, nullptr); };
+    own.job.reset(load()(all));
+    own.name = "process " + toText(own.job->process());
+    own.timeout = settings.timeout;
+    own.joined = ::getpid();
+    static const int isRegistered = ::on_exit(leaveAtExit, nullptr);  // std::atexit tells no exit code
+    static_cast<void>(isRegistered);
   }
-  return *job;
+  return *own.job;
 }
 
 void leaveMpi(int exitCode, std::chrono::milliseconds timeout) {
   const std::lock_guard guard(lock());
-  std::unique_ptr<MpiJob> &job = jobOfProcess();
-  if (!job) return;
-  if (const std::optional<std::string> problem = job->end(timeout)) {
-    logging::err("the end of the process without the others: {}", *problem);
+  OfProcess &own = ofProcess();
+  if (!own.job) return;
+  if (const std::optional<std::string> problem = own.job->end(timeout)) {
+    const int code = exitCode == 0 ? 1 : exitCode;
+    logging::err("{} ends the job with exit code {}: {}", own.name, code, *problem);
     std::fflush(nullptr);
-    ::_exit(exitCode == 0 ? 1 : exitCode);
+    ::_exit(code);
   }
-  job.reset();
+  own.job.reset();
 }
 
 }  // namespace popart::exchange

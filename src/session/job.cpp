@@ -1,17 +1,15 @@
 // See job.hpp. Texts and values have transports of their own, since the thread of an exchange uses its own alone.
 #include "session/job.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <climits>
-#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <sstream>
 
 #include <popart/error.hpp>
 
+#include "exchange/gather_layout.hpp"
 #include "exchange/load_mpi.hpp"
 #include "session/run_limits.hpp"
 
@@ -24,41 +22,17 @@ using exchange::ReplicaLayout;
 
 constexpr int64_t kShortBytes = int64_t{64} << 10, kPieceBytes = int64_t{16} << 20;
 
-std::string hostName() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return ::gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
+// Numbers of the processors that a process may use, as a text for the others.
+std::string ownProcessors() {
+  std::ostringstream out;
+  for (const std::vector<int> &core : processorLimits().cores)
+    for (const int p : core) out << p << ' ';
+  return out.str();
 }
 
-// What a process says of itself.
-struct Introduction {
-  int replicas = 0, locals = 0, firstLocal = 0;
-  std::string host;
-  std::set<int> processors;
-
-  std::string text() const {
-    std::ostringstream out;
-    out << replicas << ' ' << locals << ' ' << firstLocal << '\n' << host << '\n';
-    for (const int p : processors) out << p << ' ';
-    return out.str();
-  }
-  static Introduction of(const std::string &text) {
-    std::istringstream in(text);
-    Introduction one;
-    in >> one.replicas >> one.locals >> one.firstLocal;
-    in.ignore();
-    std::getline(in, one.host);
-    for (int p = 0; in >> p;) one.processors.insert(p);
-    return one;
-  }
-  bool sharesWith(const Introduction &other) const {
-    return host == other.host && std::ranges::any_of(processors, [&](int p) { return other.processors.contains(p); });
-  }
-};
-
-Introduction ownIntroduction(const JobSettings &settings) {
-  Introduction own{settings.replicas, settings.locals, settings.firstLocal, hostName(), {}};
-  for (const std::vector<int> &core : processorLimits().cores) own.processors.insert(core.begin(), core.end());
-  return own;
+std::set<int> processorsOf(const std::string &text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<int>(in), {}};
 }
 
 // f(memory, at, bytes) for the parts of [begin, end) of some pieces of memory, one behind the other: where a part is,
@@ -127,39 +101,17 @@ Job::Job(MakeTransport makeTransport, const JobSettings &settings)
       settings_(settings),
       control_(makeTransport_()),
       process_(control_->process()) {
-  const int processes = control_->processes();
-  const auto outOfStep = [&](const std::string &found, const std::string &expected) {
-    throw error(
-        "replicas in several processes: got {}, expected {}. Start the program with poprun or mpirun, with as many "
-        "processes as globalReplicationFactor / replicatedGraphCount; in each, globalReplicaOffset is the number of "
-        "its first replica, as popdist.popart.configureSessionOptions sets it. If it was started so, the MPI library "
-        "is another one than mpirun's: set POPART_MPI_LIBRARY",
-        found, expected);
-  };
-  std::vector<Introduction> all;
-  for (const std::string &text : gather(ownIntroduction(settings).text())) all.push_back(Introduction::of(text));
-  std::vector<int> counts;
-  std::vector<std::string> hosts;
-  int first = 0;
-  for (size_t p = 0; p < all.size(); ++p) {
-    if (all[p].replicas != settings.replicas)
-      outOfStep(formatText("{} replicas in all for process {}", {toText(all[p].replicas), toText(p)}),
-                formatText("{} as for process {}", {toText(settings.replicas), toText(process_)}));
-    if (all[p].firstLocal != first)
-      outOfStep(formatText("replica {} as the first one of process {}", {toText(all[p].firstLocal), toText(p)}),
-                toText(first));
-    first += all[p].locals;
-    counts.push_back(all[p].locals);
-    hosts.push_back(all[p].host);
-  }
-  if (first != settings.replicas)
-    outOfStep(formatText("{} replicas in {} processes", {toText(first), toText(processes)}), toText(settings.replicas));
-  layout_ = std::make_unique<ReplicaLayout>(counts, hosts);
-  const auto own = static_cast<size_t>(process_);
+  layout_ = std::make_unique<ReplicaLayout>(
+      gatherLayout(*control_, {settings.replicas, settings.locals, settings.firstLocal}, settings.timeout));
+  const std::vector<std::string> all = gather(ownProcessors());
+  const std::set<int> own = processorsOf(all[static_cast<size_t>(process_)]);
   sharers_ = 0;
-  for (size_t p = 0; p < all.size(); ++p) {
-    if (p == own) sharer_ = sharers_;
-    if (p == own || all[p].sharesWith(all[own])) ++sharers_;
+  for (int p = 0; p < layout_->processes(); ++p) {
+    if (p == process_) sharer_ = sharers_;
+    const bool sharesHost = layout_->hostOf(p) == layout_->hostOf(process_);
+    const std::set<int> its = processorsOf(all[static_cast<size_t>(p)]);
+    if (p == process_ || (sharesHost && std::ranges::any_of(its, [&](int one) { return own.contains(one); })))
+      ++sharers_;
   }
 }
 
@@ -237,33 +189,13 @@ void Job::broadcast(std::span<const exchange::Piece> memory, int root) {
 
 // ---- on MPI -----------------------------------------------------------------------------------
 
-namespace {
-
-std::string &pythonPrefix() {
-  static auto *prefix = new std::string;
-  return *prefix;
-}
-
-pid_t joined = 0;  // the process that joined, and not a copy of it
-
-// At the end of the process, when no other part of it left the job before.
-void leave() {
-  if (::getpid() == joined) exchange::leaveMpi(0);
-}
-
-}  // namespace
-
-void setPythonPrefix(std::string prefix) { pythonPrefix() = std::move(prefix); }
-
 std::shared_ptr<Job> joinJob(const JobSettings &settings) {
   const auto mpi = [timeout = settings.timeout]() -> exchange::MpiJob & {
-    return exchange::joinMpi({.prefix = pythonPrefix(), .timeout = timeout});
+    return exchange::joinMpi({.timeout = timeout});
   };
-  mpi();
-  joined = ::getpid();
-  static const int isRegistered = std::atexit(leave);
-  static_cast<void>(isRegistered);
-  return std::make_shared<Job>([mpi] { return mpi().transport(); }, settings);
+  auto job = std::make_shared<Job>([mpi] { return mpi().transport(); }, settings);
+  exchange::nameForEnd(job->layout().describe(job->process()));
+  return job;
 }
 
 std::chrono::milliseconds replicasTimeout(const std::map<std::string, std::string> &engineOptions) {

@@ -79,12 +79,9 @@ class Job {
   std::unique_ptr<Values> values_;  // null: no values were asked for
 };
 
-// The job that this process is part of, on MPI (exchange/load_mpi.hpp), joined if nobody has (all). The process leaves
-// it when it ends. Throws as Job and exchange::joinMpi.
+// The job that this process is part of, on MPI (exchange/load_mpi.hpp), joined if nobody has (all). Throws as Job and
+// exchange::joinMpi.
 std::shared_ptr<Job> joinJob(const JobSettings &settings);
-
-// Folder of Python, below which MPI may be (exchange::MpiSettings::prefix); set before the first joinJob.
-void setPythonPrefix(std::string prefix);
 
 // Seconds of `engineOptions["replicas.timeout"]`, 1800 by default. Throws popart::error for what is no number above 0
 // of at most a year.

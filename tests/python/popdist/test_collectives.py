@@ -4,6 +4,7 @@ import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import ml_dtypes
 import numpy as np
 import popdist
 import pytest
@@ -25,24 +26,20 @@ class Threads(HostCommunicator):
         shared = {"slots": [None] * size, "barrier": threading.Barrier(size, timeout=20), "subsets": {}}
         return [cls(rank, shared) for rank in range(size)]
 
-    def barrier(self):
-        self._shared["barrier"].wait()
+    def exchange(self, parts, call):
+        given = self._all(parts)
+        return [parts[self.rank] for parts in given]
 
-    def exchange(self, value):
+    def _all(self, value):
+        barrier = self._shared["barrier"]
         self._shared["slots"][self.rank] = value
-        self.barrier()
+        barrier.wait()
         values = list(self._shared["slots"])
-        self.barrier()
+        barrier.wait()
         return values
 
-    def gather(self, data):
-        return self.exchange(data)
-
-    def sum(self, array):
-        return functools.reduce(np.add, self.exchange(array.copy()))
-
     def subset(self, members):
-        made = self.exchange(Threads.of(len(members)) if self.rank == 0 else None)[0]
+        made = self._all(Threads.of(len(members)) if self.rank == 0 else None)[0]
         return made[members.index(self.rank)] if self.rank in members else None
 
     def close(self):
@@ -132,22 +129,41 @@ def test_bad_calls_are_refused(call, error, text):
 # ---- several members
 
 
+@pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("dtype", [F32, np.float16, np.int32, np.uint8])
-def test_members_join_their_arrays(on_members, dtype):
-    parts = [np.arange(4).astype(dtype).reshape(2, 2) + dtype(rank) for rank in range(3)]
+def test_members_join_their_arrays(on_members, dtype, size):
+    parts = [np.arange(4).astype(dtype).reshape(2, 2) + dtype(rank) for rank in range(size)]
     total = functools.reduce(np.add, parts)
     for op, expected in {
         "sum": total,
-        "mean": total / 3,
+        "mean": total / size,
         "min": np.minimum.reduce(parts),
         "max": np.maximum.reduce(parts),
     }.items():
-        for result in on_members(3, lambda rank, op=op: popdist.allReduce(parts[rank], op)):
+        for result in on_members(size, lambda rank, op=op: popdist.allReduce(parts[rank], op)):
             np.testing.assert_array_equal(result, expected, strict=True)
-    for result in on_members(3, lambda rank: popdist.allGather(parts[rank])):
+    for result in on_members(size, lambda rank: popdist.allGather(parts[rank])):
         np.testing.assert_array_equal(result, np.stack(parts), strict=True)
-    for result in on_members(3, lambda rank: popdist.broadcast(parts[rank], root=2)):
-        np.testing.assert_array_equal(result, parts[2], strict=True)
+    for result in on_members(size, lambda rank: popdist.broadcast(parts[rank], root=size - 1)):
+        np.testing.assert_array_equal(result, parts[-1], strict=True)
+
+
+def test_sums_have_the_bits_of_the_tree(on_members):
+    """Five members: ((0 + 1) + (2 + 3)) + 4."""
+    parts = np.random.default_rng(1).normal(size=(5, 1000)).astype(F32)
+    expected = ((parts[0] + parts[1]) + (parts[2] + parts[3])) + parts[4]
+    assert expected.tobytes() != functools.reduce(np.add, parts).tobytes()
+    for result in on_members(5, lambda rank: popdist.allReduce(parts[rank])):
+        assert result.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_sums_of_16_bits_are_rounded_once(on_members, dtype):
+    parts = np.random.default_rng(2).normal(size=(4, 500)).astype(dtype)
+    wide = parts.astype(F32)
+    expected = ((wide[0] + wide[1]) + (wide[2] + wide[3])).astype(dtype)
+    for result in on_members(4, lambda rank: popdist.allReduce(parts[rank])):
+        assert result.dtype == dtype and result.tobytes() == expected.tobytes()
 
 
 def test_arrays_that_differ_are_refused_on_all_members(on_members):
@@ -162,6 +178,9 @@ def test_calls_that_differ_are_refused_on_all_members(on_members):
     calls = [popdist.allGather, functools.partial(popdist.broadcast, root=1)]
     for error in on_members(2, lambda rank: calls[rank](np.ones(2, F32))):
         assert "Instance 1 calls broadcast from 1 of float32 [2], but instance 0 calls allGather" in str(error)
+    calls = [popdist.synchronize, lambda: popdist.allGather(np.ones(2, F32))]
+    for error in on_members(2, lambda rank: calls[rank]()):
+        assert "Instance 1 calls allGather of float32 [2], but instance 0 calls synchronize." in str(error)
 
 
 def test_a_function_on_some_members_meets_those_alone(on_members):

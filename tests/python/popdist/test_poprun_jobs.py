@@ -196,12 +196,9 @@ def text_of(instance, output):
 
 PROGRAM = """
 import json, popdist, sys
-try:
-    popdist.init()
-except NotImplementedError as error:
-    text = str(error)
+popdist.init()
 place = [popdist.getInstanceIndex(), popdist.getNumInstances(), popdist.getReplicaIndexOffset()]
-print(json.dumps([place, popdist.getLocalInstanceIndex(), "not built yet" in text, sys.argv[1:]]))
+print(json.dumps([place, popdist.getLocalInstanceIndex(), popdist.isBackendInitialized(), sys.argv[1:]]))
 """
 
 

@@ -1,57 +1,11 @@
 """Sessions whose replicas are in several processes: jobs of mpirun against one process with as many replicas."""
 
-import os
 import re
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-LAUNCHERS = ("POPDIST_", "OMPI_", "PMIX_", "SLURM_")
-ONLY_HERE = ("--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo")
-
-
-def run(program, *words, processes=1, local=1, environment=None, seconds=120):
-    """Result of a program in so many processes of `local` replicas, and the seconds that it took."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
-    paths = [str(ROOT), *(path for path in sys.path if path)]
-    env |= {"PYTHONPATH": os.pathsep.join(paths), "POPART_NUM_THREADS": "1", "POPDIST_NUM_LOCAL_REPLICAS": str(local)}
-    env |= {} if processes > 1 else {"POPDIST_NUM_TOTAL_REPLICAS": str(local)}
-    launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", *ONLY_HERE, "-n"]
-    command = [*launcher, str(processes)] if processes > 1 else []
-    begin = time.monotonic()
-    result = subprocess.run(
-        ["timeout", "-k", "5", str(seconds), *command, sys.executable, *program, *words],
-        capture_output=True,
-        text=True,
-        env=env | (environment or {}),
-        cwd=ROOT,
-    )
-    return result, time.monotonic() - begin
-
-
-def program_of(code):
-    """Words of a program with the helpers of job_helpers.py."""
-    return ["-c", "from tests.python.popdist.job_helpers import *\n" + code]
-
-
-def lines_of(code, processes=2, local=2, **given):
-    """What the processes of a job print, sorted, and their log."""
-    result, _ = run(program_of(code), processes=processes, local=local, **given)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return sorted(result.stdout.splitlines()), result.stderr
-
-
-def failing(code, processes=2, local=2, **given):
-    """Exit code, both outputs, and seconds of a job that fails."""
-    result, seconds = run(program_of(code), processes=processes, local=local, **given)
-    assert result.returncode != 0, result.stdout + result.stderr
-    return result, seconds
-
+from tests.python.popdist.jobs import ROOT, failing, lines_of, run
 
 # ---- the same bits ----------------------------------------------------------------------------
 
@@ -326,33 +280,17 @@ for attempt in range(2):
 FAILURES = {"callback": "no data today", "array": "unexpected number of elements", "label": "a label is out of range"}
 
 
-@pytest.mark.parametrize("how", ["branch", "exit"])
-def test_a_process_that_does_not_come_is_named_in_time(how):
-    """One does not run; one has left the job."""
-    code = f"""
-session = ready(training(engineOptions={{"replicas.timeout": "5"}}))
+def test_a_process_that_does_not_come_is_named_in_time():
+    """It does not run."""
+    code = """
+session = ready(training(engineOptions={"replicas.timeout": "2"}))
 if popdist.getInstanceIndex() == 1:
-    time.sleep(11) if {how!r} == "branch" else os._exit(3)
+    time.sleep(5)
 try:
     step(session)
 except popart.popart_runtime_error as e:
     print(popdist.getInstanceIndex(), e, flush=True)
 """
-    if how == "exit":
-        _, seconds = failing(code)
-        assert seconds < 30
-        return
     lines, _ = lines_of(code)
     assert len(lines) == 2
-    assert re.search(r"no message came for 5 s, waiting for process 1 on host '.*' \(replicas 2 to 3\)", lines[0])
-
-
-def test_an_exception_ends_the_job():
-    code = """
-session = ready(training())
-if popdist.getInstanceIndex() == 1:
-    raise ValueError("it went wrong")
-step(session)
-"""
-    result, seconds = failing(code)
-    assert "it went wrong" in result.stderr and seconds < 60
+    assert re.search(r"no message came for 2 s, waiting for process 1 on host '.*' \(replicas 2 to 3\)", lines[0])

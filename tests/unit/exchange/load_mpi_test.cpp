@@ -56,7 +56,7 @@ TEST(LoadMpi, a_build_without_the_transport_says_what_to_do) {
                     HasSubstr("apt-get install libopenmpi-dev"), Not(HasSubstr("\n"))));
 }
 
-TEST(LoadMpi, leaving_without_a_job_does_nothing) { leaveMpi(3); }
+TEST(LoadMpi, leaving_without_a_job_does_nothing) { leaveMpi(3, std::chrono::seconds(1)); }
 
 }  // namespace
 }  // namespace popart::exchange

@@ -15,6 +15,7 @@
 #include "../support/message_of.hpp"
 #include "api/compile_options.hpp"
 #include "session/compiled_program.hpp"
+#include "support/borrowed_transport.hpp"
 #include "support/fake_ranks.hpp"
 
 namespace popart::session {
@@ -22,37 +23,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A transport of another owner.
-class Borrowed final : public exchange::Transport {
- public:
-  explicit Borrowed(exchange::Transport &transport) : transport_(transport) {}
-  int process() const noexcept override { return transport_.process(); }
-  int processes() const noexcept override { return transport_.processes(); }
-  std::unique_ptr<exchange::Channel> sendChannel(int peer, uint64_t tag,
-                                                 std::span<const exchange::Piece> memory) override {
-    return transport_.sendChannel(peer, tag, memory);
-  }
-  std::unique_ptr<exchange::Channel> receiveChannel(int peer, uint64_t tag,
-                                                    std::span<const exchange::Piece> memory) override {
-    return transport_.receiveChannel(peer, tag, memory);
-  }
-  void abort(std::string_view text) noexcept override { transport_.abort(text); }
-  std::optional<exchange::Failure> failure() const override { return transport_.failure(); }
-  std::vector<std::string> gather(std::string_view own, std::chrono::milliseconds timeout) override {
-    return transport_.gather(own, timeout);
-  }
-
- private:
-  exchange::Transport &transport_;
-};
-
 // The networks of a job, one for each transport that its processes make.
 class Networks {
  public:
   explicit Networks(int processes) : processes_(processes) {}
   Job::MakeTransport of(int process) {
     return [this, process, made = size_t{0}]() mutable {
-      return std::make_unique<Borrowed>(network(made++).transport(process));
+      return std::make_unique<test::Borrowed>(network(made++).transport(process));
     };
   }
 
