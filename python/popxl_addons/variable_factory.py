@@ -94,14 +94,6 @@ def _as_iterator(data_iter: DataIter) -> _Peekable:
     return _Peekable(iter(data_iter).__next__)
 
 
-def _wait_for_instances() -> None:
-    """Wait until every process of the launcher is here; a plain process goes on."""
-    if popdist.isPopdistEnvSet():
-        from mpi4py import MPI
-
-        MPI.COMM_WORLD.Barrier()
-
-
 class VariableFactory:
     """Recipe of one variable.
 
@@ -190,7 +182,7 @@ class VariableFactory:
     ) -> np.memmap:
         """As `next_data`, in a raw file ``<memmap_dir>/<name>.npy``; an existing file is opened.
 
-        Of several processes the first makes the file, and the others wait for it.
+        Of several instances of a job the first makes the file, and the others wait for it. All of them call this.
 
         Args:
             memmap_dir: folder of the files.
@@ -203,6 +195,7 @@ class VariableFactory:
 
         Raises:
             ValueError: an existing file is of another size.
+            popart_runtime_error: instances do not come within ``POPDIST_TIMEOUT`` seconds.
         """
         path = Path(memmap_dir) / f"{name}.npy"
         groups = self.replica_grouping.num_groups
@@ -218,7 +211,7 @@ class VariableFactory:
                 made.flush()
             partial.replace(path)
             made.filename = path.resolve()
-        _wait_for_instances()
+        popdist.synchronize()
         if made is not None:
             return made
         found, expected = path.stat().st_size, prod(shape) * self.dtype.as_numpy().itemsize
