@@ -8,7 +8,8 @@ the feed-forward, words of the vocabulary), the others share the batch. Two prog
   layer is loaded and gathered before it runs, forward and again backward; each replica updates its part and stores it.
 
 Weights come from the package `transformers` by name. `python gpt.py --replicas 4 --parts 2 --phased` trains a small one
-on random text and prints its losses.
+on random text and prints its losses; so does a job of several processes, whose replicas are those of the job:
+`poprun --num-replicas 4 --num-instances 2 python gpt.py --parts 2 --phased`.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+import popdist
 import popxl
 import popxl_addons as addons
 from popxl import ops
@@ -245,11 +247,11 @@ class Program:
         config: sizes of the network.
         batch: texts of the replicas that hold one copy of the network.
         length: words of a text.
-        replicas: a multiple of the parts of a layer.
+        replicas: a multiple of the parts of a layer; in a job of several processes those of the job.
     """
 
     def __init__(self, config: GptConfig, batch: int, length: int, replicas: int) -> None:
-        self.ir = popxl.Ir(replication=replicas)
+        self.ir = popxl.Ir(replication="popdist" if popdist.isPopdistEnvSet() else replicas)
         self.shape = (batch, length)
         self.copies = (replicas // config.parts, config.parts)
         with self.ir.main_graph, popxl.in_sequence():
@@ -273,13 +275,15 @@ class Program:
     def step(self, session: popxl.Session, words: np.ndarray, labels: np.ndarray) -> float:
         """Train on texts of all copies of the network; return the mean loss."""
         copies, parts = self.copies
+        first, count = popdist.getReplicaIndexOffset(), self.ir.instance_replication_factor
 
-        def given(t: np.ndarray) -> np.ndarray:
+        def given(t: np.ndarray) -> np.ndarray:  # for the replicas of this process
             t = t.reshape(copies, 1, *self.shape)
             t = np.broadcast_to(t, (copies, parts, *self.shape)).reshape(copies * parts, *self.shape)
-            return np.ascontiguousarray(t if copies * parts > 1 else t[0])
+            return np.ascontiguousarray(t[first : first + count] if count > 1 else t[first])
 
-        return float(np.mean(session.run(dict(zip(self.inputs, map(given, (words, labels)))))[self.outputs.loss]))
+        losses = session.run(dict(zip(self.inputs, map(given, (words, labels)))))[self.outputs.loss]
+        return float(np.mean(popdist.allGather(losses.reshape(-1))))
 
 
 class TrainingProgram(Program):
@@ -439,11 +443,14 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=32)
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument(
+        "--replicas", type=int, default=popdist.getNumTotalReplicas(), help="default: those of the job, else 1"
+    )
     parser.add_argument("--parts", type=int, default=1, help="replicas that hold the parts of a layer")
     parser.add_argument("--phased", action="store_true", help="one layer on the device at a time")
     args = parser.parse_args()
     config = GptConfig(512, args.length, args.hidden, 4, args.layers, parts=args.parts)
+    np.random.seed(0)  # first weights are equal on all instances of a job
     kind = PhasedProgram if args.phased else TrainingProgram
     program = kind(config, args.batch, args.length, args.replicas, 3e-3)
     texts = args.batch * args.replicas // args.parts
@@ -452,7 +459,9 @@ def main() -> None:
         for step in range(args.steps):
             start = time.perf_counter()
             loss = program.step(session, *batch)
-            print(f"step {step + 1:3d}  loss {loss:8.5f}  {texts / (time.perf_counter() - start):8.1f} texts/s")
+            speed = texts / (time.perf_counter() - start)
+            if popdist.getInstanceIndex() == 0:
+                print(f"step {step + 1:3d}  loss {loss:8.5f}  {speed:8.1f} texts/s", flush=True)
 
 
 if __name__ == "__main__":
