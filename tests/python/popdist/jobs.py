@@ -6,9 +6,13 @@ import sys
 import time
 from pathlib import Path
 
+from popdist.poprun.command import find_mpirun
+
 ROOT = Path(__file__).resolve().parents[3]
 LAUNCHERS = ("POPDIST_", "OMPI_", "PMIX_", "SLURM_")
-ONLY_HERE = ("--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo")
+# Messages stay on this machine. Open MPI 5 does not take this network for those of mpirun itself.
+OF_MPIRUN = () if find_mpirun().is_prrte else ("--mca", "oob_tcp_if_include", "lo")
+ONLY_HERE = ("--mca", "btl_tcp_if_include", "lo", *OF_MPIRUN)
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
