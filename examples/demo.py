@@ -16,14 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
 import popart
 import popart.data
-from matplotlib import pyplot
 from tqdm import tqdm
 
 import onnx
@@ -189,19 +184,6 @@ def validate(
     return float(np.concatenate(hits)[: len(test)].mean()), timing
 
 
-def plot_losses(losses: np.ndarray, path: Path) -> None:
-    """Draw the loss of every batch and its running mean."""
-    window = max(1, len(losses) // 75)
-    sums = np.cumsum(np.concatenate([[0.0], losses]))
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    axes.plot(losses, linewidth=0.4, alpha=0.4, label="each batch")
-    axes.plot(np.arange(window, len(losses) + 1), (sums[window:] - sums[:-window]) / window, label=f"mean of {window}")
-    axes.set(xlabel="iteration", ylabel="loss", ylim=(0, None))
-    axes.legend()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-
-
 def summary(results: dict[str, float], args: argparse.Namespace, data: Path, losses: np.ndarray) -> str:
     """Text of the run for people."""
     tail = losses[-max(1, len(losses) // 75) :].mean()
@@ -255,7 +237,7 @@ def run(args: argparse.Namespace) -> dict[str, object]:
     files = {name: args.out / name for name in ("model.onnx", "loss.png", "summary.txt")}
     onnx.save(network(trained_weights(session, weights), shape), files["model.onnx"])
     accuracy, validation = validate(network(weights, shape), files["model.onnx"], test, norm, args.device)
-    plot_losses(losses, files["loss.png"])
+    popart.plot.losses(losses, files["loss.png"])
     results = {
         "test_accuracy": accuracy,
         "train_it_per_s": timing.per_s,

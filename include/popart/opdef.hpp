@@ -170,7 +170,9 @@ using InferFn = std::function<void(InferContext &)>;
 // Adds ops to a graph on behalf of another op; new ops inherit that op's settings (see inheritSettings in op.hpp).
 class OpEmitter {
  public:
-  OpEmitter(Graph &graph, const Op &origin) : graph_(graph), origin_(origin) {}
+  // `scope`: between the name of `origin` and the types of new ops in their names, such as "grad/".
+  OpEmitter(Graph &graph, const Op &origin, std::string scope = "")
+      : graph_(graph), origin_(origin), scope_(std::move(scope)) {}
   Graph &graph() const { return graph_; }
   const Op &op() const { return origin_; }  // the op being differentiated or decomposed
   const Attributes &attrs() const;          // of op()
@@ -189,6 +191,7 @@ class OpEmitter {
  protected:
   Graph &graph_;
   const Op &origin_;
+  const std::string scope_;
 };
 
 // What a gradient rule sees: forward tensors as seen from the gradient graph, and the incoming gradients.
@@ -199,7 +202,7 @@ class VjpBuilder : public OpEmitter {
   // gradOuts: invalid where an output has no gradient; wanted: inputs whose gradient is asked for.
   VjpBuilder(Graph &graph, const Op &forward, TensorOf activation, std::vector<TensorIndex> gradOuts,
              std::vector<bool> wanted)
-      : OpEmitter(graph, forward),
+      : OpEmitter(graph, forward, "grad/"),  // kGradientSuffix
         activation_(std::move(activation)),
         gradOuts_(std::move(gradOuts)),
         wanted_(std::move(wanted)) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <popart/dataflow.hpp>
@@ -157,6 +158,12 @@ class Session {
   // The same and more as JSON: what the Python package pva reads (decision 0042). Throws runtime_error before
   // prepareDevice.
   std::string getReport() const;
+  // Times steps and threads of the next `runs` runs behind `before` others, for getReport; 0: no more. The program is
+  // loaded anew where that changes what it times; values on the device go on. Throws runtime_error before the program
+  // is loaded, popart::error for negative numbers and where replicas are in other processes.
+  void profileRuns(int runs, int before = 0);
+  // Runs that are still to be left out, and behind them to be recorded.
+  std::pair<size_t, size_t> runsToProfile() const;
   // How prepareDevice made the program fit into the memory limit; nothing: it did not have to.
   std::optional<MemoryFit> memoryFit() const;
   // Every kernel with the threads it will use, its tasks and the predicted share of busy threads; for people. Throws

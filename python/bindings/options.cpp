@@ -8,6 +8,8 @@
 #include "api/option_fields.hpp"
 #include "base/environment.hpp"
 #include "bindings.hpp"
+#include "ir/layer_names.hpp"
+#include "pipeline/options.hpp"
 #include "pipeline/options_table.hpp"
 
 namespace popart::python {
@@ -240,6 +242,10 @@ void bindTables(nb::module_ &m) {
     std::vector<Row> rows;
     for (const auto &row : pipeline::patternNotes()) rows.push_back({row.names, row.state, row.remark});
     return rows;
+  });
+  m.def("_scopeOf", &scopeOf);
+  m.def("_profileFolder", [](const SessionOptions &options) {  // "none" or empty: no profile
+    return pipeline::withEnvironment(options).engineOptions["profile"];
   });
   m.def("_environmentVariables", [] {
     std::vector<Row> rows;

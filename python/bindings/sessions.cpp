@@ -1,5 +1,7 @@
 // Sessions. The GIL is released while models are built, compiled and run; runs that loop take it now and then to let
 // Python handle signals.
+#include <nanobind/stl/pair.h>
+
 #include <string>
 #include <string_view>
 
@@ -258,6 +260,9 @@ void bindSessionBase(nb::module_ &m) {
            "Raises:\n"
            "    popart_runtime_error: Before prepareDevice, or the program is not loaded.")
       .def("_report", &Session::getReport)
+      .def("_isPrepared", &Session::isPrepared)
+      .def("_runsToProfile", &Session::runsToProfile)
+      .def("_profileRuns", &Session::profileRuns, nb::arg("runs"), nb::arg("before") = 0, release)
       .def("getThreadReport", &Session::getThreadReport,
            "Every kernel with the threads it uses, its tasks and the predicted share of busy threads, as text.")
       .def(

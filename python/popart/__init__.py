@@ -19,7 +19,7 @@ defaultAiOnnxMlOpset = 1
 defaultAiGraphcoreOpset = 1
 
 import popart.printed_forms  # noqa: E402
-from popart import loggers, losses, metrics, optim  # noqa: E402
+from popart import loggers, losses, metrics, optim, plot  # noqa: E402
 from popart._names import suggest_in_classes as _suggest_in_classes  # noqa: E402
 from popart._names import suggest_in_modules as _suggest_in_modules  # noqa: E402
 from popart._signatures import give_signatures as _give_signatures  # noqa: E402
@@ -84,6 +84,7 @@ __all__ = [
     "losses",
     "metrics",
     "optim",
+    "plot",
     *(name for name in dir(_core) if not name.startswith("_")),
     "popart",
 ]

@@ -5,6 +5,7 @@ from popart import loggers as loggers
 from popart import losses as losses
 from popart import metrics as metrics
 from popart import optim as optim
+from popart import plot as plot
 from popart.builder import Builder as Builder
 from popart.inference_form import inference_form as inference_form
 from popart.loading import load as load

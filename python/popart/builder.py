@@ -98,6 +98,10 @@ class Builder(Placement, _Delegated):
                 raise ValueError(f"Builder: ai.graphcore opset: got {graphcore}, expected 1")
             self._core.speakOpset(self._version)
 
+    def __repr__(self) -> str:
+        inputs, outputs = self.getInputTensorIds(), self.getOutputTensorIds()
+        return f"<popart.Builder: {', '.join(inputs) or 'no inputs'} -> {', '.join(outputs) or 'no outputs'}>"
+
     # ---- operator namespaces
     def _namespace(self, version: int) -> Any:
         if self._version is not None and self._version != version:

@@ -83,6 +83,7 @@ class _SessionMixin:
     """What both kinds of sessions add to the core."""
 
     _data_flow: DataFlow
+    _name: str
     _options: SessionOptions
     _device_type: DeviceType | None
 
@@ -165,6 +166,10 @@ class _SessionMixin:
         super().prepareDevice(loadEngine, result)  # type: ignore[misc]
         if not result.isSuccessful():
             raise OutOfMemoryException(result)
+        if popart_core._profileFolder(self._options) not in ("", "none"):
+            from popart.profile.recording import follow
+
+            follow(self)
 
     def compileAndExport(self, filename: str) -> None:
         """Compile the program and save it, without loading it.
@@ -196,7 +201,8 @@ class _SessionMixin:
         """Memory and time of the program.
 
         Returns:
-            ``pva.Report``; its execution part is empty unless engineOptions ask for a profile (autoReport.all).
+            ``pva.Report``; its execution part is empty unless engineOptions ask for a profile (``autoReport.all``,
+            ``profile``). ``session.profile`` runs the session and gives a report with all details.
 
         Raises:
             popart_runtime_error: Before prepareDevice.
@@ -204,6 +210,46 @@ class _SessionMixin:
         import pva  # json and the rest are for programs that ask
 
         return pva.Report(super()._report())  # type: ignore[misc]
+
+    def profile(
+        self,
+        step: "popart_core.IStepIO | Callable[[], Any]",
+        runs: int = 5,
+        warmUp: int = 2,
+        folder: "str | os.PathLike[str] | None" = None,
+    ) -> "pva.Report":
+        """Run the session some times and record where the time goes: in which step, on which thread.
+
+        Example::
+
+            report = session.profile(popart.PyStepIO(inputs, anchors))
+            report.to_html("profile.html")
+
+        The program is loaded anew with clocks, and without them at the end; values on the device go on. The guide
+        "Profiling" describes the page.
+
+        Args:
+            step: Data of a run, or a function that runs the session once.
+            runs: That are recorded.
+            warmUp: Runs before them, which are not.
+            folder: Where ``profile.html``, ``profile.trace.json`` and ``profile.json`` are written; None: nowhere.
+
+        Returns:
+            The report. ``to_html``, ``to_trace`` and ``save`` write it.
+
+        Raises:
+            ValueError: ``runs`` is below 1, or ``warmUp`` below 0.
+            popart_runtime_error: The program is not loaded: call ``prepareDevice``.
+            popart_exception: Replicas are in several processes.
+            OSError: The folder cannot be written to.
+        """
+        from popart.profile.recording import record
+
+        run = step if callable(step) else lambda: self.run(step)  # type: ignore[attr-defined]
+        return record(self, run, runs, warmUp, folder)
+
+    def __repr__(self) -> str:
+        return f"<{_facts_of(self)}>"
 
     def connectStreamToCallback(self, streamHandle: str, callback: Callable[..., None], index: int = 0) -> None:
         """Refuse: host reductions need several replicas.
@@ -215,6 +261,17 @@ class _SessionMixin:
             f"Session: connectStreamToCallback: there is no stream '{streamHandle}' for callbacks. "
             "Pass inputs and outputs to run"
         )
+
+
+def _facts_of(session: Any) -> str:
+    """What a session is, in a line."""
+    flow = session._data_flow
+    anchors = flow.anchors()
+    named = ", ".join(anchors[:3]) + (f" and {len(anchors) - 3} more" if len(anchors) > 3 else "")
+    state = "prepared" if session._isPrepared() else "not prepared"
+    return (
+        f"{type(session).__name__} '{session._name}', {state}, {flow.batchesPerStep()} batches a step, anchors: {named}"
+    )
 
 
 _SHORTER = "or use popart.load(path)(x) or popart.Trainer, which make sessions themselves"
@@ -279,6 +336,7 @@ class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
         )  # fmt: skip
         self._options = userOptions if userOptions is not None else SessionOptions()
         self._device_type = getattr(deviceInfo, "type", None)
+        self._name = name
         super().__init__(
             fnModel,
             self._data_flow,
@@ -305,6 +363,7 @@ class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
         session._data_flow = ir.getDataFlow()
         session._options = ir.getSessionOptions()
         session._device_type = getattr(deviceInfo, "type", None)
+        session._name = name
         popart_core._InferenceSessionCore.__init__(session, ir, deviceInfo, name, session._data_flow.batchesPerStep())
         return session
 
@@ -368,6 +427,7 @@ class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
             self._options.trainableTensors = [*self._options.trainableTensors, *_patterns(trainable)]
             self._options.frozenTensors = [*self._options.frozenTensors, *_patterns(frozen)]
         self._device_type = getattr(deviceInfo, "type", None)
+        self._name = name
         super().__init__(
             fnModel,
             self._data_flow,

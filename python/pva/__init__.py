@@ -3,11 +3,13 @@
 ``session.getReport()`` gives a `Report`; `openReport` reads one that `Report.save` wrote. Sizes are in bytes, times in
 cycles of the target's clock: on a host device a cycle is a nanosecond. Memory of the program lies in one piece and is
 counted in equal shares on the tiles. What a device without tiles does not have is None: `Target.bytesPerTile`.
+`Report.to_html` and `Report.to_trace` show a report (guide "Profiling").
 """
 
 import json
 from collections.abc import Iterator
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +59,28 @@ class LiveStep(_Facts):
 
 
 class Program:
-    """A step of the program, or a sequence of them: type, name, kernel, children."""
+    """A step of the program, or a sequence of them.
+
+    Attributes:
+        type: ``OnTileExecute`` (a kernel), ``StreamCopy``, ``DoExchange`` (a copy), ``Repeat``, ``If``, ``Sequence``.
+        name: ``FusedConv.198``; empty for the sequences in loops and branches.
+        title: The name and that of the operator, as schedules print them: ``FusedConv.198  /conv1/Conv``.
+        layer: Name of the layer that it works for: ``/conv1/Conv``, for its gradient as well.
+        phase: ``forward``, ``backward``, ``update`` or ``host``.
+        kernel: Kernel that was chosen.
+        fused: Operators that the kernel computes, where they are several.
+        children: What is in it.
+    """
 
     def __init__(self, facts: dict[str, Any]) -> None:
         """Take a node of the tree."""
         self.type: str = facts["type"]
         self.name: str = facts["name"]
+        self.title: str = facts.get("title", self.name)
+        self.layer: str = facts.get("layer", "")
+        self.phase: str = facts.get("phase", "")
         self.kernel: str = facts.get("kernel", "")
+        self.fused: list[str] = facts.get("fused", [])
         self.children = [Program(child) for child in facts["children"]]
 
     def accept(self, visitor: Any) -> None:
@@ -79,7 +96,7 @@ class Program:
             yield from child
 
     def __repr__(self) -> str:
-        return f"Program(type={self.type!r}, name={self.name!r}, {len(self.children)} children)"
+        return f"Program(type={self.type!r}, title={self.title!r}, {len(self.children)} children)"
 
 
 class Cycles:
@@ -212,12 +229,71 @@ class Report:
         """Take the JSON of ``Session.getReport``."""
         self._text = text
         facts = json.loads(text)
+        self._facts = facts
         self.compilation = Compilation(facts)
         self.execution = Execution(facts, self.compilation)
 
     def save(self, path: str | Path) -> None:
         """Write the report to a file that `openReport` reads."""
-        Path(path).write_text(self._text)
+        Path(path).write_text(self._text, encoding="utf-8")
+
+    def to_html(self, path: str | Path, before: "Report | None" = None) -> None:
+        """Write the report as a page: one HTML file that loads nothing.
+
+        It shows the time of layers, kernels and steps, when each thread worked, the memory over the program, and the
+        passes of the compiler. Without recorded runs (``session.profile``) it shows what is known of the program.
+
+        Args:
+            path: The file.
+            before: Another report, with which the page compares this one.
+
+        Raises:
+            ValueError: One of the reports is of another version of the library.
+        """
+        from popart.profile.page import page_of
+
+        page = page_of(self._profile(), before._profile() if before is not None else None)
+        Path(path).write_text(page, encoding="utf-8")
+
+    def to_trace(self, path: str | Path) -> None:
+        """Write the recorded runs as a trace for Perfetto and ``chrome://tracing``.
+
+        It has a track for steps, one for each thread, a counter of memory in use, and the passes of the compiler.
+
+        Args:
+            path: The file, JSON.
+
+        Raises:
+            ValueError: The report is of another version of the library.
+        """
+        from popart.profile.trace import trace_of
+
+        Path(path).write_text(json.dumps(trace_of(self._profile())), encoding="utf-8")
+
+    def _profile(self) -> Any:
+        from popart.profile.facts import Profile
+
+        return Profile(self._facts)
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """Names and values that say most of the report."""
+        from popart.tools.output import bytes_text, time_text
+
+        facts, runs = self._facts, self.execution.runs
+        rows = [("device", facts["target"]["type"]), ("steps", str(self.compilation.graph.numComputeSets))]
+        rows.append(("memory", bytes_text(facts["memory"]["total"])))
+        if runs:
+            middle = sorted(run.microseconds for run in runs)[len(runs) // 2]
+            rows.append((f"median of {len(runs)} runs" if len(runs) > 1 else "run", time_text(middle / 1e6)))
+        return rows
+
+    def __repr__(self) -> str:
+        return f"Report({', '.join(f'{name}: {value}' for name, value in self._summary())})"
+
+    def _repr_html_(self) -> str:
+        """A table in a notebook; `to_html` makes the whole page."""
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._summary())
+        return f"<table>{rows}</table>"
 
 
 def openReport(path: str | Path) -> Report:
@@ -234,6 +310,6 @@ def openReport(path: str | Path) -> Report:
         ValueError: It is no report.
     """
     try:
-        return Report(Path(path).read_text())
+        return Report(Path(path).read_text(encoding="utf-8"))
     except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"openReport: '{path}' is no report that Report.save wrote: {error!r}") from None

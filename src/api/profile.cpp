@@ -4,6 +4,7 @@
 #include "api/profile.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,7 +13,7 @@
 #include "exchange/schedule.hpp"
 #include "executable/collectives.hpp"
 #include "executable/cost.hpp"
-#include "runtime/step_times.hpp"
+#include "ir/layer_names.hpp"
 #include "session/compiled_program.hpp"
 
 namespace popart {
@@ -156,35 +157,62 @@ Json collectiveJson(const executable::CollectiveSpec &spec) {
           {"channel", spec.channel}};
 }
 
-Json programJson(const executable::Program &program) {
-  constexpr const char *kTypes[] = {"OnTileExecute", "StreamCopy", "StreamCopy", "StreamCopy", "StreamCopy",
-                                    "DoExchange",    "Repeat",     "If",         "Sequence"};
-  Json steps = Json::array();
-  for (const executable::Step &step : program.steps) {
-    Json children = Json::array();
-    for (const auto &inner : step.programs)
-      children.push_back({{"type", "Sequence"}, {"name", ""}, {"children", programJson(*inner)}});
+const char *phaseName(TrainingPhase phase) {
+  constexpr const char *kNames[] = {"forward", "backward", "update"};
+  return kNames[static_cast<size_t>(phase)];
+}
+
+// The steps of the program as a tree. Numbers are those of StepTimes.
+class ProgramTree {
+ public:
+  Json of(const executable::Program &program) {
+    Json steps = Json::array();
+    for (const executable::Step &step : program.steps) steps.push_back(of(step));
+    return steps;
+  }
+
+ private:
+  Json of(const executable::Step &step) {
+    constexpr const char *kTypes[] = {"OnTileExecute", "StreamCopy", "StreamCopy", "StreamCopy", "StreamCopy",
+                                      "DoExchange",    "Repeat",     "If",         "Sequence"};
+    const LayerOf layer = layerOf(step.layer);
+    if (!step.layer.empty()) phase_ = layer.phase;  // a step without a name belongs to those around it
+    const bool isHost = step.kind == Kind::HostLoad || step.kind == Kind::HostStore;
     Json entry = {{"type", kTypes[static_cast<size_t>(step.kind)]},
+                  {"number", number_++},
                   {"name", step.name},
-                  {"kernel", runtime::kernelName(step)},
-                  {"children", std::move(children)}};
+                  {"title", stepTitle(step.name, step.layer)},
+                  {"layer", layer.layer},
+                  {"phase", isHost ? "host" : phaseName(phase_)},
+                  {"kernel", runtime::kernelName(step)}};
+    if (!step.fused.empty()) entry["fused"] = step.fused;
     if (step.kind == Kind::Kernel) {
       entry["flops"] = step.kernel->flops();
       entry["bytes"] = step.kernel->bytes();
+      entry["tasks"] = step.kernel->tasks();
       entry["predictedNanoseconds"] = executable::predictedNanoseconds(step);
+    } else if (step.bytes > 0) {
+      entry["bytes"] = isHost ? step.bytes : 2 * step.bytes;  // read and written
     }
     if (const executable::CollectiveSpec *spec = step.kernel ? step.kernel->collectiveSpec() : nullptr)
       entry["collective"] = collectiveJson(*spec);
     if (step.kind == Kind::Loop) entry["tripCount"] = step.tripCount;
-    steps.push_back(std::move(entry));
+    Json children = Json::array();
+    for (const auto &inner : step.programs)
+      children.push_back({{"type", "Sequence"}, {"name", ""}, {"children", of(*inner)}});
+    entry["children"] = std::move(children);
+    return entry;
   }
-  return steps;
-}
+
+  int number_ = 0;
+  TrainingPhase phase_ = TrainingPhase::Forward;
+};
 
 Json fallbacksJson(const Executable &executable) {
   Json fallbacks = Json::array();
   for (const executable::Fallback &fallback : executable.fallbacks)
-    fallbacks.push_back({{"op", fallback.op}, {"backend", fallback.backend}, {"reason", fallback.reason}});
+    fallbacks.push_back(
+        {{"op", fallback.op}, {"layer", fallback.layer}, {"backend", fallback.backend}, {"reason", fallback.reason}});
   return fallbacks;
 }
 
@@ -218,30 +246,52 @@ Json graphJson(const Executable &executable) {
 // ---- runs -----------------------------------------------------------------------------------------
 
 Profile::Profile(const std::map<std::string, std::string> &engineOptions) {
-  for (const char *key : {"autoReport.all", "autoReport.outputExecutionProfile", "debug.instrument"}) {
-    const auto given = engineOptions.find(key);
-    on_ = on_ || (given != engineOptions.end() && given->second == "true");
-  }
+  const auto given = [&](const char *key) {
+    const auto found = engineOptions.find(key);
+    return found == engineOptions.end() ? std::string() : found->second;
+  };
+  for (const char *key : {"autoReport.all", "autoReport.outputExecutionProfile", "debug.instrument"})
+    on_ = on_ || given(key) == "true";
   for (const auto &entry : engineOptions)
     timesRuns_ = timesRuns_ || entry.first.starts_with("debug.") || entry.first.starts_with("autoReport.");
+  if (const std::string folder = given("profile"); !folder.empty() && folder != "none") ask(kProfiled, kWarmUp);
   const std::string count = "autoReport.executionProfileProgramRunCount";
-  if (const auto given = engineOptions.find(count); given != engineOptions.end())
-    mostRuns_ = static_cast<size_t>(environment::parsePositive(given->second, "engineOptions: " + count));
+  if (const std::string runs = given(count.c_str()); engineOptions.contains(count))
+    mostRuns_ = static_cast<size_t>(environment::parsePositive(runs, "engineOptions: " + count));
+}
+
+void Profile::ask(size_t runs, size_t before) {
+  on_ = keepsEvents_ = runs > 0;
+  timesRuns_ = timesRuns_ || on_;
+  if (!on_) return;  // what was recorded stays
+  mostRuns_ = runs;
+  skipped_ = before;
+  runs_.clear();
 }
 
 void Profile::record(session::CompiledProgram &program, const std::string &name) {
   runtime::StepTimes *times = program.stepTimes();
   if (!times || runs_.size() >= mostRuns_) return;
+  if (skipped_ > 0) {
+    --skipped_;
+    return times->reset();
+  }
   const runtime::RankCollectives::Times exchange = program.exchangeTimes();
-  Run run{name,
-          program.lastRun().count(),
-          {},
-          exchange.exchanging.count() - exchanged_,
-          exchange.waiting.count() - waited_};
+  Run run;
+  run.exchangeNanoseconds = exchange.exchanging.count() - exchanged_;
+  run.exchangeWaitNanoseconds = exchange.waiting.count() - waited_;
   exchanged_ = exchange.exchanging.count(), waited_ = exchange.waiting.count();
-  for (const runtime::StepTimes::Entry &entry : times->entries())
+  run.name = name;
+  run.begin = std::chrono::nanoseconds(program.lastStart().time_since_epoch()).count();
+  run.nanoseconds = program.lastRun().count();
+  for (size_t i = 0; i < times->entries().size(); ++i) {
+    const runtime::StepTimes::Entry &entry = times->entries()[i];
     if (entry.calls > 0)
-      run.steps.push_back({entry.step->name, runtime::kernelName(*entry.step), entry.calls, entry.nanoseconds});
+      run.steps.push_back({static_cast<int>(i), entry.step->name, entry.step->layer, runtime::kernelName(*entry.step),
+                           entry.calls, entry.nanoseconds});
+  }
+  run.events.assign(times->events().begin(), times->events().end());
+  run.lostEvents = times->addedEvents() - run.events.size();
   runs_.push_back(std::move(run));
   times->reset();
 }
@@ -254,7 +304,10 @@ void Profile::reset(session::CompiledProgram &program) {
 }
 
 std::string Profile::summary() const {
-  if (!on_) return "Execution profiling not enabled\n";
+  if (!on_ && runs_.empty())
+    return "Execution profiling not enabled. To time the steps of runs, call session.profile, or set the environment "
+           "variable POPART_PROFILE to a folder, or engineOptions[\"autoReport.all\"] to \"true\" before the session "
+           "is made\n";
   if (runs_.empty()) return "Execution profiling not enabled for a run yet: call run\n";
   std::string text = "Execution\n";
   for (size_t i = 0; i < runs_.size(); ++i) {
@@ -266,7 +319,7 @@ std::string Profile::summary() const {
                           static_cast<double>(run.exchangeNanoseconds) / 1e3,
                           static_cast<double>(run.exchangeWaitNanoseconds) / 1e3);
     for (const Step &step : run.steps)
-      text += fmt::format("    {}, {}: {:.3f} us in {} calls\n", step.name, step.kernel,
+      text += fmt::format("    {}, {}: {:.3f} us in {} calls\n", stepTitle(step.name, step.layer), step.kernel,
                           static_cast<double>(step.nanoseconds) / 1e3, step.calls);
   }
   return text;
@@ -290,35 +343,66 @@ double totalCycles(const Executable &executable, const DeviceInfo &device, const
   return std::max(cycles, runs);  // a run takes some time
 }
 
-std::string profileJson(const Executable &executable, const DeviceInfo &device, const Profile &profile,
-                        double totalCycles) {
-  const bool onHost = device.getType() == DeviceType::Cpu;
+namespace {
+
+Json runsJson(const Profile &profile, double hertz) {
   Json runs = Json::array();
   for (const Profile::Run &run : profile.runs()) {
-    Json steps = Json::array();
+    Json steps = Json::array(), events = Json::array();
     for (const Profile::Step &step : run.steps)
-      steps.push_back({{"name", step.name},
+      steps.push_back({{"number", step.number},
+                       {"name", step.name},
                        {"kernel", step.kernel},
                        {"calls", step.calls},
-                       {"cycles", static_cast<double>(step.nanoseconds) * hertzOf(device) / kHostHertz}});
+                       {"nanoseconds", step.nanoseconds},
+                       {"cycles", static_cast<double>(step.nanoseconds) * hertz / kHostHertz}});
+    for (const auto &e : run.events)
+      events.push_back(Json::array({e.step, e.thread, e.begin - run.begin, e.end - run.begin, e.busy}));
     runs.push_back({{"name", run.name},
+                    {"begin", run.begin},
                     {"nanoseconds", run.nanoseconds},
                     {"exchangeNanoseconds", run.exchangeNanoseconds},
                     {"exchangeWaitNanoseconds", run.exchangeWaitNanoseconds},
-                    {"steps", std::move(steps)}});
+                    {"steps", std::move(steps)},
+                    {"events", std::move(events)},
+                    {"lostEvents", run.lostEvents}});
   }
-  const Json report = {{"target",
+  return runs;
+}
+
+Json passesJson(const CompileTimes &times) {
+  const auto nanoseconds = [](const auto &duration) { return std::chrono::nanoseconds(duration).count(); };
+  Json passes = Json::array();
+  for (const CompileTimes::Span &span : times.spans)
+    passes.push_back({{"group", span.group},
+                      {"name", span.name},
+                      {"begin", nanoseconds(span.begin.time_since_epoch())},
+                      {"nanoseconds", nanoseconds(span.end - span.begin)}});
+  return passes;
+}
+
+}  // namespace
+
+std::string profileJson(const ProfileFacts &facts) {
+  const DeviceInfo &device = facts.device;
+  const bool onHost = device.getType() == DeviceType::Cpu;
+  const Json report = {{"format", "popart-profile"},
+                       {"version", 1},
+                       {"session", facts.session},
+                       {"target",
                         {{"type", toText(device.getType())},
                          {"numIPUs", device.getNumIpus()},
                          {"tilesPerIpu", device.getTilesPerIPU()},
                          {"clockFrequency", hertzOf(device)},
                          {"bytesPerTile", onHost ? Json(nullptr) : Json(kBytesOfTile)}}},
-                       {"memory", memoryJson(executable)},
-                       {"graph", graphJson(executable)},
-                       {"programs", programJson(executable.main)},
-                       {"fallbacks", fallbacksJson(executable)},
-                       {"runs", std::move(runs)},
-                       {"totalCycles", totalCycles}};
+                       {"threads", facts.threads},
+                       {"memory", memoryJson(facts.executable)},
+                       {"graph", graphJson(facts.executable)},
+                       {"programs", ProgramTree().of(facts.executable.main)},
+                       {"fallbacks", fallbacksJson(facts.executable)},
+                       {"passes", passesJson(facts.compileTimes)},
+                       {"runs", runsJson(facts.profile, hertzOf(device))},
+                       {"totalCycles", facts.totalCycles}};
   return report.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

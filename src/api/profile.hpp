@@ -1,15 +1,19 @@
 // Profile: what the first runs of a session took, step by step, and the report of memory and time that programs read
 // (Session::getReport, decision 0042). On where engineOptions ask for it.
 #pragma once
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <popart/devicemanager.hpp>
 #include <popart/runstatistics.hpp>
 
+#include "base/compile_times.hpp"
 #include "executable/executable.hpp"
+#include "runtime/step_times.hpp"
 
 namespace popart {
 
@@ -20,13 +24,16 @@ class CompiledProgram;
 class Profile {
  public:
   struct Step {
-    std::string name, kernel;
+    int number = 0;  // in the order of the program, those inside of loops before the ones behind
+    std::string name, layer, kernel;
     int64_t calls = 0, nanoseconds = 0;
   };
   struct Run {
     std::string name;
-    int64_t nanoseconds = 0;
-    std::vector<Step> steps;              // that ran, in order
+    int64_t begin = 0, nanoseconds = 0;             // begin: of the clock of StepTimes
+    std::vector<Step> steps;                        // that ran, in order
+    std::vector<runtime::StepTimes::Event> events;  // empty unless profile or profileRuns asks
+    size_t lostEvents = 0;                          // which did not fit
     int64_t exchangeNanoseconds = 0;      // in which operations between processes were under way
     int64_t exchangeWaitNanoseconds = 0;  // in which the first replica waited for them
   };
@@ -35,6 +42,13 @@ class Profile {
   // Throws popart::error for a bad number of runs in `engineOptions`.
   explicit Profile(const std::map<std::string, std::string> &engineOptions);
   bool isOn() const { return on_; }
+  int64_t mostEvents() const { return keepsEvents_ ? kMostEvents : 0; }
+  // From now on the next `runs` runs behind `before` others are recorded with their events; 0: none.
+  void ask(size_t runs, size_t before);
+  // Runs that are to be left out, and behind them to be recorded.
+  std::pair<size_t, size_t> runsToCome() const {
+    return on_ ? std::pair(skipped_, mostRuns_ - std::min(mostRuns_, runs_.size())) : std::pair<size_t, size_t>();
+  }
   bool timesRuns() const { return timesRuns_; }  // some option of reports is set, so that whole runs are timed
   // Adds the run that has just ended, as long as fewer were recorded than autoReport.executionProfileProgramRunCount
   // says (2).
@@ -44,8 +58,11 @@ class Profile {
   std::string summary() const;  // lines of getSummaryReport
 
  private:
-  bool on_ = false, timesRuns_ = false;
-  size_t mostRuns_ = 2;
+  static constexpr int64_t kMostEvents = int64_t{1} << 18;
+  static constexpr size_t kProfiled = 5, kWarmUp = 2;  // runs, with engineOptions["profile"]
+
+  bool on_ = false, timesRuns_ = false, keepsEvents_ = false;
+  size_t mostRuns_ = 2, skipped_ = 0;
   std::vector<Run> runs_;
   int64_t exchanged_ = 0, waited_ = 0;  // nanoseconds up to the last run that was recorded
 };
@@ -56,8 +73,17 @@ std::optional<double> modelCycles(const executable::Executable &executable, cons
 // predicted to take on `threads` threads where they are not timed.
 double totalCycles(const executable::Executable &executable, const DeviceInfo &device, const RunStatistics &statistics,
                    int threads);
-// Memory, program and runs as JSON.
-std::string profileJson(const executable::Executable &executable, const DeviceInfo &device, const Profile &profile,
-                        double totalCycles);
+// What a report is made of.
+struct ProfileFacts {
+  const executable::Executable &executable;
+  const DeviceInfo &device;
+  const Profile &profile;
+  const CompileTimes &compileTimes;
+  const std::string &session;
+  int threads;
+  double totalCycles;
+};
+// Memory, program, runs and passes as JSON (docs/guides/profiling.md).
+std::string profileJson(const ProfileFacts &facts);
 
 }  // namespace popart

@@ -96,6 +96,8 @@ session::CompileOptions Session::Impl::compileOptions() const {
   compiling.ahead = ahead;
   compiling.timesRuns = options.instrumentWithHardwareCycleCounter || profile.timesRuns();
   compiling.timesSteps = profile.isOn();
+  compiling.mostEvents = profile.mostEvents();
+  compiling.times = compileTimes;
   compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions, job ? job->processesOnHost() : 1);
   compiling.lanes = session::laneRule(options.engineOptions);
   compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(options.engineOptions);
@@ -365,9 +367,31 @@ std::string Session::getSummaryReport(bool resetProfile) const {
 std::string Session::getReport() const {
   impl_->program.requireCompiled("getReport");
   const executable::Executable &program = *impl_->program.executable();
-  const double cycles = totalCycles(program, *impl_->device, statistics(), impl_->threads());
-  return profileJson(program, *impl_->device, impl_->profile, cycles);
+  const int threads = impl_->threads();
+  const double cycles = totalCycles(program, *impl_->device, statistics(), threads);
+  return profileJson({program, *impl_->device, impl_->profile, *impl_->compileTimes, impl_->name, threads, cycles});
 }
+
+void Session::profileRuns(int runs, int before) {
+  Impl &s = *impl_;
+  s.program.requireLoaded("profileRuns");
+  if (runs < 0 || before < 0)
+    throw error("Session '{}': profileRuns: got {} runs after {}, expected 0 or more of both", s.name, runs, before);
+  if (s.isInJob() && runs > 0)
+    throw error(
+        "Session '{}': profileRuns: its replicas are in several processes, which would have to load their programs "
+        "anew together. Set engineOptions[\"profile\"] or POPART_PROFILE instead",
+        s.name);
+  s.profile.ask(static_cast<size_t>(runs), static_cast<size_t>(before));
+  if (runtime::StepTimes *times = s.program.stepTimes()) times->reset();
+  if (s.isInJob() || s.profile.isOn() == (s.program.stepTimes() != nullptr)) return;
+  const std::optional<Impl::DeviceState> state = s.deviceState();
+  s.program.timeSteps(s.profile.isOn(), s.profile.mostEvents());
+  s.load();
+  s.restore(*state);
+}
+
+std::pair<size_t, size_t> Session::runsToProfile() const { return impl_->profile.runsToCome(); }
 
 std::string Session::getThreadReport() const {
   impl_->program.requireCompiled("getThreadReport");

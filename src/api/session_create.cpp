@@ -381,6 +381,7 @@ struct SessionCreation : Session {
     pipeline::warnAboutMarks(*ir);
     impl.tensorNames = namesOfTheResult(c, *impl.model, ir->getMainGraph());
     pipeline::PrepareSettings settings;
+    settings.times = impl.compileTimes;
     settings.loss = named(impl.tensorNames, c.loss);
     if (!settings.loss.empty()) impl.losses.insert(settings.loss);
     for (const LossObject &loss : c.losses) impl.losses.insert(loss.output);

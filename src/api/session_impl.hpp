@@ -71,6 +71,7 @@ struct Session::Impl {
   popx::Executablex sizes;                              // what stepIO is checked against
   std::unique_ptr<ForwardProgram> forward;              // null: not asked for
   Profile profile;                                      // of the runs, where engineOptions ask for it
+  std::shared_ptr<CompileTimes> compileTimes = std::make_shared<CompileTimes>();
   bool weightsLoaded = false;
   bool hostWeightsInSync = false;  // what the host has are the device's values
   bool hasReadDevice = false;      // streamBuffers and allReplicas are the device's values

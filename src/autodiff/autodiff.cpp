@@ -15,6 +15,7 @@
 
 #include "autodiff/backward_walk.hpp"
 #include "autodiff/extra_outputs.hpp"
+#include "ir/layer_names.hpp"
 
 namespace popart::autodiff {
 namespace {
@@ -164,7 +165,7 @@ class Activations {
     for (TensorIndex out : producer.outputs())
       outputs.push_back(out.valid() ? grad_.uniqueId(grad_.addScope(fwd_.removeScope(fwd_.tensor(out).id)))
                                     : TensorId());
-    Op::Settings settings = inheritSettings(producer, grad_, "recomputed");
+    Op::Settings settings = inheritSettings(producer, grad_, kRecomputedSuffix);
     settings.recomputeType = RecomputeType::Recomputed;
     Op *copy = grad_.addConnectedOp(producer.def(), inputs, outputs, producer.attributes(), settings);
     for (int o = 0; o < producer.outputCount(); ++o)

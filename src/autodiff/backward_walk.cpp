@@ -11,6 +11,7 @@
 
 #include "autodiff/loop_gradient.hpp"
 #include "ir/decomposed.hpp"
+#include "ir/layer_names.hpp"
 #include "ir/print_hints.hpp"
 #include "ops/control/loops.hpp"
 
@@ -38,10 +39,11 @@ class Walker {
     }
     for (size_t i = schedule.size(); i-- > 0;) {
       for (TensorIndex out : schedule[i]->outputs())
-        if (out.valid()) finish(out, inheritSettings(*schedule[i], grad_));
+        if (out.valid()) finish(out, inheritSettings(*schedule[i], grad_, kGradientSuffix));
       visit(*schedule[i]);
       for (TensorIndex in : schedule[i]->inputs())
-        if (in.valid() && slot(in).firstConsumer == i) finish(in, inheritSettings(*schedule[i], grad_));
+        if (in.valid() && slot(in).firstConsumer == i)
+          finish(in, inheritSettings(*schedule[i], grad_, kGradientSuffix));
     }
     std::vector<TensorIndex> result;
     for (TensorIndex target : targets_) {
@@ -272,7 +274,7 @@ class Walker {
     for (int i : results)
       outputIds.push_back(
           grad_.uniqueId(grad_.addScope("Gradient___" + std::to_string(op.id) + "_" + std::to_string(i))));
-    Op::Settings settings = inheritSettings(op, grad_, "grad");
+    Op::Settings settings = inheritSettings(op, grad_, kGradientSuffix);
     settings.hints[kGradientCallHint] = "1";
     Op *made = grad_.addConnectedOp(opDef("If"), inputs, outputIds, std::move(branches), settings);
     for (size_t r = 0; r < results.size(); ++r) {
@@ -298,7 +300,7 @@ class Walker {
     Op *call = outputIds.empty()
                    ? nullptr
                    : graph.addConnectedOp(opDef("Call"), inputs, outputIds, {{"callee", GraphRef{info.gradient}}},
-                                          inheritSettings(op, graph, "grad"));
+                                          inheritSettings(op, graph, kGradientSuffix));
     for (int i : results) {
       TensorIndex gradient;
       const int own = i - first;
@@ -335,7 +337,7 @@ class Walker {
     std::vector<TensorId> outputIds;
     for (const TensorId &id : backward.getOutputIds())
       outputIds.push_back(grad_.uniqueId(grad_.addScope(backward.removeScope(id))));
-    Op::Settings settings = inheritSettings(op, grad_, "grad");
+    Op::Settings settings = inheritSettings(op, grad_, kGradientSuffix);
     settings.hints[kGradientCallHint] = "1";
     Op *call = grad_.addConnectedOp(opDef("Call"), inputs, outputIds, {{"callee", GraphRef{info.gradient}}}, settings);
     for (size_t o = 0; o < info.expectedOutputs.size(); ++o) {
@@ -405,7 +407,8 @@ TensorIndex addZeros(Graph &graph, const TensorInfo &info) {
 TensorIndex addSum(Graph &graph, const std::vector<TensorIndex> &parts, const Op &origin) {
   if (parts.size() == 1) return parts[0];
   const TensorId id = graph.uniqueId(graph.addScope("gradient_sum"));
-  return graph.addConnectedOp(opDef("Sum"), parts, {id}, {}, inheritSettings(origin, graph, "grad"))->outputs()[0];
+  return graph.addConnectedOp(opDef("Sum"), parts, {id}, {}, inheritSettings(origin, graph, kGradientSuffix))
+      ->outputs()[0];
 }
 
 }  // namespace popart::autodiff

@@ -10,6 +10,7 @@
 #include <popart/ir.hpp>
 
 #include "autodiff/extra_outputs.hpp"
+#include "ir/layer_names.hpp"
 #include "ops/control/loops.hpp"
 
 namespace popart::autodiff {
@@ -124,7 +125,7 @@ class LoopGradient {
                    Attributes attributes = {}) {
     return body_
         ->addConnectedOp(opDef(type), inputs, {body_->uniqueId(body_->addScope(name))}, std::move(attributes),
-                         inheritSettings(r_.op, *body_, "grad"))
+                         inheritSettings(r_.op, *body_, kGradientSuffix))
         ->outputs()[0];
   }
 
@@ -148,7 +149,7 @@ class LoopGradient {
       for (const TensorId &id : backward.getOutputIds())
         ids.push_back(body_->uniqueId(body_->addScope(backward.removeScope(id))));
       const Op *call = body_->addConnectedOp(opDef("Call"), inputs, ids, {{"callee", GraphRef{info.gradient}}},
-                                             inheritSettings(r_.op, *body_, "grad"));
+                                             inheritSettings(r_.op, *body_, kGradientSuffix));
       for (size_t o = 0; o < ids.size(); ++o)
         gradients[forward_.find(info.expectedOutputs[o].fwdId)] = call->outputs()[o];
     }
@@ -244,7 +245,7 @@ class LoopGradient {
     const Op *loop = r_.gradient.addConnectedOp(
         opDef("Loop"), loopInputs_, ids,
         {{"body", GraphRef{body_->id}}, {"trip_count", trips_}, {"carried", static_cast<int64_t>(inputs.size())}},
-        inheritSettings(r_.op, r_.gradient, "grad"));
+        inheritSettings(r_.op, r_.gradient, kGradientSuffix));
     for (size_t i = 0; i < inputs.size(); ++i)
       if (r_.wanted[inputs[i]]) gradients[inputs[i]] = loop->outputs()[i];
     return gradients;

@@ -67,9 +67,11 @@ constexpr Variable kVariables[] = {
      "Names of compiler passes that do not run, separated by `,`, to find the pass that breaks a program. `popart-opt "
      "--list-passes` lists all passes. `SessionOptions.engineOptions[\"disable_passes\"]` has precedence."},
     {"POPART_STEP_TIMES", "none",
-     "File to which a session appends a table when it ends: the time, number of calls and kernel of each step. In a "
-     "job "
+     "File to which a session appends a table when it ends: the time, number of calls and kernel of each step. In a job "
      "of several processes each one has a file of its own: `FILE.0`, `FILE.1`."},
+    {"POPART_PROFILE", "none",
+     "Folder in which every session of Python writes a profile of its first runs: a page, a trace and JSON (guide "
+     "\"Profiling\"). `SessionOptions.engineOptions[\"profile\"]` has precedence; `none` there means no profile."},
     {"POPART_MPI_LIBRARY",
      "the one that is loaded, else `libmpi.so.40` of the system, else that of the Python environment",
      "File of Open MPI's library, for jobs of several processes."},
@@ -121,6 +123,7 @@ std::optional<std::string> irDump() { return text("POPART_IR_DUMP"); }
 std::optional<std::string> passDump() { return text("POPART_PASS_DUMP"); }
 std::optional<std::string> disablePasses() { return text("POPART_DISABLE_PASSES"); }
 std::optional<std::string> stepTimes() { return text("POPART_STEP_TIMES"); }
+std::optional<std::string> profileFolder() { return text("POPART_PROFILE"); }
 std::optional<std::string> maxMemory() { return text("POPART_MAX_MEMORY"); }
 std::optional<std::string> remoteMemory() { return text("POPART_REMOTE_MEMORY"); }
 std::optional<std::string> maxFoldedBytes() { return text("POPART_MAX_FOLDED_BYTES"); }

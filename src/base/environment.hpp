@@ -28,6 +28,7 @@ std::optional<std::string> irDump();            // POPART_IR_DUMP: path
 std::optional<std::string> passDump();          // POPART_PASS_DUMP: folder
 std::optional<std::string> disablePasses();     // POPART_DISABLE_PASSES: names with "," between them
 std::optional<std::string> stepTimes();         // POPART_STEP_TIMES: path
+std::optional<std::string> profileFolder();     // POPART_PROFILE: path
 std::optional<std::string> maxMemory();         // POPART_MAX_MEMORY: bytes with K, M or G
 std::optional<std::string> remoteMemory();      // POPART_REMOTE_MEMORY: folder
 std::optional<std::string> maxFoldedBytes();    // POPART_MAX_FOLDED_BYTES: bytes with K, M or G

@@ -10,6 +10,7 @@
 // Tasks are claimed as in the thread pool: each thread works through its own range of tasks upwards, then steals from
 // the end of others'.
 #include "executable/cost.hpp"
+#include "ir/layer_names.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -89,7 +90,7 @@ void addProgram(const Program &program, int threads, std::vector<KernelUse> &row
   for (const Step &step : program.steps) {
     for (size_t i = 0; i < step.programs.size(); ++i) addProgram(*step.programs[i], threadsOf(step, i, threads), rows);
     if (!step.kernel) continue;
-    KernelUse use{step.name, step.kernel->name(), step.kernel->tasks()};
+    KernelUse use{stepTitle(step.name, step.layer), step.kernel->name(), step.kernel->tasks()};
     use.nanoseconds = predictedNanoseconds(step);
     use.threads = threadsThatPay(use.nanoseconds, widestRound(*step.kernel), threads);
     use.elapsed = elapsedOn(*step.kernel, use.nanoseconds, use.threads);

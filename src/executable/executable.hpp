@@ -80,8 +80,10 @@ struct Program;
 struct Step {
   enum class Kind : uint8_t { Kernel, HostLoad, HostStore, RemoteLoad, RemoteStore, Copy, Loop, If, Lanes };
   Kind kind = Kind::Kernel;
-  std::string name;  // "MatMul.104"
-  std::string op;    // the op in messages at run time: "MatMul 'name'"
+  std::string name;   // "MatMul.104"
+  std::string layer;  // name of its op, which says for what layer it works (ir/layer_names.hpp): "/fc/MatMul/grad"
+  std::string op;     // the op in messages at run time: "MatMul 'name'"
+  std::vector<std::string> fused;  // the ops that the kernel computes, where they are several: "Conv  /conv1/Conv"
   std::shared_ptr<const Kernel> kernel;
   bool staysInCache =
       false;  // the loop around it, or the whole program, works on so little that a core's cache keeps it
@@ -150,7 +152,7 @@ struct MemoryReport {
 };
 
 struct Fallback {  // an op that no vectorised kernel took
-  std::string op, backend, reason;
+  std::string op, layer, backend, reason;
 };
 
 struct Executable {

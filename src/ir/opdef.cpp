@@ -166,8 +166,8 @@ std::vector<TensorIndex> OpEmitter::emitMany(std::string_view type, const std::v
   for (int i = 0; i < outputs; ++i)
     ids.push_back(graph_.freeId(
         graph_.addScope(std::string(type) + ":" + std::to_string(i) + "/" + std::to_string(graph_.tensorSlots()))));
-  Op *op =
-      graph_.addConnectedOp(opDef(type), inputs, ids, std::move(attributes), inheritSettings(origin_, graph_, type));
+  Op *op = graph_.addConnectedOp(opDef(type), inputs, ids, std::move(attributes),
+                                 inheritSettings(origin_, graph_, scope_ + std::string(type)));
   return op->outputs();
 }
 TensorIndex OpEmitter::constant(const TensorData &value) {

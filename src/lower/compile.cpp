@@ -13,7 +13,7 @@ namespace {
 // Names and times of the steps of one compilation, logged together when it ends.
 class StepLog {
  public:
-  StepLog() = default;
+  explicit StepLog(CompileTimes *times) : times_(times) {}
   StepLog(const StepLog &) = delete;
   ~StepLog() {
     try {
@@ -25,13 +25,16 @@ class StepLog {
   auto timed(const char *name, Step &&step) {
     const auto start = std::chrono::steady_clock::now();
     auto result = step();
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    const auto end = std::chrono::steady_clock::now();
+    if (times_) times_->spans.push_back({"Plan", name, start, end});
+    const std::chrono::duration<double, std::milli> took = end - start;
     if (logging::shouldLog(logging::Module::devicex, logging::Level::Info))
       text_ += (text_.empty() ? "" : ", ") + logging::format("{} {} ms", name, took.count());
     return result;
   }
 
  private:
+  CompileTimes *const times_;
   std::string text_;
 };
 
@@ -73,7 +76,7 @@ Compiled compileScheduled(const Program &program, schedule::Schedule schedule, c
 
 Compiled compileInSteps(const Program &program, const LowerOptions &options, const Backends &backends) {
   const Ir &ir = *program.ir;
-  StepLog log;
+  StepLog log(options.times.get());
   const auto plain = log.timed("schedule", [&] { return schedule::schedule(ir); });
   const Kernels kernels = log.timed("chooseKernels", [&] { return chooseKernels(ir, plain, backends); });
   auto chosen =

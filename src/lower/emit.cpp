@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "executable/cost.hpp"
+#include "ir/layer_names.hpp"
 #include "lower/program_tensors.hpp"
 
 namespace popart::lower {
@@ -97,6 +98,21 @@ class Emitter {
   }
   int optionalBuffer(const Graph &graph, TensorIndex t) const { return t.valid() ? buffer(graph, t) : -1; }
 
+  static void nameStep(Step &step, const Op &op) {
+    step.name = op.str();
+    step.layer = op.name();
+  }
+
+  // The op itself where it is more than its bodies, and the ops of these.
+  static std::vector<std::string> fusedInto(const Op &op) {
+    std::vector<std::string> fused;
+    if (!op.has(Trait::Internal)) return fused;
+    if (!op.is(Role::FusedElementwise)) fused.push_back(stepTitle(op.opType(), op.name()));
+    for (const Graph *body : op.getCalledGraphs())
+      for (const Op *inner : body->ops()) fused.push_back(stepTitle(inner->opType(), inner->name()));
+    return fused.size() > 1 ? fused : std::vector<std::string>();
+  }
+
   static Step copyStep(const memory::Copy &copy, std::string name) {
     Step step;
     step.kind = Step::Kind::Copy;
@@ -155,8 +171,9 @@ class Emitter {
 
   Step kernelStep(const Graph &graph, const Op &op) {
     Step step;
-    step.name = op.str();
+    nameStep(step, op);
     step.op = op.debugName();
+    step.fused = fusedInto(op);
     step.kernel = kernels_.of.at(&op);
     step.staysInCache = cached_.contains(repeated_.at(&graph));
     for (TensorIndex t : op.inputs()) step.in.push_back(optionalBuffer(graph, t));
@@ -287,7 +304,7 @@ class Emitter {
       throw internal_error("{}: a host stream must have plain layout", op.debugName());
     Step step;
     step.kind = kind;
-    step.name = op.str();
+    nameStep(step, op);
     (load ? step.out : step.in) = {buffer(graph, t)};
     if (load) step.in = {plan_.of(graph, t)};
     step.stream = load ? inputStream(op) : outputStream(op);
@@ -306,7 +323,7 @@ class Emitter {
                            op.debugName(), graph.tensor(value).layout, main.tensor(remote).layout);
     Step step;
     step.kind = load ? Step::Kind::RemoteLoad : Step::Kind::RemoteStore;
-    step.name = op.str();
+    nameStep(step, op);
     step.op = op.debugName();
     const int row = op.hasInput(1) ? buffer(graph, op.inputs()[1]) : -1;
     step.in = {load ? buffer(main, remote) : buffer(graph, value), row};
@@ -323,7 +340,7 @@ class Emitter {
     const Graph &body = *op.getCalledGraphs().front();
     Step step;
     step.kind = Step::Kind::Loop;
-    step.name = op.str();
+    nameStep(step, op);
     step.op = op.debugName();
     step.in = {optionalBuffer(graph, op.inputs()[0]), optionalBuffer(graph, op.inputs()[1])};
     step.tripCount = op.hasAttr("trip_count") ? op.attrInt("trip_count") : -1;
@@ -355,7 +372,7 @@ class Emitter {
   Step ifStep(const Graph &graph, const Op &op) {
     Step step;
     step.kind = Step::Kind::If;
-    step.name = op.str();
+    nameStep(step, op);
     step.in = {buffer(graph, op.inputs()[0])};
     for (const char *name : {"then_branch", "else_branch"}) {
       const Graph &branch = program_.getGraph(op.attributes().getAttribute<GraphRef>(name).id);

@@ -197,6 +197,8 @@ class Flattener {
   // What a recomputed call runs is recomputed; what a call of a pipeline's stage runs belongs to that and its cycle.
   Op::Settings settingsOf(const Op &op, Graph &flat) const {
     Op::Settings settings = copySettings(op, flat);
+    if (names_)
+      if (const auto name = names_->find(op.id); name != names_->end()) settings.name = name->second;
     if (recomputes_) settings.recomputeType = RecomputeType::Recomputed;
     for (const auto &[hint, value] : stage_)
       if (hint != kLane || !settings.hints.contains(kRing)) settings.hints[hint] = value;
@@ -291,12 +293,13 @@ class Flattener {
     Scope inner(callee, scope.flat);
     for (int i = 0; i < op.inputCount(); ++i)
       bind(inner, callee.inputs()[i], newRoot(read(scope, scope.refs[op.inputs()[i].value])));
-    const auto around = std::pair(recomputes_, stage_);
+    const auto around = std::tuple(recomputes_, stage_, names_);
+    names_ = &op.settings.namesInside;
     recomputes_ |= op.settings.recomputeType == RecomputeType::Recomputed;
     for (const char *hint : {kCycle, kLane})
       if (const auto own = op.settings.hints.find(hint); own != op.settings.hints.end()) stage_[hint] = own->second;
     inlineGraph(inner);
-    std::tie(recomputes_, stage_) = around;
+    std::tie(recomputes_, stage_, names_) = around;
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) bind(scope, op.outputs()[i], newRoot(read(inner, inner.refs[callee.outputs()[i].value])));
     for (int i = 0; i < op.inputCount(); ++i)
@@ -404,8 +407,9 @@ class Flattener {
   std::vector<Root> roots_;
   std::unordered_map<const Graph *, std::vector<OpIndex>> schedules_;
   int depth_ = 0;
-  bool recomputes_ = false;                   // inside of a recomputed call
-  std::map<std::string, std::string> stage_;  // hints kCycle and kLane of the call around
+  bool recomputes_ = false;                             // inside of a recomputed call
+  const std::map<OpId, std::string> *names_ = nullptr;  // of ops in the call around, Op::Settings::namesInside
+  std::map<std::string, std::string> stage_;            // hints kCycle and kLane of the call around
 };
 
 }  // namespace

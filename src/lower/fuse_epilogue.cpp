@@ -160,10 +160,10 @@ class EpilogueFuser {
   }
 
   // The fused op takes the product's position: an update then runs right after the gradient, while its operands are
-  // in cache.
+  // in cache. Its name is the product's, which takes most of the time.
   Op::Settings settingsOf(const Op &product, const Op &reader) const {
     Op::Settings settings = inheritSettings(product, graph_);
-    settings.name = reader.settings.name;
+    if (settings.name.empty()) settings.name = reader.settings.name;
     return settings;
   }
 

@@ -1,4 +1,5 @@
 #include "lower/kernels.hpp"
+#include "ir/layer_names.hpp"
 
 #include <algorithm>
 
@@ -28,7 +29,7 @@ Kernels chooseKernels(const Ir &program, const schedule::Schedule &schedule, con
     for (size_t b = 0; b < backends.size(); ++b) {
       std::string reason;
       if (auto kernel = backends[b]->createKernel(request, reason)) {
-        if (b > 0) result.fallbacks.push_back({op.str(), backends[b - 1]->name(), reasons});
+        if (b > 0) result.fallbacks.push_back({op.str(), op.name(), backends[b - 1]->name(), reasons});
         return kernel;
       }
       reasons += (reasons.empty() ? "" : "; ") + backends[b]->name() + ": " + reason;

@@ -12,6 +12,7 @@
 
 #include <popart/ir.hpp>
 
+#include "base/compile_times.hpp"
 #include "executable/executable.hpp"
 #include "ir/text.hpp"
 #include "lower/choose_lanes.hpp"
@@ -46,6 +47,7 @@ struct LowerOptions {
   // Memory that its collectives with other processes take in a process; empty: none.
   std::function<int64_t(const executable::Executable &)> exchangeBytes;
   std::set<std::string> passesOff;  // names of passes that do not run (pipeline/passes_off.hpp)
+  std::shared_ptr<CompileTimes> times;  // to which lowering adds those of its passes; null: nobody asks
   int localReplicas() const { return locals > 0 ? locals : replicas; }
 };
 

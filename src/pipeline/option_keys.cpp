@@ -10,8 +10,8 @@ namespace {
 using enum OptionKind;
 
 constexpr const char *kNoProfile =
-    "no report file is written. Set autoReport.all and use getReport or getSummaryReport, or the environment variable "
-    "POPART_STEP_TIMES";
+    "no report file of this form is written. Set engineOptions[\"profile\"] to a folder, or autoReport.all and use "
+    "getReport";
 constexpr const char *kTiles = "Code and memory of tiles.";
 constexpr const char *kExchange = "Transfers between tiles, IPUs and the host.";
 constexpr const char *kTarget = "Configuration of IPU hardware.";
@@ -68,6 +68,11 @@ constexpr OptionKey kKeys[] = {
      "(architecture.md, \"A wrong result\"). Results stay equal up to rounding. A pass that is required, or that does "
      "not exist, raises `popart_exception`. Default: the environment variable `POPART_DISABLE_PASSES`. Not in PopART; "
      "PopXL programs use it as well."},
+    {"engineOptions", "profile", Built,
+     "Folder in which a session of Python writes a profile of its first runs: a page, a trace and JSON (guide "
+     "\"Profiling\"). The first 2 runs warm up, the next 5 are recorded; "
+     "`autoReport.executionProfileProgramRunCount` sets another number. `none`: no profile, whatever `POPART_PROFILE` "
+     "says. A session of C++ records the same runs for `getReport`. Not in PopART."},
     {"engineOptions", "autoReport.all", Built,
      "`true`: the steps of the first runs are timed, for getSummaryReport and getReport. "
      "`autoReport.outputExecutionProfile` and `debug.instrument` do the same."},

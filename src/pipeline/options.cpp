@@ -130,6 +130,7 @@ void warnAboutMarks(const Ir &ir) {
 
 SessionOptions withEnvironment(SessionOptions options) {
   options.engineOptions.merge(environment::engineOptions());  // keeps what the program gave
+  if (const auto folder = environment::profileFolder()) options.engineOptions.emplace("profile", *folder);
   const bool isRandom = options.syntheticDataMode == SyntheticDataMode::RandomNormal ||
                         options.syntheticDataMode == SyntheticDataMode::RandomUniform;
   if (isRandom) options.engineOptions.emplace("ignore_out_of_range_labels", "true");  // labels are no classes then

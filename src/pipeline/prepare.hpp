@@ -13,6 +13,7 @@
 #include <popart/patterns/patterns.hpp>
 #include <popart/updaterule.hpp>
 
+#include "base/compile_times.hpp"
 #include "transforms/add_optimizer.hpp"
 #include "transforms/automatic_loss_scale.hpp"
 #include "transforms/batch_groups.hpp"
@@ -91,6 +92,7 @@ struct PrepareSettings {
   std::set<TensorId> initializers;  // of the model, in training; those that are integers cannot have a gradient
   std::optional<std::set<TensorId>> trainable;  // variables that the loss's gradient updates; none: all that it can
   PipelineOptions options;
+  std::shared_ptr<CompileTimes> times;  // to which passes add theirs; null: nobody asks
 };
 
 struct PrepareRequest : PrepareSettings {

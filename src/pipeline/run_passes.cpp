@@ -137,7 +137,10 @@ double runTimed(PassContext &c, const Pass &pass) {
     } else {
       pass.run(c);
     }
-    took = std::chrono::steady_clock::now() - start;
+    const auto end = std::chrono::steady_clock::now();
+    took = end - start;
+    if (CompileTimes *times = isPreparation(pass.phase) ? c.request.times.get() : c.lowering.times.get())
+      times->spans.push_back({phaseName(pass.phase), pass.name, start, end});
     if (c.request.options.verifyEachPass || kVerifyAlways) verify(c.ir());
   } catch (...) {
     rethrow(pass, before.get(), folder.value_or(""));

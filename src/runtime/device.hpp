@@ -18,6 +18,8 @@ namespace popart::runtime {
 // tiny tasks concurrently.
 enum class Waking : uint8_t { AsPays, Always };
 
+class StepTimes;
+
 // How one engine runs its program.
 struct RunSettings {
   int threads = 1;  // of the host, the caller among them, that kernels of a host device share
@@ -34,6 +36,8 @@ struct RunSettings {
   int process = -1;                                // number of this one in a job of several; -1: there are no others
   bool timesSteps = false;                         // every step is timed (Engine::stepTimes)
   executable::Collectives *collectives = nullptr;  // of all replicas; null: there is one
+  int64_t mostEvents = 0;       // of timed steps that are kept, see step_times.hpp
+  StepTimes *events = nullptr;  // set by the engine where it keeps some: its queue adds what threads do
   // Limits of one run: iterations of one loop, and how long it takes, seen between iterations. 0: none.
   int64_t mostIterations = 0;
   std::chrono::nanoseconds longest{0};

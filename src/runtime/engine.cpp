@@ -90,8 +90,9 @@ struct Engine::Impl {
        std::span<const std::unique_ptr<Engine>> before)
       : executable(e),
         process(settings.process),
-        times(environment::stepTimes() || settings.timesSteps ? std::make_unique<StepTimes>() : nullptr),
-        queue(device.open(e, settings)),
+        times(environment::stepTimes() || settings.timesSteps ? std::make_unique<StepTimes>(settings.mostEvents)
+                                                              : nullptr),
+        queue(device.open(e, withEvents(settings, times.get()))),
         mostIterations(settings.mostIterations > 0 ? settings.mostIterations : -1),
         longest(settings.longest),
         isHostMemory(queue->isHostMemory()),
@@ -108,6 +109,11 @@ struct Engine::Impl {
     for (size_t b = 0; b < e.buffers.size(); ++b) addresses[b] = addressOf(e.buffers[b]);
     if (isHostMemory) findSharedBuffers(e.main);
     main = bind(e.main, *queue);
+  }
+
+  static RunSettings withEvents(RunSettings settings, StepTimes *times) {
+    settings.events = times && times->keepsEvents() ? times : nullptr;
+    return settings;
   }
 
   // The variable's memory: remote, in the block of the replica that owns it, or in the own one.
@@ -314,13 +320,12 @@ struct Engine::Impl {
 
   // Loops, branches and lanes are not timed: the steps in them are.
   void runTimedProgram(BoundProgram &program, const Walk &walk) {
-    using Clock = std::chrono::steady_clock;
     for (BoundStep &s : program.steps) {
-      const auto start = Clock::now();
+      const int64_t begin = StepTimes::now();
       runStep(s, walk);
       if (!s.programs.empty()) continue;
       walk.queue.wait();
-      times->add(s.clock, std::chrono::nanoseconds(Clock::now() - start).count());
+      times->add(s.clock, begin, StepTimes::now());
     }
   }
 

@@ -33,6 +33,7 @@ HostLanes::HostLanes(const std::string &device, Team &team, const std::vector<in
     lane.team.scratch = scratch;
     lane.team.scratchStride = team.scratchStride;
     lane.team.shared = shared[i];
+    lane.team.firstThread = static_cast<int>(members_.size());
     scratch += threads[i] * team.scratchStride;
     for (int t = 0; t < threads[i]; ++t) members_.push_back({static_cast<int>(i), t});
   }

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <popart/error.hpp>
 
 #include "executable/cost.hpp"
 #include "executable/host_kernel.hpp"
 #include "runtime/remote_memory.hpp"
+#include "runtime/step_times.hpp"
 
 namespace popart::runtime {
 namespace {
@@ -19,7 +21,7 @@ using executable::Step;
 
 constexpr int64_t kLeastCopyBytes = int64_t{256} << 10;  // of one thread; takes some times what waking a thread costs
 
-class HostLaunch final : public Launch {
+class HostLaunch : public Launch {
  public:
   HostLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
       : team_(team), step_(step), kernel_(kernel), in_(in), out_(out) {
@@ -48,7 +50,7 @@ class HostLaunch final : public Launch {
       team_.throwFailure(step_);
   }
 
- private:
+ protected:
   void runTask(int task, int thread) const {
     kernel_.run({in_, out_, team_.scratch + thread * team_.scratchStride, team_.contexts[static_cast<size_t>(thread)],
                  team_.shared, handle_},
@@ -63,6 +65,56 @@ class HostLaunch final : public Launch {
   std::vector<int> roundEnds_;
   executable::CollectiveHandle *handle_ = nullptr;
   int threads_ = 1;
+};
+
+// The same with what each thread does, for a profile.
+class TimedLaunch final : public HostLaunch {
+ public:
+  TimedLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
+      : HostLaunch(team, step, kernel, in, out),
+        number_(team.events->numberOf(step)),
+        work_(static_cast<size_t>(team.pool.threads())) {}
+
+  void run() override {
+    if (threads_ == 1) {
+      const int64_t begin = StepTimes::now();
+      for (int task = 0; task < roundEnds_.back(); ++task) runTask(task, 0);
+      work_.front().add(begin, StepTimes::now());
+    } else {
+      int first = 0;
+      for (const int end : roundEnds_) {
+        team_.pool.parallel(
+            end - first, [this, first](int task, int thread) { runTimed(first + task, thread); }, threads_);
+        first = end;
+      }
+    }
+    for (size_t thread = 0; thread < work_.size(); ++thread) {
+      const Work done = std::exchange(work_[thread], {});
+      if (done.end > 0)
+        team_.events->addEvent(
+            {number_, team_.firstThread + static_cast<int>(thread), done.begin, done.end, done.busy});
+    }
+    if (team_.failed.load(std::memory_order_relaxed)) [[unlikely]]
+      team_.throwFailure(step_);
+  }
+
+ private:
+  struct alignas(64) Work {
+    int64_t begin = 0, end = 0, busy = 0;
+    void add(int64_t from, int64_t to) {
+      if (end == 0) begin = from;
+      end = to;
+      busy += to - from;
+    }
+  };
+  void runTimed(int task, int thread) {
+    const int64_t begin = StepTimes::now();
+    runTask(task, thread);
+    work_[static_cast<size_t>(thread)].add(begin, StepTimes::now());
+  }
+
+  const int number_;
+  std::vector<Work> work_;  // of each thread in the call that runs
 };
 
 }  // namespace
@@ -103,6 +155,7 @@ std::unique_ptr<Launch> TeamQueue::bind(const Step &step, const void *const *in,
         "{}: its kernel '{}' does not run on the host: got device {}, expected the one it was made "
         "for. Load the executable on that device",
         step.op.empty() ? step.name : step.op, step.kernel->name(), device_);
+  if (team_.events) return std::make_unique<TimedLaunch>(team_, step, *kernel, in, out);
   return std::make_unique<HostLaunch>(team_, step, *kernel, in, out);
 }
 

@@ -17,6 +17,7 @@ struct Team {
   Team(int threads, ThreadPoolOptions options, Waking waking, const RunSettings &settings)
       : pool(threads, std::move(options)),
         waking(waking),
+        events(settings.events),
         contexts(static_cast<size_t>(pool.threads()),
                  executable::RunContext(failed, settings.replica, settings.collectives)) {}
   Team(const Team &) = delete;
@@ -27,6 +28,8 @@ struct Team {
 
   ThreadPool pool;
   const Waking waking;
+  StepTimes *const events;  // to which kernels add what threads do; null: they do not
+  int firstThread = 0;      // number of the team's first one among those of the engine
   char *scratch = nullptr;  // of thread t at t * scratchStride
   int64_t scratchStride = 0;
   char *shared = nullptr;

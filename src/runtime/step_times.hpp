@@ -1,8 +1,13 @@
 // StepTimes: a profile of a run, step by step, for people who make kernels or networks faster. Enabled by
 // RunSettings::timesSteps, and by the environment variable POPART_STEP_TIMES=FILE: when an engine ends, its table is
-// appended to FILE. An engine without either reads no clock.
+// appended to FILE. An engine without either reads no clock. With RunSettings::mostEvents it also keeps when each step
+// ran, and when each thread worked on it.
 #pragma once
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,27 +17,55 @@ namespace popart::runtime {
 
 class StepTimes {
  public:
-  // Registers a step; the returned number is given to add(). The step must outlive this object.
-  int registerStep(const executable::Step &step);
-  void add(int step, int64_t nanoseconds) {
-    entries_[static_cast<size_t>(step)].nanoseconds += nanoseconds;
-    ++entries_[static_cast<size_t>(step)].calls;
+  explicit StepTimes(int64_t mostEvents = 0) : events_(static_cast<size_t>(mostEvents)) {}
+
+  // Nanoseconds of the clock of all times here, which is that of Python's time.monotonic_ns.
+  static int64_t now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
   }
-  // A table, longest first: share of all time, calls, mean microseconds, GFLOP/s (kernels that state their work), step,
-  // kernel. Then the sums per kernel.
+
+  // Registers a step; the returned number is given to add(). The step must outlive this object. Before the first run.
+  int registerStep(const executable::Step &step);
+  int numberOf(const executable::Step &step) const;  // the number of a registered step
+  void add(int step, int64_t begin, int64_t end) {
+    Entry &entry = entries_[static_cast<size_t>(step)];
+    entry.nanoseconds += end - begin;
+    ++entry.calls;
+    if (!events_.empty()) addEvent({step, kWholeStep, begin, end, end - begin});
+  }
+  // A table, longest first: share of all time, calls, mean microseconds, GFLOP/s (kernels that state their work), step
+  // with its layer, kernel. Then the sums per kernel and per scope of the layers.
   std::string table() const;
 
   struct Entry {
     const executable::Step *step;
-    int64_t nanoseconds = 0;
-    int64_t calls = 0;
+    int64_t nanoseconds = 0, calls = 0;                // since the last reset()
+    int64_t earlierNanoseconds = 0, earlierCalls = 0;  // before it, for the table
   };
   // In the order of the program, those inside of loops before the ones behind.
   const std::vector<Entry> &entries() const { return entries_; }
-  void reset();
+
+  static constexpr int kWholeStep = -1;
+  // A call of a step; or what one thread did in it, from its first task to the end of its last one.
+  struct Event {
+    int step = 0, thread = kWholeStep;
+    int64_t begin = 0, end = 0, busy = 0;  // busy: nanoseconds in tasks
+  };
+  // Any number of threads may add at the same time. What is more than fits is counted and not kept.
+  void addEvent(const Event &event) noexcept {
+    const size_t at = added_.fetch_add(1, std::memory_order_relaxed);
+    if (at < events_.size()) events_[at] = event;
+  }
+  bool keepsEvents() const { return !events_.empty(); }
+  std::span<const Event> events() const { return {events_.data(), std::min(added_.load(), events_.size())}; }
+  size_t addedEvents() const { return added_.load(); }
+  void reset();  // entries and events begin anew; the table keeps all runs
 
  private:
   std::vector<Entry> entries_;
+  std::vector<Event> events_;  // as many as are kept; the first `added_` are valid
+  std::atomic<size_t> added_{0};
 };
 
 // "matmul packed", "host load".

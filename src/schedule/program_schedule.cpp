@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/layer_names.hpp"
 #include "schedule/lanes.hpp"
 #include "schedule/schedule.hpp"
 
@@ -72,8 +73,7 @@ std::string print(const Schedule &schedule, const Ir &ir) {
     const std::span<const Section> sections = schedule.sectionsOf(graph);
     for (int i = 0; i < static_cast<int>(order.size()); ++i) {
       const Op &op = graph.op(order[static_cast<size_t>(i)]);
-      text += laneTitle(sections, i) + (sectionAt(sections, i) ? "    " : "  ") + op.str() +
-              (op.name().empty() ? "" : "  " + op.name()) + "\n";
+      text += laneTitle(sections, i) + (sectionAt(sections, i) ? "    " : "  ") + stepTitle(op.str(), op.name()) + "\n";
     }
   }
   return text;

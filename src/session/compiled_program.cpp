@@ -13,6 +13,7 @@
 
 #include "base/hash.hpp"
 #include "executable/join_tree.hpp"
+#include "ir/layer_names.hpp"
 #include "pipeline/passes.hpp"
 #include "session/inplace_ambiguity.hpp"
 #include "session/memory_limit.hpp"
@@ -121,6 +122,7 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.collectives = options.collectives;
   lowering.replicas = options.replicas;
   lowering.passesOff = options.passesOff;
+  lowering.times = options.times;
   lowering.locals = options.localReplicas();
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.localReplicas();
   if (options.job)
@@ -227,6 +229,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
     key_ = describeProgram(ir, common).key;
   }
   settings_.timesSteps = options.timesSteps;
+  settings_.mostEvents = options.mostEvents;
   settings_.mostIterations = options.limits.iterations;
   settings_.longest = options.limits.time;
   timesRuns_ = options.timesRuns;
@@ -238,7 +241,8 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   for (size_t i = 0; i < executable_->variables.size(); ++i)
     variables_.emplace(executable_->variables[i].id, static_cast<int>(i));
   for (const auto &fallback : executable_->fallbacks)
-    logging::devicex::info("{} runs on the reference backend: {}: {}", fallback.op, fallback.backend, fallback.reason);
+    logging::devicex::info("{} runs on the reference backend: {}: {}", stepTitle(fallback.op, fallback.layer),
+                           fallback.backend, fallback.reason);
   logging::session::info(
       "session '{}': compiled {} steps in {} ms; memory: {} bytes arena, {} bytes variables, {} bytes constants", name_,
       executable_->main.steps.size(), millisecondsSince(start), executable_->memory.arenaBytes,
@@ -289,6 +293,12 @@ void CompiledProgram::joinOthers() {
     return exchanging;
   }());
   settings_.collectives = collectives_.get();
+}
+
+void CompiledProgram::timeSteps(bool times, int64_t mostEvents) {
+  settings_.timesSteps = times;
+  settings_.mostEvents = mostEvents;
+  timesRuns_ = timesRuns_ || times;
 }
 
 runtime::StepTimes *CompiledProgram::stepTimes() { return replicas_ ? replicas_->engine(0).stepTimes() : nullptr; }

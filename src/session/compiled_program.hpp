@@ -52,6 +52,7 @@ struct CompileOptions {
   bool checkLog2Scales = true;          // runs end where a log2 scale of FLOAT8 values is out of range
   lower::CollectiveRules collectives;   // how collectives over replicas are put together
   bool timesSteps = false;              // every step is timed
+  int64_t mostEvents = 0;               // of timed steps that are kept of a run
   bool timesRuns = false;               // two looks at the clock cost more than an empty program
   std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
   bool cacheVariables = true;           // kept programs have the first values of their variables with them
@@ -59,6 +60,7 @@ struct CompileOptions {
   AheadRules ahead;                     // how far host data go ahead, where code of the host gives or takes them
   std::set<std::string> passesOff;      // names of passes of lowering that do not run (pipeline/passes_off.hpp)
   RunLimits limits;                     // of one run
+  std::shared_ptr<CompileTimes> times;  // of passes; null: nobody asks
   // Programs that stay beside this one: what it has in common with them of large constants is in memory once.
   std::vector<std::shared_ptr<const executable::Executable>> beside;
   ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key
@@ -146,6 +148,7 @@ class CompiledProgram {
     }
     ++runs_;
     if (!timesRuns_) return;
+    lastStart_ = start;
     lastRun_ = Clock::now() - start;
     inRuns_ += lastRun_;
   }
@@ -153,6 +156,9 @@ class CompiledProgram {
   RunStatistics statistics() const;
   runtime::StepTimes *stepTimes();  // of the first replica, since load or the last reset; null: not timed or not loaded
   std::chrono::nanoseconds lastRun() const { return lastRun_; }  // how long it took; 0 where runs are not timed
+  std::chrono::steady_clock::time_point lastStart() const { return lastStart_; }
+  // Whether steps, and so runs, are timed once the program is loaded again, and how many events are kept of a run.
+  void timeSteps(bool times, int64_t mostEvents);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -216,6 +222,7 @@ class CompiledProgram {
   std::atomic<bool> running_{false};
   bool timesRuns_ = false;
   int64_t runs_ = 0;  // those that ended well
+  Clock::time_point lastStart_;
   std::chrono::nanoseconds lastRun_{0}, inRuns_{0};
 };
 

@@ -217,6 +217,9 @@ class Outliner {
       graph_.disconnectOutput(maker.index(), outputs[n].second);
       graph_.connectOutput(call->index(), static_cast<OutIndex>(n), t);
     }
+    const std::vector<Op *> inside = callee.ops();  // in the order of the place
+    for (size_t i = 0; i < inside.size(); ++i)
+      call->settings.namesInside.emplace(inside[i]->id, ops_[static_cast<size_t>(place.first) + i]->name());
     for (int i = place.length; i-- > 0;) graph_.eraseOpAndOutputs(ops_[static_cast<size_t>(place.first + i)]->index());
     call->setup();
   }

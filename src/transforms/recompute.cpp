@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/union_find.hpp"
+#include "ir/layer_names.hpp"
 #include "transforms/checkpoints.hpp"
 #include "transforms/copy_op.hpp"
 #include "transforms/prune.hpp"
@@ -238,7 +239,7 @@ class Recomputer {
     const Op &op = *forward_[at];
     std::vector<TensorIndex> inputs;
     for (const TensorIndex t : op.inputs()) inputs.push_back(isRecomputed(t) ? copies_.at(t) : asReadAt(at, t));
-    Op::Settings settings = inheritSettings(op, graph_, "recomputed");
+    Op::Settings settings = inheritSettings(op, graph_, kRecomputedSuffix);
     settings.recomputeType = RecomputeType::Recomputed;
     settings.sequence = place;
     const Op &made = *copyOp(op, graph_, inputs, settings, "___recomputed");

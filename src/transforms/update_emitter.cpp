@@ -6,9 +6,22 @@
 #include <popart/ir.hpp>
 
 #include "ir/hints.hpp"
+#include "ir/layer_names.hpp"
 #include "ops/optim/var_update.hpp"
 
 namespace popart::transforms {
+namespace {
+
+// That of the first named op which reads the weight; else its own name.
+std::string layerOfWeight(const Graph &graph, const WeightUpdate &u) {
+  for (const Use &use : graph.tensor(u.variable).uses()) {
+    const LayerOf reader = layerOf(graph.op(use.op).name());
+    if (!reader.layer.empty()) return reader.layer;
+  }
+  return u.id;
+}
+
+}  // namespace
 
 TensorIndex UpdateEmitter::scalar(const std::string &name, const WeightUpdate &u) {
   const OptimizerScalar &scalar = u.rule->scalar(name);
@@ -25,7 +38,7 @@ std::vector<TensorIndex> UpdateEmitter::emit(std::string_view type, const std::v
   std::vector<TensorId> ids;
   const std::string suffix = part_ < 0 ? "" : "___from" + std::to_string(part_);
   for (const TensorId &id : outputIds) ids.push_back(id.empty() ? id : graph_.freeId(id + suffix));
-  Op::Settings settings(graph_);
+  Op::Settings settings(graph_, name_);
   settings.sequence = place_;
   if (part_ >= 0) settings.hints.emplace(kSerialised, "");
   if (accumulates()) settings.executionContext = context_;
@@ -171,7 +184,9 @@ TensorIndex UpdateEmitter::seenAfterwards(TensorIndex state, TensorIndex written
 }
 
 void UpdateEmitter::beginPart(const WeightUpdate &u) {
-  if (!u.part) return endPart();
+  endPart();
+  name_ = layerOfWeight(graph_, u) + "/" + kUpdateSuffix;
+  if (!u.part) return;
   part_ = u.part->start;
   place_ = graph_.tensor(u.part->value).getProducer()->place();
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/layer_names.hpp"
 #include "transforms/add_optimizer.hpp"
 
 namespace popart::transforms {
@@ -56,9 +57,10 @@ class UpdateEmitter {
   // The updates are those of popart::optim.
   bool followsPyTorch() const { return std::holds_alternative<PyTorchRule>(rules_.common.form); }
 
-  // Ops made from now on belong to the part of this update, and run right after its gradient.
+  // Ops made from now on belong to this update, after whose layer they are named, and to its part; those of a part run
+  // right after its gradient.
   void beginPart(const WeightUpdate &update);
-  void endPart() { part_ = -1, place_ = -1; }
+  void endPart() { part_ = -1, place_ = -1, name_ = kUpdateSuffix; }
   // What optimizer ops made from now on belong to: each micro-batch, or the update after the last one.
   void setContext(ExecutionContext context) { context_ = context; }
   // The gradient summed (Running mean: averaged) over the micro-batches in state "Accum___<weight>", of the rule's type
@@ -96,6 +98,7 @@ class UpdateEmitter {
   TensorIndex overflowed_;
   WeightUpdates made_;
   ExecutionContext context_ = ExecutionContext::AccumulateOuterFragment;
+  std::string name_ = kUpdateSuffix;           // of ops
   int64_t part_ = -1, place_ = -1;             // first element and place of the part at hand; -1: none
   std::map<TensorIndex, TensorIndex> wholes_;  // part of a variable -> the variable
   struct Accumulator {

@@ -27,6 +27,9 @@ COMMANDS = {
     "convert": Entry("convert a model: inference form, operator set, 16 bits, constants", "popart.tools.convert"),
     "opt": Entry("run compiler passes over a program and show the result"),
     "cache": Entry("list, prune or clear a folder of compiled programs"),
+    "profile": Entry(
+        "show where time and memory of a model go: a page, a trace, two runs compared", "popart.tools.profile"
+    ),
     "info": Entry("print versions, processor, threads, memory and devices", "popart.tools.info"),
 }
 DESCRIPTION = "Commands of PopART. `popart COMMAND --help` describes one; `popart-COMMAND` is the same command."

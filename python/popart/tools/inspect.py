@@ -35,7 +35,7 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--depth", type=int, metavar="N", help="one row for all layers whose names begin with the same N scopes"
     )
-    parser.add_argument("--steps", action="store_true", help="list every step of the program with its kernel")
+    parser.add_argument("--steps", action="store_true", help="list every step of the program with its layer and kernel")
     parser.add_argument("--training", action="store_true", help="show what trains and why, and nothing else")
     for option in ("trainable", "frozen"):
         parser.add_argument(
@@ -97,7 +97,8 @@ def program_of(parsed: argparse.Namespace, facts: dict[str, Any], shapes: dict[s
         "fallbacks": report["fallbacks"],
     }
     if parsed.steps:
-        program["steps"] = [{key: step[key] for key in ("name", "kernel", "flops", "bytes", "times")} for step in steps]
+        keys = ("name", "title", "layer", "phase", "kernel", "flops", "bytes", "times")
+        program["steps"] = [{key: step[key] for key in keys} for step in steps]
     return program
 
 
@@ -134,9 +135,11 @@ def program_text(program: dict[str, Any]) -> str:
     ]
     lines.append(table(rows, ["kernel", "steps", "operations", "memory traffic", "predicted time"]))
     if "steps" in program:
-        lines.append(table([[s["name"], s["kernel"]] for s in program["steps"]], ["step", "kernel"]))
+        rows = [[*s["title"].partition("  ")[::2], s["kernel"]] for s in program["steps"]]
+        lines.append(table(rows, ["step", "layer", "kernel"]))
     for fallback in program["fallbacks"]:
-        lines.append(f"on the reference backend: {fallback['op']}: {fallback['reason']}")
+        where = f"{fallback['op']}  {fallback['layer']}".rstrip()
+        lines.append(f"on the reference backend: {where}: {fallback['reason']}")
     return "\n".join(lines)
 
 

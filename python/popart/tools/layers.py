@@ -107,8 +107,7 @@ def rolled_up(layers: list[Layer], depth: int) -> list[Layer]:
     """
     rows: dict[str, Layer] = {}
     for layer in layers:
-        slash = "/" if layer.name.startswith("/") else ""
-        name = slash + "/".join(layer.name.strip("/").split("/")[:depth])
+        name = popart_core._scopeOf(layer.name, depth)
         row = rows.setdefault(name, Layer(name))
         row.kinds += [kind for kind in layer.kinds if kind not in row.kinds]
         row.shape = layer.shape

@@ -25,11 +25,13 @@ class Running:
         results: Of that run: outputs and other tensors asked for, those of sequences as "name/0", ….
         run: Runs it again.
         compile_ms: Milliseconds from the file to the program.
+        session: That runs it; None for models of text, which the host works on.
     """
 
     results: dict[str, np.ndarray]
     run: Callable[[], Any]
     compile_ms: float
+    session: InferenceSession | None = None
 
 
 def run_model(
@@ -38,6 +40,7 @@ def run_model(
     feeds: Mapping[str, np.ndarray],
     anchors: Sequence[str] = (),
     threads: int | None = None,
+    name: str = "popart-run",
 ) -> Running:
     """Compile a model for the shapes of its inputs, and run it once.
 
@@ -47,6 +50,7 @@ def run_model(
         feeds: An array for each input, and for each tensor of a sequence.
         anchors: Other tensors to return.
         threads: That compute; None: as many as the session chooses.
+        name: Of the session.
 
     Returns:
         Results, and what runs it again.
@@ -64,7 +68,7 @@ def run_model(
         return _run_on_host(model, facts, feeds, options, start)
     outputs = files.tensors_of_outputs(model, _infos(feeds), options, anchors)
     names = [tensor for name, lengths in outputs.items() for tensor in (name, *lengths)]
-    session = _session(model, facts, list(dict.fromkeys([*names, *anchors])), feeds, options)
+    session = _session(model, facts, list(dict.fromkeys([*names, *anchors])), feeds, options, name)
     compile_ms = (time.perf_counter() - start) * 1e3
     results = session.initAnchorArrays()
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
@@ -75,7 +79,7 @@ def run_model(
     for name, lengths in outputs.items():  # sizes that depend on data: elements after them have no meaning
         for length, axis in lengths.items():
             shown[name] = shown[name][(slice(None),) * axis + (slice(int(results[length])),)]
-    return Running(shown, lambda: session.run(step), compile_ms)
+    return Running(shown, lambda: session.run(step), compile_ms, session)
 
 
 def _infos(feeds: Mapping[str, np.ndarray]) -> InputShapeInfo:
@@ -92,6 +96,7 @@ def _session(
     outputs: list[str],
     feeds: Mapping[str, np.ndarray],
     options: SessionOptions,
+    name: str,
 ) -> InferenceSession:
     """A session ready to run for the shapes of ``feeds``."""
     whole = {entry["name"] for entry in facts["inputs"] if not entry.get("sequence") and not entry.get("optional")}
@@ -99,7 +104,7 @@ def _session(
     infos = _infos({name: array for name, array in feeds.items() if name not in whole})
     options.engineOptions["max_shape_programs"] = "1"
     device = DeviceManager().createCpuDevice()
-    session = InferenceSession(str(model), DataFlow(1, outputs), device, infos, userOptions=options, name="popart-run")
+    session = InferenceSession(str(model), DataFlow(1, outputs), device, infos, userOptions=options, name=name)
     session.prepareDevice()
     session.setInputShapes(feeds)
     return session

@@ -1,0 +1,364 @@
+"""What a profile says: steps with their times, layers, phases, threads and memory, read from the JSON of a report.
+
+The JSON is that of ``session.getReport()`` (`VERSION`; the guide "Profiling" describes it), with the key "machine" that
+`popart.profile.machine` adds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+FORMAT = "popart-profile"
+VERSION = 1
+PHASES = ("forward", "backward", "update", "host")
+NO_LAYER = "(no layer)"
+WHOLE_STEP = -1  # thread of an event that is a call of a step
+
+Event = tuple[int, int, int, int, int]  # number of the step, thread, begin, end, busy; nanoseconds
+
+
+@dataclass
+class Step:
+    """A step of the program.
+
+    Attributes:
+        number: Place in the program, those inside of loops before the ones behind.
+        name: ``FusedConv.198``.
+        title: The name and that of the operator, as schedules print them: ``FusedConv.198  /conv1/Conv``.
+        layer: Layer that it works for: ``/conv1/Conv``.
+        phase: One of `PHASES`.
+        kernel: Kernel that was chosen.
+        fused: Operators that the kernel computes, where they are several.
+        refusal: Why no faster kernel took it; empty where one did.
+        flops: Floating-point operations of a call, by the cost model.
+        bytes: Bytes that a call reads and writes, by the cost model.
+        calls: In a run.
+        nanoseconds: In a run, the median over the runs.
+        busy: Share of the time of its threads in which they worked on it; 0 where threads were not recorded.
+        threads: That worked on it.
+    """
+
+    number: int
+    name: str
+    title: str
+    layer: str
+    phase: str
+    kernel: str
+    fused: list[str] = field(default_factory=list)
+    refusal: str = ""
+    flops: float = 0.0
+    bytes: float = 0.0
+    calls: int = 0
+    nanoseconds: float = 0.0
+    busy: float = 0.0
+    threads: int = 0
+
+    @property
+    def operator(self) -> str:
+        """The type of the operator, whether it writes into an operand or not."""
+        return re.sub(r"(Lhs|Rhs)?Inplace$", "", self.name.partition(".")[0])
+
+    @property
+    def kind(self) -> str:
+        """The kind of kernel, without its sizes."""
+        return self.kernel.partition("[")[0].strip()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How near steps come to what the machine can do.
+
+    Attributes:
+        share: Shortest possible time divided by the time that it took; above 1 where operands come from caches.
+        bound: What the shortest time is of: ``compute`` or ``memory``.
+    """
+
+    share: float
+    bound: str
+
+
+@dataclass
+class Sum:
+    """Steps that belong together: of a layer, a scope, a kind of kernel or a phase.
+
+    Attributes:
+        name: What they have in common.
+        nanoseconds: In a run.
+        flops: In a run.
+        bytes: In a run.
+        steps: How many there are.
+        phases: Nanoseconds of each phase.
+        children: Of a scope: what is in it, by name.
+    """
+
+    name: str
+    nanoseconds: float = 0.0
+    flops: float = 0.0
+    bytes: float = 0.0
+    steps: int = 0
+    phases: dict[str, float] = field(default_factory=dict)
+    children: dict[str, Sum] = field(default_factory=dict)
+
+    def add(self, step: Step) -> None:
+        """Add a step."""
+        self.nanoseconds += step.nanoseconds
+        self.flops += step.flops * step.calls
+        self.bytes += step.bytes * step.calls
+        self.steps += 1
+        self.phases[step.phase] = self.phases.get(step.phase, 0.0) + step.nanoseconds
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value in the memory of the program: name, bytes, and the first and last step that use it."""
+
+    name: str
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass of the compiler: phase, name, and when it ran (nanoseconds of the clock of `time.monotonic_ns`)."""
+
+    group: str
+    name: str
+    begin: int
+    nanoseconds: int
+
+
+class Profile:
+    """A report with everything that a page, a trace and a comparison say.
+
+    Args:
+        facts: The JSON of a report.
+
+    Raises:
+        ValueError: It is no report, or one of another version.
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        """Read the steps; everything else is read when it is asked for."""
+        if facts.get("format") != FORMAT or facts.get("version") != VERSION:
+            found = f"format {facts.get('format')!r}, version {facts.get('version')!r}"
+            raise ValueError(f"profile: got {found}, expected {FORMAT!r}, version {VERSION}. Make it with this release")
+        self.facts = facts
+        self.session: str = facts["session"]
+        self.threads: int = facts["threads"]
+        self.runs: list[Mapping[str, Any]] = facts["runs"]
+        refusals = {row["op"]: row["reason"] for row in facts["fallbacks"]}
+        self.program = [self._step(entry, refusals) for entry in _walk(facts["programs"])]
+        self._fill_times()
+
+    @staticmethod
+    def _step(entry: Mapping[str, Any], refusals: Mapping[str, str]) -> Step:
+        return Step(
+            number=entry["number"], name=entry["name"], title=entry["title"], layer=entry["layer"],
+            phase=entry["phase"], kernel=entry["kernel"], fused=entry.get("fused", []),
+            refusal=refusals.get(entry["name"], ""), flops=entry.get("flops", 0.0), bytes=entry.get("bytes", 0.0),
+        )  # fmt: skip
+
+    def _fill_times(self) -> None:
+        times: dict[int, list[int]] = {}
+        for run in self.runs:
+            for row in run["steps"]:
+                times.setdefault(row["number"], []).append(row["nanoseconds"])
+                self.program[row["number"]].calls = row["calls"]
+        for number, nanoseconds in times.items():
+            self.program[number].nanoseconds = float(median(nanoseconds))
+        spans: dict[int, int] = {}
+        workers: dict[int, dict[int, int]] = {}
+        for number, thread, begin, end, busy in self.events:
+            if thread == WHOLE_STEP:
+                spans[number] = spans.get(number, 0) + end - begin
+            else:
+                own = workers.setdefault(number, {})
+                own[thread] = own.get(thread, 0) + busy
+        for number, threads in workers.items():
+            self.program[number].threads = len(threads)
+            self.program[number].busy = sum(threads.values()) / max(len(threads) * spans.get(number, 0), 1)
+
+    # ---- steps
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The steps that ran, in the order of the program; loops and branches are what is in them."""
+        return [step for step in self.program if step.calls > 0]
+
+    @cached_property
+    def step_nanoseconds(self) -> float:
+        """Time of all steps of a run; where some run at the same time, more than the run takes."""
+        return sum(step.nanoseconds for step in self.steps)
+
+    @cached_property
+    def run_nanoseconds(self) -> float:
+        """Time of a run, the median over the runs; 0 where none was recorded."""
+        return float(median(run["nanoseconds"] for run in self.runs)) if self.runs else 0.0
+
+    @cached_property
+    def run(self) -> Mapping[str, Any] | None:
+        """The run whose time is nearest the median: the one that is drawn."""
+        return min(self.runs, key=lambda run: abs(run["nanoseconds"] - self.run_nanoseconds), default=None)
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """What happened in `run`, in the order of time."""
+        events = self.run["events"] if self.run else []
+        return sorted((tuple(event) for event in events), key=lambda event: event[2])
+
+    def sums(self, key: Callable[[Step], str]) -> list[Sum]:
+        """The steps by what they have in common, those with the most time first."""
+        sums: dict[str, Sum] = {}
+        for step in self.steps:
+            sums.setdefault(key(step), Sum(key(step))).add(step)
+        return sorted(sums.values(), key=lambda one: -one.nanoseconds)
+
+    def by_layer(self) -> list[Sum]:
+        """The steps by layer."""
+        return self.sums(lambda step: step.layer or NO_LAYER)
+
+    def by_phase(self) -> list[Sum]:
+        """The steps by phase, in the order of `PHASES`; host is what moves values from and to the host."""
+        return sorted(self.sums(lambda step: step.phase), key=lambda one: PHASES.index(one.name))
+
+    def scopes(self) -> Sum:
+        """The steps as a tree of scopes, which are the parts of a layer's name between ``/``."""
+        root = Sum("")
+        for step in self.steps:
+            root.add(step)
+            node = root
+            for part in step.layer.strip("/").split("/") if step.layer else [NO_LAYER]:
+                node = node.children.setdefault(part, Sum(part))
+                node.add(step)
+        _join_chains(root)
+        return root
+
+    # ---- the machine
+
+    @property
+    def machine(self) -> Mapping[str, Any]:
+        """What was measured of the machine; empty: nothing."""
+        return self.facts.get("machine") or {}
+
+    def limit(self, flops: float, bytes_: float, nanoseconds: float) -> Limit | None:
+        """How near some work comes to what the machine can do.
+
+        Args:
+            flops: Floating-point operations.
+            bytes_: Bytes read and written.
+            nanoseconds: That it took.
+
+        Returns:
+            The limit; None where the machine or the work is not known.
+        """
+        if not self.machine or nanoseconds <= 0 or max(flops, bytes_) <= 0:
+            return None
+        compute = flops / self.machine["flopsPerSecond"] * 1e9
+        memory = bytes_ / self.machine["bytesPerSecond"] * 1e9
+        return Limit(max(compute, memory) / nanoseconds, "compute" if compute >= memory else "memory")
+
+    @cached_property
+    def limit_nanoseconds(self) -> float:
+        """Shortest time of a run on the machine, step by step; what the cost model knows nothing of takes no time."""
+        limits = (self.limit(one.flops * one.calls, one.bytes * one.calls, one.nanoseconds) for one in self.steps)
+        return sum(limit.share * one.nanoseconds for limit, one in zip(limits, self.steps, strict=True) if limit)
+
+    # ---- threads
+
+    @cached_property
+    def busy(self) -> list[float]:
+        """Nanoseconds that each thread worked on kernels in `run`; empty where threads were not recorded."""
+        busy = [0.0] * self.threads
+        events = [event for event in self.events if event[1] != WHOLE_STEP]
+        for _, thread, _, _, nanoseconds in events:
+            busy[thread] += nanoseconds
+        return busy if events else []
+
+    # ---- memory
+
+    @cached_property
+    def live_bytes(self) -> list[int]:
+        """Bytes that hold a value of the program during each step of `program`."""
+        return [row["bytes"] for row in self.facts["graph"]["liveness"]]
+
+    @cached_property
+    def peak(self) -> int:
+        """Number of the step during which most memory is in use."""
+        return max(range(len(self.live_bytes)), key=self.live_bytes.__getitem__, default=0)
+
+    def alive(self, number: int) -> list[Value]:
+        """The values in memory during a step, the largest first; some may share their memory."""
+        rows = self.facts["graph"]["variables"]
+        values = [
+            Value(row["name"], row["bytes"], row["first"], row["last"])
+            for row in rows
+            if row["place"] == "arena" and 0 <= row["first"] <= number <= row["last"]
+        ]
+        return sorted(values, key=lambda value: -value.bytes)
+
+    # ---- the host
+
+    @cached_property
+    def passes(self) -> list[Pass]:
+        """Passes of the compiler in the order in which they ran."""
+        rows = self.facts["passes"]
+        return [Pass(row["group"], row["name"], row["begin"], row["nanoseconds"]) for row in rows]
+
+    @cached_property
+    def between_runs(self) -> list[int]:
+        """Nanoseconds from the end of each run to the begin of the next: what the program does itself.
+
+        What writing down the profile took is not counted.
+        """
+        own = self.facts.get("pauses", [0] * len(self.runs))
+        pairs = zip(self.runs, self.runs[1:], own, strict=False)
+        return [max(0, after["begin"] - run["begin"] - run["nanoseconds"] - pause) for run, after, pause in pairs]
+
+
+def _join_chains(scope: Sum) -> None:
+    """Join scopes with the only one in them, where they have no steps of their own: ``conv1`` and ``Conv``."""
+    for name, child in list(scope.children.items()):
+        while len(child.children) == 1:
+            (only,) = child.children.values()
+            if only.steps != child.steps:
+                break
+            only.name = f"{child.name}/{only.name}"
+            child = only
+        scope.children[name] = child
+        _join_chains(child)
+
+
+def _walk(entries: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The steps of a tree in the order of their numbers."""
+    for entry in entries:
+        if "number" in entry:
+            yield entry
+        yield from _walk(entry["children"])
+
+
+@dataclass(frozen=True)
+class Change:
+    """What two profiles have in common: name, and nanoseconds in a run of both; None: one does not have it."""
+
+    name: str
+    before: float | None
+    after: float | None
+
+    @property
+    def difference(self) -> float:
+        """Nanoseconds that the second one takes more."""
+        return (self.after or 0.0) - (self.before or 0.0)
+
+
+def changes(before: Iterable[Sum], after: Iterable[Sum]) -> list[Change]:
+    """Sums of two profiles side by side, those that differ most first."""
+    one = {row.name: row.nanoseconds for row in before}
+    two = {row.name: row.nanoseconds for row in after}
+    rows = [Change(name, one.get(name), two.get(name)) for name in dict.fromkeys([*one, *two])]
+    return sorted(rows, key=lambda row: -abs(row.difference))

@@ -1,0 +1,74 @@
+"""What the machine can do at most, measured: the fastest matrix product and the fastest pass over large arrays.
+
+Both are programs of this library with as many threads as the profiled one, in FLOAT. So a step can come near 100 % of
+them; one in 16 bits, or with operands that are in a cache, can exceed it.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+import popart_core
+from popart_core import DataFlow, DeviceManager, PyStepIO, SessionOptions
+
+PRODUCT = 1024  # rows, columns and inner dimension of the product
+LONG = 1 << 24  # elements of the array: 64 MiB, more than most caches hold
+SECONDS = 0.2  # of each measurement, at least
+
+
+@cache
+def limits(threads: int) -> dict[str, Any]:
+    """Measure the machine, once for each number of threads.
+
+    Args:
+        threads: That compute.
+
+    Returns:
+        "flopsPerSecond" and "bytesPerSecond" with "processor", "threads" and "measured", which says how.
+    """
+    from popart.tools.info import processor_name
+
+    ones = np.ones((PRODUCT, PRODUCT), np.float32)
+    product = _shortest("matmul", {"a": ones, "b": ones}, threads)
+    passed = _shortest("neg", {"x": np.ones(LONG, np.float32)}, threads)
+    return {
+        "processor": processor_name(),
+        "threads": threads,
+        "flopsPerSecond": 2.0 * PRODUCT**3 / product,
+        "bytesPerSecond": 2.0 * 4 * LONG / passed,
+        "measured": f"product of {PRODUCT} x {PRODUCT} matrices, and negation of {4 * LONG >> 20} MiB, in FLOAT",
+    }
+
+
+def _shortest(operator: str, arrays: dict[str, np.ndarray], threads: int) -> float:
+    """Seconds of the fastest run of a program of one operator."""
+    from popart.builder import Builder
+    from popart.session import InferenceSession
+
+    builder = Builder()
+    names = [builder.addInputTensor("FLOAT", list(array.shape), name) for name, array in arrays.items()]
+    result = getattr(builder.aiOnnx, operator)(names)
+    options = SessionOptions()
+    options.engineOptions = {"num_threads": str(threads), "profile": "none"}
+    device = DeviceManager().createCpuDevice()
+    session = InferenceSession(
+        builder.getModelProto(), DataFlow(1, [result]), device, userOptions=options, name="machine"
+    )
+    session.prepareDevice()
+    step = PyStepIO(dict(zip(names, arrays.values(), strict=True)), session.initAnchorArrays())
+    best, begin = float("inf"), time.perf_counter()
+    while time.perf_counter() - begin < SECONDS or best == float("inf"):
+        start = time.perf_counter()
+        session.run(step)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def with_machine(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a report with what the machine can do, where its program runs on the host's processors."""
+    if facts["target"]["type"] == popart_core.DeviceType.IpuModel.name:
+        return facts
+    return {**facts, "machine": limits(facts["threads"])}

@@ -1,0 +1,496 @@
+"""The page of a profile: one HTML file that loads nothing, made from ``page.html`` beside this file.
+
+Tables and drawings are complete without JavaScript; a script in the file searches, sorts, folds scopes and says what is
+under the pointer (decision 0101).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from popart.profile.facts import NO_LAYER, PHASES, WHOLE_STEP, Change, Profile, Step, Sum, changes
+from popart.tools.output import bytes_text, flops_text, time_text
+
+OTHER = "other"  # time of a run outside of its steps
+MOST_CHANGES = 400  # rows of a table of differences
+MOST_VALUES = 200  # of what is in memory at the peak
+SHORTEST = 1 / 20_000  # of the time line: what is shorter is drawn so long
+LEAST_NAMED = 0.08  # share of a bar whose name fits into it
+
+
+def page_of(profile: Profile, before: Profile | None = None) -> str:
+    """The page of a profile.
+
+    Args:
+        profile: What it shows.
+        before: A profile to compare it with: of the same model before a change, for example.
+
+    Returns:
+        HTML.
+    """
+    parts: list[tuple[str, str, Iterable[str]]] = []
+    if before is not None:
+        parts.append(("compared", "Compared", _compared(before, profile)))
+    if profile.runs:
+        parts += [
+            ("layers", "Layers", _layers(profile)),
+            ("kinds", "Kernels", _kinds(profile)),
+            ("steps", "Steps", _steps(profile)),
+        ]
+        if profile.events:
+            parts.append(("time", "Time line", _time_line(profile)))
+    parts.append(("memory", "Memory", _memory(profile)))
+    if profile.busy:
+        parts.append(("threads", "Threads", _threads(profile)))
+    parts.append(("host", "Host", _host(profile)))
+    body = ["<nav>", *(f'<a href="#{name}">{title}</a>' for name, title, _ in parts), "</nav>", *_overview(profile)]
+    for name, title, lines in parts:
+        body += [f'<section><h2 id="{name}">{title}</h2>', *lines, "</section>"]
+    shown = {"program": [step.title for step in profile.program], "live": profile.live_bytes}
+    template = Template(files("popart.profile").joinpath("page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=escape(f"Profile of {profile.session}"),
+        subtitle=escape(_subtitle(profile)),
+        body="\n".join(body),
+        footer=_footer(profile),
+        facts=json.dumps(shown).replace("<", "\\u003c"),
+    )
+
+
+def _subtitle(profile: Profile) -> str:
+    runs = f"median of {len(profile.runs)} runs" if len(profile.runs) > 1 else f"{len(profile.runs)} run"
+    threads = "1 thread" if profile.threads == 1 else f"{profile.threads} threads"
+    processor = profile.machine.get("processor")
+    return f"{runs}, {threads}" + (f" of {processor}" if processor else "")
+
+
+def _footer(profile: Profile) -> str:
+    if not profile.machine:
+        return "The machine was not measured, so shares of its limit are left out."
+    flops = flops_text(profile.machine["flopsPerSecond"])
+    bytes_ = bytes_text(profile.machine["bytesPerSecond"])
+    return escape(
+        f"Limit of the machine: {flops}/s and {bytes_}/s, measured here with {profile.machine['threads']} threads "
+        f"({profile.machine['measured']}). The limit of a step is the longer of its operations at that rate and its "
+        "bytes at that rate, both by the compiler's cost model. Above 100 %, operands come from caches, or have "
+        "16 bits. FLOP are floating-point operations; a multiplication with its addition counts two."
+    )
+
+
+# ---- pieces ----------------------------------------------------------------------------------------
+
+
+def _cell(text: str, value: float | None = None, kind: str = "number") -> str:
+    """A cell; `value`: what it is sorted by."""
+    data = "" if value is None else f' data-value="{value:.6g}"'
+    return f'<td class="{kind}"{data}>{text}</td>'
+
+
+def _table(name: str, titles: Sequence[tuple[str, str]], rows: Iterable[str], tools: str = "") -> Iterator[str]:
+    """A table that can be searched and sorted.
+
+    Args:
+        name: Its id.
+        titles: Of the columns, each with its class.
+        rows: Lines of HTML.
+        tools: More buttons above it.
+    """
+    label = f"Search in {name.replace('-', ' ')}"
+    yield '<div class="tools">'
+    yield f'<input type="search" data-table="{name}" placeholder="{label}" aria-label="{label}">'
+    yield f'{tools}<span class="found" data-found="{name}"></span></div>'
+    heads = "".join(f'<th class="{kind}"><button type="button">{title}</button></th>' for title, kind in titles)
+    yield f'<div class="scroll"><table id="{name}"><thead><tr>{heads}</tr></thead><tbody>'
+    yield from rows
+    yield "</tbody></table></div>"
+
+
+def _row(cells: Iterable[str], text: str, attributes: str = "") -> str:
+    """A row; `text`: what a search looks at."""
+    return f'<tr data-text="{escape(text.lower())}"{attributes}>{"".join(cells)}</tr>'
+
+
+def _ms(nanoseconds: float) -> str:
+    return time_text(nanoseconds / 1e9)
+
+
+def _flops(count: float) -> str:
+    return flops_text(count) if count else ""
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _bar(sums: Sum, whole: float) -> str:
+    """A bar whose length is the share of the time, in the colours of its phases."""
+    total = max(whole, 1e-9)
+    parts = "".join(
+        f'<span class="{phase}" style="width:{100 * sums.phases[phase] / total:.3f}%"></span>'
+        for phase in PHASES
+        if sums.phases.get(phase)
+    )
+    return f'<td class="bar" data-value="{sums.nanoseconds:.6g}"><span>{parts}</span></td>'
+
+
+def _limit_cell(profile: Profile, flops: float, bytes_: float, nanoseconds: float) -> str:
+    limit = profile.limit(flops, bytes_, nanoseconds)
+    if limit is None:
+        return _cell("", -1)
+    return _cell(f"{_percent(limit.share)} {limit.bound}", limit.share)
+
+
+# ---- parts -----------------------------------------------------------------------------------------
+
+
+def _overview(profile: Profile) -> Iterator[str]:
+    """The figures that say most, and the time of a run by phase."""
+    memory = profile.facts["memory"]
+    cards = [(bytes_text(memory["total"]), "memory of the program")]
+    if profile.live_bytes:
+        cards.append((bytes_text(profile.live_bytes[profile.peak]), "activations at the peak"))
+    if profile.runs:
+        flops = sum(step.flops * step.calls for step in profile.steps)
+        seconds = max(profile.run_nanoseconds, 1.0) / 1e9
+        first = [
+            (_ms(profile.run_nanoseconds), "one run"),
+            (flops_text(flops), "operations of a run"),
+            (f"{flops_text(flops / seconds)}/s", "reached"),
+        ]
+        if profile.machine:
+            first.append(
+                (_percent(profile.limit_nanoseconds / max(profile.run_nanoseconds, 1.0)), "of the machine's limit")
+            )
+        if profile.busy:
+            share = sum(profile.busy) / (profile.threads * max(profile.run["nanoseconds"] if profile.run else 0, 1))
+            first.append((_percent(share), "threads busy"))
+        cards = [*first, *cards]
+    yield '<div class="cards">'
+    yield from (f'<div class="card"><b>{escape(text)}</b><span>{escape(what)}</span></div>' for text, what in cards)
+    yield "</div>"
+    if not profile.runs:
+        yield "<p>No run was recorded, so times are left out.</p>"
+        return
+    whole = max(profile.run_nanoseconds, profile.step_nanoseconds, 1.0)
+    phases = [(one.name, one.nanoseconds) for one in profile.by_phase()]
+    outside = profile.run_nanoseconds - profile.step_nanoseconds
+    if outside > 0:
+        phases.append((OTHER, outside))
+    parts = "".join(
+        f'<span class="{name}" style="width:{100 * time / whole:.3f}%" title="{name}: {_ms(time)}">'
+        f"{name if time > LEAST_NAMED * whole else ''}</span>"
+        for name, time in phases
+    )
+    yield f'<div class="parts">{parts}</div><div>'
+    for name, time in phases:
+        yield f'<span class="key {name}">{name} {_ms(time)} ({_percent(time / whole)})</span>'
+    yield "</div>"
+    if outside > 0:
+        yield "<p>Host moves values between host and program; other is the time of a run between its steps.</p>"
+    else:
+        yield "<p>Host moves values between host and program. Some steps run at the same time.</p>"
+
+
+LAYER_COLUMNS = [
+    ("layer", "name"), ("time", "number"), ("share", "number"), ("by phase", "bar"), ("operations", "number"),
+    ("limit", "number"), ("steps", "number"),
+]  # fmt: skip
+
+
+def _layers(profile: Profile) -> Iterator[str]:
+    """The tree of scopes."""
+    yield (
+        "<p>Scopes are the parts of layer names between slashes. The gradient and the update of a layer count for the "
+        "layer. Where kernels are fused, the time counts for the layer that does most of the work.</p>"
+    )
+    tools = "".join(
+        f'<button type="button" data-for="layers-table" data-depth="{depth}">{text}</button>'
+        for depth, text in ((0, "fold"), (1, "1 level"), (99, "all"))
+    )
+    whole = profile.step_nanoseconds
+    rows = _scope_rows(profile, profile.scopes(), 0, whole, "")
+    yield from _table("layers-table", LAYER_COLUMNS, rows, tools)
+
+
+def _scope_rows(profile: Profile, scope: Sum, depth: int, whole: float, path: str) -> Iterator[str]:
+    for child in sorted(scope.children.values(), key=lambda one: -one.nanoseconds):
+        full = f"{path}/{child.name}" if path else child.name
+        tree = ""
+        closed = ""
+        if child.children:
+            folded = depth > 0
+            closed = ' data-closed="1"' if folded else ""
+            tree = (
+                f'<button type="button" class="tree" aria-expanded="{"false" if folded else "true"}" '
+                f'aria-label="open or close {escape(child.name)}">{"▸" if folded else "▾"}</button>'
+            )
+        else:
+            tree = '<span class="tree"></span>'
+        indent = f' style="padding-left:{8 + 18 * depth}px"'
+        name = f'<td class="name"{indent} data-value="{escape(full)}">{tree}{escape(child.name)}</td>'
+        cells = [
+            name,
+            _cell(_ms(child.nanoseconds), child.nanoseconds),
+            _cell(_percent(child.nanoseconds / max(whole, 1e-9)), child.nanoseconds),
+            _bar(child, whole),
+            _cell(_flops(child.flops), child.flops),
+            _limit_cell(profile, child.flops, child.bytes, child.nanoseconds),
+            _cell(f"{child.steps:,}", child.steps),
+        ]
+        yield _row(cells, full, f' data-depth="{depth}"{closed}')
+        yield from _scope_rows(profile, child, depth + 1, whole, full)
+
+
+KIND_COLUMNS = [
+    ("kernel", "name"), ("time", "number"), ("share", "number"), ("by phase", "bar"), ("operations", "number"),
+    ("bytes", "number"), ("limit", "number"), ("steps", "number"),
+]  # fmt: skip
+
+
+def _kinds(profile: Profile) -> Iterator[str]:
+    """Kinds of kernels, and operators."""
+    for title, name, sums in (
+        ("By kind of kernel", "kernels-table", profile.sums(lambda step: step.kind)),
+        ("By operator", "operators-table", profile.sums(lambda step: step.operator)),
+    ):
+        yield f"<p>{title}.</p>"
+        columns = KIND_COLUMNS if name == "kernels-table" else [("operator", "name"), *KIND_COLUMNS[1:]]
+        rows = [_kind_row(profile, one) for one in sums]
+        yield from _table(name, columns, rows)
+
+
+def _kind_row(profile: Profile, one: Sum) -> str:
+    whole = max(profile.step_nanoseconds, 1e-9)
+    cells = [
+        f'<td class="name">{escape(one.name)}</td>',
+        _cell(_ms(one.nanoseconds), one.nanoseconds),
+        _cell(_percent(one.nanoseconds / whole), one.nanoseconds),
+        _bar(one, whole),
+        _cell(_flops(one.flops), one.flops),
+        _cell(bytes_text(one.bytes), one.bytes),
+        _limit_cell(profile, one.flops, one.bytes, one.nanoseconds),
+        _cell(f"{one.steps:,}", one.steps),
+    ]
+    return _row(cells, one.name)
+
+
+STEP_COLUMNS = [
+    ("step", "number"), ("layer and operator", "name"), ("phase", "name"), ("kernel, and what was fused", "kernel"),
+    ("time", "number"), ("share", "number"), ("calls", "number"), ("rate", "number"), ("bytes", "number"),
+    ("limit", "number"), ("threads", "number"),
+]  # fmt: skip
+
+
+def _steps(profile: Profile) -> Iterator[str]:
+    """Every step that ran."""
+    yield (
+        "<p>In the order of the program; the title of a column sorts by it. The limit says what a step is bound by, "
+        "and how near it comes to that. Threads: how many worked on it, and how much of their time.</p>"
+    )
+    yield from _table("steps-table", STEP_COLUMNS, [_step_row(profile, step) for step in profile.steps])
+
+
+def _step_row(profile: Profile, step: Step) -> str:
+    flops, bytes_ = step.flops * step.calls, step.bytes * step.calls
+    details = "".join(f"<small>{escape(text)}</small>" for text in step.fused)
+    if step.refusal:
+        details += f'<small class="worse">slow: {escape(step.refusal)}</small>'
+    threads = ""
+    if step.threads:
+        threads = f"{step.threads} ({100 * step.busy:.0f} %)"
+    rate = f"{flops_text(flops / step.nanoseconds * 1e9)}/s" if flops and step.nanoseconds else ""
+    cells = [
+        _cell(str(step.number), step.number),
+        f'<td class="name" data-value="{escape(step.layer)}">{escape(step.layer or NO_LAYER)}'
+        f"<small>{escape(step.name)}</small></td>",
+        f'<td class="phase {step.phase}"><span class="dot"></span>{step.phase}</td>',
+        f'<td class="kernel" data-value="{escape(step.kernel)}">{escape(step.kernel)}{details}</td>',
+        _cell(_ms(step.nanoseconds), step.nanoseconds),
+        _cell(_percent(step.nanoseconds / max(profile.step_nanoseconds, 1e-9)), step.nanoseconds),
+        _cell(f"{step.calls:,}", step.calls),
+        _cell(rate, flops / step.nanoseconds if step.nanoseconds else 0),
+        _cell(bytes_text(bytes_), bytes_),
+        _cell("", -1) if step.phase == "host" else _limit_cell(profile, flops, bytes_, step.nanoseconds),
+        _cell(threads, step.threads + step.busy),
+    ]
+    return _row(cells, " ".join([step.title, step.phase, step.kernel, *step.fused]))
+
+
+def _time_line(profile: Profile) -> Iterator[str]:
+    """When each step ran in one run, and when each thread worked."""
+    yield (
+        "<p>One run, from left to right: its steps, and below them what each thread did. The trace file shows the same "
+        "in Perfetto (ui.perfetto.dev).</p>"
+    )
+    yield '<div class="tools">'
+    for text, factor in (("zoom in", 2), ("zoom out", 0.5), ("all", 0)):
+        yield f'<button type="button" data-zoom="{factor}">{text}</button>'
+    yield "".join(f'<span class="key {one.name}">{one.name}</span>' for one in profile.by_phase())
+    yield "</div>"
+    rows = ["steps", *(f"thread {i}" for i in range(len(profile.busy)))]
+    height, gap, width = 18, 5, 100_000
+    span = max([event[3] for event in profile.events] + [1])
+    labels = "".join(f'<span style="height:{height + gap}px">{row}</span>' for row in rows)
+    high = len(rows) * (height + gap)
+    yield f'<div class="line"><div class="labels">{labels}</div><div class="chart" id="time-line">'
+    yield (
+        f'<svg viewBox="0 0 {width} {high}" role="img" preserveAspectRatio="none" style="height:{high}px" '
+        'aria-label="time line of a run">'
+    )
+    for number, thread, begin, end, busy in profile.events:
+        step = profile.program[number]
+        x, y = width * begin / span, (0 if thread == WHOLE_STEP else thread + 1) * (height + gap)
+        long = max(width * (end - begin) / span, width * SHORTEST)
+        said = _ms(end - begin) + ("" if thread == WHOLE_STEP else f", of it {_ms(busy)} in tasks")
+        yield (
+            f'<rect class="{step.phase}" x="{x:.1f}" y="{y}" width="{long:.1f}" height="{height}" '
+            f'data-step="{number}" data-said="{rows[0 if thread == WHOLE_STEP else thread + 1]}, {said}"></rect>'
+        )
+    yield '</svg></div></div><div class="said" id="time-said">Point at a step.</div>'
+
+
+def _memory(profile: Profile) -> Iterator[str]:
+    """Memory over the program, and what is in it at the peak."""
+    memory = profile.facts["memory"]
+    parts = {
+        "arena": "activations", "variables": "weights and state", "constants": "constants",
+        "scratch": "scratch of kernels", "remote": "remote variables, not on the device",
+    }  # fmt: skip
+    yield '<div class="cards">'
+    for key, what in parts.items():
+        if memory[key]:
+            yield f'<div class="card"><b>{bytes_text(memory[key])}</b><span>{what}</span></div>'
+    yield "</div>"
+    live = profile.live_bytes
+    if not live or not live[profile.peak]:
+        return
+    title = profile.program[profile.peak].title
+    yield f"<p>Activations in use during each step. The peak is at step {profile.peak}: {escape(title)}.</p>"
+    width, high, most = 1000, 200, live[profile.peak]
+    points = []
+    for i, bytes_ in enumerate(live):
+        y = f"{high - (high - 12) * bytes_ / most:.1f}"
+        points += [f"{width * i / len(live):.2f},{y}", f"{width * (i + 1) / len(live):.2f},{y}"]
+    at = width * (profile.peak + 0.5) / len(live)
+    yield (
+        f'<div class="chart" id="memory-chart"><svg viewBox="0 0 {width} {high}" preserveAspectRatio="none" role="img" '
+        f'aria-label="memory in use over the steps of the program">'
+        f'<polygon class="area" points="0,{high} {" ".join(points)} {width},{high}"></polygon>'
+        f'<polyline class="edge" points="{" ".join(points)}" vector-effect="non-scaling-stroke"></polyline>'
+        f'<line class="mark" x1="{at:.2f}" x2="{at:.2f}" y1="0" y2="{high}" vector-effect="non-scaling-stroke"></line>'
+        '</svg></div><div class="said" id="memory-said">Point at the curve.</div>'
+    )
+    alive = profile.alive(profile.peak)
+    yield "<p>Values in memory at the peak. Some may share their memory.</p>"
+    columns = [("value", "name"), ("size", "number"), ("share", "bar"), ("from step", "number"), ("to step", "number")]
+    rows = []
+    for value in alive[:MOST_VALUES]:
+        bar = f'<span><span class="forward" style="width:{min(100.0, 100 * value.bytes / most):.3f}%"></span></span>'
+        first, last = (profile.program[number].title for number in (value.first, value.last))
+        cells = [
+            f'<td class="name">{escape(value.name)}</td>',
+            _cell(bytes_text(value.bytes), value.bytes),
+            f'<td class="bar" data-value="{value.bytes}">{bar}</td>',
+            f'<td class="number" data-value="{value.first}" title="{escape(first)}">{value.first}</td>',
+            f'<td class="number" data-value="{value.last}" title="{escape(last)}">{value.last}</td>',
+        ]
+        rows.append(_row(cells, f"{value.name} {first} {last}"))
+    yield from _table("memory-table", columns, rows)
+    if len(alive) > MOST_VALUES:
+        yield f"<p>{len(alive) - MOST_VALUES:,} smaller values are left out.</p>"
+
+
+def _threads(profile: Profile) -> Iterator[str]:
+    """How busy each thread was in one run."""
+    whole = profile.run["nanoseconds"] if profile.run else 1
+    yield (
+        "<p>Time in tasks of kernels in one run. The rest is waiting: for other threads, for steps on fewer threads, "
+        "for the host.</p>"
+    )
+    columns = [("thread", "number"), ("busy", "number"), ("idle", "number"), ("share", "number"), ("", "bar")]
+    rows = []
+    for i, busy in enumerate(profile.busy):
+        bar = f'<span><span class="forward" style="width:{100 * busy / whole:.3f}%"></span></span>'
+        cells = [
+            _cell(str(i), i),
+            _cell(_ms(busy), busy),
+            _cell(_ms(max(0.0, whole - busy)), whole - busy),
+            _cell(_percent(busy / whole), busy),
+            f'<td class="bar" data-value="{busy:.6g}">{bar}</td>',
+        ]
+        rows.append(_row(cells, f"thread {i}"))
+    yield from _table("threads-table", columns, rows)
+
+
+def _host(profile: Profile) -> Iterator[str]:
+    """What the host does: data, time between runs, passes of the compiler."""
+    if profile.runs:
+        times = [run["nanoseconds"] for run in profile.runs]
+        yield f"<p>Runs: {', '.join(_ms(time) for time in times)}."
+        if profile.between_runs:
+            yield (
+                f" Between them the program did other things (loading data, for example) for "
+                f"{', '.join(_ms(time) for time in profile.between_runs)}."
+            )
+        yield "</p>"
+    if not profile.passes:
+        return
+    total = sum(one.nanoseconds for one in profile.passes)
+    yield f"<p>Passes of the compiler: {_ms(total)} in all.</p>"
+    columns = [("order", "number"), ("pass", "name"), ("phase", "name"), ("time", "number"), ("share", "bar")]
+    rows = []
+    for i, one in enumerate(profile.passes):
+        bar = f'<span><span class="host" style="width:{100 * one.nanoseconds / max(total, 1):.3f}%"></span></span>'
+        cells = [
+            _cell(str(i), i),
+            f'<td class="name">{escape(one.name)}</td><td class="name">{escape(one.group)}</td>',
+            _cell(_ms(one.nanoseconds), one.nanoseconds),
+            f'<td class="bar" data-value="{one.nanoseconds}">{bar}</td>',
+        ]
+        rows.append(_row(cells, f"{one.name} {one.group}"))
+    yield from _table("passes-table", columns, rows)
+
+
+# ---- comparison ------------------------------------------------------------------------------------
+
+
+def _compared(before: Profile, after: Profile) -> Iterator[str]:
+    """Two profiles side by side."""
+    ratio = after.run_nanoseconds / before.run_nanoseconds if before.run_nanoseconds else 0.0
+    yield (
+        f"<p>One run took {_ms(before.run_nanoseconds)} in '{escape(before.session)}' before, and takes "
+        f"{_ms(after.run_nanoseconds)} in '{escape(after.session)}': {ratio:.3f} times as long. Memory of the program: "
+        f"{bytes_text(before.facts['memory']['total'])} before, {bytes_text(after.facts['memory']['total'])} now. "
+        "The rest of the page is about the second profile.</p>"
+    )
+    by_layer = [profile.sums(lambda step: f"{step.layer or NO_LAYER}, {step.phase}") for profile in (before, after)]
+    by_kernel = [profile.sums(lambda step: step.kind) for profile in (before, after)]
+    for what, name, (one, two) in (
+        ("layer and phase", "layer-changes", by_layer),
+        ("kind of kernel", "kernel-changes", by_kernel),
+    ):
+        rows = changes(one, two)
+        columns = [
+            (what, "name"), ("before", "number"), ("now", "number"), ("difference", "number"), ("ratio", "number"),
+        ]  # fmt: skip
+        yield f"<p>By {what}, largest difference first.</p>"
+        yield from _table(name, columns, [_change_row(row) for row in rows[:MOST_CHANGES]])
+        if len(rows) > MOST_CHANGES:
+            yield f"<p>{len(rows) - MOST_CHANGES:,} smaller differences are left out.</p>"
+
+
+def _change_row(change: Change) -> str:
+    kind = "worse" if change.difference > 0 else "better"
+    sign = "+" if change.difference >= 0 else "−"
+    ratio = change.after / change.before if change.before and change.after else None
+    cells = [
+        f'<td class="name">{escape(change.name)}</td>',
+        *(_cell("" if time is None else _ms(time), time or 0.0) for time in (change.before, change.after)),
+        _cell(f'<span class="{kind}">{sign}{_ms(abs(change.difference))}</span>', change.difference),
+        _cell("" if ratio is None else f"{ratio:.3f}", ratio or 0.0),
+    ]
+    return _row(cells, change.name)

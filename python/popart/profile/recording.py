@@ -1,0 +1,137 @@
+"""Profiles of sessions: of runs that are asked for (`record`), and of the first runs of a session (`follow`)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import popart_core
+
+from popart.profile.machine import with_machine
+
+if TYPE_CHECKING:
+    import pva
+
+LOG = logging.getLogger("popart")
+
+
+def record(session: Any, run: Callable[[], Any], runs: int, before: int, folder: str | Path | None) -> pva.Report:
+    """Run a session some times and record what happened.
+
+    Args:
+        session: That is loaded.
+        run: Runs it once.
+        runs: That are recorded.
+        before: Runs before them, which are not.
+        folder: Where the page, the trace and the JSON are written; None: nowhere.
+
+    Returns:
+        The report.
+
+    Raises:
+        ValueError: `runs` is below 1, `before` below 0.
+    """
+    import pva
+
+    if runs < 1 or before < 0:
+        raise ValueError(f"profile: got runs {runs} and warmUp {before}, expected 1 or more and 0 or more")
+    session._profileRuns(runs, before)
+    try:
+        for _ in range(runs + before):
+            run()
+        text = session._report()
+    finally:
+        session._profileRuns(0)
+    report = pva.Report(json.dumps(with_machine(json.loads(text))))
+    if folder is not None:
+        write(report, Path(folder), "profile")
+    return report
+
+
+def write(report: pva.Report, folder: Path, name: str) -> list[Path]:
+    """Write a report as ``name.html``, ``name.trace.json`` and ``name.json`` into a folder, which is made.
+
+    Returns:
+        The files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / f"{name}.html", folder / f"{name}.trace.json", folder / f"{name}.json"]
+    report.to_html(files[0])
+    report.to_trace(files[1])
+    report.save(files[2])
+    return files
+
+
+def follow(session: Any) -> None:
+    """Record the first runs of a session that was just prepared, if its options or the environment say so."""
+    folder = popart_core._profileFolder(session._options)
+    if folder not in ("", "none") and "run" not in session.__dict__:
+        _Followed(session, Path(folder))
+
+
+class _Followed:
+    """A session whose first runs are recorded; the profile is written after the last of them, or when it ends."""
+
+    def __init__(self, session: Any, folder: Path) -> None:
+        """Put itself in front of the session's ``run``, which is as it was once the profile is written."""
+        self._session = weakref.ref(session)
+        self._class = type(session)
+        self._name = session._name
+        self._folder = folder
+        self._left = 0  # runs to be recorded, after the last one
+        self._text = ""
+        self._pauses: list[int] = []  # nanoseconds that reports took, after each recorded run
+        self._finalizer = weakref.finalize(session, self._write)
+        session.run = self._run
+
+    def _run(self, *arguments: Any, **keywords: Any) -> Any:
+        session = self._session()
+        result = self._class.run(session, *arguments, **keywords)
+        _, left = session._runsToProfile()
+        if left >= self._left:  # the run warmed up, or is the first one of a program for other shapes
+            self._left = left
+            return result
+        start = time.monotonic_ns()
+        self._left, self._text = left, session._report()
+        self._pauses.append(time.monotonic_ns() - start)
+        if left == 0:
+            del session.run
+            session._profileRuns(0)
+            self._finalizer()
+        return result
+
+    def _write(self) -> None:
+        """Write what was recorded; a folder that cannot be written to ends no training."""
+        import pva
+
+        if not self._text:
+            LOG.warning("profile: session '%s' ended before a run was recorded: nothing is written", self._name)
+            return
+        facts = {**json.loads(self._text), "pauses": self._pauses}
+        report = pva.Report(json.dumps(with_machine(facts)))
+        try:
+            files = write(report, self._folder, _free_name(self._folder, self._name))
+        except OSError as problem:
+            LOG.warning("profile: session '%s': %s. Give another folder", self._name, problem)
+            return
+        LOG.info("profile: session '%s': %s", self._name, files[0])
+
+
+def _free_name(folder: Path, name: str) -> str:
+    """``<name>-<number>`` that the folder does not have; the JSON file is made, so that no other process takes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    safe = re.sub(r"[^\w.-]", "_", name)
+    for number in itertools.count(1):
+        try:
+            (folder / f"{safe}-{number}.json").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return f"{safe}-{number}"
+    raise AssertionError("there is no largest number")

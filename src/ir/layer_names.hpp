@@ -1,0 +1,28 @@
+// Names of steps and layers, in one place for every view of a program's steps: schedules, tables of times, reports,
+// commands and traces.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace popart {
+
+// The suffixes that differentiation and optimizers add to the name of the layer that they work for.
+inline constexpr char kGradientSuffix[] = "grad", kRecomputedSuffix[] = "recomputed", kUpdateSuffix[] = "update";
+
+// "FusedConv.198" and "/conv1/Conv": "FusedConv.198  /conv1/Conv". Without a layer: the step alone.
+std::string stepTitle(std::string_view step, std::string_view layer);
+
+// The part of a training step that an op belongs to.
+enum class TrainingPhase : uint8_t { Forward, Backward, Update };
+// The layer that an op of this name works for, and in which phase: "/conv1/Conv/grad" is "/conv1/Conv", Backward.
+struct LayerOf {
+  std::string layer;
+  TrainingPhase phase = TrainingPhase::Forward;
+};
+LayerOf layerOf(std::string_view opName);
+
+// The first `depth` scopes of a layer, 1 or more: "/layer1/layer1.0/conv1/Conv", 2 -> "/layer1/layer1.0".
+std::string scopeOf(std::string_view layer, int depth);
+
+}  // namespace popart

@@ -1,0 +1,312 @@
+"""Profiles of sessions: what is recorded, where it is written, and that the session goes on as before."""
+
+from __future__ import annotations
+
+import gc
+import json
+from itertools import pairwise
+
+import numpy as np
+import popart
+import pva
+import pytest
+from popart.profile.facts import PHASES, WHOLE_STEP, Profile, changes
+
+ROWS, WIDTH, LAYERS = 64, 96, 3
+X = np.linspace(-1, 1, ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)
+
+
+def made(training=True, threads=2, name="model", **engine_options):
+    """A session of named layers: block0/product, block0/squash and so on."""
+    builder = popart.Builder()
+    y = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
+    for i in range(LAYERS):
+        weight = np.random.default_rng(i).normal(size=(WIDTH, WIDTH), scale=0.1).astype(np.float32)
+        w = builder.addInitializedInputTensor(weight, f"w{i}")
+        y = builder.aiOnnx.matmul([y, w], debugContext=f"block{i}/product")
+        y = builder.aiOnnx.tanh([y], debugContext=f"block{i}/squash")
+    options = popart.SessionOptions()
+    options.engineOptions = {"num_threads": str(threads), **engine_options}
+    device = popart.DeviceManager().createCpuDevice()
+    if not training:
+        builder.addOutputTensor(y)
+        flow = popart.DataFlow(1, [y])
+        session = popart.InferenceSession(builder.getModelProto(), flow, device, userOptions=options, name=name)
+        session.prepareDevice()
+        return session
+    loss = builder.aiGraphcore.l1loss([y], 0.1)
+    optimizer = popart.SGD({"defaultLearningRate": (0.1, False), "defaultMomentum": (0.9, True)})
+    flow = popart.DataFlow(1, [loss])
+    session = popart.TrainingSession(
+        builder.getModelProto(), flow, loss, optimizer, device, userOptions=options, name=name
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session
+
+
+def step_of(session):
+    return popart.PyStepIO({"x": X}, session.initAnchorArrays())
+
+
+def values(session):
+    """Weights as the device has them."""
+    session.weightsToHost()
+    arrays = {f"w{i}": np.zeros((WIDTH, WIDTH), np.float32) for i in range(LAYERS)}
+    session.readWeights(popart.PyWeightsIO(arrays))
+    return arrays
+
+
+def test_a_profile_has_the_layers_phases_and_threads_of_its_runs():
+    session = made()
+    report = session.profile(step_of(session), runs=3, warmUp=1)
+    profile = Profile(report._facts)
+    assert len(profile.runs) == 3 and len(report.execution.runs) == 3
+    layers = {step.layer for step in profile.steps}
+    assert {f"block{i}/product" for i in range(LAYERS)} <= layers
+    assert {step.phase for step in profile.steps} >= {"forward", "backward", "host"}
+    assert {one.name for one in profile.by_phase()} <= set(PHASES)
+    products = [step for step in profile.steps if step.layer == "block1/product" and step.phase == "forward"]
+    assert products and sum(step.flops for step in products) >= 2 * ROWS * WIDTH * WIDTH
+    assert all(step.title.startswith(step.name) for step in profile.steps)
+    root = profile.scopes()
+    assert set(root.children) >= {f"block{i}" for i in range(LAYERS)}
+    assert root.nanoseconds == pytest.approx(sum(child.nanoseconds for child in root.children.values()))
+    assert 0 < profile.step_nanoseconds <= profile.run_nanoseconds * 1.5
+    assert profile.machine["flopsPerSecond"] > 1e8 and profile.machine["bytesPerSecond"] > 1e8
+    assert profile.limit_nanoseconds > 0
+    assert len(profile.passes) > 20 and all(one.nanoseconds >= 0 for one in profile.passes)
+    assert len(profile.between_runs) == 2
+
+
+def test_events_are_inside_of_their_run_and_their_step():
+    session = made()
+    profile = Profile(session.profile(step_of(session))._facts)
+    for run in profile.runs:
+        assert run["lostEvents"] == 0
+        calls = {}
+        for number, thread, begin, end, busy in run["events"]:
+            assert 0 <= begin <= end <= run["nanoseconds"] and 0 <= busy <= end - begin
+            assert WHOLE_STEP <= thread < profile.threads
+            if thread == WHOLE_STEP:
+                calls.setdefault(number, []).append((begin, end))
+        for number, thread, begin, end, _ in run["events"]:
+            if thread != WHOLE_STEP:
+                assert any(first <= begin and end <= last for first, last in calls[number])
+        assert {number: len(times) for number, times in calls.items()} == {
+            row["number"]: row["calls"] for row in run["steps"]
+        }
+        for row in run["steps"]:
+            assert sum(last - first for first, last in calls[row["number"]]) == row["nanoseconds"]
+
+
+def test_training_goes_on_with_the_same_bits_while_it_is_profiled():
+    plain, profiled = made(), made()
+    for _ in range(4):
+        plain.run(step_of(plain))
+    profiled.run(step_of(profiled))
+    step = step_of(profiled)
+    calls = []
+
+    def run():
+        calls.append(1)
+        profiled.run(step)
+
+    profiled.profile(run, runs=1, warmUp=1)
+    assert len(calls) == 2
+    profiled.run(step)
+    expected, got = values(plain), values(profiled)
+    assert all(np.array_equal(expected[name], got[name]) for name in expected)
+    assert not np.array_equal(expected["w0"], values(made())["w0"])
+
+
+def test_a_session_is_not_timed_before_and_after_its_profile():
+    session = made(training=False)
+    step = step_of(session)
+    session.run(step)
+    assert session.getReport().execution.runs == []
+    session.profile(step, runs=2)
+    session.run(step)
+    assert session._runsToProfile() == (0, 0)
+    assert session.getReport().execution.runs == []
+
+
+@pytest.mark.parametrize(("runs", "before"), [(0, 1), (-1, 1), (1, -1)])
+def test_numbers_of_runs_that_make_no_sense_are_refused(runs, before):
+    session = made(training=False)
+    with pytest.raises(ValueError, match="warmUp"):
+        session.profile(step_of(session), runs=runs, warmUp=before)
+
+
+def test_a_session_that_is_not_loaded_is_refused():
+    session = made(training=False)
+    session.setEngineIsLoaded(False)
+    with pytest.raises(popart.popart_runtime_error, match="profileRuns"):
+        session.profile(step_of(session))
+
+
+def test_a_run_that_fails_ends_the_profile():
+    session = made(training=False)
+
+    def run():
+        raise RuntimeError("no data")
+
+    with pytest.raises(RuntimeError, match="no data"):
+        session.profile(run)
+    assert session._runsToProfile() == (0, 0)
+
+
+def test_lanes_and_loops_have_events_of_all_their_steps():
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [8, 4, 16], "x")
+    w, r = (builder.addInitializedInputTensor(np.full((2, 64, 16), 0.1, np.float32), name) for name in ("W", "R"))
+    y, *_ = builder.aiOnnx.lstm([x, w, r], 3, clip=None, direction="bidirectional", hidden_size=16)
+    builder.addOutputTensor(y)
+    options = popart.SessionOptions()
+    options.engineOptions = {"num_threads": "2", "pipeline.concurrent": "always"}
+    device = popart.DeviceManager().createCpuDevice()
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device, userOptions=options)
+    session.prepareDevice()
+    data = np.ones((8, 4, 16), np.float32)
+    profile = Profile(session.profile(popart.PyStepIO({"x": data}, session.initAnchorArrays()), runs=1)._facts)
+    (run,) = profile.runs
+    counted = {row["number"]: row["calls"] for row in run["steps"]}
+    assert max(counted.values()) >= 8
+    whole = [event for event in run["events"] if event[1] == WHOLE_STEP]
+    assert {number: sum(e[0] == number for e in whole) for number in counted} == counted
+    assert {event[1] for event in run["events"]} == {WHOLE_STEP, 0, 1}
+
+
+# ---- files
+
+
+def test_options_and_the_environment_write_a_profile_of_the_first_runs(tmp_path, monkeypatch):
+    """2 runs warm up, 5 are recorded; then the session runs as if nothing had been asked."""
+    session = made(name="by option", profile=str(tmp_path / "a"))
+    step = step_of(session)
+    for i in range(9):
+        session.run(step)
+        assert ("run" in session.__dict__) == (i < 6)
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
+        "by_option-1.html", "by_option-1.json", "by_option-1.trace.json",
+    ]  # fmt: skip
+    assert len(pva.openReport(tmp_path / "a" / "by_option-1.json").execution.runs) == 5
+    monkeypatch.setenv("POPART_PROFILE", str(tmp_path / "b"))
+    first, second = made(training=False), made(training=False, profile="none")
+    for one in (first, second):
+        step = step_of(one)
+        for _ in range(4):
+            one.run(step)
+    del first, second, one
+    gc.collect()
+    (report,) = (pva.openReport(path) for path in (tmp_path / "b").glob("model-?.json"))
+    assert len(report.execution.runs) == 2  # the session ended before all were recorded
+
+
+def test_a_followed_session_computes_the_same(tmp_path):
+    plain, followed = made(), made(profile=str(tmp_path))
+    for session in (plain, followed):
+        step = step_of(session)
+        for _ in range(9):
+            session.run(step)
+    expected, got = values(plain), values(followed)
+    assert all(np.array_equal(expected[name], got[name]) for name in expected)
+
+
+def test_a_second_profile_does_not_take_the_place_of_the_first(tmp_path):
+    for _ in range(2):
+        session = made(training=False, profile=str(tmp_path), **{"autoReport.executionProfileProgramRunCount": "1"})
+        for _ in range(3):
+            session.run(step_of(session))
+    assert sorted(path.name for path in tmp_path.glob("*.html")) == ["model-1.html", "model-2.html"]
+
+
+def test_a_folder_that_cannot_be_written_to_does_not_end_the_program(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    session = made(training=False, profile=str(tmp_path / "file"))
+    with caplog.at_level("WARNING", logger="popart"):
+        for _ in range(7):
+            session.run(step_of(session))
+    assert any("file" in record.message and "Give another folder" in record.message for record in caplog.records)
+
+
+def test_a_trace_has_a_track_for_each_thread_and_a_counter(tmp_path):
+    session = made()
+    report = session.profile(step_of(session), runs=2)
+    report.to_trace(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in trace if event["ph"] == "M"}
+    assert {"runs", "steps", "thread 0", "thread 1", "compiler"} <= names
+    spans = [event for event in trace if event["ph"] == "X"]
+    assert all(span["dur"] >= 0 and span["ts"] >= 0 for span in spans)
+    assert any(event["ph"] == "C" and event["args"]["bytes in use"] > 0 for event in trace)
+    tracks = {}
+    for span in spans:
+        tracks.setdefault((span["pid"], span["tid"]), []).append((span["ts"], span["ts"] + span["dur"]))
+    for key, times in tracks.items():  # viewers draw what overlaps as if one called the other
+        times.sort()
+        if key[0] == 1:
+            assert all(before[1] <= after[0] + 1e-3 for before, after in pairwise(times)), key
+
+
+def test_live_bytes_at_the_peak_are_those_of_the_memory_plan():
+    session = made()
+    profile = Profile(session.profile(step_of(session), runs=1)._facts)
+    memory = profile.facts["memory"]
+    assert profile.live_bytes[profile.peak] == memory["largestLiveSet"] <= memory["arena"]
+    alive = profile.alive(profile.peak)
+    assert sum(value.bytes for value in alive) >= profile.live_bytes[profile.peak]
+    assert [value.bytes for value in alive] == sorted((value.bytes for value in alive), reverse=True)
+
+
+def test_changes_are_sorted_by_their_size():
+    session = made(training=False)
+    before, after = (Profile(session.profile(step_of(session), runs=1)._facts) for _ in range(2))
+    rows = changes(before.by_layer(), after.by_layer())
+    assert {row.name for row in rows} == {one.name for one in before.by_layer()}
+    sizes = [abs(row.difference) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_report_of_another_version_is_refused(tmp_path):
+    session = made(training=False)
+    facts = {**session.getReport()._facts, "version": 99}
+    with pytest.raises(ValueError, match="99"):
+        pva.Report(json.dumps(facts)).to_html(tmp_path / "page.html")
+
+
+def test_the_summary_says_how_to_profile():
+    session = made(training=False)
+    summary = session.getSummaryReport()
+    assert "session.profile" in summary and "POPART_PROFILE" in summary
+
+
+def test_step_times_keep_what_a_summary_has_shown(tmp_path, monkeypatch):
+    """A summary forgets the runs that it showed, and the table of POPART_STEP_TIMES keeps them."""
+    monkeypatch.setenv("POPART_STEP_TIMES", str(tmp_path / "times.txt"))
+    session = made(training=False)
+    for _ in range(3):
+        session.run(step_of(session))
+    session.getSummaryReport()
+    del session
+    gc.collect()
+    table = (tmp_path / "times.txt").read_text()
+    (row,) = [line for line in table.splitlines() if "block1/product" in line and "%" in line and "," in line]
+    assert row.split()[1] == "3"
+    assert "by scope:" in table and "  block1/product" in table.split("by scope:")[1]
+
+
+def test_every_view_names_the_layer_as_the_report_does():
+    session = made(training=False)
+    titles = {step.title for step in session.getReport().compilation.programs if step.type == "OnTileExecute"}
+    assert any("block0/product" in title for title in titles)
+    threads = session.getThreadReport()
+    assert all(title in threads for title in titles)
+
+
+def test_representations():
+    session = made(training=False, name="mine")
+    assert "InferenceSession 'mine', prepared" in repr(session)
+    report = session.profile(step_of(session), runs=1)
+    assert "run: " in repr(report) and "<table>" in report._repr_html_()
+    assert repr(popart.Builder()) == "<popart.Builder: no inputs -> no outputs>"

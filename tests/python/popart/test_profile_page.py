@@ -1,0 +1,185 @@
+"""The page of a profile: its HTML, and its script in a headless browser (Chromium, where one is installed)."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import html5lib
+import pytest
+from popart.profile.facts import Profile
+from popart.profile.page import page_of
+
+from tests.python.popart.test_profile import made, step_of
+
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CATCH = "<head><script>window.faults = []; window.onerror = text => { window.faults.push(String(text)); };</script>"
+
+
+@pytest.fixture(scope="module")
+def profiles() -> tuple[Profile, Profile]:
+    """Two profiles of a training step."""
+    session = made(name='<b>"quoted" & named</b>')
+    return tuple(Profile(session.profile(step_of(session), runs=2)._facts) for _ in range(2))
+
+
+@pytest.fixture(scope="module")
+def page(profiles) -> str:
+    """The page of the second one, compared with the first."""
+    return page_of(profiles[1], profiles[0])
+
+
+def in_browser(folder, page: str, script: str):
+    """What a script gives after the page's own has run; no fault of either is accepted."""
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"no browser is installed: apt-get install {BROWSERS[0]}")
+    tail = f"""<pre id="result"></pre><script>
+      let outcome = null;
+      try {{ outcome = (() => {{ {script} }})(); }} catch (problem) {{ window.faults.push(String(problem)); }}
+      document.getElementById("result").textContent = JSON.stringify([window.faults, outcome]);
+    </script></body>"""
+    file = folder / "page.html"
+    file.write_text(page.replace("<head>", CATCH, 1).replace("</body>", tail, 1))
+    words = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'user'}", "--dump-dom"]
+    shown = subprocess.run([*words, file.as_uri()], capture_output=True, text=True, timeout=120, check=True).stdout
+    text = html5lib.parse(shown, namespaceHTMLElements=False).find(".//pre[@id='result']").text
+    faults, outcome = json.loads(text)
+    assert faults == []
+    return outcome
+
+
+def test_the_page_is_valid_html(profiles, page):
+    for text in (page, page_of(profiles[0])):
+        parser = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False)
+        tree = parser.parse(text)
+        ids = [element.get("id") for element in tree.iter() if element.get("id")]
+        assert len(ids) == len(set(ids))
+        for table in tree.iter("table"):
+            columns = len(table.findall("./thead/tr/th"))
+            rows = table.findall("./tbody/tr")
+            assert rows and all(len(row.findall("td")) == columns for row in rows), table.get("id")
+        links = [link.get("href").removeprefix("#") for link in tree.iter("a")]
+        assert links and set(links) <= set(ids)
+
+
+def test_names_of_a_program_are_text(page):
+    assert "&lt;b&gt;&quot;quoted&quot; &amp; named&lt;/b&gt;" in page and '<b>"quoted"' not in page
+
+
+def test_the_page_loads_nothing(page):
+    tree = html5lib.parse(page, namespaceHTMLElements=False)
+    assert not [e for e in tree.iter() if e.get("src") or (e.tag == "link")]
+    assert all(link.get("href").startswith("#") for link in tree.iter("a"))
+    assert not re.findall(r"url\(|@import|fetch\(|XMLHttpRequest|import\(", page)
+
+
+def test_a_program_without_runs_has_a_page():
+    session = made(training=False)
+    text = page_of(Profile(session.getReport()._facts))
+    html5lib.HTMLParser(strict=True).parse(text)
+    assert "No run was recorded" in text and 'id="memory"' in text and 'id="steps"' not in text
+
+
+def test_search_shows_the_rows_with_all_words(tmp_path, profiles, page):
+    shown = in_browser(
+        tmp_path,
+        page,
+        """
+        const search = document.querySelector('input[data-table="steps-table"]');
+        search.value = "block1 forward"; search.dispatchEvent(new Event("input"));
+        const rows = [...document.getElementById("steps-table").tBodies[0].rows].filter(row => !row.hidden);
+        return [rows.map(row => row.dataset.text), document.querySelector('[data-found="steps-table"]').textContent];
+        """,
+    )
+    expected = [s for s in profiles[1].steps if "block1" in f"{s.title} {s.fused}" and s.phase == "forward"]
+    assert len(shown[0]) == len(expected) > 0
+    assert all("block1" in text and "forward" in text for text in shown[0])
+    assert shown[1] == f"{len(expected)} of {len(profiles[1].steps)} rows"
+
+
+def test_a_click_on_a_title_sorts(tmp_path, profiles, page):
+    numbers, times, names = in_browser(
+        tmp_path,
+        page,
+        """
+        const table = document.getElementById("steps-table");
+        const cells = column => [...table.tBodies[0].rows].map(row => row.cells[column].dataset.value);
+        const button = title => [...table.tHead.querySelectorAll("button")].find(one => one.textContent === title);
+        const before = cells(0);
+        button("time").click();
+        const times = cells(4);
+        button("layer and operator").click(); button("layer and operator").click();
+        return [before, times, cells(1)];
+        """,
+    )
+    assert [int(number) for number in numbers] == [step.number for step in profiles[1].steps]
+    assert [float(time) for time in times] == sorted((float(time) for time in times), reverse=True)
+    assert [name.lower() for name in names] == sorted(name.lower() for name in names)
+    assert len(times) == len(profiles[1].steps) and float(times[0]) > 0
+
+
+def test_scopes_open_and_close(tmp_path, page):
+    counts = in_browser(
+        tmp_path,
+        page,
+        """
+        const table = document.getElementById("layers-table");
+        const count = () => [...table.tBodies[0].rows].filter(row => !row.hidden).length;
+        const press = depth => document.querySelector(`button[data-for="layers-table"][data-depth="${depth}"]`).click();
+        const counts = [count()];
+        press(0); counts.push(count());
+        press(99); counts.push(count());
+        press(0);
+        const tree = table.querySelector(".tree[aria-expanded=false]");
+        tree.click(); counts.push(count());
+        tree.click(); counts.push(count());
+        return [counts, table.tBodies[0].rows.length];
+        """,
+    )
+    (start, folded, everything, one_open, again), rows = counts
+    assert folded < start <= everything == rows
+    assert folded < one_open and again == folded
+
+
+def test_the_time_line_grows_and_says_what_is_under_the_pointer(tmp_path, page):
+    said, widths = in_browser(
+        tmp_path,
+        page,
+        """
+        const line = document.getElementById("time-line"), svg = line.firstElementChild;
+        const width = () => svg.getBoundingClientRect().width, widths = [width()];
+        for (const factor of ["2", "2", "0.5", "0"]) {
+          document.querySelector(`button[data-zoom="${factor}"]`).click(); widths.push(width());
+        }
+        const rect = [...svg.querySelectorAll("rect")].find(one => one.dataset.said.startsWith("thread 0"));
+        rect.dispatchEvent(new PointerEvent("pointermove", { bubbles: true }));
+        const memory = document.getElementById("memory-chart"), box = memory.getBoundingClientRect();
+        memory.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width / 2 }));
+        return [["time-said", "memory-said"].map(id => document.getElementById(id).textContent), widths];
+        """,
+    )
+    assert re.search(r"thread 0, .*s, of it .*s in tasks", said[0]) and "block" in said[0]
+    assert re.match(r"step \d+: .* MiB", said[1])
+    ratios = [width / widths[0] for width in widths]
+    assert ratios == pytest.approx([1, 2, 4, 2, 1], rel=0.02)
+
+
+def test_the_page_fits_a_telephone(tmp_path, page):
+    """Only tables, drawings and the links at the top scroll sideways."""
+    frame = "<iframe id='frame' style='width:390px;height:800px'></iframe>"
+    text = json.dumps(page).replace("</", "<\\/")
+    outer = f"<!DOCTYPE html><html><head><title>x</title></head><body>{frame}</body></html>"
+    wide = in_browser(
+        tmp_path,
+        outer,
+        f"""
+        const inner = document.getElementById("frame").contentDocument;
+        inner.open(); inner.write({text}); inner.close();
+        const width = inner.documentElement.clientWidth;
+        return [width, inner.documentElement.scrollWidth, inner.body.scrollWidth];
+        """,
+    )
+    assert wide[1] <= wide[0] <= 390 and wide[2] <= wide[0]
