@@ -68,7 +68,7 @@ class Op {
     std::map<std::string, std::string> extraOutlineAttributes;
     // Back-end hints that change no result (partials type, available memory proportion, matmul serialisation …).
     std::map<std::string, std::string> hints;
-    // Of a call that outlining made: the names of the ops in whose place it is, by the ids of their copies in its graph.
+    // Of a call that outlining made: the names of the ops in whose place it is, by the ids of their copies in it.
     // For reports; not printed.
     std::map<OpId, std::string> namesInside;
     Graph &getGraph() const { return *graph; }

@@ -487,6 +487,9 @@ void bindSession(nb::module_ &m) {
       .def("setRngState", &IrSession::setRngState)
       .def("run", &runSession, "Buffers in the order of inputs() and outputs().")
       .def("statistics", &IrSession::statistics)
+      .def("_report", &IrSession::getReport)
+      .def("_runsToProfile", &IrSession::runsToProfile)
+      .def("_endProfile", &IrSession::endProfile)
       .def("summary", &IrSession::summary);
 }
 

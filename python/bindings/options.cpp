@@ -243,7 +243,7 @@ void bindTables(nb::module_ &m) {
     for (const auto &row : pipeline::patternNotes()) rows.push_back({row.names, row.state, row.remark});
     return rows;
   });
-  m.def("_scopeOf", &scopeOf);
+  m.def("_scopeOf", [](const std::string &layer, int depth) { return scopeOf(layer, depth); });
   m.def("_profileFolder", [](const SessionOptions &options) {  // "none" or empty: no profile
     return pipeline::withEnvironment(options).engineOptions["profile"];
   });

@@ -262,6 +262,8 @@ void bindSessionBase(nb::module_ &m) {
       .def("_report", &Session::getReport)
       .def("_isPrepared", &Session::isPrepared)
       .def("_runsToProfile", &Session::runsToProfile)
+      .def(
+          "_endProfile", [](Session &s) { s.profileRuns(0); }, release)
       .def("_profileRuns", &Session::profileRuns, nb::arg("runs"), nb::arg("before") = 0, release)
       .def("getThreadReport", &Session::getThreadReport,
            "Every kernel with the threads it uses, its tasks and the predicted share of busy threads, as text.")

@@ -3,7 +3,7 @@
 Example::
 
     history = trainer.fit(loader, epochs=3)
-    popart.plot.losses(history.losses, "loss.png")
+    popart.plot.losses(history["loss"], "loss.png")
 """
 
 from collections.abc import Sequence

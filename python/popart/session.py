@@ -166,10 +166,10 @@ class _SessionMixin:
         super().prepareDevice(loadEngine, result)  # type: ignore[misc]
         if not result.isSuccessful():
             raise OutOfMemoryException(result)
-        if popart_core._profileFolder(self._options) not in ("", "none"):
+        if folder := _profile_folder(self._options):
             from popart.profile.recording import follow
 
-            follow(self)
+            follow(self, folder, self._name)
 
     def compileAndExport(self, filename: str) -> None:
         """Compile the program and save it, without loading it.
@@ -261,6 +261,12 @@ class _SessionMixin:
             f"Session: connectStreamToCallback: there is no stream '{streamHandle}' for callbacks. "
             "Pass inputs and outputs to run"
         )
+
+
+def _profile_folder(options: SessionOptions) -> str:
+    """Folder in which a session writes its profile, by its options or POPART_PROFILE; empty: it writes none."""
+    folder = popart_core._profileFolder(options)
+    return "" if folder == "none" else folder
 
 
 def _facts_of(session: Any) -> str:

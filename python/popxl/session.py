@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from popart._arrays import require_apart
+from popart.session import _profile_folder
 from popart_core import (
     DeviceConnectionType,
     DeviceInfo,
@@ -186,6 +187,10 @@ class Session:
         self._set_stale(False)
         ir._is_prepared = True
         self._resolve_layouts()
+        if folder := _profile_folder(ir._options):
+            from popart.profile.recording import follow
+
+            follow(self, folder, "popxl", "_execute", lambda session: session._pb_session.core)
         if self.is_attached:
             self.weights_from_host()
 

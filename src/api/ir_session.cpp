@@ -10,6 +10,7 @@
 #include <popart/sessionoptions.hpp>
 
 #include "api/compile_options.hpp"
+#include "api/profile.hpp"
 #include "api/virtual_ipus.hpp"
 #include "base/environment.hpp"
 #include "executable/cost.hpp"
@@ -103,6 +104,10 @@ void refuseUnfinished(const Ir &ir) {
 struct IrSession::Impl {
   std::shared_ptr<session::Job> job;  // null: all replicas are here, or the program is only compiled
   session::CompiledProgram program{"popxl"};
+  Profile profile;
+  CompileTimes times;
+  DeviceInfo *device = nullptr;  // that the program was loaded on
+  int threads = 1;
   std::vector<Stream> inputs, outputs;
   SliceStreams streams;
   int64_t slices = 1;
@@ -161,6 +166,11 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
     compiling.job = job;
   }
   if (job) job->adapt(compiling.collectives);
+  if (Profile asked(given.engineOptions); asked.mostEvents() > 0) impl_->profile = std::move(asked);
+  impl_->threads = threads;
+  compiling.timesSteps = impl_->profile.isOn();
+  compiling.mostEvents = impl_->profile.mostEvents();
+  compiling.times = std::shared_ptr<CompileTimes>(std::shared_ptr<CompileTimes>(), &impl_->times);
   compiling.lanes = session::laneRule(given.engineOptions);
   compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(given.engineOptions);
   compiling.limits = session::runLimits(given.engineOptions);
@@ -196,6 +206,7 @@ const std::vector<IrSession::Stream> &IrSession::inputs() const { return impl_->
 const std::vector<IrSession::Stream> &IrSession::outputs() const { return impl_->outputs; }
 int64_t IrSession::ipus() const { return impl_->ipus; }
 void IrSession::load(DeviceInfo &device) {
+  impl_->device = &device;
   if (impl_->program.isLoaded()) return impl_->program.attach(device);
   impl_->program.load(device);
   if (impl_->job)
@@ -247,7 +258,19 @@ void IrSession::run(std::span<const void *const> inputs, std::span<void *const> 
     impl_->streams.reset(inputs, outputs);
     return impl_->streams;
   });
+  if (impl_->profile.isOn()) [[unlikely]]
+    impl_->profile.record(impl_->program, "");
 }
+
+std::string IrSession::getReport() const {
+  impl_->program.requireLoaded("getReport");
+  const executable::Executable &program = *impl_->program.executable();
+  const double cycles = totalCycles(program, *impl_->device, statistics(), impl_->threads);
+  return profileJson({program, *impl_->device, impl_->profile, impl_->times, "popxl", impl_->threads, cycles});
+}
+
+std::pair<size_t, size_t> IrSession::runsToProfile() const { return impl_->profile.runsToCome(); }
+void IrSession::endProfile() { impl_->profile.ask(0, 0); }
 
 RunStatistics IrSession::statistics() const { return impl_->program.statistics(); }
 

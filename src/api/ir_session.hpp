@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <popart/devicemanager.hpp>
@@ -69,6 +70,10 @@ class IrSession {
   void setRngState(const std::array<uint32_t, 2> &state);
   RunStatistics statistics() const;  // of the runs since load
   std::string summary() const;       // memory and fallbacks, for people
+  // As of a Session, whose first runs engineOptions["profile"] has recorded. Throws runtime_error before load.
+  std::string getReport() const;
+  std::pair<size_t, size_t> runsToProfile() const;
+  void endProfile();  // no more runs are recorded
 
  private:
   struct Impl;

@@ -267,6 +267,7 @@ void Profile::ask(size_t runs, size_t before) {
   mostRuns_ = runs;
   skipped_ = before;
   runs_.clear();
+  names_.clear();
 }
 
 void Profile::record(session::CompiledProgram &program, const std::string &name) {
@@ -286,9 +287,10 @@ void Profile::record(session::CompiledProgram &program, const std::string &name)
   run.nanoseconds = program.lastRun().count();
   for (size_t i = 0; i < times->entries().size(); ++i) {
     const runtime::StepTimes::Entry &entry = times->entries()[i];
-    if (entry.calls > 0)
-      run.steps.push_back({static_cast<int>(i), entry.step->name, entry.step->layer, runtime::kernelName(*entry.step),
-                           entry.calls, entry.nanoseconds});
+    if (names_.size() == i)
+      names_.push_back(
+          {entry.step->name, stepTitle(entry.step->name, entry.step->layer), runtime::kernelName(*entry.step)});
+    if (entry.calls > 0) run.steps.push_back({static_cast<int>(i), entry.calls, entry.nanoseconds});
   }
   run.events.assign(times->events().begin(), times->events().end());
   run.lostEvents = times->addedEvents() - run.events.size();
@@ -298,6 +300,7 @@ void Profile::record(session::CompiledProgram &program, const std::string &name)
 
 void Profile::reset(session::CompiledProgram &program) {
   runs_.clear();
+  names_.clear();
   const runtime::RankCollectives::Times exchange = program.exchangeTimes();
   exchanged_ = exchange.exchanging.count(), waited_ = exchange.waiting.count();
   if (runtime::StepTimes *times = program.stepTimes()) times->reset();
@@ -319,8 +322,8 @@ std::string Profile::summary() const {
                           static_cast<double>(run.exchangeNanoseconds) / 1e3,
                           static_cast<double>(run.exchangeWaitNanoseconds) / 1e3);
     for (const Step &step : run.steps)
-      text += fmt::format("    {}, {}: {:.3f} us in {} calls\n", stepTitle(step.name, step.layer), step.kernel,
-                          static_cast<double>(step.nanoseconds) / 1e3, step.calls);
+      text += fmt::format("    {}, {}: {:.3f} us in {} calls\n", names_[static_cast<size_t>(step.number)].title,
+                          kernelOf(step), static_cast<double>(step.nanoseconds) / 1e3, step.calls);
   }
   return text;
 }
@@ -351,8 +354,8 @@ Json runsJson(const Profile &profile, double hertz) {
     Json steps = Json::array(), events = Json::array();
     for (const Profile::Step &step : run.steps)
       steps.push_back({{"number", step.number},
-                       {"name", step.name},
-                       {"kernel", step.kernel},
+                       {"name", profile.nameOf(step)},
+                       {"kernel", profile.kernelOf(step)},
                        {"calls", step.calls},
                        {"nanoseconds", step.nanoseconds},
                        {"cycles", static_cast<double>(step.nanoseconds) * hertz / kHostHertz}});

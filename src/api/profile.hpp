@@ -25,7 +25,6 @@ class Profile {
  public:
   struct Step {
     int number = 0;  // in the order of the program, those inside of loops before the ones behind
-    std::string name, layer, kernel;
     int64_t calls = 0, nanoseconds = 0;
   };
   struct Run {
@@ -55,6 +54,8 @@ class Profile {
   void record(session::CompiledProgram &program, const std::string &name);
   void reset(session::CompiledProgram &program);
   const std::vector<Run> &runs() const { return runs_; }
+  const std::string &nameOf(const Step &step) const { return names_[static_cast<size_t>(step.number)].name; }
+  const std::string &kernelOf(const Step &step) const { return names_[static_cast<size_t>(step.number)].kernel; }
   std::string summary() const;  // lines of getSummaryReport
 
  private:
@@ -65,6 +66,10 @@ class Profile {
   size_t mostRuns_ = 2, skipped_ = 0;
   std::vector<Run> runs_;
   int64_t exchanged_ = 0, waited_ = 0;  // nanoseconds up to the last run that was recorded
+  struct Name {
+    std::string name, title, kernel;
+  };
+  std::vector<Name> names_;  // of all steps of the program that was recorded, by number
 };
 
 // Cycles that one run would take on the IPUs of a model; nothing for other devices.
@@ -79,7 +84,7 @@ struct ProfileFacts {
   const DeviceInfo &device;
   const Profile &profile;
   const CompileTimes &compileTimes;
-  const std::string &session;
+  std::string session;
   int threads;
   double totalCycles;
 };

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import popart_core
-
 from popart.profile.machine import with_machine
 
 if TYPE_CHECKING:
@@ -69,41 +67,50 @@ def write(report: pva.Report, folder: Path, name: str) -> list[Path]:
     return files
 
 
-def follow(session: Any) -> None:
-    """Record the first runs of a session that was just prepared, if its options or the environment say so."""
-    folder = popart_core._profileFolder(session._options)
-    if folder not in ("", "none") and "run" not in session.__dict__:
-        _Followed(session, Path(folder))
+def follow(
+    session: Any, folder: str, name: str, method: str = "run", core_of: Callable[[Any], Any] = lambda session: session
+) -> None:
+    """Record the first runs of a session that was just prepared, and write the profile after the last of them.
+
+    Args:
+        session: The session.
+        folder: Where the files are written.
+        name: Of the files.
+        method: Of the session: runs the program once. It is followed until the profile is written.
+        core_of: What knows of the session which runs are recorded, and gives the report.
+    """
+    if method not in session.__dict__:
+        _Followed(session, Path(folder), name, method, core_of)
 
 
 class _Followed:
     """A session whose first runs are recorded; the profile is written after the last of them, or when it ends."""
 
-    def __init__(self, session: Any, folder: Path) -> None:
-        """Put itself in front of the session's ``run``, which is as it was once the profile is written."""
+    def __init__(self, session: Any, folder: Path, name: str, method: str, core_of: Callable[[Any], Any]) -> None:
+        """Put itself in front of the session's method, which is as it was once the profile is written."""
         self._session = weakref.ref(session)
-        self._class = type(session)
-        self._name = session._name
-        self._folder = folder
+        self._method, self._run_once = method, getattr(type(session), method)
+        self._folder, self._name, self._core_of = folder, name, core_of
         self._left = 0  # runs to be recorded, after the last one
         self._text = ""
         self._pauses: list[int] = []  # nanoseconds that reports took, after each recorded run
         self._finalizer = weakref.finalize(session, self._write)
-        session.run = self._run
+        setattr(session, method, self._run)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
         session = self._session()
-        result = self._class.run(session, *arguments, **keywords)
-        _, left = session._runsToProfile()
+        result = self._run_once(session, *arguments, **keywords)
+        core = self._core_of(session)
+        _, left = core._runsToProfile()
         if left >= self._left:  # the run warmed up, or is the first one of a program for other shapes
             self._left = left
             return result
         start = time.monotonic_ns()
-        self._left, self._text = left, session._report()
+        self._left, self._text = left, core._report()
         self._pauses.append(time.monotonic_ns() - start)
         if left == 0:
-            del session.run
-            session._profileRuns(0)
+            delattr(session, self._method)
+            core._endProfile()
             self._finalizer()
         return result
 

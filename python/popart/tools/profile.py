@@ -24,13 +24,14 @@ Perfetto, and JSON. With --loss: of training steps.
 Inputs are random unless files give them, as with popart-run. Of a JSON file that a profile wrote, the page is made
 anew. --compare BEFORE.json AFTER.json makes a page that compares two profiles."""
 
+PROGRAM = "popart-profile"
 MOST_LAYERS = 10  # that are printed
 LEARNING_RATE = 1e-6  # of training steps on random inputs: their values do not matter
 
 
 def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
-    parser = plain_parser("popart-profile", DESCRIPTION)
+    parser = plain_parser(PROGRAM, DESCRIPTION)
     parser.add_argument("model", type=Path, nargs="?", help="ONNX file, or the JSON file of a profile")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     files.add_shape_arguments(parser)
@@ -87,7 +88,7 @@ def read_report(path: Path) -> pva.Report:
 def profile_inference(parsed: argparse.Namespace) -> pva.Report:
     """The profile of runs of a model."""
     facts = files.describe(parsed.model)
-    running = run_model(parsed.model, facts, feeds_of(parsed, facts), (), parsed.threads, parsed.model.stem)
+    running = run_model(parsed.model, facts, feeds_of(parsed, facts, PROGRAM), (), parsed.threads, parsed.model.stem)
     if running.session is None:
         raise UsageError(f"model '{parsed.model}': it works on text, which the host does. Profile a model of numbers")
     return running.session.profile(running.run, parsed.runs, parsed.warm_up)
@@ -99,14 +100,14 @@ def profile_training(parsed: argparse.Namespace) -> pva.Report:
         str(parsed.model), parsed.loss, popart.optim.SGD(lr=LEARNING_RATE), num_threads=parsed.threads, seed=parsed.seed
     )
     facts = files.describe(parsed.model)
-    known = {entry["name"] for entry in facts["inputs"]}
-    labels = [
-        {"name": one.name, "type": one.dtype, "shape": list(one.shape)}
-        for one in trainer._model.inputs
-        if one.name not in known
+    own = {entry["name"] for entry in facts["inputs"]}
+    entries = [
+        {"name": one.name, "type": str(one.dtype), "shape": list(one.shape or ())} for one in trainer._model.inputs
     ]
-    facts["inputs"] = [*facts["inputs"], *labels]
-    batch = feeds_of(parsed, facts)
+    for entry in entries:
+        if entry["name"] not in own and entry["shape"] and isinstance(entry["shape"][0], str) and entries[0]["shape"]:
+            entry["shape"][0] = entries[0]["shape"][0]  # a label for each sample
+    batch = feeds_of(parsed, {**facts, "inputs": entries}, PROGRAM)
     trainer.step(batch)
     trainer.session._name = parsed.model.stem
     return trainer.session.profile(lambda: trainer.step(batch), parsed.runs, parsed.warm_up)
@@ -175,7 +176,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """The command of the wheel."""
-    run_as_process("popart-profile", command)
+    run_as_process(PROGRAM, command)
 
 
 if __name__ == "__main__":

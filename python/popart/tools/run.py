@@ -96,7 +96,7 @@ def given_arrays(
     return arrays
 
 
-def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any]) -> dict[str, np.ndarray]:
+def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any], program: str = "popart-run") -> dict[str, np.ndarray]:
     """An array for each input, and for each tensor of a sequence; says which sizes were chosen."""
     inputs = [entry for entry in facts["inputs"] if not entry.get("sequence")]
     sequences = [entry for entry in facts["inputs"] if entry.get("sequence")]
@@ -114,7 +114,7 @@ def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any]) -> dict[str, np.
     dims = [f"{name}={size}" for name, size in asked.items() if name in known or name not in symbols]
     shapes, notes = files.input_shapes(others, parsed.shape, dims)
     for note in notes:
-        print(f"popart-run: {note}", file=sys.stderr)
+        print(f"{program}: {note}", file=sys.stderr)
     bounds = files.whole_numbers(parsed.integers, "--integers")
     if len(bounds) != 2 or bounds[0] >= bounds[1]:
         raise UsageError(f"--integers: got '{parsed.integers}', expected LOW,HIGH with LOW below HIGH")

