@@ -1,6 +1,6 @@
 // popart-cache: looks after a folder of compiled programs (SessionOptions::enableEngineCaching).
-#include <CLI/CLI.hpp>
 #include <ctime>
+#include <filesystem>
 #include <iostream>
 
 #include <popart/error.hpp>
@@ -8,6 +8,7 @@
 
 #include "base/byte_size.hpp"
 #include "session/program_cache.hpp"
+#include "shared/command.hpp"
 
 namespace {
 
@@ -51,7 +52,7 @@ void removed(const std::vector<ProgramCache::Entry> &entries) {
 int main(int argc, char **argv) {
   CLI::App app("Looks after a folder of compiled programs, which sessions with enableEngineCaching share.",
                "popart-cache");
-  app.footer("Examples:\n  popart-cache ls\n  popart-cache --folder session_cache prune --max-bytes 2G\n");
+  app.footer("examples:\n  popart-cache ls\n  popart-cache --folder session_cache prune --max-bytes 2G\n");
   app.require_subcommand(1);
   std::string folder = popart::SessionOptions().cachePath, maxBytes;
   int64_t maxFiles = 0;
@@ -63,8 +64,9 @@ int main(int argc, char **argv) {
   prune->add_option("--max-bytes", maxBytes,
                     "Most bytes to keep, with K, M or G (default: POPART_CACHE_MAX_BYTES or 16G)");
   app.add_subcommand("clear", "Remove all programs; other files of the folder stay");
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return popart::tools::runCommand(app, argc, argv, [&] {
+    if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
+      throw popart::tools::UsageError("--folder: '" + folder + "' is a file, expected a folder");
     const ProgramCache cache(folder);
     if (app.got_subcommand("ls")) {
       list(cache);
@@ -76,9 +78,5 @@ int main(int argc, char **argv) {
       if (!maxBytes.empty()) limits.bytes = popart::byteSizeFromText(maxBytes, "--max-bytes");
       removed(cache.prune(limits));
     }
-  } catch (const std::exception &e) {
-    std::cerr << "popart-cache: " << e.what() << "\n";
-    return 1;
-  }
-  return 0;
+  });
 }

@@ -1,6 +1,5 @@
 // popart-opt: reads a program (IR text or ONNX), runs named passes over it, and prints, draws, checks or plans the
-// result. Exit codes: 0 done, 1 the program or a file was refused, 2 wrong command line, 3 an internal error.
-#include <CLI/CLI.hpp>
+// result. Values of an ONNX file are printed only with --values.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -29,6 +28,8 @@
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
 #include "pipeline/passes_off.hpp"
+#include "shared/command.hpp"
+#include "shared/input_sizes.hpp"
 #include "transforms/host_io.hpp"
 
 namespace {
@@ -42,6 +43,7 @@ using Anchors = std::set<TensorId>;
 
 struct Request {
   std::string input;
+  std::vector<std::string> shapes, dims;  // of the inputs of an ONNX file
   std::vector<std::string> passes, passesOff, keep;
   std::string output, device = "cpu", loss;
   float learningRate = 0.1f, momentum = 0;
@@ -62,7 +64,7 @@ struct Request {
   DataType precision = DataType::BFLOAT16;
   transforms::UpdateMerging merging;
   transforms::BatchSerialisation batch{.parts = 2, .method = transforms::BatchSerialisation::Method::Static};
-  bool print = false, summary = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
+  bool print = false, summary = false, values = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
        json = false, lower = false, checkFloats = false, ignoreLabels = false, roundStochastically = false,
        listPasses = false;
 };
@@ -96,7 +98,7 @@ NamedPass findPass(const std::vector<NamedPass> &passes, const std::string &name
     if (pass.name == name) return pass;
     known.push_back(pass.name);
   }
-  throw error("pass '{}' does not exist. Nearest names: {}; --list-passes names all", name, nearest(name, known));
+  throw error("there is no pass '{}'{}. --list-passes names all", name, nearestText(name, known));
 }
 
 // Those of the command line, or else of the environment.
@@ -128,7 +130,7 @@ void checkKept(const Ir &ir, const Anchors &anchors) {
     for (const Tensor *t : g->tensors()) ids.push_back(t->id);
   for (const TensorId &id : anchors)
     check(std::find(ids.begin(), ids.end(), id) != ids.end(),
-          "tensor '{}' to keep does not exist. Nearest names: {}; --print shows all", id, nearest(id, ids));
+          "--keep: the program has no tensor '{}'{}. --print shows all", id, nearestText(id, ids));
 }
 
 // ---- files --------------------------------------------------------------------------------------
@@ -136,17 +138,31 @@ void checkKept(const Ir &ir, const Anchors &anchors) {
 std::string readText(const std::string &path) {
   if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
   std::ifstream file(path, std::ios::binary);
-  check(file.good() && !std::filesystem::is_directory(path), "input file '{}': cannot be read. Check the name", path);
+  const bool isFolder = std::filesystem::is_directory(path);
+  check(file.good() && !isFolder, "file '{}': {}, expected a file with IR text or an ONNX model (*.onnx)", path,
+        isFolder                        ? "it is a folder"
+        : std::filesystem::exists(path) ? "it cannot be read"
+                                        : "it does not exist");
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-IrPointer readProgram(const std::string &path, int64_t replicas) {
-  if (std::filesystem::path(path).extension() != ".onnx") return parseIr(readText(path));
+bool isOnnxFile(const std::string &path) { return std::filesystem::path(path).extension() == ".onnx"; }
+
+IrPointer readProgram(const Request &request) {
+  if (!isOnnxFile(request.input)) {
+    check(request.shapes.empty() && request.dims.empty(),
+          "--shape and --dim: got IR text, whose shapes are known; they belong to ONNX files (*.onnx)");
+    return parseIr(readText(request.input));
+  }
+  const onnx::Model model = onnx::Model::load(request.input);
+  tools::InputSizes sizes = tools::inputSizes(model, request.shapes, request.dims);
   auto ir = std::make_unique<Ir>();
   onnx::BuildOptions options;
   options.evaluate = ref::evaluate;
-  options.replicas = replicas;
-  onnx::buildGraph(onnx::Model::load(path), options, *ir);
+  options.replicas = request.replicas;
+  options.inputShapeInfo = std::move(sizes.infos);
+  onnx::buildGraph(model, options, *ir);
+  for (const std::string &note : sizes.notes) fmt::print(stderr, "popart-opt: {}\n", note);
   return ir;
 }
 
@@ -156,10 +172,10 @@ void writeText(const std::string &path, const std::string &text) {
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  check(file.good(), "output file '{}': cannot be written. Check the folder and its free space", path);
+  check(file.good(), "--output: file '{}' cannot be written. Check the folder and its free space", path);
   std::error_code failure;
   std::filesystem::rename(temporary, path, failure);
-  check(!failure, "output file '{}': cannot be put in place: {}", path, failure.message());
+  check(!failure, "--output: file '{}' cannot be renamed to '{}': {}", temporary, path, failure.message());
 }
 
 // ---- views --------------------------------------------------------------------------------------
@@ -314,17 +330,17 @@ IrPointer fitIntoMemory(const IrPointer &model, const Request &request, std::str
   return fitted.prepared.ir->clone();
 }
 
-int runRequest(const Request &request) {
+void runRequest(const Request &request) {
   const std::vector<NamedPass> known = namedPasses();
   if (request.listPasses) {
     for (const NamedPass &pass : known)
       fmt::print("{:<36} {}{}{}\n", pass.name, pass.phase, pass.meaning.empty() ? "" : ": " + pass.meaning,
                  pass.needed.empty() ? "" : " (needed: " + pass.needed + ")");
-    return 0;
+    return;
   }
   std::vector<NamedPass> passes;
   for (const std::string &name : request.passes) passes.push_back(findPass(known, name));
-  IrPointer ir = readProgram(request.input, request.replicas);
+  IrPointer ir = readProgram(request);
   checkKept(*ir, Anchors(request.keep.begin(), request.keep.end()));
   std::string report;
   ir = request.maxMemory.empty() ? runPasses(std::move(ir), request, passes) : fitIntoMemory(ir, request, report);
@@ -332,16 +348,14 @@ int runRequest(const Request &request) {
   const bool compiles = request.memory || request.steps;
   const bool onlyText = !(request.dot || request.schedule || compiles || request.json || request.verify) &&
                         request.output.empty() && report.empty();
-  if (request.print || request.summary || onlyText)
-    std::cout << popart::print(*ir, request.summary ? PrintData::Summary : PrintData::Full);
+  const bool full = request.values || (!request.summary && !isOnnxFile(request.input));
+  if (request.print || request.summary || request.values || onlyText)
+    std::cout << popart::print(*ir, full ? PrintData::Full : PrintData::Summary);
   if (request.dot) std::cout << draw(*ir);
   if (request.schedule && !compiles) std::cout << scheduleText(*ir);
   if (request.json) std::cout << serialiseJson(*ir) << "\n";
   if (!request.output.empty()) writeText(request.output, popart::print(*ir));
   if (compiles) std::cout << compiledText(ir, request);  // last: it uses the program up
-  std::cout.flush();
-  check(std::cout.good(), "standard output: cannot be written");
-  return 0;
 }
 
 }  // namespace
@@ -361,8 +375,18 @@ int main(int argc, char **argv) {
       ->expected(1)
       ->take_all();
   app.add_option("-o,--output", request.output, "write the program as IR text to this file");
+  app.add_option("--shape", request.shapes, "INPUT=D,D: shape of an input of an ONNX file; may be repeated")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--dim", request.dims, "NAME=N: size of an open dimension of an ONNX file (default: 1); may be repeated")
+      ->expected(1)
+      ->take_all();
   app.add_flag("--print", request.print, "print the program as IR text (the default)");
-  app.add_flag("--summary", request.summary, "print the program with hashes in the place of large values");
+  CLI::Option *summary = app.add_flag(
+      "--summary", request.summary,
+      "print hashes instead of values of more than 16 elements (the default for ONNX files)");
+  app.add_flag("--values", request.values, "print all values, as text that popart-opt can read (the default for IR text)")
+      ->excludes(summary);
   app.add_flag("--dot", request.dot, "print the graphs for Graphviz");
   app.add_flag("--schedule", request.schedule,
                "print the operators in execution order; with --memory or "
@@ -378,9 +402,10 @@ int main(int argc, char **argv) {
   app.add_option("--device", request.device, "kernels to lower for (default: cpu)")
       ->check(CLI::IsMember({"cpu", "ref"}));
   app.add_option("--threads", request.threads, "threads to plan for (default: 1)")->check(CLI::Range(1, 1024));
-  app.add_option("--lanes", request.lanes, "whether stages of a pipeline's cycle run at the same time (default: auto)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, lower::LaneRule>{
-          {"auto", lower::LaneRule::Auto}, {"always", lower::LaneRule::Always}, {"never", lower::LaneRule::Never}}));
+  using Lanes = lower::LaneRule;
+  tools::addChoice<Lanes>(app, "--lanes", request.lanes,
+                          {{"auto", Lanes::Auto}, {"always", Lanes::Always}, {"never", Lanes::Never}},
+                          "whether stages of a pipeline's cycle run at the same time (default: auto)");
   app.add_option("--loss", request.loss, "loss of the passes that make a training program, with plain SGD");
   app.add_option("--learning-rate", request.learningRate, "of that SGD (default: 0.1)");
   app.add_option("--momentum", request.momentum, "of that SGD (default: 0)");
@@ -401,21 +426,23 @@ int main(int argc, char **argv) {
   app.add_option("--accumulation-factor", request.accumulationFactor, "micro-batches of one update (default: 1)")
       ->check(CLI::PositiveNumber);
   using Kind = transforms::ReturnType::Kind;
-  const std::map<std::string, Kind> kinds{
-      {"all", Kind::All}, {"final", Kind::Final}, {"everyn", Kind::EveryN}, {"sum", Kind::Sum}};
-  app.add_option("--return", request.returns.kind, "values of the tensors to keep that the host gets (default: all)")
-      ->transform(CLI::CheckedTransformer(kinds));
+  tools::addChoice<Kind>(app, "--return", request.returns.kind,
+                         {{"all", Kind::All}, {"final", Kind::Final}, {"everyn", Kind::EveryN}, {"sum", Kind::Sum}},
+                         "values of the tensors to keep that the host gets (default: all)");
   app.add_option("--period", request.returns.period, "of --return everyn, in micro-batches")
       ->check(CLI::PositiveNumber);
   using Rule = transforms::RecomputeRule;
-  const std::map<std::string, Rule> rules{{"marked", Rule::Marked},     {"chosen", Rule::Chosen},
-                                          {"standard", Rule::Standard}, {"norms", Rule::Norms},
-                                          {"stages", Rule::Stages},     {"all", Rule::All}};
-  app.add_option("--recompute", request.recompute, "what recomputeActivations computes again (default: marked)")
-      ->transform(CLI::CheckedTransformer(rules));
-  const std::map<std::string, DataType> types{{"bfloat16", DataType::BFLOAT16}, {"float16", DataType::FLOAT16}};
-  app.add_option("--precision", request.precision, "type that reducePrecision computes in (default: bfloat16)")
-      ->transform(CLI::CheckedTransformer(types));
+  tools::addChoice<Rule>(app, "--recompute", request.recompute,
+                         {{"marked", Rule::Marked},
+                          {"chosen", Rule::Chosen},
+                          {"standard", Rule::Standard},
+                          {"norms", Rule::Norms},
+                          {"stages", Rule::Stages},
+                          {"all", Rule::All}},
+                         "what recomputeActivations computes again (default: marked)");
+  tools::addChoice<DataType>(app, "--precision", request.precision,
+                             {{"bfloat16", DataType::BFLOAT16}, {"float16", DataType::FLOAT16}},
+                             "type that reducePrecision computes in (default: bfloat16)");
   app.add_option("--ipus", request.ipus,
                  "IPUs that placeOnVirtualGraphs cuts the program for; without it, operators must have their IPU")
       ->check(CLI::PositiveNumber);
@@ -424,18 +451,17 @@ int main(int argc, char **argv) {
   app.add_option("--phases", request.phases, "execution phases of the forward pass (default: 1)")
       ->check(CLI::PositiveNumber);
   using Sizes = transforms::UpdateMerging::Sizes;
-  const std::map<std::string, Sizes> sizes{{"all", Sizes::All}, {"exact", Sizes::Exact}, {"loose", Sizes::Loose}};
-  app.add_option("--merge", request.merging.sizes, "updates that mergeUpdates puts together (default: all)")
-      ->transform(CLI::CheckedTransformer(sizes));
+  tools::addChoice<Sizes>(app, "--merge", request.merging.sizes,
+                          {{"all", Sizes::All}, {"exact", Sizes::Exact}, {"loose", Sizes::Loose}},
+                          "updates that mergeUpdates puts together (default: all)");
   app.add_option("--merge-bytes", request.merging.bytes, "of one such update, with --merge exact and loose")
       ->check(CLI::PositiveNumber);
   app.add_option("--batch-parts", request.batch.parts, "parts in which a batch runs (default: 2)")
       ->check(CLI::PositiveNumber);
   using Method = transforms::BatchSerialisation::Method;
-  const std::map<std::string, Method> methods{
-      {"static", Method::Static}, {"dynamic", Method::Dynamic}, {"loop", Method::Loop}};
-  app.add_option("--batch-method", request.batch.method, "how parts of a batch are cut (default: static)")
-      ->transform(CLI::CheckedTransformer(methods));
+  tools::addChoice<Method>(app, "--batch-method", request.batch.method,
+                           {{"static", Method::Static}, {"dynamic", Method::Dynamic}, {"loop", Method::Loop}},
+                           "how parts of a batch are cut (default: static)");
   app.add_option("--choose", request.chosen, "tensor that --recompute chosen computes again; may be repeated")
       ->expected(1)
       ->take_all();
@@ -445,23 +471,8 @@ int main(int argc, char **argv) {
   app.add_flag("--verify", request.verify,
                "check the program first and after each pass; prints nothing when it is legal");
   app.add_flag("--list-passes", request.listPasses, "name all passes and stop");
-  app.footer("Exit codes: 0 done, 1 program or file refused, 2 wrong command line, 3 internal error.");
-  try {
-    app.parse(argc, argv);
+  return tools::runCommand(app, argc, argv, [&] {
     if (request.input.empty() && !request.listPasses) throw CLI::RequiredError(input->get_name());
-  } catch (const CLI::ParseError &e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  try {
-    return runRequest(request);
-  } catch (const internal_error &e) {
-    fmt::print(stderr, "popart-opt: internal error: {}\n", e.what());
-    return 3;
-  } catch (const error &e) {
-    fmt::print(stderr, "popart-opt: {}\n", e.what());
-    return 1;
-  } catch (const std::exception &e) {
-    fmt::print(stderr, "popart-opt: internal error: {}\n", e.what());
-    return 3;
-  }
+    runRequest(request);
+  });
 }

@@ -97,29 +97,39 @@ void addRefused(const Model &model, const BuildOptions &options, Json &descripti
   description["behindRefused"] = behind;
 }
 
+// Graph inputs: those that are initializers too, or the others.
+Json inputsJson(const Model &model, bool areInitializers) {
+  const std::vector<TensorId> weights = model.initializerIds();
+  const std::set<std::string> initializers(weights.begin(), weights.end());
+  Json inputs = Json::array();
+  for (const auto &input : model.content().proto->graph().input())
+    if (initializers.contains(input.name()) == areInitializers) inputs.push_back(valueJson(input));
+  return inputs;
+}
+
+std::string toText(const Json &json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 }  // namespace
+
+std::string describeInputs(const Model &model) { return toText(inputsJson(model, false)); }
 
 std::string describeModel(const Model &model, const BuildOptions &options) {
   const onnx_proto::ModelProto &proto = *model.content().proto;
   const onnx_proto::GraphProto &graph = proto.graph();
-  const std::vector<TensorId> weights = model.initializerIds();
-  const std::set<std::string> initializers(weights.begin(), weights.end());
-  Json inputs = Json::array(), outputs = Json::array(), inputsWithValues = Json::array();
-  for (const auto &input : graph.input())
-    (initializers.contains(input.name()) ? inputsWithValues : inputs).push_back(valueJson(input));
+  Json outputs = Json::array();
   for (const auto &output : graph.output()) outputs.push_back(valueJson(output));
   std::map<std::string, int64_t> operators;
   countNodes(graph, operators);
   Json description = {{"graph", graph.name()},
                       {"producer", proto.producer_name()},
                       {"opsets", model.opsets()},
-                      {"inputs", std::move(inputs)},
-                      {"inputsWithValues", std::move(inputsWithValues)},
+                      {"inputs", inputsJson(model, false)},
+                      {"inputsWithValues", inputsJson(model, true)},
                       {"outputs", std::move(outputs)},
                       {"operators", operators},
                       {"parameters", parametersJson(model, graph)}};
   addRefused(model, options, description);
-  return description.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return toText(description);
 }
 
 }  // namespace popart::onnx

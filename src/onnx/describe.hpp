@@ -12,4 +12,7 @@ namespace popart::onnx {
 // Throws popart::error for damaged initializers.
 std::string describeModel(const Model &model, const BuildOptions &options);
 
+// The graph inputs without values, as `inputs` of that JSON; imports nothing.
+std::string describeInputs(const Model &model);
+
 }  // namespace popart::onnx

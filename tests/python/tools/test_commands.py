@@ -17,7 +17,7 @@ from popart.tools.front import COMMANDS
 
 import onnx
 from onnx import TensorProto, helper
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import DOCS, ROOT, tool
 
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 OURS = {name: target for name, target in SCRIPTS.items() if target.startswith("popart.")}
@@ -102,6 +102,13 @@ def test_every_command_says_its_version(name):
         assert commit.stdout.startswith(found[1].removesuffix("-dirty"))
 
 
+@pytest.mark.parametrize("name", ["popart-opt", "popart-cache"])
+def test_a_compiled_command_says_its_version_without_python(name):
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    line = subprocess.run([tool(name), "--version"], capture_output=True, text=True, check=True).stdout
+    assert line == f"{name} {ours}, PopART {popart.__version__}\n"
+
+
 def test_a_wheel_says_the_commit_that_its_build_wrote(tmp_path):
     """Files as a wheel installs them."""
     package = tmp_path / "popart"
@@ -128,7 +135,7 @@ def test_the_guide_has_the_table_of_exit_codes():
     page = (DOCS / "guides/command-line.md").read_text()
     rows = re.findall(r"^\| (\d+) \| (.+?) \|$", page, re.MULTILINE)
     assert rows == [(str(code.value), code.meaning) for code in ExitCode]
-    for name in ("popart", "popart-run", "popart-info", "gc-info"):
+    for name in ("popart", "popart-run", "popart-info", "gc-info", "popart-opt", "popart-cache"):
         text = script(name, "--help").stdout
         assert all(f"{code.value:3}  {code.meaning}" in text for code in ExitCode)
 

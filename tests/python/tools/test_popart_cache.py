@@ -78,7 +78,10 @@ def test_clear_removes_programs_alone(folder: Path) -> None:
 def test_wrong_use_says_what_to_do(tmp_path: Path) -> None:
     assert run("--folder", tmp_path / "none", "ls").stdout == "0 programs, 0 bytes\n"
     assert "POPART_CACHE_DIR" in run("--help").stdout
-    assert run().returncode != 0
+    none = run()
+    assert (none.returncode, none.stderr) == (2, "popart-cache: A subcommand is required. See popart-cache --help\n")
     bad = run("--folder", tmp_path, "prune", "--max-bytes", "much")
-    assert bad.returncode == 1
-    assert "--max-bytes" in bad.stderr
+    assert bad.returncode == 2 and bad.stderr.count("\n") == 1
+    assert bad.stderr.startswith("popart-cache: --max-bytes: ")
+    (tmp_path / "file").write_text("mine")
+    assert run("--folder", tmp_path / "file", "ls").returncode == 2

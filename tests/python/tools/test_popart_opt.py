@@ -6,9 +6,11 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 
 import onnx
@@ -123,7 +125,7 @@ def test_every_listed_pass_can_be_named() -> None:
 def test_training_passes_without_a_loss_are_refused() -> None:
     for name in TRAINING_PASSES:
         result = run("-", "--pass", name, text=WITH_LOSS)
-        assert result.returncode == 1
+        assert result.returncode == 2
         assert f"pass '{name}' does not apply: it belongs to training" in result.stderr
 
 
@@ -163,7 +165,7 @@ def test_passes_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_unknown_and_needed_passes_cannot_be_switched_off(name: str, message: str) -> None:
     result = run("-", "--lower", "--disable-pass", name, text=TEXT)
-    assert result.returncode == 1 and "--disable-pass: " + message in result.stderr
+    assert result.returncode == 2 and "--disable-pass: " + message in result.stderr
 
 
 def test_passes_of_the_device_and_reasons_are_listed() -> None:
@@ -180,7 +182,7 @@ def test_fusion_acts_on_the_cpu_and_not_on_ref() -> None:
     fused = run("-", "-p", "fuseElementwise", text=chain)
     assert "FusedElementwise(" in fused.stdout
     refused = run("-", "-p", "fuseElementwise", "--device", "ref", text=chain)
-    assert refused.returncode == 1 and "does not apply" in refused.stderr
+    assert refused.returncode == 2 and "does not apply" in refused.stderr
 
 
 def test_reads_onnx(tmp_path: Path) -> None:
@@ -194,7 +196,7 @@ def test_reads_onnx(tmp_path: Path) -> None:
         [weight],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
-    result = run(tmp_path / "m.onnx", "--verify", "--print")
+    result = run(tmp_path / "m.onnx", "--verify", "--values")
     assert result.returncode == 0, result.stderr
     assert "variable %w : float32[3, 4] = 1\n" in result.stdout
     assert "%y : float32[2, 4] = Relu(%m)" in result.stdout
@@ -238,30 +240,107 @@ def test_random_seeds_are_given_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text", "code", "message"),
     [
-        (["-"], "main {\n  ^\n}", 1, "popart-opt: IR text line 2: unexpected character"),
-        (["/no/such/file"], "", 1, "input file '/no/such/file': cannot be read"),
+        (["-"], "main {\n  ^\n}", 2, "popart-opt: IR text line 2: unexpected character"),
+        (["/no/such/file"], "", 2, "popart-opt: file '/no/such/file': it does not exist, expected a file with IR text"),
+        (["/"], "", 2, "popart-opt: file '/': it is a folder, expected a file with IR text"),
         (
             ["-", "-o", "/no/such/folder/out.ir"],
             "main {\n}\n",
-            1,
-            "output file '/no/such/folder/out.ir': cannot be written",
+            2,
+            "popart-opt: --output: file '/no/such/folder/out.ir' cannot be written",
         ),
-        (["-", "--pass", "flaten"], "main {\n}\n", 1, "pass 'flaten' does not exist. Nearest names: [flatten"),
-        (["-", "-k", "yy"], WITH_OUTPUTS, 1, "tensor 'yy' to keep does not exist. Nearest names: [y"),
-        (["-", "--colour"], "", 2, "--colour"),
-        ([], "", 2, "input"),
+        (["-", "--pass", "flaten"], "main {\n}\n", 2, "there is no pass 'flaten'. Nearest names: [flatten"),
+        (["-", "-k", "yy"], WITH_OUTPUTS, 2, "--keep: the program has no tensor 'yy'. Nearest names: [y"),
+        (["-", "--dim", "n=2"], WITH_OUTPUTS, 2, "--shape and --dim: got IR text, whose shapes are known"),
+        (["-", "--lanes", "some"], WITH_OUTPUTS, 2, "popart-opt: --lanes: some not in {auto,always,never}"),
+        (["-", "--colour"], "", 2, "popart-opt: The following argument was not expected: --colour. See popart-opt --help"),
+        ([], "", 2, "popart-opt: input is required. See popart-opt --help"),
     ],
 )
 def test_refusals(arguments: list[str], text: str, code: int, message: str) -> None:
     result = run(*arguments, text=text)
     assert result.returncode == code
-    assert message in result.stderr + result.stdout
+    assert message in result.stderr and result.stderr.count("\n") == 1
+    assert result.stdout == ""
 
 
 def test_help() -> None:
     result = run("--help")
     assert result.returncode == 0
     assert "--list-passes" in result.stdout
+    assert all(letter.isprintable() or letter == "\n" for letter in result.stdout)
+    assert "{auto,always,never}" in result.stdout and "{marked,chosen,standard,norms,stages,all}" in result.stdout
+
+
+OPEN = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[batch, 3] x, float[batch, ?] z, seq(float[n]) s, optional(float[2]) o) => (float[batch, 40] y) { y = MatMul(x, w) }
+"""
+
+
+@pytest.fixture(scope="module")
+def open_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with open dimensions, a sequence, an optional input, and 120 weights that are all different."""
+    model = onnx.parser.parse_model(OPEN)
+    weights = np.arange(120, dtype=np.float32).reshape(3, 40) / 7
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    path = tmp_path_factory.mktemp("open") / "open.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def test_values_of_onnx_files_are_printed_only_when_asked_for(open_model: Path) -> None:
+    plain = run(open_model)
+    assert plain.returncode == 0, plain.stderr
+    assert "variable %w : float32[3, 40] = hash " in plain.stdout
+    assert run(open_model, "--print").stdout == run(open_model, "--summary").stdout == plain.stdout
+    whole = run(open_model, "--values").stdout
+    assert "hash" not in whole and run("-", text=whole).stdout == whole
+    written = open_model.with_suffix(".ir")
+    assert run(open_model, "-o", written).stdout == "" and written.read_text() == whole
+    assert run(open_model, "--values", "--summary").returncode == 2
+
+
+def test_sizes_of_open_dimensions(open_model: Path) -> None:
+    sized = run(open_model, "--dim", "batch=5", "--shape", "z=5,7", "--shape", "s/0=2", "--shape", "s/1=4")
+    assert sized.returncode == 0, sized.stderr
+    for line in ("x : float32[5, 3]", "z : float32[5, 7]", "s/0 : float32[2]", "s/1 : float32[4]"):
+        assert f"stream %{line}\n" in sized.stdout
+    assert sized.stderr == "popart-opt: input 'o' is left out; say its shape with --shape o=...\n"
+    assert "stream %o : float32[2]\n" in run(open_model, "--shape", "o=2").stdout
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [],
+        ["--dim", "batch=5", "--shape", "z=5,7"],
+        ["--dim", "bach=5"],
+        ["--dim", "unlike=5"],
+        ["--dim", "batch=4,5"],
+        ["--dim", "batch=four"],
+        ["--dim", "batch"],
+        ["--shape", "q=3"],
+        ["--shape", "x=2,,3"],
+        ["--shape", "x=2,-3"],
+        ["--shape", "x=2,3,"],
+        ["--shape", "x=281474976710657,3"],
+        ["--shape", "o="],
+        ["--shape", "s/1=3"],
+        ["--dim", "batch=2", "--shape", "x=3,3"],
+    ],
+)
+def test_notes_and_refusals_of_sizes_are_those_of_the_commands_in_python(open_model: Path, sizes: list[str]) -> None:
+    ours = run(open_model, *sizes)
+    theirs = subprocess.run(
+        [sys.executable, "-m", "popart.tools.inspect", open_model, "--file-only", *sizes],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if theirs.returncode == 2:
+        assert ours.returncode == 2 and ours.stdout == ""
+        assert ours.stderr == theirs.stderr.replace("popart-inspect", "popart-opt")
+    notes = [line for line in theirs.stdout.splitlines() if line.startswith("input '")]
+    assert theirs.returncode == 2 or [line.removeprefix("popart-opt: ") for line in ours.stderr.splitlines()] == notes
 
 
 LAYERS = """main {
@@ -283,5 +362,5 @@ def test_a_program_is_changed_until_it_fits() -> None:
     assert fitted and int(fitted[1]) <= int(needed[1]) * 3 // 4
     assert "___recomputed" in tight.stdout
     none = run(*whole, "1K", text=LAYERS)
-    assert (none.returncode, none.stdout) == (1, "")
+    assert (none.returncode, none.stdout) == (2, "")
     assert "does not fit the memory limit" in none.stderr
