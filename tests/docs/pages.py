@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\w+\.py)\n")
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 TOOLS = ("popart-opt", "popart-cache")
 PYTHON_TOOLS = {  # module of each command
@@ -59,9 +60,16 @@ def tool(name: str) -> Path:
 def run_python(page: Path, folder: Path) -> list[str]:
     """What each Python block of a page prints; the page runs in a folder, must not fail and must not warn.
 
-    Errors that a page catches are logged, as the reference has it.
+    A block whose first line is `# name.py` is written to that file, for other blocks to import. Errors that a page
+    catches are logged, as the reference has it.
     """
-    programs = [(block.line, block.text) for block in blocks(page) if block.language == "python"]
+    programs = []
+    for block in blocks(page):
+        if block.language == "python" and (name := FILE.match(block.text)):
+            (folder / name[1]).write_text(block.text)
+            programs.append((block.line, ""))
+        elif block.language == "python":
+            programs.append((block.line, block.text))
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(page.relative_to(ROOT))],
         input=json.dumps(programs),
