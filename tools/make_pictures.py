@@ -200,7 +200,7 @@ WAY = (
     ("Ir", "graphs of operators", BLUE),
     ("Program", "every op has\na kernel", BLUE),
     ("Schedule", "order of the ops", BLUE),
-    ("MemoryPlan", "where every\nvalue lies", BLUE),
+    ("MemoryPlan", "where every\nvalue is stored", BLUE),
     ("Executable", "steps with kernels", BLUE),
     ("Engine", "session.run", ORANGE),
 )

@@ -64,9 +64,9 @@ struct Request {
   DataType precision = DataType::BFLOAT16;
   transforms::UpdateMerging merging;
   transforms::BatchSerialisation batch{.parts = 2, .method = transforms::BatchSerialisation::Method::Static};
-  bool print = false, summary = false, values = false, dot = false, schedule = false, memory = false, steps = false, verify = false,
-       json = false, lower = false, checkFloats = false, ignoreLabels = false, roundStochastically = false,
-       listPasses = false;
+  bool print = false, summary = false, values = false, dot = false, schedule = false, memory = false, steps = false,
+       verify = false, json = false, lower = false, checkFloats = false, ignoreLabels = false,
+       roundStochastically = false, listPasses = false;
 };
 
 struct NamedPass {
@@ -378,14 +378,16 @@ int main(int argc, char **argv) {
   app.add_option("--shape", request.shapes, "INPUT=D,D: shape of an input of an ONNX file; may be repeated")
       ->expected(1)
       ->take_all();
-  app.add_option("--dim", request.dims, "NAME=N: size of an open dimension of an ONNX file (default: 1); may be repeated")
+  app.add_option("--dim", request.dims,
+                 "NAME=N: size of an open dimension of an ONNX file (default: 1); may be repeated")
       ->expected(1)
       ->take_all();
   app.add_flag("--print", request.print, "print the program as IR text (the default)");
-  CLI::Option *summary = app.add_flag(
-      "--summary", request.summary,
-      "print hashes instead of values of more than 16 elements (the default for ONNX files)");
-  app.add_flag("--values", request.values, "print all values, as text that popart-opt can read (the default for IR text)")
+  CLI::Option *summary =
+      app.add_flag("--summary", request.summary,
+                   "print hashes instead of values of more than 16 elements (the default for ONNX files)");
+  app.add_flag("--values", request.values,
+               "print all values, as text that popart-opt can read (the default for IR text)")
       ->excludes(summary);
   app.add_flag("--dot", request.dot, "print the graphs for Graphviz");
   app.add_flag("--schedule", request.schedule,

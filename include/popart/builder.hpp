@@ -126,7 +126,8 @@ class Builder {
   bool getRecomputeOutputInBackwardPass(const std::set<TensorId> &ids);
   // Puts an Identity marked Checkpoint behind each tensor; use the returned ids from here on.
   std::vector<TensorId> checkpointOutput(const std::vector<TensorId> &ids);
-  void outputTensorLocation(const TensorId &id, const TensorLocation &location);  // kept in the model; one memory here
+  // Off chip or not; the tensor stays whole on every replica.
+  void outputTensorLocation(const TensorId &id, const TensorLocation &location);
   // Patterns not to apply to the node; sessions throw popart::error for unknown names.
   void excludePatterns(const TensorId &id, const std::vector<std::string> &patterns) {
     excludePatterns(std::set<TensorId>{id}, patterns);

@@ -267,7 +267,8 @@ class SessionOptions {
   // how many IPUs the device must have; no result depends on it
   VirtualGraphMode virtualGraphMode = VirtualGraphMode::Off;
   std::vector<float> virtualGraphSplitRatios;  // of Auto, each in (0, 1)
-  // Replicas: only one is supported yet. Factors are 1 or more, 0 <= offset <= global factor.
+  // Replicas in this process and in others (docs/guides/replicas.md, docs/guides/processes.md). Factors are 1 or more,
+  // 0 <= offset <= global factor.
   bool enableReplicatedGraphs = false;
   int64_t replicatedGraphCount = 1;
   bool enableDistributedReplicatedGraphs = false;
@@ -275,7 +276,7 @@ class SessionOptions {
   int64_t globalReplicaOffset = 0;
   bool compileEngine = true;    // false: prepareDevice does not load
   bool constantWeights = true;  // inference: weights are folded as constants
-  // Caching of compiled programs: not built, a warning says so.
+  // Compiled programs on disk: docs/guides/threads.md.
   std::string cachePath = "session_cache";
   bool enableEngineCaching = false;
   bool enableVariablesCaching = true;

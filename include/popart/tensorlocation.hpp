@@ -12,7 +12,8 @@ enum class TensorStorage { OnChip = 0, OffChip };
 enum class TileSet { Compute = 0, IO, Undefined, N };
 enum class ReplicatedTensorSharding { Off = 0, On };
 
-// A placement wish. There is one memory here: no result and no plan depends on it.
+// Where a tensor is kept: on the device or in remote memory, whole or divided among replicas. Results do not
+// depend on it.
 class TensorLocation {
  public:
   TensorLocation() = default;

@@ -17,8 +17,9 @@ namespace {
 
 void bindLocationSettings(nb::module_ &m) {
   using S = TensorLocationSettings;
-  nb::class_<S>(m, "TensorLocationSettings",
-                "Where a kind of tensor is kept; there is one memory here (docs/options.md).")
+  nb::class_<S>(
+      m, "TensorLocationSettings",
+      "Where a kind of tensor is kept: on the device or off chip, whole or divided among replicas (docs/options.md).")
       .def(nb::init<>(),
            "Make the settings.\n"
            "\n"
@@ -88,7 +89,8 @@ void bindCollectives(nb::module_ &m) {
 
 void bindBatchSerialization(nb::module_ &m) {
   using S = BatchSerializationSettings;
-  nb::class_<S>(m, "BatchSerializationSettings", "Cutting a batch into parts; not built (docs/options.md).")
+  nb::class_<S>(m, "BatchSerializationSettings",
+                "How a batch is cut into parts that run one after the other (docs/options.md).")
       .def(nb::init<>(),
            "Make the settings.\n"
            "\n"
@@ -119,7 +121,7 @@ void bindBatchSerialization(nb::module_ &m) {
 void bindExecutionPhases(nb::module_ &m) {
   using S = ExecutionPhaseSettings;
   using Io = ExecutionPhaseIOSchedule;
-  nb::class_<S>(m, "ExecutionPhaseSettings", "Cutting the program into phases; not built (docs/options.md).")
+  nb::class_<S>(m, "ExecutionPhaseSettings", "How the program is cut into phases (docs/options.md).")
       .def(nb::init<>(),
            "Make the settings.\n"
            "\n"
@@ -177,7 +179,7 @@ void bindSmallSettings(nb::module_ &m) {
   nb::class_<DeveloperSettings>(m, "DeveloperSettings", "Settings for work on PopART itself; no effect here.")
       .def(nb::init<>(), "The defaults.")
       .def_rw("minTensorsForPrefetch", &DeveloperSettings::minTensorsForPrefetch);
-  nb::class_<ExperimentalSettings>(m, "ExperimentalSettings", "Settings without promise (docs/options.md).")
+  nb::class_<ExperimentalSettings>(m, "ExperimentalSettings", "Settings that may change (docs/options.md).")
       .def(nb::init<>(), "The defaults.")
       .def_rw("customTransformApplierSettings", &ExperimentalSettings::customTransformApplierSettings)
       .def_rw("createHostTransferableTensorWithOffset", &ExperimentalSettings::createHostTransferableTensorWithOffset);

@@ -73,7 +73,9 @@ void bindGroups(nb::module_ &m) {
 }
 
 void bindLocation(nb::module_ &m) {
-  nb::class_<TensorLocation>(m, "TensorLocation", "Where a tensor is kept; there is one memory here (docs/options.md).")
+  nb::class_<TensorLocation>(
+      m, "TensorLocation",
+      "Where a tensor is kept: on the device or off chip, whole or divided among replicas (docs/options.md).")
       .def(nb::init<>(),
            "Make a location; without arguments on chip, unsharded.\n"
            "\n"

@@ -49,7 +49,7 @@ def require_apart(arrays: Mapping[str, np.ndarray], what: str) -> None:
 
     Args:
         arrays: The arrays by name.
-        what: Who fills them, for the message.
+        what: The name of the caller, for the message.
 
     Raises:
         ValueError: Elements share memory.

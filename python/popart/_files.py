@@ -12,8 +12,8 @@ from typing import BinaryIO
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the body ends, whole and on the disk.
 
-    Until then it has a name of its own beside it, ``<path>.<random>.partial``, so that writers of one path do not meet:
-    the last one to end stays. After an error it is removed, and what was there stays.
+    Until then it has another name in the same folder, ``<path>.<random>.partial``, so that writers of one path do not
+    disturb each other: the last one to end stays. After an error it is removed, and what was there stays.
 
     Args:
         path: the file.

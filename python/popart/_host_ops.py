@@ -62,7 +62,7 @@ class HostNode:
         return popart_core.popart_exception(f"{self.type} (output '{name}'): {what}")
 
     def get(self, name: str, fallback: Any = None) -> Any:
-        """The attribute, or what stands for it when it is left out."""
+        """The attribute, or its default when it is left out."""
         return self.attributes.get(name, fallback)
 
     def require(self, name: str) -> Any:
@@ -544,7 +544,7 @@ def _gives_text(node: onnx.NodeProto) -> Function | None:
 
 
 def host_function(node: onnx.NodeProto, reads_text: bool) -> Function | None:
-    """Who runs `node`.
+    """What runs `node`.
 
     Returns:
         The function that runs it on the host; None when the program runs it.

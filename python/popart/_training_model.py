@@ -33,7 +33,7 @@ class TrainingModel:
         loss: Tensor to minimise.
         inputs: All of them, in order: the file's, then those of the loss.
         outputs: Names of the file's outputs, the loss apart.
-        output: The output that the loss is of.
+        output: The output that the loss reads.
         weights: Names of the initializers.
         source: The model without the added loss: bytes or the name of its file.
         own: Names of the file's inputs.

@@ -284,7 +284,7 @@ def _flat(name: str, value: Any, kind: onnx.TypeProto) -> dict[str, Array]:
 
 
 def _cut(array: Array, sizes: Mapping[int, int]) -> Array:
-    """The array without what lies behind `sizes`, by dimension."""
+    """The array without the elements behind `sizes`, by dimension."""
     return array[tuple(slice(sizes.get(i)) for i in range(array.ndim))] if sizes else array
 
 

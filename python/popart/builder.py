@@ -240,7 +240,7 @@ class Builder(Placement, _Delegated):
             Name of the tensor: ``<scopes>/<debug name>``, without a debug name ``input``.
 
         Raises:
-            TypeError: An argument is of another kind.
+            TypeError: An argument has a wrong type.
             popart_exception: An unknown type name, or a negative dimension.
         """
         if "debugPrefix" in kwargs:
@@ -291,7 +291,7 @@ class Builder(Placement, _Delegated):
             Id of the tensor.
 
         Raises:
-            TypeError: An argument is of another kind.
+            TypeError: An argument has a wrong type.
             popart_exception: The element type is refused.
         """
         context = debugContext or debugPrefix

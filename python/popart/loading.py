@@ -239,7 +239,7 @@ class Model:
         Args:
             values: By name; names that are no weights of the model are left out.
             *args: Values of the inputs of the next call, whose shapes the program is made for.
-            **named: Likewise, by name.
+            **named: The same values, by name.
 
         Raises:
             popart_runtime_error: Another shape or type, or weights that are constants.
@@ -306,7 +306,7 @@ def load(
     """An ONNX model as a function of arrays, for inference.
 
     It takes any batch, also when the file was written for one of another size, as long as its operators do. A program
-    is compiled for each set of input shapes when it is first met, and kept.
+    is compiled for each set of input shapes when it is first used, and kept.
 
     Args:
         model: File name, bytes, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns.

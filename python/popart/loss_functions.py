@@ -145,7 +145,7 @@ def binary_cross_entropy(
         logits: Id of a tensor of any shape.
         labels: Id of numbers from 0 to 1 of the same shape, floats or integers.
         weight: Factor of each element's loss, an array or an id that broadcasts to the logits.
-        pos_weight: Factor of the positive part, likewise.
+        pos_weight: Factor of the positive part, in the same form.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         name: Debug name.
 

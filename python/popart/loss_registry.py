@@ -1,4 +1,4 @@
-"""Losses by name: which function, which inputs it adds to a model, and which output it is of."""
+"""Losses by name: which function, which inputs it adds to a model, and which output it reads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class LossInput:
 
 @dataclass(frozen=True)
 class AttachedLoss:
-    """What `attach` added: the loss, the output that it is of ("" for a function), and the inputs that it reads."""
+    """What `attach` added: the loss, the output that it reads ("" for a function), and the inputs that it reads."""
 
     loss: str
     output: str
@@ -65,7 +65,7 @@ def attach(builder: Any, loss: Loss, output: str = "", *, inputs: Sequence[str] 
     Args:
         builder: The model.
         loss: Name of a loss, or a function that gets the builder, adds what it needs and returns the id of the loss.
-        output: The tensor that the loss is of; default: the model's only output, else its first of a float type.
+        output: The tensor that the loss reads; default: the model's only output, else its first of a float type.
         inputs: Ids of tensors that the loss reads instead of inputs that are added, in their order. "" for one to add.
         **settings: Arguments of the loss's function.
 

@@ -37,7 +37,7 @@ def _plain(value: Any) -> Any:
 
 
 def _kind_of(name: str, default: Any) -> str:
-    """What an operator method wants for an attribute: the kind of its default, else the one that its name has."""
+    """What an operator method takes for an attribute: the kind of its default, else the one that its name has."""
     for kind, names in _KINDS.items():
         if name in names:
             return kind
@@ -315,7 +315,7 @@ class AiGraphcoreOpset1(Opset):
 
         Raises:
             popart_exception: When the session is made: sizes that are not positive, lists of different lengths, a
-                subgraph with other inputs or outputs. In a run: a sequence that is too long or lies outside.
+                subgraph with other inputs or outputs. In a run: a sequence that is too long or an index outside.
         """
         numbers = {"resultSize": resultSize, "callbackBatchSize": callbackBatchSize}
         attributes = [

@@ -71,7 +71,7 @@ def _require_kinds(session: str, **arguments: Any) -> None:
     """Check the arguments of a session.
 
     Raises:
-        TypeError: One is of another kind; None is left to the caller.
+        TypeError: One has a wrong type; None is left to the caller.
     """
     for name, value in arguments.items():
         kind, expected = _EXPECTED[name]
@@ -332,7 +332,7 @@ class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
             dataFeed: Old spelling of ``dataFlow``.
 
         Raises:
-            TypeError: An argument is of another kind.
+            TypeError: An argument has a wrong type.
             popart_exception: The model, an anchor or an option is not usable.
         """
         self._data_flow = _resolve_data_flow(dataFlow, dataFeed)
@@ -414,7 +414,7 @@ class TrainingSession(_SessionMixin, popart_core._TrainingSessionCore):
             frozen: Names or patterns of tensors that do not train: they have no gradient and no optimizer state.
 
         Raises:
-            TypeError: Neither ``loss`` nor ``losses`` is given, or no optimizer; an argument is of another kind.
+            TypeError: Neither ``loss`` nor ``losses`` is given, or no optimizer; an argument has a wrong type.
             popart_exception: The model, the loss, an anchor or an option is not usable, or a name or pattern of
                 ``trainable`` or ``frozen`` matches no floating-point initializer.
         """

@@ -31,7 +31,7 @@ class GraphCopy:
         self._copies: dict[int, int] = {}
 
     def inside(self, t: Tensor) -> Tensor:
-        """Return the tensor that stands for `t`, a tensor of the source; adds an input when there is none."""
+        """Return the copy of `t`, a tensor of the source; adds an input when there is none."""
         made = self._inside.get(t)
         if made is None:
             pb = self.graph._pb_graph
@@ -44,7 +44,7 @@ class GraphCopy:
         return made
 
     def add_input(self, spec: TensorSpec, name: str) -> Tensor:
-        """Add an input that stands for no tensor of the source; such inputs come before all others."""
+        """Add an input that is a copy of no tensor of the source; such inputs come before all others."""
         pb = self.graph._pb_graph
         made = pb.addInput(pb.uniqueId(name), spec.dtype._core, list(spec.shape), list(spec.meta_shape), False)
         return self.graph.ir._tensor(self.graph, made)
@@ -62,7 +62,7 @@ class GraphCopy:
         self._inside.update((t, self.graph.get_tensor(i)) for t, i in zip(results, ids))
 
     def mark_output(self, t: Tensor, made: Tensor | None = None) -> None:
-        """Make what stands for `t`, or `made`, the next output."""
+        """Make the copy of `t`, or `made`, the next output."""
         self.outputs.append(t)
         self.graph._mark_output(self.inside(t) if made is None else made)
 
@@ -83,7 +83,7 @@ class GraphCopy:
         Args:
             values: tensor of the source → tensor of the current graph, for every input.
             cycle: the cycle of a pipeline that the call belongs to; empty: the only one of the current graph.
-            stage: the stage that it runs, beside other stages of the cycle; empty: none.
+            stage: the stage that it runs, at the same time as other stages of the cycle; empty: none.
 
         Returns:
             Tensor of the source → result of the call, for every output.

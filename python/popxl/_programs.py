@@ -24,11 +24,11 @@ def program(number: int) -> "Ir":
 
 
 def graph_of(pb_graph: Any) -> "Graph":
-    """Return the graph that stands for one of the core."""
+    """Return the graph of one of the core."""
     return program(pb_graph.getIrId())._graph(pb_graph)
 
 
 def tensor_of(pb_tensor: Any) -> "Tensor":
-    """Return the tensor that stands for one of the core."""
+    """Return the tensor of one of the core."""
     graph = graph_of(pb_tensor.getGraph())
     return graph.ir._tensor(graph, pb_tensor)

@@ -148,7 +148,7 @@ class _Definition:
 
 
 def _latest(key: tuple[str, str, int], method: str) -> Kernel:
-    """Return a function that calls a method of what the name stands for when it is called."""
+    """Return a function that calls a method of what the name means when it is called."""
     return lambda *args: getattr(_definitions[key], method)(*args)
 
 

@@ -1,7 +1,7 @@
 """Host conversion to and from the two 8-bit floating point formats.
 
 No infinities and no negative zero; byte 0x80 is the only NaN. float8_143: 4 exponent bits, bias 8, largest 240;
-float8_152: 5 exponent bits, bias 16, largest 57344. A stored value v with scale s stands for v * 2^s: casting to fp8
+float8_152: 5 exponent bits, bias 16, largest 57344. A stored value v with scale s means v * 2^s: casting to fp8
 multiplies by 2^log2_scale before rounding (to nearest, ties to even), casting from fp8 multiplies afterwards.
 """
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """Where a remote variable lies."""
+    """Where a remote variable is stored."""
 
     buffer: RemoteBuffer
     offset: int

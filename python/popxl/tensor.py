@@ -397,7 +397,7 @@ class Tensor:
             Tensor of the shape NumPy would give; for a boolean tensor the shape of this one.
 
         Raises:
-            TypeError: the key is of another kind.
+            TypeError: the key has a wrong type.
         """
         return operators.get_item(self, key)
 

@@ -230,7 +230,7 @@ class DotTree(Generic[L]):
             The tree.
 
         Raises:
-            AttributeError: a name lies below a leaf.
+            AttributeError: a name is below a leaf.
             ValueError: a name repeats.
         """
         result = cls()
@@ -242,7 +242,7 @@ class DotTree(Generic[L]):
                     node._map[check_element(element)] = cls()
                 node = node._map[element]
                 if not isinstance(node, cls):
-                    raise AttributeError(f"Key {key!r} lies below the leaf {element!r}.")
+                    raise AttributeError(f"Key {key!r} is below the leaf {element!r}.")
             node.insert(last, value)
         return result
 

@@ -118,7 +118,7 @@ class CutNormal(FirstValues):
 
 
 class _DrawnNormal:
-    """Normal numbers, as uniform ones that stand for them, or as the core has drawn them."""
+    """Normal numbers, as uniform ones that replace them, or as the core has drawn them."""
 
     __slots__ = ("_deviation", "_drawn", "_shape")
 

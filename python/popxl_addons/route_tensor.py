@@ -55,9 +55,9 @@ def route_tensor_into_graph(
             of which one with elements counts as True.
 
     Returns:
-        The input of the graph that stands for the tensor: one that every call passes it to already, or a new one. The
-        tensor itself when it is of this graph. New inputs of repeated graphs are not carried from iteration to
-        iteration.
+        The input of the graph that has the value of the tensor: one that every call passes it to already, or a new
+        one. The tensor itself when it belongs to this graph. New inputs of repeated graphs are not carried from
+        iteration to iteration.
 
     Raises:
         ValueError: the graph of the tensor does not call `graph`; an op calls a graph on the way from elsewhere, where

@@ -12,7 +12,7 @@ __all__ = ["seed_variable"]
 def seed_variable(seed: int, replica_grouping: popxl.ReplicaGrouping | None = None) -> tuple[Variable, popxl.Tensor]:
     """Make a variable with random seeds.
 
-    The variable ``random_seed`` lies in remote memory. The main graph loads it before all other ops and stores it after
+    The variable ``random_seed`` is in remote memory. The main graph loads it before all other ops and stores it after
     them, so that changes of the loaded tensor in place last from run to run.
 
     Args:

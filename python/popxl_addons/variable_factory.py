@@ -106,7 +106,7 @@ class VariableFactory:
         shard_over: number of replicas that hold a shard each; 1: not sharded.
 
     Raises:
-        ValueError: `data_iter` is of another kind, fails, or gives no host tensors.
+        ValueError: `data_iter` has a wrong type, fails, or gives no host tensors.
         AttributeError: it gives Python numbers or lists.
         AssertionError: shard_over is above the size of the group.
     """
@@ -194,7 +194,7 @@ class VariableFactory:
             The values, with a leading dimension of the number of groups when that is above 1.
 
         Raises:
-            ValueError: an existing file is of another size.
+            ValueError: an existing file has another size.
             popart_runtime_error: instances do not come within ``POPDIST_TIMEOUT`` seconds.
         """
         path = Path(memmap_dir) / f"{name}.npy"

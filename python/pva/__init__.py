@@ -1,7 +1,7 @@
 """pva: reports of compiled programs and their runs.
 
 ``session.getReport()`` gives a `Report`; `openReport` reads one that `Report.save` wrote. Sizes are in bytes, times in
-cycles of the target's clock: on a host device a cycle is a nanosecond. Memory of the program lies in one piece and is
+cycles of the target's clock: on a host device a cycle is a nanosecond. Memory of the program is one piece and is
 counted in equal shares on the tiles. What a device without tiles does not have is None: `Target.bytesPerTile`.
 `Report.to_html` and `Report.to_trace` show a report (guide "Profiling").
 """

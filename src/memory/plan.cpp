@@ -499,14 +499,14 @@ void verify(const MemoryPlan &plan) {
                              whole.name, s.bytes, s.offset, whole.bytes, whole.offset);
     } else if (s.place == Place::Arena && s.first >= 0 && s.bytes > 0) {
       if (s.offset < 0 || s.offset + s.bytes > plan.arenaBytes)
-        throw internal_error("memory plan: '{}' lies outside the arena of {} bytes: {} bytes at {}", s.name,
+        throw internal_error("memory plan: '{}' is outside the arena of {} bytes: {} bytes at {}", s.name,
                              plan.arenaBytes, s.bytes, s.offset);
       byStart.push_back({s.first, s.offset, s.last, s.bytes});
     } else if (s.place == Place::Row) {
       const int64_t whole = plan.storages.at(static_cast<size_t>(s.stack)).bytes;
       const int64_t start = s.offset + (s.initial < 0 ? 0 : s.stride);  // of the first iteration in which it is a row
       if (start < 0 || start + s.bytes > whole)
-        throw internal_error("memory plan: row '{}' lies outside its stack of {} bytes: {} bytes at {}", s.name, whole,
+        throw internal_error("memory plan: row '{}' is outside its stack of {} bytes: {} bytes at {}", s.name, whole,
                              s.bytes, start);
     }
   std::sort(byStart.begin(), byStart.end());

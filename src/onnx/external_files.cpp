@@ -92,8 +92,8 @@ std::string ExternalFiles::pathOf(const std::string &location, const std::string
             location);
     if (ec)
       throw missing_data_error(
-          "Tensor '{}': external data file is missing: got '{}' in folder '{}'. Keep data files beside the model file",
-          tensorName, location, folder_);
+          "Tensor '{}': external data file is missing: got '{}' in folder '{}'. Put it into that folder", tensorName,
+          location, folder_);
     const fs::path root = fs::canonical(folder_, ec);
     check(!ec && isBelow(real, root),
           "Tensor '{}': external data location leads outside the model's folder: got '{}'. Copy the file "

@@ -150,7 +150,7 @@ TensorId lossOutput(const ModelBuilder &b) {
   for (const TensorId &id : outputs)
     if (const DataType type = b.declaredTensor(id).type; type == DataType::UNDEFINED || isFloatingPoint(type))
       floats.push_back(id);
-  check(!floats.empty(), "Loss: the model has no output of floats: got {}. Name the tensor that the loss is of",
+  check(!floats.empty(), "Loss: the model has no output of floats: got {}. Name the tensor that the loss reads",
         outputs);
   if (floats.size() > 1)
     logging::builder::info("loss: of the outputs {} the first is taken: '{}'", toText(floats), floats.front());

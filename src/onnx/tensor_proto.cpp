@@ -100,7 +100,7 @@ TensorData fromExternal(const onnx_proto::TensorProto &t, const TensorInfo &info
   auto file = files.file(entry.location, name);
   const auto size = static_cast<int64_t>(file->size());
   check(entry.offset <= size && length <= size - entry.offset,
-        "Tensor '{}': external data lies beyond the end of file '{}': got offset {} and length {}, expected at most {} "
+        "Tensor '{}': external data is beyond the end of file '{}': got offset {} and length {}, expected at most {} "
         "bytes. The file "
         "is incomplete",
         name, entry.location, entry.offset, length, size);

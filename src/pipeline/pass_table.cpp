@@ -436,7 +436,7 @@ constexpr Pass kPasses[] = {
      scaleIntegerProducts},
     {"multiplyHalves", "let products read 16-bit operands that the device multiplies", Phase::Fuse, fusing,
      multiplyHalves},
-    {"sliceOperands", "slice operands of element-wise operators in the place of their results", Phase::Fuse, fusing,
+    {"sliceOperands", "slice operands of element-wise operators instead of their results", Phase::Fuse, fusing,
      sliceOperands},
     {"fuseElementwise", "cluster element-wise operators", Phase::Fuse, fusing, fuseElementwise},
     {"fuseEpilogues", "let products absorb transposes and element-wise operators", Phase::Fuse, fusing, fuseEpilogues},

@@ -156,7 +156,7 @@ ProgramFile::ProgramFile(std::shared_ptr<const void> owner, std::string_view byt
     TableRow row;
     std::memcpy(&row, table.data() + i * sizeof(row), sizeof(row));
     if (row.offset % kAlign != 0 || row.offset > bytes.size() || row.bytes > bytes.size() - row.offset)
-      damaged("a value lies outside of it");
+      damaged("a value is outside of it");
     values_[row.hash] = {bytes.data() + row.offset, row.bytes};
   }
   const nlohmann::json json = nlohmann::json::parse(description, nullptr, false);

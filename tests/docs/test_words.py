@@ -1,13 +1,17 @@
-"""Pages use the words of the field: words of this project's older texts that readers have to guess are not used."""
+"""Pages, docstrings and messages use the words of the field, not those of this project's older texts."""
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import BLOCK, DOCS, ROOT
 
-# Word -> what to write instead. Only words that have no other use on these pages.
+# Word -> what to write instead. Only words that have no other use in these texts.
 INSTEAD = {
+    r"alike": "in the same way",
     r"beside": "next to, compared with, in addition to",
     r"in the place of": "instead of",
     r"lies": "is stored, is in",
@@ -17,9 +21,8 @@ INSTEAD = {
     r"stands? for": "replaces, means",
     r"whoever": "the name of the caller",
 }
-# Decisions and designs record how things came about; their words are not corrected afterwards.
-INSIDE = {"decisions", "design"}
-PAGES = sorted({*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if page.parent.name not in INSIDE)})
+PAGES = sorted({*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if page.parent.name != "design")})
+LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')  # of C++
 
 
 def prose(text: str) -> str:
@@ -38,9 +41,43 @@ def found_words(text: str) -> list[str]:
     return found
 
 
+def python_texts(path: Path) -> Iterator[str]:
+    """Docstrings and messages of a module: its literals that are more than a word."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.value
+
+
+def cpp_texts(path: Path) -> Iterator[str]:
+    """Messages and help texts of a source: its literals that are more than a word."""
+    for line in path.read_text().splitlines():
+        if not line.lstrip().startswith("//"):
+            yield from (text for text in LITERAL.findall(line) if " " in text)
+
+
+@pytest.mark.parametrize("folder", ["python", "src", "include", "tools"])
+def test_docstrings_and_messages_use_words_of_the_field(folder):
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.*")):
+        texts = {".py": python_texts, ".cpp": cpp_texts, ".hpp": cpp_texts}.get(path.suffix)
+        for text in texts(path) if texts else ():
+            found += [f"{path.relative_to(ROOT)}: {text[:60]!r}: {word}" for word in found_words(text)]
+    assert found == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_use_words_of_the_field(page):
     assert found_words(page.read_text()) == []
+
+
+def test_texts_are_found_in_sources(tmp_path):
+    """Literals, and neither names nor comments."""
+    (tmp_path / "a.py").write_text(
+        '"""One text."""\nlies = "lies"  # it lies\nraise ValueError(f"it lies at {lies}")\n'
+    )
+    assert list(python_texts(tmp_path / "a.py")) == ["One text.", "it lies at "]
+    (tmp_path / "a.cpp").write_text('// "it lies"\nint lies = f("name", "it \\"lies\\" here");  // it lies\n')
+    assert list(cpp_texts(tmp_path / "a.cpp")) == ['it \\"lies\\" here']
 
 
 def test_words_are_found_in_prose_alone():

@@ -32,7 +32,8 @@ CLI::Option *addChoice(CLI::App &app, const std::string &name, Value &target,
 }
 
 // Parses the command line and calls `command`. Returns the exit code; an error is one line on stderr, with the name of
-// the app in front. Adds --version and the exit codes to the help. A reader of the output that is gone ends the process.
+// the app in front. Adds --version and the exit codes to the help. The process ends when the reader of the output
+// is gone.
 int runCommand(CLI::App &app, int argc, char **argv, const std::function<void()> &command);
 
 }  // namespace popart::tools

@@ -34,8 +34,8 @@ Shape wholeNumbers(const std::string &text, const std::string &option) {
     const size_t end = std::min(text.find(',', begin), text.size());
     numbers.push_back(wholeNumber(std::string_view(text).substr(begin, end - begin)));
     if (numbers.back() < 0)
-      throw UsageError(fmt::format(
-          "{}: got '{}', expected whole numbers of 0 to 2^48 with commas between them", option, text));
+      throw UsageError(
+          fmt::format("{}: got '{}', expected whole numbers of 0 to 2^48 with commas between them", option, text));
     begin = end + 1;
   }
   return numbers;
@@ -105,8 +105,8 @@ Sizes checkedSizes(const Declared &declared, const Sizes &shapes, const std::vec
   checkNames("--dim", dims, {symbols.begin(), symbols.end()});
   for (const auto &[name, size] : dims)
     if (size.size() != 1)
-      throw UsageError(fmt::format("--dim: '{}' is one dimension: got [{}], expected one number", name,
-                                   fmt::join(size, ", ")));
+      throw UsageError(
+          fmt::format("--dim: '{}' is one dimension: got [{}], expected one number", name, fmt::join(size, ", ")));
   return dims;
 }
 
@@ -124,8 +124,8 @@ InputSizes inputSizes(const onnx::Model &model, const std::vector<std::string> &
     const std::string name = input["name"];
     const auto given = shapes.find(name);
     if (input["type"].is_null() || (given == shapes.end() && input["shape"].is_null()))
-      throw UsageError(fmt::format(
-          "input '{}': the model does not say its type and shape. Use --shape, or another export", name));
+      throw UsageError(
+          fmt::format("input '{}': the model does not say its type and shape. Use --shape, or another export", name));
     Shape shape;
     if (given != shapes.end()) {
       shape = given->second;

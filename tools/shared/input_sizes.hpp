@@ -14,8 +14,8 @@ struct InputSizes {
 };
 
 // `shapes`: texts INPUT=D,D; `dims`: texts NAME=N. The tensors of a sequence are "name/0", "name/1", … as far as
-// `shapes` names them; an optional input is there when `shapes` names it. Throws UsageError for names that the model does not
-// have, for sizes that are no numbers, and for an input of which nothing says the type or the shape.
+// `shapes` names them; an optional input is there when `shapes` names it. Throws UsageError for names that the model
+// does not have, for sizes that are no numbers, and for an input of which nothing says the type or the shape.
 InputSizes inputSizes(const onnx::Model &model, const std::vector<std::string> &shapes,
                       const std::vector<std::string> &dims);
 

@@ -72,7 +72,7 @@ class RemoteBufferHandle:
         return handle
 
     def _buffer_of(self, ir: Any) -> RemoteBuffer:
-        """Return the buffer that stands for the handle in a program."""
+        """Return the buffer of the handle in a program."""
         buffer = ir._remote_buffers.get(self._id)
         if buffer is None:
             buffer = RemoteBuffer._with_id(ir, self._id, self._shape, self._dtype, self._repeats)

@@ -25,7 +25,7 @@ from popart.tools.constants import folded, graphs_of
 from popart.tools.output import bytes_text
 
 DESCRIPTION = """Convert an ONNX model: to inference form, to a newer operator set, from float32 to float16 or bfloat16,
-with folded constants, with fixed sizes in the place of open dimensions, and with weights embedded or in a separate
+with folded constants, with fixed sizes instead of open dimensions, and with weights embedded or in a separate
 file."""
 
 FLOAT = 1

@@ -229,7 +229,7 @@ def given_sizes(
 
 
 def _tensors_of(inputs: list[dict[str, Any]], shapes: dict[str, list[int]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The tensors that stand for ``inputs``, and the names of what is left out."""
+    """The tensors of ``inputs``, and the names of what is left out."""
     tensors, absent = [], []
     for entry in inputs:
         name = entry["name"]

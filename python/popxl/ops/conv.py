@@ -150,7 +150,9 @@ def _transposed(
     if not shape:
         return attributes | {"output_padding": list(extra) or None}
     if attributes["auto_pad"] == "VALID":
-        raise popart_exception(f"{function}: output_shape decides the padding: got pad_type 'valid' beside it.")
+        raise popart_exception(
+            f"{function}: output_shape decides the padding: got pad_type 'valid' too. Leave one out."
+        )
     sizes, kernel = t.shape[2:], weight.shape[2:]
     wanted = list(shape[2:] if len(shape) == t.rank else shape)
     rest = list(extra) or [0] * len(sizes)

@@ -25,8 +25,8 @@ def _require(function: str, name: str, value: Any, kind: type) -> None:
     """Check an argument that belongs to a program.
 
     Raises:
-        TypeError: it is of another class.
-        ValueError: it is of another Ir than the current graph.
+        TypeError: it has a wrong type.
+        ValueError: it belongs to another Ir than the current graph.
     """
     if not isinstance(value, kind):
         raise TypeError(f"{function}: {name}: got {value!r}, expected a popxl.{kind.__name__}.")
@@ -251,7 +251,7 @@ def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | N
 
     Raises:
         TypeError: `remote_buffer` is no remote buffer, or the offset is neither integer nor tensor.
-        ValueError: the buffer has no such entry or belongs to another Ir, or the offset tensor has another type or
+        ValueError: the buffer has no such entry or belongs to another Ir, or the offset tensor has a wrong type or
             size. An offset tensor whose value is out of range ends the run with popart_runtime_error.
     """
     offset = entry_tensor(remote_buffer, offset, "remote_load")

@@ -58,7 +58,7 @@ def matmul_pow2scaled(
 
     Raises:
         TypeError: an operand is no float8 tensor, or log2_scale is not int32.
-        ValueError: log2_scale is no scalar, or the proportion lies outside (0, 1].
+        ValueError: log2_scale is no scalar, or the proportion is outside (0, 1].
         popart_exception: shapes do not fit.
     """
     check_memory_proportion(available_memory_proportion)

@@ -56,7 +56,7 @@ def _resolved(
     auto_pad: str,
     ceil_mode: bool,
 ) -> _Window:
-    """Explicit padding of a pool whose input lies apart or whose result is padded."""
+    """Explicit padding of a pool whose input is dilated or whose result is padded."""
     rank = len(kernel)
     if t.rank != rank + 2:
         raise popart_exception(f"{what}: kernel_size: got {kernel} for {t.name} of shape {t.shape}.")

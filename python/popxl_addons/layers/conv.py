@@ -67,7 +67,7 @@ class Conv2D(Module):
             Tensor of shape (N, out_channels, H', W') and the dtype of x.
 
         Raises:
-            AssertionError: x is of another rank.
+            AssertionError: x has another rank.
         """
         assert x.rank == 4, f"Conv2D: x: got shape {x.shape}, expected (N, C, H, W)."
         shape = (self.out_channels, x.shape[1] // self.groups, *self.kernel_size)

@@ -25,7 +25,7 @@ class LayerNorm(Module):
             Tensor of the shape and dtype of x.
 
         Raises:
-            ValueError: x is of another rank.
+            ValueError: x has another rank.
         """
         if x.rank != 2:
             raise ValueError(f"LayerNorm: x: got shape {x.shape}, expected (N, C). Reshape it first.")

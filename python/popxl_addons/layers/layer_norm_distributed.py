@@ -1,4 +1,4 @@
-"""LayerNormDistributed: a layer norm whose axis lies in parts on the replicas of a group."""
+"""LayerNormDistributed: a layer norm whose axis is divided among the replicas of a group."""
 
 import popxl
 
@@ -34,7 +34,7 @@ class LayerNormDistributed(Module):
             Tensor of the shape and dtype of x.
 
         Raises:
-            AssertionError: x is of another rank.
+            AssertionError: x has another rank.
         """
         group = self.variable_grouping
         self.weight = self.add_variable_input("weight", ones(x.shape[-1]), x.dtype, replica_grouping=group)

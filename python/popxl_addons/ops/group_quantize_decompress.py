@@ -85,7 +85,7 @@ def group_quantize_decompress(
 
     Raises:
         NotImplementedError: t is not of rank 3.
-        ValueError: scale or bias is of another rank or another number of rows or groups.
+        ValueError: scale or bias has another rank or another number of rows or groups.
     """
     if t.rank != 3:
         raise NotImplementedError(f"group_quantize_decompress: t: got shape {t.shape}, expected (rows, groups, ids).")

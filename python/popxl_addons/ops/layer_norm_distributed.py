@@ -1,4 +1,4 @@
-"""Layer norm over an axis that lies in parts on the replicas of a group."""
+"""Layer norm over an axis that is divided among the replicas of a group."""
 
 import popxl
 from popxl.ops.utils import emit

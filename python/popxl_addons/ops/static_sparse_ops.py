@@ -23,7 +23,7 @@ def dense_const_sparse_matmul(lhs: popxl.Tensor, rhs: "csr_matrix", output_cols:
         Tensor of shape (m, output_cols) or (1, m, output_cols), of the dtype of lhs. It has no gradient.
 
     Raises:
-        RuntimeError: lhs is of another dtype.
+        RuntimeError: lhs has another dtype.
         popart_exception: shapes do not fit.
     """
     if lhs.dtype not in (popxl.float16, popxl.float32):

@@ -28,7 +28,7 @@ _MODES = ("compute", "io", "io_overlapped")
 
 @dataclass
 class RemoteHandle:
-    """Where in a remote buffer a tensor of each step lies.
+    """The row of a remote buffer that holds a tensor of each step.
 
     Args:
         buffer: the buffer.

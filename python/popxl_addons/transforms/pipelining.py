@@ -138,7 +138,7 @@ class Pipeline:
 
         Raises:
             RuntimeError: outside of a stage, or the forward call is in none.
-            TypeError: the forward call is of another graph, or in a later stage.
+            TypeError: the forward call belongs to another graph, or is in a later stage.
         """
         stage = self._require_stage("stash_and_restore_activations")
         activations = to_grad_graph_info(grad_info).inputs_dict(call_info)

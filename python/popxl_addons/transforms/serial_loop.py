@@ -1,4 +1,4 @@
-"""SerialLoop: the loop over the steps of a batch-serialised graph, plain or with transfers beside computing."""
+"""SerialLoop: the loop over the steps of a batch-serialised graph, plain or with transfers at the same time."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any

@@ -207,7 +207,7 @@ std::unique_ptr<executable::Kernel> create(const KernelRequest &request, const s
                                            std::string &reason) {
   const executable::Layout *layout = request.inputs[0].layout;
   if (layout != request.outputs[0].layout || (layout && layout != executable::channelsLast()))
-    return reason = "it takes operands that lie alike, plain or channels last", nullptr;
+    return reason = "it takes operands in the same layout, plain or channels last", nullptr;
   const TensorInfo &info = request.inputs[0].info;
   if (std::ranges::any_of(info.shape(), [](int64_t d) { return d > std::numeric_limits<int32_t>::max(); }))
     return reason = "an axis is longer than 32-bit indices reach", nullptr;

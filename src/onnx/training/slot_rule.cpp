@@ -111,7 +111,7 @@ void SlotRule::follow(Walk &walk, int value) const {
         }
       }
       if (way.isConstant && !isOneOf(node.type, {"RNN", "GRU", "LSTM"}))
-        walk.take({Kind::Stays, "equal numbers beside others in what becomes " + readAs(node, use.input), true});
+        walk.take({Kind::Stays, "equal numbers and others in what becomes " + readAs(node, use.input), true});
       else
         walk.take(reading == Reading::Operand ? plain(walk, use) : read(walk, use));
     }

@@ -44,7 +44,7 @@ OpDefs roiPoolOps() {
       .vjp([](VjpBuilder &b) {
         b.grad(0, b.emit("MaxRoiPoolGrad", {b.gradOut(0), b.in(0), b.in(1)}, b.attrs()));
       })
-      .doc("The largest element of each bin of boxes of images; 0 where a bin lies outside of its image.");
+      .doc("The largest element of each bin of boxes of images; 0 where a bin is outside of its image.");
   OpDef gradient("ai.graphcore", "MaxRoiPoolGrad", {1});
   gradient.input("grad", kFloats, "T")
       .input("X", kFloats, "T")

@@ -152,7 +152,7 @@ std::vector<ResizeAxis> resizeAxes(const Attributes &attributes, const Shape &sh
   const auto sizes = attributes.getAttribute<Ints>("sizes", {});
   const auto roi = attributes.getAttribute<Floats>("roi", {});
   check(scales.empty() != sizes.empty() || axes.empty(),
-        "exactly one of scales and sizes is needed: got {} scales and {} sizes. An empty name ('') in the place of "
+        "exactly one of scales and sizes is needed: got {} scales and {} sizes. An empty name ('') instead of "
         "scales leaves it out: [X, roi, '', sizes]",
         scales.size(), sizes.size());
   check((scales.empty() ? sizes.size() : scales.size()) == axes.size(),

@@ -253,7 +253,12 @@ def test_random_seeds_are_given_once(tmp_path: Path) -> None:
         (["-", "-k", "yy"], WITH_OUTPUTS, 2, "--keep: the program has no tensor 'yy'. Nearest names: [y"),
         (["-", "--dim", "n=2"], WITH_OUTPUTS, 2, "--shape and --dim: got IR text, whose shapes are known"),
         (["-", "--lanes", "some"], WITH_OUTPUTS, 2, "popart-opt: --lanes: some not in {auto,always,never}"),
-        (["-", "--colour"], "", 2, "popart-opt: The following argument was not expected: --colour. See popart-opt --help"),
+        (
+            ["-", "--colour"],
+            "",
+            2,
+            "popart-opt: The following argument was not expected: --colour. See popart-opt --help",
+        ),
         ([], "", 2, "popart-opt: input is required. See popart-opt --help"),
     ],
 )
@@ -274,7 +279,8 @@ def test_help() -> None:
 
 OPEN = """
 <ir_version: 8, opset_import: ["" : 17]>
-g (float[batch, 3] x, float[batch, ?] z, seq(float[n]) s, optional(float[2]) o) => (float[batch, 40] y) { y = MatMul(x, w) }
+g (float[batch, 3] x, float[batch, ?] z, seq(float[n]) s, optional(float[2]) o) => (float[batch, 40] y)
+{ y = MatMul(x, w) }
 """
 
 

@@ -46,7 +46,7 @@ def get_expected_forward_inputs_from_call(call_info: CallInfo, grad_info: GradGr
     """Return gradient graph input → parent tensor for the forward tensors it reads.
 
     Raises:
-        TypeError: the call is of another graph.
+        TypeError: the call belongs to another graph.
     """
     return grad_info.inputs_dict(call_info._site)
 
