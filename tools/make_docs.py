@@ -4,7 +4,10 @@ Usage: make_docs.py [--check]. With --check nothing is written; the exit code is
 """
 
 import argparse
+import functools
 import inspect
+import os
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -35,8 +38,7 @@ Every member of `SessionOptions` and its effect in this implementation.
 If a field of a settings struct is not listed, the row of the struct applies. Values that contradict each other (for
 example `accumulationFactor` above 1 without `enableGradientAccumulation`) are always refused.
 
-| Option | State | Values | Effect |
-|---|---|---|---|
+The value behind `=` is the default.
 """
 
 KEYS = """
@@ -45,9 +47,6 @@ KEYS = """
 `SessionOptions` has six maps from strings to strings, which PopART passes to Poplar's libraries. The table lists the
 known keys. Any other key causes a warning that names the nearest known one. A name that ends in `*` means all keys that
 begin with the letters before it. A *warned* key causes a warning unless its value is `false`, `0` or `none`.
-
-| Map | Key | State | Remark |
-|---|---|---|---|
 """
 
 MARKS = """
@@ -74,9 +73,6 @@ ENVIRONMENT = """# Environment variables
 
 All variables that the library and its Python packages read. An empty variable counts as unset. The tests read more
 variables ([testing.md](testing.md)).
-
-| Variable | Without it | Meaning |
-|---|---|---|
 """
 
 ON_REF = """# Operators on the reference backend
@@ -105,14 +101,84 @@ def row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
+# Title of a section of a page -> pattern of the names in it. A name is in the first section that matches.
+OPTION_SECTIONS = {
+    "The model, and what trains in it": r"trainable|frozen|updatable|constantWeights|followTraining|strictOp|groupNorm"
+    r"|enableConstantFolding|customCodelet|enableInplaceAmbiguity",
+    "Numbers": r"precision|enableFloatingPoint|enableStochastic|.*R(ng|NG)State|enable(Non)?Stable|partialsType"
+    r"|.*LossScal|throwIf|enableSupportedData|enableFullyConnected",
+    "Gradient accumulation and weight updates": r".*[aA]ccumulation(Factor|AndReplication)|enableGradientAccumulation"
+    r"|accumulateOuter|mergeVar|looseThreshold|delayVar|decomposeGradSum|scheduleNonWeight|meanAccumulation|autodiff",
+    "Memory": r"autoRecomputation|explicitRecomputation|.*LocationSettings|executionPhase|batchSerial"
+    r"|enableSerializedMat|numIOTiles|disable(GradAccumulation|OptimizerState)",
+    "Pipelines and placement": r"enablePipelining|virtualGraph|createImplicit|stashAll|useLoopCandidate"
+    r"|enableExplicitMain",
+    "Replicas": r".*[rR]eplica|enableDistributed|enableMergeExchange|enableEfficientOverlap",
+    "Data between the host and the device": r"rearrange|bufferingDepth|.*Prefetch|.*Buffering|useHostCopy|synthetic"
+    r"|aliasZero|groupHost",
+    "Compiled programs": r"compil|cachePath|enableEngineCaching|enableVariablesCaching",
+    "Measuring, and files for people": r"logDir|.*[dD]ot|separateCall|exportPoplar|instrument|hardwareInstr"
+    r"|serializedPop",
+    "Repeated parts, and the order of operations": r".*[oO]utlin|subgraphCopying|kahn|timeLimit|swapLimit|transitive",
+    "Maps of options": r"(engine|convolution|lstm|matmul|report|gcl)Options$",
+    "Other": r"opx|experimental|developer",
+}
+VARIABLE_SECTIONS = {
+    "Threads, memory and devices": r"POPART_(NUM_|VIRTUAL|MAX_|REMOTE)|POPLAR_|POPXL_OFFLINE",
+    "Compiled programs": r".*CACHE|POPART_PRELOAD",
+    "Log": r"POPART_LOG",
+    "Looking inside": r"POPART_(DOT|IR_|PASS|DISABLE|STEP|PROFILE)",
+    "Several processes": r"POPDIST|OMPI|PMIX|SLURM|WORLD|POPART_MPI",
+}
+
+
+def sections(entries: dict[str, str], patterns: dict[str, str]) -> str:
+    """Entries by name as lists, below the title of the first pattern that matches the name."""
+    lists: dict[str, str] = dict.fromkeys(patterns, "")
+    for name, text in entries.items():
+        title = next((title for title, pattern in patterns.items() if re.match(pattern, name)), None)
+        if title is None:
+            raise SystemExit(f"make_docs.py: '{name}' is in no section of its page. Add it to a pattern")
+        lists[title] += text
+    return "".join(f"\n## {title}\n\n{text}" for title, text in lists.items() if text)
+
+
+def default_of(option: str) -> str:
+    """The default of a member of SessionOptions in the form in which a program writes it; empty for a struct."""
+    value = functools.reduce(getattr, option.split("."), popart_core.SessionOptions())
+    if isinstance(value, bool | int | float | str):
+        return f" = `{value!r}`"
+    if hasattr(value, "name"):
+        return f" = `{type(value).__name__}.{value.name}`"
+    return f" = `{list(value)}`" if isinstance(value, list | set) else ""
+
+
+def option_text(name: str, rows: list[tuple[str, str, str]]) -> str:
+    """The entry of an option: name, default, and a remark for each of its states."""
+    parts = []
+    for kind, values, remark in rows:
+        state = kind
+        if values:
+            state += " if it is set" if values == "any" else f" if the value is {values}"
+        parts.append(f"*{state[0].upper()}{state[1:]}*: {sentence(remark)}" if remark else f"*{state}*.")
+    return f"- `{name}`{default_of(name)}\\\n" + "\\\n".join(f"  {part}" for part in parts) + "\n"
+
+
 def options_page() -> str:
     """docs/options.md."""
     page = MADE.format(source="src/pipeline/options_table.cpp and option_keys.cpp") + OPTIONS
+    rows: dict[str, list[tuple[str, str, str]]] = {}
     for name, kind, values, remark in popart_core._optionRows():
-        page += row(f"`{name}`", kind, values, sentence(remark))
+        rows.setdefault(name, []).append((kind, values, remark))
+    page += sections({name: option_text(name, of) for name, of in rows.items()}, OPTION_SECTIONS)
     page += KEYS
+    keys: dict[str, dict[tuple[str, str], list[str]]] = {}
     for name, key, kind, remark in popart_core._optionKeys():
-        page += row(f"`{name}`", f"`{key}`", kind, sentence(remark))
+        keys.setdefault(name, {}).setdefault((kind, sentence(remark)), []).append(f"`{key}`")
+    for name, texts in keys.items():
+        page += f"\n### {name}\n\n"
+        for (kind, remark), names in texts.items():
+            page += f"- {', '.join(names)}\\\n  *{kind[0].upper()}{kind[1:]}*: {remark}\n"
     page += MARKS
     for name, remark in popart_core._nodeMarks():
         page += row(f"`{name}`", sentence(remark))
@@ -125,9 +191,11 @@ def options_page() -> str:
 def environment_page() -> str:
     """docs/environment.md."""
     page = MADE.format(source="src/base/environment.cpp") + ENVIRONMENT
+    entries = {}
     for name, fallback, meaning in popart_core._environmentVariables():
-        page += row(f"`{name}`", fallback, meaning)
-    return page
+        without = "" if fallback in ("", "none") else f", default: {fallback}"
+        entries[name] = f"- `{name}`{without}\\\n  {meaning}\n"
+    return page + sections(entries, VARIABLE_SECTIONS)
 
 
 def on_ref_page() -> str:
@@ -314,6 +382,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write the files that are made from tables.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a page differs")
     check = parser.parse_args().check
+    for variable, *_ in popart_core._environmentVariables():
+        os.environ.pop(variable, None)  # defaults are those without them
     stale = []
     for name, make in PAGES.items():
         path, page = ROOT / name, make()

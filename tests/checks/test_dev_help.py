@@ -16,7 +16,7 @@ OPTIONS = {
     "format": ["usage"],
     "lint": ["--no-compile"],
     "new-op": ["--family"],
-    "docs": ["usage"],
+    "docs": ["--no-site", "--preset"],
     "size": ["usage"],
     "wheel": ["--python", "--preset"],
 }
