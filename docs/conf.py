@@ -1,7 +1,8 @@
 """Settings of the documentation site: Sphinx reads the Markdown pages of this folder and the docstrings.
 
-Run by ``./dev docs``. Nothing on the site comes from the network. Docstrings are plain text with Google's sections:
-characters that reStructuredText would read as markup are escaped here.
+Run by ``./dev docs``, or, with a wheel and requirements-docs.txt, by ``python -m sphinx docs site``. Nothing on the
+site comes from the network. Docstrings are plain text with Google's sections: characters that reStructuredText would
+read as markup are escaped here.
 """
 
 import enum
@@ -22,9 +23,13 @@ version = release = popart.__version__
 html_title = f"PopART {version}"
 copyright = "the authors; MIT licence"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_heading_anchors = 4
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+copybutton_selector = "div:not(.highlight-output) > div.highlight pre"
+filter_pages = ("options", "environment")
 html_copy_source = False
 html_show_sphinx = False
 maximum_signature_line_length = 100
@@ -95,8 +100,50 @@ def put_pictures_in_pages(app: Any, tree: nodes.document, _: str) -> None:
             image.replace_self(nodes.raw("", svg, format="html"))
 
 
+CLASSES = Path(__file__).parent / "api/classes"  # a page for each class, written before Sphinx looks for pages
+API_BLOCK = re.compile(r"^\.\. api:: (\S+)\n\n((?: +\S.*\n)+)", re.MULTILINE)
+
+
+def has_page(item: Any) -> bool:
+    """Whether a name has a page of its own: classes with members."""
+    small = issubclass(item, BaseException | enum.Enum) if inspect.isclass(item) else True
+    return not small and any(not name.startswith("_") for name in vars(item))
+
+
+def write_class_pages(_: Any) -> None:
+    """Write the pages of the classes that the pages of docs/api list."""
+    pages = {}
+    for page in (Path(__file__).parent / "api").glob("*.md"):
+        for name, listed in API_BLOCK.findall(page.read_text()):
+            module = importlib.import_module(name)
+            for item in filter(lambda item: has_page(getattr(module, item)), listed.split()):
+                title = f"{module.__name__}.{item}"
+                lines = [title, "=" * len(title), "", f".. currentmodule:: {name}", "", *entry(module, item)]
+                pages[CLASSES / f"{title}.rst"] = "\n".join(lines)
+    CLASSES.mkdir(exist_ok=True)
+    for old in set(CLASSES.glob("*.rst")) - set(pages):
+        old.unlink()
+    for path, text in pages.items():
+        if not path.is_file() or path.read_text() != text:
+            path.write_text(text)
+
+
+def leave_decisions_out(_: Any, env: Any) -> list[str]:
+    """Keep decisions and designs, which are about how the library is built, out of the search."""
+    for name in env.found_docs:
+        if name.startswith(("decisions/", "design/")):
+            env.metadata[name]["nosearch"] = True
+    return []
+
+
+def add_filter(app: Any, page: str, *_: Any) -> None:
+    """Give long lists of options a box that filters them."""
+    if page in filter_pages:
+        app.add_js_file("filter.js")
+
+
 def entry(module: Any, name: str) -> list[str]:
-    """The lines that document one name of a module, by what it stands for."""
+    """The lines that document one name of a module, by its kind."""
     item = getattr(module, name)  # an unknown name ends the build
     options = []
     if inspect.isclass(item) and issubclass(item, BaseException):
@@ -111,7 +158,7 @@ def entry(module: Any, name: str) -> list[str]:
 
 
 class Api(SphinxDirective):
-    """Documents names of a module: ``.. api:: MODULE`` and the names as its content."""
+    """Documents names of a module: ``.. api:: MODULE`` and the names as its content. Classes get pages of their own."""
 
     required_arguments = 1
     has_content = True
@@ -119,14 +166,26 @@ class Api(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Hand the names to autodoc."""
         module = importlib.import_module(self.arguments[0])
+        names = " ".join(self.content).split()
+        pages = [name for name in names if has_page(getattr(module, name))]
         lines = [f".. currentmodule:: {module.__name__}", ""]
-        for name in " ".join(self.content).split():
+        for name in pages:
+            summary = (inspect.getdoc(getattr(module, name)) or "").partition("\n\n")[0].replace("\n", " ")
+            lines.append(f"- :doc:`{name} <classes/{module.__name__}.{name}>`: {escaped(summary)}")
+        lines.append("")
+        if pages:
+            lines += [".. toctree::", "   :hidden:", ""]
+            lines += [f"   {name} <classes/{module.__name__}.{name}>" for name in pages] + [""]
+        for name in [name for name in names if name not in pages]:
             lines += entry(module, name)
         return self.parse_text_to_nodes("\n".join(lines))
 
 
 def setup(app: Any) -> None:
-    """Connect the steps; napoleon, which reads sections, stands between the first two (priority 500)."""
+    """Connect the steps; napoleon, which reads sections, is between the first two (priority 500)."""
+    app.connect("builder-inited", write_class_pages)
+    app.connect("env-updated", leave_decisions_out)
+    app.connect("html-page-context", add_filter)
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)
     app.connect("autodoc-process-docstring", keep_properties, priority=600)
     app.connect("autodoc-process-signature", show_public_names)
