@@ -121,14 +121,20 @@ def _start_log(verbosity: int) -> None:
 def version_text(form: str) -> str:
     """What ``--version`` prints; the full forms have the versions of what poprun stands on."""
     import popart
+    from popart.tools import versions as ours
 
     if form == "text":
-        return f"poprun {popart.__version__}"
+        return ours.version_text("poprun")
     try:
         open_mpi = ".".join(map(str, find_mpirun().version))
     except UsageError:
         open_mpi = None
-    versions = {"poprun": popart.__version__, "Open MPI": open_mpi, "Python": platform.python_version()}
+    versions = {
+        "poprun": ours.own_version(),
+        "PopART": popart.__version__,
+        "Open MPI": open_mpi,
+        "Python": platform.python_version(),
+    }
     if form == "full-json":
         return json.dumps(versions)
     return "\n".join(f"{name} {version or 'not found'}" for name, version in versions.items())

@@ -3,7 +3,9 @@
 import json
 import os
 
+import popart
 import pytest
+from popart.tools.versions import version_text
 from popdist.poprun.main import run
 from popdist.poprun.options import OPTIONS, UsageError, parse, write_file
 
@@ -119,8 +121,9 @@ def test_help_and_version(capfd, monkeypatch):
     assert run(["--version-format=full-json", "--version"]) == run(["--version", "--version-format", "full-text"]) == 0
     short, full, *lines = capfd.readouterr().out.splitlines()
     versions = json.loads(full)
-    assert short == f"poprun {versions['poprun']}" == lines[0]
-    assert versions["Open MPI"] is None and lines[1] == "Open MPI not found" and lines[2].startswith("Python 3.")
+    assert short == version_text("poprun") and f" {versions['poprun']} " in short
+    assert lines[:3] == [f"poprun {versions['poprun']}", f"PopART {popart.__version__}", "Open MPI not found"]
+    assert versions["Open MPI"] is None and lines[3].startswith("Python 3.")
 
 
 # ---- files of options
