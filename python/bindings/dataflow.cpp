@@ -9,7 +9,7 @@ void bindDataFlow(nb::module_ &m) {
   const auto compute = nb::arg("tileSet") = TileSet::Compute;
   const auto justInTime = nb::arg("exchangeStrategy") = ExchangeStrategy::JustInTime;
   nb::class_<AnchorReturnType>(m, "AnchorReturnType",
-                               "Which values of a tensor a step returns:\n"
+                               "Which values of a tensor a run returns:\n"
                                "\n"
                                "- 'All': those of every batch\n"
                                "- 'Final': that of the last batch\n"

@@ -36,7 +36,7 @@ void bindTensorEnums(nb::module_ &m) {
                     {MEMBER(TileSet, Compute), MEMBER(TileSet, IO), MEMBER(TileSet, Undefined)});
   bindEnum<TensorStorage>(m, "TensorStorage", "On chip or off chip.",
                           {MEMBER(TensorStorage, OnChip), MEMBER(TensorStorage, OffChip)});
-  bindEnum<ReplicatedTensorSharding>(m, "ReplicatedTensorSharding", "Whether replicas share a tensor out.",
+  bindEnum<ReplicatedTensorSharding>(m, "ReplicatedTensorSharding", "Whether a tensor is divided among replicas.",
                                      {MEMBER(ReplicatedTensorSharding, Off), MEMBER(ReplicatedTensorSharding, On)});
   bindEnum<CommGroupType>(
       m, "CommGroupType",
@@ -67,7 +67,7 @@ void bindFlowEnums(nb::module_ &m) {
   bindEnum<MeanReductionStrategy>(m, "MeanReductionStrategy",
                                   "A mean of gradients is divided as it accumulates (Running) or once (Post).",
                                   {MEMBER(MeanReductionStrategy, Running), MEMBER(MeanReductionStrategy, Post)});
-  bindEnum<ScatterReduction>(m, "ScatterReduction", "How scattered values meet.",
+  bindEnum<ScatterReduction>(m, "ScatterReduction", "How values that are scattered to one place are combined.",
                              {MEMBER(ScatterReduction, Sum),
                               MEMBER(ScatterReduction, Max),
                               MEMBER(ScatterReduction, Min),
@@ -77,7 +77,7 @@ void bindFlowEnums(nb::module_ &m) {
                           {MEMBER(RecomputeType, Undefined), MEMBER(RecomputeType, Checkpoint),
                            MEMBER(RecomputeType, Recompute), MEMBER(RecomputeType, Recomputed)});
   bindEnum<ExecutionContext>(
-      m, "ExecutionContext", "How often an operation runs.",
+      m, "ExecutionContext", "The part of the program that an operation belongs to.",
       {MEMBER(ExecutionContext, Normal), MEMBER(ExecutionContext, AccumulateOuterFragment),
        MEMBER(ExecutionContext, WeightsFromHostFragment), MEMBER(ExecutionContext, WeightsToHostFragment),
        MEMBER(ExecutionContext, OptimizerFromHostFragment), MEMBER(ExecutionContext, Subgraph)});

@@ -89,7 +89,9 @@ void handleSignals() {
 void bindSessionBase(nb::module_ &m) {
   setInterruptCheck(handleSignals);
   nb::register_exception_translator(raiseOutOfMemory);
-  nb::class_<OutOfMemoryError>(m, "OutOfMemoryError", "What prepareDevice fills in when a program does not fit.")
+  nb::class_<OutOfMemoryError>(
+      m, "OutOfMemoryError",
+      "Facts about a program that does not fit into the memory limit; prepareDevice fills them in.")
       .def(nb::init<>(), "Nothing has failed.")
       .def(
           "isSuccessful", [](const OutOfMemoryError &e) { return !e.failure; }, "Whether nothing has failed.")
@@ -344,12 +346,12 @@ void bindMemoryFit(nb::module_ &m) {
       .def_ro("tensors", &MemoryFit::Choice::tensors, "How many tensors.")
       .def_ro("bytes", &MemoryFit::Choice::bytes, "Their bytes.")
       .def_ro("milliseconds", &MemoryFit::Choice::milliseconds, "Time predicted for these alone, in one update.");
-  fit.def_ro("limitBytes", &MemoryFit::limitBytes, "What is allowed.")
-      .def_ro("plainBytes", &MemoryFit::plainBytes, "What the program needs as it is.")
-      .def_ro("bytes", &MemoryFit::bytes, "What it needs as it runs.")
+  fit.def_ro("limitBytes", &MemoryFit::limitBytes, "The limit.")
+      .def_ro("plainBytes", &MemoryFit::plainBytes, "What the program needs without changes.")
+      .def_ro("bytes", &MemoryFit::bytes, "What it needs with the changes.")
       .def_ro("remoteBytes", &MemoryFit::remoteBytes, "What it then keeps off chip.")
-      .def_ro("plainMilliseconds", &MemoryFit::plainMilliseconds, "Predicted time of a run as it is.")
-      .def_ro("milliseconds", &MemoryFit::milliseconds, "Predicted time of a run as it runs.")
+      .def_ro("plainMilliseconds", &MemoryFit::plainMilliseconds, "Predicted time of a run without the changes.")
+      .def_ro("milliseconds", &MemoryFit::milliseconds, "Predicted time of a run with the changes.")
       .def_ro("choices", &MemoryFit::choices, "What was chosen, by kind.")
       .def_ro("compilations", &MemoryFit::compilations, "Programs that were compiled to find it.");
 }
@@ -361,13 +363,13 @@ void bindSessions(nb::module_ &m) {
       m, "RunStatistics",
       "What runs have moved and how long they took since the program was loaded.\n\nA transfer is "
       "one value of one stream of one replica.")
-      .def_ro("runs", &RunStatistics::runs, "Runs that ended well.")
+      .def_ro("runs", &RunStatistics::runs, "Runs that ended without an error.")
       .def_ro("transfersFromHost", &RunStatistics::transfersFromHost, "Values taken from the host.")
       .def_ro("bytesFromHost", &RunStatistics::bytesFromHost, "Their bytes.")
       .def_ro("transfersToHost", &RunStatistics::transfersToHost, "Values given to the host.")
       .def_ro("bytesToHost", &RunStatistics::bytesToHost, "Their bytes.")
       .def_ro("seconds", &RunStatistics::seconds,
-              "Time in the runs that ended well, transfers included; None where runs are not timed.")
+              "Time in the runs that ended without an error, transfers included; None where runs are not timed.")
       .def("__repr__", [](const RunStatistics &s) {
         return "RunStatistics(runs=" + std::to_string(s.runs) +
                ", transfersFromHost=" + std::to_string(s.transfersFromHost) +

@@ -120,8 +120,8 @@ void bindStepIo(nb::module_ &m) {
            "Args:\n"
            "    enable: On or off.");
   nb::class_<StepIOGeneric, IStepIO>(m, "_StepIOGeneric");
-  nb::class_<PyStepIO, StepIOGeneric>(m, "PyStepIO",
-                                      "NumPy arrays for one step, used in place. May be used again for the next.")
+  nb::class_<PyStepIO, StepIOGeneric>(
+      m, "PyStepIO", "NumPy arrays for one step, which are not copied. The object can be used for several steps.")
       .def(nb::init<nb::dict, nb::dict>(), nb::arg("inputs"), nb::arg("outputs"),
            "Name the arrays.\n"
            "\n"

@@ -304,7 +304,7 @@ def _resolve_data_flow(dataFlow: DataFlow | None, dataFeed: DataFlow | None) -> 
 
 
 class InferenceSession(_SessionMixin, popart_core._InferenceSessionCore):
-    """Runs a model forward."""
+    """Runs a model without training it."""
 
     @explain_keywords(_OTHER_KEYWORDS)
     def __init__(
