@@ -12,14 +12,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-import popart
 from docutils import nodes
+from popart.tools.versions import own_version
 from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import find_pending_xref_condition
 
 project = "PopART"
-version = release = popart.__version__
+version = release = own_version()
 html_title = f"PopART {version}"
 copyright = "the authors; MIT licence"
 
@@ -38,6 +38,7 @@ suppress_warnings = ["misc.highlighting_failure"]  # a fragment of a program, wh
 
 autodoc_default_options = {"members": True, "undoc-members": False, "member-order": "bysource"}
 autodoc_typehints = "signature"
+autoclass_content = "both"  # of a class, and the arguments of its constructor
 python_use_unqualified_type_names = True
 napoleon_use_ivar = True
 
@@ -59,8 +60,15 @@ def escaped(line: str) -> str:
 
 
 def escape_docstring(_: Any, __: str, ___: str, ____: Any, _____: Any, lines: list[str]) -> None:
-    """Make a docstring reStructuredText, before its sections are read."""
+    """Make a docstring reStructuredText, before its sections are read.
+
+    What is returned begins with a colon: napoleon reads the text in front of the first one as its type.
+    """
     lines[:] = [escaped(line) for line in lines]
+    for i, line in enumerate(lines[:-1]):
+        if line.strip() in ("Returns:", "Yields:"):
+            text = lines[i + 1].lstrip()
+            lines[i + 1] = lines[i + 1].removesuffix(text) + ": " + text
 
 
 def keep_properties(_: Any, __: str, ___: str, item: Any, ____: Any, lines: list[str]) -> None:
@@ -104,10 +112,17 @@ CLASSES = Path(__file__).parent / "api/classes"  # a page for each class, writte
 API_BLOCK = re.compile(r"^\.\. api:: (\S+)\n\n((?: +\S.*\n)+)", re.MULTILINE)
 
 
+def private_base(item: type) -> type | None:
+    """The class without a public name that a class gets its members from."""
+    return item.__bases__[0] if item.__bases__[0].__name__.startswith("_") else None
+
+
 def has_page(item: Any) -> bool:
     """Whether a name has a page of its own: classes with members."""
-    small = issubclass(item, BaseException | enum.Enum) if inspect.isclass(item) else True
-    return not small and any(not name.startswith("_") for name in vars(item))
+    if not inspect.isclass(item) or issubclass(item, BaseException | enum.Enum):
+        return False
+    own = [*vars(item), *vars(private_base(item) or object)]
+    return any(not name.startswith("_") for name in own)
 
 
 def write_class_pages(_: Any) -> None:
@@ -151,7 +166,7 @@ def entry(module: Any, name: str) -> list[str]:
     elif inspect.isclass(item):
         kind = "autoclass"
         options += ["   :undoc-members:"] if issubclass(item, enum.Enum) else []
-        options += ["   :inherited-members:"] if item.__bases__[0].__name__.startswith("_") else []
+        options += ["   :inherited-members:"] if private_base(item) else []
     else:
         kind = "autofunction" if callable(item) else "autodata"
     return [f".. {kind}:: {name}", *options, ""]

@@ -110,7 +110,7 @@ class Weights(MutableMapping[str, np.ndarray]):
 
 
 class Trainer:
-    """Trains a model; see the module."""
+    """Trains an ONNX file: adds a loss, derives the gradients, and compiles the whole step at the first batch."""
 
     @explain_keywords(_OTHER_SETTINGS)
     def __init__(
