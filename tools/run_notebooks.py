@@ -28,9 +28,10 @@ def run(path: Path) -> nbformat.NotebookNode:
     """
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        nbclient.NotebookClient(
+        client = nbclient.NotebookClient(
             notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
-        ).execute(env=os.environ | {"PYTHONWARNINGS": "ignore"})
+        )
+        client.execute(env=os.environ | {"PYTHONWARNINGS": "ignore"})
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
