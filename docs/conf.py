@@ -143,12 +143,16 @@ def write_class_pages(_: Any) -> None:
             path.write_text(text)
 
 
-def leave_decisions_out(_: Any, env: Any) -> list[str]:
+def leave_decisions_out(app: Any) -> None:
     """Keep decisions and designs, which are about how the library is built, out of the search."""
-    for name in env.found_docs:
-        if name.startswith(("decisions/", "design/")):
-            env.metadata[name]["nosearch"] = True
-    return []
+    index_page = getattr(app.builder, "index_page", None)  # only builders of HTML have it
+
+    def index_others(page: str, *rest: Any) -> None:
+        if not page.startswith(("decisions/", "design/")):
+            index_page(page, *rest)
+
+    if index_page:
+        app.builder.index_page = index_others
 
 
 def add_filter(app: Any, page: str, *_: Any) -> None:
@@ -199,7 +203,7 @@ class Api(SphinxDirective):
 def setup(app: Any) -> None:
     """Connect the steps; napoleon, which reads sections, is between the first two (priority 500)."""
     app.connect("builder-inited", write_class_pages)
-    app.connect("env-updated", leave_decisions_out)
+    app.connect("builder-inited", leave_decisions_out)
     app.connect("html-page-context", add_filter)
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)
     app.connect("autodoc-process-docstring", keep_properties, priority=600)

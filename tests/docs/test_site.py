@@ -1,6 +1,7 @@
 """The documentation site is made without a warning, is complete, and needs nothing from the network."""
 
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT
 
-for package in ("sphinx", "myst_parser", "furo"):
+for package in ("sphinx", "myst_parser", "furo", "sphinx_copybutton"):
     pytest.importorskip(package, reason=f"{package} is not installed: ./dev setup installs requirements-docs.txt")
 
 
@@ -40,6 +41,33 @@ def test_reading_needs_no_network(site):
         if path.suffix in (".html", ".css", ".js") and (match := loads.search(path.read_text()))
     }
     assert not found
+
+
+def test_the_search_has_guides_and_classes_but_no_decisions(site):
+    text = (site / "searchindex.js").read_text()
+    names = json.loads(text[text.index("{") : text.rindex("}") + 1])["docnames"]
+    assert {"index", "guides/serving", "options", "api/classes/popart.TrainingSession"} <= set(names)
+    assert [name for name in names if name.startswith(("decisions", "design"))] == []
+    menu = re.findall(
+        r'href="([^"]+)"',
+        re.search(r'<div class="sidebar-tree">.*?</div>', (site / "index.html").read_text(), re.DOTALL)[0],
+    )
+    assert "guides/serving.html" in menu and not any("decisions" in link for link in menu)
+
+
+def test_code_has_a_copy_button_and_output_has_none(site):
+    """The selector of the buttons leaves out what programs print."""
+    page = (site / "index.html").read_text()
+    assert 'class="highlight-output' in page and 'class="highlight-python' in page
+    assert "copybutton.js" in page and "filter.js" not in page
+    assert "div:not(.highlight-output)" in (site / "_static/copybutton.js").read_text()
+    assert all("filter.js" in (site / f"{name}.html").read_text() for name in ("options", "environment"))
+
+
+def test_a_class_shows_the_arguments_of_its_constructor(site):
+    page = (site / "api/classes/popart.Trainer.html").read_text()
+    assert "accumulation" in page and "Micro-batches of an update" in page
+    assert "classes/popart.Trainer.html" in (site / "api/popart.html").read_text()
 
 
 # Families of names that pages describe as a whole: prefixes of tensor names, versions of operator sets, element types.
