@@ -201,7 +201,8 @@ def test_every_example_is_on_its_page():
     """The tables of docs/examples.md are complete; test_tests_named_by_the_pages_exist looks for the files."""
     named = set(re.findall(r"^\| (`examples/[^|]*`) \|", (ROOT / "docs/examples.md").read_text(), re.MULTILINE))
     named = {name.strip("`") for cell in named for name in cell.split(", ")}
-    programs = [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples/cpp").glob("*.cpp")]
+    patterns = ("*.py", "cpp/*.cpp", "notebooks/*.ipynb")
+    programs = [path for pattern in patterns for path in (ROOT / "examples").glob(pattern)]
     folders = {"examples/popxl", "examples/tasks"}
     assert {str(path.relative_to(ROOT)) for path in programs} | folders == named
 
