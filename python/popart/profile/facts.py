@@ -202,6 +202,12 @@ class Profile:
         return float(median(run["nanoseconds"] for run in self.runs)) if self.runs else 0.0
 
     @cached_property
+    def outside_nanoseconds(self) -> float:
+        """Time of a run between its steps, the median over the runs; 0 where steps run at the same time."""
+        gaps = [run["nanoseconds"] - sum(row["nanoseconds"] for row in run["steps"]) for run in self.runs]
+        return max(0.0, float(median(gaps))) if gaps else 0.0
+
+    @cached_property
     def run(self) -> Mapping[str, Any] | None:
         """The run whose time is nearest the median: the one that is drawn."""
         return min(self.runs, key=lambda run: abs(run["nanoseconds"] - self.run_nanoseconds), default=None)

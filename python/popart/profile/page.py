@@ -175,9 +175,9 @@ def _overview(profile: Profile) -> Iterator[str]:
     if not profile.runs:
         yield "<p>No run was recorded, so times are left out.</p>"
         return
-    whole = max(profile.run_nanoseconds, profile.step_nanoseconds, 1.0)
+    outside = profile.outside_nanoseconds
+    whole = max(profile.step_nanoseconds + outside, 1.0)
     phases = [(one.name, one.nanoseconds) for one in profile.by_phase()]
-    outside = profile.run_nanoseconds - profile.step_nanoseconds
     if outside > 0:
         phases.append((OTHER, outside))
     parts = "".join(

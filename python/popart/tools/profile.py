@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -109,8 +110,8 @@ def profile_training(parsed: argparse.Namespace) -> pva.Report:
             entry["shape"][0] = entries[0]["shape"][0]  # a label for each sample
     batch = feeds_of(parsed, {**facts, "inputs": entries}, PROGRAM)
     trainer.step(batch)
-    trainer.session._name = parsed.model.stem
-    return trainer.session.profile(lambda: trainer.step(batch), parsed.runs, parsed.warm_up)
+    report = trainer.session.profile(lambda: trainer.step(batch), parsed.runs, parsed.warm_up)
+    return pva.Report(json.dumps({**report._facts, "session": parsed.model.stem}))  # not the trainer's name
 
 
 def summary_of(profile: Profile) -> dict[str, Any]:

@@ -19,14 +19,14 @@ X = np.linspace(-1, 1, ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)
 
 
 def made(training=True, threads=2, name="model", **engine_options):
-    """A session of named layers: block0/product, block0/squash and so on."""
+    """A session of named layers: net/block0/product, net/block0/squash and so on."""
     builder = popart.Builder()
     y = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
     for i in range(LAYERS):
         weight = np.random.default_rng(i).normal(size=(WIDTH, WIDTH), scale=0.1).astype(np.float32)
         w = builder.addInitializedInputTensor(weight, f"w{i}")
-        y = builder.aiOnnx.matmul([y, w], debugContext=f"block{i}/product")
-        y = builder.aiOnnx.tanh([y], debugContext=f"block{i}/squash")
+        y = builder.aiOnnx.matmul([y, w], debugContext=f"net/block{i}/product")
+        y = builder.aiOnnx.tanh([y], debugContext=f"net/block{i}/squash")
     options = popart.SessionOptions()
     options.engineOptions = {"num_threads": str(threads), **engine_options}
     device = popart.DeviceManager().createCpuDevice()
@@ -65,14 +65,14 @@ def test_a_profile_has_the_layers_phases_and_threads_of_its_runs():
     profile = Profile(report._facts)
     assert len(profile.runs) == 3 and len(report.execution.runs) == 3
     layers = {step.layer for step in profile.steps}
-    assert {f"block{i}/product" for i in range(LAYERS)} <= layers
+    assert {f"net/block{i}/product" for i in range(LAYERS)} <= layers
     assert {step.phase for step in profile.steps} >= {"forward", "backward", "host"}
     assert {one.name for one in profile.by_phase()} <= set(PHASES)
-    products = [step for step in profile.steps if step.layer == "block1/product" and step.phase == "forward"]
+    products = [step for step in profile.steps if step.layer == "net/block1/product" and step.phase == "forward"]
     assert products and sum(step.flops for step in products) >= 2 * ROWS * WIDTH * WIDTH
     assert all(step.title.startswith(step.name) for step in profile.steps)
     root = profile.scopes()
-    assert set(root.children) >= {f"block{i}" for i in range(LAYERS)}
+    assert set(root.children["net"].children) >= {f"block{i}/product" for i in range(LAYERS)}
     assert root.nanoseconds == pytest.approx(sum(child.nanoseconds for child in root.children.values()))
     assert 0 < profile.step_nanoseconds <= profile.run_nanoseconds * 1.5
     assert profile.machine["flopsPerSecond"] > 1e8 and profile.machine["bytesPerSecond"] > 1e8
@@ -296,7 +296,7 @@ def test_step_times_keep_what_a_summary_has_shown(tmp_path, monkeypatch):
     table = (tmp_path / "times.txt").read_text()
     (row,) = [line for line in table.splitlines() if "block1/product" in line and "%" in line and "," in line]
     assert row.split()[1] == "3"
-    assert "by scope:" in table and "  block1/product" in table.split("by scope:")[1]
+    assert "by scope:" in table and "  net/block1\n" in table.split("by scope:")[1]
 
 
 def test_every_view_names_the_layer_as_the_report_does():
