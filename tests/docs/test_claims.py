@@ -79,7 +79,6 @@ NOT_RUN = {
         "Results do not depend on the number of threads",
     ): "tests/python/popart/test_threads.py",
     ("from-onnxruntime-training", "not needed: `popart.Trainer("): SHOWN,
-    ("from-onnxruntime-training", "not a list of operators"): "test_operators of the corpus trains them",
     ("from-onnxruntime-training", "The format of ONNX Runtime's checkpoint is not read"): "says what is absent",
     ("fine-tuning", "Otherwise the exporter"): "says what PyTorch does",
     ("fine-tuning", "To train only the head"): "tests/python/popart/test_frozen_weights.py",
