@@ -60,7 +60,8 @@ def require_same_bits(case, whole, parts, has_statistics):
     """What the processes of a job have of a case is what one process has of it."""
     losses = np.concatenate([part[f"{case}/loss"] for part in parts], axis=-1)
     assert losses.tobytes() == whole[f"{case}/loss"].tobytes()
-    assert np.unique(losses).size > losses.size // 2  # replicas and steps have data of their own
+    # Replicas and steps have data of their own; FLOAT16 has few values.
+    assert np.unique(losses).size > losses.size // (2 if losses.itemsize > 2 else 4)
     names = [name for name in whole.files if name.startswith(f"{case}/") and name != f"{case}/loss"]
     assert len(names) > 4
     for number, part in enumerate(parts):
