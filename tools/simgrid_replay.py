@@ -3,7 +3,7 @@
 Reads JSON from stdin: ``network`` (nanoseconds), ``processes_of_host``, and ``rounds``: by process, by round, what it
 sends and receives as (peer, bytes), and the bytes that it joins. Writes the nanoseconds until the last process is done.
 Uses SimGrid's model of flows that share links, with the given latencies and rates as they are (CM02 without corrections
-for TCP's windows).
+for TCP's windows). Processes of one host do not share its memory here.
 """
 
 import json
