@@ -133,7 +133,7 @@ def has_simgrid():
 @pytest.mark.parametrize(
     "processes, each_host, elements",
     [
-        *((p, 1, n) for p in (4, 24, 64, 256, 1024) for n in (1 << 16, 1 << 20, 1 << 24)),
+        *((p, 1, n) for p in (4, 24, 64, 256, 1024) for n in (1 << 18, 1 << 20, 1 << 24)),
         *((64, 8, n) for n in (1 << 20, 1 << 24)),  # of shorter ones latencies count, which overlap within a host
     ],
 )
