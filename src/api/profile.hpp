@@ -33,8 +33,8 @@ class Profile {
     std::vector<Step> steps;                        // that ran, in order
     std::vector<runtime::StepTimes::Event> events;  // empty unless profile or profileRuns asks
     size_t lostEvents = 0;                          // which did not fit
-    int64_t exchangeNanoseconds = 0;      // in which operations between processes were under way
-    int64_t exchangeWaitNanoseconds = 0;  // in which the first replica waited for them
+    int64_t exchangeNanoseconds = 0;                // in which operations between processes were under way
+    int64_t exchangeWaitNanoseconds = 0;            // in which the first replica waited for them
   };
 
   Profile() = default;

@@ -67,8 +67,8 @@ constexpr Variable kVariables[] = {
      "Names of compiler passes that do not run, separated by `,`, to find the pass that breaks a program. `popart-opt "
      "--list-passes` lists all passes. `SessionOptions.engineOptions[\"disable_passes\"]` has precedence."},
     {"POPART_STEP_TIMES", "none",
-     "File to which a session appends a table when it ends: the time, number of calls and kernel of each step. In a job "
-     "of several processes each one has a file of its own: `FILE.0`, `FILE.1`."},
+     "File to which a session appends a table when it ends: the time, number of calls and kernel of each step. In a "
+     "job of several processes each one has a file of its own: `FILE.0`, `FILE.1`."},
     {"POPART_PROFILE", "none",
      "Folder in which every session of Python writes a profile of its first runs: a page, a trace and JSON (guide "
      "\"Profiling\"). `SessionOptions.engineOptions[\"profile\"]` has precedence; `none` there means no profile."},

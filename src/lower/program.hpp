@@ -46,7 +46,7 @@ struct LowerOptions {
   int locals = 0;                       // of these in one process; 0: all of them
   // Memory that its collectives with other processes take in a process; empty: none.
   std::function<int64_t(const executable::Executable &)> exchangeBytes;
-  std::set<std::string> passesOff;  // names of passes that do not run (pipeline/passes_off.hpp)
+  std::set<std::string> passesOff;      // names of passes that do not run (pipeline/passes_off.hpp)
   std::shared_ptr<CompileTimes> times;  // to which lowering adds those of its passes; null: nobody asks
   int localReplicas() const { return locals > 0 ? locals : replicas; }
 };

@@ -36,7 +36,7 @@ struct RunSettings {
   int process = -1;                                // number of this one in a job of several; -1: there are no others
   bool timesSteps = false;                         // every step is timed (Engine::stepTimes)
   executable::Collectives *collectives = nullptr;  // of all replicas; null: there is one
-  int64_t mostEvents = 0;       // of timed steps that are kept, see step_times.hpp
+  int64_t mostEvents = 0;                          // of timed steps that are kept, see step_times.hpp
   StepTimes *events = nullptr;  // set by the engine where it keeps some: its queue adds what threads do
   // Limits of one run: iterations of one loop, and how long it takes, seen between iterations. 0: none.
   int64_t mostIterations = 0;
