@@ -419,7 +419,7 @@ def _decode_image(n: HostNode, x: Values) -> Values:
     try:
         from PIL import Image
     except ImportError:
-        raise n.fail("decoding images needs the package pillow. Install popart[images]") from None
+        raise n.fail("decoding images needs the package pillow. Install openpopart[images]") from None
     pixel_format = n.get("pixel_format", "RGB")
     if pixel_format not in ("RGB", "BGR", "Grayscale"):
         raise n.fail(f"pixel_format: got '{pixel_format}', expected RGB, BGR or Grayscale")

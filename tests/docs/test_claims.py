@@ -40,7 +40,7 @@ TESTED = {
     ("from-popart", "*built*, *refused*"): "tests/python/popart/test_options.py",
     ("from-popart", "does `getCycleCount` estimate"): "tests/python/popart/test_run_facts.py",
     ("from-popart", "What a CPU does not have"): "tests/python/popart/test_reports.py",
-    ("from-popart", "`popdist.init()` and collectives"): "tests/python/popdist",
+    ("from-popart", "`popdist.registerBackend(file)`"): "tests/python/popdist/test_backend.py",
     ("from-popart", "gradients through a `Loop`"): "tests/python/popart/test_loop_gradients.py",
     ("from-pytorch", "Pass PyTorch tensors directly"): "tests/python/popart/test_foreign_arrays.py",
     ("making-it-fit", "A program that fits is not changed"): "tests/python/popart/test_max_memory.py",

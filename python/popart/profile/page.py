@@ -1,4 +1,4 @@
-"""The page of a profile: one HTML file that loads nothing, made from ``page.html`` beside this file.
+"""The page of a profile: one HTML file that loads nothing, made from ``page.html`` in this folder.
 
 Tables and drawings are complete without JavaScript; a script in the file searches, sorts, folds scopes and says what is
 under the pointer (decision 0101).
