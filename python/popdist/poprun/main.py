@@ -130,7 +130,7 @@ def version_text(form: str) -> str:
     except UsageError:
         open_mpi = None
     versions = {
-        "poprun": ours.own_version(),
+        "poprun": popart.__openpopart_version__,
         "PopART": popart.__version__,
         "Open MPI": open_mpi,
         "Python": platform.python_version(),

@@ -187,7 +187,6 @@ print("begun again" if popdist.isBackendInitialized() else "", flush=True)
 
 
 def test_an_exception_where_mpi4py_initialised_mpi():
-    pytest.importorskip("mpi4py")
     code = "from mpi4py import MPI\n" + program("exception", "popdist")
     result, _ = failing(code)
     check_end(result, 1)

@@ -221,7 +221,6 @@ def test_inference_sessions_give_the_results_of_their_replicas():
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_programs_use_mpi4py_as_well(order):
     """The session or mpi4py initialises MPI."""
-    pytest.importorskip("mpi4py")
     code = f"""
 if {order!r} == "before":
     from mpi4py import MPI
