@@ -12,14 +12,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import popart
 from docutils import nodes
-from popart.tools.versions import own_version
 from sphinx.addnodes import pending_xref
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import find_pending_xref_condition
 
 project = "PopART"
-version = release = own_version()
+version = release = popart.__openpopart_version__
 html_title = f"PopART {version}"
 copyright = "the authors; MIT licence"
 

@@ -194,10 +194,6 @@ class Session:
         if self.is_attached:
             self.weights_from_host()
 
-    def __repr__(self) -> str:
-        streams = f"{len(self._pb_session.inputs)} input and {len(self._pb_session.outputs)} output streams"
-        return f"<popxl.Session: {streams}, {'attached' if self.is_attached else 'not attached'}>"
-
     def _resolve_layouts(self) -> None:
         self._input_layout = [(s, self._full_input_shape(s.shape), s.dtype.as_numpy()) for s in self._pb_session.inputs]
         self._output_layout = [
