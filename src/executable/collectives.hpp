@@ -1,8 +1,8 @@
 // Collectives over the replicas of one run. Each replica is an engine on the same executable, so all of them come to
 // the same collectives in the same order. A collective has two phases. A replica publishes its operands where they are
 // ready, and does not wait; later it waits until all of its group have published, works on what is left of the
-// collective's work for all members, and ends. Between the two it does other things, so that whoever comes first need
-// not wait.
+// collective's work for all members, and ends. Between the two it does other things, so that the first replica
+// need not wait.
 //
 // The terms of a reduction are joined in an order that follows from the size of the group (executable/join_tree.hpp):
 // neither the number of threads nor their speed changes a bit.

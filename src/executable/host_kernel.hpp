@@ -20,7 +20,7 @@ struct KernelArgs {
 
 class HostKernel : public Kernel {
  public:
-  // Said once for each step by each engine, before it runs the kernel: of a collective, the replica's handle of it.
+  // Each engine calls it once for each step, before it runs the kernel: a collective returns the replica's handle.
   virtual CollectiveHandle *takeHandle(const RunContext &context) const {
     (void)context;
     return nullptr;

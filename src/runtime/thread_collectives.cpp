@@ -1,5 +1,5 @@
 // A collective goes in rounds, one each time that the program comes to it. The last member to publish opens the round.
-// The pieces of work are then taken by whoever is there, so that a member that comes late finds them done, and nobody
+// The members that have arrived then take the pieces of work. A member that comes late finds them done, and no member
 // waits for its share.
 //
 // One wait per collective is enough, because of what a member does between two rounds of one collective: it publishes

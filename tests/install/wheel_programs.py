@@ -1,4 +1,4 @@
-"""Programs that tests run in the environment of a wheel, how they are run, and the library that they load beside it."""
+"""Programs that tests run in the environment of a wheel, how they are run, and the library that they load with it."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Profiles of sessions: what is recorded, where it is written, and that the session goes on as before."""
+"""Profiles of sessions: what is recorded, where it is written, and that the session continues as before."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def in_browser(folder, page: str, script: str):
     """What a script gives after the page's own has run; no fault of either is accepted."""
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
-        pytest.skip(f"no browser is installed: apt-get install {BROWSERS[0]}")
+        pytest.fail(f"no browser is installed: apt-get install {BROWSERS[0]}, as ./dev setup does")
     tail = f"""<pre id="result"></pre><script>
       let outcome = null;
       try {{ outcome = (() => {{ {script} }})(); }} catch (problem) {{ window.faults.push(String(problem)); }}

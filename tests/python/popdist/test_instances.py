@@ -121,7 +121,7 @@ with popdist.popart.getDevice(2) as device:
 
 @pytest.mark.parametrize("order", ["mpi4py", "popdist"])
 def test_programs_use_mpi4py_as_well(order):
-    """Whoever initialises MPI."""
+    """mpi4py or popdist initialises MPI."""
     code = f"""
 import numpy as np
 if {order!r} == "popdist":
