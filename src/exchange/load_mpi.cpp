@@ -140,7 +140,8 @@ JoinMpi *load() {
 // fail as well, and have something to say before mpirun ends them.
 void leaveAtExit(int exitCode, void *) {
   constexpr std::chrono::milliseconds kAfterFailure{1'000};
-  if (::getpid() == ofProcess().joined) leaveMpi(exitCode, exitCode == 0 ? ofProcess().timeout : kAfterFailure);
+  const std::chrono::milliseconds afterSuccess = ofProcess().timeout + kMessageEndTime;
+  if (::getpid() == ofProcess().joined) leaveMpi(exitCode, exitCode == 0 ? afterSuccess : kAfterFailure);
 }
 
 }  // namespace

@@ -13,10 +13,14 @@
 
 namespace popart::exchange {
 
+// After an operation that failed a process waits so long for its messages that are under way.
+constexpr std::chrono::milliseconds kMessageEndTime{2'000};
+
 struct MpiSettings {
   int processes = 0;           // that the launcher started; 0: not known
   bool othersCallMpi = false;  // whether other libraries of this process call MPI, as mpi4py does
-  // For which a process waits for all others: where they make something together, and at its end.
+  // For which a process waits for all others: where they make something together, and, with kMessageEndTime more, at
+  // its end.
   std::chrono::milliseconds timeout{300'000};
   // Called when another library, which initialised MPI, finalises it.
   void (*beforeFinalize)() = nullptr;

@@ -38,7 +38,7 @@ enum Tag : int { kAbort, kToRoot, kFromRoot, kChannels };
 
 constexpr int kRoot = 0;
 constexpr int kTestsPerLook = 32;  // for an abort, while messages are waited for
-constexpr milliseconds kEndTime{2'000}, kAbortTime{1'000};
+constexpr milliseconds kAbortTime{1'000};
 
 std::string textOf(int problem) {
   char text[MPI_MAX_ERROR_STRING] = {};
@@ -166,7 +166,7 @@ class MpiTransport : public Transport {
         const auto turn = state_->turn();
         for (MPI_Request &r : requests) MPI_Cancel(&r);
       }
-      if (endTime_ == Clock::time_point{}) endTime_ = Clock::now() + kEndTime;
+      if (endTime_ == Clock::time_point{}) endTime_ = Clock::now() + kMessageEndTime;
       const bool isComplete = State::waitUntil(endTime_, [&] {
         const auto turn = state_->turn();
         int done = 0;
@@ -400,7 +400,7 @@ std::vector<std::string> MpiTransport::gather(std::string_view own, milliseconds
     };
     if (!State::waitUntil(end, isOver)) {
       send(kRoot, kToRoot, message(kLate, {}));
-      State::waitUntil(Clock::now() + kEndTime, isOver);
+      State::waitUntil(Clock::now() + kMessageEndTime, isOver);
     }
     if (failure_) throwFailure();
     if (!answer) throwMissing("process 0");
@@ -447,7 +447,7 @@ std::vector<std::string> MpiTransport::gather(std::string_view own, milliseconds
   }
   for (int p = 0; p < processes_; ++p)
     if (p != kRoot) send(p, kFromRoot, message(left > 0 ? kMissing : kAll, answer));
-  State::waitUntil(Clock::now() + kEndTime, [&] { return sentAll(); });
+  State::waitUntil(Clock::now() + kMessageEndTime, [&] { return sentAll(); });
   if (left > 0) throwMissing(answer);
   std::vector<std::string> all;
   for (std::optional<std::string> &text : texts) all.push_back(std::move(*text));
