@@ -38,29 +38,6 @@ struct AlignForm {
   }
 };
 
-// ---- samples along one axis
-
-// Samples [begin, end), numbered over all bins, among them all that are within an element of an axis of `size`
-// elements: where a box lies far outside, most of its samples are not looked at.
-struct Samples {
-  int64_t begin, end;
-
-  Samples(const RoiAxis &axis, int64_t bins, int64_t size) {
-    constexpr double kMost = 9e18;
-    const double all = std::min(static_cast<double>(bins) * static_cast<double>(axis.perBin), kMost);
-    const auto inside = [&](double s) { return s > 0 ? static_cast<int64_t>(std::min(s, all)) : int64_t{0}; };
-    begin = 0, end = inside(all);
-    if (!(axis.step != 0)) return;
-    const double a = (-2 - axis.first) / axis.step, b = (static_cast<double>(size) + 1 - axis.first) / axis.step;
-    begin = inside(std::floor(std::min(a, b)));
-    end = inside(std::ceil(std::max(a, b)) + 1);
-  }
-};
-
-RoiTaps tapsOf(const RoiAxis &axis, int64_t sample, int64_t size) {
-  return {axis.first + static_cast<double>(sample) * axis.step, size};
-}
-
 // ---- means
 
 // BinTaps of one axis of any box.
@@ -81,13 +58,13 @@ struct MeanAxis {
         weight(arrays.next<float>(room)) {}
 
   BinTaps find(const RoiAxis &axis) const noexcept {
-    const Samples samples(axis, bins, size);
+    const ops::RoiSamples samples(axis, bins, size);
     int32_t count = 0;
     int64_t bin = 0;
     begin[0] = 0;
     for (int64_t s = samples.begin; s < samples.end; ++s) {
       for (const int64_t of = s / axis.perBin; bin < of;) begin[++bin] = count;
-      const RoiTaps taps = tapsOf(axis, s, size);
+      const RoiTaps taps(axis.first + static_cast<double>(s) * axis.step, size);
       for (const int k : {0, 1})
         if (taps.weight[k] != 0) add(begin[bin], count, taps.at[k], taps.weight[k]);
     }
@@ -173,30 +150,15 @@ struct SampledAxis {
   }
 
   void find(const RoiAxis &axis) const noexcept {
-    const Samples samples(axis, bins, size);
     int32_t count = 0;
-    for (int64_t b = 0; b < bins; ++b) {
-      begin[b] = count;
-      const int64_t first = std::max(samples.begin, beginOf(axis, b)),
-                    last = std::min(samples.end, beginOf(axis, b + 1));
-      if (axis.perBin > 0 && (first >= last || first > beginOf(axis, b))) addOutside(begin[b], count);
-      for (int64_t s = first; s < last; ++s) add(begin[b], count, tapsOf(axis, s, size));
-      if (first < last && last < beginOf(axis, b + 1)) addOutside(begin[b], count);
-    }
-    begin[bins] = count;
+    int64_t bin = 0;
+    begin[0] = 0;
+    ops::forRoiSamples(axis, bins, size, [&](int64_t of, const RoiTaps &sample) {
+      while (bin < of) begin[++bin] = count;
+      taps[count++] = sample;
+    });
+    while (bin < bins) begin[++bin] = count;
   }
-
- private:
-  static int64_t beginOf(const RoiAxis &axis, int64_t bin) {
-    constexpr double kMost = 9e18;
-    return static_cast<int64_t>(std::min(static_cast<double>(bin) * static_cast<double>(axis.perBin), kMost));
-  }
-  void addOutside(int32_t first, int32_t &count) const noexcept { add(first, count, RoiTaps(-2, size)); }
-  void add(int32_t first, int32_t &count, const RoiTaps &sample) const noexcept {
-    if (isOutside(sample) && count > first && isOutside(taps[count - 1])) return;
-    taps[count++] = sample;
-  }
-  static bool isOutside(const RoiTaps &sample) { return sample.weight[0] == 0 && sample.weight[1] == 0; }
 };
 
 struct AlignMaxima : AlignForm {

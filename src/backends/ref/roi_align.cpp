@@ -21,7 +21,7 @@ void forBoxes(const Context &c, const Shape &images, F &&f) {
     }
     std::array<double, 4> box{};
     for (int64_t i = 0; i < 4; ++i) box[static_cast<size_t>(i)] = load(c.in[1], 4 * n + i);
-    ops::forRoiElements(sizes, box, [&](int64_t bin, int64_t at, double weight, int64_t samples) {
+    ops::forRoiElements(sizes, box, [&](int64_t bin, int64_t at, double weight, double samples) {
       f(n, image, bin, at, weight, samples);
     });
   }
@@ -38,7 +38,7 @@ std::vector<Largest> largestOf(const Context &c, const View &images, const Shape
   const Shape &x = images.shape();
   const int64_t channels = x[1], plane = x[2] * x[3], bins = y[2] * y[3];
   std::vector<Largest> all(static_cast<size_t>(elementCount(y)));
-  forBoxes(c, x, [&](int64_t n, int64_t image, int64_t bin, int64_t at, double weight, int64_t) {
+  forBoxes(c, x, [&](int64_t n, int64_t image, int64_t bin, int64_t at, double weight, double) {
     for (int64_t k = 0; k < channels; ++k) {
       Largest &largest = all[static_cast<size_t>((n * channels + k) * bins + bin)];
       const int64_t place = (image * channels + k) * plane + at;
@@ -60,11 +60,11 @@ void roiAlign(const Context &c) {
   dispatchFloat(c.in[0].info.dataType(), [&](auto zero) {
     using T = decltype(zero);
     std::vector<double> sums(static_cast<size_t>(c.out[0].size()), 0.0);
-    forBoxes(c, x, [&](int64_t n, int64_t image, int64_t bin, int64_t at, double weight, int64_t samples) {
+    forBoxes(c, x, [&](int64_t n, int64_t image, int64_t bin, int64_t at, double weight, double samples) {
       if (weight == 0) return;
       for (int64_t k = 0; k < channels; ++k)
         sums[static_cast<size_t>((n * channels + k) * bins + bin)] +=
-            weight / static_cast<double>(samples) *
+            weight / samples *
             static_cast<double>(c.in[0].as<T>()[(image * channels + k) * plane + at]);
     });
     for (size_t i = 0; i < sums.size(); ++i) c.out[0].as<T>()[i] = static_cast<T>(sums[i]);
@@ -83,11 +83,11 @@ void roiAlignGrad(const Context &c) {
   } else {
     dispatchFloat(c.in[0].info.dataType(), [&](auto zero) {
       using T = decltype(zero);
-      forBoxes(c, x, [&](int64_t n, int64_t image, int64_t bin, int64_t at, double weight, int64_t samples) {
+      forBoxes(c, x, [&](int64_t n, int64_t image, int64_t bin, int64_t at, double weight, double samples) {
         if (weight == 0) return;  // images without elements have no position 0
         for (int64_t k = 0; k < channels; ++k)
           sums[static_cast<size_t>((image * channels + k) * plane + at)] +=
-              weight / static_cast<double>(samples) *
+              weight / samples *
               static_cast<double>(c.in[0].as<T>()[(n * channels + k) * bins + bin]);
       });
     });

@@ -34,11 +34,13 @@ struct RoiAxis {
   double first, step;
   int64_t perBin;
 
+  static constexpr double kMost = 9e18;  // samples that are counted
+
   RoiAxis(double low, double high, int64_t bins, const RoiAlignSizes &s) {
     const double from = low * s.scale - s.offset, size = high * s.scale - s.offset - from;
     const double length = s.offset > 0 ? size : std::max(size, RoiAlignSizes::kLeastSize);
     const double bin = length / static_cast<double>(bins);
-    perBin = s.ratio > 0 ? s.ratio : std::max<int64_t>(static_cast<int64_t>(std::ceil(bin)), 0);
+    perBin = s.ratio > 0 ? s.ratio : bin > 0 ? static_cast<int64_t>(std::min(std::ceil(bin), kMost)) : 0;
     step = perBin > 0 ? bin / static_cast<double>(perBin) : 0;
     first = from + step / 2;
   }
@@ -59,21 +61,60 @@ struct RoiTaps {
   }
 };
 
+// Samples [begin, end), numbered over all bins, among them all that are within an element of an axis of `size`
+// elements: where a box is far larger than the image, most of its samples are not looked at.
+struct RoiSamples {
+  int64_t begin, end;
+
+  RoiSamples(const RoiAxis &axis, int64_t bins, int64_t size) {
+    const double all = std::min(static_cast<double>(bins) * static_cast<double>(axis.perBin), RoiAxis::kMost);
+    const auto inside = [&](double s) { return s > 0 ? static_cast<int64_t>(std::min(s, all)) : int64_t{0}; };
+    begin = 0, end = inside(all);
+    if (!(axis.step != 0)) return;
+    const double a = (-2 - axis.first) / axis.step, b = (static_cast<double>(size) + 1 - axis.first) / axis.step;
+    begin = inside(std::floor(std::min(a, b)));
+    end = inside(std::ceil(std::max(a, b)) + 1);
+  }
+};
+
+// Calls f(bin, taps) for the samples along an axis, in order. Neighbours in one bin that are outside of the image, and
+// show 0, are one sample.
+template <class F>
+void forRoiSamples(const RoiAxis &axis, int64_t bins, int64_t size, F &&f) {
+  if (axis.perBin <= 0) return;
+  const RoiSamples samples(axis, bins, size);
+  const auto beginOf = [&](int64_t bin) {
+    return static_cast<int64_t>(
+        std::min(static_cast<double>(bin) * static_cast<double>(axis.perBin), RoiAxis::kMost));
+  };
+  for (int64_t b = 0; b < bins; ++b) {
+    bool followsOutside = false;
+    const auto add = [&](const RoiTaps &taps) {
+      const bool isOutside = taps.weight[0] == 0 && taps.weight[1] == 0;
+      if (!isOutside || !followsOutside) f(b, taps);
+      followsOutside = isOutside;
+    };
+    const RoiTaps outside(-2, size);
+    const int64_t first = std::max(samples.begin, beginOf(b)), last = std::min(samples.end, beginOf(b + 1));
+    if (first >= last || first > beginOf(b)) add(outside);
+    for (int64_t s = first; s < last; ++s) add({axis.first + static_cast<double>(s) * axis.step, size});
+    if (first < last && last < beginOf(b + 1)) add(outside);
+  }
+}
+
 // Calls f(bin, position in the image, weight in the sample, samples of the bin) for every element that the box
 // (x1, y1, x2, y2) reads; weights may be 0.
 template <class F>
 void forRoiElements(const RoiAlignSizes &s, const std::array<double, 4> &box, F &&f) {
   const RoiAxis x(box[0], box[2], s.columns, s), y(box[1], box[3], s.rows, s);
-  const int64_t samples = std::max<int64_t>(x.perBin * y.perBin, 1);
-  for (int64_t i = 0; i < s.rows * y.perBin; ++i) {
-    const RoiTaps row(y.first + static_cast<double>(i) * y.step, s.height);
-    for (int64_t k = 0; k < s.columns * x.perBin; ++k) {
-      const RoiTaps column(x.first + static_cast<double>(k) * x.step, s.width);
-      const int64_t bin = i / y.perBin * s.columns + k / x.perBin;
+  const double samples = std::max(static_cast<double>(x.perBin) * static_cast<double>(y.perBin), 1.0);
+  forRoiSamples(y, s.rows, s.height, [&](int64_t i, const RoiTaps &row) {
+    forRoiSamples(x, s.columns, s.width, [&](int64_t k, const RoiTaps &column) {
       for (int a : {0, 1})
-        for (int b : {0, 1}) f(bin, row.at[a] * s.width + column.at[b], row.weight[a] * column.weight[b], samples);
-    }
-  }
+        for (int b : {0, 1})
+          f(i * s.columns + k, row.at[a] * s.width + column.at[b], row.weight[a] * column.weight[b], samples);
+    });
+  });
 }
 
 }  // namespace popart::ops

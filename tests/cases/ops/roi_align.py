@@ -79,14 +79,16 @@ BOXES = np.array(
 IMAGES = np.array([0, 1, 1, 0, 0, 1], np.int64)
 
 
-def case(bins: tuple[int, int], scale: float, ratio: int, name: str, shift: float = 0.0) -> Case:
+def case(
+    bins: tuple[int, int], scale: float, ratio: int, name: str, shift: float = 0.0, boxes: np.ndarray = BOXES
+) -> Case:
     """Return a case over all boxes."""
     attributes = {"output_height": bins[0], "output_width": bins[1], "spatial_scale": scale, "sampling_ratio": ratio}
     if shift:
         attributes["coordinate_transformation_mode"] = "half_pixel"
     oracle = roi_align(bins, scale, ratio, shift)
     # float16 boxes are other boxes where positions meet the edge of the image; so no float16 beside float32 boxes.
-    return Case("RoiAlign", [IMAGE, BOXES, IMAGES], attributes, oracle, gradients=[0], name=name)
+    return Case("RoiAlign", [IMAGE, boxes, IMAGES], attributes, oracle, gradients=[0], name=name)
 
 
 CASES = [
@@ -94,6 +96,7 @@ CASES = [
     case((3, 2), 0.5, 1, "scaled"),
     case((2, 2), 1.0, 0, "as_many_samples_as_fit"),
     case((2, 3), 1.0, 2, "half_pixel", 0.5),
+    case((2, 2), 1.0, 0, "boxes_far_larger_than_the_image", boxes=BOXES * np.float32(2048) - np.float32(3000)),
     Case("RoiAlign", [IMAGE, BOXES, IMAGES + 1], {}, fails="an index is out of range"),
     Case("RoiAlign", [floats(3, 6, 5), BOXES, IMAGES], {}, refuses="dimensions (N, C, H, W)"),
     Case("RoiAlign", [IMAGE, BOXES[:, :3], IMAGES], {}, refuses="shape (n, 4)"),

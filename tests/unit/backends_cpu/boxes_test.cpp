@@ -134,7 +134,7 @@ TEST(CpuBoxes, NumbersThatAreNone) {
   }
 }
 
-// The reference would look at all of their samples.
+// Neither backend looks at all of their samples, 10^12 in one box.
 TEST(CpuBoxes, BoxesFarLargerThanMaps) {
   const std::vector<float> corners = {-3e6f, -1e6f, 5e6f, 2e6f, 1e9f, 1e9f, 2e9f,      2e9f,
                                       kNan,  0,     1,    1,    0,    0,    kInfinity, 1};
@@ -145,7 +145,7 @@ TEST(CpuBoxes, BoxesFarLargerThanMaps) {
                       {TensorData::of<float>(a.maps, std::vector<float>(312, 2.0f)),
                        TensorData::of<float>({4, 4}, corners), TensorData::of<int64_t>({4}, std::vector<int64_t>(4))},
                       1};
-    test::expectTaken(op);
+    test::compareWithReference(op, 1e-5);
     for (const double y : runOp(op, OpBackend::Best)[0].asDoubles()) EXPECT_TRUE(y >= 0 && y <= 2.001) << y;
   }
 }
