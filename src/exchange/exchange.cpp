@@ -9,6 +9,10 @@
 // groups, which threads start in any order, never wait for each other: each group has places of its own.
 #include "exchange/exchange.hpp"
 
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -159,14 +163,6 @@ struct Exchange::Bound {
     return sent + complete > before;
   }
 
-  // The operation's threads go on, and may start it again at once.
-  void end(State how, const std::function<void()> &ended) noexcept {
-    isActive = false;
-    state.store(how, std::memory_order_release);
-    state.notify_all();
-    if (ended) ended();
-  }
-
   // A term is there: joins what is complete with it.
   void arrive(size_t r, int term) noexcept {
     const Round &round = schedule.rounds[r];
@@ -273,15 +269,13 @@ void Exchange::place() {
     operation->firstByte = share.next;
     operation->endByte = share.next += bytes;
   }
-  size_t space = static_cast<size_t>(blockBytes_ + kLine);
-  block_ = std::make_unique_for_overwrite<std::byte[]>(space);
-  void *aligned = block_.get();
-  received_ = static_cast<std::byte *>(std::align(kLine, static_cast<size_t>(blockBytes_), aligned, space));
+  block_.emplace(blockBytes_);
 }
 
 void Exchange::makeChannels(Bound &operation) {
   const Schedule &schedule = operation.schedule;
-  const auto address = [&](const Place &p) { return operation.address(p.memory, p.range, received_); };
+  auto *const received = reinterpret_cast<std::byte *>(block_->data());
+  const auto address = [&](const Place &p) { return operation.address(p.memory, p.range, received); };
   std::vector<Piece> pieces;
   const auto memoryOf = [&](const Message &m) {
     pieces.clear();
@@ -344,6 +338,9 @@ void Exchange::connect() {
   active_.reserve(operations_.size());
   thread_ = std::thread([this] {
     reserveThreadMemory();
+#if defined(__linux__)
+    ::prctl(PR_SET_TIMERSLACK, 1'000);  // nanoseconds by which rests may be longer
+#endif
     progress();
   });
 }
@@ -393,12 +390,12 @@ void Exchange::progress() {
     const std::lock_guard guard(lock_);
     failAll(asked_);
   };
-  std::optional<Clock::time_point> begin;  // of the time in which operations are under way
   while (!ends_.load(std::memory_order_acquire)) {
     const uint32_t rung = bell_.load(std::memory_order_acquire);
+    const Clock::time_point lookBegan = Clock::now();
     failIfAsked();
     bool moves = takeStarted();
-    if (!begin && !waiting_.empty()) begin = Clock::now();
+    if (!busySince_ && !waiting_.empty()) busySince_ = lookBegan;
     if (!problem_.empty()) {
       endAll();
     } else {
@@ -406,17 +403,31 @@ void Exchange::progress() {
       for (size_t i = 0; i < active_.size() && problem_.empty(); ++i) moves |= advance(*active_[i]);
       std::erase_if(active_, [](const Bound *operation) { return !operation->isActive; });
     }
-    if (begin && active_.empty()) {
-      busy_.fetch_add(std::chrono::nanoseconds(Clock::now() - *begin).count(), std::memory_order_relaxed);
-      begin.reset();
-    }
+    if (active_.empty()) busySince_.reset();
     if (moves) continue;
     if (active_.empty())
       sleepWhile(bell_, rung);
     else
-      std::this_thread::yield();
+      rest(lookBegan);
   }
   failIfAsked();  // the others wait, even if this process has gone on to its end
+}
+
+// Between two looks at messages that have not come. The longer none came, the longer the rest: it delays what comes by
+// an eighth of the time for which it was waited for, and leaves the processor to the threads that compute. Parts of
+// long messages move during a look, which then takes its time; such a message goes on.
+void Exchange::rest(Clock::time_point lookBegan) const noexcept {
+  constexpr std::chrono::microseconds kLongLook{5}, kLeast{10}, kMost{200};
+  constexpr int kShare = 8;
+  const Clock::time_point now = Clock::now();
+  Clock::time_point last = active_[0]->lastMessage;
+  for (const Bound *operation : active_) last = std::max(last, operation->lastMessage);
+  const bool isLong = now - lookBegan > kLongLook;
+  const auto time = std::min<Clock::duration>((now - last) / kShare, kMost);
+  if (isLong || time < kLeast)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(time);
 }
 
 bool Exchange::takeStarted() noexcept {
@@ -477,7 +488,7 @@ bool Exchange::advance(Bound &operation) {
     goesOn = operation.completeRounds();
   }
   if (operation.isComplete()) {
-    operation.end(kDone, settings_.ended);
+    end(operation, kDone);
     return true;
   }
   if (moves)
@@ -485,6 +496,19 @@ bool Exchange::advance(Bound &operation) {
   else
     lookAtTime(operation);
   return moves;
+}
+
+// The operation's threads go on, and may start it again, or read `busy`, at once.
+void Exchange::end(Bound &operation, uint32_t how) noexcept {
+  operation.isActive = false;
+  if (busySince_) {
+    const Clock::time_point now = Clock::now();
+    busy_.fetch_add(std::chrono::nanoseconds(now - *busySince_).count(), std::memory_order_relaxed);
+    busySince_ = now;
+  }
+  operation.state.store(how, std::memory_order_release);
+  operation.state.notify_all();
+  if (settings_.ended) settings_.ended();
 }
 
 // ---- failures ---------------------------------------------------------------------------------
@@ -533,7 +557,7 @@ void Exchange::failAll(const std::string &text) {
 
 void Exchange::endAll() noexcept {
   for (std::vector<Bound *> *operations : {&waiting_, &active_}) {
-    for (Bound *operation : *operations) operation->end(kFailed, settings_.ended);
+    for (Bound *operation : *operations) end(*operation, kFailed);
     operations->clear();
   }
 }

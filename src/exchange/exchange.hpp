@@ -12,12 +12,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/hash.hpp"
+#include "base/host_memory.hpp"
 #include "exchange/schedule.hpp"
 #include "exchange/transport.hpp"
 
@@ -109,16 +111,17 @@ class Exchange {
   void failBy(const Bound &operation, int peer);
   void failAll(const std::string &text);
   void endAll() noexcept;
+  void end(Bound &operation, uint32_t how) noexcept;
+  void rest(std::chrono::steady_clock::time_point lookBegan) const noexcept;
 
   Transport &transport_;
   const ReplicaLayout &layout_;
   const ExchangeSettings settings_;
   std::vector<std::unique_ptr<Bound>> operations_;
-  std::unique_ptr<std::byte[]> block_;
+  std::optional<HostMemory> block_;
   Hasher collectives_;  // that all processes have in common
   int lastCollective_ = -1;
   int64_t blockBytes_ = 0;
-  std::byte *received_ = nullptr;  // in the block, at a cache line
   bool isConnected_ = false;
 
   // Started operations that the thread has not taken: number + 1 at the place of its ticket. An operation is there at
@@ -127,7 +130,8 @@ class Exchange {
   std::atomic<uint64_t> tickets_{0};
   uint64_t taken_ = 0;
   std::vector<Bound *> waiting_, active_;  // in the order of starts: whose memory is not free, and those under way
-  std::atomic<int64_t> busy_{0};           // nanoseconds
+  std::optional<std::chrono::steady_clock::time_point> busySince_;  // while there are such operations
+  std::atomic<int64_t> busy_{0};                                    // nanoseconds, before busySince_
 
   std::atomic<uint32_t> bell_{0};  // changes when the thread has something new to do
   std::atomic<bool> ends_{false}, failAsked_{false};

@@ -1,4 +1,5 @@
 // The host's queue: a team of threads, and memory of the system for it.
+#include "base/host_memory.hpp"
 #include "runtime/host_device.hpp"
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include "base/byte_size.hpp"
 #include "base/environment.hpp"
 #include "runtime/host_lanes.hpp"
-#include "runtime/host_memory.hpp"
 #include "runtime/remote_memory.hpp"
 
 namespace popart::runtime {

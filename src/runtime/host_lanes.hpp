@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/host_memory.hpp"
+#include "base/host_memory.hpp"
 #include "runtime/host_team.hpp"
 #include "runtime/interrupt.hpp"
 

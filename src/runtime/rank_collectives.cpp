@@ -289,10 +289,8 @@ void RankCollectives::connect() {
   OwnBytes own;
   for (Group *g : groups_) own.add(*g);
   const int64_t bytes = own.all();
-  auto space = static_cast<size_t>(bytes + Places::kLine);
-  memory_ = std::make_unique<std::byte[]>(space);
-  void *aligned = memory_.get();
-  Places places(static_cast<std::byte *>(std::align(Places::kLine, static_cast<size_t>(bytes), aligned, space)));
+  memory_.emplace(bytes);
+  Places places(reinterpret_cast<std::byte *>(memory_->data()));
   ownBytes_ = bytes;
   std::map<OwnBytes::Group, std::byte *> ofGroup;
   for (const auto &[group, most] : own.shared()) ofGroup[group] = places.take(most);

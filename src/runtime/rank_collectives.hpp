@@ -22,10 +22,12 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
+#include "base/host_memory.hpp"
 #include "exchange/exchange.hpp"
 #include "runtime/thread_collectives.hpp"
 
@@ -82,7 +84,7 @@ class RankCollectives final : public executable::Collectives {
   std::atomic<const char *> exchangeProblem_{nullptr};  // what a replica that waited saw
   ThreadCollectives threads_;
   int64_t ownBytes_ = 0;
-  std::unique_ptr<std::byte[]> memory_;  // terms and results
+  std::optional<HostMemory> memory_;  // terms and results
   exchange::Exchange exchange_;          // the last one: its thread uses all of the above
 };
 

@@ -1,5 +1,5 @@
 // See host_memory.hpp.
-#include "runtime/host_memory.hpp"
+#include "base/host_memory.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 #include <popart/error.hpp>
 
-namespace popart::runtime {
+namespace popart {
 namespace {
 
 constexpr size_t kAlign = 64;
@@ -65,4 +65,4 @@ void HostMemory::refuse() const {
       "the engine cannot allocate " + toText(bytes_) + " bytes. Use a smaller batch or free memory", "");
 }
 
-}  // namespace popart::runtime
+}  // namespace popart

@@ -1,9 +1,9 @@
-// Blocks of the host's memory, as the host device hands them out.
+// Blocks of the host's memory: of the host device, and of exchanges between processes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
-namespace popart::runtime {
+namespace popart {
 
 // Aligned, zeroed block. Large blocks are mapped pages, huge ones where the system offers them, except for the tail,
 // which would be rounded up. Pages are committed at first touch, near the thread that touches them.
@@ -33,4 +33,4 @@ class HostMemory {
   void *pages_ = nullptr;
 };
 
-}  // namespace popart::runtime
+}  // namespace popart
