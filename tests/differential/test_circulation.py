@@ -36,8 +36,9 @@ def training(name):
     batch = batches_of(network, name)[0]
     model = export(network, batch, USUAL, training=True)
     feeds = {f"in{i}": np.ascontiguousarray(value.numpy()) for i, value in enumerate(batch)}
-    optimizer = popart.ConstSGD(RATE)
-    return Program(lambda: (model, "loss", []), feeds, lambda: optimizer, rounding=DEEP, floor=CANCELS, batches=2)
+    return Program(
+        lambda: (model, "loss", []), feeds, lambda: popart.ConstSGD(RATE), rounding=DEEP, floor=CANCELS, batches=2
+    )
 
 
 @pytest.mark.parametrize("form", [USUAL, NEWEST], ids=str)
