@@ -38,6 +38,7 @@ TESTED = {
     ("from-popart", "what PopART is documented to refuse"): "tests/errors/test_errors.py",
     ("from-popart", "You may call the only output of a model `output`"): "tests/python/popart/test_result_name.py",
     ("from-popart", "*built*, *refused*"): "tests/python/popart/test_options.py",
+    ("from-popart", "Arrays with unknown names"): "tests/python/popart/test_sessions_as_documented.py",
     ("from-popart", "does `getCycleCount` estimate"): "tests/python/popart/test_run_facts.py",
     ("from-popart", "What a CPU does not have"): "tests/python/popart/test_reports.py",
     ("from-popart", "`popdist.registerBackend(file)`"): "tests/python/popdist/test_backend.py",
