@@ -175,7 +175,7 @@ void bindGraphTensors(HandleClass<Graph> &graph) {
               if (!t->isRemote && (type < 0 || static_cast<int>(t->tensorType()) == type)) ids.push_back(t->id);
             return ids;
           },
-          "Of one type (-1: of all); remote buffers are no tensors of the program.")
+          "Of one type (-1: of all); remote buffers are not tensors of the program.")
       .def(
           "addVariable",
           [](Graph &g, const TensorId &id, int type, const Shape &shape, nb::handle host, const Shape &metaShape) {

@@ -188,7 +188,7 @@ void bindModelTools(nb::module_ &m) {
            "    ids: Names of the initializers.\n"
            "\n"
            "Raises:\n"
-           "    popart_exception: A name that is no initializer.")
+           "    popart_exception: A name that is not an initializer.")
       .def("convertAllFixedPointInitializersToConstants",
            &GraphTransformer::convertAllFixedPointInitializersToConstants, WithoutGil(),
            "Make all initializers of integer types Constant nodes.")
@@ -200,7 +200,7 @@ void bindModelTools(nb::module_ &m) {
            "    shapes: By input, each dimension as text: a number, or a name for one that is open.\n"
            "\n"
            "Raises:\n"
-           "    popart_exception: A name that is no input.")
+           "    popart_exception: A name that is not an input.")
       .def("saveInitializersExternally", &GraphTransformer::saveInitializersExternally, WithoutGil(), nb::arg("ids"),
            nb::arg("filename"),
            "Move the values of initializers to a raw file.\n"

@@ -22,7 +22,7 @@ Values toValues(nb::handle given) {
   Values values;
   for (auto [key, value] : nb::borrow<nb::dict>(given)) {
     if (!PyUnicode_Check(key.ptr()))
-      throw error("optimizer: a key is no string: got {}, expected for example 'defaultLearningRate'",
+      throw error("optimizer: a key is not a string: got {}, expected for example 'defaultLearningRate'",
                   nb::cast<std::string>(nb::repr(key)));
     const auto name = nb::cast<std::string>(key);
     if (!PyTuple_Check(value.ptr()) || PyTuple_Size(value.ptr()) != 2)
@@ -87,7 +87,7 @@ void bindSgd(nb::module_ &m) {
           "    debugContext: Name.\n"
           "\n"
           "Raises:\n"
-          "    popart_exception: An unknown key, a value that is no tuple, or one out of range.")
+          "    popart_exception: An unknown key, a value that is not a tuple, or one out of range.")
       .def(
           "insertSpecific",
           [](SGD &sgd, const TensorId &id, nb::object values) { sgd.insertSpecific(id, toValues(values)); },
@@ -163,7 +163,7 @@ void bindAdam(nb::module_ &m) {
           "    debugContext: Name.\n"
           "\n"
           "Raises:\n"
-          "    popart_exception: An unknown key, a value that is no tuple, or one out of range.")
+          "    popart_exception: An unknown key, a value that is not a tuple, or one out of range.")
       .def(
           "insertSpecific",
           [](Adam &adam, const TensorId &id, nb::object values) { adam.insertSpecific(id, toValues(values)); },
@@ -230,7 +230,7 @@ void bindAdaptive(nb::module_ &m) {
           "    debugContext: Name.\n"
           "\n"
           "Raises:\n"
-          "    popart_exception: An unknown key, a value that is no tuple, or one out of range.")
+          "    popart_exception: An unknown key, a value that is not a tuple, or one out of range.")
       .def(
           "insertSpecific",
           [](Adaptive &adaptive, const TensorId &id, nb::object values) {

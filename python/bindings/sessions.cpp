@@ -445,7 +445,7 @@ void bindSessions(nb::module_ &m) {
            "    optimizer: Of the same class, with the same constant values.\n"
            "\n"
            "Raises:\n"
-           "    popart_runtime_error: It is no valid replacement.")
+           "    popart_runtime_error: It is not a valid replacement.")
       .def("trainableTensors", &TrainingSession::trainableTensors,
            "What trains and why.\n"
            "\n"

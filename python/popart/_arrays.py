@@ -34,13 +34,13 @@ def as_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:
         The sizes.
 
     Raises:
-        TypeError: There is no list of sizes, or a size is no integer: numbers of a float type are none.
+        TypeError: There is no list of sizes, or a size is not an integer: numbers of a float type are not integers.
     """
     try:
         return tuple(map(operator.index, shape))
     except TypeError:
         raise TypeError(
-            f"{what}: the shape has sizes that are no integers: got {shape!r}. Convert the sizes with int()"
+            f"{what}: the shape has sizes that are not integers: got {shape!r}. Convert the sizes with int()"
         ) from None
 
 

@@ -112,7 +112,7 @@ def tensor_value(tensor: onnx.TensorProto) -> np.ndarray:
     """
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise popart_core.popart_exception(
-            f"Tensor '{tensor.name}': the host reads values that are in the model alone. Load the model with its data"
+            f"Tensor '{tensor.name}': the host only reads values that are in the model. Load the model with its data"
         )
     if tensor.data_type != onnx.TensorProto.STRING:
         try:
@@ -147,7 +147,7 @@ def as_text(value: Any, name: str) -> np.ndarray:
         An array of Python strings.
 
     Raises:
-        popart_exception: Elements that are no text.
+        popart_exception: Elements that are not text.
     """
     array = np.asarray(value, dtype=object)
     strings = [s.decode("utf-8", "surrogateescape") if isinstance(s, bytes) else s for s in array.ravel().tolist()]
@@ -434,7 +434,7 @@ def _decode_image(n: HostNode, x: Values) -> Values:
     except popart_core.popart_exception:
         raise
     except Exception as bad:  # of damaged files, whatever the decoder raises
-        raise n.fail(f"the bytes are no image that can be decoded: {bad}") from None
+        raise n.fail(f"the bytes are not an image that can be decoded: {bad}") from None
     if pixel_format == "Grayscale":
         return [pixels[:, :, None]]
     return [np.ascontiguousarray(pixels[:, :, ::-1]) if pixel_format == "BGR" else pixels]

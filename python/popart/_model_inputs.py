@@ -124,7 +124,7 @@ def describe(model: Source) -> dict[str, Any]:
         The facts.
 
     Raises:
-        popart_exception: It is no model.
+        popart_exception: It is not a model.
         OSError: There is no such file.
     """
     if isinstance(model, str) and not Path(model).is_file():
@@ -187,7 +187,7 @@ class Feed:
             names: Inputs in the order of tuples; or by key of dictionaries; None: the model's names in its order.
 
         Raises:
-            popart_runtime_error: A name that is no input.
+            popart_runtime_error: A name that is not an input.
         """
         self.what, self.inputs = what, {i.name: i for i in inputs}
         keys = list(names.values()) if isinstance(names, Mapping) else list(names or self.inputs)
@@ -203,7 +203,7 @@ class Feed:
         """The values of a batch by input: of a dictionary, a tuple, or a single value.
 
         Returns:
-            The values; entries of dictionaries that are no inputs are left out.
+            The values; entries of dictionaries that are not inputs are left out.
 
         Raises:
             popart_runtime_error: An input without a value, or another number of values.

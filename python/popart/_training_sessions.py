@@ -158,7 +158,7 @@ def facts_of(path: str | Path) -> dict[str, Any]:
         The facts.
 
     Raises:
-        popart_runtime_error: It is no such file.
+        popart_runtime_error: It is not such a file.
     """
     with _safetensors().safe_open(str(path), framework="numpy") as file:
         text = (file.metadata() or {}).get("popart.trainer")

@@ -68,9 +68,9 @@ class BackendRep(onnx.backend.base.BackendRep):
         """Compute the outputs.
 
         Args:
-            inputs: One value per graph input that is no initializer, in order, or a dictionary by name: an array, for
-                a sequence a list of arrays, for an optional value also None. A dictionary may have initializers that
-                are graph inputs too; then its value counts.
+            inputs: One value per graph input that is not an initializer, in order, or a dictionary by name. A
+                value is an array, for a sequence a list of arrays, for an optional value also None. A dictionary may
+                have initializers that are graph inputs too; then its value counts.
             **kwargs: Not used.
 
         Returns:

@@ -265,7 +265,7 @@ class Builder(Placement, _Delegated):
             Name of the tensor.
 
         Raises:
-            popart_exception: This is no subgraph builder.
+            popart_exception: This is not a subgraph builder.
         """
         return self._core.addUntypedInputTensor(debug_name_of(debugContext))
 

@@ -357,7 +357,7 @@ class Placement:
 
         Raises:
             popart_exception: Another mode, or no such node. Sessions raise it when the operands are not both of rank 2
-                or both of rank 3, and when the dimension is no multiple of ``factor``.
+                or both of rank 3, and when the dimension is not a multiple of ``factor``.
         """
         modes = ("input_channels", "reducing_dim", "output_channels", "none")
         if mode not in modes:

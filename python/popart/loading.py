@@ -101,7 +101,7 @@ class Model:
             name: Name in log lines and messages.
 
         Raises:
-            popart_exception: It is no model.
+            popart_exception: It is not a model.
             FileNotFoundError: There is no such file.
         """
         facts = describe(model)
@@ -237,7 +237,7 @@ class Model:
         """Give the model other weights; needs ``constantWeights`` off.
 
         Args:
-            values: By name; names that are no weights of the model are left out.
+            values: By name; names that are not weights of the model are left out.
             *args: Values of the inputs of the next call, whose shapes the program is made for.
             **named: The same values, by name.
 
@@ -325,7 +325,7 @@ def load(
         with DLPack. Threads may call it at the same time; one runs, the others wait.
 
     Raises:
-        popart_exception: It is no model.
+        popart_exception: It is not a model.
         FileNotFoundError: There is no such file.
         AttributeError: An option that does not exist.
         TypeError: `model` is none of these.

@@ -33,7 +33,7 @@ def losses(
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: There are no values, or they are no list of numbers.
+        ValueError: There are no values, or they are not a list of numbers.
         OSError: The file cannot be written.
     """
     try:

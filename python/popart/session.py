@@ -113,7 +113,7 @@ class _SessionMixin:
                 anything with a shape) or shapes. An input may be left out when names of dimensions say its shape.
 
         Raises:
-            TypeError: A size that is no integer.
+            TypeError: A size that is not an integer.
             popart_exception: Shapes that do not fit the model; the session goes on as before.
         """
         if not isinstance(shapes, InputShapeInfo):

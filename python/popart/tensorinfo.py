@@ -45,7 +45,7 @@ class TensorInfo(popart_core._TensorInfoCore):
             *args: ``(dtype, shape)`` or ``(array,)``.
 
         Raises:
-            TypeError: Another number or kind of arguments, or a dimension size that is no integer.
+            TypeError: Another number or kind of arguments, or a dimension size that is not an integer.
             KeyError: A type that has no popart counterpart.
         """
         if len(args) == 2:

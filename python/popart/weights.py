@@ -99,8 +99,8 @@ def _checked(values: dict[str, np.ndarray], wanted: dict[str, Any], strict: bool
             )
         if strict and name not in wanted:
             raise popart_runtime_error(
-                f"popart.weights: '{name}' of the file is no weight{nearest_names(name, wanted)}. Pass strict=False to "
-                "leave it out"
+                f"popart.weights: '{name}' of the file is not a weight{nearest_names(name, wanted)}. Pass "
+                "strict=False to leave it out"
             )
     if strict and (missing := sorted(set(wanted) - set(values))):
         raise popart_runtime_error(

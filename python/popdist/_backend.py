@@ -39,7 +39,7 @@ def init() -> None:
     the first session or collective joins the job.
 
     Raises:
-        ValueError: a variable of the job is no number, or contradicts another one.
+        ValueError: a variable of the job is not a number, or contradicts another one.
         popart_exception: there is no Open MPI, in one line that says what to install; or the instances disagree about
             the replicas of the job.
         popart_runtime_error: some instances do not come within ``POPDIST_TIMEOUT`` seconds.
@@ -55,7 +55,7 @@ def registerDefaultBackend() -> None:
     In a job of several instances Open MPI is loaded, but not initialised.
 
     Raises:
-        ValueError: a variable of the job is no number, or contradicts another one.
+        ValueError: a variable of the job is not a number, or contradicts another one.
         popart_exception: there is no Open MPI, in one line that says what to install.
     """
     found = job()

@@ -155,7 +155,7 @@ def _group(communicator: int | None) -> Group:
         raise ValueError(f"communicator: got {number}, expected one that is registered: {known}.")
     group = around.named[number]
     if group is None:
-        raise ValueError(f"communicator: got {number}, which this instance is no member of.")
+        raise ValueError(f"communicator: got {number}, which this instance is not a member of.")
     if not set(group.members) <= set(around.members):
         raise ValueError(
             f"communicator: got {number} of instances {list(group.members)}, expected some of the instances "

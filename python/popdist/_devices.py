@@ -26,7 +26,7 @@ def getDeviceId(ipusPerReplica: int = 0) -> int:
 
     Raises:
         ValueError: `ipusPerReplica` is negative.
-        popart_exception: the IPUs of all local replicas are no power of two.
+        popart_exception: the IPUs of all local replicas are not a power of two.
         RuntimeError: there is no device with so many IPUs.
     """
     import popart_core

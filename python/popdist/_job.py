@@ -3,7 +3,7 @@
 The first launcher of this order that set its variables counts: `poprun` (``POPDIST_*``), Open MPI's ``mpirun``
 (``OMPI_COMM_WORLD_*``, more than one process), Slurm's ``srun --mpi=pmix`` (``SLURM_*``, more than one task). In jobs
 of the last two each process has ``POPDIST_NUM_LOCAL_REPLICAS`` replicas. Variables are read anew by each call, and an
-empty one counts as unset. Every function raises ValueError for a variable that is no number or contradicts another.
+empty one counts as unset. Every function raises ValueError for a variable that is not a number or contradicts another.
 """
 
 import os

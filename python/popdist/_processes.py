@@ -17,7 +17,7 @@ class Processes(HostCommunicator):
     """Processes of this job.
 
     Raises:
-        popart_exception: a method is called with numbers that are no members.
+        popart_exception: a method is called with numbers that are not members.
         popart_runtime_error: members do not come within ``POPDIST_TIMEOUT`` seconds, or communication has ended. All
             methods raise it, and communication of all instances ends.
     """

@@ -19,7 +19,7 @@ def configureSessionOptions(options: SessionOptions) -> SessionOptions:
         The same object.
 
     Raises:
-        ValueError: a variable of the job is no number, or contradicts another one.
+        ValueError: a variable of the job is not a number, or contradicts another one.
     """
     local, total = popdist.getNumLocalReplicas(), popdist.getNumTotalReplicas()
     options.enableReplicatedGraphs = local > 1
@@ -48,6 +48,6 @@ def getDevice(
     Raises:
         ValueError: `ipusPerReplica` is negative.
         RuntimeError: there is no device with so many IPUs.
-        popart_exception: no such device is free, or so many IPUs are no power of two.
+        popart_exception: no such device is free, or so many IPUs are not a power of two.
     """
     return DeviceManager().acquireDeviceById(popdist.getDeviceId(ipusPerReplica), pattern, connectionType)

@@ -42,7 +42,7 @@ def custom_op(
         One tensor per result, named ``<name>_out``.
 
     Raises:
-        TypeError: an input is no tensor.
+        TypeError: an input is not a tensor.
         ValueError: a tensor belongs to another graph, the tensors are on different IPUs or tile sets, or the number of
             results is negative.
         popart_exception: no such operator is registered, it refuses its inputs or attributes, or it has another number

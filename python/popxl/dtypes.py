@@ -105,12 +105,12 @@ class dtype:
         """Return `value`.
 
         Raises:
-            TypeError: `value` is no popxl dtype.
+            TypeError: `value` is not a popxl dtype.
         """
         if isinstance(value, cls):
             return value
         raise TypeError(
-            f"{what}: the dtype is no popxl dtype: got {value!r}, expected one of "
+            f"{what}: the dtype is not a popxl dtype: got {value!r}, expected one of "
             f"{', '.join(f'popxl.{name}' for name in _NAME_TO_POPXL)}. Convert other types with popxl.dtype.as_dtype."
         )
 

@@ -23,7 +23,7 @@ class RemoteBuffer:
 
     Raises:
         RuntimeError: there is no current graph.
-        TypeError: `tensor_dtype` is no popxl dtype, or a dimension size no integer.
+        TypeError: `tensor_dtype` is not a popxl dtype, or a dimension size is not an integer.
         ValueError: `entries` is below 1.
     """
 
@@ -56,7 +56,7 @@ class RemoteBuffer:
             entries: number of slots, 1 or more.
 
         Raises:
-            TypeError: `tensor_dtype` is no popxl dtype, or a dimension size no integer.
+            TypeError: `tensor_dtype` is not a popxl dtype, or a dimension size is not an integer.
             ValueError: `entries` is below 1.
             BuildError: the program uses the buffer, and a Session exists.
         """

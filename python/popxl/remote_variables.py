@@ -127,7 +127,7 @@ def _parts_of_buffer(buffer: RemoteBuffer, grouping: "ReplicaGrouping", shape: t
         if size % parts == 0 and Holding(grouping, shape, parts).part_shape == buffer.tensor_shape:
             return parts
     raise ValueError(
-        f"remote_replica_sharded_variable: entries of shape {buffer.tensor_shape} are no parts of a value of shape "
+        f"remote_replica_sharded_variable: entries of shape {buffer.tensor_shape} are not parts of a value of shape "
         f"{shape} over groups of {size} replicas. Make the buffer with popxl.replica_sharded_buffer."
     )
 
@@ -153,7 +153,7 @@ def replica_sharded_buffer(
 
     Raises:
         RuntimeError: there is no current graph.
-        ValueError: shard_over is no divisor of the group size, or entries is below 1.
+        ValueError: shard_over is not a divisor of the group size, or entries is below 1.
     """
     grouping = replica_grouping or get_ir().replica_grouping()
     whole = tuple(shape) if grouping.num_groups == 1 else tuple(shape)[1:]

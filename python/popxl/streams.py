@@ -87,7 +87,7 @@ def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> H
         The stream.
 
     Raises:
-        TypeError: `dtype` is no popxl dtype, or a dimension size no integer.
+        TypeError: `dtype` is not a popxl dtype, or a dimension size is not an integer.
         RuntimeError: there is no current graph, or a Session exists for its Ir.
     """
     return HostToDeviceStream._create(shape, dtype, name or "h2d_stream")
@@ -105,7 +105,7 @@ def d2h_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> D
         The stream.
 
     Raises:
-        TypeError: `dtype` is no popxl dtype, or a dimension size no integer.
+        TypeError: `dtype` is not a popxl dtype, or a dimension size is not an integer.
         RuntimeError: there is no current graph, or a Session exists for its Ir.
     """
     return DeviceToHostStream._create(shape, dtype, name or "d2h_stream")

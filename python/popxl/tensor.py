@@ -56,7 +56,7 @@ class TensorSpec(_MappingBase):
         meta_shape: unsharded shape of a replica-sharded tensor, else ``()``.
 
     Raises:
-        TypeError: a dimension size is no integer.
+        TypeError: a dimension size is not an integer.
     """
 
     def __init__(self, shape: Iterable[int], dtype: dtype, meta_shape: Iterable[int] = ()) -> None:
@@ -469,7 +469,7 @@ def check_in_graph(graph: "Graph", **tensors: Tensor) -> None:
     """Check that every argument is a tensor of `graph`.
 
     Raises:
-        TypeError: an argument is no tensor.
+        TypeError: an argument is not a tensor.
         ValueError: a tensor belongs to another graph, or is a remote variable.
     """
     for name, tensor in tensors.items():
@@ -550,7 +550,7 @@ def graph_output(t: Tensor) -> None:
     """Mark `t` as the next output of the current graph.
 
     Raises:
-        TypeError: `t` is no tensor.
+        TypeError: `t` is not a tensor.
         ValueError: `t` is not in the current graph.
     """
     graph = get_current_graph()

@@ -58,7 +58,7 @@ def to_numpy(
 
     Raises:
         RuntimeError: an fp8 argument is given for another type.
-        TypeError: the data are no numbers.
+        TypeError: the data are not numbers.
         ValueError: a memory map would need a conversion, or nested sequences have unequal lengths.
     """
     if dtype is not None and not isinstance(dtype, dtypes.dtype):
@@ -93,7 +93,7 @@ def host_array(x: Any) -> np.ndarray:
     """Return host data as an array of numbers, the same memory where that is possible.
 
     Raises:
-        TypeError: texts, None, tensors of a graph and other things that are no numbers.
+        TypeError: texts, None, tensors of a graph and other things that are not numbers.
         ValueError: nested sequences of unequal lengths.
     """
     try:

@@ -173,7 +173,7 @@ def replica_sharded_variable(
 
     Raises:
         RuntimeError: there is no current graph.
-        ValueError: the current graph is not the main graph, there is one replica, shard_over is no divisor of the
+        ValueError: the current graph is not the main graph, there is one replica, shard_over is not a divisor of the
             group size, or the retrieval mode is unknown.
         popart_exception: the leading dimension is not the number of groups.
     """

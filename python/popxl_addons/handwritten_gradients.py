@@ -160,7 +160,7 @@ def make_grad_graph(
     if len(made.outputs) != len(others):
         raise Exception(
             f"{what}: got {len(made.outputs)} gradients, expected {len(others)}: one for each required input that is "
-            f"no variable: {[t.name for t in others]}."
+            f"not a variable: {[t.name for t in others]}."
         )
     if missing := [names[t] for t in required if t in names and names[t] not in gradients]:
         raise Exception(f"{what}: there is no gradient of the variables {missing}. State it with self.var_grad[name].")
@@ -180,7 +180,7 @@ def make_grad_graph(
 def _checked(name: str, given: Iterable[Tensor] | None, allowed: tuple[Tensor, ...], kind: str) -> list[Tensor]:
     tensors = list(allowed if given is None else given)
     if foreign := [t for t in tensors if t not in allowed]:
-        raise ValueError(f"{name}: {foreign} are no {kind} of the forward graph, expected some of {list(allowed)}.")
+        raise ValueError(f"{name}: {foreign} are not {kind} of the forward graph, expected some of {list(allowed)}.")
     if repeated := duplicate_items(tensors):
         raise ValueError(f"{name}: got {repeated} more than once, expected each once.")
     return tensors

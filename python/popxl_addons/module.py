@@ -141,7 +141,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             *grads: gradient of each output of `build`. An override has positional parameters only, one for each.
 
         Returns:
-            Gradients of the inputs that are no variables, in order. Those of variables go to ``self.var_grad[name]``;
+            Gradients of the inputs that are not variables, in order. Those of variables go to ``self.var_grad[name]``;
             what `build` has stored is read from ``self.aux[key]``.
 
         Raises:
@@ -295,11 +295,11 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
         Returns:
             The gradient graph with its `grad_graph_info`: inputs are the given gradients, then what is read from
-            `aux`; outputs the gradients of inputs that are no variables, then those of variables.
+            `aux`; outputs the gradients of inputs that are not variables, then those of variables.
 
         Raises:
             Exception: the class has no `build_grad`, or it gives too few or too many gradients.
-            ValueError: a tensor is no output or input or is repeated, or a gradient has another shape than its tensor.
+            ValueError: a tensor is not an output or input, or is repeated, or the shape of a gradient differs.
             TypeError: `build_grad` has parameters that are not positional.
         """
         if not self.implements_grad_graph:

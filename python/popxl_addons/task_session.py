@@ -243,7 +243,7 @@ class TaskSession(popxl.Session):
             if self._dataloader is not None:
                 self._dataloader.resume(filename=str(path / "dataloader.bin"))
                 if hasattr(self._dataloader, "get_state"):
-                    logging.info("TaskSession: the dataloader goes on from %s.", self._dataloader.get_state())
+                    logging.info("TaskSession: the dataloader continues from %s.", self._dataloader.get_state())
             self.session_state = facts
 
     # ---- W&B

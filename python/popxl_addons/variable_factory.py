@@ -141,7 +141,7 @@ class VariableFactory:
         """Return the first value.
 
         Raises:
-            ValueError, AttributeError: it is no host tensor.
+            ValueError, AttributeError: it is not a host tensor.
         """
         first = self.data_iter.peek()
         if isinstance(first, str) or not isinstance(first, (*host_tensor_types, np.generic, int, float)):

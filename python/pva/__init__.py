@@ -307,9 +307,9 @@ def openReport(path: str | Path) -> Report:
 
     Raises:
         OSError: There is no such file.
-        ValueError: It is no report.
+        ValueError: It is not a report.
     """
     try:
         return Report(Path(path).read_text(encoding="utf-8"))
     except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"openReport: '{path}' is no report that Report.save wrote: {error!r}") from None
+        raise ValueError(f"openReport: '{path}' is not a report that Report.save wrote: {error!r}") from None

@@ -194,7 +194,7 @@ std::shared_ptr<DeviceInfo> DeviceManager::acquireDeviceById(int id, SyncPattern
 
 std::shared_ptr<DeviceInfo> DeviceManager::createHostDevice(DeviceType type,
                                                             const std::map<std::string, std::string> &options) {
-  if (type == DeviceType::Ipu) throw error("createHostDevice: an IPU is no host device. Use acquireAvailableDevice");
+  if (type == DeviceType::Ipu) throw error("createHostDevice: an IPU is not a host device. Use acquireAvailableDevice");
   return builtInDevices().createHostDevice(type, options);
 }
 

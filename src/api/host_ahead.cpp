@@ -13,8 +13,8 @@ Exchange exchangeOf(const char *what, const TensorId &id, TileSet tiles, Exchang
                     const SessionOptions &options) {
   if (strategy == ExchangeStrategy::OverlapStep)
     throw error(
-        "{} '{}': the exchange strategy OverlapStep is not supported: what is ahead of a run is not known to it. Use "
-        "OverlapLoops",
+        "{} '{}': the exchange strategy OverlapStep is not supported: a run does not know the values of the next run. "
+        "Use OverlapLoops",
         what, id);
   if (tiles != TileSet::IO || strategy == ExchangeStrategy::JustInTime) return Exchange::JustInTime;
   if (!options.enableExplicitMainLoops || !options.useHostCopyOps)

@@ -322,7 +322,7 @@ struct SessionCreation : Session {
       if (t.valid() && main.tensor(t).tensorType() == TensorType::Variable) continue;
       std::vector<std::string> variables;
       for (const Tensor *tensor : main.tensorsOfType(TensorType::Variable)) variables.push_back(tensor->id);
-      throw error("SessionOptions::updatableNamedBuffers: '{}' is no weight or buffer of the model{}", id,
+      throw error("SessionOptions::updatableNamedBuffers: '{}' is not a weight or buffer of the model{}", id,
                   nearestText(id, variables, "existing names"));
     }
   }

@@ -65,7 +65,7 @@ void Session::Impl::requireSpecificWeights(const Optimizer &given) const {
   const std::vector<TensorId> names = model->initializerIds();
   for (const auto &[id, value] : given.learningRates().getSpecifics())
     check(std::ranges::find(names, id) != names.end(),
-          "Optimizer: insertSpecific: '{}' is no weight of the model. Rename or remove it{}", id,
+          "Optimizer: insertSpecific: '{}' is not a weight of the model. Rename or remove it{}", id,
           nearestText(id, names));
 }
 

@@ -158,7 +158,7 @@ void Trainer::takeWeights() {
 float Trainer::evaluate(const StepInputs &inputs, const StepOutputs &outputs) {
   Evaluation &e = evaluation_;
   check(e.hasLoss,
-        "Trainer: evaluate: the loss '{}' is no tensor of the model. Add a loss to the model and name its tensor",
+        "Trainer: evaluate: the loss '{}' is not a tensor of the model. Add a loss to the model and name its tensor",
         loss_);
   if (!e.session) {
     e.options.constantWeights = false;

@@ -37,7 +37,7 @@ class RegisteredKernel : public executable::HostKernel {
     } catch (const std::exception &e) {
       args.context.reportText(what_, e.what());
     } catch (...) {
-      args.context.reportText(what_, "an exception that is no std::exception");
+      args.context.reportText(what_, "an exception that is not a std::exception");
     }
   }
 

@@ -30,8 +30,8 @@ constexpr Variable kVariables[] = {
      "Limit in bytes for constants that are computed while a model is read and compiled (constant folding), in "
      "addition to twice the size of the model file, with `K`, `M` or `G` for powers of 1024. The default is at most an "
      "eighth of the memory limit of the program (`POPART_MAX_MEMORY`), and at least 1M. Larger constant expressions "
-     "are computed in every run, in memory that the limit counts. What must be known before a run (sparse tensors, "
-     "windows of Fourier transforms) is refused."},
+     "are computed in every run, in memory that the limit counts. Larger constants that must be known before a "
+     "run (sparse tensors, windows of Fourier transforms) are refused."},
     {"POPLAR_ENGINE_OPTIONS", "none",
      "Engine options as a JSON object, for example `{\"max_memory\": \"2G\"}`. Options that a program sets have "
      "precedence."},
@@ -68,16 +68,16 @@ constexpr Variable kVariables[] = {
      "--list-passes` lists all passes. `SessionOptions.engineOptions[\"disable_passes\"]` has precedence."},
     {"POPART_STEP_TIMES", "none",
      "File to which a session appends a table when it ends: the time, number of calls and kernel of each step. In a "
-     "job of several processes each one has a file of its own: `FILE.0`, `FILE.1`."},
+     "job of several processes each process has its own file: `FILE.0`, `FILE.1`."},
     {"POPART_PROFILE", "none",
      "Folder in which every session of Python writes a profile of its first runs: a page, a trace and JSON (guide "
      "\"Profiling\"). `SessionOptions.engineOptions[\"profile\"]` has precedence; `none` there means no profile."},
     {"POPART_MPI_LIBRARY",
-     "the one that is loaded, else `libmpi.so.40` of the system, else that of the Python environment",
+     "the library that the process has loaded, else `libmpi.so.40` of the system, else that of the Python environment",
      "File of Open MPI's library, for jobs of several processes."},
     {"POPDIST_TIMEOUT", "1800",
      "Seconds for which `popdist` waits for the other processes of a job: in `init` and collectives of hosts, and at "
-     "the end of a process. The engine option `replicas.timeout` is that of sessions."},
+     "the end of a process. For sessions, set the engine option `replicas.timeout`."},
     {"POPDIST_NUM_TOTAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in all processes."},
     {"POPDIST_NUM_LOCAL_REPLICAS", "1", "Set by the launcher, read by `popdist`: replicas in this process."},
     {"POPDIST_REPLICA_INDEX_OFFSET", "0", "Set by the launcher, read by `popdist`: number of the first replica here."},

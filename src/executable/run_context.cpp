@@ -53,8 +53,10 @@ std::string describe(const ValueFailure &f) {
       return ": the log2 scale is out of range: got " + toText(f.value) + ", expected " + toText(f.low) + " to " +
              toText(f.high) + ". Change it, or turn throwIfLog2ScaleTensorNotInRange off";
     case FailureKind::Abort:
-      return f.operand < 0 ? ": the program stops here, as it was built to"
-                           : std::string(": the program stops here: its condition holds. Look at what makes it");
+      return f.operand < 0
+                 ? ": the program stops here, as it was built to"
+                 : std::string(
+                       ": the program stops here because its condition is true. Look at the operators that compute it");
   }
   return "";
 }

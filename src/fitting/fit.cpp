@@ -47,7 +47,7 @@ class Search {
   }
 
   Fitted run() {
-    logging::session::info("memory limit: {} bytes needed, {} allowed: looking for what to compute again{}",
+    logging::session::info("memory limit: {} bytes needed, {} allowed: searching for tensors to recompute{}",
                            plain_.executable->memory.total(), request_.mostBytes,
                            rules_.movesOffChip ? " or to keep off chip" : "");
     searchWays();

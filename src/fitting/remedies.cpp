@@ -137,7 +137,7 @@ class Remedies {
 
   void addFiles() {
     if (refusal_.inFiles)
-      remedies_.push_back({"let tensors lie in files (POPART_REMOTE_MEMORY=FOLDER)", refusal_.inFiles->memory.total(),
+      remedies_.push_back({"keep tensors in files (POPART_REMOTE_MEMORY=FOLDER)", refusal_.inFiles->memory.total(),
                            refusal_.inFiles->times, false});
   }
 

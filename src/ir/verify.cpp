@@ -176,7 +176,7 @@ class Verifier {
   void verifyOperands(const Op &op, const Rows &rows, int count, const char *what, Has has) const {
     const bool variadic = !rows.empty() && rows.back().arity == Arity::Variadic;
     for (int i = static_cast<int>(rows.size()); !variadic && i < count; ++i)
-      require(!has(i), "{}: {} {} is beyond what its row has", op, what, i);
+      require(!has(i), "{}: {} {} does not exist in its row", op, what, i);
     for (size_t i = 0; i < rows.size(); ++i)
       require(rows[i].arity != Arity::Required || has(static_cast<int>(i)), "{}: {} {} ('{}') is not connected", op,
               what, i, rows[i].name);

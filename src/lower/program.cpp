@@ -40,8 +40,8 @@ void verifyChannel(const Graph &graph, const Op &op) {
     const Op *publishes = graph.tensor(t).getProducerUnsafe();
     check(publishes && publishes->is(Role::CollectivePublish) &&
               publishes->attrInt("channel") == op.attrInt("channel") && graph.tensor(t).uses().size() == 1,
-          "{}: tensor '{}' is not what channel {} publishes for it alone", op.debugName(), graph.tensor(t).id,
-          op.attrInt("channel"));
+          "{}: tensor '{}' is not the tensor that channel {} publishes for this op only", op.debugName(),
+          graph.tensor(t).id, op.attrInt("channel"));
   }
 }
 

@@ -495,8 +495,8 @@ void verify(const MemoryPlan &plan) {
       const Storage &whole = plan.storages.at(static_cast<size_t>(s.whole));
       if (s.offset < whole.offset || s.offset + s.bytes > whole.offset + whole.bytes || whole.place != Place::Arena ||
           s.first < whole.first || s.last > whole.last)
-        throw internal_error("memory plan: '{}' is no slice of '{}': {} bytes at {}, expected some of {} at {}", s.name,
-                             whole.name, s.bytes, s.offset, whole.bytes, whole.offset);
+        throw internal_error("memory plan: '{}' is not a slice of '{}': {} bytes at {}, expected some of {} at {}",
+                             s.name, whole.name, s.bytes, s.offset, whole.bytes, whole.offset);
     } else if (s.place == Place::Arena && s.first >= 0 && s.bytes > 0) {
       if (s.offset < 0 || s.offset + s.bytes > plan.arenaBytes)
         throw internal_error("memory plan: '{}' is outside the arena of {} bytes: {} bytes at {}", s.name,

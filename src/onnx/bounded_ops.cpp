@@ -146,7 +146,7 @@ void BoundedOp::refuse(InIndex i, std::string_view why) const {
   for (const Bound &b : bounds(i)) axes.push_back(b.axis);
   throw unknown_value(
       "{}: the size of '{}' ({}) along dimensions {} depends on data of the run; it must be known when the graph is "
-      "built, as {}. Make what decides it a constant or an initializer",
+      "built, as {}. Make the value that decides it a constant or an initializer",
       type_, graph_.tensor(input(i)).id, graph_.info(input(i)), axes, why);
 }
 
@@ -155,7 +155,7 @@ void BoundedOp::refuse(InIndex i, std::string_view why) const {
 void BoundedOp::requireSame(InIndex a, const Bound &bound, InIndex b, int64_t axis) const {
   const Bound *other = boundAt(b, axis);
   if (!other || other->count != bound.count || other->per != bound.per)
-    refuse(a, "another operand of the op has a size of its own there (" + toText(graph_.info(inputs_[b])) + ")");
+    refuse(a, "another operand of the op has a different size there (" + toText(graph_.info(inputs_[b])) + ")");
 }
 
 // A view of one element along the axis says too little: then the axis of the result must be the only one possible.
@@ -222,8 +222,7 @@ Bounds BoundedOp::maskAlong(const std::vector<Place> &along) {
   const auto rule = std::ranges::find(kAlongAxis, std::string_view(type_), &AlongAxis::type);
   for (const Place &place : along) {
     if (rule == std::end(kAlongAxis)) refuse(place.input, "the op works along it and has no rule for it");
-    if (attributes_.getAttribute<int64_t>("select_last_index", 0) != 0)
-      refuse(place.input, "the last of equal values is asked for");
+    if (attributes_.getAttribute<int64_t>("select_last_index", 0) != 0) refuse(place.input, "select_last_index is set");
     if (type_ == "MatMul" && along.size() != 2)
       refuse(place.input, "the operands of a product must have one size there");
     if (type_ == "MatMul") requireSame(along[0].input, along[0].bound, along[1].input, along[1].bound.axis);

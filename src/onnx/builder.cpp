@@ -186,14 +186,14 @@ void ModelBuilder::setInputMetadata(const TensorId &id, const std::string &key, 
     entry.set_value(text);
     return;
   }
-  throw error("Builder: '{}' is no input of this graph", id);
+  throw error("Builder: '{}' is not an input of this graph", id);
 }
 
 void ModelBuilder::setVariableSettings(const TensorId &id, const VariableSettings &settings) {
   settings.verify();
   if (settings == VariableSettings()) return;
   const auto found = state_->scope.tensors.find(id);
-  check(found != state_->scope.tensors.end(), "Builder: '{}' is no input of this graph", id);
+  check(found != state_->scope.tensors.end(), "Builder: '{}' is not an input of this graph", id);
   Tensor &tensor = state_->scope.graph->tensor(found->second);
   tensor.variableSettings = settings;
   setInputMetadata(id, kReplicasKey, tensorFacts(tensor).getAttribute<std::vector<int64_t>>("replicas"));
@@ -216,7 +216,7 @@ TensorId ModelBuilder::addUntypedInputTensor(const std::string &debugName) {
   state_->graph->add_input()->set_name(id);
   state_->untyped.push_back(id);
   state_->scope.refusals[id] =
-      "input '" + id + "' of the subgraph has no type of its own: the node that runs the subgraph gives it one";
+      "input '" + id + "' of the subgraph has no declared type: the node that runs the subgraph gives it one";
   return id;
 }
 
@@ -267,7 +267,7 @@ static bool isSizedByReplicas(const Graph &graph, TensorIndex tensor) {
 }
 
 void ModelBuilder::addOutputTensor(const TensorId &id) {
-  check(hasTensor(id), "Builder: output '{}' is no tensor of this graph{}", id,
+  check(hasTensor(id), "Builder: output '{}' is not a tensor of this graph{}", id,
         nearestText(id, std::vector<std::string>(state_->tensors.begin(), state_->tensors.end())));
   auto *output = state_->graph->add_output();
   output->set_name(id);

@@ -199,7 +199,8 @@ TensorIndex LoopWriter::addInput(const TensorInfo &info, const std::string &name
 }
 
 Value LoopWriter::carry(const Value &initial) {
-  check(carried_ + 2 == static_cast<int64_t>(inputs_.size()), "a loop's states come before what its iterations read");
+  check(carried_ + 2 == static_cast<int64_t>(inputs_.size()),
+        "a loop's states must come before the values that its iterations read");
   ++carried_;
   inputs_.push_back(initial.tensor());
   return Value(body_, addInput(initial.info(), "state"));

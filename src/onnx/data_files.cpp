@@ -273,7 +273,7 @@ void saveExternally(onnx_proto::GraphProto &graph, const ExternalFiles &files, c
   std::set<TensorId> seen;
   for (const auto &id : ids) {
     const auto found = tensors.find(id);
-    check(found != tensors.end(), "saveInitializersExternally: '{}' is no initializer of this graph{}", id,
+    check(found != tensors.end(), "saveInitializersExternally: '{}' is not an initializer of this graph{}", id,
           nearestText(id, names));
     check(!isExternal(*found->second) && seen.insert(id).second,
           "saveInitializersExternally: initializer '{}' is saved externally already", id);

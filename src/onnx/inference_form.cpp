@@ -48,7 +48,7 @@ class InferredTypes {
     const auto refusal = scope_.refusals.find(name);
     if (found == scope_.tensors.end() || !found->second.valid())
       throw error("Inference form: the type of output '{}' is not known: {}. Declare it as a graph output of the model",
-                  name, refusal == scope_.refusals.end() ? "it is no tensor" : refusal->second);
+                  name, refusal == scope_.refusals.end() ? "it is not a tensor" : refusal->second);
     const TensorInfo &info = ir_.getMainGraph().info(found->second);
     auto &type = *value.mutable_type()->mutable_tensor_type();
     type.set_elem_type(toOnnxDataType(info.dataType()));

@@ -227,8 +227,8 @@ void Importer::logFindings() const {
         model_.name, count);
   if (wrongDeclarations_.empty()) return;
   const auto others = static_cast<int64_t>(wrongDeclarations_.size()) - 1;
-  logging::ir::warn("Model '{}': {}{}. What is computed counts; mend the declarations of the file", model_.name,
-                    wrongDeclarations_.front(),
+  logging::ir::warn("Model '{}': {}{}. The computed types and shapes are used. Correct the declarations in the file",
+                    model_.name, wrongDeclarations_.front(),
                     others > 0 ? formatText(", and so are {} others", {toText(others)}) : "");
 }
 
@@ -256,7 +256,7 @@ void Importer::requireKnownSize(const Graph &graph, TensorIndex t, const std::st
   if (!sizes_.boundsOf(graph, t).empty())
     throw unknown_value(
         "the size of '{}' depends on data of the run: it must be known when the graph is built, as {} cannot read "
-        "it otherwise. Make what decides it a constant or an initializer",
+        "it otherwise. Make the value that decides it a constant or an initializer",
         name, what);
 }
 

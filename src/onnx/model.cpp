@@ -67,7 +67,7 @@ Model Model::fromProtoOrFile(std::string_view modelProtoOrFilename) {
     const bool printable = std::all_of(modelProtoOrFilename.begin(), modelProtoOrFilename.end(),
                                        [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
     check(!printable || modelProtoOrFilename.empty(),
-          "Model: there is no file '{}', and the text is no serialised model", modelProtoOrFilename);
+          "Model: there is no file '{}', and the text is not a serialised model", modelProtoOrFilename);
   }
   return parse(modelProtoOrFilename);
 }

@@ -129,7 +129,7 @@ void ModelEditor::convertInitializersToConstants(const std::vector<TensorId> &id
   for (const TensorId &id : ids) {
     const auto found = tensors.find(id);
     if (found == tensors.end() || !moved.insert(id).second)
-      throw error("GraphTransformer: '{}' is no initializer of the model{}", id,
+      throw error("GraphTransformer: '{}' is not an initializer of the model{}", id,
                   nearestText(id, Model(source_).initializerIds()));
     auto &node = *nodes.Add();
     node.set_op_type("Constant");
@@ -159,7 +159,8 @@ void ModelEditor::declareInputs(const std::map<TensorId, std::vector<std::string
   for (const auto &[id, dimensions] : shapes) {
     const auto input = std::ranges::find_if(*graph.mutable_input(), [&](const auto &i) { return i.name() == id; });
     if (input == graph.mutable_input()->end())
-      throw error("GraphTransformer: '{}' is no input of the model{}", id, nearestText(id, Model(source_).inputIds()));
+      throw error("GraphTransformer: '{}' is not an input of the model{}", id,
+                  nearestText(id, Model(source_).inputIds()));
     auto &shape = *input->mutable_type()->mutable_tensor_type()->mutable_shape();
     const int64_t former = shape.dim_size() > 0 ? shape.dim(0).dim_value() : 0;
     shape.clear_dim();

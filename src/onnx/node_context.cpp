@@ -349,8 +349,8 @@ bool isInternalLayout(const std::string &domain) {
 
 std::string unsupportedText(const NodeContext &node) {
   if (isInternalLayout(node.domain()))
-    return "ONNX Runtime writes it when it saves a model optimized at level 'all' or 'layout', for the processor at "
-           "hand. Save the model at level 'extended' (ORT_ENABLE_EXTENDED)";
+    return "ONNX Runtime writes it when it saves a model optimized at level 'all' or 'layout', for one processor. "
+           "Save the model at level 'extended' (ORT_ENABLE_EXTENDED)";
   if (const char *reason = microsoftRefusal(node.domain(), node.type())) return reason;
   std::vector<std::string> known;
   for (const auto &[name, rule] : importRules())

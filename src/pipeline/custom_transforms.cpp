@@ -44,11 +44,11 @@ const OwnTransform *findOwn(const std::string &name) {
 void checkTransform(const std::string &checkpoint, const std::string &name) {
   std::vector<std::string> names = Transform::names();
   for (const OwnTransform &own : kOwn) names.push_back(own.name);
-  check(
-      std::ranges::find(names, name) != names.end(),
-      "SessionOptions::experimentalSettings.customTransformApplierSettings['{}']: '{}' is no transform that runs at a "
-      "checkpoint. Register it before the session is made{}",
-      checkpoint, name, nearestText(name, names));
+  check(std::ranges::find(names, name) != names.end(),
+        "SessionOptions::experimentalSettings.customTransformApplierSettings['{}']: '{}' is not a transform that runs "
+        "at a "
+        "checkpoint. Register it before the session is made{}",
+        checkpoint, name, nearestText(name, names));
 }
 
 }  // namespace

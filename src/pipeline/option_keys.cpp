@@ -124,7 +124,7 @@ constexpr OptionKey kKeys[] = {
     {"lstmOptions", "rnnCodeReuse", NoEffect, kPlanning},
     {"lstmOptions", "rnnStepsPerWU", NoEffect, kPlanning},
     {"lstmOptions", "recomputationMode", Warned,
-     "nothing is computed again: values are kept for the backward pass. Leave it out"},
+     "nothing is recomputed: values are kept for the backward pass. Leave it out"},
     {"matmulOptions", "availableMemoryProportion", NoEffect, kPlanning},
     {"matmulOptions", "fullyConnectedPass", NoEffect, kPlanning},
     {"matmulOptions", "inputRHSIsPreArranged", NoEffect, kPlanning},
@@ -146,8 +146,8 @@ constexpr OptionKey kKeys[] = {
 constexpr MarkRow kMarks[] = {
     {"recomputeOutput",
      [](const Op &op) { return op.settings.recomputeType == RecomputeType::Recompute && !op.getGraph().isMain(); },
-     "inside of a graph that is called nothing is computed again. Mark the operation that calls the graph, whose "
-     "results are then computed again"},
+     "operations inside a called graph are not recomputed. Mark the operation that calls the graph: its results are "
+     "then recomputed"},
     {"setSerializeMatMul",
      [](const Op &op) {
        const auto mode = op.settings.hints.find("serialize_matmul_mode");

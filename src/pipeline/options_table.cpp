@@ -263,7 +263,7 @@ constexpr OptionRow kRows[] = {
        return o.activationTensorLocationSettings.location.replicatedTensorSharding == ReplicatedTensorSharding::On;
      },
      "`location` sharded over replicas",
-     "each replica has activations of its own, and nothing of them to share out. Leave them unsharded"},
+     "each replica has its own activations, so there is nothing to shard. Leave them unsharded"},
     {"weightTensorLocationSettings", Built, nullptr, "", kParts},
     {"optimizerStateTensorLocationSettings", Built, nullptr, "", kParts},
     {"accumulatorTensorLocationSettings", Built, nullptr, "", kParts},

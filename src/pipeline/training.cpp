@@ -245,7 +245,7 @@ void recomputeActivations(PassContext &c) {
     for (const Op *op : c.main().ops())
       check(op->settings.recomputeType != RecomputeType::Recompute,
             "SessionOptions::autoRecomputation does not go with '{}', whose result Builder::recomputeOutput marks: got "
-            "both. Set autoRecomputation to NoRecompute, or take the mark away",
+            "both. Set autoRecomputation to NoRecompute, or remove the mark",
             op->debugName());
   if (!options.recomputes) return;
   const auto isActivation = [&](const auto &moved) {

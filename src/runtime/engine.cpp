@@ -450,7 +450,8 @@ struct Engine::Impl {
       if (i > 0) pace.iteration();
       if (i == mostIterations) [[unlikely]]
         throw runtime_error(
-            "{}: the loop goes on after as many iterations as max_loop_iterations allows: got more than {}. Raise the "
+            "{}: the loop continues after as many iterations as max_loop_iterations allows: got more than {}. Raise "
+            "the "
             "limit, or leave it out of engineOptions",
             s.step->op, i);
       write(own, s.iteration, i);

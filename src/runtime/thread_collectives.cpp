@@ -276,7 +276,7 @@ const char *ThreadCollectives::problem() const noexcept {
       return "the replicas of its group came to different collectives. Conditions and trip counts around collectives "
              "must be the same on all of them";
     case Problem::NobodyComes:
-      return "the other replicas of its group do not come to it: they ended their run, or wait for others in another "
+      return "the other replicas of its group do not reach it: they ended their run, or wait for others in another "
              "group. Conditions and trip counts around collectives must be the same on all of them";
   }
   return "";

@@ -46,12 +46,12 @@ std::optional<lower::Program> ProgramCache::find(const ProgramDescription &descr
   try {
     ProgramFile stored = ProgramFile::open(file, "cached program '" + file + "'");
     check(stored.description().key == description.key && stored.description().target == description.target,
-          "cached program '{}': it is another program than its name says", file);
+          "cached program '{}': its content does not match its name", file);
     lower::Program program = stored.checkedProgram(description.threads, held, first);
     ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // a folder that cannot be written keeps its times
     return program;
   } catch (const error &e) {
-    logging::session::warn("{}. The program is compiled anew", e.what());
+    logging::session::warn("{}. The program is compiled again", e.what());
     return std::nullopt;
   }
 }
@@ -65,7 +65,7 @@ void ProgramCache::store(const ProgramDescription &description, const lower::Pro
     saveProgramFile(path(description.key), description, &program, variables);
     prune(cacheLimits());
   } catch (const error &e) {
-    logging::session::warn("the compiled program is not kept: {}", e.what());
+    logging::session::warn("the compiled program is not stored: {}", e.what());
   }
 }
 

@@ -131,7 +131,7 @@ ProgramFile::ProgramFile(std::shared_ptr<const void> owner, std::string_view byt
     : owner_(std::move(owner)), bytes_(bytes), what_(std::move(what)) {
   Header header;
   if (bytes.size() < sizeof(header.magic) || !bytes.starts_with(kMagic))
-    throw error("{}: this is no file of a compiled program", what_);
+    throw error("{}: this is not a file of a compiled program", what_);
   if (bytes.size() < sizeof(header)) damaged("it ends too early");
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (header.version != kVersion)

@@ -87,7 +87,7 @@ class ChainMerger {
     for (const AliasDef &alias : maker.op->def().aliasRules())
       if (alias.modifies && alias.output == operand.output)
         return variableOf(maker.operands[static_cast<size_t>(alias.input)]);
-    throw internal_error("{}: its result is no new value of a variable", maker.op->debugName());
+    throw internal_error("{}: its result is not a new value of a variable", maker.op->debugName());
   }
 
   TensorIndex operand(size_t at, size_t input, size_t group) {

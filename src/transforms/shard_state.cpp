@@ -104,7 +104,7 @@ class Sharder {
   void readWhole(Op &op) {
     for (InIndex i = 0; i < op.inputCount(); ++i)
       if (op.hasInput(i) && inParts(op.inputs()[static_cast<size_t>(i)])) {
-        check(!op.modifiesInput(i), "{}: it changes '{}', which is shared out over replicas, and cannot work on a part",
+        check(!op.modifiesInput(i), "{}: it changes '{}', which is sharded over replicas, and cannot work on a part",
               op.debugName(), op.inId(i));
         main_.connectInput(op.index(), i, wholeOf(op.inputs()[static_cast<size_t>(i)], op));
       }

@@ -79,7 +79,7 @@ TensorInfo Sharding::hostInfo() const {
 
 TensorData Sharding::cut(const TensorData &values) const {
   TensorData parts(TensorInfo(whole.dataType(), {static_cast<int64_t>(replicas()), partElements()}));
-  check(values.info() == hostInfo(), "values to be shared out over replicas: got {}, expected {}", values.info(),
+  check(values.info() == hostInfo(), "values to be sharded over replicas: got {}, expected {}", values.info(),
         hostInfo());
   if (values.isUntouchedZeros()) return parts;
   const ReplicaGrouping sharing = settings.getReplicaGrouping(replicas());
@@ -143,7 +143,7 @@ std::optional<Sharding> shardingOf(const Tensor &variable, const ShardRules &rul
   const int64_t elements = variable.info.nelms();
   if (rules.byTensor.count(variable.id)) {
     check(elements >= 2,
-          "tensorLocationSettingsOverride: '{}' has {} elements and cannot be shared out over replicas: expected 2 or "
+          "tensorLocationSettingsOverride: '{}' has {} elements and cannot be sharded over replicas: expected 2 or "
           "more. Leave it unsharded",
           variable.id, elements);
   } else if (!isFloatingPoint(variable.info.dataType()) || elements < std::max<int64_t>(rule.leastElements, 2)) {
@@ -159,7 +159,7 @@ Shardings shareOut(Graph &main, const ShardRules &rules, int64_t firstUpdate) {
   for (const auto &[id, rule] : rules.byTensor)
     if (const TensorIndex t = main.find(id); rule.sharded && t.valid())
       check(main.tensor(t).tensorType() == TensorType::Variable,
-            "tensorLocationSettingsOverride: '{}' cannot be shared out over replicas: it is no weight, optimizer state "
+            "tensorLocationSettingsOverride: '{}' cannot be sharded over replicas: it is not a weight, optimizer state "
             "or accumulator. Leave it unsharded",
             id);
   const std::map<TensorIndex, const Op *> changed = changers(main, firstUpdate);
@@ -169,7 +169,7 @@ Shardings shareOut(Graph &main, const ShardRules &rules, int64_t firstUpdate) {
     if (!sharding) continue;
     if (const auto changer = changed.find(variable->index()); changer != changed.end()) {
       check(!rules.byTensor.count(variable->id),
-            "tensorLocationSettingsOverride: '{}' cannot be shared out over replicas: {} changes it and cannot work on "
+            "tensorLocationSettingsOverride: '{}' cannot be sharded over replicas: {} changes it and cannot work on "
             "a part. Leave it unsharded",
             variable->id, changer->second->debugName());
       continue;

@@ -139,7 +139,7 @@ FAILURES = [
         for name, own_ir in {"its_own_ir": True, "the_same_ir": False}.items()
     ),
     *(
-        Failure(f"popxl_{name}_of_float_size", in_main(function), "sizes that are no integers: got [2.0]", TypeError)
+        Failure(f"popxl_{name}_of_float_size", in_main(function), "sizes that are not integers: got [2.0]", TypeError)
         for name, function in {
             "h2d_stream": lambda w: popxl.h2d_stream([2.0], popxl.float32),
             "d2h_stream": lambda w: popxl.d2h_stream([2.0], popxl.float32),

@@ -51,7 +51,7 @@ def h2d_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> H
     Raises:
         ValueError: the current graph is not the main graph.
         RuntimeError: there is no current graph.
-        TypeError: `dtype` is no popart.ir dtype.
+        TypeError: `dtype` is not a popart.ir dtype.
     """
     return HostToDeviceStream._create(shape, dtype, name or "h2d_stream")
 
@@ -70,6 +70,6 @@ def d2h_stream(shape: Iterable[int], dtype: dtype, name: str | None = None) -> D
     Raises:
         ValueError: the current graph is not the main graph.
         RuntimeError: there is no current graph.
-        TypeError: `dtype` is no popart.ir dtype.
+        TypeError: `dtype` is not a popart.ir dtype.
     """
     return DeviceToHostStream._create(shape, dtype, name or "d2h_stream")

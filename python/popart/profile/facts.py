@@ -140,7 +140,7 @@ class Profile:
         facts: The JSON of a report.
 
     Raises:
-        ValueError: It is no report, or one of another version.
+        ValueError: It is not a report, or one of another version.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:

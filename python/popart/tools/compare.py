@@ -26,7 +26,7 @@ GROUP = 64  # operators whose results are kept at the same time
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Values are equal where ``|ours - theirs| <= atol + rtol |theirs|``, or where both are no number."""
+    """Values are equal where ``|ours - theirs| <= atol + rtol |theirs|``, or where both are NaN."""
 
     rtol: float
     atol: float

@@ -63,7 +63,7 @@ def require_file(path: Path, holds: str = "an ONNX model") -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        raise UsageError(f"the name of file {str(path)!r} is no UTF-8. Rename it") from None
+        raise UsageError(f"the name of file {str(path)!r} is not valid UTF-8. Rename it") from None
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "it does not exist"
         raise UsageError(f"file '{path}': {what}, expected a file with {holds}")

@@ -36,7 +36,7 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--depth", type=int, metavar="N", help="one row for all layers whose names begin with the same N scopes"
     )
     parser.add_argument("--steps", action="store_true", help="list every step of the program with its layer and kernel")
-    parser.add_argument("--training", action="store_true", help="show what trains and why, and nothing else")
+    parser.add_argument("--training", action="store_true", help="only show which tensors train, and why")
     for option in ("trainable", "frozen"):
         parser.add_argument(
             f"--{option}",

@@ -75,7 +75,7 @@ def read_report(path: Path) -> pva.Report:
         The report.
 
     Raises:
-        UsageError: There is no such file, or it is no profile.
+        UsageError: There is no such file, or it is not a profile.
     """
     files.require_file(path, "a profile")
     try:

@@ -64,7 +64,7 @@ def run_model(
     start = time.perf_counter()
     if any(entry["type"] == "string" for entry in [*facts["inputs"], *facts["outputs"]]):
         if anchors:
-            raise UsageError("--anchor: a model of text returns its outputs alone. Leave it out")
+            raise UsageError("--anchor: a model with text returns only its outputs. Leave the option out")
         return _run_on_host(model, facts, feeds, options, start)
     outputs = files.tensors_of_outputs(model, _infos(feeds), options, anchors)
     names = [tensor for name, lengths in outputs.items() for tensor in (name, *lengths)]

@@ -3,7 +3,7 @@
 Dtypes: *floats* are float16, float32 and float64; *numeric* ones also all integers; *any* also bool. Where a function
 does not say otherwise, its operands have one dtype, which the result keeps, and it raises
 
-* TypeError: an argument is no tensor;
+* TypeError: an argument is not a tensor;
 * ValueError: a tensor belongs to another graph, or the tensors are placed on different IPUs or tile sets;
 * RuntimeError: no graph is current, or a Session exists for the Ir;
 * popart_exception: the operator does not take the dtype, or the shapes do not fit.

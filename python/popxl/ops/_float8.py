@@ -12,8 +12,8 @@ def check_scaled(function: str, log2_scale: Tensor, **operands: Tensor) -> None:
     """Check the operands of a product of float8 tensors.
 
     Raises:
-        TypeError: an operand is no float8 tensor, or the scale is not int32.
-        ValueError: the scale is no scalar.
+        TypeError: an operand is not a float8 tensor, or the scale is not int32.
+        ValueError: the scale is not a scalar.
     """
     check_in_graph(get_current_graph(), log2_scale=log2_scale, **operands)
     for name, t in operands.items():

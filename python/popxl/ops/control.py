@@ -251,7 +251,7 @@ def conditional(
     Raises:
         ValueError: the numbers of outputs differ, or as `call`.
         NotImplementedError: a branch has by-ref inputs.
-        popart_exception: shapes or dtypes differ, or cond is no bool.
+        popart_exception: shapes or dtypes differ, or cond is not a bool.
     """
     return conditional_with_info(
         cond, then_branch, else_branch, then_inputs, else_inputs, then_inputs_dict, else_inputs_dict

@@ -203,8 +203,8 @@ def conv_pow2scaled(
         The float16 tensor of shape (N, C_out, spatial…); sums are float32 and rounded once. It has no gradient.
 
     Raises:
-        TypeError: an operand is no float8 tensor, or log2_scale is not int32.
-        ValueError: log2_scale is no scalar, or as `conv`.
+        TypeError: an operand is not a float8 tensor, or log2_scale is not int32.
+        ValueError: log2_scale is not a scalar, or as `conv`.
         popart_exception: channels do not match.
     """
     check_scaled("conv_pow2scaled", log2_scale, t=t, weight=weight)
@@ -247,8 +247,8 @@ def conv_transpose_pow2scaled(
         The float16 tensor of shape (N, C_out, spatial…); sums are float32 and rounded once. It has no gradient.
 
     Raises:
-        TypeError: an operand is no float8 tensor, or log2_scale is not int32.
-        ValueError: log2_scale is no scalar, or as `conv`.
+        TypeError: an operand is not a float8 tensor, or log2_scale is not int32.
+        ValueError: log2_scale is not a scalar, or as `conv`.
         popart_exception: channels do not match.
     """
     check_scaled("conv_transpose_pow2scaled", log2_scale, t=t, weight=weight)

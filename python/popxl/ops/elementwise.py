@@ -230,7 +230,7 @@ def cast(t: Tensor, data_type: dtype) -> Tensor:
         Tensor of the shape of t (ONNX Cast-25).
 
     Raises:
-        TypeError: the target is no popxl dtype, or a float8 type; use `pow2scale_cast_to_fp8`.
+        TypeError: the target is not a popxl dtype, or a float8 type; use `pow2scale_cast_to_fp8`.
     """
     check_in_graph(_graph(), t=t)
     dtype._require(data_type, "cast")
@@ -299,7 +299,7 @@ def fmod(lhs: Tensor, rhs: Tensor) -> Tensor:
 
 
 def pow(t: Tensor, e: TensorLike) -> Tensor:
-    """Return t to the power e, numeric (ONNX Pow-15); a value that is no tensor becomes a constant.
+    """Return t to the power e, numeric (ONNX Pow-15); a value that is not a tensor becomes a constant.
 
     Args:
         t: the tensor.

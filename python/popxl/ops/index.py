@@ -198,7 +198,7 @@ def onehot(t: Tensor, num_classes: Tensor, values: Tensor, axis: int) -> Tensor:
         count from the end; outside [-num_classes, num_classes) all is off (ONNX OneHot-11).
 
     Raises:
-        popart_exception: num_classes is no constant.
+        popart_exception: num_classes is not a constant.
     """
     check_in_graph(get_current_graph(), t=t, num_classes=num_classes, values=values)
     if not isinstance(num_classes, Constant):

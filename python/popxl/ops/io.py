@@ -55,7 +55,7 @@ def init(
         Tensor of that shape, dtype and meta shape (ai.graphcore Init-1).
 
     Raises:
-        TypeError: `dtype` is no popxl dtype.
+        TypeError: `dtype` is not a popxl dtype.
         ValueError: unknown init_type.
     """
     if init_type not in _INIT_TYPES:
@@ -81,7 +81,7 @@ def host_load(h2d_stream: HostToDeviceStream, name: str | None = None) -> Tensor
         Tensor of the stream's shape and dtype.
 
     Raises:
-        TypeError: `h2d_stream` is no stream from the host.
+        TypeError: `h2d_stream` is not a stream from the host.
         ValueError: it belongs to another Ir.
     """
     _require("host_load", "h2d_stream", h2d_stream, HostToDeviceStream)
@@ -98,7 +98,7 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
         t: the tensor.
 
     Raises:
-        TypeError: `d2h_stream` is no stream to the host.
+        TypeError: `d2h_stream` is not a stream to the host.
         ValueError: shape or dtype differ from the stream, or it belongs to another Ir.
     """
     _require("host_store", "d2h_stream", d2h_stream, DeviceToHostStream)
@@ -222,7 +222,7 @@ def entry_tensor(remote_buffer: RemoteBuffer, offset: int | Tensor, function: st
     """Return the entry of a remote buffer as a tensor.
 
     Raises:
-        TypeError: `remote_buffer` is no remote buffer, or the offset is neither integer nor tensor.
+        TypeError: `remote_buffer` is not a remote buffer, or the offset is neither integer nor tensor.
         ValueError: the buffer has no such entry or belongs to another Ir, or the tensor is not one element of uint32 or
             int32.
     """
@@ -250,7 +250,7 @@ def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | N
         Tensor of the buffer's shape and dtype, with its meta shape (ai.graphcore RemoteLoad-1).
 
     Raises:
-        TypeError: `remote_buffer` is no remote buffer, or the offset is neither integer nor tensor.
+        TypeError: `remote_buffer` is not a remote buffer, or the offset is neither integer nor tensor.
         ValueError: the buffer has no such entry or belongs to another Ir, or the offset tensor has a wrong type or
             size. An offset tensor whose value is out of range ends the run with popart_runtime_error.
     """
@@ -313,7 +313,7 @@ def remote_code_load(graph: Graph, destination: str) -> None:
         destination: ``"executable"``.
 
     Raises:
-        TypeError: `graph` is no graph, or `destination` no text.
+        TypeError: `graph` is not a graph, or `destination` is not text.
         ValueError: the graph is the current one, or belongs to another Ir.
         NotImplementedError: another destination than ``"executable"``.
     """

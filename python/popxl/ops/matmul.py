@@ -57,8 +57,8 @@ def matmul_pow2scaled(
         The float16 tensor of shape (…, M, N); sums are float32 and rounded once. It has no gradient.
 
     Raises:
-        TypeError: an operand is no float8 tensor, or log2_scale is not int32.
-        ValueError: log2_scale is no scalar, or the proportion is outside (0, 1].
+        TypeError: an operand is not a float8 tensor, or log2_scale is not int32.
+        ValueError: log2_scale is not a scalar, or the proportion is outside (0, 1].
         popart_exception: shapes do not fit.
     """
     check_memory_proportion(available_memory_proportion)
@@ -79,7 +79,7 @@ def pow2scale_cast_to_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> Te
 
     Raises:
         TypeError: another data_type, another dtype of t, or log2_scale is not int32.
-        ValueError: log2_scale is no scalar.
+        ValueError: log2_scale is not a scalar.
     """
     if data_type not in FLOAT8:
         raise TypeError(f"pow2scale_cast_to_fp8: data_type must be float8_143 or float8_152: got {data_type}.")
@@ -101,8 +101,8 @@ def pow2scale_cast_from_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> 
         Tensor of the shape of t. It has no gradient.
 
     Raises:
-        TypeError: another data_type, t is no float8 tensor, or log2_scale is not int32.
-        ValueError: log2_scale is no scalar.
+        TypeError: another data_type, t is not a float8 tensor, or log2_scale is not int32.
+        ValueError: log2_scale is not a scalar.
     """
     if data_type not in _WIDE:
         raise TypeError(f"pow2scale_cast_from_fp8: data_type must be float16 or float32: got {data_type}.")

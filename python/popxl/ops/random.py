@@ -44,7 +44,7 @@ def random_uniform(
         Tensor of that shape and dtype (ONNX RandomUniform-1, Philox of the seed).
 
     Raises:
-        popart_exception: another dtype, or the seed is no uint32 tensor of shape (2,).
+        popart_exception: another dtype, or the seed is not a uint32 tensor of shape (2,).
     """
     return _random("RandomUniform", seed_tensor, shape, dtype, "random_uniform_out", low=low, high=high)
 
@@ -65,7 +65,7 @@ def random_normal(
         Tensor of that shape and dtype (ONNX RandomNormal-1, Philox of the seed).
 
     Raises:
-        popart_exception: another dtype, or the seed is no uint32 tensor of shape (2,).
+        popart_exception: another dtype, or the seed is not a uint32 tensor of shape (2,).
     """
     return _random("RandomNormal", seed_tensor, shape, dtype, "random_normal_out", mean=mean, scale=std)
 

@@ -38,7 +38,7 @@ def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
         Tensor of that shape, any dtype (ONNX Reshape-13).
 
     Raises:
-        TypeError: a size is no integer.
+        TypeError: a size is not an integer.
         ValueError: a size is 0 or below -1, or two are -1.
         popart_exception: the number of elements differs.
     """

@@ -78,7 +78,7 @@ def convert_optional_dtype(value: dtype | None) -> int | None:
     """Return the core's number of a dtype, None stays.
 
     Raises:
-        TypeError: `value` is no popxl dtype.
+        TypeError: `value` is not a popxl dtype.
     """
     return None if value is None else dtype._require(value, "dtype")._core
 

@@ -239,7 +239,7 @@ def autodiff(
     ir._check_open("its graphs")
     if inner := sorted(set(provided or ()) - {t.id for t in graph.outputs}):
         getLogger("python").warn(
-            f"autodiff: {graph!r}: gradients are provided for tensors that are no outputs of the graph: {inner}"
+            f"autodiff: {graph!r}: gradients are provided for tensors that are not outputs of the graph: {inner}"
         )
     infos = _core.differentiate(ir._pb_ir, graph.id, provided, required, known)
     result = {}

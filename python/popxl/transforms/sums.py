@@ -13,7 +13,7 @@ def decompose_sum(graph: Graph) -> Graph:
         The same graph.
 
     Raises:
-        TypeError: `graph` is no graph.
+        TypeError: `graph` is not a graph.
         RuntimeError: a Session exists for the Ir.
     """
     if not isinstance(graph, Graph):

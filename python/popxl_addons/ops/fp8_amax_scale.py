@@ -14,7 +14,7 @@ def check_fp8_source(function: str, src: popxl.Tensor, dtype: popxl.dtype) -> No
     """Check the arguments of a function that finds a scale.
 
     Raises:
-        RuntimeError: src holds no float16 or float32, or dtype is no float8 type.
+        RuntimeError: src holds no float16 or float32, or dtype is not a float8 type.
     """
     if src.dtype not in (popxl.float16, popxl.float32):
         raise RuntimeError(f"{function}: src: got {src.dtype}, expected float16 or float32.")

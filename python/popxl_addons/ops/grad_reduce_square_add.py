@@ -15,7 +15,7 @@ def grad_reduce_square_add(t: popxl.Tensor, loss_scaling: int | float | popxl.Te
         float32 scalar. It has no gradient.
 
     Raises:
-        popart_exception: the scaling is no scalar.
+        popart_exception: the scaling is not a scalar.
     """
     if not isinstance(loss_scaling, popxl.Tensor):
         loss_scaling = popxl.constant(loss_scaling, popxl.float32)

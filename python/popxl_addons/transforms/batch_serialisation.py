@@ -308,7 +308,7 @@ def batch_serialise_fwd_and_grad(
     Raises:
         ValueError: a gradient is not in load_handles; and as `batch_serialise`.
         TypeError: as `batch_serialise`.
-        AttributeError: `gradient_graph` is no gradient graph.
+        AttributeError: `gradient_graph` is not a gradient graph.
     """
     info = gradient_graph.grad_graph_info
     _to_handles(load_handles, (popxl.HostToDeviceStream, RemoteHandle), "load_handles")

@@ -62,7 +62,7 @@ def recompute_graph(grad_graph: GraphWithNamedArgs) -> GraphWithNamedArgs:
         `grad_graph_info` says what its other inputs are.
 
     Raises:
-        AttributeError: `grad_graph` is no gradient graph.
+        AttributeError: `grad_graph` is not a gradient graph.
     """
     info = grad_graph.grad_graph_info
     graph = grad_graph.graph.ir.create_empty_graph(suffix_graph_name(grad_graph.graph.name, "recomp"))

@@ -233,7 +233,7 @@ std::string Optimizer::replacementProblem(const popart::Optimizer &other) const 
       flags_.amsgrad != o.flags_.amsgrad)
     return "options differ";
   if (gradients_.clipValue != o.gradients_.clipValue || gradients_.maximize != o.gradients_.maximize)
-    return "what is done to gradients differs";
+    return "clipping by value, or maximize, differs";
   if (groupOf_ != o.groupOf_) return "groups of weights differ";
   for (size_t g = 0; g < groups_.size(); ++g)
     if (isFrozenGroup(groups_[g]) != isFrozenGroup(o.groups_[g]))

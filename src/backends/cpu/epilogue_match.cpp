@@ -60,7 +60,7 @@ class EpilogueMatcher : Body {
       if (!terms_.contains(op)) rest_.push_back(op);
     if (isValueOnly() || isOneStep() || isSwish()) return result_;
     if (target_.form == EpilogueForm::kRegisters)
-      return reason = "its element-wise part is no instruction that runs in registers", std::nullopt;
+      return reason = "its element-wise part is not an instruction that runs in registers", std::nullopt;
     if (!compileRest(reason)) return std::nullopt;
     return result_;
   }

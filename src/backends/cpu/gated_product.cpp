@@ -92,7 +92,7 @@ std::optional<Gates> compileGates(const KernelRequest &request, std::string &rea
   source.places.clear();
   auto program = makeElementProgram(source, inputs, outputs, reason);
   if (!program) return std::nullopt;
-  if (program->loop.mode != ElementLoop::Mode::kFlat) return reason = "its gates are no single loop", std::nullopt;
+  if (program->loop.mode != ElementLoop::Mode::kFlat) return reason = "its gates are not a single loop", std::nullopt;
   if (program->looksAtOperands()) return reason = "its gates look at their operands", std::nullopt;
   gates.program = std::move(*program);
   return gates;

@@ -180,7 +180,7 @@ std::optional<DataType> factorsOf(const KernelRequest &request, std::string &rea
   const DataType a = request.inputs[0].info.dataType(), b = request.inputs[1].info.dataType();
   const bool isWidened = isHalf(a) && !(a == DataType::BFLOAT16 && bfloat16Kernels());
   if (isWidened && (request.inputs[0].constant || request.inputs[1].constant))
-    return reason = "constants that have to be widened lie packed in FLOAT", std::nullopt;
+    return reason = "constants that must be widened are stored packed in FLOAT", std::nullopt;
   if (a == b && (a == DataType::FLOAT || (isHalf(a) && request.op->is(Role::FusedMatMul)))) return a;
   reason = "it takes FLOAT operands, or fused ones of 16 bits: got " + toText(a) + " and " + toText(b);
   return std::nullopt;

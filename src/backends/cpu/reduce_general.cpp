@@ -156,7 +156,7 @@ std::unique_ptr<executable::Kernel> createFold(const KernelRequest &request, std
   const bool known = forElement(kRealElements, x.dataType(), [&](auto zero) {
     using T = decltype(zero);
     if (std::is_integral_v<T> && isFloatResult)
-      reason = "its result is no integer";
+      reason = "its result is not an integer";
     else
       kernel = std::make_unique<FoldKernel<T, SumOf<T>>>(fold, groups);
   });

@@ -192,7 +192,7 @@ std::unique_ptr<executable::Kernel> productGradient(const KernelRequest &request
   const Shape &shape = request.inputs[1].info.shape();
   const auto blocks =
       reducedBlocks(shape, ops::reductionAxes(request.op->attributes(), static_cast<int64_t>(shape.size())));
-  if (!blocks || blocks->leading > 1) return reason = "its reduced axes are no neighbours", nullptr;
+  if (!blocks || blocks->leading > 1) return reason = "its reduced axes are not neighbours", nullptr;
   return std::make_unique<ProductGradient>(*blocks);
 }
 

@@ -278,7 +278,7 @@ std::unique_ptr<executable::Kernel> normGradientOver(NormForm form, const Kernel
   const auto m = normalised(request, request.inputs[1].info.shape(), axis, 1, 2, reason);
   if (!m) return nullptr;
   const bool hasScale = has(request.outputs, 1), hasBias = has(request.outputs, 2);
-  if (hasBias && !hasScale) return reason = "the gradient of the bias alone is wanted", nullptr;
+  if (hasBias && !hasScale) return reason = "only the gradient of the bias is requested", nullptr;
   return std::make_unique<LayerNormGradKernel>(form, *m, request.inputs[1].info.dataType(),
                                                request.op->attrFloat("epsilon"),
                                                has(request.inputs, 4) ? typeOf(request.inputs, 3) : DataType::UNDEFINED,

@@ -177,7 +177,7 @@ class MpiTransport : public Transport {
       if (!isComplete && !sends) {
         state_->isStuck = true;
         logging::warn(
-            "MPI: a message from process {} has come in part and does not go on: this process sends and receives no "
+            "MPI: a message from process {} stopped in the middle: this process neither sends nor receives any "
             "more",
             peer);
       }
@@ -385,7 +385,7 @@ std::vector<std::string> MpiTransport::gather(std::string_view own, milliseconds
   const auto bodyOf = [&](const Text &text) { return std::string_view(text.bytes).substr(sizeof(number) + 1); };
   const auto throwMissing = [&](std::string_view missing) {
     throw runtime_error(
-        "MPI: {} did not come to a point that all processes reach together within {} s. Look for a process that "
+        "MPI: {} did not reach a point that all processes must reach together within {} s. Look for a process that "
         "stopped, is slow or took another branch",
         missing, std::chrono::duration<double>(timeout).count());
   };
@@ -488,7 +488,7 @@ class Job : public MpiJob {
     }
     const int needed = settings.othersCallMpi || isDone ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
     check(level >= needed, "MPI: got thread level {}, expected {}. {}", nameOf(level), nameOf(needed),
-          isDone ? "What initialises MPI before PopART has to ask for MPI_THREAD_MULTIPLE; for mpi4py: "
+          isDone ? "The code that initialises MPI before PopART must request MPI_THREAD_MULTIPLE; for mpi4py, set "
                    "mpi4py.rc.thread_level = 'multiple' before mpi4py.MPI is imported"
                  : "Install an Open MPI that is built for threads");
     state_->isSerial = level == MPI_THREAD_SERIALIZED;

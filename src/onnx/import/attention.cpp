@@ -17,7 +17,7 @@ void Heads::check(const NodeContext &n) const {
             "Q, K and V must be (batch, heads, length, size) and fit each other: got {}, {} and {}", q.info(), k.info(),
             v.info());
   n.require(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0,
-            "the heads of Q are no multiple of those of K and V: got {} and {}", q.dim(1), k.dim(1));
+            "the heads of Q are not a multiple of those of K and V: got {} and {}", q.dim(1), k.dim(1));
 }
 
 Value Heads::grouped(const Value &x) const {

@@ -129,7 +129,7 @@ class BranchNode {
     }
     Graph &graph = ir.createGraph(ir.createUniqueSubgraphId(bodyName(n_, kBranches[side])));
     const std::string text = formatText(
-        "If '{}': the run takes {}, which does not fit: {} Feed what fits it, or make the condition a constant",
+        "If '{}': the run takes {}, which does not fit: {} Feed inputs that fit it, or make the condition a constant",
         {name, kBranches[side], reason});
     n_.importer().addPlainOp(graph, "Abort", {}, {}, {{"reason", text}}, Op::Settings(graph, n_.settings().name));
     captured_[side].clear(), outer_[side].clear(), graphs_[side] = &graph;

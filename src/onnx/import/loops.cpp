@@ -35,7 +35,7 @@ void writeOut(NodeContext &n) {
   const onnx_proto::GraphProto &body = n.graphAttribute("body");
   const int scans = body.output_size() - 1 - states;
   n.require(scans >= 0 && n.outputCount() <= states + scans,
-            "body must return the condition, {} carried values and what is stacked: got {} outputs for {}", states,
+            "body must return the condition, {} carried values and the stacked values: got {} outputs for {}", states,
             body.output_size(), n.outputCount());
   std::vector<Meaning> values;
   for (int i = 0; i < states; ++i) values.push_back(n.meaning(2 + i));
@@ -45,7 +45,7 @@ void writeOut(NodeContext &n) {
   for (int64_t i = 0; runs && i < trips; ++i) {
     n.importer().countNode();
     n.require(i < kMostWritten,
-              "has too many iterations to be written out, as what it carries or makes needs: expected at most {}",
+              "has too many iterations to be unrolled, which a carried or stacked value requires: expected at most {}",
               kMostWritten);
     const std::string prefix = n.scope().prefix + nameOf(n) + "/" + std::to_string(i) + "/";
     const TensorId id = n.importer().freshId(n.graph(), n.graph().addScope(prefix + "iteration"));
@@ -61,7 +61,7 @@ void writeOut(NodeContext &n) {
     runs = n.graph().tensor(condition).tensorData().asInts().at(0) != 0;
     values.assign(outputs.begin() + 1, outputs.begin() + 1 + states);
     for (int s = 0; s < scans; ++s) {
-      n.require(outputs[1 + states + s].tensor.valid(), "what is stacked must be a tensor: got a sequence or nothing");
+      n.require(outputs[1 + states + s].tensor.valid(), "a stacked value must be a tensor: got a sequence or nothing");
       const Value row(to, outputs[1 + states + s].tensor);
       Shape shape = row.shape();
       shape.insert(shape.begin(), 1);
@@ -129,7 +129,7 @@ void refuseMore(NodeContext &n, const Value &count, const Value &goesOn, int64_t
     exceeds = exceeds.op("And", {trips.op("Greater", {trips.number(static_cast<double>(bound))})});
   }
   const std::string reason = formatText(
-      "Loop '{}': it stacks values and runs longer than it has room for: got more than {} iterations. Raise "
+      "Loop '{}': it stacks values and has more iterations than it has memory for: got more than {}. Raise "
       "engineOptions[\"max_stacked_iterations\"], or give the loop a constant trip count",
       {nameOf(n), toText(bound)});
   n.importer().addPlainOp(n.graph(), "Abort", {exceeds.tensor()}, {}, {{"reason", reason}}, n.settings());

@@ -48,9 +48,10 @@ const char *microsoftRefusal(const std::string &domain, const std::string &type)
       "It holds a model compiled for a device of another vendor. Take the model it was made from";
   constexpr const char *kShared =
       "Its past is a buffer of the caller that it writes into. Save the model with MultiHeadAttention or Attention";
-  constexpr const char *kText = "Text is no value of a compiled program. Cut the model behind it";
+  constexpr const char *kText = "Text is not a value of a compiled program. Cut the model behind it";
   constexpr const char *kBlockFloats = "Block floating point is a format of other devices. Save the model without it";
-  constexpr const char *kSparse = "Sparse tensors are no values of a compiled program. Store the matrix as a dense one";
+  constexpr const char *kSparse =
+      "Sparse tensors are not values of a compiled program. Store the matrix as a dense one";
   static const std::map<std::string, const char *> kReasons = {
       {"BeamSearch", kSearch},
       {"GreedySearch", kSearch},

@@ -39,7 +39,7 @@ MaskedAttention::MaskedAttention(NodeContext &n, Composer &to, const Heads &head
 void MaskedAttention::add(const Value &bias) {
   if (!bias.valid()) return;
   n_.require(npBroadcastable(bias.shape(), scores_.shape()) && npOut(bias.shape(), scores_.shape()) == scores_.shape(),
-             "what is added to the scores must broadcast to them: got {} for {}", bias.info(), scores_.info());
+             "a tensor that is added to the scores must broadcast to them: got {} for {}", bias.info(), scores_.info());
   const Value typed = bias.cast(scores_.type());
   bias_ = bias_.valid() ? bias_ + typed : typed;
 }

@@ -53,7 +53,7 @@ void importSkipLayerNormalization(NodeContext &n) {
 void importSkipSimplifiedLayerNormalization(NodeContext &n) {
   Composer to(n);
   const Value sum = skipSum(to, 3);
-  n.require(!n.hasOut(1), "output 1 (mean) is none of this normalisation. Leave it out");
+  n.require(!n.hasOut(1), "this normalisation has no output 1 (mean). Leave it out");
   const float epsilon = n.attr("epsilon", kSkipEpsilon);
   to.result(0, sum.op("RMSNormalization", {to.input(2)}, {{"axis", int64_t{-1}}, {"epsilon", epsilon}}));
   if (n.hasOut(2)) to.result(2, inverseRootMeanSquare(sum, sum.rank() - 1, epsilon));

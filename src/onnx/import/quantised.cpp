@@ -243,7 +243,7 @@ void importDequantizeLinear(NodeContext &n) {
             x.info(), zero.valid() ? zero.info() : x.info());
   n.require(isInteger(x.type()) || isSmall(x.type()), "x must hold quantised values: got {}", x.info());
   const auto wanted = n.attr<int64_t>("output_dtype", 0);
-  n.require(wanted != 0 || !isSmall(scale.type()), "the scale's type is none of results: got {}. Give output_dtype",
+  n.require(wanted != 0 || !isSmall(scale.type()), "a result cannot have the scale's type: got {}. Give output_dtype",
             scale.info());
   const Granularity granularity(n, x, scale);
   const Value floats = n.training() ? floatsOf(x) : Value();

@@ -35,7 +35,7 @@ class ScanNode {
     states_ = n.inputCount() - first_ - scanned_;
     results_ = n.graphAttribute("body").output_size() - states_;
     n.require(results_ >= 0 && n.outputCount() <= states_ + results_,
-              "body must return {} states and what is stacked, one for each output: got {} outputs for {}", states_,
+              "body must return {} states and the stacked values, one for each output: got {} outputs for {}", states_,
               n.graphAttribute("body").output_size(), n.outputCount());
     const bool older = first_ == 1;
     inDirections_ = list(older ? "directions" : "scan_input_directions", scanned_);

@@ -34,8 +34,8 @@ void checkOpenSizes(const NodeContext &n, const Sizes &wanted, TensorIndex resul
     const bool isAny = wanted[i].isKnown() && wanted[i].most == -1;
     if (isAny || given[i].sameAs(wanted[i])) continue;
     throw unknown_value(
-        "dimension {} of the shape {} of '{}' must be known when the graph is built: how the elements of {} lie in it "
-        "depends on data of the run",
+        "dimension {} of the shape {} of '{}' must be known when the graph is built: how the elements of {} are "
+        "arranged in it depends on data of the run",
         static_cast<int64_t>(i), mostOf(wanted), n.firstOutput(), n.info(0));
   }
 }

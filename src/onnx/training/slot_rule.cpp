@@ -111,7 +111,7 @@ void SlotRule::follow(Walk &walk, int value) const {
         }
       }
       if (way.isConstant && !isOneOf(node.type, {"RNN", "GRU", "LSTM"}))
-        walk.take({Kind::Stays, "equal numbers and others in what becomes " + readAs(node, use.input), true});
+        walk.take({Kind::Stays, "equal numbers and others in a value that becomes " + readAs(node, use.input), true});
       else
         walk.take(reading == Reading::Operand ? plain(walk, use) : read(walk, use));
     }
@@ -167,11 +167,11 @@ Verdict SlotRule::read(const Walk &walk, const FlatUse &use) const {
       break;
   }
   if ((walk.way.isComputed || walk.way.isPart) && walk.elements <= 1)
-    return {Kind::Stays, "one number in what becomes " + as};
+    return {Kind::Stays, "one number in a value that becomes " + as};
   const TensorData values = valueOf_(walk.initializer);
-  if (walk.way.isComputed && isMask(values)) return {Kind::Stays, "mask in what becomes " + as};
+  if (walk.way.isComputed && isMask(values)) return {Kind::Stays, "mask in a value that becomes " + as};
   if (walk.way.isComputed && (isWholeNumbers(values, kFewestWhole) || isProgression(values)))
-    return {Kind::Stays, "numbers of a formula in what becomes " + as, true};
+    return {Kind::Stays, "numbers of a formula in a value that becomes " + as, true};
   if (node.type == "InstanceNormalization" && isUniform(values) && isScaledAgain(node))
     return {Kind::Stays, "constant of a norm of groups: " + as, true};
   if (isGeometricProgression(values)) return {Kind::Stays, "frequencies: " + as, true};

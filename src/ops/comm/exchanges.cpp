@@ -69,7 +69,7 @@ void addBroadcast(OpDefs &rows) {
           .infer([](InferContext &c) {
             requireGroup(c);
             const int64_t root = c.attrInt("root"), group = c.attrInt("group_size");
-            c.require(root >= 0 && root < group, "root is no member of the group: got {}, expected 0 to {}", root,
+            c.require(root >= 0 && root < group, "root is not a member of the group: got {}, expected 0 to {}", root,
                       group - 1);
             c.out(0, c.in(0));
           })

@@ -157,7 +157,7 @@ Shape permuted(InferContext &c, const char *name, const Shape &shape) {
     fits = perm[i] >= 0 && perm[i] < static_cast<int64_t>(shape.size()) && !seen[static_cast<size_t>(perm[i])];
     if (fits) seen[static_cast<size_t>(perm[i])] = true;
   }
-  c.require(fits, "{} is no permutation of the operand's dimensions: got {} for {}", name, perm, shape);
+  c.require(fits, "{} is not a permutation of the operand's dimensions: got {} for {}", name, perm, shape);
   Shape result;
   for (int64_t axis : perm) result.push_back(shape[static_cast<size_t>(axis)]);
   return result;
@@ -430,7 +430,7 @@ OpDefs fusedOps() {
                      .infer([](InferContext &c) {
                        const Tensor &variable = *c.op().inTensor(0);
                        c.require(variable.tensorType() == TensorType::Variable,
-                                 "input 0 is no variable: got tensor '{}'. Assign to variables only", variable.id);
+                                 "input 0 is not a variable: got tensor '{}'. Assign to variables only", variable.id);
                        c.require(c.shape(0) == c.shape(1), "shapes differ: got {} for the variable, {} for the value",
                                  c.shape(0), c.shape(1));
                      })

@@ -17,7 +17,7 @@ constexpr TypeSet kLabels =
 
 void requireBlank(const InferContext &c) {
   const int64_t classes = c.shape(0)[2];
-  c.require(c.attrInt("blank") >= 0 && c.attrInt("blank") < classes, "blank is no class: got {}, expected 0 to {}",
+  c.require(c.attrInt("blank") >= 0 && c.attrInt("blank") < classes, "blank is not a class: got {}, expected 0 to {}",
             c.attrInt("blank"), classes - 1);
 }
 

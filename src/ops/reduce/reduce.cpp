@@ -202,7 +202,7 @@ OpDef reduceSumToRow() {
       .infer([](InferContext &c) {
         const Shape &to = c.attrInts("shape");
         c.require(npBroadcastable(to, c.shape(0)) && npOut(to, c.shape(0)) == c.shape(0),
-                  "the input is no broadcast of the shape asked for: got {}, expected a shape that {} broadcasts to",
+                  "the input is not a broadcast of the shape asked for: got {}, expected a shape that {} broadcasts to",
                   c.shape(0), to);
         c.out(0, c.type(0), to);
       })

@@ -77,7 +77,7 @@ OpDef concatGradientRow() {
         Shape shape = c.shape(0);
         const int64_t axis = c.axis("axis", c.in(0).rank()), start = c.attrInt("start"), end = c.attrInt("end");
         c.require(start >= 0 && start <= end && end <= shape[axis],
-                  "start and end are no part of axis {}: got {} to {}, expected numbers from 0 to {} in order", axis,
+                  "start and end are not part of axis {}: got {} to {}, expected numbers from 0 to {} in order", axis,
                   start, end, shape[axis]);
         shape[axis] = end - start;
         c.out(0, c.type(0), shape);

@@ -26,7 +26,7 @@ void inferTranspose(InferContext &c) {
   std::vector<int64_t> sorted = perm, expected(rank);
   std::sort(sorted.begin(), sorted.end());
   std::iota(expected.begin(), expected.end(), 0);
-  c.require(sorted == expected, "perm is no permutation of the axes: got {}, expected each of 0 to {} once", perm,
+  c.require(sorted == expected, "perm is not a permutation of the axes: got {}, expected each of 0 to {} once", perm,
             rank - 1);
   Shape to;
   for (int64_t axis : perm) to.push_back(c.shape(0)[axis]);

@@ -306,7 +306,7 @@ def test_internal_layouts_name_the_level_to_save_at(domain):
     [
         ("BeamSearch", "search around a whole decoder"),
         ("EPContext", "compiled for a device"),
-        ("Tokenizer", "Text is no value"),
+        ("Tokenizer", "Text is not a value"),
     ],
 )
 def test_refusals_say_why(operator, reason):

@@ -213,7 +213,7 @@ def test_positions_that_follow_from_the_iteration():
             "s = Loop(most, , e) <body = b (int64 i, bool c, seq(float) t) => (bool go, seq(float) u) "
             "{ go = Identity(c) u = SequenceInsert(t, x) }> }",
             [np.ones(2, np.float32)],
-            "too many iterations to be written out",
+            "too many iterations to be unrolled",
         ),
     ],
 )

@@ -67,7 +67,7 @@ def test_an_untyped_input_says_that_the_call_gives_the_type():
     body = popart.Builder().createSubgraphBuilder()
     x = body.addUntypedInputTensor("x")
     for tensor in (x, body.aiOnnx.relu([x])):
-        with pytest.raises(popart.popart_exception, match="has no type of its own"):
+        with pytest.raises(popart.popart_exception, match="has no declared type"):
             body.getTensorShape(tensor)
 
 

@@ -220,10 +220,10 @@ def test_own_transforms_change_no_result(checkpoint, name, training):
 
 
 def test_transforms_are_known_by_name(library):
-    nearest = r"\['Bwd0'\]: 'NegateTransforme' is no transform .*: \[NegateTransformed"
+    nearest = r"\['Bwd0'\]: 'NegateTransforme' is not a transform .*: \[NegateTransformed"
     with pytest.raises(popart.popart_exception, match=nearest):
         transformed_session({"Bwd0": ["NegateTransforme"]}, False)
-    with pytest.raises(popart.popart_exception, match="'MergeExchange' is no transform that runs at a checkpoint"):
+    with pytest.raises(popart.popart_exception, match="'MergeExchange' is not a transform that runs at a checkpoint"):
         transformed_session({"Fwd0": ["MergeExchange"]}, False)
     with pytest.raises(popart.popart_exception, match=r"checkpoint 'FWD0', expected one of .*Fwd0"):
         transformed_session({"FWD0": ["Prune"]}, False)

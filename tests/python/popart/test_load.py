@@ -107,7 +107,7 @@ def test_inputs_are_declared_anew():
 
     assert (shape(graph.input[0]), shape(graph.output[0])) == (["batch", 3, "height", 12], ["batch", 5])
     assert not graph.value_info
-    with pytest.raises(popart.popart_exception, match="'z' is no input of the model"):
+    with pytest.raises(popart.popart_exception, match="'z' is not an input of the model"):
         transformer.declareInputs({"z": ["1"]})
 
 

@@ -184,7 +184,7 @@ def test_remote_memory_counts_where_it_is_of_the_limited_memory(monkeypatch, tmp
     assert [choice.what for choice in session.memoryFit().choices] == ["computed again"]
     assert session.memoryFit().remoteBytes == 0
     session, *_ = session_of("mlp", "adam", limit=need // 2, engine=counts)
-    with pytest.raises(popart.OutOfMemoryException, match=r"let tensors lie in files \(POPART_REMOTE_MEMORY"):
+    with pytest.raises(popart.OutOfMemoryException, match=r"keep tensors in files \(POPART_REMOTE_MEMORY"):
         session.prepareDevice()
     monkeypatch.setenv("POPART_REMOTE_MEMORY", str(tmp_path))
     session.prepareDevice()

@@ -298,7 +298,7 @@ def test_shapes_of_arrays_of_any_library(given):
     session = inference(builder_model()[0])
     session.setInputShapes({"x": GIVEN[given]((9, 6)), "t": GIVEN[given]((9, 4))})
     assert session.getInfo("y").shape() == [9, 4]
-    with pytest.raises(TypeError, match="setInputShapes 'x': the shape has sizes that are no integers"):
+    with pytest.raises(TypeError, match="setInputShapes 'x': the shape has sizes that are not integers"):
         session.setInputShapes({"x": [9.0, 6]})
 
 

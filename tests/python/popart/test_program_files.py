@@ -156,10 +156,10 @@ def test_a_damaged_file_is_warned_about_and_replaced(tmp_path, capfd):
         file.write_bytes(damage)
         np.testing.assert_array_equal(step(inference(model, y, options_for(tmp_path)), x, y), good)
         warning = capfd.readouterr().err
-        assert "compiled anew" in warning, damage[:10]
+        assert "compiled again" in warning, damage[:10]
         assert file.name in warning
         assert file.read_bytes() == content
-    assert "compiled anew" not in capfd.readouterr().err
+    assert "compiled again" not in capfd.readouterr().err
 
 
 def test_a_file_under_the_name_of_another_program_is_not_used(tmp_path, capfd):
@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path, capfd):
     model, x, y = layers()
     expected = step(inference(model, y, options_for()), x, y)
     np.testing.assert_array_equal(step(inference(model, y, options_for(tmp_path / "file" / "cache")), x, y), expected)
-    assert "is not kept" in capfd.readouterr().err
+    assert "is not stored" in capfd.readouterr().err
 
 
 def test_values_of_variables_are_kept_or_not(tmp_path):
@@ -244,7 +244,7 @@ def test_processes_share_a_folder(tmp_path):
     for process in processes:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
-        assert "compiled anew" not in errors
+        assert "compiled again" not in errors
     assert len(kept(tmp_path)) == 2
     assert len(list(tmp_path.iterdir())) == 2  # no temporary file is left
 

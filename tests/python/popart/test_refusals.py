@@ -334,16 +334,16 @@ def test_an_operation_beyond_the_device_is_named(replicas):
 def test_an_optimizer_with_values_for_an_unknown_weight_is_refused():
     made = popart.SGD({"defaultLearningRate": (0.1, False)})
     made.insertSpecific("ww", {"learningRate": (0.2, False)})
-    with pytest.raises(Error, match=r"insertSpecific: 'ww' is no weight of the model. .*Nearest names: \[w"):
+    with pytest.raises(Error, match=r"insertSpecific: 'ww' is not a weight of the model. .*Nearest names: \[w"):
         session(optimizer=made)
     trained = session()
-    with pytest.raises(Error, match="'ww' is no weight"):
+    with pytest.raises(Error, match="'ww' is not a weight"):
         trained.updateOptimizerFromHost(made)
 
 
 @pytest.mark.parametrize("shape", [[2.5], [1, 3.0], ["2"], [None]])
 def test_shapes_of_other_than_whole_numbers_are_refused(shape):
-    with pytest.raises(TypeError, match=r"TensorInfo: the shape has sizes that are no integers: got"):
+    with pytest.raises(TypeError, match=r"TensorInfo: the shape has sizes that are not integers: got"):
         popart.TensorInfo("FLOAT", shape)
     assert popart.TensorInfo("FLOAT", [np.int64(3), 2]).shape() == [3, 2]
 

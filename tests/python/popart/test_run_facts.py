@@ -206,7 +206,7 @@ def test_integer_buffers_can_be_sent():
 
 
 def test_programs_and_buffers_that_do_not_exist_are_refused():
-    with pytest.raises(popart.popart_exception, match=r"updatableNamedBuffers: 'bb' is no weight.*b"):
+    with pytest.raises(popart.popart_exception, match=r"updatableNamedBuffers: 'bb' is not a weight.*b"):
         scaled(with_buffers("bb"))
     with pytest.raises(popart.popart_exception, match="updatableNamedBuffers: 'x'"):
         scaled(with_buffers("x"))

@@ -52,7 +52,7 @@ def runner(text, engine_options, batches=1):
 
 
 ONES = np.ones(4, np.float32)
-TOO_MANY = r"Loop.*: the loop goes on after as many iterations as max_loop_iterations allows: got more than 5\. "
+TOO_MANY = r"Loop.*: the loop continues after as many iterations as max_loop_iterations allows: got more than 5\. "
 
 
 def test_a_loop_of_too_many_iterations_is_ended_and_the_session_runs_on():

@@ -483,9 +483,9 @@ def test_refusals():
     three = popart.CommGroup(popart.CommGroupType.Consecutive, 3)
     refused(r"shardingDomain of '\w+': groups of 3 replicas do not divide 4 replicas", "weight", domain=three)
     refused(r"shardingDomain of '\w+': groups of 0 replicas", "weight", domain=popart.CommGroup(three.type, 0))
-    refused("'Tanh:0' cannot be shared out over replicas: it is no weight, optimizer", names={"Tanh:0": location()})
-    refused("'x' cannot be shared out over replicas: it is no weight, optimizer", names={"x": location()})
-    refused("'Step___w0' has 1 elements and cannot be shared out", names={"Step___w0": location()})
+    refused("'Tanh:0' cannot be sharded over replicas: it is not a weight, optimizer", names={"Tanh:0": location()})
+    refused("'x' cannot be sharded over replicas: it is not a weight, optimizer", names={"x": location()})
+    refused("'Step___w0' has 1 elements and cannot be sharded", names={"Step___w0": location()})
 
 
 def test_groups_that_cut_across_those_of_a_weight_are_refused():
@@ -511,6 +511,6 @@ def test_what_the_model_changes_stays_whole():
     y = builder.aiOnnx.batchnormalization([x, scale, bias, mean, var], 5)[0]
     loss = builder.aiGraphcore.identityloss([y], reduction=popart.ReductionType.Sum)
     model = builder.getModelProto(), loss
-    refused("'mean' cannot be shared out over replicas: .* changes it", names={"mean": location()}, model=model)
+    refused("'mean' cannot be sharded over replicas: .* changes it", names={"mean": location()}, model=model)
     session = ready(training_session(*model, adam(), sharded(*KINDS, replicas=2)))
     session.run(popart.PyStepIO({"x": np.ones((2, 4, 6, 2, 2), np.float32)}, session.initAnchorArrays()))

@@ -95,7 +95,7 @@ def test_refusals_name_tensors_and_shapes(tmp_path):
             popart.weights.load(session, tmp_path / "bad.safetensors")
 
     refused({**values, "w0": np.ones((3, 4), np.float32)}, r"'w0': got shape \[3, 4\], expected \[3, 3\]")
-    refused({**values, "w00": values["w0"]}, r"'w00' of the file is no weight\. Nearest names: w0")
+    refused({**values, "w00": values["w0"]}, r"'w00' of the file is not a weight\. Nearest names: w0")
     refused({name: value for name, value in values.items() if name != "w1"}, r"the file has no \['w1'\]")
     refused({**values, "w0": values["w0"].astype(np.float16)}, "float16")
 

@@ -202,7 +202,7 @@ def test_registered_members(on_members):
         except ValueError as error:
             return others, str(error)
 
-    member, other = ([0, 1, 2], [0, 2]), ([0, 1, 2], "communicator: got 5, which this instance is no member of.")
+    member, other = ([0, 1, 2], [0, 2]), ([0, 1, 2], "communicator: got 5, which this instance is not a member of.")
     assert on_members(3, program) == [member, other, member]
 
 

@@ -60,7 +60,7 @@ def test_a_failure_ends_the_messages_of_all_with_its_process_and_text():
 
 @pytest.mark.parametrize(("who", "number"), [("first", 0), ("last", 2)])
 def test_a_process_that_does_not_come_is_named(who, number):
-    text = f"MPI: process {number} did not come to a point that all processes reach together within 0.3 s. "
+    text = f"MPI: process {number} did not reach a point that all processes must reach together within 0.3 s. "
     lines = lines_of(3, "absent", who)
     assert len(lines) == 2
     assert all(line.startswith(text) for line in lines)

@@ -361,7 +361,7 @@ def test_replicas_that_do_not_meet_are_told_so():
         ops.host_store(out, y)
     with popxl.Session(ir, "cpu") as session:
         np.testing.assert_array_equal(session.run({s: np.array([True, True])})[out], np.full((2, 3), 2.0))
-        with pytest.raises(popart_core.popart_runtime_error, match="do not come"):
+        with pytest.raises(popart_core.popart_runtime_error, match="do not reach it"):
             session.run({s: np.array([True, False])})
         np.testing.assert_array_equal(session.run({s: np.array([False, False])})[out], np.full((2, 3), 2.0))
 

@@ -95,7 +95,7 @@ TEST_F(Verify, rows_missing_input) {
 }
 TEST_F(Verify, rows_input_beyond_the_row) {
   main.connectInput(op("HostStore").index(), 1, tensor("x"));
-  expectError("input 1 is beyond what its row has");
+  expectError("input 1 does not exist in its row");
 }
 TEST_F(Verify, rows_gap_in_a_list_of_inputs) {
   const TensorIndex y = tensor("y");

@@ -316,7 +316,7 @@ TEST(ThreadCollectives, a_replica_that_fails_or_does_not_come_releases_the_other
   EXPECT_FALSE(goesOnBeside(replicas, sum, sum, [&] { replicas.fail(nullptr); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("failed"));
   EXPECT_FALSE(goesOnBeside(replicas, sum, sum, [&] { replicas.finish(); }));
-  EXPECT_THAT(replicas.problem(), HasSubstr("do not come"));
+  EXPECT_THAT(replicas.problem(), HasSubstr("do not reach it"));
   EXPECT_FALSE(goesOnBeside(replicas, sum, sum, [&] {
     float x = 1;
     void *value = &x;
@@ -340,7 +340,7 @@ TEST(ThreadCollectives, a_replica_that_leaves_between_the_phases_releases_the_ot
       EXPECT_TRUE(replicas.handle(1, two.publishes).publish(&value, &value));
       fails ? replicas.fail(nullptr) : replicas.finish();
     }));
-    EXPECT_THAT(replicas.problem(), HasSubstr(fails ? "failed" : "do not come"));
+    EXPECT_THAT(replicas.problem(), HasSubstr(fails ? "failed" : "do not reach it"));
   }
   // It waits in the other one.
   EXPECT_FALSE(goesOnBeside(replicas, one.publishes, one.waits, [&] {

@@ -20,7 +20,7 @@ _LOOP_INPUTS = 2  # iteration and condition
 # ---- graphs
 def _index(ids: list[str], tensor_id: str, what: str, graph: Any) -> int:
     if tensor_id not in ids:
-        raise popart_exception(f"graph '{graph.id}': '{tensor_id}' is no {what}: expected one of {ids}.")
+        raise popart_exception(f"graph '{graph.id}': '{tensor_id}' is not an {what}: expected one of {ids}.")
     return ids.index(tensor_id)
 
 

@@ -150,7 +150,7 @@ def replicated_all_gather(
         Tensor with size * group size along `axis`, a new axis of the group size, or the meta shape.
 
     Raises:
-        ValueError: unknown output_shape, ``"meta_shape"`` for a tensor without one, or an axis that is no int.
+        ValueError: unknown output_shape, ``"meta_shape"`` for a tensor without one, or an axis that is not an int.
         popart_exception: the result has no such axis.
     """
     check_in_graph(get_current_graph(), t=t)
@@ -216,7 +216,7 @@ def replicated_broadcast(t: Tensor, root: int = 0, group: ReplicaGrouping | None
         Tensor of the shape and dtype of t.
 
     Raises:
-        ValueError: root is no member of the group.
+        ValueError: root is not a member of the group.
     """
     check_in_graph(get_current_graph(), t=t)
     members = _members(group)
