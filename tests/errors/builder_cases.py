@@ -25,13 +25,13 @@ FAILURES = [
     Failure(
         "builder_input_of_float_size",
         lambda: popart.Builder().addInputTensor(popart.TensorInfo("FLOAT", [2.0, 3])),
-        "no integers",
+        "not integers",
         TypeError,
     ),
     Failure(
         "builder_reshape_to_float_size",
         with_builder(lambda b, x: b.reshape_const(b.aiOnnx, [x], [3.0, 2])),
-        "no integers",
+        "not integers",
         TypeError,
     ),
     Failure("builder_unknown_input", with_builder(lambda b, x: b.aiOnnx.relu(["nothing"])), "nothing"),
@@ -124,7 +124,7 @@ FAILURES = [
     Failure(
         "builder_external_of_no_initializer",
         with_builder(lambda b, x: b.saveInitializersExternally([x], "/tmp/none.bin")),
-        "no initializer",
+        "not an initializer",
     ),
     Failure(
         "builder_partials_of_relu",

@@ -159,7 +159,7 @@ FAILURES = [
         ValueError,
     ),
     *(
-        Failure(f"popxl_{name}_of_unknown_dtype", in_main(function), "no popxl dtype: got 'float99'", TypeError)
+        Failure(f"popxl_{name}_of_unknown_dtype", in_main(function), "not a popxl dtype: got 'float99'", TypeError)
         for name, function in {
             "h2d_stream": lambda w: popxl.h2d_stream((2,), "float99"),
             "d2h_stream": lambda w: popxl.d2h_stream((2,), "float99"),
@@ -182,7 +182,7 @@ FAILURES = [
     Failure("popxl_add_of_types", in_main(lambda w: ops.add(w, popxl.constant(np.ones(3, np.int32)))), "types"),
     Failure("popxl_matmul_sizes_differ", in_main(lambda w: w @ w), "last dimension of the left operand"),
     Failure("popxl_reshape_changes_elements", in_main(lambda w: w.reshape((5,))), "element counts differ"),
-    Failure("popxl_transpose_repeats", in_main(lambda w: ops.transpose(w, (0, 0))), "no permutation"),
+    Failure("popxl_transpose_repeats", in_main(lambda w: ops.transpose(w, (0, 0))), "not a permutation"),
     Failure("popxl_concat_axis", in_main(lambda w: ops.concat([w, w], axis=2)), "out of range"),
     Failure("popxl_softmax_axis", in_main(lambda w: ops.softmax(w, axis=5)), "axis out of range"),
     Failure("popxl_other_ir", in_main(other_ir), "Graphs of different Irs", RuntimeError),

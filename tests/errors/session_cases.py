@@ -109,7 +109,7 @@ FAILURES = [
     ),
     *(
         Failure(
-            f"tensor_info_of_{name}", lambda size=size: popart.TensorInfo("FLOAT", [2, size]), "no integers", TypeError
+            f"tensor_info_of_{name}", lambda size=size: popart.TensorInfo("FLOAT", [2, size]), "not integers", TypeError
         )
         for name, size in {
             "float": 3.0,

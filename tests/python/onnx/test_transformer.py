@@ -155,7 +155,7 @@ def test_softmax_precision(precision):
 @pytest.mark.parametrize(
     ("node", "text"),
     [
-        (attention(own=3), "no multiple"),
+        (attention(own=3), "not a multiple"),
         (attention(qk_matmul_output_mode=4), "qk_matmul_output_mode"),
         (attention(left_window_size=-2), "window sizes"),
         (attention(softmax_precision=TensorProto.INT32), "softmax_precision"),

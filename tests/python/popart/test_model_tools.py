@@ -154,7 +154,7 @@ def test_batch_norm_gets_its_training_outputs():
 
 def test_initializers_become_constants():
     transformer = popart.GraphTransformer(model_of(TensorProto.INT32, np.int32, unused=True))
-    with pytest.raises(popart.popart_exception, match="no initializer"):
+    with pytest.raises(popart.popart_exception, match="not an initializer"):
         transformer.convertInitializersToConstants(["nobody"])
     transformer.convertInitializersToConstants(["w"])
     graph = onnx.load_from_string(transformer.getModelProto()).graph

@@ -183,7 +183,7 @@ def test_models_of_text_run(tmp_path):
     assert [row["equal"] for row in found["check"]] == [True, True] and found["times"]["runs"] == 2
     with np.load(tmp_path / "out.npz") as arrays:
         assert arrays["twice"].tolist() == ["abab", "cc"]
-    assert "a model of text" in run("run", model, *given, "--anchor", "y", expect=2).stderr
+    assert "a model with text" in run("run", model, *given, "--anchor", "y", expect=2).stderr
 
 
 def test_an_initializer_that_is_an_input_may_be_given(tmp_path):

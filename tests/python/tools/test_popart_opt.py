@@ -160,7 +160,7 @@ def test_passes_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "message"),
     [
         ("chainDepthfirst", "there is no pass 'chainDepthfirst'. Nearest names: [chainDepthFirst"),
-        ("flatten", "pass 'flatten' cannot be switched off: kernels exist for flat"),
+        ("flatten", "pass 'flatten' cannot be switched off: kernels exist only for flat"),
     ],
 )
 def test_unknown_and_needed_passes_cannot_be_switched_off(name: str, message: str) -> None:

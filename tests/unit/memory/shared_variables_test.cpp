@@ -105,7 +105,7 @@ TEST(SharedVariables, a_program_must_publish_what_is_met_for) {
       "%new = CollectiveUpdate(%gp, %wp, %rate) {body = @descent, replaces = [1], "
       "group_size = 2, channel = 0}\nVariableAssign(%w, %new)\n";
   const std::string message = test::messageOf([&] { Planned{other}; });
-  EXPECT_NE(message.find("is not what channel 0 publishes"), std::string::npos) << message;
+  EXPECT_NE(message.find("is not the tensor that channel 0 publishes"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -126,8 +126,8 @@ TEST(PassesOff, UnknownAndNeededPassesAreRefused) {
       << unknown;
   EXPECT_TRUE(unknown.ends_with(". popart-opt --list-passes names all")) << unknown;
   EXPECT_EQ(refusal("flatten"),
-            "engineOptions: bad disable_passes: pass 'flatten' cannot be switched off: kernels exist for flat "
-            "functional programs alone. Leave it out");
+            "engineOptions: bad disable_passes: pass 'flatten' cannot be switched off: kernels exist only for flat "
+            "functional programs. Leave it out");
   const Environment variable("POPART_DISABLE_PASSES", "flatten");
   EXPECT_TRUE(test::messageOf([&] {
                 pipeline::passesOff(StringMap{}, device);
