@@ -7,31 +7,20 @@ multiplies by 2^log2_scale before rounding (to nearest, ties to even), casting f
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from popxl import dtypes
 from popxl.dtypes import dtype as _dtype
 
-# mantissa bits, exponent bias, largest value
-_FORMATS = {"float8_143": (3, 8, 240.0), "float8_152": (2, 16, 57344.0)}
+# the type of ml_dtypes
+_TYPES = {"float8_143": ml_dtypes.float8_e4m3fnuz, "float8_152": ml_dtypes.float8_e5m2fnuz}
 
 
-def _format(dtype: Any) -> tuple[int, int, float]:
-    if not isinstance(dtype, _dtype) or dtype.name not in _FORMATS:
+def _type_of(dtype: Any) -> type:
+    if not isinstance(dtype, _dtype) or dtype.name not in _TYPES:
         raise RuntimeError(f"Expected float8_143 or float8_152: got {dtype}.")
-    return _FORMATS[dtype.name]
-
-
-def _decode_table(dtype: _dtype) -> np.ndarray:
-    mantissa_bits, bias, _ = _format(dtype)
-    codes = np.arange(256)
-    exponent = (codes & 0x7F) >> mantissa_bits
-    mantissa = codes & ((1 << mantissa_bits) - 1)
-    fraction = mantissa / (1 << mantissa_bits)
-    value = np.where(exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent - bias))
-    value = np.where(codes >= 0x80, -value, value)
-    value[0x80] = np.nan
-    return value
+    return _TYPES[dtype.name]
 
 
 def host_pow2scale_cast_to_fp8(
@@ -52,22 +41,21 @@ def host_pow2scale_cast_to_fp8(
         RuntimeError: unsupported source or target type.
     """
     dtype = dtypes.float8_143 if dtype is None else dtype
-    mantissa_bits, bias, largest = _format(dtype)
+    kind = _type_of(dtype)
     array = np.asarray(src.detach().cpu().numpy() if hasattr(src, "detach") else src)
     if array.dtype not in (np.float16, np.float32, np.float64):
         raise RuntimeError(f"Expected float16, float32 or float64 data: got {array.dtype}.")
     scaled = array.astype(np.float64) * 2.0**log2_scale
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        magnitude = np.abs(scaled)
-        exponent = np.maximum(np.floor(np.log2(np.where(magnitude > 0, magnitude, 1.0))), 1 - bias)
-        rounded = np.rint(magnitude / 2.0 ** (exponent - mantissa_bits)) * 2.0 ** (exponent - mantissa_bits)
-    codes = np.searchsorted(
-        _decode_table(dtype)[:128], np.minimum(np.nan_to_num(rounded, nan=0.0, posinf=largest), largest)
-    )
-    codes = np.where((scaled < 0) & (codes != 0), codes + 128, codes)
-    overflow = rounded > largest
-    codes = np.where(~np.isfinite(scaled) | (overflow & nan_on_overflow), 0x80, codes)
-    return codes.astype(np.uint8).view(dtype.as_numpy()).reshape(array.shape)
+    facts = ml_dtypes.finfo(kind)
+    with np.errstate(invalid="ignore", over="ignore"):
+        # here and not by ml_dtypes, which rounds float64 to float32 first
+        spacing = np.ldexp(1.0, np.maximum(np.frexp(scaled)[1] - 1, facts.minexp) - facts.nmant)
+        rounded = np.rint(scaled / spacing) * spacing
+        if not nan_on_overflow:
+            largest = float(facts.max)
+            rounded = np.where(np.isinf(rounded), rounded, np.clip(rounded, -largest, largest))
+        codes = rounded.astype(kind)
+    return codes.view(np.uint8).view(dtype.as_numpy()).reshape(array.shape)
 
 
 def host_pow2scale_cast_from_fp8(src: np.ndarray, dtype: _dtype = None, log2_scale: int = 0) -> np.ndarray:
@@ -81,10 +69,10 @@ def host_pow2scale_cast_from_fp8(src: np.ndarray, dtype: _dtype = None, log2_sca
         raise RuntimeError(f"Expected float16, float32 or float64: got {dtype}.")
     given = getattr(src, "dtype", None)
     names = getattr(given, "names", None) or ("",)
-    if names[0] not in _FORMATS:
+    if names[0] not in _TYPES:
         raise RuntimeError(f"Expected an array of float8: got {given or type(src).__name__}.")
-    table = _decode_table(_dtype.from_name(names[0]))
-    return (table[src.view(np.uint8).reshape(src.shape)] * 2.0**log2_scale).astype(dtype.as_numpy())
+    values = src.view(np.uint8).view(_TYPES[names[0]]).astype(np.float64)
+    return (values * 2.0**log2_scale).astype(dtype.as_numpy())
 
 
 # first window of exponents and its width, of the estimate in host_fp8_mse_scale
@@ -115,7 +103,7 @@ def host_fp8_mse_scale(src: Any, dtype: _dtype = None) -> tuple[float, int]:
         RuntimeError: the source is neither float16 nor float32, or another target type.
     """
     dtype = dtypes.float8_143 if dtype is None else dtype
-    mantissa_bits = _format(dtype)[0]
+    mantissa_bits = ml_dtypes.finfo(_type_of(dtype)).nmant
     array = np.asarray(src.detach().cpu().numpy() if hasattr(src, "detach") else src)
     if array.dtype not in (np.float16, np.float32):
         raise RuntimeError(f"Expected float16 or float32 data: got {array.dtype}.")

@@ -76,6 +76,25 @@ def test_casts_agree_with_the_host(dtype, source, scale):
         np.testing.assert_array_equal(wide, host_pow2scale_cast_from_fp8(got, popxl.float16, scale))
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_the_host_rounds_float64_once_and_ties_to_even(dtype):
+    values = np.arange(128, dtype=np.uint8).view(TYPES[dtype]).astype(np.float64)
+    middles, lower = (values[1:] + values[:-1]) / 2, np.arange(127)
+    for given, expected in (
+        (middles, lower + lower % 2),
+        (np.nextafter(middles, np.inf), lower + 1),
+        (np.nextafter(middles, 0), lower),
+    ):
+        np.testing.assert_array_equal(host_pow2scale_cast_to_fp8(given, dtype).view(np.uint8), expected)
+        negative = np.where(expected == 0, 0, expected + 128)
+        np.testing.assert_array_equal(host_pow2scale_cast_to_fp8(-given, dtype).view(np.uint8), negative)
+    beyond = values[-1] + (values[-1] - values[-2]) / 2
+    ends = np.array([np.nextafter(beyond, 0), beyond, -1e300, np.inf, np.nan])
+    np.testing.assert_array_equal(host_pow2scale_cast_to_fp8(ends, dtype).view(np.uint8), [127, *[128] * 4])
+    saturated = host_pow2scale_cast_to_fp8(ends, dtype, nan_on_overflow=False).view(np.uint8)
+    np.testing.assert_array_equal(saturated, [127, 127, 255, 128, 128])
+
+
 def random_fp8(shape, dtype):
     return host_pow2scale_cast_to_fp8(RNG.normal(size=shape).astype(np.float32), dtype)
 
