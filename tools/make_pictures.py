@@ -21,6 +21,7 @@ import numpy as np
 import popart
 import popxl
 import popxl_addons as addons
+from markdown_it import MarkdownIt
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
@@ -28,7 +29,6 @@ from matplotlib.ticker import MaxNLocator
 from popxl import ops
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INK = "#010203"  # stands for the colour of the text
 BLUE, ORANGE, GREEN = "#2f74c0", "#b5651d", "#2e8b57"  # white letters are readable on them
 STYLE = {
@@ -57,9 +57,10 @@ ALONE = (
 def page_names(page: str, count: int) -> dict[str, Any]:
     """Names that the first `count` Python blocks of a page have made."""
     names: dict[str, Any] = {"__name__": "page"}
+    blocks = [token for token in MarkdownIt().parse((ROOT / page).read_text()) if token.info == "python"]
     with contextlib.redirect_stdout(io.StringIO()):
-        for code in BLOCK.findall((ROOT / page).read_text())[:count]:
-            exec(compile(code, page, "exec"), names)
+        for block in blocks[:count]:
+            exec(compile(block.content, page, "exec"), names)
     return names
 
 

@@ -9,9 +9,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\w+\.py)\n")
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 TOOLS = ("popart-opt", "popart-cache")
@@ -42,14 +44,22 @@ class Block:
     line: int  # of the fence, from 1
 
 
+def fences(text: str) -> list[Token]:
+    """The fenced blocks of Markdown text."""
+    return [token for token in MarkdownIt().parse(text) if token.type == "fence"]
+
+
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, without their indentation."""
-    text = page.read_text()
-    found = []
-    for match in BLOCK.finditer(text):
-        lines = [line.removeprefix(match[1]) for line in match[3].splitlines()]
-        found.append(Block(match[2], "\n".join(lines) + "\n", text[: match.start()].count("\n") + 1))
-    return found
+    return [Block(token.info, token.content, token.map[0] + 1) for token in fences(page.read_text())]
+
+
+def without_fences(text: str) -> str:
+    """Markdown text whose fenced blocks are empty lines."""
+    lines = text.splitlines()
+    for first, end in (fence.map for fence in fences(text)):
+        lines[first:end] = [""] * (end - first)
+    return "\n".join(lines)
 
 
 def tool(name: str) -> Path:

@@ -19,7 +19,7 @@ import torch
 from popart.tools import convert, inspect, run
 
 import onnx
-from tests.docs.pages import BLOCK, DOCS, ROOT
+from tests.docs.pages import DOCS, ROOT, without_fences
 
 GUIDES = {page.stem: page for page in sorted((DOCS / "guides").glob("*.md"))}
 WORDS = re.compile(r"\b(not|refused?|refuses|only|must|cannot|never)\b", re.IGNORECASE)
@@ -99,7 +99,7 @@ def plain(text: str) -> str:
 
 def sentences(page: str) -> list[str]:
     """The sentences, list entries and rows of tables of a guide, without its blocks and titles."""
-    text = BLOCK.sub("\n\n", GUIDES[page].read_text())
+    text = without_fences(GUIDES[page].read_text())
     found = []
     for part in re.split(r"\n\s*\n|\n(?=- |\d+\. |\|)", text):
         if part.startswith("#"):

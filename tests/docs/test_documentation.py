@@ -17,7 +17,7 @@ import popxl_addons as addons
 import pytest
 
 import onnx
-from tests.docs.pages import BLOCK, DIRECTIVES, blocks, check_command
+from tests.docs.pages import DIRECTIVES, blocks, check_command, without_fences
 from tests.docs.test_guides import GUIDES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +85,7 @@ def test_architecture_shows_every_stage():
 def test_links_lead_somewhere():
     """Links of pages, and pages that sources name."""
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)# ]+)\)", BLOCK.sub("", page.read_text())):
+        for target in re.findall(r"\]\(([^)# ]+)\)", without_fences(page.read_text())):
             assert "://" in target or (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
     for folder in ("include", "src", "python", "tools", "tests", "benchmarks", "examples"):
         for source in (ROOT / folder).rglob("*.*"):

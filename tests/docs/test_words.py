@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import BLOCK, DOCS, ROOT
+from tests.docs.pages import DOCS, ROOT, without_fences
 
 # Word -> what to write instead. Only words that have no other use in these texts.
 INSTEAD = {
@@ -27,8 +27,7 @@ LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')  # of C++
 
 def prose(text: str) -> str:
     """A page without its blocks and code, with as many lines."""
-    text = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
-    return re.sub(r"`[^`]+`", lambda code: "\n" * code[0].count("\n"), text)
+    return re.sub(r"`[^`]+`", lambda code: "\n" * code[0].count("\n"), without_fences(text))
 
 
 def found_words(text: str) -> list[str]:
