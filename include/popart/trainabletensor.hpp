@@ -17,6 +17,8 @@ struct TrainableTensor {
   bool trains;         // whether a training session updates it by its gradient
   std::string reason;  // "weight: W of Conv 'conv1'"; for people
   bool doubtful;       // another reading of the model is possible: look at it, and say `trainable` or `frozen`
+  TensorId source;  // initializer with its first values: `name`, or, for what an Identity makes a tensor of its own of
+                    // an initializer that is stored once for several, that one
 };
 
 // Of a model: the name of a file or ModelProto bytes. `trainable`: names or patterns (fnmatch: *, ?, [a-c], [!a]) of

@@ -327,6 +327,8 @@ void bindTrainableTensor(nb::module_ &m) {
           "Its element type: \"float32\" ….")
       .def_ro("trains", &TrainableTensor::trains, "Whether training updates it by its gradient.")
       .def_ro("reason", &TrainableTensor::reason, "Why, for people.")
+      .def_ro("source", &TrainableTensor::source,
+              "The initializer with its first values: `name`, or one that the file stores once for several weights.")
       .def_ro("doubtful", &TrainableTensor::doubtful,
               "Whether it is a guess: name the tensor in `trainable` or `frozen` of the session to settle it.")
       .def("__repr__", [](const TrainableTensor &t) {

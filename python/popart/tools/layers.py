@@ -28,7 +28,8 @@ class Layer:
         name: Of the node; where it has none, that of its first result.
         kinds: Types of the operators, in the order in which they run.
         shape: Of the last result.
-        parameters: Elements of the weights that no layer before it reads.
+        parameters: Elements of the initializers that no layer before it reads. An initializer that the file stores once
+            for several equal weights counts once.
         flops: Floating-point operations of one run.
     """
 
@@ -62,7 +63,8 @@ def layers_of(model: Path, shapes: dict[str, Any]) -> list[Layer]:
         name="popart-inspect",
     )  # fmt: skip
     ir = session.getIr()
-    weights = {t.name for t in popart_core.trainable_tensors(str(model), [], [])}
+    sources = {t.name: t.source for t in popart_core.trainable_tensors(str(model), [], [])}
+    counted: set[str] = set()
     layers: dict[str, Layer] = {}
     for op, times in _operators(ir.getMainGraph(), 1.0):
         results = [op.outTensor(i) for i in op.getOutputIndexMap()]
@@ -75,8 +77,9 @@ def layers_of(model: Path, shapes: dict[str, Any]) -> list[Layer]:
         layer.shape = list(results[-1].shape())
         layer.flops += 0.0 if op.getCalledGraphs() else times * op._flops()
         for tensor in op.getInputTensors():
-            if tensor.id in weights:
-                weights.discard(tensor.id)
+            source = sources.get(tensor.id)
+            if source is not None and source not in counted:
+                counted.add(source)
                 layer.parameters += tensor.nelms()
     return [layer for layer in layers.values() if set(layer.kinds) - {"HostLoad"}]
 

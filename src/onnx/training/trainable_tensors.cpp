@@ -384,7 +384,8 @@ class Classifier {
     for (const Entry &e : entries_) {
       const std::string &id = e.id;
       const Verdict &v = e.verdict;
-      result_.tensors.push_back({id, e.info, v.trains(), v.reason, v.doubtful});
+      const std::string &source = e.sourceOfOwn.empty() ? id : e.sourceOfOwn;
+      result_.tensors.push_back({id, e.info, v.trains(), v.reason, v.doubtful, source});
       const bool isCopy = !e.copied.empty() && v.trains();
       if (isCopy) result_.copies[id] = {e.copied, e.isTransposed};
       if (v.trains()) result_.trained.insert(id);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import popart
 import pytest
 import torch
 from popart.tools import files
@@ -216,6 +217,26 @@ def test_the_model_of_layers_is_the_one_that_runs(model):  # noqa: F811
     found = facts("inspect", model, "--layers")
     counted = sum(row["flops"] for row in found["layers"])
     assert counted == pytest.approx(found["program"]["flops"], rel=0.3)
+
+
+def test_an_initializer_that_is_stored_once_for_several_weights_counts_once(tmp_path):
+    """Exporters keep one of equal tensors, and read it through Identity where the others were read."""
+    nodes = [
+        helper.make_node("Identity", ["first.weight"], ["second.weight"]),
+        helper.make_node("LayerNormalization", ["x", "first.weight"], ["a"], name="first"),
+        helper.make_node("MatMul", ["a", "w"], ["b"], name="product"),
+        helper.make_node("LayerNormalization", ["b", "second.weight"], ["y"], name="second"),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 6]) for name in "xy")
+    arrays = {"first.weight": np.ones(6, np.float32), "w": np.eye(6, dtype=np.float32)}
+    weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    path = small(tmp_path / "norms.onnx", nodes, [x], [y], weights)
+    assert {t.name: t.source for t in popart.trainable_tensors(str(path))} == {
+        "first.weight": "first.weight", "second.weight": "first.weight", "w": "w"
+    }  # fmt: skip
+    found = facts("inspect", path, "--layers")
+    assert {row["layer"]: row["parameters"] for row in found["layers"]} == {"first": 6, "product": 36, "second": 0}
+    assert sum(row["parameters"] for row in found["layers"]) == found["parameters"]["elements"]
 
 
 # ---- sizes
