@@ -101,6 +101,9 @@ void bindBuilder(nb::module_ &m) {
                   [](nb::object model) { return ModelBuilder::fromModel(modelText(model), ref::evaluate); })
       .def("createSubgraphBuilder", &ModelBuilder::createSubgraphBuilder, nb::rv_policy::reference_internal)
       .def("addInputTensor", &ModelBuilder::addInputTensor)
+      .def("addOpenInputTensor",
+           [](ModelBuilder &b, const std::string &type, const std::vector<std::pair<int64_t, std::string>> &shape,
+              const std::string &name) { return b.addOpenInputTensor(dataTypeFromString(type), shape, name); })
       .def("addUntypedInputTensor", &ModelBuilder::addUntypedInputTensor)
       .def("addInputTensorFromParentGraph", &ModelBuilder::addInputTensorFromParentGraph, nb::arg("tensorId"))
       .def("addInitializedInputTensor",

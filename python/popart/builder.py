@@ -47,6 +47,16 @@ def _input_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
     raise TypeError(f"addInputTensor: got {args} and {kwargs}, expected one of {' '.join(forms)}")
 
 
+def _open_shape(shape: list[Any]) -> list[tuple[int, str]]:
+    """Sizes, and names of open dimensions, whose size is -1."""
+    found = [(-1, size) if isinstance(size, str) else (*as_shape([size], "addInputTensor"), "") for size in shape]
+    if any(size < 0 and not name for size, name in found):
+        raise popart_core.popart_exception(
+            f"addInputTensor: got shape {shape}, expected sizes of 0 or more, and names for dimensions that are open"
+        )
+    return found
+
+
 if TYPE_CHECKING:
     from popart.opsets import NewerOpsets
 
@@ -234,23 +244,28 @@ class Builder(Placement, _Delegated):
     def addInputTensor(self, *args: Any, **kwargs: Any) -> str:
         """Add a model input.
 
-        Forms: ``(tensorInfo[, settings], debugContext="")`` and ``(dataType, shape[, settings], debugContext="")``.
+        Forms: ``(tensorInfo[, settings], debugContext="")`` and ``(dataType, shape[, settings], debugContext="")``. A
+        size of `shape` may be a name, as in ``["batch", 3]``: the ONNX file then leaves the dimension open. Its size is
+        given when a session is made (`InputShapeInfo`, ``engineOptions["max_shape_programs"]``, `popart.load`), or to a
+        command (``--dim batch=8``). Until then there are no shapes of what is computed from the input.
 
         Returns:
             Name of the tensor: ``<scopes>/<debug name>``, without a debug name ``input``.
 
         Raises:
             TypeError: An argument has a wrong type.
-            popart_exception: An unknown type name, or a negative dimension.
+            popart_exception: An unknown type name, a negative dimension, a dimension with an empty name, or a name in a
+                subgraph.
         """
         if "debugPrefix" in kwargs:
             kwargs["debugContext"] = kwargs.pop("debugPrefix")
         given = _input_arguments(args, kwargs)
         settings, debug_context = given.get("settings"), given.get("debugContext", "")
-        info = given.get("tensorInfo")
-        if info is None:
-            info = popart_core._TensorInfoCore(given["dataType"], [int(dim) for dim in given["shape"]])
-        name = self._core.addInputTensor(info, debug_name_of(debug_context))
+        if "tensorInfo" in given:
+            name = self._core.addInputTensor(given["tensorInfo"], debug_name_of(debug_context))
+        else:
+            shape = _open_shape(list(given["shape"]))
+            name = self._core.addOpenInputTensor(given["dataType"], shape, debug_name_of(debug_context))
         if settings is not None:
             self._core.setInputSettings(name, settings)
         return name

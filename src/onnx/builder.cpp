@@ -160,7 +160,11 @@ TensorId ModelBuilder::addOpenInputTensor(DataType type, const std::vector<std::
   for (const auto &dimension : shape) sizes.push_back(dimension.first);
   if (std::ranges::all_of(sizes, [](int64_t size) { return size >= 0; }))
     return addInputTensor(TensorInfo(type, sizes), debugName);
-  const TensorId id = freeName(getNameScope(debugName));
+  check(parent_ == nullptr,
+        "Builder: an input of a subgraph has no open dimensions: got {}. Use addUntypedInputTensor: the node that runs "
+        "the subgraph gives the shape",
+        sizes);
+  const TensorId id = freeName(getNameScope(debugName.empty() ? "input" : debugName));
   auto &input = *state_->graph->add_input();
   input.set_name(id);
   auto &declared = *input.mutable_type()->mutable_tensor_type();

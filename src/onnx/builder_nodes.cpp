@@ -7,6 +7,7 @@
 #include "base/nearest.hpp"
 #include "onnx/builder.hpp"
 #include "onnx/builder_state.hpp"
+#include "onnx/open_outputs.hpp"
 #include "onnx/writer.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -195,6 +196,7 @@ onnx_proto::ModelProto ModelBuilder::message() const {
     *proto.mutable_graph() = *state_->graph;
   } else {
     proto = *s.content->proto;
+    declareOpenOutputs(*s.content, s.options, *proto.mutable_graph());
   }
   if (proto.opset_import_size() == 0) proto.add_opset_import()->set_version(10);
   setIrVersion(proto, s.opsets);
