@@ -24,12 +24,13 @@
 #include "base/byte_size.hpp"
 #include "base/nearest.hpp"
 #include "fitting/fit.hpp"
+#include "onnx/describe.hpp"
+#include "onnx/input_sizes.hpp"
 #include "onnx/reader.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
 #include "pipeline/passes_off.hpp"
 #include "shared/command.hpp"
-#include "shared/input_sizes.hpp"
 #include "transforms/host_io.hpp"
 
 namespace {
@@ -155,12 +156,13 @@ IrPointer readProgram(const Request &request) {
     return parseIr(readText(request.input));
   }
   const onnx::Model model = onnx::Model::load(request.input);
-  tools::InputSizes sizes = tools::inputSizes(model, request.shapes, request.dims);
+  const onnx::InputSizes sizes = onnx::inputSizes(onnx::describeInputs(model), request.shapes, request.dims);
   auto ir = std::make_unique<Ir>();
   onnx::BuildOptions options;
   options.evaluate = ref::evaluate;
   options.replicas = request.replicas;
-  options.inputShapeInfo = std::move(sizes.infos);
+  for (const auto &input : sizes.inputs)
+    options.inputShapeInfo[input.id] = TensorInfo(dataTypeFromString(input.type), input.shape);
   onnx::buildGraph(model, options, *ir);
   for (const std::string &note : sizes.notes) fmt::print(stderr, "popart-opt: {}\n", note);
   return ir;

@@ -1,9 +1,12 @@
-// Debug contexts, version and logger.
+// Debug contexts, version, logger, and what popart-info says of the machine.
 #include <popart/debugcontext.hpp>
 #include <popart/devicemanager.hpp>
 #include <popart/logging.hpp>
 #include <popart/version.hpp>
 
+#include "base/byte_size.hpp"
+#include "base/threads/processors.hpp"
+#include "base/units.hpp"
 #include "bindings.hpp"
 
 namespace popart::python {
@@ -144,6 +147,12 @@ void bindDebug(nb::module_ &m) {
 
   bindLogger(m);
   m.attr("_ownVersion") = POPART_OWN_VERSION;  // of the distribution openpopart (pyproject.toml)
+  m.def("_bytes_text", &bytesText, nb::arg("count"));
+  m.def("_time_text", &timeText, nb::arg("seconds"));
+  m.def("_flops_text", &flopsText, nb::arg("count"));
+  m.def(
+      "_processorQuota", [](const std::string &root) { return readProcessorLimits({}, root).quota; }, nb::arg("root"));
+  m.def("_groupMemoryLimit", &groupMemoryLimit, nb::arg("root"));
   m.def("versionString", &core::versionString, "Version of this library, 'major.minor.patch'.");
   m.def("versionNumber", &core::versionNumber, "Version of this library as (major, minor, patch).");
   m.def("packageHash", &core::packageHash, "Short hash that names this build.");

@@ -9,6 +9,7 @@
 #include "api/model_outputs.hpp"
 #include "api/text.hpp"
 #include "bindings.hpp"
+#include "onnx/input_sizes.hpp"
 
 namespace popart::python {
 namespace {
@@ -40,6 +41,24 @@ using WithoutGil = nb::call_guard<OneTransformer>;
 }  // namespace
 
 void bindModelTools(nb::module_ &m) {
+  using Texts = std::vector<std::string>;
+  m.def("_whole_numbers", &onnx::wholeNumbers, nb::arg("text"), nb::arg("option"));
+  m.def(
+      "_given_sizes",
+      [](const std::string &inputs, const Texts &shapes, const Texts &dims) {
+        const onnx::GivenSizes given = onnx::givenSizes(inputs, shapes, dims);
+        return std::make_pair(given.dims, given.shapes);
+      },
+      nb::arg("inputs"), nb::arg("shapes"), nb::arg("dims"));
+  m.def(
+      "_input_sizes",
+      [](const std::string &inputs, const Texts &shapes, const Texts &dims) {
+        const onnx::InputSizes sizes = onnx::inputSizes(inputs, shapes, dims);
+        nb::dict found;
+        for (const auto &input : sizes.inputs) found[input.id.c_str()] = std::make_pair(input.type, input.shape);
+        return std::make_pair(found, sizes.notes);
+      },
+      nb::arg("inputs"), nb::arg("shapes"), nb::arg("dims"));
   m.def(
       "_describeModel",
       [](nb::handle model, const InputShapeInfo &shapes) {

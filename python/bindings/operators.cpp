@@ -85,7 +85,8 @@ void bindOperators(nb::module_ &m) {
   m.def("_operatorForms", &operatorForms, nb::arg("opset"),
         "The operators of a set of ai.onnx, as popart.onnx_forms has them.");
   m.def("_newestOnnxOpset", &onnx::newestOnnxOpset);
-  m.def("_nearest", &nearest, nb::arg("wanted"), nb::arg("names"), nb::arg("count") = 3);
+  m.def("_nearest_text", &nearestText, nb::arg("wanted"), nb::arg("names"), nb::arg("what") = "names",
+        nb::arg("count") = 3);
   for (const ReservedPrefix &prefix : reservedPrefixes()) {
     const std::string text = prefix.text;
     const std::string doc = "The reserved tensor-name prefix '" + text + "'.";

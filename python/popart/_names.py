@@ -17,8 +17,7 @@ def nearest_names(wanted: str, known: Iterable[str]) -> str:
     Returns:
         Such as ``". Nearest names: gelu, elu"``; empty when nothing resembles it.
     """
-    found = popart_core._nearest(wanted, list(known))
-    return f". Nearest names: {', '.join(found)}" if found else ""
+    return popart_core._nearest_text(wanted, list(known))
 
 
 def no_attribute(owner: str, name: str, known: Iterable[str]) -> AttributeError:

@@ -13,6 +13,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from popart._names import nearest_names
+
 __all__ = ["Report", "openReport"]
 
 
@@ -23,8 +25,9 @@ class _Facts:
         self.__dict__.update(facts)
 
     def __getattr__(self, name: str) -> Any:
-        known = ", ".join(key for key in self.__dict__ if not key.startswith("_"))
-        raise AttributeError(f"{type(self).__name__} has no '{name}'. It has {known}")
+        known = [key for key in self.__dict__ if not key.startswith("_")]
+        near = nearest_names(name, known) or f". It has {', '.join(known)}"
+        raise AttributeError(f"{type(self).__name__} has no '{name}'{near}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items() if k[0] != '_')})"

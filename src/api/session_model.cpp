@@ -6,6 +6,7 @@
 
 #include "api/session_impl.hpp"
 #include "backends/ref/ref.hpp"
+#include "base/nearest.hpp"
 #include "onnx/inference_form.hpp"
 #include "onnx/writer.hpp"
 
@@ -32,10 +33,12 @@ void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bo
     if (host == impl_->hostWeights.end()) {
       if (!ignoreUnknown) impl_->checkConstant(id, value);
       if (ignoreUnknown || own.count(id) || (impl_->model && !isFloatingPoint(value.info().dataType()))) continue;
+      std::vector<std::string> names;
+      for (const auto &entry : impl_->hostWeights) names.push_back(entry.first);
       throw runtime_error(
           "resetHostWeights '{}': the session has no weight of that name. Pass "
-          "ignoreWeightsInModelWithoutCorrespondingHostWeight=True to skip it",
-          id);
+          "ignoreWeightsInModelWithoutCorrespondingHostWeight=True to skip it{}",
+          id, nearestText(id, names));
     }
     if (host->second.info() != value.info())
       throw runtime_error("resetHostWeights '{}': another type or shape than the session's: got {}, expected {}", id,

@@ -11,13 +11,15 @@
 
 #include <popart/error.hpp>
 
+#include "base/control_groups.hpp"
+
 namespace popart {
 namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 // The number a file begins with; `missing` when there is none ("max").
-int64_t numberIn(const char *path, int64_t missing) {
+int64_t numberIn(const std::string &path, int64_t missing) {
   std::ifstream file(path);
   int64_t value = 0;
   return file >> value && value >= 0 ? value : missing;
@@ -33,24 +35,29 @@ int64_t kilobytesIn(const char *path, const std::string &key, int64_t missing) {
   return missing;
 }
 
-int64_t groupLimit() {
-  return std::min(numberIn("/sys/fs/cgroup/memory.max", kNoLimit),
-                  numberIn("/sys/fs/cgroup/memory/memory.limit_in_bytes", kNoLimit));
+// Bytes that the group uses, without pages of files, which the system takes back when memory is short.
+int64_t groupUse(const std::string &group) {
+  int64_t use = std::max(numberIn(group + "/memory.current", 0), numberIn(group + "/memory.usage_in_bytes", 0));
+  std::ifstream file(group + "/memory.stat");
+  std::string key;
+  for (int64_t value = 0; file >> key >> value;)
+    if (key == "inactive_file" || key == "active_file") use -= value;
+  return use;
 }
-int64_t groupUse() {
-  return std::max(numberIn("/sys/fs/cgroup/memory.current", 0),
-                  numberIn("/sys/fs/cgroup/memory/memory.usage_in_bytes", 0));
-}
-// Pages of files in the group's use, which the system takes back when memory is short.
-int64_t groupReclaimable() {
-  int64_t sum = 0;
-  for (const char *path : {"/sys/fs/cgroup/memory.stat", "/sys/fs/cgroup/memory/memory.stat"}) {
-    std::ifstream file(path);
-    std::string key;
-    for (int64_t value = 0; file >> key >> value;)
-      if (key == "inactive_file" || key == "active_file") sum += value;
+
+struct GroupMemory {
+  int64_t limit = kNoLimit, free = kNoLimit;
+};
+GroupMemory groupMemory(const std::string &root = "") {
+  GroupMemory least;
+  for (const std::string &group : controlGroups("memory", root)) {
+    const int64_t limit =
+        std::min(numberIn(group + "/memory.max", kNoLimit), numberIn(group + "/memory.limit_in_bytes", kNoLimit));
+    if (limit == kNoLimit) continue;
+    least.limit = std::min(least.limit, limit);
+    least.free = std::min(least.free, limit - groupUse(group));
   }
-  return sum;
+  return least;
 }
 
 int64_t addressSpaceLimit() {
@@ -76,14 +83,18 @@ int64_t byteSizeFromText(const std::string &text, const std::string &what) {
   return value << shift;
 }
 
-int64_t machineMemoryBytes() { return std::min({installed(), groupLimit(), addressSpaceLimit()}); }
+std::optional<int64_t> groupMemoryLimit(const std::string &root) {
+  const int64_t limit = groupMemory(root).limit;
+  return limit == kNoLimit ? std::nullopt : std::optional(limit);
+}
+
+int64_t machineMemoryBytes() { return std::min({installed(), groupMemory().limit, addressSpaceLimit()}); }
 
 int64_t freeMemoryBytes() {
   const int64_t available = kilobytesIn("/proc/meminfo", "MemAvailable:", installed());
-  const int64_t group = groupLimit() == kNoLimit ? kNoLimit : groupLimit() - groupUse() + groupReclaimable();
   const int64_t space =
       addressSpaceLimit() == kNoLimit ? kNoLimit : addressSpaceLimit() - kilobytesIn("/proc/self/status", "VmSize:", 0);
-  return std::max<int64_t>(0, std::min({available, group, space}));
+  return std::max<int64_t>(0, std::min({available, groupMemory().free, space}));
 }
 
 }  // namespace popart

@@ -40,8 +40,7 @@ bool resembles(const std::string &a, const std::string &b, size_t apart) {
   return apart < longer.size() && apart <= std::max<size_t>(1, 2 * longer.size() / 5);
 }
 
-}  // namespace
-
+// By edit distance, then alphabetically.
 std::vector<std::string> nearest(const std::string &wanted, std::vector<std::string> names, size_t count) {
   const std::string given = comparable(wanted);
   std::vector<std::pair<size_t, std::string>> ranked;
@@ -57,10 +56,12 @@ std::vector<std::string> nearest(const std::string &wanted, std::vector<std::str
   return result;
 }
 
+}  // namespace
+
 std::string nearestText(const std::string &wanted, std::vector<std::string> names, const std::string &what,
                         size_t count) {
   const std::vector<std::string> found = nearest(wanted, std::move(names), count);
-  return found.empty() ? std::string() : fmt::format(". Nearest {}: [{}]", what, fmt::join(found, ", "));
+  return found.empty() ? std::string() : fmt::format(". Nearest {}: {}", what, fmt::join(found, ", "));
 }
 
 }  // namespace popart

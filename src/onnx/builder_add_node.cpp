@@ -72,7 +72,11 @@ void requireArity(const std::string &domain, const std::string &type, OpVersion 
   if (domain == "ai.onnx") {
     arity = findArity(type);
     // ONNX Runtime adds operators to ai.onnx: an import rule with names checks them itself.
-    check(arity || findImportRule(domain, type), "Builder: ai.onnx has no operator '{}'", type);
+    if (!arity && !findImportRule(domain, type)) {
+      std::vector<std::string> known;
+      for (const OnnxOperator &op : onnxOperators(newestOnnxOpset())) known.emplace_back(op.type);
+      throw error("Builder: ai.onnx has no operator '{}'{}", type, nearestText(type, known));
+    }
     if (arity && arity->maxInputs >= 0) arity->maxInputs += scaleInputs(type);
   } else if (domain == "ai.graphcore") {
     arity = rowArity(domain, type, version);

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import popart_core
-from tqdm import tqdm
 
 from popart.tools import files
 from popart.tools.command import ExitCode, UsageError, model_parser, run_as_process
@@ -350,6 +349,8 @@ def save(model: Any, onnx: Any, parsed: argparse.Namespace) -> list[str]:
 
 def command(arguments: Sequence[str] | None = None) -> int:
     """Convert the model; the exit code of the command."""
+    from tqdm import tqdm  # here: --help need not wait for it
+
     parsed = arguments_of(arguments)
     files.require_file(parsed.model)
     if (parsed.outputs or parsed.fold_batch_norm) and not parsed.inference:

@@ -88,28 +88,6 @@ def unknown_name(option: str, name: str, known: Iterable[str], kind: str = "") -
     return UsageError(f"{option}: the model has no {kind}'{name}'{near}")
 
 
-def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """The parts in front of and behind the last ``=`` of each text."""
-    found = {}
-    for text in texts:
-        name, equals, value = text.rpartition("=")
-        if not equals or not name:
-            raise UsageError(f"{option}: got '{text}', expected NAME=VALUE")
-        found[name] = value
-    return found
-
-
-def whole_numbers(text: str, option: str) -> list[int]:
-    """Sizes of dimensions, with commas between them."""
-    try:
-        numbers = [int(part) for part in text.split(",")] if text else []
-    except ValueError:
-        numbers = [-1]
-    if any(number < 0 or number > LARGEST for number in numbers):
-        raise UsageError(f"{option}: got '{text}', expected whole numbers of 0 to 2^48 with commas between them")
-    return numbers
-
-
 def shape_infos(shapes: dict[str, tuple[str, list[int]]]) -> popart_core.InputShapeInfo:
     """Types and shapes as sessions take them."""
     infos = popart_core.InputShapeInfo()
@@ -152,50 +130,10 @@ def input_shapes(
         are "name/0", "name/1", …, as many as ``--shape`` names; an optional input is there when ``--shape`` names it.
 
     Raises:
-        UsageError: Names that the model does not have, and inputs without a rank.
+        popart_exception: Names that the model does not have, and inputs without a rank.
     """
-    shapes = {name: whole_numbers(text, "--shape") for name, text in pairs(shape_texts, "--shape").items()}
-    inputs, absent = _tensors_of(inputs, shapes)
-    dims = _checked_sizes(inputs, absent, shapes, dim_texts)
-    found = {}
-    notes = [f"input '{name}' is left out; say its shape with --shape {name}=..." for name in absent]
-    for entry in inputs:
-        name = entry["name"]
-        shape = shapes.get(name, entry["shape"])
-        if shape is None or entry["type"] is None:
-            raise UsageError(
-                f"input '{name}': the model does not say its type and shape. Use --shape, or another export"
-            )
-        sizes = []
-        for position, dimension in enumerate(shape):
-            if isinstance(dimension, int):
-                sizes.append(dimension)
-                continue
-            if dimension not in dims:
-                how = f"--dim {dimension}=N" if dimension != "?" else f"--shape {name}=..."
-                notes.append(
-                    f"input '{name}': open dimension {position} ({dimension}) is taken as 1; say it with {how}"
-                )
-            sizes.append(dims.get(dimension, 1))
-        found[name] = (entry["type"], sizes)
-    return found, list(dict.fromkeys(notes))
-
-
-def _checked_sizes(
-    inputs: list[dict[str, Any]], absent: list[str], shapes: dict[str, list[int]], dim_texts: Sequence[str]
-) -> dict[str, int]:
-    """The sizes of ``--dim``; raises `UsageError` for names that the model does not have."""
-    dims = {name: whole_numbers(text, "--dim") for name, text in pairs(dim_texts, "--dim").items()}
-    names = [entry["name"] for entry in inputs]
-    symbols = {d for entry in inputs for d in entry["shape"] or [] if isinstance(d, str)}
-    for option, given, known in (("--shape", shapes, names + absent), ("--dim", dims, sorted(symbols - {"?"}))):
-        for name in given:
-            if name not in known:
-                raise unknown_name(option, name, known)
-    for name, size in dims.items():
-        if len(size) != 1:
-            raise UsageError(f"--dim: '{name}' is one dimension: got {size}, expected one number")
-    return {name: size[0] for name, size in dims.items()}
+    found, notes = popart_core._input_sizes(json.dumps(inputs), list(shape_texts), list(dim_texts))
+    return found, notes
 
 
 def given_sizes(
@@ -207,12 +145,11 @@ def given_sizes(
         The sizes, and the shapes of ``--shape`` by input.
 
     Raises:
-        UsageError: Names that the model does not have, and sizes that contradict the model or one another.
+        popart_exception: Names that the model does not have.
+        UsageError: Sizes that contradict the model or one another.
     """
-    shapes = {name: whole_numbers(text, "--shape") for name, text in pairs(shape_texts, "--shape").items()}
-    tensors = [entry for entry in inputs if not entry.get("sequence")]
-    sizes = _checked_sizes(tensors, [], shapes, dim_texts)
-    for entry in tensors:
+    sizes, shapes = popart_core._given_sizes(json.dumps(inputs), list(shape_texts), list(dim_texts))
+    for entry in inputs:
         shape, declared = shapes.get(entry["name"]), entry["shape"]
         if shape is None or declared is None:
             continue
@@ -226,25 +163,6 @@ def given_sizes(
             chosen = "".join(f", {name} = {size}" for name, size in sizes.items())
             raise UsageError(f"--shape: '{entry['name']}': got {shape}, expected {shape_text(entry)}{chosen}")
     return sizes, shapes
-
-
-def _tensors_of(inputs: list[dict[str, Any]], shapes: dict[str, list[int]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The tensors of ``inputs``, and the names of what is left out."""
-    tensors, absent = [], []
-    for entry in inputs:
-        name = entry["name"]
-        if entry.get("sequence"):
-            parts = [f"{name}/0"]
-            while parts[-1] in shapes:
-                tensors.append({**entry, "name": parts[-1], "sequence": False})
-                parts.append(f"{name}/{len(parts)}")
-            if len(parts) == 1:
-                absent.append(parts[0])
-        elif entry.get("optional") and name not in shapes:
-            absent.append(name)
-        else:
-            tensors.append(entry)
-    return tensors, absent
 
 
 def read_array(path: Path) -> np.ndarray:

@@ -8,7 +8,7 @@ import platform
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ from popart.tools import files
 from popart.tools.command import ExitCode, plain_parser, run_as_process
 from popart.tools.gc_info import all_devices, target_of
 from popart.tools.output import bytes_text, table
-from popart.tools.versions import build_facts, commit, is_checkout
+from popart.tools.versions import build_facts, is_checkout
 
 DESCRIPTION = """Print versions, build, processor, instruction set, threads, memory and devices: what a report of a
 problem should contain."""
@@ -31,65 +31,15 @@ PACKAGES = ("numpy", "ml_dtypes", "onnx", "onnxruntime", "torch", "safetensors",
 # ---- limits of the process -------------------------------------------------------------------------
 
 
-def control_groups(controller: str, root: Path = Path("/")) -> Iterator[Path]:
-    """Folders of the control groups of this process for a controller, the innermost first.
-
-    Args:
-        controller: ``cpu`` or ``memory``.
-        root: Where the file system is.
-
-    Yields:
-        Folders of version 2 and of version 1.
-    """
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, group = rest.partition(":")
-        mounts = ("", "unified") if not controllers else (controllers, controller)
-        if controllers and controller not in controllers.split(","):
-            continue
-        for mount in dict.fromkeys(mounts):
-            base = root / "sys/fs/cgroup" / mount
-            folder = base / group.lstrip("/")
-            while folder != base:
-                yield folder
-                folder = folder.parent
-            yield base
-
-
-def _numbers(file: Path) -> list[float]:
-    """The numbers at the beginning of a file of the system; none when it is not there or says ``max``."""
-    try:
-        return [float(word) for word in file.read_text().split()]
-    except (OSError, ValueError):
-        return []
-
-
 def processor_quota(root: Path = Path("/")) -> float | None:
     """Processors' worth of time that control groups grant; None: no limit."""
-    quotas = []
-    for folder in control_groups("cpu", root):
-        pair = _numbers(folder / "cpu.max")
-        pair = pair or [*_numbers(folder / "cpu.cfs_quota_us"), *_numbers(folder / "cpu.cfs_period_us")]
-        if len(pair) == 2 and min(pair) > 0:
-            quotas.append(pair[0] / pair[1])
-    return min(quotas, default=None)
+    return popart_core._processorQuota(str(root))
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
     """Bytes that control groups grant; None: no limit below the memory of the machine."""
-    total = memory_of_machine(root).get("total", sys.maxsize)
-    limits = [
-        int(number)
-        for folder in control_groups("memory", root)
-        for name in ("memory.max", "memory.limit_in_bytes")
-        for number in _numbers(folder / name)[:1]
-    ]
-    least = min(limits, default=total)
-    return least if least < total else None
+    total, limit = memory_of_machine(root).get("total", sys.maxsize), popart_core._groupMemoryLimit(str(root))
+    return limit if limit is not None and limit < total else None
 
 
 def memory_of_machine(root: Path = Path("/")) -> dict[str, int]:
@@ -157,7 +107,7 @@ def facts() -> dict[str, Any]:
     devices = all_devices()
     return {
         "version": popart_core._ownVersion,
-        "commit": commit(),
+        "commit": build_facts().get("commit"),
         "popart": popart_core.versionString(),
         "installation": str(Path(popart_core.__file__).parent),
         "checkout": is_checkout(),

@@ -7,11 +7,12 @@ ASCII. rich respects ``NO_COLOR``.
 
 from __future__ import annotations
 
-import bisect
 import re
 import sys
 from collections.abc import Sequence
 from typing import Any
+
+import popart_core
 
 NUMBER = re.compile(r"-?[\d,]+(\.\d+)?(e[-+]?\d+)?(%| \w+)?$")  # with a unit or without
 
@@ -94,36 +95,16 @@ def cell_text(cell: Any) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(cell))
 
 
-def scaled(value: float, unit: str, factors: Sequence[tuple[float, str]]) -> str:
-    """A number in the largest unit of which it is at least one.
-
-    Args:
-        value: In `unit`, 0 or more.
-        unit: Its name.
-        factors: Larger units, the smallest first, each with how many of `unit` it is.
-
-    Returns:
-        The number with four significant digits, and its unit.
-    """
-    place = bisect.bisect_right([factor for factor, _ in factors], value)
-    if place == 0:
-        return f"{value:.4g} {unit}"
-    factor, name = factors[place - 1]
-    number = value / factor
-    digits = 3 if number < 10 else 2 if number < 100 else 1
-    return f"{number:,.{digits}f} {name}"
-
-
 def bytes_text(count: float) -> str:
-    """A size: ``12 B``, ``1.500 KiB``, ``128.1 MiB``."""
-    return scaled(count, "B", [(2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"), (2.0**40, "TiB")])
+    """A size, as ``src/base/units.hpp`` says: ``12 B``, ``1.500 KiB``, ``128.1 MiB``."""
+    return popart_core._bytes_text(count)
 
 
 def time_text(seconds: float) -> str:
     """A time: ``0.8 us``, ``12.50 ms``, ``3.000 s``."""
-    return scaled(seconds * 1e6, "us", [(1e3, "ms"), (1e6, "s")])
+    return popart_core._time_text(seconds)
 
 
 def flops_text(count: float) -> str:
     """Floating-point operations: ``512 FLOP``, ``3.633 GFLOP``."""
-    return scaled(count, "FLOP", [(1e3, "kFLOP"), (1e6, "MFLOP"), (1e9, "GFLOP"), (1e12, "TFLOP"), (1e15, "PFLOP")])
+    return popart_core._flops_text(count)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from tqdm import tqdm
+import popart_core
 
 from popart.tools import files, output
 from popart.tools.command import ExitCode, UsageError, model_parser, run_as_process
@@ -103,19 +103,19 @@ def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any], program: str = "
     weights = [entry["name"] for entry in facts["inputsWithValues"]]  # what is given counts, else the model's values
     given = given_arrays(parsed.input, [e["name"] for e in inputs], [e["name"] for e in sequences], weights)
     symbols = {
-        str(d): str(size)
+        d: size
         for entry in inputs if entry["name"] in given and entry["shape"] is not None
         for d, size in zip(entry["shape"], given[entry["name"]].shape, strict=False) if isinstance(d, str) and d != "?"
     }  # fmt: skip
     others = [entry for entry in inputs if entry["name"] not in given]
     others += [entry for entry in sequences if f"{entry['name']}/0" not in given]
-    asked = {**symbols, **files.pairs(parsed.dim, "--dim")}
-    known = {d for entry in others for d in entry["shape"] or []}
-    dims = [f"{name}={size}" for name, size in asked.items() if name in known or name not in symbols]
+    unused = symbols.keys() - {d for entry in others for d in entry["shape"] or []}
+    asked = [*(f"{name}={size}" for name, size in symbols.items()), *parsed.dim]
+    dims = [text for text in asked if text.rpartition("=")[0] not in unused]
     shapes, notes = files.input_shapes(others, parsed.shape, dims)
     for note in notes:
         print(f"{program}: {note}", file=sys.stderr)
-    bounds = files.whole_numbers(parsed.integers, "--integers")
+    bounds = popart_core._whole_numbers(parsed.integers, "--integers")
     if len(bounds) != 2 or bounds[0] >= bounds[1]:
         raise UsageError(f"--integers: got '{parsed.integers}', expected LOW,HIGH with LOW below HIGH")
     random = files.random_arrays(shapes, parsed.seed, (bounds[0], bounds[1]))
@@ -127,6 +127,8 @@ def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any], program: str = "
 
 def times_of(run: Callable[[], Any], parsed: argparse.Namespace) -> list[float]:
     """Seconds of each timed run, behind a warm-up."""
+    from tqdm import tqdm  # here: only timed runs wait for it
+
     end = time.perf_counter() + parsed.warm_up
     while time.perf_counter() < end:
         run()

@@ -1,6 +1,4 @@
-// Cores and quotas, see processors.hpp. A control group is limited by itself and by every group around it: the least
-// quota counts. In a container the path in /proc/self/cgroup may be that of the host, of which nothing is mounted: the
-// walk up to the root then ends at the container's own group.
+// Cores and quotas, see processors.hpp. The least quota of a control group and those around it counts.
 #include "base/threads/processors.hpp"
 
 #include <algorithm>
@@ -13,6 +11,8 @@
 #if defined(__linux__)
 #include <sched.h>
 #endif
+
+#include "base/control_groups.hpp"
 
 namespace popart {
 namespace {
@@ -61,35 +61,11 @@ std::optional<double> quotaOfController(const std::string &group) {
   return ratio(quota, period);
 }
 
-// The least of the quotas of `group` and the groups around it, up to the root of the hierarchy mounted at `mount`.
-template <class Read>
-void applyQuotas(const std::string &mount, std::string group, Read read, std::optional<double> &least) {
-  for (;;) {
-    if (const auto quota = read(mount + group); quota && (!least || *quota < *least)) least = quota;
-    if (group.empty()) return;
-    const size_t parent = group.rfind('/');
-    group.resize(parent == std::string::npos ? 0 : parent);
-  }
-}
-
-// Lines of /proc/self/cgroup: "0::/group" (version 2) or "4:cpu,cpuacct:/group".
 std::optional<double> quotaOfProcess(const std::string &root) {
   std::optional<double> least;
-  std::ifstream file(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first == std::string::npos ? first : first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    std::string group = line.substr(second + 1);
-    if (group == "/") group.clear();
-    if (controllers.empty()) {
-      applyQuotas(root + "/sys/fs/cgroup", group, quotaOfUnified, least);
-      applyQuotas(root + "/sys/fs/cgroup/unified", group, quotaOfUnified, least);
-    } else if ((',' + controllers + ',').find(",cpu,") != std::string::npos) {
-      applyQuotas(root + "/sys/fs/cgroup/cpu", group, quotaOfController, least);
-      applyQuotas(root + "/sys/fs/cgroup/" + controllers, group, quotaOfController, least);
-    }
-  }
+  for (const std::string &group : controlGroups("cpu", root))
+    for (const auto &quota : {quotaOfUnified(group), quotaOfController(group)})
+      if (quota && (!least || *quota < *least)) least = quota;
   return least;
 }
 

@@ -391,7 +391,7 @@ def test_loss_scale_stays_float_up_to_the_first_gradient():
         ({"updatePeriod": 0}, "updatePeriod must be 1 or more"),
         (
             {"gradientTensorTrackingMethod": Tracking.GradientsOfUserSpecifiedTensors, "toTrackTensors": ["ww"]},
-            r"toTrackTensors: 'ww' names no tensor of the model. Nearest existing names: \[w",
+            r"toTrackTensors: 'ww' names no tensor of the model. Nearest existing names: w",
         ),
         (
             {"gradientTensorTrackingMethod": Tracking.GradientsOfUserSpecifiedTensors, "toTrackTensors": []},

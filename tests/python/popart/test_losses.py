@@ -243,7 +243,7 @@ REFUSALS = {
     "delta": (lambda b: L.huber(b, "x", "x", delta=0.0), "delta: got 0"),
     "p": (lambda b: L.triplet_margin(b, "x", "x", "x", p=0.0), "p: got 0"),
     "labels": (lambda b: L.cross_entropy(b, "x", "wrong"), "targets must have the input's shape"),
-    "name": (lambda b: L.attach(b, "cros_entropy", "x"), "no loss of this name.*Nearest names: .cross_entropy"),
+    "name": (lambda b: L.attach(b, "cros_entropy", "x"), "no loss of this name.*Nearest names: cross_entropy"),
     "output": (lambda b: L.attach(b, "mse"), "no output of floats"),
 }
 

@@ -388,7 +388,7 @@ def test_numbers_out_of_range_are_refused(make, text):
 
 
 @pytest.mark.parametrize(("groups", "text"), [
-    ([{"params": "w3"}], "no weight 'w3' of group 0. Nearest names: .*w"),
+    ([{"params": "w3"}], "no weight 'w3' of group 0. Nearest names: w"),
     ([{"params": "w*"}, {"params": "w2"}], "'w2': the weight is in two groups: got 0 and 1"),
 ])  # fmt: skip
 def test_groups_of_other_weights_are_refused(groups, text):

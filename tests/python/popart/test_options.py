@@ -111,7 +111,7 @@ def test_keys_of_option_maps(happened):
     for name in option_walk.MAPS:
         (line,) = happened[f"{name}[max_memroy]"]["warnings"]
         assert "key is not known" in line
-    assert "Nearest known key: [max_memory]" in happened["engineOptions[max_memroy]"]["warnings"][0]
+    assert "Nearest known key: max_memory" in happened["engineOptions[max_memroy]"]["warnings"][0]
 
 
 def test_pages_say_what_the_tables_say():

@@ -23,7 +23,15 @@ print(styled("wrong", "bold red"))
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.000 KiB"), (134353524, "128.1 MiB"), (2**40, "1.000 TiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.000 KiB"),
+        (134353524, "128.1 MiB"),
+        (2**40, "1.000 TiB"),
+        (1234.5 * 2**40, "1,234.5 TiB"),
+        (1e18, "909,494.7 TiB"),
+    ],
 )
 def test_sizes(value, text):
     assert bytes_text(value) == text

@@ -159,7 +159,7 @@ def test_passes_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("chainDepthfirst", "there is no pass 'chainDepthfirst'. Nearest names: [chainDepthFirst"),
+        ("chainDepthfirst", "there is no pass 'chainDepthfirst'. Nearest names: chainDepthFirst"),
         ("flatten", "pass 'flatten' cannot be switched off: kernels exist only for flat"),
     ],
 )
@@ -249,8 +249,8 @@ def test_random_seeds_are_given_once(tmp_path: Path) -> None:
             2,
             "popart-opt: --output: file '/no/such/folder/out.ir' cannot be written",
         ),
-        (["-", "--pass", "flaten"], "main {\n}\n", 2, "there is no pass 'flaten'. Nearest names: [flatten"),
-        (["-", "-k", "yy"], WITH_OUTPUTS, 2, "--keep: the program has no tensor 'yy'. Nearest names: [y"),
+        (["-", "--pass", "flaten"], "main {\n}\n", 2, "there is no pass 'flaten'. Nearest names: flatten"),
+        (["-", "-k", "yy"], WITH_OUTPUTS, 2, "--keep: the program has no tensor 'yy'. Nearest names: y"),
         (["-", "--dim", "n=2"], WITH_OUTPUTS, 2, "--shape and --dim: got IR text, whose shapes are known"),
         (["-", "--lanes", "some"], WITH_OUTPUTS, 2, "popart-opt: --lanes: some not in {auto,always,never}"),
         (

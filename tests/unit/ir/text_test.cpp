@@ -182,7 +182,7 @@ TEST(IrText, a_summary_hides_long_values_and_says_so_when_read) {
 TEST(IrText, errors_name_the_line) {
   const std::pair<const char *, const char *> cases[] = {
       {"main {\n  input %x : float33[2]\n}", "line 2: "},
-      {"main {\n\n  %y = Relo(%x)\n}", "line 3: unknown operator 'Relo'. Nearest known operators: [Relu"},
+      {"main {\n\n  %y = Relo(%x)\n}", "line 3: unknown operator 'Relo'. Nearest known operators: Relu"},
       {"main {\n  %y = Relu(%x)\n}", "line 2: the main graph: no tensor 'x'"},
       {"main {\n  input %x : float32[2]\n  %y : float32[3] = Relu(%x)\n}",
        "line 3: Relu '100': output 'y' has another type or shape"},

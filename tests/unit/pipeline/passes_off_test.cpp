@@ -122,7 +122,7 @@ TEST(PassesOff, UnknownAndNeededPassesAreRefused) {
   const std::string unknown = refusal("fuseEpilogue");
   EXPECT_TRUE(
       unknown.starts_with("engineOptions: bad disable_passes: there is no pass 'fuseEpilogue'. Nearest names: "
-                          "[fuseEpilogues"))
+                          "fuseEpilogues"))
       << unknown;
   EXPECT_TRUE(unknown.ends_with(". popart-opt --list-passes names all")) << unknown;
   EXPECT_EQ(refusal("flatten"),

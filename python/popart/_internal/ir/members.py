@@ -12,6 +12,7 @@ from popart_core import DataType, _TensorInfoCore, popart_exception
 from popart_core import _ir as _core
 
 from popart._internal.ir.view import Region
+from popart._names import nearest_names
 
 _CALLS = ("Call", "Loop")
 _LOOP_INPUTS = 2  # iteration and condition
@@ -20,7 +21,8 @@ _LOOP_INPUTS = 2  # iteration and condition
 # ---- graphs
 def _index(ids: list[str], tensor_id: str, what: str, graph: Any) -> int:
     if tensor_id not in ids:
-        raise popart_exception(f"graph '{graph.id}': '{tensor_id}' is not an {what}: expected one of {ids}.")
+        near = nearest_names(tensor_id, ids)
+        raise popart_exception(f"graph '{graph.id}': '{tensor_id}' is not an {what}: expected one of {ids}{near}.")
     return ids.index(tensor_id)
 
 
