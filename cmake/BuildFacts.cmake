@@ -1,15 +1,12 @@
-# popart/build.json of a wheel: what popart-info says of the build. It is written when files are installed, so that the commit is the one
-# whose sources are packed. Sources that are no checkout, as those of an sdist, have no commit: not that of a repository around them.
-cmake_path(GET CMAKE_SOURCE_DIR PARENT_PATH around)
-install(CODE "
-  execute_process(COMMAND \"${CMAKE_COMMAND}\" -E env \"GIT_CEILING_DIRECTORIES=${around}\"
-    git describe --always --dirty --abbrev=10 --exclude=* WORKING_DIRECTORY \"${CMAKE_SOURCE_DIR}\"
-    RESULT_VARIABLE failed OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  if(failed)
-    set(commit \"\")
-  endif()
-  set(facts \"{}\")
-  string(JSON facts SET \"\${facts}\" commit \"\\\"\${commit}\\\"\")
-  string(JSON facts SET \"\${facts}\" buildType \"\\\"${CMAKE_BUILD_TYPE}\\\"\")
-  string(JSON facts SET \"\${facts}\" compiler \"\\\"${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}\\\"\")
-  file(WRITE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/popart/build.json\" \"\${facts}\\n\")" COMPONENT core EXCLUDE_FROM_ALL)
+# Target build_facts: build.json of this tree says of which commit, how and with what it was built, and commit.cpp has the commit for the
+# compiled commands. Every build looks, and writes the files only when they change. A wheel has popart/build.json.
+set(build_facts ${CMAKE_BINARY_DIR}/build.json)
+set(popart_commit_source ${CMAKE_BINARY_DIR}/generated/tools/commit.cpp)
+add_custom_target(build_facts
+  COMMAND ${CMAKE_COMMAND} -D SOURCES=${CMAKE_SOURCE_DIR} -D FACTS=${build_facts} -D COMMIT_SOURCE=${popart_commit_source}
+    -D BUILD_TYPE=${CMAKE_BUILD_TYPE} -D "COMPILER=${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}"
+    -P ${CMAKE_CURRENT_LIST_DIR}/WriteBuildFacts.cmake
+  BYPRODUCTS ${build_facts} ${popart_commit_source}
+  COMMENT "Looking up the commit" VERBATIM)
+add_dependencies(popart_wheel build_facts)
+install(FILES ${build_facts} DESTINATION popart COMPONENT core EXCLUDE_FROM_ALL)

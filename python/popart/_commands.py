@@ -24,7 +24,7 @@ def program_path(name: str) -> Path | None:
 
 
 def run_program(name: str, arguments: Sequence[str]) -> NoReturn:
-    """Replace this process by a program; ``--version`` prints what other commands print.
+    """Replace this process by a program.
 
     Args:
         name: Of the program.
@@ -33,11 +33,6 @@ def run_program(name: str, arguments: Sequence[str]) -> NoReturn:
     Raises:
         FileNotFoundError: There is no such program.
     """
-    if list(arguments[:1]) == ["--version"]:
-        from popart.tools.versions import version_text
-
-        print(version_text(name))
-        sys.exit(0)
     path = program_path(name)
     if path is None:
         raise FileNotFoundError(f"program '{name}' is not built. Build it with './dev build --target {name}'")

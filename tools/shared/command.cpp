@@ -29,7 +29,8 @@ int ended(const CLI::App &app, ExitCode code, const std::string &text) {
 int runCommand(CLI::App &app, int argc, char **argv, const std::function<void()> &command) {
   std::signal(SIGPIPE, SIG_DFL);  // some programs that start others have it ignored
   app.set_version_flag("--version",
-                       fmt::format("{} {}, PopART {}", app.get_name(), POPART_OWN_VERSION, core::versionString()),
+                       fmt::format("{} {} (commit {}), PopART {}", app.get_name(), POPART_OWN_VERSION,
+                                   *kCommit ? kCommit : "unknown", core::versionString()),
                        "print the versions and stop");
   const std::string footer = app.get_footer();
   app.footer(footer.empty() ? kExitCodes : footer + "\n" + kExitCodes);

@@ -1,5 +1,5 @@
 // What the compiled commands share: exit codes, choices, and how errors end a command. popart/tools/command.py is the
-// same for the commands in Python; tests/python/tools/test_compiled_commands.py compares both.
+// same for the commands in Python; tests/python/tools/test_commands.py compares both.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -9,6 +9,9 @@
 #include <vector>
 
 namespace popart::tools {
+
+// Of the sources, with -dirty for a checkout with changes; empty when there is no checkout (cmake/BuildFacts.cmake).
+extern const char *const kCommit;
 
 enum class ExitCode { Done = 0, Different = 1, Refused = 2, Fault = 3 };
 
