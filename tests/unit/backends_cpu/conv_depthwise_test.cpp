@@ -125,6 +125,30 @@ TEST(ConvDepthwise, is_one_chain_over_taps_and_then_the_epilogue) {
   }
 }
 
+// Blocks of every width, inside of the lines and across their borders, for taps that the code knows and others.
+TEST(ConvDepthwise, is_that_chain_for_lines_of_any_length) {
+  for (const int64_t taps : {3, 5, 7})
+    for (const int64_t stride : {1, 2, 3})
+      for (const int64_t dilation : {1, 2})
+        for (int64_t length = 1; length <= 41; length += length < 18 ? 1 : 3) {
+          const int64_t reach = dilation * (taps / 2);
+          const ConvShape s = shapeOf(1, {1, 5, length}, 35, {1, taps, taps}, {1, stride, stride},
+                                      {1, dilation, dilation}, {0, reach, reach}, {0, reach, reach});
+          const Floats x = randomFloats(volume(s.in) * s.cin, 1), weights = randomFloats(s.taps() * s.cout, 2),
+                       want = sumsOf(s, x, weights);
+          ASSERT_EQ(run(ConvForward(s, 1), x, packed(s, weights), Floats(want.size(), NAN), {}), want)
+              << taps << " taps, stride " << stride << ", dilation " << dilation << ", length " << length;
+        }
+}
+
+// More rows of taps than a block has places for.
+TEST(ConvDepthwise, is_that_chain_for_tall_kernels) {
+  const ConvShape s = shapeOf(1, {1, 40, 3}, 18, {1, 37, 1}, {1, 1, 1}, {1, 1, 1}, {0, 18, 0}, {0, 18, 0});
+  ASSERT_FALSE(DepthwiseProduct::fits(s));
+  const Floats x = randomFloats(volume(s.in) * s.cin, 1), weights = randomFloats(s.taps() * s.cout, 2);
+  EXPECT_EQ(run(ConvForward(s, 2), x, packed(s, weights), Floats(x.size(), NAN), {}), sumsOf(s, x, weights));
+}
+
 // dx[i] sums dy of the outputs that read i: one chain over taps from the last to the first, output zeros included.
 TEST(ConvDepthwise, data_gradient_has_the_chain_of_the_reversed_taps) {
   int number = 0;

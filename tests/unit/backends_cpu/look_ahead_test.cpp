@@ -127,7 +127,8 @@ TEST(LookAhead, inputs_are_asked_for_evenly) {
 std::vector<bool> linesOfCalls(int64_t floats, int64_t panels, int64_t stepsOfPanel, int64_t mostApart) {
   std::vector<float> range(static_cast<size_t>(floats + 2 * stepsOfPanel));
   std::vector<bool> asked(static_cast<size_t>(floats / kCacheLineFloats));
-  AheadOfPanels ahead(range.data(), floats, panels, mostApart);
+  AheadOfPanels ahead(mostApart);
+  ahead.moveTo(range.data(), floats, panels);
   for (int64_t panel = 0; panel < panels; panel += 2) {
     const int64_t count = std::min<int64_t>(2, panels - panel), steps = count * stepsOfPanel;
     const AheadOfPanels::Part part = ahead.of(panel, count, steps);

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/kernels/ceil_div.hpp"
@@ -84,6 +87,25 @@ TEST(MicroKernels, several_panels_give_the_bits_of_one) {
       for (int64_t panels = 1; panels <= Operands::kPanels; ++panels)
         for (const bool hasIn : {false, true})
           for (const bool hasEnd : {false, true}) expectBitsOfOnePanel(kernels, mode, rows, panels, hasIn, hasEnd);
+}
+
+// As Relu and Clip.
+TEST(MicroKernels, bounds_keep_what_is_no_number_and_the_signs_of_zeros) {
+  const MicroKernels &kernels = microKernels();
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float given[] = {-0.0f, 0.0f, NAN, -infinity, infinity, -1e-40f, 6.0f, 7.0f};
+  for (const auto &[low, high] : {std::pair(0.0f, 6.0f), std::pair(-1.0f, -0.0f), std::pair(-0.0f, 0.0f)}) {
+    std::vector<float> in(static_cast<size_t>(kernels.panelWidth)), out(in.size(), 7.0f);
+    for (size_t i = 0; i < in.size(); ++i) in[i] = given[i % std::size(given)];
+    TileArgs t;
+    t.in = in.data(), t.out = out.data(), t.end.low = low, t.end.high = high;
+    kernels.full[static_cast<size_t>(AMode::kRows)][0](t);
+    for (size_t i = 0; i < in.size(); ++i) {
+      float want = in[i] < low ? low : in[i];
+      want = want > high ? high : want;
+      EXPECT_EQ(std::memcmp(&out[i], &want, sizeof want), 0) << in[i] << " in " << low << ", " << high;
+    }
+  }
 }
 
 TEST(MicroKernels, one_call_writes_no_more_than_the_buffers_of_its_callers) {

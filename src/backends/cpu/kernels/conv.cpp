@@ -243,7 +243,7 @@ void ConvWeightTranspose::run(int task, const void *packed, void *transposed) co
 namespace {
 
 std::variant<DepthwiseProduct, GroupedProduct, Matmul, WindowProduct> forwardPlan(const ConvShape &s, int threads) {
-  if (s.isDepthwise()) return DepthwiseProduct(forwardShape(s), GroupedWeights::kPacked, threads);
+  if (DepthwiseProduct::fits(s)) return DepthwiseProduct(forwardShape(s), GroupedWeights::kPacked, threads);
   if (s.joinsGroups()) return GroupedProduct(forwardShape(s), GroupedWeights::kPacked, threads);
   if (isPointwise(s)) return pointwise(s, s.cout / s.groups, s.cin / s.groups, threads);
   return WindowProduct(forwardShape(s), threads, s.type);
@@ -251,7 +251,8 @@ std::variant<DepthwiseProduct, GroupedProduct, Matmul, WindowProduct> forwardPla
 
 std::variant<std::vector<DepthwiseProduct>, std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>>
 dataGradientPlan(const ConvShape &s, int threads) {
-  if (s.isDepthwise()) return productsOf<DepthwiseProduct>(phaseShapes(s), GroupedWeights::kExchanged, threads);
+  if (DepthwiseProduct::fits(s))
+    return productsOf<DepthwiseProduct>(phaseShapes(s), GroupedWeights::kExchanged, threads);
   if (s.joinsGroups()) return productsOf<GroupedProduct>(phaseShapes(s), GroupedWeights::kExchanged, threads);
   if (isPointwise(s)) return pointwise(s, s.cin / s.groups, s.cout / s.groups, threads);
   return productsOf<WindowProduct>(joinedPhases(s), threads, s.type);

@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 // clang-format off
 #include "backends/cpu/kernels/conv_depthwise.hpp"
+#include "backends/cpu/kernels/bounds-inl.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/kernels/pack.hpp"
@@ -28,116 +29,191 @@ using lanes::AllLanes;
 using lanes::FirstLanes;
 
 constexpr int kPixels = HWY_TARGET <= HWY_AVX3 ? 8 : 4;  // 16 or 8 sums, of 32 or 16 registers
+constexpr int kRegisters = HWY_TARGET <= HWY_AVX3 ? 32 : 16;
 static_assert(kPixels <= kMostDepthwisePixels);
 constexpr int64_t kVector = static_cast<int64_t>(hn::MaxLanes(D())), kWidth = 2 * kVector;  // of a panel of weights
 enum class Border : uint8_t { kInside, kCrossed };
 
-// Where the inputs of a row of taps are. A row outside of the image is one vector of zeros.
-struct InputRow {
-  const float *first;  // of tap 0 of the block's first pixel; may be outside
-  ptrdiff_t tapStep, pixelStep;
-  int64_t column, columnStep, columnsInside;  // of `first`; from pixel to pixel; of the image
+// A row of taps of one vector of channels. It is a copy, as stores of sums could change memory.
+struct TapRow {
+  const float *x;           // at the first pixel's first tap; may be outside of the line
+  const float *weights[2];  // of that tap, by output line
+  ptrdiff_t position, weightStep;
+  int64_t column, positions;  // of x; of the line
 };
 
-// One vector of channels of a block: what depends on the vector.
-struct VectorPlace {
-  const float *x, *weights;
-  ptrdiff_t channel;  // from the block's first
-};
+template <Border kBorder, class Lanes>
+HWY_INLINE V inputAt(const TapRow &row, int64_t position, Lanes lanes) {
+  const bool isInside =
+      kBorder == Border::kInside || static_cast<uint64_t>(row.column + position) < static_cast<uint64_t>(row.positions);
+  return isInside ? lanes.load(row.x + position * row.position) : hn::Zero(D());
+}
 
-// Adds the products of one row of taps. kOf: bit l is set where output line l reads the row.
-template <int kLines, int kCount, unsigned kOf, Border kBorder, class Lanes>
-HWY_INLINE void addRow(V *HWY_RESTRICT sums, const DepthwiseBlock &b, const float *first, const DepthwiseRow &row,
-                       const InputRow &in, Lanes lanes) {
-  const ptrdiff_t weightStep = b.weightStep * kWidth;
-  const float *weights[2] = {first + row.weightRow[0] * kWidth, first + row.weightRow[1] * kWidth};
-  const float *at = in.first;
-  int64_t column = in.column;
-  for (int64_t tap = 0; tap < b.columns; ++tap, at += in.tapStep, column += b.window->dilation[2]) {
-    V w[kLines];
-    for (int line = 0; line < kLines; ++line)
-      if (kOf >> line & 1) w[line] = hn::LoadU(D(), weights[line] + tap * weightStep);
-#pragma GCC unroll 8
-    for (int p = 0; p < kCount; ++p) {
-      const auto position = static_cast<uint64_t>(column + p * in.columnStep);
-      const bool isInside = kBorder == Border::kInside || position < static_cast<uint64_t>(in.columnsInside);
-      const V x = isInside ? lanes.load(at + p * in.pixelStep) : hn::Zero(D());
-#pragma GCC unroll 2
+// Rows of any taps: an input is loaded for each tap that reads it. kOf: bit l is set where output line l reads the row.
+struct AnyTaps {
+  template <int kLines, int kCount, unsigned kOf, Border kBorder, class Lanes>
+  static HWY_INLINE void addRow(V *HWY_RESTRICT sums, const DepthwiseBlock &b, TapRow row, Lanes lanes) {
+    for (int64_t tap = 0; tap < b.columns; ++tap) {
+      V w[kLines];
       for (int line = 0; line < kLines; ++line)
-        if (kOf >> line & 1) sums[line * kCount + p] = hn::MulAdd(x, w[line], sums[line * kCount + p]);
+        if (kOf >> line & 1) w[line] = hn::LoadU(D(), row.weights[line] + tap * row.weightStep);
+#pragma GCC unroll 8
+      for (int p = 0; p < kCount; ++p) {
+        const V x = inputAt<kBorder>(row, p * b.stride, lanes);
+#pragma GCC unroll 2
+        for (int line = 0; line < kLines; ++line)
+          if (kOf >> line & 1) sums[line * kCount + p] = hn::MulAdd(x, w[line], sums[line * kCount + p]);
+      }
+      row.x += b.dilation * row.position, row.column += b.dilation;
     }
   }
+};
+
+// Rows of taps that are known when the code is compiled: an input is loaded once, for all sums of its row.
+template <int kTaps, int kStride>
+struct KnownTaps {
+  static bool areOf(const DepthwiseBlock &b) {
+    return b.columns == kTaps && b.stride == kStride && (b.dilation == 1 || kTaps == 1);
+  }
+  // Position `position` of a row is tap `tap` of pixel kPixel.
+  template <int kPosition, int kPixel>
+  static HWY_INLINE void addProduct(V &sum, V x, const V *HWY_RESTRICT weights) {
+    constexpr int kTap = kPosition - kStride * kPixel;
+    if constexpr (kTap >= 0 && kTap < kTaps) sum = hn::MulAdd(x, weights[kTap], sum);
+  }
+  template <int kPosition, size_t... P>
+  static HWY_INLINE void addProducts(V *HWY_RESTRICT sums, V x, const V *HWY_RESTRICT weights,
+                                     std::index_sequence<P...>) {
+    (addProduct<kPosition, static_cast<int>(P)>(sums[P], x, weights), ...);
+  }
+  template <int kCount, unsigned kOf, Border kBorder, int kPosition, class Lanes>
+  static HWY_INLINE void addPosition(V *HWY_RESTRICT sums, const TapRow &row, const V *HWY_RESTRICT weights,
+                                     Lanes lanes) {
+    constexpr auto kPixelsOfLine = std::make_index_sequence<kCount>();
+    const V x = inputAt<kBorder>(row, kPosition, lanes);
+    if constexpr (kOf & 1) addProducts<kPosition>(sums, x, weights, kPixelsOfLine);
+    if constexpr (kOf & 2) addProducts<kPosition>(sums + kCount, x, weights + kTaps, kPixelsOfLine);
+  }
+  template <size_t... T>
+  static HWY_INLINE void loadWeights(V *HWY_RESTRICT to, const float *from, ptrdiff_t step, std::index_sequence<T...>) {
+    ((to[T] = hn::LoadU(D(), from + static_cast<ptrdiff_t>(T) * step)), ...);
+  }
+  template <int kCount, unsigned kOf, Border kBorder, class Lanes, size_t... J>
+  static HWY_INLINE void addPositions(V *HWY_RESTRICT sums, const TapRow &row, Lanes lanes, std::index_sequence<J...>) {
+    constexpr auto kEach = std::make_index_sequence<kTaps>();
+    V weights[2 * kTaps];
+    if constexpr (kOf & 1) loadWeights(weights, row.weights[0], row.weightStep, kEach);
+    if constexpr (kOf & 2) loadWeights(weights + kTaps, row.weights[1], row.weightStep, kEach);
+    (addPosition<kCount, kOf, kBorder, static_cast<int>(J)>(sums, row, weights, lanes), ...);
+  }
+  template <int kLines, int kCount, unsigned kOf, Border kBorder, class Lanes>
+  static HWY_INLINE void addRow(V *HWY_RESTRICT sums, const DepthwiseBlock &, const TapRow &row, Lanes lanes) {
+    addPositions<kCount, kOf, kBorder>(sums, row, lanes, std::make_index_sequence<(kCount - 1) * kStride + kTaps>());
+  }
+};
+
+// ---- the end of a vector's sums. kCount of them belong to one line.
+
+template <size_t... I>
+HWY_INLINE void addBias(V *HWY_RESTRICT sums, V bias, std::index_sequence<I...>) {
+  ((sums[I] = hn::Add(sums[I], bias)), ...);
+}
+template <size_t... I>
+HWY_INLINE void boundBelow(V *HWY_RESTRICT sums, V low, std::index_sequence<I...>) {
+  ((sums[I] = bounds::atLeast(sums[I], low)), ...);
+}
+template <size_t... I>
+HWY_INLINE void boundAbove(V *HWY_RESTRICT sums, V high, std::index_sequence<I...>) {
+  ((sums[I] = bounds::atMost(sums[I], high)), ...);
+}
+template <size_t kCount, class Lanes, size_t... I>
+HWY_INLINE void addLines(V *HWY_RESTRICT sums, const float *from, ptrdiff_t line, ptrdiff_t pixel, Lanes lanes,
+                         std::index_sequence<I...>) {
+  ((sums[I] = hn::Add(sums[I], lanes.load(from + static_cast<ptrdiff_t>(I / kCount) * line +
+                                          static_cast<ptrdiff_t>(I % kCount) * pixel))),
+   ...);
+}
+template <size_t kCount, class Lanes, size_t... I>
+HWY_INLINE void storeLines(const V *HWY_RESTRICT sums, float *to, ptrdiff_t line, ptrdiff_t pixel, Lanes lanes,
+                           std::index_sequence<I...>) {
+  (lanes.store(sums[I], to + static_cast<ptrdiff_t>(I / kCount) * line + static_cast<ptrdiff_t>(I % kCount) * pixel),
+   ...);
 }
 
+// `c`: of the vector's first channel, from the block's first on.
 template <int kLines, int kCount, class Lanes>
-HWY_INLINE void endVector(const V *HWY_RESTRICT sums, const DepthwiseBlock &b, ptrdiff_t channel, Lanes lanes) {
+HWY_INLINE void endVector(V *HWY_RESTRICT sums, const DepthwiseBlock &b, ptrdiff_t c, Lanes lanes) {
+  constexpr auto kEach = std::make_index_sequence<static_cast<size_t>(kLines * kCount)>();
   const TileEnd &end = b.end;
-  const V bias = end.bias ? lanes.load(end.bias + channel) : hn::Zero(D());
-  const V low = hn::Set(D(), end.low), high = hn::Set(D(), end.high);
-#pragma GCC unroll 2
-  for (int line = 0; line < kLines; ++line)
-#pragma GCC unroll 8
-    for (int p = 0; p < kCount; ++p) {
-      const ptrdiff_t at = line * b.outLine + p * b.outPixel + channel;
-      V v = sums[line * kCount + p];
-      if (end.bias) v = hn::Add(v, bias);
-      if (end.residual) v = hn::Add(v, lanes.load(end.residual + at));
-      if (end.hasLow()) v = hn::IfThenElse(hn::Lt(v, low), low, v);
-      if (end.hasHigh()) v = hn::IfThenElse(hn::Gt(v, high), high, v);
-      lanes.store(v, b.out + at);
-    }
+  if (end.bias) addBias(sums, lanes.load(end.bias + c), kEach);
+  if (end.residual) addLines<kCount>(sums, end.residual + c, b.outLine, b.outPixel, lanes, kEach);
+  if (end.hasLow()) boundBelow(sums, hn::Set(D(), end.low), kEach);
+  if (end.hasHigh()) boundAbove(sums, hn::Set(D(), end.high), kEach);
+  storeLines<kCount>(sums, b.out + c, b.outLine, b.outPixel, lanes, kEach);
 }
 
-template <int kLines, int kCount, Border kBorder, class Lanes>
-HWY_INLINE void sumVector(const DepthwiseBlock &b, const VectorPlace &place, Lanes lanes) {
-  alignas(64) static constexpr float kZeros[hn::MaxLanes(D())] = {};
-  const WindowShape &w = *b.window;
+template <int kLines, int kCount, Border kBorder, class Row, class Lanes>
+HWY_INLINE void sumVector(const DepthwiseBlock &b, ptrdiff_t c, Lanes lanes) {
   V sums[kLines * kCount];
   for (V &sum : sums) sum = hn::Zero(D());
-  const int64_t column = b.pixel * w.stride[2] - w.low[2];
-  const auto isIn = [](int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); };
-  for (const DepthwiseRow &row : *b.rows) {
-    const int64_t z = b.depth + row.depth, y = b.line + row.line;
-    InputRow in{kZeros, 0, 0, column, w.stride[2], w.in[2]};
-    if (isIn(z, w.in[0]) && isIn(y, w.in[1])) {
-      in.first = place.x + ((z * w.in[1] + y) * w.in[2] + column) * w.pixelStride;
-      in.tapStep = w.dilation[2] * w.pixelStride, in.pixelStep = w.stride[2] * w.pixelStride;
-    }
+  const int64_t channel = b.channel + c;
+  const float *panel = b.weights + channel / kWidth * b.weightRows * kWidth + channel % kWidth;
+  for (int64_t r = 0; r < b.rows; ++r) {
+    const DepthwiseInput &in = b.inputs[r];
+    const TapRow row{in.line + b.column * in.position + c * in.channel,
+                     {panel + in.weightRow[0] * kWidth, panel + in.weightRow[1] * kWidth},
+                     in.position,
+                     b.weightStep * kWidth,
+                     b.column,
+                     b.positions};
     if constexpr (kLines == 1) {
-      addRow<1, kCount, 1, kBorder>(sums, b, place.weights, row, in, lanes);
-    } else if (row.weightRow[0] >= 0 && row.weightRow[1] >= 0) {
-      addRow<2, kCount, 3, kBorder>(sums, b, place.weights, row, in, lanes);
-    } else if (row.weightRow[0] >= 0) {
-      addRow<2, kCount, 1, kBorder>(sums, b, place.weights, row, in, lanes);
+      Row::template addRow<1, kCount, 1, kBorder>(sums, b, row, lanes);
+    } else if (in.weightRow[1] < 0) {
+      Row::template addRow<2, kCount, 1, kBorder>(sums, b, row, lanes);
+    } else if (in.weightRow[0] < 0) {
+      Row::template addRow<2, kCount, 2, kBorder>(sums, b, row, lanes);
     } else {
-      addRow<2, kCount, 2, kBorder>(sums, b, place.weights, row, in, lanes);
+      Row::template addRow<2, kCount, 3, kBorder>(sums, b, row, lanes);
     }
   }
-  endVector<kLines, kCount>(sums, b, place.channel, lanes);
+  endVector<kLines, kCount>(sums, b, c, lanes);
+}
+
+template <int kLines, int kCount, Border kBorder, class Row>
+HWY_NOINLINE void sumVectors(const DepthwiseBlock &given) {
+  const DepthwiseBlock b = given;
+  ptrdiff_t c = 0;
+  for (; c + kVector <= b.channels; c += kVector) sumVector<kLines, kCount, kBorder, Row>(b, c, AllLanes());
+  if (c < b.channels) sumVector<kLines, kCount, kBorder, AnyTaps>(b, c, FirstLanes(b.channels - c));
+}
+
+// Known taps, for blocks of two lines that are not short; their weights have to fit in registers.
+template <int kLines, int kCount, Border kBorder, class First, class... Others>
+void sumKnownVectors(const DepthwiseBlock &b) {
+  if (First::areOf(b)) return sumVectors<kLines, kCount, kBorder, First>(b);
+  if constexpr (sizeof...(Others) > 0)
+    sumKnownVectors<kLines, kCount, kBorder, Others...>(b);
+  else
+    sumVectors<kLines, kCount, kBorder, AnyTaps>(b);
 }
 
 template <int kLines, int kCount, Border kBorder>
-void sumVectors(const DepthwiseBlock &b) {
-  for (int64_t c = 0; c < b.channels; c += kVector) {
-    const int64_t channel = b.channel + c;
-    const float *panel = b.weights + channel / kWidth * b.weightRows * kWidth + channel % kWidth;
-    const VectorPlace place{b.x + channel, panel, c};
-    if (b.channels - c >= kVector)
-      sumVector<kLines, kCount, kBorder>(b, place, AllLanes());
-    else
-      sumVector<kLines, kCount, kBorder>(b, place, FirstLanes(b.channels - c));
-  }
+void sumAnyVectors(const DepthwiseBlock &b) {
+  if constexpr (kLines == 2 && 2 * kCount >= kPixels && kRegisters == 32)
+    sumKnownVectors<kLines, kCount, kBorder, KnownTaps<3, 1>, KnownTaps<3, 2>, KnownTaps<5, 1>>(b);
+  else if constexpr (kLines == 2 && 2 * kCount >= kPixels)
+    sumKnownVectors<kLines, kCount, kBorder, KnownTaps<3, 1>>(b);
+  else
+    sumVectors<kLines, kCount, kBorder, AnyTaps>(b);
 }
 
 template <int kLines, int kCount>
 void blockOf(const DepthwiseBlock &b) {
   if constexpr (kCount > 1)
     if (b.pixels < kCount) return blockOf<kLines, kCount - 1>(b);
-  const WindowShape &w = *b.window;
-  const int64_t first = b.pixel * w.stride[2] - w.low[2],
-                last = first + (kCount - 1) * w.stride[2] + (b.columns - 1) * w.dilation[2];
-  if (first >= 0 && last < w.in[2]) return sumVectors<kLines, kCount, Border::kInside>(b);
-  sumVectors<kLines, kCount, Border::kCrossed>(b);
+  const int64_t last = b.column + (kCount - 1) * b.stride + (b.columns - 1) * b.dilation;
+  if (b.column >= 0 && last < b.positions) return sumAnyVectors<kLines, kCount, Border::kInside>(b);
+  sumAnyVectors<kLines, kCount, Border::kCrossed>(b);
 }
 
 void depthwiseBlock(const DepthwiseBlock &b) { b.lines == 2 ? blockOf<2, kPixels>(b) : blockOf<1, kPixels>(b); }
@@ -170,6 +246,10 @@ DepthwiseProduct::DepthwiseProduct(WindowProductShape shape, GroupedWeights weig
   makeRows(weights);
   chooseTasks(std::max(1, threads));
   scratchFloats_ = static_cast<size_t>(2 * kMostDepthwisePixels * vectors_ * lanes_);
+}
+
+bool DepthwiseProduct::fits(const ConvShape &s) {
+  return s.isDepthwise() && 2 * s.kernel[0] * s.kernel[1] <= kMostDepthwiseRows;
 }
 
 void DepthwiseProduct::makeRows(GroupedWeights weights) {
@@ -236,29 +316,47 @@ void DepthwiseProduct::run(int task, const float *x, const float *packedWeights,
   for (int64_t place = part.firstPlace; place < part.endPlace; ++place) runPlace(place, part, operands);
 }
 
+// Where a pair of lines reads its rows of taps. `depth`, `line`: of the input at tap 0 of the first line's window.
+void DepthwiseProduct::readRows(int lines, int64_t depth, int64_t line, const float *image,
+                                DepthwiseInput *inputs) const noexcept {
+  alignas(64) static constexpr float kZeros[kMaxPanelWidth] = {};
+  const WindowShape &w = shape_.window;
+  const auto isIn = [](int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); };
+  for (const DepthwiseRow &row : rows_[lines - 1]) {
+    const int64_t z = depth + row.depth, y = line + row.line;
+    const bool isInside = isIn(z, w.in[0]) && isIn(y, w.in[1]);
+    inputs->line = isInside ? image + (z * w.in[1] + y) * w.in[2] * w.pixelStride : kZeros;
+    inputs->position = isInside ? w.pixelStride : 0;
+    inputs->channel = isInside ? 1 : 0;
+    std::copy_n(row.weightRow, 2, inputs->weightRow);
+    ++inputs;
+  }
+}
+
 void DepthwiseProduct::runPlace(int64_t place, const Part &part, const Operands &operands) const noexcept {
   const WindowShape &w = shape_.window;
   const int64_t piece = place % pieces_, pair = place / pieces_ % linePairs(), depth = place / pieces_ / linePairs();
   const Spatial &first = shape_.first, &step = shape_.step, &size = shape_.size;
+  DepthwiseInput inputs[kMostDepthwiseRows];
   DepthwiseBlock b{};
-  b.window = &w;
   b.lines = static_cast<int>(std::min<int64_t>(2, w.out[1] - 2 * pair));
-  b.rows = &rows_[b.lines - 1];
-  b.columns = columns_, b.weightStep = weightStep_;
-  b.x = operands.x + depth / w.out[0] * volume(w.in) * w.pixelStride;
-  b.weights = operands.weights, b.weightRows = shape_.weightRows;
   b.channel = part.firstVector * lanes_;
   b.channels = std::min(part.endVector * lanes_, shape_.groups) - b.channel;
-  b.depth = depth % w.out[0] * w.stride[0] - w.low[0];
-  b.line = 2 * pair * w.stride[1] - w.low[1];
+  readRows(b.lines, depth % w.out[0] * w.stride[0] - w.low[0], 2 * pair * w.stride[1] - w.low[1],
+           operands.x + depth / w.out[0] * volume(w.in) * w.pixelStride + b.channel, inputs);
+  b.inputs = inputs, b.rows = static_cast<int64_t>(rows_[b.lines - 1].size());
+  b.columns = columns_, b.weightStep = weightStep_;
+  b.weights = operands.weights, b.weightRows = shape_.weightRows;
+  b.positions = w.in[2], b.stride = w.stride[2], b.dilation = w.dilation[2];
   const int64_t image = depth / w.out[0] * size[0] + first[0] + depth % w.out[0] * step[0],
                 row = image * size[1] + first[1] + 2 * pair * step[1];
   const int64_t begin = w.out[2] * piece / pieces_, pixels = w.out[2] * (piece + 1) / pieces_ - begin,
                 blocks = ceilDiv(pixels, HWY_DYNAMIC_DISPATCH(depthwisePixels)());
   for (int64_t i = 0; i < blocks; ++i) {
-    b.pixel = begin + pixels * i / blocks;
-    b.pixels = static_cast<int>(begin + pixels * (i + 1) / blocks - b.pixel);
-    runBlock(b, (row * size[2] + first[2] + b.pixel * step[2]) * shape_.groups + b.channel, operands);
+    const int64_t pixel = begin + pixels * i / blocks;
+    b.column = pixel * w.stride[2] - w.low[2];
+    b.pixels = static_cast<int>(begin + pixels * (i + 1) / blocks - pixel);
+    runBlock(b, (row * size[2] + first[2] + pixel * step[2]) * shape_.groups + b.channel, operands);
   }
 }
 

@@ -15,7 +15,8 @@
 
 namespace popart::cpu {
 
-constexpr int kMostDepthwisePixels = 8;  // of a block
+constexpr int kMostDepthwisePixels = 8;     // of a block
+constexpr int64_t kMostDepthwiseRows = 64;  // of taps that a pair of lines reads
 
 // A row of taps that one or both of two neighbouring output lines read.
 struct DepthwiseRow {
@@ -23,18 +24,24 @@ struct DepthwiseRow {
   int64_t weightRow[2];  // of the row's first tap, by output line; -1: the line does not read it
 };
 
+// Where the windows of a pair of lines read a row of taps.
+struct DepthwiseInput {
+  const float *line;  // the block's first channel at position 0; of a line outside of the image: a vector of zeros
+  ptrdiff_t position, channel;  // floats from one position, or channel, of it to the next; 0 outside of the image
+  int64_t weightRow[2];         // as in DepthwiseRow
+};
+
 // A block of sums: `pixels` neighbouring pixels of one output line or two, and channels from `channel` on.
 struct DepthwiseBlock {
-  const WindowShape *window;
-  const std::vector<DepthwiseRow> *rows;
-  int64_t columns;       // taps of a row
-  int64_t weightStep;    // rows of the weights from one tap of a row to the next
-  const float *x;        // channel 0 of pixel 0 of the image
-  const float *weights;  // panels of `weightRows` rows
+  const DepthwiseInput *inputs;  // by row of taps
+  int64_t rows, columns;         // of taps
+  int64_t weightStep;            // rows of the weights from one tap of a row to the next
+  const float *weights;          // panels of `weightRows` rows
   int64_t weightRows;
   int64_t channel, channels;
-  int64_t depth, line;  // of the input at tap 0 of the first line's window; may be outside
-  int64_t pixel;
+  int64_t column;            // position at tap 0 of the first pixel's window; may be outside
+  int64_t positions;         // of a line of the input
+  int64_t stride, dilation;  // in positions
   int pixels, lines;
   float *out;  // of the first channel, pixel and line
   ptrdiff_t outPixel, outLine;
@@ -44,7 +51,9 @@ struct DepthwiseBlock {
 class DepthwiseProduct {
  public:
   // `threads` only sizes the tasks. shape.tapRows count rows of the weights as `weights` says.
+  // Where it fits().
   DepthwiseProduct(WindowProductShape shape, GroupedWeights weights, int threads);
+  static bool fits(const ConvShape &shape);
   int tasks() const { return static_cast<int>(placeTasks_ * vectorTasks_); }
   // Multiply-adds in all, and the part of them that a task does.
   double products() const;
@@ -66,6 +75,7 @@ class DepthwiseProduct {
   int64_t places() const;
   Part partOf(int task) const noexcept;
   void runPlace(int64_t place, const Part &part, const Operands &operands) const noexcept;
+  void readRows(int lines, int64_t depth, int64_t line, const float *image, DepthwiseInput *inputs) const noexcept;
   void runBlock(DepthwiseBlock &block, ptrdiff_t at, const Operands &operands) const noexcept;
 
   WindowProductShape shape_;

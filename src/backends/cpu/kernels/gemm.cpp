@@ -82,6 +82,15 @@ struct Matmul::Block {
   float *packedA;
 };
 
+// A row tile of a block: its rows and those of the next one, and what it asks for.
+struct Matmul::RowTile {
+  int64_t index, row, end, nextEnd;
+  ResultsAhead results;
+  RowsAhead inputs;
+
+  int rows() const { return static_cast<int>(end - row); }
+};
+
 Matmul::Matmul(const MatmulShape &given, int threads)
     : shape_(given), kernels_(hasPairs() ? bfloat16Kernels() : &microKernels()), depth_(given.k) {
   const MicroKernels &kernels = *kernels_;
@@ -287,12 +296,12 @@ float *Matmul::panelAt(const Block &block, int64_t row, int64_t col) const noexc
 }
 
 // What the row tile after this one of the block writes, if tiles ask for it: not where they ask for B.
-ResultsAhead Matmul::resultsAhead(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept {
-  if (args.update || readsBOnce_ || rowTile + 1 >= block.endTile) return {};
-  if (block.firstPanel > 0 || block.endPanel < panels_ || args.cRowStride != shape_.n) return {};
-  const int64_t row = firstRow(rowTile + 1);
-  return {args.epilogue, args.c, block.cOffset + row * args.cRowStride, (firstRow(rowTile + 2) - row) * shape_.n,
-          panels_};
+void Matmul::askForResults(const Block &block, const MatmulArgs &args, RowTile &t) const noexcept {
+  const bool isAsked = !args.update && !readsBOnce_ && t.index + 1 < block.endTile && block.endK == shape_.k &&
+                       block.firstPanel == 0 && block.endPanel == panels_ && args.cRowStride == shape_.n;
+  if (!isAsked) return t.results.stop();
+  t.results.moveTo(args.epilogue, args.c, block.cOffset + t.end * args.cRowStride, (t.nextEnd - t.end) * shape_.n,
+                   panels_);
 }
 
 // Prefetches what the end of a tile reads and writes, while the tile is being computed.
@@ -395,11 +404,11 @@ AMode Matmul::pairSource(const Block &block, const MatmulArgs &args, int64_t row
 }
 
 // The next tile's rows of A, which may not be cached yet, if they follow each other in memory.
-RowsAhead Matmul::rowsAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows,
-                            const TileArgs &tile) const noexcept {
+void Matmul::askForRows(const Block &block, const MatmulArgs &args, const TileArgs &tile, RowTile &t) const noexcept {
+  const int rows = t.rows();
   const bool areContiguous = !hasHalves() && args.aColStride == 1 && args.aRowStride == tile.k;
-  if (!areContiguous || row + 2 * rows > shape_.m) return {};
-  return {block.a + (row + rows) * args.aRowStride, rows * tile.k, block.endPanel - block.firstPanel};
+  if (!areContiguous || t.end + rows > shape_.m) return t.inputs.moveTo(nullptr, 0, 1);
+  t.inputs.moveTo(block.a + t.end * args.aRowStride, rows * tile.k, block.endPanel - block.firstPanel);
 }
 
 // The same of other rows: each panel's product prefetches its share.
@@ -445,9 +454,9 @@ float *Matmul::partialRow(const Block &block, int64_t row) const noexcept {
   return block.partial + (row - firstRow(block.firstTile)) * (block.endPanel - block.firstPanel) * width;
 }
 
-void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept {
-  const int64_t row = firstRow(rowTile);
-  const auto rows = static_cast<int>(firstRow(rowTile + 1) - row);
+void Matmul::runTileRow(const Block &block, const MatmulArgs &args, RowTile &rowTile) const noexcept {
+  const int64_t row = rowTile.row;
+  const int rows = rowTile.rows();
   const MicroKernels &kernels = *kernels_;
   const int64_t width = kernels.panelWidth;
   static constexpr BlockOffset kOrigin{};
@@ -464,40 +473,45 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, int64_t rowT
   const bool last = block.endK == shape_.k;
   const bool collects = shape_.updatesRows || !last;  // all panels' sums before anything is done with them
   const auto end = last && !args.update ? tileEnd(args.epilogue, args.cRowStride) : std::nullopt;
-  ResultsAhead results = last ? resultsAhead(block, args, rowTile) : ResultsAhead();
-  const void *asked = !results.isEmpty() && rowTile > block.firstTile ? args.c : nullptr;  // by the tile before
-  RowsAhead nextRows = rowsAhead(block, args, row, rows, tile);
+  askForResults(block, args, rowTile);
+  ResultsAhead &results = rowTile.results;
+  RowsAhead &nextRows = rowTile.inputs;
+  const void *asked = !results.isEmpty() && rowTile.index > block.firstTile ? args.c : nullptr;  // by the tile before
+  askForRows(block, args, tile, rowTile);
+  const Epilogue &e = args.epilogue;
+  const bool prefetchesEnd = last && (args.update || e.residual || e.other || e.program || (outgrowsCache_ && !asked));
   const ptrdiff_t partialStride = (block.endPanel - block.firstPanel) * width;
+  float *const partials = first && !collects ? nullptr : partialRow(block, row);
   alignas(64) float finished[kMaxTileFloats];
+  tile.inStride = partialStride;
+  const int64_t endCol = std::min(block.endPanel * width, shape_.n), steps = tile.k / kStepsPerLine;
+  MicroKernels::Choice choice{};
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
-    const int64_t col = p * width;
-    const int64_t left = std::min(block.endPanel * width, shape_.n) - col;
-    const auto choice = kernels.choose(mode, rows, takesOnePanel_ ? std::min(left, width) : left);
-    const int64_t panel = p - block.firstPanel, steps = tile.k / kStepsPerLine;
-    lookAheadInB(block, rowTile, p, choice, tile);
+    const int64_t col = p * width, left = endCol - col, panel = p - block.firstPanel;
+    if (!choice.run || left < choice.panels * width)
+      choice = kernels.choose(mode, rows, takesOnePanel_ ? std::min(left, width) : left);
+    lookAheadInB(block, rowTile.index, p, choice, tile);
     if (!results.isEmpty() && !tile.next) results.ask(tile, panel, choice.panels, choice.parts * steps);
     if (nextRows.isEmpty())
       lookAhead(block, args, row, rows, panel, tile);
     else
       nextRows.ask(tile, panel, choice.panels, choice.parts, steps);
     const int64_t cols = std::min(choice.panels * width, shape_.n - col);
-    tile.b = block.panels + (p - block.firstPanel) * block.panelStride;
-    float *partial = partialRow(block, row) + (p - block.firstPanel) * width;
+    tile.b = block.panels + panel * block.panelStride;
+    float *const partial = partials ? partials + panel * width : nullptr;
     tile.in = first ? nullptr : partial;
-    tile.inStride = partialStride;
     const bool plain = end && cols == choice.width;
     tile.end = plain ? end->at(block.cOffset + row * args.cRowStride + col, block.biasOffset + col) : TileEnd();
     tile.out = collects ? partial : plain ? block.c + row * args.cRowStride + col : finished;
     tile.outStride = collects ? partialStride : plain ? args.cRowStride : choice.width;
-    if (last) prefetchEnd(block, args, asked, row, rows, col, cols);
+    if (prefetchesEnd) prefetchEnd(block, args, asked, row, rows, col, cols);
     choice.run(tile);
     if (!collects && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
     p += choice.panels;
   }
   if (!collects || !last) return;
   const int64_t column = block.firstPanel * width;
-  emit(block, args, partialRow(block, row), partialStride, row, rows, column,
-       std::min(block.endPanel * width, shape_.n) - column);
+  emit(block, args, partials, partialStride, row, rows, column, endCol - column);
 }
 
 bool Matmul::isDot() const noexcept {
@@ -576,7 +590,11 @@ void Matmul::runBlock(const Part &range, ptrdiff_t origin, const MatmulArgs &arg
   do {
     block.endK = std::min(shape_.k, block.firstK + kBlock_);
     block.panels = panelSource(block, args, scratch + partialFloats_, block.kStride, block.panelStride);
-    for (int64_t tile = block.firstTile; tile < block.endTile; ++tile) runTileRow(block, args, tile);
+    RowTile t{block.firstTile, firstRow(block.firstTile), firstRow(block.firstTile + 1), 0, {}, {}};
+    for (; t.index < block.endTile; ++t.index, t.row = t.end, t.end = t.nextEnd) {
+      t.nextEnd = t.index + 1 < block.endTile ? firstRow(t.index + 2) : t.end;  // takes divisions
+      runTileRow(block, args, t);
+    }
     block.firstK = block.endK;
   } while (block.firstK < shape_.k);
 }

@@ -84,9 +84,6 @@ struct MatmulArgs {
   enum class ParameterLayout { kPacked, kRows } parameterLayout = ParameterLayout::kPacked;
 };
 
-class ResultsAhead;
-class RowsAhead;
-
 class Matmul {
  public:
   // `threads` only sizes the tasks. Any dimension may be zero; K = 0 gives sums of zero, which still pass the epilogue.
@@ -116,6 +113,7 @@ class Matmul {
 
  private:
   struct Block;
+  struct RowTile;
   Part partOf(int task) const noexcept;
   // `origin`: C's element at args.c.
   void runBlock(const Part &part, ptrdiff_t origin, const MatmulArgs &args, float *scratch) const noexcept;
@@ -135,14 +133,13 @@ class Matmul {
   AMode widenedSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   AMode pairSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
   AMode rowSource(const Block &block, const MatmulArgs &args, int64_t row, int rows, TileArgs &tile) const noexcept;
-  RowsAhead rowsAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows,
-                      const TileArgs &tile) const noexcept;
+  void askForRows(const Block &block, const MatmulArgs &args, const TileArgs &tile, RowTile &rowTile) const noexcept;
   void lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                  TileArgs &tile) const noexcept;
   void lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, const MicroKernels::Choice &kernel,
                     TileArgs &tile) const noexcept;
   float *partialRow(const Block &block, int64_t row) const noexcept;
-  void runTileRow(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept;
+  void runTileRow(const Block &block, const MatmulArgs &args, RowTile &rowTile) const noexcept;
   bool hasHalves() const noexcept { return isHalf(shape_.factors); }
   bool hasPairs() const noexcept { return shape_.factors == DataType::BFLOAT16 && bfloat16Kernels(); }
   bool packsB() const noexcept { return hasHalves() || shape_.bLayout != BLayout::kPacked; }
@@ -151,7 +148,7 @@ class Matmul {
   void runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept;
   void runOuterUpdate(const Block &block, const MatmulArgs &args) const noexcept;
   float *panelAt(const Block &block, int64_t row, int64_t col) const noexcept;
-  ResultsAhead resultsAhead(const Block &block, const MatmulArgs &args, int64_t rowTile) const noexcept;
+  void askForResults(const Block &block, const MatmulArgs &args, RowTile &rowTile) const noexcept;
   void prefetchEnd(const Block &block, const MatmulArgs &args, const void *asked, int64_t row, int rows, int64_t col,
                    int64_t cols) const noexcept;
   void emit(const Block &block, const MatmulArgs &args, const float *sums, ptrdiff_t stride, int64_t row, int rows,

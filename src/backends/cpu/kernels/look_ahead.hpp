@@ -109,13 +109,17 @@ inline void askEvenly(TileArgs &args, int64_t tile, int64_t tiles, int64_t parts
 // beyond it.
 class AheadOfPanels {
  public:
-  AheadOfPanels() = default;
-  // `panels`: of all calls. `mostApart`: floats from one step to the next.
-  AheadOfPanels(const void *first, int64_t floats, int64_t panels, int64_t mostApart)
-      : range_(static_cast<const float *>(first)),
-        perPanel_(panels <= 1 ? floats : ceilDiv(floats, panels)),
-        mostApart_(mostApart) {}
-  bool isEmpty() const { return perPanel_ == 0; }
+  // `mostApart`: floats from one step to the next.
+  explicit AheadOfPanels(int64_t mostApart) : mostApart_(mostApart) {}
+  // `panels`: of all calls. Ranges as long as the one before take no division.
+  void moveTo(const void *first, int64_t floats, int64_t panels) {
+    range_ = static_cast<const float *>(first);
+    if (floats == floats_ && panels == allPanels_) return;
+    floats_ = floats, allPanels_ = panels;
+    perPanel_ = panels <= 1 ? floats : ceilDiv(floats, panels);
+    steps_ = -1;
+  }
+  bool isEmpty() const { return range_ == nullptr || perPanel_ == 0; }
   // The call for `panels` panels from `panel` on takes `steps` steps.
   struct Part {
     const float *first;
@@ -131,16 +135,16 @@ class AheadOfPanels {
 
  private:
   const float *range_ = nullptr;
-  int64_t perPanel_ = 0, mostApart_ = 0;
-  int64_t panels_ = 0, steps_ = 0, apart_ = 0;
+  int64_t floats_ = 0, allPanels_ = 0, perPanel_ = 0, mostApart_ = 0;
+  int64_t panels_ = 0, steps_ = -1, apart_ = 0;
 };
 
 // Rows of A. Where few panels have fewer steps than the rows have lines, two of three lines: the processor reads their
 // neighbours with them.
 class RowsAhead {
  public:
-  RowsAhead() = default;
-  RowsAhead(const float *first, int64_t floats, int64_t panels) : range_(first, floats, panels, kMostApart) {}
+  // nullptr: none.
+  void moveTo(const float *first, int64_t floats, int64_t panels) { range_.moveTo(first, floats, panels); }
   bool isEmpty() const { return range_.isEmpty(); }
   // For a call of `parts` register tiles of `steps` steps.
   void ask(TileArgs &args, int64_t panel, int64_t panels, int64_t parts, int64_t steps) {
@@ -152,7 +156,7 @@ class RowsAhead {
 
  private:
   static constexpr int64_t kMostApart = kCacheLineFloats * 3 / 2;
-  AheadOfPanels range_;
+  AheadOfPanels range_{kMostApart};
 };
 
 // Rows of y that the tile writes. A store that misses the second level cache first reads its line, and the stores of a
@@ -162,9 +166,13 @@ class ResultsAhead {
   ResultsAhead() = default;
   // `elements` elements from element `at` of y on. None where a program writes others.
   ResultsAhead(const Epilogue &e, const void *y, ptrdiff_t at, int64_t elements, int64_t panels) {
-    if (e.program) return;
-    range_ = AheadOfPanels(elementAt(y, at, e.type), isHalf(e.type) ? elements / 2 : elements, panels, kLines);
+    moveTo(e, y, at, elements, panels);
   }
+  void moveTo(const Epilogue &e, const void *y, ptrdiff_t at, int64_t elements, int64_t panels) {
+    if (e.program) return stop();
+    range_.moveTo(elementAt(y, at, e.type), isHalf(e.type) ? elements / 2 : elements, panels);
+  }
+  void stop() { range_.moveTo(nullptr, 0, 1); }
   bool isEmpty() const { return range_.isEmpty(); }
   // For a call that asks for no weights.
   void ask(TileArgs &args, int64_t panel, int64_t panels, int64_t steps) {
@@ -175,7 +183,7 @@ class ResultsAhead {
 
  private:
   static constexpr int64_t kLines = 2 * kCacheLineFloats;
-  AheadOfPanels range_;
+  AheadOfPanels range_{kLines};
 };
 
 }  // namespace popart::cpu

@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 // clang-format off
 #include "backends/cpu/kernels/micro_kernel.hpp"
+#include "backends/cpu/kernels/bounds-inl.hpp"
 // clang-format on
 #include <algorithm>
 #include <type_traits>
@@ -122,14 +123,13 @@ HWY_INLINE void addRows(V *HWY_RESTRICT acc, const float *rows, ptrdiff_t stride
   ((acc[I] = hn::Add(acc[I], hn::LoadU(D(), rows + static_cast<ptrdiff_t>(I / NV) * stride + (I % NV) * kLanes))), ...);
 }
 
-// As Relu and Clip: what is no number stays.
 template <size_t... I>
 HWY_INLINE void boundBelow(V *HWY_RESTRICT acc, V low, std::index_sequence<I...>) {
-  ((acc[I] = hn::IfThenElse(hn::Lt(acc[I], low), low, acc[I])), ...);
+  ((acc[I] = bounds::atLeast(acc[I], low)), ...);
 }
 template <size_t... I>
 HWY_INLINE void boundAbove(V *HWY_RESTRICT acc, V high, std::index_sequence<I...>) {
-  ((acc[I] = hn::IfThenElse(hn::Gt(acc[I], high), high, acc[I])), ...);
+  ((acc[I] = bounds::atMost(acc[I], high)), ...);
 }
 
 template <size_t NV, class Each>
