@@ -132,10 +132,21 @@ HWY_INLINE void boundAbove(V *HWY_RESTRICT acc, V high, std::index_sequence<I...
   ((acc[I] = bounds::atMost(acc[I], high)), ...);
 }
 
-template <size_t NV, class Each>
-HWY_INLINE void finish(V *HWY_RESTRICT acc, const TileEnd &end, Each each) {
-  if (end.bias) addBias<NV>(acc, end.bias, each);
-  if (end.residual) addRows<NV>(acc, end.residual, end.residualStride, each);
+// Where a register tile begins, in floats behind the arguments of its call: in A, the partial sums, the results, the
+// residual, the columns, and what is prefetched. It is not a changed copy of the arguments, which would be made with
+// vectors: such a load of numbers that were stored one by one waits for all stores before it, so for the results of the
+// register tile before.
+struct Part {
+  ptrdiff_t a, in, out, residual, column, ahead, next;
+};
+struct WholeCall {
+  static constexpr ptrdiff_t a = 0, in = 0, out = 0, residual = 0, column = 0, ahead = 0, next = 0;
+};
+
+template <size_t NV, class Each, class Place>
+HWY_INLINE void finish(V *HWY_RESTRICT acc, const TileEnd &end, Each each, const Place &at) {
+  if (end.bias) addBias<NV>(acc, end.bias + at.column, each);
+  if (end.residual) addRows<NV>(acc, end.residual + at.residual, end.residualStride, each);
   if (end.hasLow()) boundBelow(acc, hn::Set(D(), end.low), each);
   if (end.hasHigh()) boundAbove(acc, hn::Set(D(), end.high), each);
 }
@@ -145,25 +156,25 @@ enum class Form : uint8_t { kPlain, kExtended };
 // kPacked: rows of a panel of B follow each other, so that addresses of several steps are constants of instructions.
 enum class RowsOfB : uint8_t { kPacked, kStrided };
 
-template <Form kForm, RowsOfB kRowsOfB, class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst>
-HWY_NOINLINE void sums(const TileArgs &t) {
+template <Form kForm, RowsOfB kRowsOfB, class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst, class Place>
+HWY_NOINLINE void sums(const TileArgs &t, const Place &at) {
   constexpr bool kExtended = kForm == Form::kExtended;
   constexpr size_t kBases = isRows(kMode) ? (MR + 2) / 3 : 1;
   constexpr auto kAcc = std::make_index_sequence<MR * NV>();
   constexpr auto kBaseSeq = std::make_index_sequence<kBases>();
   V acc[MR * NV];
   V b[NV];
-  loadAcc<NV>(acc, t.in, t.inStride, kAcc);
+  loadAcc<NV>(acc, t.in ? t.in + at.in : nullptr, t.inStride, kAcc);
   const ptrdiff_t stride = t.aStride;
   const ptrdiff_t bStride = kRowsOfB == RowsOfB::kPacked ? kPanelWidth : t.bStride;
   const ptrdiff_t bPanelStride = t.bPanelStride;
-  const float *ahead = t.ahead ? t.ahead : t.b;  // prefetching a cached line costs nothing
+  const float *ahead = t.ahead ? t.ahead + at.ahead : t.b;  // prefetching a cached line costs nothing
   const ptrdiff_t aheadStride = t.ahead ? t.aheadStride : 0;
-  [[maybe_unused]] const float *next = t.next ? t.next : t.b;
+  [[maybe_unused]] const float *next = t.next ? t.next + at.next : t.b;
   [[maybe_unused]] const ptrdiff_t nextHalf = t.next ? t.nextStride / 2 : 0;  // few registers are left
   for (int64_t r = 0; r < t.blockCount; ++r) {
     const float *base[kBases];
-    const float *a = t.a + t.blocks[r].a;
+    const float *a = t.a + at.a + t.blocks[r].a;
     for (size_t g = 0; g < kBases; ++g) base[g] = a + static_cast<ptrdiff_t>(3 * g) * stride;
     const float *pb = t.b + t.blocks[r].b;
     int64_t k = t.k;
@@ -190,70 +201,59 @@ HWY_NOINLINE void sums(const TileArgs &t) {
       pb += bStride;
     }
   }
-  if constexpr (kExtended) finish<NV>(acc, t.end, kAcc);
-  storeAcc<NV>(acc, t.out, t.outStride, kAcc);
+  if constexpr (kExtended) finish<NV>(acc, t.end, kAcc, at);
+  storeAcc<NV>(acc, t.out + at.out, t.outStride, kAcc);
 }
 
-template <Form kForm, class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst>
-void sumsOf(const TileArgs &t) {
+template <Form kForm, class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst, class Place>
+void sumsOf(const TileArgs &t, const Place &at) {
   if constexpr (NV > kPanelVectors)
-    if (t.bStride == kPanelWidth) return sums<kForm, RowsOfB::kPacked, Lane, kMode, MR, NV, kFirst>(t);
-  sums<kForm, RowsOfB::kStrided, Lane, kMode, MR, NV, kFirst>(t);
+    if (t.bStride == kPanelWidth) return sums<kForm, RowsOfB::kPacked, Lane, kMode, MR, NV, kFirst>(t, at);
+  sums<kForm, RowsOfB::kStrided, Lane, kMode, MR, NV, kFirst>(t, at);
 }
 
-// kFirst: of B's vectors, from t.b on; the other arguments are those of the tile itself.
-template <class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst = 0>
-void tile(const TileArgs &t) {
+// kFirst: of B's vectors, from t.b on.
+template <class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst, class Place>
+void tileAt(const TileArgs &t, const Place &at) {
   if constexpr (!isLanes(kMode))
-    if (t.next || t.end.isUsed()) return sumsOf<Form::kExtended, Lane, kMode, MR, NV, kFirst>(t);
-  sumsOf<Form::kPlain, Lane, kMode, MR, NV, kFirst>(t);
+    if (t.next || t.end.isUsed()) return sumsOf<Form::kExtended, Lane, kMode, MR, NV, kFirst>(t, at);
+  sumsOf<Form::kPlain, Lane, kMode, MR, NV, kFirst>(t, at);
 }
 
-// A second register tile of the same call continues what the first one prefetches.
-inline void continuePrefetches(const TileArgs &t, TileArgs &rest) {
-  if (t.ahead) rest.ahead += t.aheadPartStride;
-  if (t.next) rest.next += t.blockCount * (t.k / kStepsPerLine) * t.nextStride;
+// A call of one register tile.
+template <class Lane, AMode kMode, size_t MR, size_t NV>
+void tile(const TileArgs &t) {
+  tileAt<Lane, kMode, MR, NV, 0>(t, WholeCall());
 }
 
-// The arguments for the rows from `row` on.
+// Register tile `number` of a call, from a row and a column on; it goes on with what those before it prefetch.
 template <AMode kMode>
-TileArgs rowsFrom(const TileArgs &t, ptrdiff_t row) {
-  TileArgs rest = t;
-  rest.a += row * (isRows(kMode) ? t.aStride : 1);
-  if (t.in) rest.in += row * t.inStride;
-  rest.out += row * t.outStride;
-  if (t.end.residual) rest.end.residual += row * t.end.residualStride;
-  continuePrefetches(t, rest);
-  return rest;
-}
-
-// The same for the columns from `column` on.
-inline TileArgs columnsFrom(const TileArgs &t, ptrdiff_t column) {
-  TileArgs rest = t;
-  if (t.in) rest.in += column;
-  rest.out += column;
-  if (t.end.bias) rest.end.bias += column;
-  if (t.end.residual) rest.end.residual += column;
-  continuePrefetches(t, rest);
-  return rest;
+Part partAt(const TileArgs &t, ptrdiff_t number, ptrdiff_t row, ptrdiff_t column) {
+  return {row * (isRows(kMode) ? t.aStride : 1),
+          row * t.inStride + column,
+          row * t.outStride + column,
+          row * t.end.residualStride + column,
+          column,
+          number * t.aheadPartStride,
+          number * t.blockCount * (t.k / kStepsPerLine) * t.nextStride};
 }
 
 constexpr size_t partsOf(size_t rows) { return kWideRows == 0 ? 1 : (rows + kWideRows - 1) / kWideRows; }
 
 // Two panels: rows split into register tiles.
-template <class Lane, AMode kMode, size_t MR>
+template <class Lane, AMode kMode, size_t MR, size_t kRow = 0, size_t kNumber = 0>
 void twoPanels(const TileArgs &t) {
-  constexpr size_t kParts = partsOf(MR), kFirst = (MR + kParts - 1) / kParts;
-  tile<Lane, kMode, kFirst, 2 * kPanelVectors>(t);
-  if constexpr (kFirst < MR) twoPanels<Lane, kMode, MR - kFirst>(rowsFrom<kMode>(t, kFirst));
+  constexpr size_t kParts = partsOf(MR - kRow), kRows = (MR - kRow + kParts - 1) / kParts;
+  tileAt<Lane, kMode, kRows, 2 * kPanelVectors, 0>(t, partAt<kMode>(t, kNumber, kRow, 0));
+  if constexpr (kRow + kRows < MR) twoPanels<Lane, kMode, MR, kRow + kRows, kNumber + 1>(t);
 }
 
 // Three panels: a panel and a half of all rows, twice.
 template <class Lane, AMode kMode, size_t MR>
 void threePanels(const TileArgs &t) {
   constexpr size_t kVectors = 3 * kPanelVectors / 2;
-  tile<Lane, kMode, MR, kVectors>(t);
-  tile<Lane, kMode, MR, kVectors, kVectors>(columnsFrom(t, kVectors * kLanes));
+  tileAt<Lane, kMode, MR, kVectors, 0>(t, partAt<kMode>(t, 0, 0, 0));
+  tileAt<Lane, kMode, MR, kVectors, kVectors>(t, partAt<kMode>(t, 1, 0, kVectors * kLanes));
 }
 
 template <class Lane, AMode kMode, size_t... M>
