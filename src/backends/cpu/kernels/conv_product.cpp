@@ -306,17 +306,10 @@ ResultsAhead WindowProduct::resultsOfLine(const Weights &weights, const Place &t
 }
 
 void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial,
-                            const Place &to, const RowTile &rowTile) const noexcept {
+                            const Place &to, const RowTile &rowTile, TileArgs &tile) const noexcept {
   const int64_t width = kernels_->panelWidth;
   const bool first = &pass == &passes_.front(), last = &pass == &passes_.back();
-  TileArgs tile;
   tile.a = a + pass.offset;
-  tile.aStride = windows_.placeStep();
-  tile.bStride = width;
-  tile.bPanelStride = weights.panelStride;
-  tile.blocks = weights.blocks;
-  tile.blockCount = pass.blockCount;
-  tile.k = pass.k;
   const ptrdiff_t step = shape_.step[2] * shape_.yStride;
   const auto end = last ? tileEnd(*to.epilogue, step) : std::nullopt;
   ResultsAhead results = last ? resultsAhead(weights, to, rowTile, rows) : ResultsAhead();
@@ -390,6 +383,13 @@ void WindowProduct::runPanels(const WindowChunk &given, const float *view, const
   const Spatial &first = shape_.first, &step = shape_.step, &size = shape_.size;
   for (const Pass &pass : passes_) {
     const Weights weights = weightsOf(pass, group, firstPanel, endPanel, partials + partialFloats_);
+    TileArgs tile;  // what all row tiles of the pass share
+    tile.aStride = windows_.placeStep();
+    tile.bStride = kernels_->panelWidth;
+    tile.bPanelStride = weights.panelStride;
+    tile.blocks = weights.blocks;
+    tile.blockCount = pass.blockCount;
+    tile.k = pass.k;
     float *partial = partials;
     RowTile rowTile{0, tiles.count() * chunk.images * chunk.lines, 0};
     for (int64_t image = 0; image < chunk.images; ++image) {
@@ -404,7 +404,7 @@ void WindowProduct::runPanels(const WindowChunk &given, const float *view, const
           rowTile.nextRows = nextEnd - end;
           rowTile.isFirst = t == 0;
           rowTile.at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * shape_.yStride;
-          runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, rowTile);
+          runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, rowTile, tile);
           partial += rows * (endPanel - firstPanel) * microKernels().panelWidth;
         }
       }

@@ -114,7 +114,7 @@ class WindowProduct {
   void runPanels(const WindowChunk &chunk, const float *view, const void *weights, int64_t firstPanel, int64_t endPanel,
                  const Place &to, float *partials) const noexcept;
   void runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial, const Place &to,
-               const RowTile &rowTile) const noexcept;
+               const RowTile &rowTile, TileArgs &tile) const noexcept;
   ResultsAhead resultsAhead(const Weights &weights, const Place &to, const RowTile &rowTile, int rows) const noexcept;
   ResultsAhead resultsOfLine(const Weights &weights, const Place &to, const RowTile &rowTile, int rows,
                              size_t result) const noexcept;

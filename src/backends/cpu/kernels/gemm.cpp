@@ -82,11 +82,13 @@ struct Matmul::Block {
   float *packedA;
 };
 
-// A row tile of a block: its rows and those of the next one, and what it asks for.
+// A row tile of a block: its rows and those of the next one, what it asks for, and the arguments of its kernels, which
+// change little from one row tile to the next.
 struct Matmul::RowTile {
   int64_t index, row, end, nextEnd;
   ResultsAhead results;
   RowsAhead inputs;
+  TileArgs tile;
 
   int rows() const { return static_cast<int>(end - row); }
 };
@@ -459,13 +461,7 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, RowTile &row
   const int rows = rowTile.rows();
   const MicroKernels &kernels = *kernels_;
   const int64_t width = kernels.panelWidth;
-  static constexpr BlockOffset kOrigin{};
-  TileArgs tile;
-  tile.blocks = &kOrigin;
-  tile.blockCount = 1;
-  tile.k = block.endK - block.firstK;
-  tile.bStride = block.kStride;
-  tile.bPanelStride = block.panelStride;
+  TileArgs &tile = rowTile.tile;
   const AMode mode = hasPairs()    ? pairSource(block, args, row, rows, tile)
                      : hasHalves() ? widenedSource(block, args, row, rows, tile)
                                    : rowSource(block, args, row, rows, tile);
@@ -485,29 +481,30 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, RowTile &row
   alignas(64) float finished[kMaxTileFloats];
   tile.inStride = partialStride;
   const int64_t endCol = std::min(block.endPanel * width, shape_.n), steps = tile.k / kStepsPerLine;
-  MicroKernels::Choice choice{};
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
-    const int64_t col = p * width, left = endCol - col, panel = p - block.firstPanel;
-    if (!choice.run || left < choice.panels * width)
-      choice = kernels.choose(mode, rows, takesOnePanel_ ? std::min(left, width) : left);
-    lookAheadInB(block, rowTile.index, p, choice, tile);
-    if (!results.isEmpty() && !tile.next) results.ask(tile, panel, choice.panels, choice.parts * steps);
-    if (nextRows.isEmpty())
-      lookAhead(block, args, row, rows, panel, tile);
-    else
-      nextRows.ask(tile, panel, choice.panels, choice.parts, steps);
-    const int64_t cols = std::min(choice.panels * width, shape_.n - col);
-    tile.b = block.panels + panel * block.panelStride;
-    float *const partial = partials ? partials + panel * width : nullptr;
-    tile.in = first ? nullptr : partial;
-    const bool plain = end && cols == choice.width;
-    tile.end = plain ? end->at(block.cOffset + row * args.cRowStride + col, block.biasOffset + col) : TileEnd();
-    tile.out = collects ? partial : plain ? block.c + row * args.cRowStride + col : finished;
-    tile.outStride = collects ? partialStride : plain ? args.cRowStride : choice.width;
-    if (prefetchesEnd) prefetchEnd(block, args, asked, row, rows, col, cols);
-    choice.run(tile);
-    if (!collects && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
-    p += choice.panels;
+    const int64_t left = endCol - p * width;
+    const auto choice = kernels.choose(mode, rows, takesOnePanel_ ? std::min(left, width) : left);
+    do {  // while there are as many panels as the kernel covers
+      const int64_t col = p * width, panel = p - block.firstPanel,
+                    cols = std::min(choice.panels * width, shape_.n - col);
+      lookAheadInB(block, rowTile.index, p, choice, tile);
+      if (!results.isEmpty() && !tile.next) results.ask(tile, panel, choice.panels, choice.parts * steps);
+      if (nextRows.isEmpty())
+        lookAhead(block, args, row, rows, panel, tile);
+      else
+        nextRows.ask(tile, panel, choice.panels, choice.parts, steps);
+      tile.b = block.panels + panel * block.panelStride;
+      float *const partial = partials ? partials + panel * width : nullptr;
+      tile.in = first ? nullptr : partial;
+      const bool plain = end && cols == choice.width;
+      tile.end = plain ? end->at(block.cOffset + row * args.cRowStride + col, block.biasOffset + col) : TileEnd();
+      tile.out = collects ? partial : plain ? block.c + row * args.cRowStride + col : finished;
+      tile.outStride = collects ? partialStride : plain ? args.cRowStride : choice.width;
+      if (prefetchesEnd) prefetchEnd(block, args, asked, row, rows, col, cols);
+      choice.run(tile);
+      if (!collects && !plain) emit(block, args, finished, tile.outStride, row, rows, col, cols);
+      p += choice.panels;
+    } while (p + choice.panels <= block.endPanel && p * width + choice.width <= endCol);
   }
   if (!collects || !last) return;
   const int64_t column = block.firstPanel * width;
@@ -590,7 +587,13 @@ void Matmul::runBlock(const Part &range, ptrdiff_t origin, const MatmulArgs &arg
   do {
     block.endK = std::min(shape_.k, block.firstK + kBlock_);
     block.panels = panelSource(block, args, scratch + partialFloats_, block.kStride, block.panelStride);
-    RowTile t{block.firstTile, firstRow(block.firstTile), firstRow(block.firstTile + 1), 0, {}, {}};
+    static constexpr BlockOffset kOrigin{};
+    RowTile t{block.firstTile, firstRow(block.firstTile), firstRow(block.firstTile + 1), 0, {}, {}, {}};
+    t.tile.blocks = &kOrigin;
+    t.tile.blockCount = 1;
+    t.tile.k = block.endK - block.firstK;
+    t.tile.bStride = block.kStride;
+    t.tile.bPanelStride = block.panelStride;
     for (; t.index < block.endTile; ++t.index, t.row = t.end, t.end = t.nextEnd) {
       t.nextEnd = t.index + 1 < block.endTile ? firstRow(t.index + 2) : t.end;  // takes divisions
       runTileRow(block, args, t);
