@@ -199,9 +199,9 @@ void sumKnownVectors(const DepthwiseBlock &b) {
 
 template <int kLines, int kCount, Border kBorder>
 void sumAnyVectors(const DepthwiseBlock &b) {
-  if constexpr (kLines == 2 && 2 * kCount >= kPixels && kRegisters == 32)
+  if constexpr (kLines == 2 && 2 * kCount > kPixels && kRegisters == 32)
     sumKnownVectors<kLines, kCount, kBorder, KnownTaps<3, 1>, KnownTaps<3, 2>, KnownTaps<5, 1>>(b);
-  else if constexpr (kLines == 2 && 2 * kCount >= kPixels)
+  else if constexpr (kLines == 2 && 2 * kCount > kPixels)
     sumKnownVectors<kLines, kCount, kBorder, KnownTaps<3, 1>>(b);
   else
     sumVectors<kLines, kCount, kBorder, AnyTaps>(b);

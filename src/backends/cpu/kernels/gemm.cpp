@@ -459,19 +459,16 @@ float *Matmul::partialRow(const Block &block, int64_t row) const noexcept {
 void Matmul::runTileRow(const Block &block, const MatmulArgs &args, RowTile &rowTile) const noexcept {
   const int64_t row = rowTile.row;
   const int rows = rowTile.rows();
-  const MicroKernels &kernels = *kernels_;
-  const int64_t width = kernels.panelWidth;
+  const int64_t width = kernels_->panelWidth;
   TileArgs &tile = rowTile.tile;
   const AMode mode = hasPairs()    ? pairSource(block, args, row, rows, tile)
                      : hasHalves() ? widenedSource(block, args, row, rows, tile)
                                    : rowSource(block, args, row, rows, tile);
-  const bool first = block.firstK == 0;
-  const bool last = block.endK == shape_.k;
+  const bool first = block.firstK == 0, last = block.endK == shape_.k;
   const bool collects = shape_.updatesRows || !last;  // all panels' sums before anything is done with them
   const auto end = last && !args.update ? tileEnd(args.epilogue, args.cRowStride) : std::nullopt;
   askForResults(block, args, rowTile);
   ResultsAhead &results = rowTile.results;
-  RowsAhead &nextRows = rowTile.inputs;
   const void *asked = !results.isEmpty() && rowTile.index > block.firstTile ? args.c : nullptr;  // by the tile before
   askForRows(block, args, tile, rowTile);
   const Epilogue &e = args.epilogue;
@@ -483,16 +480,16 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, RowTile &row
   const int64_t endCol = std::min(block.endPanel * width, shape_.n), steps = tile.k / kStepsPerLine;
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
     const int64_t left = endCol - p * width;
-    const auto choice = kernels.choose(mode, rows, takesOnePanel_ ? std::min(left, width) : left);
+    const auto choice = kernels_->choose(mode, rows, takesOnePanel_ ? std::min(left, width) : left);
     do {  // while there are as many panels as the kernel covers
       const int64_t col = p * width, panel = p - block.firstPanel,
                     cols = std::min(choice.panels * width, shape_.n - col);
       lookAheadInB(block, rowTile.index, p, choice, tile);
       if (!results.isEmpty() && !tile.next) results.ask(tile, panel, choice.panels, choice.parts * steps);
-      if (nextRows.isEmpty())
+      if (rowTile.inputs.isEmpty())
         lookAhead(block, args, row, rows, panel, tile);
       else
-        nextRows.ask(tile, panel, choice.panels, choice.parts, steps);
+        rowTile.inputs.ask(tile, panel, choice.panels, choice.parts, steps);
       tile.b = block.panels + panel * block.panelStride;
       float *const partial = partials ? partials + panel * width : nullptr;
       tile.in = first ? nullptr : partial;
@@ -589,11 +586,9 @@ void Matmul::runBlock(const Part &range, ptrdiff_t origin, const MatmulArgs &arg
     block.panels = panelSource(block, args, scratch + partialFloats_, block.kStride, block.panelStride);
     static constexpr BlockOffset kOrigin{};
     RowTile t{block.firstTile, firstRow(block.firstTile), firstRow(block.firstTile + 1), 0, {}, {}, {}};
-    t.tile.blocks = &kOrigin;
-    t.tile.blockCount = 1;
+    t.tile.blocks = &kOrigin, t.tile.blockCount = 1;
     t.tile.k = block.endK - block.firstK;
-    t.tile.bStride = block.kStride;
-    t.tile.bPanelStride = block.panelStride;
+    t.tile.bStride = block.kStride, t.tile.bPanelStride = block.panelStride;
     for (; t.index < block.endTile; ++t.index, t.row = t.end, t.end = t.nextEnd) {
       t.nextEnd = t.index + 1 < block.endTile ? firstRow(t.index + 2) : t.end;  // takes divisions
       runTileRow(block, args, t);
