@@ -120,7 +120,7 @@ std::vector<RoundSummary> summarize(const exchange::Schedule &schedule) {
     for (const exchange::Message &m : round.receives) summary.receives.emplace_back(m.peer, m.bytes);
     int64_t elements = 0;
     for (const exchange::Range &range : round.joined) elements += range.end - range.begin;
-    summary.joinedBytes = elements * schedule.termBytes * static_cast<int64_t>(round.joins.size());
+    summary.joinedBytes = elements * schedule.sumBytes * static_cast<int64_t>(round.joins.size());
   }
   return rounds;
 }

@@ -77,11 +77,13 @@ struct Exchange::Running {
   struct Piece {  // of a join or a copy
     const void *left, *right;
     void *into;
-    int64_t count;  // elements; of a copy of operands as they are: bytes
+    int64_t count;  // elements
   };
   std::vector<Message> sends, receives;
-  std::vector<Piece> joined;  // by join, the pieces of each
-  std::vector<Piece> copied;
+  std::vector<Piece> joined;      // by join, the pieces of each
+  std::vector<JoinTerms> joiner;  // by join
+  std::vector<Piece> copied;      // with a count of bytes
+  std::vector<Piece> rounded;
   std::vector<int> arrivals;  // by join: terms that are there
   size_t sendsLeft = 0, receivesLeft = 0;
 };
@@ -92,8 +94,7 @@ struct Exchange::Bound {
   int collective;
   std::string name;
   Schedule schedule;
-  JoinTerms join = nullptr;  // null: no reduction
-  StoreTerms store = nullptr;
+  StoreTerms store = nullptr;          // null: no reduction
   int64_t firstByte = 0, endByte = 0;  // in the block
   std::vector<Running> rounds;
   size_t receivesBegun = 0, sendsBegun = 0;  // rounds
@@ -172,19 +173,16 @@ struct Exchange::Bound {
       const size_t pieces = round.joined.size();
       for (size_t i = 0; i < pieces; ++i) {
         const Running::Piece &p = running.joined[static_cast<size_t>(step) * pieces + i];
-        join(spec.join, p.left, p.right, p.into, p.count);
+        running.joiner[static_cast<size_t>(step)](spec.join, p.left, p.right, p.into, p.count);
       }
       step = round.joins[static_cast<size_t>(step)].next;
     }
   }
 
   void copy(const Running &running) const noexcept {
-    for (const Running::Piece &p : running.copied) {
-      if (store)
-        store(p.left, p.into, p.count);
-      else if (p.left != p.into)
-        std::memcpy(p.into, p.left, static_cast<size_t>(p.count));
-    }
+    for (const Running::Piece &p : running.rounded) store(p.left, p.into, p.count);
+    for (const Running::Piece &p : running.copied)
+      if (p.left != p.into) std::memcpy(p.into, p.left, static_cast<size_t>(p.count));
   }
 };
 
@@ -232,7 +230,7 @@ int Exchange::add(const ExchangeSpec &spec, const ExchangeMemory &memory, int co
         "{}: got {} inputs and {} results, expected {} and {}, with {} operands each", name, memory.inputs.size(),
         memory.results.size(), schedule.inputs, schedule.results, spec.elements.size());
   const bool reduces = std::ranges::any_of(schedule.rounds, [](const Round &r) { return !r.joined.empty(); });
-  if (reduces) bound->join = joinFunction(spec.type), bound->store = storeFunction(spec.type);
+  if (reduces) bound->store = storeFunction(spec.type);
   if (collective != lastCollective_) declare(spec, collective);
   bound->spec = spec;
   bound->memory = memory;
@@ -302,14 +300,20 @@ void Exchange::makeChannels(Bound &operation) {
         if (schedule.isReceived(p.memory) && (received.terms.empty() || received.terms.back() != p.memory))
           received.terms.push_back(p.memory);
     }
-    for (const JoinStep &s : round.joins)
+    const auto widthOf = [&](int memory) {
+      return schedule.widthOf(memory) == schedule.sumBytes ? Width::Term : Width::Element;
+    };
+    for (const JoinStep &s : round.joins) {
+      running.joiner.push_back(joinFunction(operation.spec.type, widthOf(s.left), widthOf(s.right)));
       for (const Range &range : round.joined)
         running.joined.push_back(
             {address({s.left, range}), address({s.right, range}), address({s.into, range}), range.end - range.begin});
+    }
     for (const Copy &c : round.copies) {
-      const int64_t count = c.from.range.end - c.from.range.begin;
-      running.copied.push_back(
-          {address(c.from), nullptr, address(c.to), operation.store ? count : count * schedule.resultBytes});
+      const int64_t count = c.from.range.end - c.from.range.begin, width = schedule.widthOf(c.from.memory);
+      const bool rounds = width != schedule.widthOf(c.to.memory);
+      (rounds ? running.rounded : running.copied)
+          .push_back({address(c.from), nullptr, address(c.to), rounds ? count : count * width});
     }
     running.arrivals.resize(round.joins.size());
   }

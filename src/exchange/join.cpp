@@ -11,14 +11,16 @@ namespace popart::exchange {
 namespace {
 
 using executable::TermOf;
+using executable::termOf;
 using executable::withOperator;
 
-template <class A>
+template <class A, class L, class R>
 void joinAs(executable::Join how, const void *left, const void *right, void *into, int64_t count) {
-  const auto *a = static_cast<const A *>(left), *b = static_cast<const A *>(right);
+  const auto *a = static_cast<const L *>(left);
+  const auto *b = static_cast<const R *>(right);
   auto *to = static_cast<A *>(into);
   withOperator<A>(how, [&](auto op) {
-    for (int64_t i = 0; i < count; ++i) to[i] = op(a[i], b[i]);
+    for (int64_t i = 0; i < count; ++i) to[i] = op(termOf(a[i]), termOf(b[i]));
   });
 }
 
@@ -43,9 +45,15 @@ DataType termType(DataType type) {
   return type == DataType::FLOAT16 || type == DataType::BFLOAT16 ? DataType::FLOAT : type;
 }
 
-JoinTerms joinFunction(DataType type) {
+JoinTerms joinFunction(DataType type, Width left, Width right) {
   JoinTerms result = nullptr;
-  forJoined(type, [&]<class T>(T) { result = joinAs<TermOf<T>>; });
+  forJoined(type, [&]<class T>(T) {
+    using A = TermOf<T>;
+    if (left == Width::Term)
+      result = right == Width::Term ? joinAs<A, A, A> : joinAs<A, A, T>;
+    else
+      result = right == Width::Term ? joinAs<A, T, A> : joinAs<A, T, T>;
+  });
   return result;
 }
 

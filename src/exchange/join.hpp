@@ -11,13 +11,16 @@ namespace popart::exchange {
 // The type of terms of elements of `type` (executable/join_operators.hpp).
 DataType termType(DataType type);
 
-// into[i] = left[i] op right[i] for `count` terms. `into` may be `left` or `right`.
+// Whether a term has the type of the elements, or termType of it.
+enum class Width : uint8_t { Element, Term };
+
+// into[i] = left[i] op right[i] for `count` terms, widened before. `into` may be `left` or `right` of its own width.
 using JoinTerms = void (*)(executable::Join how, const void *left, const void *right, void *into, int64_t count);
 // into[i] = the element of a complete sum: terms of 16-bit types are rounded, others copied.
 using StoreTerms = void (*)(const void *terms, void *into, int64_t count);
 
-// For elements of `type`. Throw internal_error for a type that replicas do not join.
-JoinTerms joinFunction(DataType type);
+// For elements of `type`, and widths of `left` and `right`. Throw internal_error for a type that replicas do not join.
+JoinTerms joinFunction(DataType type, Width left, Width right);
 StoreTerms storeFunction(DataType type);
 
 }  // namespace popart::exchange

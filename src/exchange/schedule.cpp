@@ -34,12 +34,15 @@ class Planner {
           layout.describe(process));
     self_ = static_cast<int>(own - members_.begin());
     plan_.processes = count();
-    plan_.resultBytes = getDataTypeInfo(spec_.type).nbytes;
-    plan_.termBytes = reduces() ? getDataTypeInfo(termType(spec_.type)).nbytes : plan_.resultBytes;
+    width_ = getDataTypeInfo(spec_.type).nbytes;
+    plan_.sumBytes = reduces() ? getDataTypeInfo(termType(spec_.type)).nbytes : width_;
     plan_.results = isSharedResult() ? 1 : self().count;
     plan_.inputs = self().count;
     if (reduces()) plan_.inputs = static_cast<int>(ownTerms().size());
     if (spec_.operation == Operation::Broadcast) plan_.inputs = holdsRoot(self()) ? 1 : 0;
+    plan_.widths.assign(static_cast<size_t>(plan_.inputs + plan_.results), width_);
+    for (int t = 0; reduces() && t < plan_.inputs; ++t)
+      plan_.widths[static_cast<size_t>(t)] = widthOf(ownTerms()[static_cast<size_t>(t)]);
     lines_ = {0};
     for (const int64_t elements : spec_.elements)
       lines_.push_back(lines_.back() + (elements + kLineElements - 1) / kLineElements);
@@ -106,6 +109,7 @@ class Planner {
   const MemberRange &at(int process) const { return members_[static_cast<size_t>(process)]; }
   const MemberRange &self() const { return at(self_); }
   std::vector<Node> ownTerms() const { return termsOf(self().first, self().count, size_); }
+  int64_t widthOf(const Node &term) const { return membersIn(term, size_) == 1 ? width_ : plan_.sumBytes; }
   int bits() const { return std::countr_zero(static_cast<unsigned>(count())); }  // of the number of a process
 
   // ---- the choice -------------------------------------------------------------------------------
@@ -224,12 +228,17 @@ class Planner {
     return all;
   }
 
-  // Received memory for the ranges of a term.
-  int addReceived(const std::vector<Range> &ranges) {
+  // Received memory for the ranges of a term, or of a sum.
+  int addReceived(const std::vector<Range> &ranges, int64_t width) {
     plan_.received.push_back({plan_.receivedBytes, ranges});
-    for (const Range &r : ranges) plan_.receivedBytes += (r.end - r.begin) * plan_.termBytes;
+    for (const Range &r : ranges) plan_.receivedBytes += (r.end - r.begin) * width;
     plan_.receivedBytes = (plan_.receivedBytes + kLineBytes - 1) / kLineBytes * kLineBytes;
-    return plan_.inputs + plan_.results + static_cast<int>(plan_.received.size()) - 1;
+    plan_.widths.push_back(width);
+    return static_cast<int>(plan_.widths.size()) - 1;
+  }
+  // The memory of a sum whose left term is in `left`: the same one, if it is wide enough.
+  int sumIn(int left, const std::vector<Range> &ranges) {
+    return plan_.widthOf(left) == plan_.sumBytes ? left : addReceived(ranges, plan_.sumBytes);
   }
 
   static void copy(Round &round, int from, const Range &range, int to, int64_t begin) {
@@ -275,7 +284,7 @@ class Planner {
       std::vector<Place> arriving, leaving;
       for (size_t t = 0; t < its.size(); ++t) {
         const bool isOwn = q == self_;
-        const int memory = isOwn || part.empty() ? static_cast<int>(t) : addReceived(part);
+        const int memory = isOwn || part.empty() ? static_cast<int>(t) : addReceived(part, widthOf(its[t]));
         terms.push_back(its[t]);
         memories.push_back(memory);
         if (!isOwn)
@@ -291,31 +300,36 @@ class Planner {
     if (part.empty()) return;
     round.joined = part;
     const JoinTree tree = joinTree(terms, size_);
-    const auto memoryOf = [&](int term) { return memories[static_cast<size_t>(term)]; };
-    for (const JoinTree::Step &s : tree.steps)
-      round.joins.push_back({memoryOf(s.left), memoryOf(s.right), memoryOf(s.left), s.next});
-    if (!round.joins.empty()) round.firstJoin.assign(memoriesSoFar(), -1);
-    for (size_t t = 0; t < memories.size() && !round.joins.empty(); ++t)
+    if (!tree.steps.empty()) round.firstJoin.assign(plan_.widths.size(), -1);
+    for (size_t t = 0; t < memories.size() && !tree.steps.empty(); ++t)
       round.firstJoin[static_cast<size_t>(memories[t])] = tree.firstStep[t];
-    storeJoined(round, memoryOf(0), part);
+    for (const JoinTree::Step &s : tree.steps) {
+      int &left = memories[static_cast<size_t>(s.left)];
+      const int sum = sumIn(left, part);
+      round.joins.push_back({left, memories[static_cast<size_t>(s.right)], sum, s.next});
+      left = sum;
+    }
+    storeJoined(round, memories[0], part);
   }
 
-  size_t memoriesSoFar() const { return static_cast<size_t>(plan_.inputs + plan_.results) + plan_.received.size(); }
-
   void halve() {
+    int own = 0;  // the term, then the sum of this process
     for (int k = 0; k < bits(); ++k) {
       Round &round = addRound();
       const int other = self_ ^ 1 << k;
-      send(round, other, places(0, joinedByClass(other, k + 1)));
+      send(round, other, places(own, joinedByClass(other, k + 1)));
       const std::vector<Range> kept = joinedByClass(self_, k + 1);
       if (kept.empty()) continue;
-      const int memory = addReceived(kept);
+      const Node theirs = termsOf(at(other).first, at(other).count, size_).front();
+      const int memory = addReceived(kept, k == 0 ? widthOf(theirs) : plan_.sumBytes);
       receive(round, other, places(memory, kept));
-      round.joined = kept;
-      round.joins.push_back(self_ < other ? JoinStep{0, memory, 0, -1} : JoinStep{memory, 0, 0, -1});
-      round.firstJoin.assign(memoriesSoFar(), -1);
+      round.firstJoin.assign(plan_.widths.size(), -1);
       round.firstJoin[0] = round.firstJoin[static_cast<size_t>(memory)] = 0;
-      if (k + 1 == bits()) storeJoined(round, 0, kept);
+      const int sum = sumIn(own, kept);
+      round.joined = kept;
+      round.joins.push_back(self_ < other ? JoinStep{own, memory, sum, -1} : JoinStep{memory, own, sum, -1});
+      own = sum;
+      if (k + 1 == bits()) storeJoined(round, own, kept);
     }
   }
 
@@ -423,6 +437,7 @@ class Planner {
   std::vector<MemberRange> members_;  // by process of the group
   const int size_;                    // of the group
   int self_ = 0;                      // this process's number in the group
+  int64_t width_ = 0;                 // bytes of an element
   std::vector<int64_t> lines_;        // where each operand's cache lines begin among those of all; last: their number
   Schedule plan_;
 };

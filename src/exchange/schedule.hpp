@@ -6,10 +6,11 @@
 // *term* is what a process contributes to a reduction: a node of the tree of tree.hpp over its own members. A *round*
 // is a set of messages that do not depend on each other. A *place* is a range of elements in one of the memories that
 // an operation works on, which are numbered:
-//   inputs    reductions: the process's terms, in the order of members, of type termType(type); broadcast: the value of
-//             the root, in the process that has it; otherwise the operands of the process's members, by member;
+//   inputs    reductions: the process's terms, in the order of members; broadcast: the value of the root, in the one
+//             process that has it; otherwise the operands of the process's members, by member;
 //   results   all-reduce, all-gather, broadcast: one; otherwise one for each of the process's members;
-//   received  terms of other processes: memory of the exchange.
+//   received  terms of other processes, and sums for which the left term is too narrow: memory of the exchange.
+// A term of one member has the type of the elements, any other one and every sum termType(type).
 //
 // Algorithms, for P processes and N bytes of each term:
 //   Direct    Reductions are cut into a part per process. Each process receives the terms of its part from all others,
@@ -103,9 +104,10 @@ struct Round {
 
 struct Schedule {
   Algorithm algorithm = Algorithm::Direct;
-  int processes = 1;                       // that hold members of the group
-  int inputs = 0, results = 0;             // memories [0, inputs) and [inputs, inputs + results); received ones follow
-  int64_t termBytes = 0, resultBytes = 0;  // of an element of inputs and received memories; of results
+  int processes = 1;            // that hold members of the group
+  int inputs = 0, results = 0;  // memories [0, inputs) and [inputs, inputs + results); received ones follow
+  int64_t sumBytes = 0;         // of an element of joined terms
+  std::vector<int64_t> widths;  // by memory: bytes of an element
   struct Received {
     int64_t offset;             // in the memory of the exchange; a multiple of 64 bytes
     std::vector<Range> ranges;  // its elements, one after the other
@@ -116,7 +118,7 @@ struct Schedule {
 
   bool isReceived(int memory) const { return memory >= inputs + results; }
   bool isResult(int memory) const { return memory >= inputs && !isReceived(memory); }
-  int64_t widthOf(int memory) const { return isResult(memory) ? resultBytes : termBytes; }
+  int64_t widthOf(int memory) const { return widths[static_cast<size_t>(memory)]; }
   int64_t sentBytes() const;
   int sentMessages() const;
 };

@@ -18,6 +18,11 @@ int rootLevel(int groupSize) {
 
 }  // namespace
 
+int membersIn(const Node &node, int groupSize) {
+  const int64_t first = int64_t{node.index} << node.level;
+  return static_cast<int>(std::min(int64_t{1} << node.level, groupSize - first));
+}
+
 std::vector<Node> termsOf(int first, int count, int groupSize) {
   if (first < 0 || count <= 0 || count > groupSize - first)
     throw internal_error("terms of a reduction: members {} to {} of {} do not exist", first, int64_t{first} + count - 1,

@@ -19,6 +19,9 @@ struct Node {
   bool operator==(const Node &) const = default;
 };
 
+// How many members of a group of `groupSize` the node joins.
+int membersIn(const Node &node, int groupSize);
+
 // The maximal nodes of the tree over `groupSize` members that lie within members [first, first + count), in the order
 // of members. One node when `count` is a power of two and `first` a multiple of it; at most 2 log2(count) nodes
 // otherwise. Throws internal_error unless 0 <= first, 0 < count, first + count <= groupSize.

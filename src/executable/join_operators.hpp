@@ -5,6 +5,7 @@
 
 #include <popart/half.hpp>
 
+#include "base/half_widening.hpp"
 #include "executable/collectives.hpp"
 
 namespace popart::executable {
@@ -12,6 +13,15 @@ namespace popart::executable {
 // The type of terms of elements T: 16-bit floats are joined in float and rounded once, when all terms are joined.
 template <class T>
 using TermOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+
+// An element as a term, for loops over many.
+template <class T>
+TermOf<T> termOf(T value) {
+  if constexpr (std::is_same_v<T, Half>)
+    return widenHalfBits(value.bits());
+  else
+    return static_cast<TermOf<T>>(value);
+}
 
 // Calls f with the operator of `how` on two terms: one call for a whole loop, so that the loop vectorises. Integers
 // wrap. Keep takes the left term.

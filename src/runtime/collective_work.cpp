@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "base/element_types.hpp"
-#include "base/half_widening.hpp"
 #include "executable/join_operators.hpp"
 #include "executable/join_tree.hpp"
 
@@ -20,6 +19,7 @@ using executable::CollectiveKind;
 using executable::CollectiveSpec;
 using executable::Join;
 using executable::TermOf;
+using executable::termOf;
 using executable::withOperator;
 
 constexpr int64_t kBlock = 512;              // elements joined at a time: their sums stay in the first level cache
@@ -30,14 +30,6 @@ template <class T>
 struct Block {
   T values[kBlock];  // not initialised
 };
-
-template <class T>
-TermOf<T> termOf(T value) {
-  if constexpr (std::is_same_v<T, Half>)
-    return widenHalfBits(value.bits());
-  else
-    return static_cast<TermOf<T>>(value);
-}
 
 // to = a op b, and to = a, element by element.
 template <class T, class U, class Op>

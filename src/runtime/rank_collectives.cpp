@@ -102,7 +102,8 @@ class GroupMemory {
   size_t count() const { return static_cast<size_t>(members_.count); }
 
   void place(Places &places) {
-    const int64_t width = widthOf(spec_.type), term = widthOf(exchange::termType(spec_.type));
+    const int64_t width = widthOf(spec_.type), joined = widthOf(exchange::termType(spec_.type));
+    const auto termWidth = [&](size_t t) { return terms_[t].count == 1 ? width : joined; };
     const size_t operands = spec_.elements.size();
     shared_.assign(operands, nullptr);
     const auto sized = [&](size_t memories) {
@@ -112,11 +113,12 @@ class GroupMemory {
     exchanged_.results = sized(spec_.kind == CollectiveKind::Scatter ? count() : 1);
     for (size_t o = 0; o < operands; ++o) {
       const int64_t elements = spec_.elements[o];
-      for (size_t t = 0; t < terms_.size(); ++t) exchanged_.inputs[t][o] = places.take(elements * term);
+      for (size_t t = 0; t < terms_.size(); ++t) exchanged_.inputs[t][o] = places.take(elements * termWidth(t));
       std::byte *results = nullptr;
       switch (spec_.kind) {
         case CollectiveKind::Reduce:  // where a term is, if elements are as wide
-          results = term == width ? static_cast<std::byte *>(exchanged_.inputs[0][o]) : places.take(elements * width);
+          results =
+              termWidth(0) == width ? static_cast<std::byte *>(exchanged_.inputs[0][o]) : places.take(elements * width);
           exchanged_.results[0][o] = results;
           break;
         case CollectiveKind::Scatter:  // the chunks of all members, in order
@@ -187,9 +189,14 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   void begin(std::span<const PublishedOperands> members) noexcept override {
     if (!memory_) return;  // not connected
     for (size_t o = 0; o < spec_.elements.size(); ++o) {
-      for (size_t t = 0; t < terms_.size(); ++t)
-        joinTerm(spec_, members.subspan(static_cast<size_t>(terms_[t].first), static_cast<size_t>(terms_[t].count)), o,
-                 exchanged_.inputs[t][o]);
+      for (size_t t = 0; t < terms_.size(); ++t) {
+        const auto joined = members.subspan(static_cast<size_t>(terms_[t].first), static_cast<size_t>(terms_[t].count));
+        if (joined.size() > 1)
+          joinTerm(spec_, joined, o, exchanged_.inputs[t][o]);
+        else if (spec_.elements[o] > 0)
+          std::memcpy(exchanged_.inputs[t][o], joined[0].in[o],
+                      static_cast<size_t>(spec_.elements[o] * widthOf(spec_.type)));
+      }
       if (!joins()) takeOperands(members, o);
     }
     if (isExchanged()) all_.exchange_.start(exchangeNumber_);

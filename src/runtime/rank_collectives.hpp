@@ -52,8 +52,8 @@ class RankCollectives final : public executable::Collectives {
   std::exception_ptr takeInterrupt() noexcept override { return threads_.takeInterrupt(); }
 
   // Memory for terms and results of this process, and for received terms; 0 before `connect`. Of a collective these are
-  // the bytes of its results, of a reduction of 16-bit types three times as many, of a scatter those of its operands
-  // besides. Collectives of one group whose replicas publish and wait in one step share them.
+  // the bytes of its results, of a sum of 16-bit types over several members here three times as many, of a scatter
+  // those of its operands besides. Collectives of one group whose replicas publish and wait in one step share them.
   int64_t bytes() const { return ownBytes_ + exchange_.receivedBytes(); }
   // The same before there is a job, of the collectives of a program that wait. Throws as exchange::planExchange.
   static int64_t bytesOf(std::span<const executable::CollectiveSpec *const> collectives,

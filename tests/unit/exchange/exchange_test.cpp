@@ -57,11 +57,16 @@ bool reduces(const ExchangeSpec &spec) {
 // One operation of one process, with memory of its own.
 struct OwnPart {
   OwnPart(const ExchangeSpec &spec, const GroupValues &values, const MemberRange &members)
-      : inputType(reduces(spec) ? termType(spec.type) : spec.type),
-        type(spec.type),
+      : type(spec.type),
         first(values.inputs(members.first, members.count)),
         expected(values.results(members.first, members.count)) {
-    for (const Values &v : first) inputs.emplace_back(inputType, v);
+    inputTypes.assign(first.size(), type);
+    if (reduces(spec)) {
+      const std::vector<Node> terms = termsOf(members.first, members.count, spec.groupSize);
+      for (size_t t = 0; t < terms.size(); ++t)
+        if (membersIn(terms[t], spec.groupSize) > 1) inputTypes[t] = termType(type);
+    }
+    for (size_t i = 0; i < first.size(); ++i) inputs.emplace_back(inputTypes[i], first[i]);
     for (size_t r = 0; r < expected.size(); ++r) results.emplace_back(type, valuesOf(spec.resultElements, kUnwritten));
     for (Elements &e : inputs) memory.inputs.push_back(e.addresses());
     for (Elements &e : results) memory.results.push_back(e.addresses());
@@ -69,7 +74,7 @@ struct OwnPart {
   // Inputs again, since reductions write them; results that were not written show.
   void refill() {
     for (size_t i = 0; i < inputs.size(); ++i)
-      assign(memory.inputs[i], Elements(inputType, first[i]), first[i], inputType);
+      assign(memory.inputs[i], Elements(inputTypes[i], first[i]), first[i], inputTypes[i]);
     for (size_t r = 0; r < results.size(); ++r) {
       Values unwritten = expected[r];
       for (auto &operand : unwritten) std::ranges::fill(operand, kUnwritten);
@@ -86,7 +91,8 @@ struct OwnPart {
     return true;
   }
 
-  DataType inputType, type;
+  DataType type;
+  std::vector<DataType> inputTypes;
   std::vector<Values> first, expected;
   std::vector<Elements> inputs, results;
   ExchangeMemory memory;

@@ -264,6 +264,26 @@ TEST(ExchangeSchedules, send_the_least_bytes) {
   }
 }
 
+// Of 16-bit elements, terms of one member travel as they are. Sums of halves are wider.
+TEST(ExchangeSchedules, single_members_send_no_wider_terms) {
+  const auto sent = [](const std::vector<int> &counts, int process, const LinkCost &cost, DataType type) {
+    const ReplicaLayout layout = layoutOf(counts);
+    const int64_t n = 64 * 24;
+    const ExchangeSpec spec{Operation::AllReduce, Join::Add, type, layout.replicas(), 1, 0, 0, {n}, {n}};
+    return planExchange(spec, layout, process, cost).sentBytes() / 64;
+  };
+  for (const DataType type : {DataType::FLOAT16, DataType::BFLOAT16})
+    for (int p = 0; p < 4; ++p) {
+      EXPECT_EQ(sent({1, 1, 1, 1}, p, kForDirect, type), 18 * 2 + 18 * 2);
+      EXPECT_EQ(sent({1, 1, 1, 1}, p, kForHalving, type), 12 * 2 + 6 * 4 + 18 * 2);
+      EXPECT_EQ(sent({2, 2, 2, 2}, p, kForDirect, type), 18 * 4 + 18 * 2);
+      EXPECT_EQ(sent({1, 1, 1, 1}, p, kForDirect, DataType::FLOAT), 18 * 4 + 18 * 4);
+    }
+  EXPECT_EQ(sent({2, 1, 1}, 0, kForDirect, DataType::FLOAT16), 16 * 4 + 16 * 2);
+  EXPECT_EQ(sent({2, 1, 1}, 2, kForDirect, DataType::FLOAT16), 16 * 2 + 16 * 2);
+  EXPECT_EQ(sent({3, 1}, 0, kForDirect, DataType::FLOAT16), 12 * 4 + 12 * 2 + 12 * 2);  // a sum of two, and one
+}
+
 TEST(ExchangeSchedules, processes_with_several_terms_send_each) {
   const ReplicaLayout layout = layoutOf({3, 3, 3, 3});
   const int64_t n = 4 * 64;
