@@ -5,6 +5,7 @@
 
 #include "bindings.hpp"
 
+#include "exchange/load_mpi.hpp"
 #include "runtime/interrupt.hpp"
 
 namespace popart::python {
@@ -51,6 +52,8 @@ void bindHostGroup(nb::module_ &m) {
         exchange::loadMpi();
       },
       "Loads Open MPI and what uses it; an error says what to install.");
+  m.def("_note_exit_code", exchange::noteExitCode, nb::arg("code"),
+        "Tells the job with which code this process ends, where another library finalises MPI.");
   m.def(
       "_join_host_group",
       [](int processes, bool othersCallMpi, int replicas, int locals, int firstLocal, double timeout) {

@@ -10,10 +10,14 @@ namespace {
 // is no leak to warn of. An exception that ends the program is noted for the other processes of a job.
 void prepareForEnd() {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
-    if (nb::hasattr(nb::module_::import_("sys"), "last_type")) popart::exchange::noteFailure();
+    if (nb::hasattr(nb::module_::import_("sys"), "last_type")) popart::exchange::noteExitCode(1);
     popart::python::keepThreadsFromEndingInterpreter();
     if (nb::cast<int>(nb::module_::import_("threading").attr("active_count")()) > 1) nb::set_leak_warnings(false);
   }));
+  popart::exchange::setLateExitCode([] {
+    const popart::python::HoldGil held;
+    nb::module_::import_("popart._exit_code").attr("watch")();
+  });
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ struct OfProcess {
   std::unique_ptr<MpiJob> job;
   std::chrono::milliseconds timeout{0};  // of the end
   pid_t joined = 0;                      // the process that made the job
-  bool hasFailed = false;
+  int exitCode = 0;                      // as far as it is known before exit()
+  void (*isLate)() = nullptr;
 };
 
 // Never destroyed: what is left at the end of a process would call MPI after its end.
@@ -117,9 +118,14 @@ void setPythonPrefix(std::string prefix) {
   ofProcess().pythonPrefix = std::move(prefix);
 }
 
-void noteFailure() {
+void noteExitCode(int code) {
   const std::lock_guard guard(lock());
-  ofProcess().hasFailed = true;
+  ofProcess().exitCode = code & 0xFF;  // as the system passes it on
+}
+
+void setLateExitCode(void (*isLate)()) {
+  const std::lock_guard guard(lock());
+  ofProcess().isLate = isLate;
 }
 
 void nameForEnd(std::string name) {
@@ -152,18 +158,20 @@ void loadMpi() {
 }
 
 MpiJob &joinMpi(const MpiSettings &settings) {
-  const std::lock_guard guard(lock());
+  std::unique_lock guard(lock());
   OfProcess &own = ofProcess();
-  if (!own.job) {
-    MpiSettings all = settings;
-    all.beforeFinalize = [] { leaveAtExit(ofProcess().hasFailed ? 1 : 0, nullptr); };
-    own.job.reset(load()(all));
-    own.name = "process " + toText(own.job->process());
-    own.timeout = settings.timeout;
-    own.joined = ::getpid();
-    static const int isRegistered = ::on_exit(leaveAtExit, nullptr);  // std::atexit tells no exit code
-    static_cast<void>(isRegistered);
-  }
+  if (own.job) return *own.job;
+  MpiSettings all = settings;
+  all.beforeFinalize = [] { leaveAtExit(ofProcess().exitCode, nullptr); };
+  own.job.reset(load()(all));
+  own.name = "process " + toText(own.job->process());
+  own.timeout = settings.timeout;
+  own.joined = ::getpid();
+  static const int isRegistered = ::on_exit(leaveAtExit, nullptr);  // std::atexit tells no exit code
+  static_cast<void>(isRegistered);
+  const auto isLate = own.job->finalizes() ? nullptr : own.isLate;
+  guard.unlock();  // another thread may have Python's lock, and ask for this one
+  if (isLate) isLate();
   return *own.job;
 }
 

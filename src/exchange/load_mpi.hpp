@@ -34,6 +34,8 @@ class MpiJob {
   virtual ~MpiJob() = default;
   virtual int process() const noexcept = 0;
   virtual int processes() const noexcept = 0;
+  // Whether joinMpi initialised MPI. Otherwise another library did, and finalises it.
+  virtual bool finalizes() const noexcept = 0;
   // A transport with a communicator of its own, so that nothing of others reaches it, an earlier failure neither. All
   // processes call it, in the same order. Destroyed before the job ends. Throws runtime_error that names processes
   // which do not call it within the timeout of the settings.
@@ -52,9 +54,11 @@ MpiJob &joinMpi(const MpiSettings &settings);
 
 // Folder of Python, whose lib folder may have Open MPI from PyPI; set before the first joinMpi.
 void setPythonPrefix(std::string prefix);
-// The process ends with a failure: known before its exit code is, which comes too late where another library finalises
-// MPI.
-void noteFailure();
+// The process ends with this code. To be told where another library finalises MPI, which is done before the exit code
+// is given to exit().
+void noteExitCode(int code);
+// Called in joinMpi, before it returns, if another library is to finalise MPI: from now on noteExitCode has to be told.
+void setLateExitCode(void (*isLate)());
 // What a message about the end of this process calls it: "process 3 on host 'node1' (replicas 6 to 7)".
 void nameForEnd(std::string name);
 

@@ -519,6 +519,7 @@ class Job : public MpiJob {
 
   int process() const noexcept override { return own_->process(); }
   int processes() const noexcept override { return own_->processes(); }
+  bool finalizes() const noexcept override { return isOurs_; }
 
   std::unique_ptr<Transport> transport() override {
     own_->barrier(settings_.timeout);  // its error names the processes that do not call it

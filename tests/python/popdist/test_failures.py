@@ -13,6 +13,7 @@ from tests.python.popdist.jobs import failing, lines_of, poprun
 FAILS = {
     "exception": ("raise ValueError('it went wrong')", 1),
     "exit": ("sys.exit(3)", 3),
+    "builtin exit": ("exit(4)", 4),
     "_exit": ("os._exit(5)", 5),
     "kill": ("os.kill(os.getpid(), 9)", 137),
 }
@@ -50,7 +51,7 @@ def test_an_instance_that_fails_ends_the_job(how, waits):
     check_end(result, FAILS[how][1])
     if how == "exception":
         assert "ValueError: it went wrong" in result.stderr
-    if how in ("exception", "exit"):
+    if how in ("exception", "exit", "builtin exit"):
         end = rf"process 1 on host '.*' \(replicas 2 to 3\) ends the job with exit code {FAILS[how][1]}: "
         assert re.search(end, result.stderr), result.stderr
 
@@ -191,8 +192,38 @@ print("begun again" if popdist.isBackendInitialized() else "", flush=True)
     assert "".join(lines_of(code)[0]).count("begun again") == 2
 
 
-def test_an_exception_where_mpi4py_initialised_mpi():
-    code = "from mpi4py import MPI\n" + program("exception", "popdist")
-    result, _ = failing(code)
-    check_end(result, 1)
-    assert "ValueError: it went wrong" in result.stderr and "ends the job with exit code 1" in result.stderr
+@pytest.mark.parametrize(
+    ("how", "waits"), [("exception", "popdist"), *(("exit", waits) for waits in WAITS), ("builtin exit", "popdist")]
+)
+def test_an_instance_that_fails_where_mpi4py_initialised_mpi(how, waits):
+    """mpi4py finalises MPI then, before the C library gets the exit code."""
+    result, _ = failing("from mpi4py import MPI\n" + program(how, waits))
+    check_end(result, FAILS[how][1])
+    if how == "exception":
+        assert "ValueError: it went wrong" in result.stderr
+    end = rf"process 1 on host '.*' \(replicas 2 to 3\) ends the job with exit code {FAILS[how][1]}: "
+    assert re.search(end, result.stderr), result.stderr
+
+
+def test_an_exit_that_is_caught_where_mpi4py_initialised_mpi():
+    """It is no end of the program, and neither is the end of a thread."""
+    code = """
+import threading
+from mpi4py import MPI
+popdist.init()
+popdist.synchronize()
+if popdist.getInstanceIndex() == 1:
+    try:
+        sys.exit(3)
+    except SystemExit as e:
+        assert e.code == 3
+    thread = threading.Thread(target=lambda: sys.exit(4))
+    thread.start()
+    thread.join()
+else:
+    time.sleep(3)  # longer than a process that fails waits
+    print("saved", flush=True)
+sys.exit()
+"""
+    lines, log = lines_of(code)
+    assert lines == ["saved"] and log == ""
