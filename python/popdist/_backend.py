@@ -69,7 +69,9 @@ def registerDefaultBackend() -> None:
 
 
 def registerBackend(path: str) -> None:
-    """Choose a shared object as the backend that `initializeBackend` begins. Not built yet: always an error.
+    """Choose a shared object as the backend that `initializeBackend` begins. Always an error.
+
+    Which functions such a file has is not public, so that none can be called.
 
     Args:
         path: its file.
@@ -81,8 +83,8 @@ def registerBackend(path: str) -> None:
     if not Path(path).is_file():
         raise FileNotFoundError(f"registerBackend: there is no file '{path}'. Give the path of a shared object.")
     raise NotImplementedError(
-        f"registerBackend: got '{path}', but backends in files are not built yet in this version. Call "
-        "registerDefaultBackend() or init()."
+        f"registerBackend: got '{path}', but backends in files cannot be loaded: which functions they have is not "
+        "public. Call registerDefaultBackend() or init(), which use Open MPI."
     )
 
 

@@ -32,6 +32,12 @@ class Mpirun:
         """Whether it is of version 5 or newer, whose launcher PRRTE has other options."""
         return self.version[0] >= 5
 
+    @property
+    def library(self) -> str | None:
+        """Its libmpi, if it has a folder of its own: /opt/mpi/lib/libmpi.so.40 of /opt/mpi/bin/mpirun."""
+        file = Path(self.path).resolve().parent.parent / "lib" / "libmpi.so.40"
+        return str(file) if file.exists() else None
+
 
 def find_mpirun() -> Mpirun:
     """The ``mpirun`` of the search path, else of the environment of this Python."""
@@ -60,7 +66,7 @@ def command(
     words = [mpirun.path, *_global_words(mpirun, options, environment)]
     for instance in topology.instances:
         words += [":"] if instance.index else []
-        words += ["-np", "1", "--host", instance.host, *_local_words(topology, instance, options, environment)]
+        words += ["-np", "1", "--host", instance.host, *_local_words(mpirun, topology, instance, options, environment)]
         if options.numa_aware:
             words += [sys.executable, "-I", numa.__file__, str(instance.local_index)]
         words += program
@@ -91,10 +97,12 @@ def _root_is_allowed(environment: Mapping[str, str]) -> bool:
 
 
 def _local_words(
-    topology: Topology, instance: Instance, options: Namespace, environment: Mapping[str, str]
+    mpirun: Mpirun, topology: Topology, instance: Instance, options: Namespace, environment: Mapping[str, str]
 ) -> list[str]:
     """Variables and options of one instance. Each variable once: of two, mpirun 4 takes the last and 5 the first."""
     variables: dict[str, str | None] = dict(instance_environment(topology, instance, options))
+    if mpirun.library and "POPART_MPI_LIBRARY" not in environment:  # the system's may be of another version
+        variables["POPART_MPI_LIBRARY"] = mpirun.library
     others, rest = [], list(options.mpi_local_args)
     while rest:
         word = rest.pop(0)

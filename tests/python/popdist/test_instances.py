@@ -147,6 +147,31 @@ print(popdist.isPopdistEnvSet(), popdist.allGather(np.array(popdist.getReplicaIn
     assert re.fullmatch(r"\[1,1\]<stdout>: ?True \[0, 2\]\n", result.stdout)
 
 
+# What srun --mpi=pmix gives a process: numbers of Slurm, and the variables of PMIx, by which MPI begins.
+AS_OF_SRUN = """
+assert os.environ["PMIX_RANK"] == os.environ["OMPI_COMM_WORLD_RANK"]
+for of_slurm, of_mpirun in {"NTASKS": "SIZE", "PROCID": "RANK", "LOCALID": "LOCAL_RANK"}.items():
+    os.environ[f"SLURM_{of_slurm}"] = os.environ[f"OMPI_COMM_WORLD_{of_mpirun}"]
+for name in [name for name in os.environ if name.startswith("OMPI_COMM_WORLD_")]:
+    del os.environ[name]
+"""
+
+
+def test_tasks_of_srun_are_a_job():
+    code = """
+numbers = [popdist.getNumInstances(), popdist.getInstanceIndex(), popdist.getLocalInstanceIndex()]
+numbers += [popdist.getNumTotalReplicas(), popdist.getReplicaIndexOffset()]
+popdist.init()
+numbers += popdist.allGather(np.array(popdist.getReplicaIndexOffset())).tolist()
+session = ready(training())
+step(session)
+os.write(1, f"{numbers} {digest(session)}\\n".encode())
+"""
+    lines, _ = lines_of(AS_OF_SRUN + code)
+    (of_one,), _ = lines_of("session = ready(training())\nstep(session)\nprint(digest(session))", 1, 4)
+    assert lines == [f"[2, 0, 0, 4, 0, 0, 2] {of_one}", f"[2, 1, 1, 4, 2, 0, 2] {of_one}"]
+
+
 def test_one_instance_makes_the_files_of_variables(tmp_path):
     """Of popxl_addons: the others wait for it, and map the same file."""
     code = f"""

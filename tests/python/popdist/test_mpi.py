@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.python.popdist.jobs import ONLY_HERE
+
 BUILD = Path(__file__).resolve().parents[3] / "build" / os.environ.get("POPART_PRESET", "dev")
 PROGRAM = BUILD / "bin" / "popart_mpi_job"
 
 
 def job(processes, *words, network=(), environment=None):
     """Result of a job, and the seconds that it took; nothing leaves this machine."""
-    only_here = ["--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo", *network]
-    options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(processes), *only_here]
-    command = ["timeout", "-k", "5", "60", "mpirun", *options, str(PROGRAM), *words]
+    options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(processes), *ONLY_HERE]
+    command = ["timeout", "-k", "5", "60", "mpirun", *options, *network, str(PROGRAM), *words]
     begin = time.monotonic()
     result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environment or {})})
     return result, time.monotonic() - begin

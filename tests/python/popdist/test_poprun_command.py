@@ -45,6 +45,19 @@ def test_one_application_for_each_instance():
     ]
 
 
+def test_instances_load_the_library_of_their_mpirun(tmp_path):
+    """Of an Open MPI in a folder of its own, beside which the system may have another one."""
+    own = Mpirun(str(tmp_path / "bin" / "mpirun"), (5, 0, 11))
+    assert "POPART_MPI_LIBRARY" not in " ".join(words(mpirun=own))
+    (tmp_path / "lib").mkdir()
+    library = tmp_path / "lib" / "libmpi.so.40"
+    library.touch()
+    assert f"-x POPART_MPI_LIBRARY={library}" in " ".join(words(mpirun=own))
+    other = " ".join(words("--mpi-local-args=-x POPART_MPI_LIBRARY=/other", mpirun=own))
+    assert "-x POPART_MPI_LIBRARY=/other" in other and str(library) not in other
+    assert "POPART_MPI_LIBRARY" not in " ".join(words(mpirun=own, environment={"POPART_MPI_LIBRARY": "/mine"}))
+
+
 def test_instances_are_numbered_anew_on_each_host():
     made = applications(words("--host=a,b", "--num-replicas=4", "--num-instances=4"))[1]
     assert [part.split()[1] for part in made] == ["a", "a", "b", "b"]
