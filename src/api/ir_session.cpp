@@ -22,8 +22,8 @@
 #include "pipeline/prepare.hpp"
 #include "runtime/host_spans.hpp"
 #include "session/engine_options.hpp"
-#include "session/first_values.hpp"
 #include "session/memory_limit.hpp"
+#include "session/value_comparison.hpp"
 
 namespace popart {
 namespace {
@@ -153,19 +153,26 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   given.engineOptions = options.engineOptions;
   given = pipeline::withEnvironment(std::move(given));
   const std::chrono::milliseconds timeout = session::replicasTimeout(given.engineOptions);
-  std::shared_ptr<session::Job> &job = impl_->job;
-  const bool isDistributed = options.total > options.replicas;
-  if (isDistributed && options.device != DeviceType::OfflineIpu)
-    job = session::joinJob({options.total, options.replicas, options.firstLocal, timeout});
-  const int threads = computeThreadCount(job ? job->processors() : processorLimits());
+  std::shared_ptr<const session::Placement> placement;  // null: all replicas are here
+  if (options.total > options.replicas) {
+    const session::JobSettings settings{options.total, options.replicas, options.firstLocal, timeout};
+    if (options.device == DeviceType::OfflineIpu) {
+      placement = std::make_shared<session::Placement>(session::expectedPlacement(settings));
+    } else {
+      impl_->job = session::joinJob(settings);
+      placement = {impl_->job, &impl_->job->placement()};
+    }
+  }
+  const int threads = computeThreadCount(placement ? placement->processors() : processorLimits());
   session::CompileOptions compiling = compileOptionsFor(options.device, threads, options.replicas);
-  if (isDistributed) {
+  if (placement) {
     compiling.replicas = options.total;
     compiling.locals = options.replicas;
     compiling.firstLocal = options.firstLocal;
-    compiling.job = job;
+    compiling.job = impl_->job;
+    compiling.expected = placement;
+    placement->adapt(compiling.collectives);
   }
-  if (job) job->adapt(compiling.collectives);
   if (Profile asked(given.engineOptions); asked.mostEvents() > 0) impl_->profile = std::move(asked);
   impl_->threads = threads;
   compiling.timesSteps = impl_->profile.isOn();
@@ -174,6 +181,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   compiling.lanes = session::laneRule(given.engineOptions);
   compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(given.engineOptions);
   compiling.limits = session::runLimits(given.engineOptions);
+  compiling.compared = session::comparedValues(given.engineOptions);
   compiling.passesOff = passesOff(given.engineOptions, options.device);
   compiling.order = options.checkOrder ? session::OrderRule::Refuse : session::OrderRule::Accept;
   compiling.timesRuns = true;
@@ -185,7 +193,7 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   checkOperandTypes(ir);
   pipeline::logOperations(ir);
   impl_->program.compile(ir, compiling);
-  const int64_t limit = session::memoryLimitBytes(given.engineOptions, job ? job->processesOnHost() : 1);
+  const int64_t limit = session::memoryLimitBytes(given.engineOptions, placement ? placement->processesOnHost() : 1);
   if (compiling.lanes == lower::LaneRule::Auto && executable::mostLanes(impl_->program.executable()->main) > 1 &&
       !impl_->fits(compiling, limit)) {
     compiling.lanes = lower::LaneRule::Never;  // each lane has memory of its own

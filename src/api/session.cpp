@@ -18,10 +18,10 @@
 #include "patterns/pattern.hpp"
 #include "pipeline/options.hpp"
 #include "session/engine_options.hpp"
-#include "session/first_values.hpp"
 #include "session/host_streams.hpp"
 #include "session/inplace_ambiguity.hpp"
 #include "session/memory_limit.hpp"
+#include "session/value_comparison.hpp"
 
 namespace popart {
 
@@ -69,18 +69,24 @@ bool Session::Impl::isInJob() const {
   return options.getGlobalReplicationFactor() > options.getLocalReplicationFactor();
 }
 
+session::JobSettings Session::Impl::jobSettings() const {
+  return {static_cast<int>(options.getGlobalReplicationFactor()), static_cast<int>(options.getLocalReplicationFactor()),
+          static_cast<int>(options.globalReplicaOffset), session::replicasTimeout(options.engineOptions)};
+}
+
 void Session::Impl::join() {
-  if (job || !isInJob()) return;
-  job = session::joinJob(
-      {static_cast<int>(options.getGlobalReplicationFactor()), static_cast<int>(options.getLocalReplicationFactor()),
-       static_cast<int>(options.globalReplicaOffset), session::replicasTimeout(options.engineOptions)});
+  if (!job && isInJob()) job = session::joinJob(jobSettings());
 }
 
 void Session::Impl::joinToRun() {
   if (device->getConnectionType() != DeviceConnectionType::Never) join();
 }
 
-int Session::Impl::threads() const { return computeThreadCount(options, job ? job->processors() : processorLimits()); }
+int Session::Impl::threads() const {
+  if (job) return computeThreadCount(options, job->placement().processors());
+  return computeThreadCount(options,
+                            isInJob() ? session::expectedPlacement(jobSettings()).processors() : processorLimits());
+}
 
 session::CompileOptions Session::Impl::compileOptions() const {
   const int locals = static_cast<int>(options.getLocalReplicationFactor());
@@ -91,23 +97,27 @@ session::CompileOptions Session::Impl::compileOptions() const {
     compiling.locals = locals;
     compiling.firstLocal = static_cast<int>(options.globalReplicaOffset);
     compiling.job = job;
+    if (!job) compiling.expected = std::make_shared<session::Placement>(session::expectedPlacement(jobSettings()));
   }
+  const std::shared_ptr<const session::Placement> placement = compiling.placement();
   compiling.broadcastInputs = broadcastInputs;
   compiling.ahead = ahead;
   compiling.timesRuns = options.instrumentWithHardwareCycleCounter || profile.timesRuns();
   compiling.timesSteps = profile.isOn();
   compiling.mostEvents = profile.mostEvents();
   compiling.times = compileTimes;
-  compiling.maxMemoryBytes = session::memoryLimitBytes(options.engineOptions, job ? job->processesOnHost() : 1);
+  compiling.maxMemoryBytes =
+      session::memoryLimitBytes(options.engineOptions, placement ? placement->processesOnHost() : 1);
   compiling.lanes = session::laneRule(options.engineOptions);
   compiling.ignoreLabelsOutOfRange = session::ignoresLabelsOutOfRange(options.engineOptions);
   compiling.limits = session::runLimits(options.engineOptions);
+  compiling.compared = session::comparedValues(options.engineOptions);
   compiling.passesOff = passesOff(options.engineOptions, device->getType());
   if (options.enableInplaceAmbiguityChecking) compiling.order = session::OrderRule::Refuse;
   compiling.checkFloats = options.enableFloatingPointChecks;
   compiling.roundStochastically = options.enableStochasticRounding;
   compiling.collectives = pipeline::collectiveRules(options);
-  if (job) job->adapt(compiling.collectives);
+  if (placement) placement->adapt(compiling.collectives);
   compiling.checkLog2Scales = options.throwIfLog2ScaleTensorNotInRange;
   if (options.enableEngineCaching) compiling.cacheFolder = options.cachePath;
   compiling.cacheVariables = options.enableVariablesCaching;

@@ -127,6 +127,7 @@ struct Session::Impl {
   int64_t predictedPeakBytes() const;
   session::CompileOptions compileOptions() const;
   bool isInJob() const;  // has replicas in other processes
+  session::JobSettings jobSettings() const;
   // Joins the others unless that is done (all processes); nothing where all replicas are here.
   void join();
   void joinToRun();                                           // the same, unless the device only compiles

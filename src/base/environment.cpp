@@ -1,6 +1,7 @@
 // See environment.hpp.
 #include "base/environment.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
@@ -91,10 +92,12 @@ constexpr Variable kVariables[] = {
     {"OMPI_COMM_WORLD_SIZE", "none", "Set by `mpirun`, read by `popdist`: number of processes."},
     {"OMPI_COMM_WORLD_RANK", "none", "Set by `mpirun`, read by `popdist`: number of this process."},
     {"OMPI_COMM_WORLD_LOCAL_RANK", "none", "Set by `mpirun`, read by `popdist`: its number on its host."},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "none", "Set by `mpirun`, read where offline devices compile: those here."},
     {"SLURM_NTASKS", "none",
      "Set by `srun --mpi=pmix`, read by `popdist` where PMIX_RANK is set: number of processes."},
     {"SLURM_PROCID", "none", "Set by `srun`, read by `popdist`: number of this process."},
     {"SLURM_LOCALID", "none", "Set by `srun`, read by `popdist`: its number on its host."},
+    {"SLURM_STEP_NUM_NODES", "none", "Set by `srun`, read where offline devices compile: number of hosts."},
     {"WORLD_SIZE", "none", "Set by torchrun, which starts no MPI: `popdist` warns of it."},
 };
 
@@ -108,6 +111,14 @@ std::optional<int> positive(const char *name) {
   const std::optional<std::string> value = text(name);
   if (!value) return std::nullopt;
   return parsePositive(*value, std::string("environment variable ") + name);
+}
+
+// What a launcher has set; 0: nothing, or no number above 0.
+int launcherNumber(const char *name) {
+  const std::optional<std::string> value = text(name);
+  int number = 0;
+  if (value) std::from_chars(value->data(), value->data() + value->size(), number);
+  return std::max(number, 0);
 }
 
 }  // namespace
@@ -134,6 +145,16 @@ std::optional<int> cacheMaxFiles() { return positive("POPART_CACHE_MAX_FILES"); 
 std::optional<std::string> mpiLibrary() { return text("POPART_MPI_LIBRARY"); }
 std::optional<std::string> preloadPopef() { return text("POPART_PRELOAD_POPEF"); }
 std::optional<int> numThreads() { return positive("POPART_NUM_THREADS"); }
+std::optional<LaunchedProcesses> launchedProcesses() {
+  LaunchedProcesses found{launcherNumber("OMPI_COMM_WORLD_SIZE"), launcherNumber("OMPI_COMM_WORLD_LOCAL_SIZE")};
+  if (found.all == 0) {
+    const int hosts = launcherNumber("SLURM_STEP_NUM_NODES");
+    found.all = launcherNumber("SLURM_NTASKS");
+    found.onHost = hosts > 0 ? (found.all + hosts - 1) / hosts : 0;
+  }
+  if (found.all == 0 || found.onHost == 0) return std::nullopt;
+  return found;
+}
 int virtualIpus() { return positive("POPART_VIRTUAL_IPUS").value_or(kVirtualIpus); }
 
 std::map<std::string, std::string> engineOptions() {

@@ -42,6 +42,12 @@ std::optional<std::string> mpiLibrary();        // POPART_MPI_LIBRARY: path
 std::optional<int> numThreads();
 // POPART_VIRTUAL_IPUS, 16 when not set. Throws as numThreads.
 int virtualIpus();
+// Processes of the job that mpirun or srun started, and those of them on this host: what OMPI_COMM_WORLD_* say, else
+// SLURM_*, which count equally many on each host. nullopt: no variables, or no numbers above 0.
+struct LaunchedProcesses {
+  int all = 1, onHost = 1;
+};
+std::optional<LaunchedProcesses> launchedProcesses();
 // POPLAR_ENGINE_OPTIONS: a JSON object, truth values as "true" and "false". Throws popart::error: no such object.
 std::map<std::string, std::string> engineOptions();
 

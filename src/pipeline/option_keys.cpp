@@ -63,6 +63,15 @@ constexpr OptionKey kKeys[] = {
     {"engineOptions", "replicas.timeout", Built,
      "Largest number of seconds, such as 0.5, for which a process waits for the other processes of its program. Then "
      "all of them raise `popart_runtime_error`, which names what was waited for. Default: 1800. Not in PopART."},
+    {"engineOptions", "replicas.compare", Built,
+     "After each run, the processes of a job compare values that all replicas share. The first value that differs, and "
+     "a "
+     "process, are named in a `popart_runtime_error` on all processes. `numbers`: variables of one element (learning "
+     "rates, loss scale, counters), and inputs with `ReplicatedStreamMode.Broadcast`. `all`: all variables as well, "
+     "which "
+     "are read for it; not for models whose replicas have statistics of their own, as batch normalisation has in "
+     "training. For debugging. Without this key nothing is compared. Not in PopART; PopXL programs read it from the "
+     "environment variable `POPLAR_ENGINE_OPTIONS`."},
     {"engineOptions", "disable_passes", Built,
      "Names of compiler passes that do not run, separated by `,`, to find the pass that breaks a program "
      "(architecture.md, \"A wrong result\"). Results stay equal up to rounding. A pass that is required, or that does "

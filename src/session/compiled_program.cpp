@@ -125,10 +125,9 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.times = options.times;
   lowering.locals = options.localReplicas();
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.localReplicas();
-  if (options.job)
-    lowering.exchangeBytes = [job = options.job](const executable::Executable &executable) {
-      return runtime::RankCollectives::mostBytesOf(executable::collectivesOf(executable), job->layout(),
-                                                   job->exchangeSettings());
+  if (const auto placement = options.placement())
+    lowering.exchangeBytes = [placement](const executable::Executable &executable) {
+      return runtime::RankCollectives::mostBytesOf(executable::collectivesOf(executable), placement->layout, {});
     };
   return lowering;
 }
@@ -194,6 +193,7 @@ void CompiledProgram::drop() {
   unload();
   ahead_.reset();
   streams_.reset();
+  comparison_.reset();
   executable_.reset();
   lowered_.reset();
   variables_.clear();
@@ -220,8 +220,8 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   settings_.collectives = options.communicator;
   job_ = options.job;
   if (job_) {
-    settings_.sharers = job_->sharers();
-    settings_.sharer = job_->sharer();
+    settings_.sharers = job_->placement().sharers;
+    settings_.sharer = job_->placement().sharer;
     settings_.process = job_->process();
     CompileOptions common = options;
     common.threads = 1;  // processes may have different numbers of cores and replicas
@@ -236,6 +236,8 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   std::vector<bool> broadcast;
   for (const auto &input : executable_->inputs) broadcast.push_back(options.broadcastInputs.count(input.id) > 0);
   ahead_ = AheadStreams::make(*executable_, options.ahead, settings_.locals, broadcast);
+  if (job_ && options.compared != Compared::Nothing)
+    comparison_ = std::make_unique<ValueComparison>(job_, name_, options.compared, executable_, broadcast);
   if (settings_.locals > 1)
     streams_ = std::make_unique<ReplicaStreams>(settings_.locals, std::move(broadcast), executable_->outputs.size());
   for (size_t i = 0; i < executable_->variables.size(); ++i)

@@ -26,6 +26,7 @@
 #include "session/program_file.hpp"
 #include "session/replica_streams.hpp"
 #include "session/run_limits.hpp"
+#include "session/value_comparison.hpp"
 
 namespace popart::session {
 
@@ -40,33 +41,39 @@ struct CompileOptions {
   int replicas = 1;                                  // that run at the same time, in all processes
   int locals = 0;                                    // of these in this one; 0: all of them
   int firstLocal = 0;                                // number of the first one here
-  std::shared_ptr<Job> job;                          // in which the others are; null: all replicas are here
+  std::shared_ptr<Job> job;                          // in which the others are; null: none, or not yet
+  std::shared_ptr<const Placement> expected;         // of the others without a job, of a program that does not run
   executable::Collectives *communicator = nullptr;   // in place of the job's, alive while loaded
   runtime::Waking waking = runtime::Waking::AsPays;  // of these threads
   int64_t maxMemoryBytes = 0;                        // of all replicas here together; 0: no limit
   OrderRule order = OrderRule::Accept;
   lower::LaneRule lanes = lower::LaneRule::Auto;  // whether stages of a pipeline run at the same time
-  bool checkFloats = false;             // runs end with runtime_error at the first op that makes a NaN or an infinity
-  bool roundStochastically = false;     // results of 16-bit floats are rounded at random
-  bool ignoreLabelsOutOfRange = false;  // of losses: no loss and no gradient; otherwise they end the run
-  bool checkLog2Scales = true;          // runs end where a log2 scale of FLOAT8 values is out of range
-  lower::CollectiveRules collectives;   // how collectives over replicas are put together
-  bool timesSteps = false;              // every step is timed
-  int64_t mostEvents = 0;               // of timed steps that are kept of a run
-  bool timesRuns = false;               // two looks at the clock cost more than an empty program
-  std::string cacheFolder;              // where compiled programs are looked for and kept; empty: nowhere
-  bool cacheVariables = true;           // kept programs have the first values of their variables with them
-  std::set<TensorId> broadcastInputs;   // streams of which all replicas get the same values
-  AheadRules ahead;                     // how far host data go ahead, where code of the host gives or takes them
-  std::set<std::string> passesOff;      // names of passes of lowering that do not run (pipeline/passes_off.hpp)
-  RunLimits limits;                     // of one run
-  std::shared_ptr<CompileTimes> times;  // of passes; null: nobody asks
+  bool checkFloats = false;               // runs end with runtime_error at the first op that makes a NaN or an infinity
+  bool roundStochastically = false;       // results of 16-bit floats are rounded at random
+  bool ignoreLabelsOutOfRange = false;    // of losses: no loss and no gradient; otherwise they end the run
+  bool checkLog2Scales = true;            // runs end where a log2 scale of FLOAT8 values is out of range
+  lower::CollectiveRules collectives;     // how collectives over replicas are put together
+  bool timesSteps = false;                // every step is timed
+  int64_t mostEvents = 0;                 // of timed steps that are kept of a run
+  bool timesRuns = false;                 // two looks at the clock cost more than an empty program
+  std::string cacheFolder;                // where compiled programs are looked for and kept; empty: nowhere
+  bool cacheVariables = true;             // kept programs have the first values of their variables with them
+  std::set<TensorId> broadcastInputs;     // streams of which all replicas get the same values
+  AheadRules ahead;                       // how far host data go ahead, where code of the host gives or takes them
+  std::set<std::string> passesOff;        // names of passes of lowering that do not run (pipeline/passes_off.hpp)
+  RunLimits limits;                       // of one run
+  Compared compared = Compared::Nothing;  // over the processes of the job, after each run
+  std::shared_ptr<CompileTimes> times;    // of passes; null: nobody asks
   // Programs that stay beside this one: what it has in common with them of large constants is in memory once.
   std::vector<std::shared_ptr<const executable::Executable>> beside;
   ConstantHashes *constants = nullptr;  // of earlier keys of the same Ir; null: constants are read for each key
   // From a file whose description is that of the Ir and these options: runs in place of what the passes would make.
   std::shared_ptr<const lower::Program> program;
   int localReplicas() const { return locals > 0 ? locals : replicas; }
+  // Of all processes; null: all replicas are here.
+  std::shared_ptr<const Placement> placement() const {
+    return job ? std::shared_ptr<const Placement>(job, &job->placement()) : expected;
+  }
 };
 
 // How a program is lowered and planned for these options; the limit is one replica's share.
@@ -134,12 +141,13 @@ class CompiledProgram {
 
   // Runs once with the streams that `connect()` returns; it is called when no other run can start. Replicas take and
   // give values in their order, micro-batch by micro-batch (ReplicaStreams); host data go ahead as the options say
-  // (AheadStreams). Throws runtime_error when a run is going on, and what connect, the streams and kernels of users
-  // throw. Loaded programs only.
+  // (AheadStreams). Throws runtime_error when a run is going on and, after a run, where processes of the job have other
+  // values (ValueComparison); and what connect, the streams and kernels of users throw. Loaded programs only.
   template <class Connect>
   void run(Connect connect) {
     const OneRun one(*this);
-    runtime::StreamSource &source = connected(connect);
+    runtime::StreamSource &given = connected(connect);
+    runtime::StreamSource &source = comparison_ ? comparison_->watch(given) : given;
     const auto start = timesRuns_ ? Clock::now() : Clock::time_point();
     if (ahead_ && source.callsHost()) [[unlikely]] {
       ahead_->run(source, [this](runtime::StreamSource &streams) { runEngines(streams); });
@@ -147,10 +155,13 @@ class CompiledProgram {
       runEngines(source);
     }
     ++runs_;
-    if (!timesRuns_) return;
-    lastStart_ = start;
-    lastRun_ = Clock::now() - start;
-    inRuns_ += lastRun_;
+    if (timesRuns_) {
+      lastStart_ = start;
+      lastRun_ = Clock::now() - start;
+      inRuns_ += lastRun_;
+    }
+    if (comparison_) [[unlikely]]
+      comparison_->compare(replicas_->engine(0), runs_);
   }
   // Of the runs since load, nothing before it; not while one is going on.
   RunStatistics statistics() const;
@@ -217,8 +228,9 @@ class CompiledProgram {
   std::unique_ptr<exchange::Transport> transport_;         // of collectives_
   std::unique_ptr<runtime::RankCollectives> collectives_;  // null: not loaded, or no job
   std::unique_ptr<runtime::Replicas> replicas_;
-  std::unique_ptr<ReplicaStreams> streams_;  // null: one replica in this process
-  std::unique_ptr<AheadStreams> ahead_;      // null: nothing would be ahead
+  std::unique_ptr<ReplicaStreams> streams_;      // null: one replica in this process
+  std::unique_ptr<AheadStreams> ahead_;          // null: nothing would be ahead
+  std::unique_ptr<ValueComparison> comparison_;  // null: nothing is compared
   std::atomic<bool> running_{false};
   bool timesRuns_ = false;
   int64_t runs_ = 0;  // those that ended well

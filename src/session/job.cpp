@@ -9,6 +9,7 @@
 
 #include <popart/error.hpp>
 
+#include "base/environment.hpp"
 #include "exchange/gather_layout.hpp"
 #include "exchange/load_mpi.hpp"
 #include "session/run_limits.hpp"
@@ -100,31 +101,51 @@ Job::Job(MakeTransport makeTransport, const JobSettings &settings)
     : makeTransport_(std::move(makeTransport)),
       settings_(settings),
       control_(makeTransport_()),
-      process_(control_->process()) {
-  layout_ = std::make_unique<ReplicaLayout>(
-      gatherLayout(*control_, {settings.replicas, settings.locals, settings.firstLocal}, settings.timeout));
+      placement_{gatherLayout(*control_, {settings.replicas, settings.locals, settings.firstLocal}, settings.timeout),
+                 control_->process()} {
   const std::vector<std::string> all = gather(ownProcessors());
-  const std::set<int> own = processorsOf(all[static_cast<size_t>(process_)]);
-  sharers_ = 0;
-  for (int p = 0; p < layout_->processes(); ++p) {
-    if (p == process_) sharer_ = sharers_;
-    const bool sharesHost = layout_->hostOf(p) == layout_->hostOf(process_);
+  const std::set<int> own = processorsOf(all[static_cast<size_t>(process())]);
+  placement_.sharers = 0;
+  for (int p = 0; p < layout().processes(); ++p) {
+    if (p == process()) placement_.sharer = placement_.sharers;
+    const bool sharesHost = layout().hostOf(p) == layout().hostOf(process());
     const std::set<int> its = processorsOf(all[static_cast<size_t>(p)]);
-    if (p == process_ || (sharesHost && std::ranges::any_of(its, [&](int one) { return own.contains(one); })))
-      ++sharers_;
+    if (p == process() || (sharesHost && std::ranges::any_of(its, [&](int one) { return own.contains(one); })))
+      ++placement_.sharers;
   }
 }
 
 Job::~Job() = default;
 
-void Job::adapt(lower::CollectiveRules &rules) const {
-  const bool isOneHost = layout().hosts() == 1;
+void Placement::adapt(lower::CollectiveRules &rules) const {
+  const bool isOneHost = layout.hosts() == 1;
   const int64_t together = int64_t{isOneHost ? 1 : 4} << 20, ahead = int64_t{isOneHost ? 16 : 64} << 20;
   for (auto *merging : {&rules.reduce, &rules.scatter, &rules.gather}) {
     merging->together = std::max(merging->together, together);
     merging->waiting = std::max(merging->waiting, together);
   }
   rules.ahead = std::max(rules.ahead, ahead);
+}
+
+Placement expectedPlacement(const JobSettings &settings) {
+  const int end = settings.firstLocal + settings.locals;
+  std::vector<int> counts;
+  const auto fill = [&](int first, int last) {
+    for (; first < last; first += settings.locals) counts.push_back(std::min(settings.locals, last - first));
+  };
+  fill(0, settings.firstLocal);
+  const auto process = static_cast<int>(counts.size());
+  fill(settings.firstLocal, end);
+  fill(end, settings.replicas);
+  const auto processes = static_cast<int>(counts.size());
+  const std::optional<environment::LaunchedProcesses> launched = environment::launchedProcesses();
+  const int onHost = launched && launched->all == processes ? launched->onHost : processes;
+  std::vector<std::string> hosts;
+  for (int p = 0; p < processes; ++p) hosts.push_back(toText(p / onHost));
+  Placement expected{ReplicaLayout(counts, hosts), process};
+  expected.sharers = expected.processesOnHost();
+  expected.sharer = expected.layout.numberOnHost(process);
+  return expected;
 }
 
 std::vector<std::string> Job::gather(std::string_view own) { return control_->gather(own, settings_.timeout); }
@@ -160,11 +181,11 @@ void Job::complete(void *data, int64_t valueBytes, std::span<const int> replicas
       forEachPart(owned[p], at * count, (at + turn) * count,
                   [&](std::byte *part, int64_t from, size_t bytes) { f(part, buffer + from, bytes); });
     };
-    inBuffer(static_cast<size_t>(process_),
+    inBuffer(static_cast<size_t>(process()),
              [](const std::byte *part, std::byte *buffer, size_t bytes) { std::memcpy(buffer, part, bytes); });
     values_->run(each - at);
     for (size_t p = 0; p < processes; ++p)
-      if (p != static_cast<size_t>(process_))
+      if (p != static_cast<size_t>(process()))
         inBuffer(p, [](std::byte *part, const std::byte *buffer, size_t bytes) { std::memcpy(part, buffer, bytes); });
   }
 }
@@ -181,9 +202,9 @@ void Job::broadcast(std::span<const exchange::Piece> memory, int root) {
         std::memcpy(isSent ? values.data() + from : part, isSent ? part : values.data() + from, bytes);
       });
     };
-    if (process_ == root) move(true);
+    if (process() == root) move(true);
     values.run(all - at);
-    if (process_ != root) move(false);
+    if (process() != root) move(false);
   }
 }
 

@@ -31,6 +31,24 @@ struct JobSettings {
   std::chrono::milliseconds timeout{1'800'000};  // for which a process waits for others
 };
 
+// Where the processes of a job are, as far as a compiled program depends on it.
+struct Placement {
+  exchange::ReplicaLayout layout;
+  int process = 0;
+  // Processes of its host that may use the same processors: how many, itself among them, and its number among them.
+  int sharers = 1, sharer = 0;
+
+  // What this process may compute on: its share.
+  ProcessorLimits processors() const { return processorLimits().part(sharer, sharers); }
+  int processesOnHost() const { return layout.processesOn(layout.hostOf(process)); }
+  // For a network: collectives of more bytes, and more of them under way. More on several hosts than on one.
+  void adapt(lower::CollectiveRules &rules) const;
+};
+
+// Without asking the others: equally many replicas in each process, and all processes of a host share its processors.
+// On one host, unless mpirun or srun has started this very job on several.
+Placement expectedPlacement(const JobSettings &settings);
+
 class Job {
  public:
   using MakeTransport = std::function<std::unique_ptr<exchange::Transport>()>;
@@ -41,16 +59,9 @@ class Job {
   Job(const Job &) = delete;
   Job &operator=(const Job &) = delete;
 
-  const exchange::ReplicaLayout &layout() const { return *layout_; }
-  int process() const { return process_; }
-  // What this process may compute on: its share, where others of its host may use the same processors. `sharers` of
-  // them do, of which this one has the number `sharer`.
-  ProcessorLimits processors() const { return processorLimits().part(sharer_, sharers_); }
-  int sharers() const { return sharers_; }
-  int sharer() const { return sharer_; }
-  int processesOnHost() const { return layout().processesOn(layout().hostOf(process_)); }
-  // For a network: collectives of more bytes, and more of them under way. More on several hosts than on one.
-  void adapt(lower::CollectiveRules &rules) const;
+  const Placement &placement() const { return placement_; }
+  const exchange::ReplicaLayout &layout() const { return placement_.layout; }
+  int process() const { return placement_.process; }
 
   // The texts of all processes, by process (all). Throws as Transport::gather, as all of the following.
   std::vector<std::string> gather(std::string_view own);
@@ -73,9 +84,7 @@ class Job {
   const MakeTransport makeTransport_;
   const JobSettings settings_;
   std::unique_ptr<exchange::Transport> control_;  // for texts
-  const int process_;
-  std::unique_ptr<exchange::ReplicaLayout> layout_;
-  int sharers_ = 1, sharer_ = 0;
+  Placement placement_;
   std::unique_ptr<Values> values_;  // null: no values were asked for
 };
 

@@ -201,6 +201,7 @@ def attempts() -> Iterator[tuple[str, dict[str, object]]]:
             "max_loop_iterations",
             "max_run_seconds",
             "replicas.timeout",
+            "replicas.compare",
             "disable_passes",
             "num_threads",
             "pipeline.concurrent",

@@ -139,6 +139,11 @@ REFUSALS = {
     "a_timeout_that_is_none": Refusal(
         ("replicas.timeout", "got 'never'"), {"engineOptions": {"replicas.timeout": "never"}}, prepares=True
     ),
+    "a_comparison_that_is_none": Refusal(
+        ("replicas.compare", "got 'some'", "'numbers' or 'all'"),
+        {"engineOptions": {"replicas.compare": "some"}},
+        prepares=True,
+    ),
     "ipus_that_replicas_do_not_divide": Refusal(
         ("got 3 IPUs", "4 replicas"), REPLICAS | {"device": lambda: ipus(3)}, prepares=True
     ),

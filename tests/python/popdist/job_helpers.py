@@ -15,8 +15,8 @@ import popdist.popart
 import onnx
 from onnx import numpy_helper
 
-__all__ = ["digest", "failing_step", "in_parts", "inference", "np", "os", "popart", "popdist", "ready", "save", "step"]
-__all__ += ["sys", "time", "training"]
+__all__ = ["adam", "digest", "failing_step", "in_parts", "inference", "np", "offline_device", "os", "popart", "popdist"]
+__all__ += ["ready", "save", "step", "sys", "time", "training"]
 
 TOTAL, BATCH, CLASSES = 4, 3, 5
 
@@ -46,15 +46,24 @@ def classifier(width, seed):
     return builder.getModelProto(), loss
 
 
-def training(seed=7, width=8, model=None, **given):
+def offline_device():
+    """For the replicas of this process; programs are compiled for it, and do not run."""
+    return popart.DeviceManager().createOfflineIPUDevice({"numIPUs": str(popdist.getNumLocalReplicas())})
+
+
+def adam(rate=0.01):
+    return popart.Adam({"defaultLearningRate": (rate, False)})
+
+
+def training(seed=7, width=8, model=None, device=None, **given):
     """A session of this process's replicas; of another model's weights and state if one is given."""
     proto, loss = classifier(width, seed)
     return popart.TrainingSession(
         model or proto,
         popart.DataFlow(1, [loss]),
         loss,
-        popart.Adam({"defaultLearningRate": (0.01, False)}),
-        popart.DeviceManager().createCpuDevice(),
+        adam(),
+        device or popart.DeviceManager().createCpuDevice(),
         userOptions=options_of_the_job(given),
     )
 

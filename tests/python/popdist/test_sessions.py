@@ -233,6 +233,148 @@ step(session)
     assert "".join(lines_of(code)[0]) == "33"  # two processes write at the same time
 
 
+COMPILES = {
+    "popart": """
+options = dict(enableEngineCaching=True, cachePath={folder!r})
+if {offline}:
+    training(device=offline_device(), **options).prepareDevice(False)
+else:
+    session = ready(training(**options))
+    step(session)
+    print(digest(session), flush=True)
+""",
+    "popxl": """
+import popxl
+from popxl import ops
+ir = popxl.Ir(replication="popdist")
+with ir.main_graph:
+    x = popxl.variable(np.arange(4, dtype=np.float32), name="x")
+    y = popxl.d2h_stream((4,), popxl.float32)
+    ops.host_store(y, ops.collectives.replicated_all_reduce(x))
+if {offline}:
+    popxl.Session(ir, offline_device())
+else:
+    with popxl.Session(ir, "cpu") as session:
+        print(session.run()[y].tolist(), flush=True)
+""",
+}
+WITHOUT_OTHERS = """
+if popdist.getNumInstances() == 1:
+    os.environ |= {"POPDIST_NUM_TOTAL_REPLICAS": "4", "POPDIST_REPLICA_INDEX_OFFSET": "2"}
+"""
+
+
+@pytest.mark.parametrize("interface", COMPILES)
+@pytest.mark.parametrize("processes", [2, 1])
+def test_what_an_offline_device_compiled_is_run(interface, processes, tmp_path):
+    """In a job, or by one process without the others; the job that runs compiles nothing."""
+    environment = {"POPXL_CACHE_DIR": str(tmp_path), "POPART_LOG_LEVEL": "DEBUG"}
+
+    def job(offline, processes, **given):
+        code = WITHOUT_OTHERS + COMPILES[interface].format(offline=offline, folder=str(tmp_path))
+        return lines_of(code, processes, 2, **given)
+
+    begins = "compilation begins"
+    nothing, log = job(True, processes, environment=environment)
+    assert nothing == [] and begins in log
+    kept = sorted(tmp_path.iterdir())
+    assert len(kept) == 1
+    found, log = job(False, 2, environment=environment)
+    assert begins not in log and log.count("the program comes from") == 2
+    assert sorted(tmp_path.iterdir()) == kept
+    (kept[0]).unlink()
+    expected, log = job(False, 2, environment=environment)
+    assert begins in log and found == expected and len(found) == 2
+
+
+# ---- values that are compared after each run --------------------------------------------------
+
+CHANGES = {
+    "numbers": "session.updateOptimizerFromHost(adam(0.02))",
+    "all": "session.writeWeights(popart.PyWeightsIO({'w1': np.zeros((8, 5), np.float32)}))",
+}
+
+
+@pytest.mark.parametrize("compared", CHANGES)
+def test_a_process_with_other_values_is_named(compared):
+    """One changes its learning rate, or a weight; all get the error. What is equal is not named."""
+    code = f"""
+session = ready(training(engineOptions={{"replicas.compare": {compared!r}}}))
+step(session)
+if popdist.getInstanceIndex() == 2:
+    {CHANGES[compared]}
+session.weightsFromHost()
+try:
+    step(session, 1)
+except popart.popart_runtime_error as e:
+    print(e, flush=True)
+"""
+    lines, _ = lines_of(code, 4, 1)
+    assert len(lines) == 4 and len(set(lines)) == 1
+    name = {"numbers": ".*earningRate.*", "all": "w1"}[compared]
+    place = r"process 2 on host '.*' \(replica 2\)"
+    assert re.search(rf"run 2: the variable '{name}' has other values in {place} than in most processes", lines[0])
+
+
+def test_weights_are_no_numbers():
+    code = f"""
+session = ready(training(engineOptions={{"replicas.compare": "numbers"}}))
+if popdist.getInstanceIndex() == 1:
+    {CHANGES["all"]}
+session.weightsFromHost()
+step(session)
+print("no error", flush=True)
+"""
+    assert lines_of(code)[0] == ["no error"] * 2
+
+
+def test_inputs_that_all_replicas_share_are_compared():
+    code = """
+builder = popart.Builder()
+x = builder.addInputTensor("FLOAT", [2], "x")
+shared = builder.addInputTensor("FLOAT", [2], popart.InputSettings(popart.ReplicatedStreamMode.Broadcast), "shared")
+y = builder.aiOnnx.add([x, shared])
+options = popdist.popart.configureSessionOptions(popart.SessionOptions())
+options.engineOptions = {"replicas.compare": "numbers"}
+device = popart.DeviceManager().createCpuDevice()
+session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device, userOptions=options)
+session.prepareDevice()
+me = popdist.getInstanceIndex()
+for number in range(2):
+    values = {"x": np.full((2, 2), me, np.float32), "shared": np.full(2, number * me, np.float32)}
+    try:
+        session.run(popart.PyStepIO(values, session.initAnchorArrays()))
+    except popart.popart_runtime_error as e:
+        print(e, flush=True)
+"""
+    lines, _ = lines_of(code)
+    assert len(lines) == 2 and len(set(lines)) == 1
+    assert re.search(
+        r"run 2: the input 'shared' has other values in process 1 on host .* \(replicas 2 to 3\)", lines[0]
+    )
+
+
+def test_values_of_popxl_programs_are_compared():
+    code = """
+import popxl
+from popxl import ops
+ir = popxl.Ir(replication="popdist")
+with ir.main_graph:
+    step = popxl.variable(float(popdist.getInstanceIndex() // 2), popxl.float32, name="step")
+    ops.host_store(popxl.d2h_stream((), popxl.float32), ops.collectives.replicated_all_reduce(step))
+try:
+    with popxl.Session(ir, "cpu") as session:
+        session.run()
+except popart.popart_runtime_error as e:
+    print(e, flush=True)
+"""
+    option = {"POPLAR_ENGINE_OPTIONS": '{"replicas.compare": "numbers"}'}
+    lines, _ = lines_of(code, 3, 1, environment=option)
+    assert len(lines) == 3
+    assert all("run 1: the variable 'step' has other values in process 2 on host" in line for line in lines)
+    assert lines_of(code, 2, 1, environment=option)[0] == []
+
+
 # ---- failures ---------------------------------------------------------------------------------
 
 

@@ -71,10 +71,40 @@ TEST(Job, knows_where_all_replicas_are) {
     EXPECT_EQ(job->layout().replicas(), 4);
     EXPECT_EQ(job->layout().first(1), 1);
     EXPECT_EQ(job->layout().hosts(), 1);
-    EXPECT_EQ(job->processesOnHost(), 2);
-    EXPECT_EQ(job->sharers(), 2);
-    EXPECT_EQ(job->sharer(), job->process());
+    EXPECT_EQ(job->placement().processesOnHost(), 2);
+    EXPECT_EQ(job->placement().sharers, 2);
+    EXPECT_EQ(job->placement().sharer, job->process());
   });
+}
+
+TEST(Job, processes_are_expected_where_a_job_has_them) {
+  const auto same = [](const Placement &expected, const Placement &found) {
+    EXPECT_EQ(expected.layout.processes(), found.layout.processes());
+    EXPECT_EQ(expected.layout.hosts(), found.layout.hosts());
+    for (int p = 0; p < found.layout.processes(); ++p) EXPECT_EQ(expected.layout.first(p), found.layout.first(p));
+    EXPECT_EQ(expected.process, found.process);
+    EXPECT_EQ(expected.processesOnHost(), found.processesOnHost());
+    EXPECT_EQ(expected.sharers, found.sharers);
+    EXPECT_EQ(expected.sharer, found.sharer);
+  };
+  inJob({2, 2, 2}, [&](const std::shared_ptr<Job> &job) {
+    same(expectedPlacement({6, 2, job->layout().first(job->process())}), job->placement());
+  });
+}
+
+TEST(Job, processes_are_expected_on_the_hosts_of_their_launcher) {
+  const auto hostsWith = [](const std::map<std::string, std::string> &environment) {
+    for (const auto &[name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    const Placement expected = expectedPlacement({.replicas = 8, .locals = 2, .firstLocal = 6});
+    for (const auto &[name, value] : environment) unsetenv(name.c_str());
+    return std::vector<int>{expected.layout.hosts(), expected.processesOnHost(), expected.sharers, expected.sharer};
+  };
+  const std::vector<int> oneHost{1, 4, 4, 3}, two{2, 2, 2, 1};
+  EXPECT_EQ(hostsWith({}), oneHost);
+  EXPECT_EQ(hostsWith({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}), two);
+  EXPECT_EQ(hostsWith({{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}), oneHost);  // another job
+  EXPECT_EQ(hostsWith({{"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}}), two);
+  EXPECT_EQ(hostsWith({{"SLURM_NTASKS", "4"}}), oneHost);
 }
 
 TEST(Job, processes_that_disagree_about_the_replicas_are_refused) {
@@ -150,7 +180,7 @@ TEST(Job, collectives_hold_more_in_a_job) {
   inJob({1, 1}, [](const std::shared_ptr<Job> &job) {
     lower::CollectiveRules rules;
     rules.reduce.together = INT64_MAX;
-    job->adapt(rules);
+    job->placement().adapt(rules);
     EXPECT_EQ(rules.reduce.together, INT64_MAX);
     EXPECT_EQ(rules.scatter.together, int64_t{1} << 20);
     EXPECT_EQ(rules.gather.waiting, int64_t{1} << 20);
