@@ -92,12 +92,13 @@ constexpr Variable kVariables[] = {
     {"OMPI_COMM_WORLD_SIZE", "none", "Set by `mpirun`, read by `popdist`: number of processes."},
     {"OMPI_COMM_WORLD_RANK", "none", "Set by `mpirun`, read by `popdist`: number of this process."},
     {"OMPI_COMM_WORLD_LOCAL_RANK", "none", "Set by `mpirun`, read by `popdist`: its number on its host."},
-    {"OMPI_COMM_WORLD_LOCAL_SIZE", "none", "Set by `mpirun`, read where offline devices compile: those here."},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "none",
+     "Set by `mpirun`, read when an offline device compiles: number of processes on this host."},
     {"SLURM_NTASKS", "none",
      "Set by `srun --mpi=pmix`, read by `popdist` where PMIX_RANK is set: number of processes."},
     {"SLURM_PROCID", "none", "Set by `srun`, read by `popdist`: number of this process."},
     {"SLURM_LOCALID", "none", "Set by `srun`, read by `popdist`: its number on its host."},
-    {"SLURM_STEP_NUM_NODES", "none", "Set by `srun`, read where offline devices compile: number of hosts."},
+    {"SLURM_STEP_NUM_NODES", "none", "Set by `srun`, read when an offline device compiles: number of hosts."},
     {"WORLD_SIZE", "none", "Set by torchrun, which starts no MPI: `popdist` warns of it."},
 };
 

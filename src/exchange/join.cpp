@@ -20,7 +20,10 @@ void joinAs(executable::Join how, const void *left, const void *right, void *int
   const auto *b = static_cast<const R *>(right);
   auto *to = static_cast<A *>(into);
   withOperator<A>(how, [&](auto op) {
-    for (int64_t i = 0; i < count; ++i) to[i] = op(termOf(a[i]), termOf(b[i]));
+    const auto join = [&](const auto *x) {
+      for (int64_t i = 0; i < count; ++i) to[i] = op(termOf(x[i]), termOf(b[i]));
+    };
+    left == into ? join(to) : join(a);  // the compiler makes vectors where it sees that both are one memory
   });
 }
 
