@@ -30,9 +30,9 @@ bool isViewOfRows(const Op &op) {
 }
 // To 16 bits or back.
 bool isRounding(const Op &op) {
-  static const OpDef &def = opDef("Cast");
   const auto isFloat = [](DataType t) { return t == DataType::FLOAT || isHalf(t); };
-  return isRowOf(op, def) && isFloat(op.inInfo(0).dataType()) && isFloat(op.outInfo(0).dataType());
+  return op.has(Trait::Conversion) && isElementwise(op) && isFloat(op.inInfo(0).dataType()) &&
+         isFloat(op.outInfo(0).dataType());
 }
 bool exchangesLastTwo(const Op &op) {
   if (!isTransposeOfKnownAxes(op)) return false;

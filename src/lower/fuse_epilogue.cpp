@@ -15,6 +15,7 @@
 #include "lower/fuse_elementwise.hpp"
 #include "lower/try_replace.hpp"
 #include "lower/widen.hpp"
+#include "ops/loss/reduction.hpp"
 #include "ops/numbers.hpp"
 #include "ops/pieces.hpp"
 #include "schedule/schedule.hpp"
@@ -101,6 +102,8 @@ class EpilogueFuser {
         toFusedInHalves(graph_.op(o), Through::kAllInHalves) || toFusedInHalves(graph_.op(o), Through::kSwapsInHalves);
     for (OpIndex o : order)
       if (graph_.alive(o) && computesInHalves(graph_.op(o))) computeInHalves(graph_.op(o));
+    for (OpIndex o : order)
+      if (graph_.alive(o) && graph_.op(o).has(Trait::Loss)) roundGradient(graph_.op(o));
   }
 
  private:
@@ -304,6 +307,30 @@ class EpilogueFuser {
       for (OpIndex c : casts) eraseUnread({c});
     }
     for (TensorIndex t : fused ? replaced : constants) graph_.eraseTensor(t);
+  }
+
+  // Cast(gradient) of an op that gives a loss and its gradient → the op rounds the gradient, where nothing else reads it.
+  void roundGradient(Op &loss) {
+    const std::vector<AttributeDef> &known = loss.def().attributes();
+    const auto isType = [](const AttributeDef &a) { return a.name == ops::kGradientType; };
+    if (std::ranges::none_of(known, isType) || loss.hasAttr(ops::kGradientType) || !loss.hasOutput(0) ||
+        !loss.hasOutput(1))
+      return;
+    const TensorIndex gradient = loss.outputs()[1];
+    const std::vector<Op *> readers = graph_.tensor(gradient).consumerOps();
+    if (readers.size() != 1 || isGraphOutput(gradient)) return;
+    Op &cast = *readers.front();
+    if (!cast.has(Trait::Conversion) || !isHalf(cast.outInfo(0).dataType()) || runsApart(loss, cast)) return;
+    Attributes attributes = loss.attributes();
+    attributes.set(ops::kGradientType, int64_t{toOnnxDataType(cast.outInfo(0).dataType())});
+    if (!tryFuse({loss.def(),
+                  loss.inputs(),
+                  std::move(attributes),
+                  settingsOf(loss, cast),
+                  {loss.outputs()[0], cast.outputs()[0]}}))
+      return;
+    graph_.eraseOpAndOutputs(cast.index());
+    graph_.eraseOpAndOutputs(loss.index());
   }
 
   // Erases each transpose without another reader; innermost last.

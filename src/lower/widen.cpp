@@ -41,9 +41,14 @@ bool takesWidened(const Op &op, const executable::Backend &backend) {
 TensorIndex cast(const Op &op, TensorIndex t, DataType type) {
   Graph &graph = op.getGraph();
   if (graph.info(t).dataType() == type) return t;
+  Op::Settings settings = inheritSettings(op, graph);
+  // What a gradient reads of the forward pass is kept in 16 bits, and widened late: a copy joins no cast of that pass.
+  const Op *producer = graph.tensor(t).getProducerUnsafe();
+  if (type == DataType::FLOAT && op.has(Trait::Gradient) && producer && !producer->has(Trait::Gradient))
+    settings.recomputeType = RecomputeType::Recomputed;
   return graph
       .addConnectedOp(opDef("Cast"), {t}, {graph.freeId(graph.tensor(t).id + "/cast")},
-                      {{"to", int64_t{toOnnxDataType(type)}}}, inheritSettings(op, graph))
+                      {{"to", int64_t{toOnnxDataType(type)}}}, std::move(settings))
       ->outputs()[0];
 }
 

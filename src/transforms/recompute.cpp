@@ -31,6 +31,7 @@ class Recomputer {
 
   Recomputation run() {
     findStorage();
+    findNarrowedVariables();
     findWrites();
     keepWhatMustStay();
     if (options_.rule == RecomputeRule::Standard) keepBetween(standardSegments());
@@ -55,6 +56,24 @@ class Recomputer {
         forward_.push_back(op);
         if (isViewOfFirst(*op)) storage_[op->outputs()[0].value] = storage_[op->inputs()[0].value];
       }
+  }
+
+  // Casts of variables to narrower types, and the transposes and views in front of them.
+  void findNarrowedVariables() {
+    for (const Op *cast : forward_) {
+      if (!cast->has(Trait::Conversion) || cast->outInfo(0).nbytes() >= cast->inInfo(0).nbytes()) continue;
+      std::vector<const Op *> chain{cast};
+      const Tensor *t = cast->inTensor(0);
+      for (const Op *op = t->getProducerUnsafe(); op && (op->is(Role::Transpose) || isViewOfFirst(*op));
+           op = t->getProducerUnsafe()) {
+        chain.push_back(op);
+        t = op->inTensor(0);
+      }
+      if (t->tensorType() == TensorType::Variable) narrowsVariable_.insert(chain.begin(), chain.end());
+    }
+  }
+  bool isMarked(const Op &op) const {
+    return op.settings.recomputeType == RecomputeType::Recompute || narrowsVariable_.contains(&op);
   }
 
   // Memory that forward ops write to. A copy must see what its original saw.
@@ -85,7 +104,7 @@ class Recomputer {
   }
 
   bool wantsToRepeat(const Op &op) const {
-    if (op.settings.recomputeType == RecomputeType::Recompute) return true;
+    if (isMarked(op)) return true;
     switch (options_.rule) {
       case RecomputeRule::Marked:
         return false;
@@ -131,7 +150,7 @@ class Recomputer {
       for (const TensorIndex t : op.inputs())
         if (t.valid() && madeIn[storage_[t.value]] != segments[i]) keep(t);
       if (isViewOfFirst(op)) continue;
-      const bool stays = segments[i] == last && op.settings.recomputeType != RecomputeType::Recompute;
+      const bool stays = segments[i] == last && !isMarked(op);
       for (const TensorIndex t : op.outputs()) {
         if (!t.valid()) continue;
         madeIn[t.value] = segments[i];
@@ -187,10 +206,7 @@ class Recomputer {
     const Values all = forwardValues(true);
     const Checkpoints chosen = chooseCheckpoints(static_cast<int>(forward_.size()), all.values, LastSegment::WherePays);
     for (size_t v = 0; v < all.tensors.size(); ++v)
-      if (chosen.isKept[v] && !isMarked(all.tensors[v])) keep(all.tensors[v]);
-  }
-  bool isMarked(TensorIndex t) const {
-    return graph_.tensor(t).getProducer()->settings.recomputeType == RecomputeType::Recompute;
+      if (chosen.isKept[v] && !isMarked(*graph_.tensor(all.tensors[v]).getProducer())) keep(all.tensors[v]);
   }
 
   // An op without a stage belongs to the latest stage that it reads from.
@@ -270,6 +286,7 @@ class Recomputer {
   const RecomputeOptions &options_;
   const std::vector<Op *> order_;
   std::vector<const Op *> forward_;            // in order
+  std::set<const Op *> narrowsVariable_;       // forward ops that make a narrower form of a variable
   std::vector<uint32_t> storage_;              // by tensor: the one whose memory it shows
   std::vector<char> kept_;                     // by tensor that stands for its memory
   std::vector<char> readBackward_;             // the same

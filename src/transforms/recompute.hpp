@@ -11,7 +11,8 @@
 
 namespace popart::transforms {
 
-// Which forward ops are computed again, besides those that are marked so (RecomputeType::Recompute).
+// Which forward ops are computed again, besides those that are marked so (RecomputeType::Recompute) and those that make
+// a narrower form of a variable (casts of weights to 16 bits): the variable is in memory anyway.
 enum class RecomputeRule : uint8_t {
   Marked,    // no others
   Chosen,    // those that make a chosen tensor, in segments as chooseCheckpoints (checkpoints.hpp) has them

@@ -8,12 +8,12 @@
 
 namespace popart::cpu {
 
-// Over the dimensions of x from `axis` on. Inputs (x, scale[, bias]), outputs (y[, mean, r]), all plain and of one
-// type, FLOAT or one of 16 bits, mean and r of FLOAT or that type; null with the reason when the kernel does not take
+// Over the dimensions of x from `axis` on. Inputs (x, scale[, bias]), outputs (y[, mean, r]), all plain; x and y of
+// FLOAT or one type of 16 bits, the others of FLOAT or that type; null with the reason when the kernel does not take
 // them.
 std::unique_ptr<executable::Kernel> layerNormOver(const executable::KernelRequest &request, int64_t axis,
                                                   std::string &reason);
-// Inputs (dy, x, scale[, mean, r]), outputs (dx[, dscale, dbias]).
+// Inputs (dy, x, scale[, mean, r]), outputs (dx[, dscale, dbias]); types likewise.
 std::unique_ptr<executable::Kernel> layerNormGradientOver(const executable::KernelRequest &request, int64_t axis,
                                                           std::string &reason);
 

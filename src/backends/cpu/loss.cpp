@@ -58,7 +58,8 @@ struct LossProblem {
   int64_t samples, classes;
   LossReduction reduction;
   bool ignores = false, ignoresOutOfRange = false, gradientPerSample = false;
-  DataType type = DataType::FLOAT;  // of all but the labels
+  DataType type = DataType::FLOAT;      // of all but the labels and the gradient
+  DataType gradient = DataType::FLOAT;  // type of the gradient
   int64_t ignored = 0;
   LabelFn label;
 
@@ -131,7 +132,7 @@ class NllKernel final : public executable::HostKernel {
     return input == 0 && output == form_.gradient && form_.loss < 0 && !first_.looks();
   }
   int64_t scratchBytes() const override {
-    return isHalf(p_.type) && form_.gradient >= 0 ? p_.classes * static_cast<int64_t>(sizeof(float)) : 0;
+    return isHalf(p_.gradient) && form_.gradient >= 0 ? p_.classes * static_cast<int64_t>(sizeof(float)) : 0;
   }
 
   void run(const KernelArgs &args, int task) const noexcept override {
@@ -146,9 +147,9 @@ class NllKernel final : public executable::HostKernel {
       const float incoming = numberAt(args.in[2], p_.gradientPerSample ? i : 0, p_.type);
       const float g = static_cast<float>(static_cast<double>(incoming) / denominator);
       const int64_t label = p_.labelOf(args, i);
-      float *gradient = placeAt(out, i * classes, p_.type, spare);
+      float *gradient = placeAt(out, i * classes, p_.gradient, spare);
       row(args.in[0], i * classes, gradient, label < 0 ? 0.0f : g, label);
-      keepFloats(gradient, out, i * classes, classes, p_.type);
+      keepFloats(gradient, out, i * classes, classes, p_.gradient);
     }
   }
 
@@ -207,10 +208,11 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
     return i < list.size() && list[i].connected;
   };
   const DataType dataType = request.inputs[0].info.dataType();
+  const size_t gradient = op.hasAttr(ops::kGradientType) ? 1 : request.outputs.size();  // output of another type
   for (const auto *list : {&request.inputs, &request.outputs})
     for (size_t i = 0; i < list->size(); ++i) {
-      const bool isLabels = list == &request.inputs && i == 1;
-      if (!isLabels && (*list)[i].connected && (*list)[i].info.dataType() != dataType)
+      const bool isLabels = list == &request.inputs && i == 1, isRounded = list == &request.outputs && i == gradient;
+      if (!isLabels && !isRounded && (*list)[i].connected && (*list)[i].info.dataType() != dataType)
         return reason = "its operands and results differ in type", nullptr;
     }
   if (dataType != DataType::FLOAT && !isHalf(dataType)) return reason = "it takes no " + toText(dataType), nullptr;
@@ -225,6 +227,7 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
   if (type == "NlllWithSoftmaxGradDirect" && is(request.outputs, 1)) form.gradient = 1;
   LossProblem p;
   p.type = dataType;
+  p.gradient = gradient < request.outputs.size() ? request.outputs[gradient].info.dataType() : dataType;
   p.samples = request.inputs[1].info.nelms();
   p.classes = request.inputs[0].info.shape().back();
   p.reduction = ops::lossReduction(op.attrString("reduction"));

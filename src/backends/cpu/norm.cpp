@@ -27,7 +27,7 @@ using executable::OperandDesc;
 struct NormPlan {
   int64_t images = 1, places = 1, channels = 1, groupChannels = 1, block = 1;
   bool strided = false;             // group g has the channels g, g + groups, …: a task has all channels
-  DataType type = DataType::FLOAT;  // of all operands and results
+  DataType type = DataType::FLOAT;  // of the activations
 
   int64_t blocks() const { return block == 0 ? 0 : (channels + block - 1) / block; }
   int64_t groups() const { return groupChannels == 0 ? 0 : channels / groupChannels; }
@@ -121,6 +121,15 @@ float number(const KernelArgs &args, int i, int64_t at, DataType type) { return 
 void setNumber(const KernelArgs &args, int i, int64_t at, DataType type, double value) {
   setNumberAt(args.out[i], at, type, static_cast<float>(value));
 }
+
+// Types of operands and results: parameters and statistics may be FLOAT where the activations have 16 bits.
+struct NormTypes {
+  explicit NormTypes(const KernelRequest &request) {
+    for (size_t i = 0; i < request.inputs.size(); ++i) in[i] = request.inputs[i].info.dataType();
+    for (size_t i = 0; i < request.outputs.size(); ++i) out[i] = request.outputs[i].info.dataType();
+  }
+  DataType in[5] = {}, out[3] = {};
+};
 
 // Leaves (ranges of the pixels of a batch), and the memory of a batch normalisation in rounds: statistics of every
 // channel, for each leaf and for the whole batch.
@@ -267,7 +276,8 @@ class BatchNormTraining final : public executable::HostKernel {
 
 class GroupNorm final : public executable::HostKernel {
  public:
-  GroupNorm(const NormPlan &plan, float epsilon, size_t outputs) : plan_(plan), epsilon_(epsilon), outputs_(outputs) {}
+  GroupNorm(const NormPlan &plan, const KernelRequest &request)
+      : plan_(plan), types_(request), epsilon_(request.op->attrFloat("epsilon")), outputs_(request.outputs.size()) {}
   std::string name() const override { return "group normalisation"; }
   int tasks() const override { return static_cast<int>(plan_.images * plan_.blocks()); }
   int64_t scratchBytes() const override { return Block::scratchBytes(plan_); }
@@ -279,12 +289,12 @@ class GroupNorm final : public executable::HostKernel {
     statistics(plan_, b, in(args, 0, at, type));
     for (int64_t c = 0; c < b.count; ++c) {
       const double r = 1.0 / std::sqrt(b.sums()[c] + epsilon_);
-      b.values(1)[c] = static_cast<float>(r * number(args, 1, b.begin + c, type));
-      b.values(2)[c] = number(args, 2, b.begin + c, type);
+      b.values(1)[c] = static_cast<float>(r * number(args, 1, b.begin + c, types_.in[1]));
+      b.values(2)[c] = number(args, 2, b.begin + c, types_.in[2]);
       if (!plan_.beginsGroup(b.begin + c)) continue;
       const int64_t set = image * plan_.groups() + plan_.groupOf(b.begin + c);
-      if (outputs_ > 1 && args.out[1]) setNumber(args, 1, set, type, b.values(0)[c]);
-      if (outputs_ > 2 && args.out[2]) setNumber(args, 2, set, type, r);
+      if (outputs_ > 1 && args.out[1]) setNumber(args, 1, set, types_.out[1], b.values(0)[c]);
+      if (outputs_ > 2 && args.out[2]) setNumber(args, 2, set, types_.out[2], r);
     }
     columnNormalise({plan_.channels, plan_.places, b.count, type}, in(args, 0, at, type), b.values(0), b.values(1),
                     b.values(2), out(args, 0, at, type));
@@ -292,19 +302,29 @@ class GroupNorm final : public executable::HostKernel {
 
  private:
   NormPlan plan_;
+  NormTypes types_;
   double epsilon_;
   size_t outputs_;
 };
 
 // ---- gradient of both ---------------------------------------------------------------------------
 
+bool hasStatistics(const KernelRequest &request) {
+  return request.inputs.size() > 4 && request.inputs[3].connected && request.inputs[4].connected;
+}
+
 // dx = r (h - mean(h) - xhat mean(h xhat)), h = g scale; inputs (g, x, scale[, mean, r]); outputs (dx[, dscale,
 // dbias]).
 class NormGradient final : public executable::HostKernel {
  public:
-  NormGradient(const NormPlan &plan, float epsilon, bool hasStatistics, size_t outputs)
-      : plan_(plan), epsilon_(epsilon), hasStatistics_(hasStatistics), outputs_(outputs), leaves_(plan) {
-    inRounds_ = hasStatistics && leaves_.count > 1;
+  NormGradient(const NormPlan &plan, const KernelRequest &request)
+      : plan_(plan),
+        types_(request),
+        epsilon_(request.op->attrFloat("epsilon")),
+        hasStatistics_(hasStatistics(request)),
+        outputs_(request.outputs.size()),
+        leaves_(plan) {
+    inRounds_ = hasStatistics_ && leaves_.count > 1;
     if (!inRounds_) {
       rounds_.add(plan.blocks(), 1);
       return;
@@ -334,8 +354,8 @@ class NormGradient final : public executable::HostKernel {
     std::fill_n(dscale, 2 * plan_.block, 0.0);
     for (int64_t image = 0; image < plan_.images; ++image) runImage(args, b, image, dscale, dbias, r);
     for (int64_t c = 0; c < b.count; ++c) {
-      if (outputs_ > 1 && args.out[1]) setNumber(args, 1, b.begin + c, plan_.type, dscale[c]);
-      if (outputs_ > 2 && args.out[2]) setNumber(args, 2, b.begin + c, plan_.type, dbias[c]);
+      if (outputs_ > 1 && args.out[1]) setNumber(args, 1, b.begin + c, types_.out[1], dscale[c]);
+      if (outputs_ > 2 && args.out[2]) setNumber(args, 2, b.begin + c, types_.out[2], dbias[c]);
     }
   }
 
@@ -349,11 +369,11 @@ class NormGradient final : public executable::HostKernel {
     if (place.round == 1) {
       const int64_t end = std::min(channels, (place.task + 1) * Leaves::kChannels);
       for (int64_t c = place.task * Leaves::kChannels; c < end; ++c) {
-        const float r = number(args, 4, c, type);
+        const float r = number(args, 4, c, types_.in[4]);
         const double sum = leaves_.total(args.shared, 0, c), dot = leaves_.total(args.shared, 1, c) * r,
-                     factor = number(args, 2, c, type);
-        if (outputs_ > 1 && args.out[1]) setNumber(args, 1, c, type, dot);
-        if (outputs_ > 2 && args.out[2]) setNumber(args, 2, c, type, sum);
+                     factor = number(args, 2, c, types_.in[2]);
+        if (outputs_ > 1 && args.out[1]) setNumber(args, 1, c, types_.out[1], dot);
+        if (outputs_ > 2 && args.out[2]) setNumber(args, 2, c, types_.out[2], sum);
         scale[c] = static_cast<float>(r * factor);
         slope[c] = static_cast<float>(double{r} * r * dot * factor / plan_.setSize());
         shift[c] = static_cast<float>(r * sum * factor / plan_.setSize());
@@ -363,7 +383,7 @@ class NormGradient final : public executable::HostKernel {
     const int64_t begin = leaves_.begin(place.task), at = begin * channels;
     const Columns columns{channels, leaves_.begin(place.task + 1) - begin, channels, type};
     const void *g = in(args, 0, at, type), *x = in(args, 1, at, type);
-    const float *mean = floatsAt(args.in[3], 0, channels, type, static_cast<float *>(args.scratch));
+    const float *mean = floatsAt(args.in[3], 0, channels, types_.in[3], static_cast<float *>(args.scratch));
     if (place.round == 2)
       return columnNormaliseGradient(columns, g, x, mean, scale, slope, shift, out(args, 0, at, type));
     double *sums = leaves_.sums(args.shared, place.task, 0), *dots = leaves_.sums(args.shared, place.task, 1);
@@ -375,8 +395,8 @@ class NormGradient final : public executable::HostKernel {
     if (hasStatistics_) {
       for (int64_t c = 0; c < b.count; ++c) {
         const int64_t set = image * plan_.groups() + plan_.groupOf(b.begin + c);
-        b.values(0)[c] = number(args, 3, set, plan_.type);
-        r[c] = number(args, 4, set, plan_.type);
+        b.values(0)[c] = number(args, 3, set, types_.in[3]);
+        r[c] = number(args, 4, set, types_.in[4]);
       }
       return;
     }
@@ -396,13 +416,13 @@ class NormGradient final : public executable::HostKernel {
     for (int64_t c = 0; c < b.count; ++c) {
       b.dots()[c] *= r[c];
       dscale[c] += b.dots()[c], dbias[c] += b.sums()[c];
-      const float scale = number(args, 2, b.begin + c, type);
+      const float scale = number(args, 2, b.begin + c, types_.in[2]);
       b.dots()[c] *= scale, b.sums()[c] *= scale;
     }
     totalGroups(plan_, b.count, b.sums());
     totalGroups(plan_, b.count, b.dots());
     for (int64_t c = 0; c < b.count; ++c) {
-      b.values(1)[c] = static_cast<float>(r[c] * number(args, 2, b.begin + c, type));
+      b.values(1)[c] = static_cast<float>(r[c] * number(args, 2, b.begin + c, types_.in[2]));
       b.values(2)[c] = static_cast<float>(r[c] * r[c] * b.dots()[c] / plan_.setSize());
       b.values(3)[c] = static_cast<float>(r[c] * b.sums()[c] / plan_.setSize());
     }
@@ -410,6 +430,7 @@ class NormGradient final : public executable::HostKernel {
   }
 
   NormPlan plan_;
+  NormTypes types_;
   double epsilon_;
   bool hasStatistics_, inRounds_ = false;
   size_t outputs_;
@@ -419,12 +440,14 @@ class NormGradient final : public executable::HostKernel {
 
 // ---- requests -----------------------------------------------------------------------------------
 
-// The first `activations` inputs and output 0 are channels last, the rest plain parameters; all of one type, FLOAT or
-// one of 16 bits.
+// The first `activations` inputs and output 0 are channels last, of FLOAT or one type of 16 bits; the rest are plain
+// parameters and statistics, of FLOAT or that type.
 bool takes(const KernelRequest &request, size_t activations, std::string &reason) {
   const DataType given = request.inputs[0].info.dataType(), type = isHalf(given) ? given : DataType::FLOAT;
   const auto fits = [&](const OperandDesc &o, bool isActivation) {
-    return isActivation ? requireChannelsLast(o, reason, type) : requirePlain(o, type, reason);
+    if (isActivation) return requireChannelsLast(o, reason, type);
+    const bool isFloat = o.connected && o.info.dataType() == DataType::FLOAT;
+    return requirePlain(o, isFloat ? DataType::FLOAT : type, reason);
   };
   for (size_t i = 0; i < request.inputs.size(); ++i)
     if (!fits(request.inputs[i], i < activations)) return false;
@@ -440,22 +463,9 @@ bool areRows(const KernelRequest &request, const Shape &x) {
          allOfType(request, DataType::FLOAT, otherwise);
 }
 
-// Batch normalisation: parameters and running statistics may be FLOAT where x has 16 bits.
-bool takesBatchNorm(const KernelRequest &request, std::string &reason) {
-  const DataType given = request.inputs[0].info.dataType(), type = isHalf(given) ? given : DataType::FLOAT;
-  if (!requireChannelsLast(request.inputs[0], reason, type) || !requireChannelsLast(request.outputs[0], reason, type))
-    return false;
-  const auto fits = [&](const OperandDesc &o) {
-    const bool isFloat = o.connected && o.info.dataType() == DataType::FLOAT;
-    return requirePlain(o, isFloat ? DataType::FLOAT : type, reason);
-  };
-  return std::all_of(request.inputs.begin() + 1, request.inputs.end(), fits) &&
-         std::all_of(request.outputs.begin() + 1, request.outputs.end(), fits);
-}
-
 std::unique_ptr<executable::Kernel> createBatchNorm(const KernelRequest &request, std::string &reason) {
   if (areRows(request, request.inputs[0].info.shape())) return plainBatchNorm(request);
-  if (!takesBatchNorm(request, reason)) return nullptr;
+  if (!takes(request, 1, reason)) return nullptr;
   const Op &op = *request.op;
   const TensorInfo &x = request.inputs[0].info;
   if (op.attrInt("training_mode") == 0) return std::make_unique<BatchNormInference>(channelRows(x.shape()), op);
@@ -475,18 +485,13 @@ std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request
   if (!takes(request, 1, reason)) return nullptr;
   if (normalisesRows(request, x))
     if (auto kernel = layerNormOver(request, 1, reason)) return kernel;
-  return std::make_unique<GroupNorm>(plan, request.op->attrFloat("epsilon"), request.outputs.size());
-}
-
-bool hasStatistics(const KernelRequest &request) {
-  return request.inputs.size() > 4 && request.inputs[3].connected && request.inputs[4].connected;
+  return std::make_unique<GroupNorm>(plan, request);
 }
 
 std::unique_ptr<executable::Kernel> createBatchNormGradient(const KernelRequest &request, std::string &reason) {
   if (hasStatistics(request) && areRows(request, request.inputs[1].info.shape())) return plainNormGradient(request, 0);
   if (!takes(request, 2, reason)) return nullptr;
-  return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info), request.op->attrFloat("epsilon"),
-                                        hasStatistics(request), request.outputs.size());
+  return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info), request);
 }
 
 std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest &request, std::string &reason) {
@@ -497,8 +502,7 @@ std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest 
   if (!takes(request, 2, reason)) return nullptr;
   if (normalisesRows(request, x))
     if (auto kernel = layerNormGradientOver(request, 1, reason)) return kernel;
-  return std::make_unique<NormGradient>(plan, request.op->attrFloat("epsilon"), hasStatistics(request),
-                                        request.outputs.size());
+  return std::make_unique<NormGradient>(plan, request);
 }
 
 constexpr Entry kNormKernels[] = {{"BatchNormalization", createBatchNorm},

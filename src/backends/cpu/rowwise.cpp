@@ -106,13 +106,15 @@ std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, 
 
 class LayerNormKernel final : public executable::HostKernel {
  public:
-  // `statistics`: the type of those that it writes; UNDEFINED: none.
-  LayerNormKernel(NormForm form, Matrix m, DataType type, float epsilon, bool hasBias, DataType statistics)
+  // `parameters`: types of scale and bias; `statistics`: of those that it writes. UNDEFINED: there are none.
+  LayerNormKernel(NormForm form, Matrix m, DataType type, float epsilon, std::pair<DataType, DataType> parameters,
+                  DataType statistics)
       : form_(form),
         m_(m),
         type_(type),
         epsilon_(epsilon),
-        hasBias_(hasBias),
+        scaleType_(parameters.first),
+        biasType_(parameters.second),
         hasStatistics_(statistics != DataType::UNDEFINED),
         statistics_(statistics) {}
   std::string name() const override { return form_ == NormForm::kCentred ? "layer norm" : "root mean square norm"; }
@@ -125,8 +127,9 @@ class LayerNormKernel final : public executable::HostKernel {
     const int64_t begin = task * rowsPerTask(m_.cols), end = std::min(begin + rowsPerTask(m_.cols), m_.rows);
     auto *means = static_cast<float *>(args.scratch), *deviations = means + rowsPerTask(m_.cols);
     float *spare = deviations + rowsPerTask(m_.cols), *scale = spare + rowsWidened(m_.cols) * m_.cols;
-    const LayerNorm norm{floatsAt(args.in[1], 0, m_.cols, type_, scale),
-                         hasBias_ ? floatsAt(args.in[2], 0, m_.cols, type_, scale + m_.cols) : nullptr, epsilon_,
+    const bool hasBias = biasType_ != DataType::UNDEFINED;
+    const LayerNorm norm{floatsAt(args.in[1], 0, m_.cols, scaleType_, scale),
+                         hasBias ? floatsAt(args.in[2], 0, m_.cols, biasType_, scale + m_.cols) : nullptr, epsilon_,
                          form_};
     const int64_t step = isHalf(type_) ? rowsWidened(m_.cols) : rowsPerTask(m_.cols);
     for (int64_t row = begin; row < end; row += step) {
@@ -147,16 +150,18 @@ class LayerNormKernel final : public executable::HostKernel {
   Matrix m_;
   DataType type_;
   float epsilon_;
-  bool hasBias_, hasStatistics_;
+  DataType scaleType_, biasType_;
+  bool hasStatistics_;
   DataType statistics_;
 };
 
 // A round of rows (statistics where none are given as floats, dx), then one of columns (dscale, dbias).
 class LayerNormGradKernel final : public executable::HostKernel {
  public:
-  // `statistics`: the type of those that it is given; UNDEFINED: none. `parameters`: dscale alone, or dbias as well.
+  // `statistics`: the type of those that it is given; UNDEFINED: none. `parameters`: dscale alone, or dbias as well;
+  // `parameterType`: of scale, dscale and dbias.
   LayerNormGradKernel(NormForm form, Matrix m, DataType type, float epsilon, DataType statistics, int parameters,
-                      int threads)
+                      DataType parameterType, int threads)
       : form_(form),
         m_(m),
         type_(type),
@@ -164,6 +169,7 @@ class LayerNormGradKernel final : public executable::HostKernel {
         hasStatistics_(statistics != DataType::UNDEFINED),
         statistics_(statistics),
         parameters_(parameters),
+        parameterType_(parameterType),
         columns_(ceilDiv(m.cols, 64) < threads ? 16 : 64) {
     rounds_.add(std::max<int64_t>(1, ceilDiv(m.rows, rowsPerTask(m.cols))), 3);  // passes over memory
     if (parameters > 0 && m.cols > 0) rounds_.add(ceilDiv(m.cols, columns_), 2);
@@ -193,14 +199,14 @@ class LayerNormGradKernel final : public executable::HostKernel {
                 *deviation = readsStatistics() ? input(args, 4) : shared + m_.rows;
     if (place.round == 1) {
       const int64_t column = place.task * columns_, end = std::min(column + columns_, m_.cols);
-      return layerNormParameterGradient(type_, args.in[1], args.in[0], mean, deviation, args.out[1],
+      return layerNormParameterGradient(type_, args.in[1], args.in[0], mean, deviation, parameterType_, args.out[1],
                                         parameters_ > 1 ? args.out[2] : nullptr, m_.rows, m_.cols, column, end);
     }
     const int64_t begin = place.task * rowsPerTask(m_.cols), end = std::min(begin + rowsPerTask(m_.cols), m_.rows);
     const int64_t step = isHalf(type_) ? rowsWidened(m_.cols) : rowsPerTask(m_.cols);
     auto *spareX = static_cast<float *>(args.scratch), *spareDy = spareX + rowsWidened(m_.cols) * m_.cols;
     float *spareScale = spareDy + rowsWidened(m_.cols) * m_.cols;
-    const LayerNorm norm{floatsAt(args.in[2], 0, m_.cols, type_, spareScale), nullptr, epsilon_, form_};
+    const LayerNorm norm{floatsAt(args.in[2], 0, m_.cols, parameterType_, spareScale), nullptr, epsilon_, form_};
     for (int64_t row = begin; row < end; row += step) {
       const int64_t rows = std::min(step, end - row), at = row * m_.cols, count = rows * m_.cols;
       const float *x = floatsAt(args.in[1], at, count, type_, spareX),
@@ -232,6 +238,7 @@ class LayerNormGradKernel final : public executable::HostKernel {
   bool hasStatistics_;
   DataType statistics_;
   int parameters_;
+  DataType parameterType_;
   int64_t columns_;  // of a task
   Rounds rounds_;
 };
@@ -241,12 +248,15 @@ DataType typeOf(const std::vector<executable::OperandDesc> &list, size_t i) {
   return has(list, i) ? list[i].info.dataType() : DataType::UNDEFINED;
 }
 
-// As takesRowwise(), with statistics (two operands or results from number `first` on) of FLOAT or as the others.
-bool takesNorm(KernelRequest request, std::vector<executable::OperandDesc> KernelRequest::*list, size_t first,
-               std::string &reason) {
-  std::vector<executable::OperandDesc> &operands = request.*list;
-  for (size_t i = first; i < std::min(first + 2, operands.size()); ++i)
-    if (operands[i].connected && operands[i].info.dataType() == DataType::FLOAT) operands[i].connected = false;
+// As takesRowwise(), with all but the first `activations` operands and the first result of FLOAT or as the others.
+bool takesNorm(KernelRequest request, size_t activations, std::string &reason) {
+  if (!allPlain(request, reason)) return false;
+  const auto leaveOutFloats = [](std::vector<executable::OperandDesc> &operands, size_t first) {
+    for (size_t i = first; i < operands.size(); ++i)
+      if (operands[i].connected && operands[i].info.dataType() == DataType::FLOAT) operands[i].connected = false;
+  };
+  leaveOutFloats(request.inputs, activations);
+  leaveOutFloats(request.outputs, 1);
   return takesRowwise(request, reason);
 }
 
@@ -268,9 +278,9 @@ std::unique_ptr<executable::Kernel> normOver(NormForm form, const KernelRequest 
   if (!m) return nullptr;
   if (has(request.outputs, 1) != has(request.outputs, 2))
     return reason = "it has one of its two statistics only", nullptr;
-  return std::make_unique<LayerNormKernel>(form, *m, request.inputs[0].info.dataType(),
-                                           request.op->attrFloat("epsilon"), has(request.inputs, 2),
-                                           typeOf(request.outputs, 1));
+  return std::make_unique<LayerNormKernel>(
+      form, *m, request.inputs[0].info.dataType(), request.op->attrFloat("epsilon"),
+      std::pair(typeOf(request.inputs, 1), typeOf(request.inputs, 2)), typeOf(request.outputs, 1));
 }
 
 std::unique_ptr<executable::Kernel> normGradientOver(NormForm form, const KernelRequest &request, int64_t axis,
@@ -279,21 +289,21 @@ std::unique_ptr<executable::Kernel> normGradientOver(NormForm form, const Kernel
   if (!m) return nullptr;
   const bool hasScale = has(request.outputs, 1), hasBias = has(request.outputs, 2);
   if (hasBias && !hasScale) return reason = "only the gradient of the bias is requested", nullptr;
-  return std::make_unique<LayerNormGradKernel>(form, *m, request.inputs[1].info.dataType(),
-                                               request.op->attrFloat("epsilon"),
-                                               has(request.inputs, 4) ? typeOf(request.inputs, 3) : DataType::UNDEFINED,
-                                               int{hasScale} + int{hasBias}, request.threads);
+  return std::make_unique<LayerNormGradKernel>(
+      form, *m, request.inputs[1].info.dataType(), request.op->attrFloat("epsilon"),
+      has(request.inputs, 4) ? typeOf(request.inputs, 3) : DataType::UNDEFINED, int{hasScale} + int{hasBias},
+      typeOf(request.inputs, 2), request.threads);
 }
 
 template <NormForm kForm>
 std::unique_ptr<executable::Kernel> createRowNorm(const KernelRequest &request, std::string &reason) {
-  if (!takesNorm(request, &KernelRequest::outputs, 1, reason)) return nullptr;
+  if (!takesNorm(request, 1, reason)) return nullptr;
   return normOver(kForm, request, request.op->attrInt("axis"), reason);
 }
 
 template <NormForm kForm>
 std::unique_ptr<executable::Kernel> createRowNormGradient(const KernelRequest &request, std::string &reason) {
-  if (!takesNorm(request, &KernelRequest::inputs, 3, reason)) return nullptr;
+  if (!takesNorm(request, 2, reason)) return nullptr;
   return normGradientOver(kForm, request, request.op->attrInt("axis"), reason);
 }
 

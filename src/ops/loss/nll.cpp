@@ -185,8 +185,10 @@ OpDefs nllOps() {
             const Shape loss = inferFlatLossShape(c);
             requireLossGradient(c, loss);
             c.out(0, c.type(0), loss);
-            c.out(1, c.in(0));
+            const AttributeValue *type = c.op().attributes().find(kGradientType);
+            c.out(1, type ? fromOnnxDataType(static_cast<int>(std::get<int64_t>(*type))) : c.type(0), c.shape(0));
           })
+          .attrOptional(kGradientType, AttributeType::Int)
           .traits(Trait::Loss)
           .cost(perElement(2))
           .noGrad("it already contains its gradient (output 1)")

@@ -24,6 +24,9 @@ bool lossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces);
 // Losses of probabilities and their gradients count no probability as less than this: the attribute, or what follows
 // from the element type of the probabilities.
 inline constexpr const char *kLeastProbability = "leastProbability";
+// Attribute of an op that gives a loss and its gradient: the gradient's element type (number of ONNX), to which it is
+// rounded once; absent: that of the probabilities.
+inline constexpr const char *kGradientType = "gradientType";
 // Attribute of losses and their gradients, 1: a label that is no class has no loss and no gradient; absent: it ends the
 // run. A mean divides by all rows but those with the ignored label.
 inline constexpr const char *kIgnoreOutOfRange = "ignoreOutOfRange";

@@ -61,7 +61,7 @@ OpDefs castOps() {
                    .output("dx")
                    .attrRequired("to", AttributeType::Int)
                    .infer(infer)
-                   .traits(Trait::Elementwise | Trait::Gradient)
+                   .traits(Trait::Elementwise | Trait::Gradient | Trait::Conversion)
                    .notOnnx()
                    .decompose([](DecomposeBuilder &b) {
                      b.result(0, b.emit("Cast", {b.in(0)}, {{"to", b.attrs().getAttribute<int64_t>("to")}}));

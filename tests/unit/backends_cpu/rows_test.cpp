@@ -85,8 +85,8 @@ void expectNorm(NormForm form, int64_t cols) {
   Floats y(x.size()), dx(x.size()), mean(rows), inverse(rows), dScale(cols), dBias(cols);
   layerNormRows(norm, x.data(), y.data(), mean.data(), inverse.data(), rows, cols);
   layerNormGradientRows(norm, x.data(), dy.data(), mean.data(), inverse.data(), dx.data(), rows, cols);
-  layerNormParameterGradient(DataType::FLOAT, x.data(), dy.data(), mean.data(), inverse.data(), dScale.data(),
-                             isCentred ? dBias.data() : nullptr, rows, cols, 0, cols);
+  layerNormParameterGradient(DataType::FLOAT, x.data(), dy.data(), mean.data(), inverse.data(), DataType::FLOAT,
+                             dScale.data(), isCentred ? dBias.data() : nullptr, rows, cols, 0, cols);
   std::vector<double> expectedScale(cols), expectedBias(cols);
   for (int64_t r = 0; r < rows; ++r) {
     double mu = 0, var = 0, sumG = 0, sumGH = 0;

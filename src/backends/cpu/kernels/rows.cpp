@@ -295,9 +295,10 @@ void layerNormGradientOf(const LayerNorm &norm, const float *x, const float *dy,
 }
 
 // kVectors neighbouring vectors of columns in one pass over the rows, which are far apart in memory.
-template <class Type, size_t kVectors, class Lanes, class Stored = typename Type::Stored>
-HWY_INLINE void parameterColumns(Lanes lanes, const Stored *x, const Stored *dy, const float *mean,
-                                 const float *inverse, Stored *dScale, Stored *dBias, int64_t rows, int64_t cols) {
+template <class Type, class Parameter, size_t kVectors, class Lanes>
+HWY_INLINE void parameterColumns(Lanes lanes, const typename Type::Stored *x, const typename Type::Stored *dy,
+                                 const float *mean, const float *inverse, typename Parameter::Stored *dScale,
+                                 typename Parameter::Stored *dBias, int64_t rows, int64_t cols) {
   V scale[kVectors], bias[kVectors];
   for (size_t i = 0; i < kVectors; ++i) scale[i] = bias[i] = hn::Zero(D());
   for (int64_t r = 0; r < rows; ++r) {
@@ -311,36 +312,44 @@ HWY_INLINE void parameterColumns(Lanes lanes, const Stored *x, const Stored *dy,
     }
   }
   for (size_t i = 0; i < kVectors; ++i) {
-    Type::store(lanes, scale[i], dScale + static_cast<int64_t>(i) * kLanes);
-    if (dBias) Type::store(lanes, bias[i], dBias + static_cast<int64_t>(i) * kLanes);
+    Parameter::store(lanes, scale[i], dScale + static_cast<int64_t>(i) * kLanes);
+    if (dBias) Parameter::store(lanes, bias[i], dBias + static_cast<int64_t>(i) * kLanes);
   }
 }
 
-template <class Type, class Stored = typename Type::Stored>
-void parameterGradient(const Stored *x, const Stored *dy, const float *mean, const float *inverse, Stored *dScale,
-                       Stored *dBias, int64_t rows, int64_t cols, int64_t begin, int64_t end) {
+template <class Type, class Parameter>
+void parameterGradient(const typename Type::Stored *x, const typename Type::Stored *dy, const float *mean,
+                       const float *inverse, typename Parameter::Stored *dScale, typename Parameter::Stored *dBias,
+                       int64_t rows, int64_t cols, int64_t begin, int64_t end) {
   int64_t c = begin;
   const auto bias = [&] { return dBias ? dBias + c : nullptr; };
   for (; c + 4 * kLanes <= end; c += 4 * kLanes)
-    parameterColumns<Type, 4>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, bias(), rows, cols);
+    parameterColumns<Type, Parameter, 4>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, bias(), rows, cols);
   for (; c + kLanes <= end; c += kLanes)
-    parameterColumns<Type, 1>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, bias(), rows, cols);
+    parameterColumns<Type, Parameter, 1>(AllLanes(), x + c, dy + c, mean, inverse, dScale + c, bias(), rows, cols);
   if (c == end) return;
   const FirstLanes tail(end - c);
-  parameterColumns<Type, 1>(tail, x + c, dy + c, mean, inverse, dScale + c, bias(), rows, cols);
+  parameterColumns<Type, Parameter, 1>(tail, x + c, dy + c, mean, inverse, dScale + c, bias(), rows, cols);
 }
 
 void parameterGradientOf(DataType type, const void *x, const void *dy, const float *mean, const float *inverse,
-                         void *dScale, void *dBias, int64_t rows, int64_t cols, int64_t begin, int64_t end) {
-  const auto run = [&](auto kind) {
+                         DataType parameters, void *dScale, void *dBias, int64_t rows, int64_t cols, int64_t begin,
+                         int64_t end) {
+  const auto run = [&](auto kind, auto parameterKind) {
     using Type = decltype(kind);
     using Stored = typename Type::Stored;
-    parameterGradient<Type>(static_cast<const Stored *>(x), static_cast<const Stored *>(dy), mean, inverse,
-                            static_cast<Stored *>(dScale), static_cast<Stored *>(dBias), rows, cols, begin, end);
+    using Parameter = decltype(parameterKind);
+    using Result = typename Parameter::Stored;
+    parameterGradient<Type, Parameter>(static_cast<const Stored *>(x), static_cast<const Stored *>(dy), mean, inverse,
+                                       static_cast<Result *>(dScale), static_cast<Result *>(dBias), rows, cols, begin,
+                                       end);
   };
-  if (type == DataType::FLOAT16) return run(lanes::Float16());
-  if (type == DataType::BFLOAT16) return run(lanes::Bfloat16());
-  run(lanes::Float());
+  const auto runWith = [&](auto kind) {
+    return parameters == DataType::FLOAT ? run(kind, lanes::Float()) : run(kind, kind);
+  };
+  if (type == DataType::FLOAT16) return runWith(lanes::Float16());
+  if (type == DataType::BFLOAT16) return runWith(lanes::Bfloat16());
+  run(lanes::Float(), lanes::Float());
 }
 
 }  // namespace popart::cpu::HWY_NAMESPACE
@@ -389,10 +398,10 @@ void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *d
 }
 
 void layerNormParameterGradient(DataType type, const void *x, const void *dy, const float *mean,
-                                const float *inverseDeviation, void *dScale, void *dBias, int64_t rows, int64_t cols,
-                                int64_t begin, int64_t end) noexcept {
+                                const float *inverseDeviation, DataType parameters, void *dScale, void *dBias,
+                                int64_t rows, int64_t cols, int64_t begin, int64_t end) noexcept {
   HWY_DYNAMIC_DISPATCH(parameterGradientOf)
-  (type, x, dy, mean, inverseDeviation, dScale, dBias, rows, cols, begin, end);
+  (type, x, dy, mean, inverseDeviation, parameters, dScale, dBias, rows, cols, begin, end);
 }
 }  // namespace popart::cpu
 #endif
