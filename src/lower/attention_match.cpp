@@ -166,7 +166,7 @@ class AttentionMatcher {
         softmaxGradient_ = &op;
         backward(op);
       } else if (isRounding(op) || (isViewOfRows(op) && !isTurned) || exchangesLastTwo(op)) {
-        isTurned || exchangesLastTwo(op) ? backward(op) : forward(op);
+        isTurned || exchangesLastTwo(op) || staysApart(softmax_, op) ? backward(op) : forward(op);
         if (!followProbabilities(op.outputs()[0], isTurned != exchangesLastTwo(op))) return false;
       } else {
         return false;

@@ -1,6 +1,7 @@
-"""Option precision on the networks of the benchmarks, smaller: losses of 20 updates follow those of the FLOAT run."""
+"""Option precision on the networks of the benchmarks, smaller: losses of 20 updates follow the FLOAT run, memory is less."""
 
 import io
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -21,19 +22,19 @@ pytestmark = pytest.mark.models
 BATCH, LENGTH, CLASSES, STEPS = 8, 16, 65, 20
 
 
-def resnet18():
+def resnet18(_length):
     """ResNet-18 for images of 32x32 with five classes."""
     return torchvision.models.resnet18(weights=None, num_classes=5)
 
 
-def gpt():
+def gpt(length):
     """Two layers of width 48."""
-    return networks.gpt(layers=2, width=48, heads=4, context=LENGTH)
+    return networks.gpt(layers=2, width=48, heads=4, context=length)
 
 
-def bert_tiny():
+def bert_tiny(length):
     """Two layers of width 48, with a head over 65 words."""
-    return networks.Transformer(2, 48, 4, 192, LENGTH, CLASSES, causal=False, head=True)
+    return networks.Transformer(2, 48, 4, 192, length, CLASSES, causal=False, head=True)
 
 
 NETWORKS = {"gpt": gpt, "resnet18": resnet18, "bert_tiny": bert_tiny}
@@ -55,6 +56,11 @@ BOUND = {
 }
 
 
+# Samples and length of sequences so that activations take most of the memory, and the largest share of the FLOAT run's.
+MEMORY_SIZES = {"gpt": (32, 64), "resnet18": (512, 1), "bert_tiny": (32, 64)}
+MEMORY = {"gpt": 0.6, "resnet18": 0.6, "bert_tiny": 0.6}
+
+
 class Flat(torch.nn.Module):
     """The network with one row of logits per label."""
 
@@ -66,28 +72,28 @@ class Flat(torch.nn.Module):
         return self.network(x).flatten(0, -2)
 
 
-def data_of(name):
+def data_of(name, batch=BATCH, length=LENGTH):
     """Inputs and labels of each update: images with a pattern of their class, words that follow by a rule."""
     rng = np.random.default_rng(4)
     if name == "resnet18":
-        labels = rng.integers(0, 5, (STEPS, BATCH)).astype(np.int32)
+        labels = rng.integers(0, 5, (STEPS, batch)).astype(np.int32)
         patterns = rng.normal(size=(5, 3, 32, 32))
-        return (patterns[labels] + rng.normal(size=(STEPS, BATCH, 3, 32, 32))).astype(np.float32), labels
-    sequences = [rng.integers(0, CLASSES, (STEPS, BATCH))]
-    for _ in range(LENGTH):
+        return (patterns[labels] + rng.normal(size=(STEPS, batch, 3, 32, 32))).astype(np.float32), labels
+    sequences = [rng.integers(0, CLASSES, (STEPS, batch))]
+    for _ in range(length):
         sequences.append((sequences[-1] * 3 + 1) % CLASSES)
     words = np.stack(sequences, -1).astype(np.int32)
     return words[..., :-1].copy(), words[..., 1:].reshape(STEPS, -1).copy()
 
 
-def model_of(name):
+def model_of(name, batch=BATCH, length=LENGTH):
     torch.manual_seed(0)
-    x, labels = data_of(name)
+    x, labels = data_of(name, batch, length)
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Flat(NETWORKS[name]()).train(), (torch.from_numpy(x[0]),), file, dynamo=False, opset_version=17,
+            Flat(NETWORKS[name](length)).train(), (torch.from_numpy(x[0]),), file, dynamo=False, opset_version=17,
             input_names=["x"], output_names=["logits"], training=torch.onnx.TrainingMode.TRAINING,
             do_constant_folding=False,
         )  # fmt: skip
@@ -117,3 +123,15 @@ def test_losses_follow_the_float_run(name):
         assert not np.array_equal(found, expected)
         bound = BOUND[name, precision] * expected[0]
         np.testing.assert_allclose(found, expected, rtol=0, atol=bound, err_msg=precision)
+
+
+def planned_bytes(name, precision):
+    """What the session plans to hold on the device: weights, optimizer state, activations."""
+    proto, loss = model_of(name, *MEMORY_SIZES[name])
+    session = ready(training_session(proto, loss, OPTIMIZERS[name](), options_with(precision=precision)))
+    return int(re.search(r"total: (\d+) bytes", session.getSummaryReport())[1])
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_activations_take_about_half_of_the_memory(name):
+    assert planned_bytes(name, "bfloat16") <= MEMORY[name] * planned_bytes(name, "")
