@@ -6,7 +6,12 @@ set(POPART_CPU_TARGETS "all" CACHE STRING
 set_property(CACHE POPART_CPU_TARGETS PROPERTY STRINGS all native)
 # Three instruction sets on x86: SSE4 (the baseline, wanted even though the compiler's default is older),
 # AVX2 and AVX-512 at Skylake's level. Each one more costs compile time in every kernel file.
-set(cpu_targets HWY_WANT_SSE4=1 "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL)")
+# NEON alone on 64-bit ARM: kernels keep vectors in arrays and classes, so the compiler must know their size, which SVE leaves open.
+set(disabled_targets "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL)")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(disabled_targets "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE_256|HWY_SVE2|HWY_SVE2_128)")
+endif()
+set(cpu_targets HWY_WANT_SSE4=1 ${disabled_targets})
 
 if(POPART_CPU_TARGETS STREQUAL "native")
   # The program is compiled once and asked each time: a build folder may have come from another machine.
@@ -14,7 +19,7 @@ if(POPART_CPU_TARGETS STREQUAL "native")
   set(best_target_source ${CMAKE_CURRENT_LIST_DIR}/best_target.cpp)
   if(NOT EXISTS ${best_target} OR ${best_target_source} IS_NEWER_THAN ${best_target})
     try_compile(best_target_compiled ${CMAKE_BINARY_DIR}/best_target_build SOURCES ${best_target_source}
-      COMPILE_DEFINITIONS "-DHWY_WANT_SSE4=1" "-DHWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL)" LINK_LIBRARIES hwy::hwy
+      COMPILE_DEFINITIONS "-DHWY_WANT_SSE4=1" "-D${disabled_targets}" LINK_LIBRARIES hwy::hwy
       CXX_STANDARD 20 OUTPUT_VARIABLE best_target_messages COPY_FILE ${best_target})
     if(NOT best_target_compiled)
       message(FATAL_ERROR "POPART_CPU_TARGETS=native: ${best_target_source} does not compile:\n${best_target_messages}")

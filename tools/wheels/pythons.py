@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from machines import THIS, Machine
+
 OLDEST = (3, 11)
 STABLE_ABI = (3, 12)  # from here on one wheel serves all (wheel.py-api in pyproject.toml)
 
@@ -65,17 +67,19 @@ def candidates() -> Iterator[Path]:
                 yield program
 
 
-def ask(program: Path) -> Python | str:
+def ask(program: Path, machine: Machine = THIS) -> Python | str:
     """What an interpreter says of itself.
 
     Args:
         program: Path of the interpreter.
+        machine: Machine that it is for.
 
     Returns:
         The Python, or why no wheel is made for it.
     """
     try:
-        answer = subprocess.run([program, "-I", "-c", ASK], capture_output=True, text=True, timeout=60)
+        words, env = machine.command(program, "-I", "-c", ASK), os.environ | machine.environment()
+        answer = subprocess.run(words, capture_output=True, text=True, timeout=60, env=env)
     except (OSError, subprocess.TimeoutExpired) as failure:
         return f"does not run: {failure}"
     if answer.returncode:
