@@ -18,7 +18,7 @@ OPTIONS = {
     "new-op": ["--family"],
     "docs": ["--no-site", "--preset"],
     "size": ["usage"],
-    "wheel": ["--python", "--preset"],
+    "wheel": ["--machine", "--python", "--preset"],
 }
 
 
