@@ -10,6 +10,7 @@
 
 #include <popart/half.hpp>
 
+#include "ir/layer_names.hpp"
 #include "lower/attention_match.hpp"
 #include "lower/channels_last.hpp"
 #include "lower/fuse_elementwise.hpp"
@@ -163,10 +164,12 @@ class EpilogueFuser {
   }
 
   // The fused op takes the product's position: an update then runs right after the gradient, while its operands are
-  // in cache. Its name is the product's, which takes most of the time.
+  // in cache. Its name is the product's, which takes most of the time, even where the product has none and the reader
+  // is a gradient: gradients have names, so that such a product belongs to the forward pass.
   Op::Settings settingsOf(const Op &product, const Op &reader) const {
     Op::Settings settings = inheritSettings(product, graph_);
-    if (settings.name.empty()) settings.name = reader.settings.name;
+    const bool isForward = layerOf(reader.settings.name).phase == TrainingPhase::Forward;
+    if (settings.name.empty() && isForward) settings.name = reader.settings.name;
     return settings;
   }
 
