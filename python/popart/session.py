@@ -226,7 +226,7 @@ class _SessionMixin:
             report.to_html("profile.html")
 
         The program is loaded anew with clocks, and without them at the end; values on the device go on. The guide
-        "Profiling" describes the page.
+        "Profiling" describes the page; on a model of IPUs it has estimates, too (guide "The model of an IPU").
 
         Args:
             step: Data of a run, or a function that runs the session once.
@@ -250,6 +250,19 @@ class _SessionMixin:
 
     def __repr__(self) -> str:
         return f"<{_facts_of(self)}>"
+
+    def _repr_html_(self) -> str:
+        """A table in a notebook."""
+        from popart._notebook import facts_html, listed
+
+        flow = self._data_flow
+        facts = [
+            ("state", "prepared" if self._isPrepared() else "not prepared"),
+            ("device", self._device_type.name if self._device_type is not None else ""),
+            ("batches a step", flow.batchesPerStep()),
+            ("anchors", listed(flow.anchors())),
+        ]
+        return facts_html(f"{type(self).__name__} '{self._name}'", facts)
 
     def connectStreamToCallback(self, streamHandle: str, callback: Callable[..., None], index: int = 0) -> None:
         """Refuse: host reductions need several replicas.

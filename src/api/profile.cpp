@@ -1,14 +1,14 @@
-// See profile.hpp. Cycles on a model of IPUs: a step takes the longer of its operations and its bytes, shared by all
-// tiles, and a synchronisation; values of the host come over a bus. The numbers are those of the public data sheet of
-// the second generation: 62.5 TFLOP/s in FLOAT and 47.5 TB/s over 1,472 tiles at 1.33 GHz.
+// See profile.hpp.
 #include "api/profile.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "backends/ipu_model/estimate.hpp"
 #include "base/environment.hpp"
 #include "exchange/schedule.hpp"
 #include "executable/collectives.hpp"
@@ -23,52 +23,28 @@ using executable::Executable;
 using Json = nlohmann::ordered_json;
 using Kind = executable::Step::Kind;
 
-constexpr double kModelHertz = 1.33e9, kHostHertz = 1e9;  // a tick of the host is a nanosecond
-constexpr double kFlopsPerTile = 32, kBytesPerTile = 24;  // in one cycle
-constexpr double kSyncCycles = 100, kHostBytesPerCycle = 15;
-constexpr int64_t kBytesOfTile = 624 * 1024;
+constexpr double kHostHertz = 1e9;  // a tick of the host is a nanosecond
 
 bool isModel(const DeviceInfo &device) { return device.getType() == DeviceType::IpuModel; }
-double hertzOf(const DeviceInfo &device) { return isModel(device) ? kModelHertz : kHostHertz; }
 
-double tilesOf(const DeviceInfo &device) { return static_cast<double>(device.getNumIpus()) * device.getTilesPerIPU(); }
+// Null for the CPU.
+const ipu_model::Machine *machineOf(const DeviceInfo &device) { return ipu_model::findMachine(device.getIpuVersion()); }
 
-int64_t bytesOf(const Executable &executable, const std::vector<executable::BufferIndex> &list) {
-  return list.empty() || list[0] < 0 ? 0 : executable.buffers[static_cast<size_t>(list[0])].bytes;
+double hertzOf(const DeviceInfo &device) {
+  const ipu_model::Machine *machine = machineOf(device);
+  return isModel(device) && machine ? machine->hertz : kHostHertz;
 }
 
-double cyclesOf(const Executable &executable, const executable::Program &program, double tiles);
-
-// Of one step; loops with all their iterations, of branches and lanes the longest.
-double cyclesOf(const Executable &executable, const executable::Step &step, double tiles) {
-  double inner = 0;
-  for (const auto &program : step.programs) inner = std::max(inner, cyclesOf(executable, *program, tiles));
-  switch (step.kind) {
-    case Kind::Kernel:
-      return kSyncCycles +
-             std::max(step.kernel->flops() / (kFlopsPerTile * tiles), step.kernel->bytes() / (kBytesPerTile * tiles));
-    case Kind::HostLoad:
-      return kSyncCycles + static_cast<double>(bytesOf(executable, step.out)) / kHostBytesPerCycle;
-    case Kind::HostStore:
-      return kSyncCycles + static_cast<double>(bytesOf(executable, step.in)) / kHostBytesPerCycle;
-    case Kind::RemoteLoad:
-    case Kind::RemoteStore:
-      return kSyncCycles + static_cast<double>(step.bytes) / kHostBytesPerCycle;
-    case Kind::Copy:
-      return kSyncCycles + 2 * static_cast<double>(step.bytes) / (kBytesPerTile * tiles);
-    case Kind::Loop:
-      return static_cast<double>(std::max<int64_t>(step.tripCount, 1)) * inner;
-    case Kind::If:
-    case Kind::Lanes:
-      return inner;
-  }
-  return 0;
+// Of the IPUs of one replica.
+int64_t tilesOfReplica(const Executable &executable, const DeviceInfo &device) {
+  return std::max<int64_t>(device.getNumIpus() / executable.memory.replicas, 1) * device.getTilesPerIPU();
 }
 
-double cyclesOf(const Executable &executable, const executable::Program &program, double tiles) {
-  double sum = 0;
-  for (const executable::Step &step : program.steps) sum += cyclesOf(executable, step, tiles);
-  return sum;
+// Nothing for devices that are no model.
+std::optional<ipu_model::Estimate> estimateOf(const Executable &executable, const DeviceInfo &device) {
+  const ipu_model::Machine *machine = machineOf(device);
+  if (!isModel(device) || !machine) return std::nullopt;
+  return ipu_model::estimate(executable, *machine, tilesOfReplica(executable, device));
 }
 
 // ---- memory over the program ----------------------------------------------------------------------
@@ -151,15 +127,12 @@ Json collectiveJson(const executable::CollectiveSpec &spec) {
           {"groupSize", spec.groupSize},
           {"stride", spec.stride},
           {"elements", spec.elements},
+          {"bytes",
+           std::accumulate(spec.elements.begin(), spec.elements.end(), int64_t{0}) * getDataTypeInfo(spec.type).nbytes},
           {"resultElements", exchange::exchangeSpec(spec).resultElements},
           {"isPublished", spec.resultElements.empty()},
           {"keeps", spec.join == executable::Join::Keep},
           {"channel", spec.channel}};
-}
-
-const char *phaseName(TrainingPhase phase) {
-  constexpr const char *kNames[] = {"forward", "backward", "update"};
-  return kNames[static_cast<size_t>(phase)];
 }
 
 // The steps of the program as a tree. Numbers are those of StepTimes.
@@ -275,7 +248,7 @@ void Profile::record(session::CompiledProgram &program, const std::string &name)
   if (!times || runs_.size() >= mostRuns_) return;
   if (skipped_ > 0) {
     --skipped_;
-    return times->reset();
+    return resetTimes(program);
   }
   const runtime::RankCollectives::Times exchange = program.exchangeTimes();
   Run run;
@@ -290,12 +263,27 @@ void Profile::record(session::CompiledProgram &program, const std::string &name)
     if (names_.size() == i)
       names_.push_back(
           {entry.step->name, stepTitle(entry.step->name, entry.step->layer), runtime::kernelName(*entry.step)});
-    if (entry.calls > 0) run.steps.push_back({static_cast<int>(i), entry.calls, entry.nanoseconds});
   }
+  run.steps = stepsOf(*times);
+  for (int local = 1; local < program.localReplicas().count; ++local)
+    run.others.push_back(stepsOf(*program.stepTimes(local)));
   run.events.assign(times->events().begin(), times->events().end());
   run.lostEvents = times->addedEvents() - run.events.size();
   runs_.push_back(std::move(run));
-  times->reset();
+  resetTimes(program);
+}
+
+std::vector<Profile::Step> Profile::stepsOf(const runtime::StepTimes &times) {
+  std::vector<Step> steps;
+  for (size_t i = 0; i < times.entries().size(); ++i)
+    if (const runtime::StepTimes::Entry &entry = times.entries()[i]; entry.calls > 0)
+      steps.push_back({static_cast<int>(i), entry.calls, entry.nanoseconds});
+  return steps;
+}
+
+void Profile::resetTimes(session::CompiledProgram &program) {
+  for (int local = 0; local < program.localReplicas().count; ++local)
+    if (runtime::StepTimes *times = program.stepTimes(local)) times->reset();
 }
 
 void Profile::reset(session::CompiledProgram &program) {
@@ -303,7 +291,7 @@ void Profile::reset(session::CompiledProgram &program) {
   names_.clear();
   const runtime::RankCollectives::Times exchange = program.exchangeTimes();
   exchanged_ = exchange.exchanging.count(), waited_ = exchange.waiting.count();
-  if (runtime::StepTimes *times = program.stepTimes()) times->reset();
+  resetTimes(program);
 }
 
 std::string Profile::summary() const {
@@ -329,8 +317,8 @@ std::string Profile::summary() const {
 }
 
 std::optional<double> modelCycles(const Executable &executable, const DeviceInfo &device) {
-  if (!isModel(device)) return std::nullopt;
-  return cyclesOf(executable, executable.main, tilesOf(device));
+  const std::optional<ipu_model::Estimate> estimate = estimateOf(executable, device);
+  return estimate ? std::optional(estimate->cycles) : std::nullopt;
 }
 
 double totalCycles(const Executable &executable, const DeviceInfo &device, const RunStatistics &statistics,
@@ -348,7 +336,19 @@ double totalCycles(const Executable &executable, const DeviceInfo &device, const
 
 namespace {
 
-Json runsJson(const Profile &profile, double hertz) {
+// The times of the steps of the other replicas here.
+Json othersJson(const Profile::Run &run, int64_t first) {
+  Json others = Json::array();
+  for (size_t i = 0; i < run.others.size(); ++i) {
+    Json steps = Json::array();
+    for (const Profile::Step &step : run.others[i])
+      steps.push_back({{"number", step.number}, {"calls", step.calls}, {"nanoseconds", step.nanoseconds}});
+    others.push_back({{"replica", first + 1 + static_cast<int64_t>(i)}, {"steps", std::move(steps)}});
+  }
+  return others;
+}
+
+Json runsJson(const Profile &profile, double hertz, int64_t firstReplica) {
   Json runs = Json::array();
   for (const Profile::Run &run : profile.runs()) {
     Json steps = Json::array(), events = Json::array();
@@ -367,10 +367,43 @@ Json runsJson(const Profile &profile, double hertz) {
                     {"exchangeNanoseconds", run.exchangeNanoseconds},
                     {"exchangeWaitNanoseconds", run.exchangeWaitNanoseconds},
                     {"steps", std::move(steps)},
+                    {"otherReplicas", othersJson(run, firstReplica)},
                     {"events", std::move(events)},
                     {"lostEvents", run.lostEvents}});
   }
   return runs;
+}
+
+Json modelJson(const Executable &executable, const DeviceInfo &device) {
+  const std::optional<ipu_model::Estimate> estimate = estimateOf(executable, device);
+  if (!estimate) return nullptr;
+  const ipu_model::Machine &machine = *machineOf(device);
+  Json steps = Json::array();
+  for (size_t i = 0; i < estimate->steps.size(); ++i) {
+    const ipu_model::StepCycles &step = estimate->steps[i];
+    steps.push_back({{"number", i},
+                     {"calls", step.calls},
+                     {"cycles", step.total()},
+                     {"syncCycles", step.sync},
+                     {"computeCycles", step.compute},
+                     {"memoryCycles", step.memory},
+                     {"linkCycles", step.link},
+                     {"linkBytes", step.linkBytes}});
+  }
+  return {{"machine",
+           {{"version", machine.version},
+            {"tilesPerIpu", machine.tiles},
+            {"clockFrequency", machine.hertz},
+            {"flopsPerCycle", machine.flopsPerCycle},
+            {"bytesPerCycle", machine.bytesPerCycle},
+            {"bytesPerTile", machine.bytesPerTile},
+            {"syncCycles", ipu_model::kSyncCycles},
+            {"linkBytesPerCycle", ipu_model::kLinkBytesPerCycle},
+            {"source", machine.source}}},
+          {"tiles", tilesOfReplica(executable, device)},
+          {"cycles", estimate->cycles},
+          {"openLoops", estimate->openLoops},
+          {"steps", std::move(steps)}};
 }
 
 Json passesJson(const CompileTimes &times) {
@@ -388,24 +421,30 @@ Json passesJson(const CompileTimes &times) {
 
 std::string profileJson(const ProfileFacts &facts) {
   const DeviceInfo &device = facts.device;
-  const bool onHost = device.getType() == DeviceType::Cpu;
-  const Json report = {{"format", "popart-profile"},
-                       {"version", 1},
-                       {"session", facts.session},
-                       {"target",
-                        {{"type", toText(device.getType())},
-                         {"numIPUs", device.getNumIpus()},
-                         {"tilesPerIpu", device.getTilesPerIPU()},
-                         {"clockFrequency", hertzOf(device)},
-                         {"bytesPerTile", onHost ? Json(nullptr) : Json(kBytesOfTile)}}},
-                       {"threads", facts.threads},
-                       {"memory", memoryJson(facts.executable)},
-                       {"graph", graphJson(facts.executable)},
-                       {"programs", ProgramTree().of(facts.executable.main)},
-                       {"fallbacks", fallbacksJson(facts.executable)},
-                       {"passes", passesJson(facts.compileTimes)},
-                       {"runs", runsJson(facts.profile, hertzOf(device))},
-                       {"totalCycles", facts.totalCycles}};
+  const ipu_model::Machine *machine = machineOf(device);
+  Json report = {{"format", "popart-profile"},
+                 {"version", 1},
+                 {"session", facts.session},
+                 {"target",
+                  {{"type", toText(device.getType())},
+                   {"numIPUs", device.getNumIpus()},
+                   {"tilesPerIpu", device.getTilesPerIPU()},
+                   {"clockFrequency", hertzOf(device)},
+                   {"bytesPerTile", machine ? Json(machine->bytesPerTile) : Json(nullptr)}}},
+                 {"threads", facts.threads},
+                 {"replicas",
+                  {{"all", facts.replicas},
+                   {"first", facts.locals.first},
+                   {"here", facts.locals.count},
+                   {"recorded", facts.locals.first}}},
+                 {"memory", memoryJson(facts.executable)},
+                 {"graph", graphJson(facts.executable)},
+                 {"programs", ProgramTree().of(facts.executable.main)},
+                 {"fallbacks", fallbacksJson(facts.executable)},
+                 {"passes", passesJson(facts.compileTimes)},
+                 {"runs", runsJson(facts.profile, hertzOf(device), facts.locals.first)},
+                 {"totalCycles", facts.totalCycles}};
+  if (Json model = modelJson(facts.executable, device); !model.is_null()) report["model"] = std::move(model);
   return report.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

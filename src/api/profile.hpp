@@ -30,7 +30,8 @@ class Profile {
   struct Run {
     std::string name;
     int64_t begin = 0, nanoseconds = 0;             // begin: of the clock of StepTimes
-    std::vector<Step> steps;                        // that ran, in order
+    std::vector<Step> steps;                        // that ran, in order; of the first replica here
+    std::vector<std::vector<Step>> others;          // the same of the other replicas here
     std::vector<runtime::StepTimes::Event> events;  // empty unless profile or profileRuns asks
     size_t lostEvents = 0;                          // which did not fit
     int64_t exchangeNanoseconds = 0;                // in which operations between processes were under way
@@ -53,12 +54,15 @@ class Profile {
   // says (2).
   void record(session::CompiledProgram &program, const std::string &name);
   void reset(session::CompiledProgram &program);
+  static void resetTimes(session::CompiledProgram &program);  // of all replicas here
   const std::vector<Run> &runs() const { return runs_; }
   const std::string &nameOf(const Step &step) const { return names_[static_cast<size_t>(step.number)].name; }
   const std::string &kernelOf(const Step &step) const { return names_[static_cast<size_t>(step.number)].kernel; }
   std::string summary() const;  // lines of getSummaryReport
 
  private:
+  static std::vector<Step> stepsOf(const runtime::StepTimes &times);
+
   static constexpr int64_t kMostEvents = int64_t{1} << 18;
   static constexpr size_t kProfiled = 5, kWarmUp = 2;  // runs, with engineOptions["profile"]
 
@@ -85,6 +89,8 @@ struct ProfileFacts {
   const Profile &profile;
   const CompileTimes &compileTimes;
   std::string session;
+  int replicas;                      // of all processes
+  executable::LocalReplicas locals;  // the first of which is recorded
   int threads;
   double totalCycles;
 };

@@ -379,7 +379,8 @@ std::string Session::getReport() const {
   const executable::Executable &program = *impl_->program.executable();
   const int threads = impl_->threads();
   const double cycles = totalCycles(program, *impl_->device, statistics(), threads);
-  return profileJson({program, *impl_->device, impl_->profile, *impl_->compileTimes, impl_->name, threads, cycles});
+  return profileJson({program, *impl_->device, impl_->profile, *impl_->compileTimes, impl_->name,
+                      impl_->program.replicas(), impl_->program.localReplicas(), threads, cycles});
 }
 
 void Session::profileRuns(int runs, int before) {
@@ -393,7 +394,7 @@ void Session::profileRuns(int runs, int before) {
         "anew together. Set engineOptions[\"profile\"] or POPART_PROFILE instead",
         s.name);
   s.profile.ask(static_cast<size_t>(runs), static_cast<size_t>(before));
-  if (runtime::StepTimes *times = s.program.stepTimes()) times->reset();
+  Profile::resetTimes(s.program);
   if (s.isInJob() || s.profile.isOn() == (s.program.stepTimes() != nullptr)) return;
   const std::optional<Impl::DeviceState> state = s.deviceState();
   s.program.timeSteps(s.profile.isOn(), s.profile.mostEvents());

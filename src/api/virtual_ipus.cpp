@@ -7,14 +7,14 @@
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
+#include "backends/ipu_model/machine.hpp"
 #include "base/environment.hpp"
 #include "base/threads/processors.hpp"
 
 namespace popart {
 namespace {
 
-constexpr int kTilesPerIpu2 = 1472;
-constexpr int kTilesPerIpu1 = 1216;
+const std::string kVersion = "ipu2";  // of IPUs where nothing else is asked for
 constexpr int kTilesOfSimulation = 4;
 constexpr int kWorkerContexts = 6;
 
@@ -25,8 +25,7 @@ std::set<int> &attachedIpus() {
 }
 
 int tilesOf(const std::string &ipuVersion) {
-  if (ipuVersion == "ipu1") return kTilesPerIpu1;
-  if (ipuVersion == "ipu2" || ipuVersion == "ipu21") return kTilesPerIpu2;
+  if (const ipu_model::Machine *machine = ipu_model::findMachine(ipuVersion)) return machine->tiles;
   throw error("device option 'ipuVersion': got '{}', expected 'ipu1', 'ipu2' or 'ipu21'", ipuVersion);
 }
 
@@ -94,8 +93,8 @@ void announceVirtualIpus() {
 std::shared_ptr<DeviceInfo> makeVirtual(int id, int first, int count, int tiles, DeviceConnectionType connectionType) {
   HostDevice::Shape shape{.id = id,
                           .ipus = count,
-                          .tiles = tiles > 0 ? tiles : kTilesPerIpu2,
-                          .ipuVersion = "ipu2",
+                          .tiles = tiles > 0 ? tiles : tilesOf(kVersion),
+                          .ipuVersion = kVersion,
                           .version = "virtual",
                           .members = {},
                           .options = {}};
@@ -119,7 +118,7 @@ class BuiltInDevices : public DeviceProvider {
     if (type == DeviceType::Cpu && numIpus == 1) devices.push_back(createHostDevice(type, {}, pattern));
     if (type == DeviceType::IpuModel)
       devices.push_back(createHostDevice(type, {{"numIPUs", std::to_string(numIpus)}}, pattern));
-    if (type != DeviceType::Ipu || tiles > kTilesPerIpu2) return;
+    if (type != DeviceType::Ipu || tiles > static_cast<uint32_t>(tilesOf(kVersion))) return;
     announceVirtualIpus();
     int next = 0;
     for (int group = 1; group <= virtualIpuCount(); group *= 2)
@@ -144,7 +143,7 @@ class BuiltInDevices : public DeviceProvider {
     return modelDevice(DeviceType::OfflineIpu,
                        {{"numIPUs", std::to_string(info.getNumIpus())},
                         {"tilesPerIPU", std::to_string(info.getTilesPerIPU())},
-                        {"ipuVersion", info.getIpuVersion().empty() ? "ipu2" : info.getIpuVersion()}});
+                        {"ipuVersion", info.getIpuVersion().empty() ? kVersion : info.getIpuVersion()}});
   }
 
   std::shared_ptr<DeviceInfo> createOfflineIpuFromSystemString(const std::string &system, uint32_t numIpus) override {
@@ -157,7 +156,7 @@ class BuiltInDevices : public DeviceProvider {
   static std::shared_ptr<DeviceInfo> modelDevice(DeviceType type, const std::map<std::string, std::string> &options) {
     const bool offline = type == DeviceType::OfflineIpu;
     HostDevice::Shape shape{
-        .id = 0, .ipus = 1, .tiles = 0, .ipuVersion = "ipu2", .version = "", .members = {}, .options = options};
+        .id = 0, .ipus = 1, .tiles = 0, .ipuVersion = kVersion, .version = "", .members = {}, .options = options};
     for (const auto &[key, value] : options) {
       if (key == "numIPUs")
         shape.ipus = environment::parsePositive(value, "device option 'numIPUs'");

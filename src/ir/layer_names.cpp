@@ -11,6 +11,11 @@ std::string stepTitle(std::string_view step, std::string_view layer) {
   return title;
 }
 
+const char *phaseName(TrainingPhase phase) {
+  constexpr const char *kNames[] = {"forward", "backward", "update"};
+  return kNames[static_cast<size_t>(phase)];
+}
+
 LayerOf layerOf(std::string_view opName) {
   for (size_t begin = 0; begin < opName.size();) {
     const size_t end = std::min(opName.find('/', begin), opName.size());

@@ -15,6 +15,7 @@ std::string stepTitle(std::string_view step, std::string_view layer);
 
 // The part of a training step that an op belongs to.
 enum class TrainingPhase : uint8_t { Forward, Backward, Update };
+const char *phaseName(TrainingPhase phase);  // "forward", "backward", "update"
 // The layer that an op of this name works for, and in which phase: "/conv1/Conv/grad" is "/conv1/Conv", Backward.
 struct LayerOf {
   std::string layer;

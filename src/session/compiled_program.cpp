@@ -303,7 +303,9 @@ void CompiledProgram::timeSteps(bool times, int64_t mostEvents) {
   timesRuns_ = timesRuns_ || times;
 }
 
-runtime::StepTimes *CompiledProgram::stepTimes() { return replicas_ ? replicas_->engine(0).stepTimes() : nullptr; }
+runtime::StepTimes *CompiledProgram::stepTimes(int local) {
+  return replicas_ ? replicas_->engine(local).stepTimes() : nullptr;
+}
 
 void CompiledProgram::requireCompiled(const std::string &what) const {
   if (!executable_)

@@ -127,6 +127,7 @@ class CompiledProgram {
   void writeRow(int variable, int64_t row, const void *data);
   void readRow(int variable, int64_t row, void *data) const;
   int replicas() const { return settings_.replicas; }  // in all processes
+  executable::LocalReplicas localReplicas() const { return {settings_.replica, settings_.locals}; }
   // Of the replicas here together: on the device, and in remote memory. Compiled programs only.
   int64_t deviceBytes() const;
   int64_t remoteBytes() const { return settings_.locals * executable_->memory.remoteBytes; }
@@ -165,7 +166,8 @@ class CompiledProgram {
   }
   // Of the runs since load, nothing before it; not while one is going on.
   RunStatistics statistics() const;
-  runtime::StepTimes *stepTimes();  // of the first replica, since load or the last reset; null: not timed or not loaded
+  // Of a replica here, since load or the last reset; null: not timed or not loaded.
+  runtime::StepTimes *stepTimes(int local = 0);
   std::chrono::nanoseconds lastRun() const { return lastRun_; }  // how long it took; 0 where runs are not timed
   std::chrono::steady_clock::time_point lastStart() const { return lastStart_; }
   // Whether steps, and so runs, are timed once the program is loaded again, and how many events are kept of a run.

@@ -124,6 +124,21 @@ class Value:
 
 
 @dataclass(frozen=True)
+class ReplicaTime:
+    """What a replica of the process took in its steps in a run, the median over the runs.
+
+    Attributes:
+        replica: Its number.
+        nanoseconds: In all steps.
+        collective_nanoseconds: In those in which replicas exchange values, or wait for each other.
+    """
+
+    replica: int
+    nanoseconds: float
+    collective_nanoseconds: float
+
+
+@dataclass(frozen=True)
 class Pass:
     """A pass of the compiler: phase, name, and when it ran (nanoseconds of the clock of `time.monotonic_ns`)."""
 
@@ -153,7 +168,7 @@ class Profile:
         self.threads: int = facts["threads"]
         self.runs: list[Mapping[str, Any]] = facts["runs"]
         refusals = {row["op"]: row["reason"] for row in facts["fallbacks"]}
-        self.program = [self._step(entry, refusals) for entry in _walk(facts["programs"])]
+        self.program = [self._step(entry, refusals) for entry in walk(facts["programs"])]
         self._fill_times()
 
     @staticmethod
@@ -286,6 +301,30 @@ class Profile:
             busy[thread] += nanoseconds
         return busy if events else []
 
+    # ---- replicas
+
+    @property
+    def replicas(self) -> Mapping[str, int]:
+        """How many there are ("all"), and in this process ("here", from "first"); whose events are "recorded".
+
+        Files that earlier builds wrote do not have them: one replica.
+        """
+        return self.facts.get("replicas", {"all": 1, "first": 0, "here": 1, "recorded": 0})
+
+    @cached_property
+    def replica_times(self) -> list[ReplicaTime]:
+        """The replicas of the process in the order of their numbers; none where it has one."""
+        if self.replicas["here"] == 1 or not self.runs:
+            return []
+        collectives = {entry["number"] for entry in walk(self.facts["programs"]) if "collective" in entry}
+        times: dict[int, list[tuple[int, int]]] = {}
+        for run in self.runs:
+            for one in [{"replica": self.replicas["recorded"], "steps": run["steps"]}, *run["otherReplicas"]]:
+                whole = sum(row["nanoseconds"] for row in one["steps"])
+                meeting = sum(row["nanoseconds"] for row in one["steps"] if row["number"] in collectives)
+                times.setdefault(one["replica"], []).append((whole, meeting))
+        return [ReplicaTime(number, *map(median, zip(*rows, strict=True))) for number, rows in sorted(times.items())]
+
     # ---- memory
 
     @cached_property
@@ -340,12 +379,12 @@ def _join_chains(scope: Sum) -> None:
         _join_chains(child)
 
 
-def _walk(entries: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def walk(entries: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The steps of a tree in the order of their numbers."""
     for entry in entries:
         if "number" in entry:
             yield entry
-        yield from _walk(entry["children"])
+        yield from walk(entry["children"])
 
 
 @dataclass(frozen=True)

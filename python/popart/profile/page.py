@@ -7,17 +7,19 @@ under the pointer (decision 0101).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
 from string import Template
 
+from popart.profile import model_page
 from popart.profile.facts import NO_LAYER, PHASES, WHOLE_STEP, Change, Profile, Step, Sum, changes
-from popart.tools.output import bytes_text, flops_text, time_text
+from popart.profile.model import ModelProfile
+from popart.profile.pieces import MOST_VALUES, cards, cell, key, ms, percent, row, table
+from popart.tools.output import bytes_text, flops_text
 
 OTHER = "other"  # time of a run outside of its steps
 MOST_CHANGES = 400  # rows of a table of differences
-MOST_VALUES = 200  # of what is in memory at the peak
 SHORTEST = 1 / 20_000  # of the time line: what is shorter is drawn so long
 LEAST_NAMED = 0.08  # share of a bar whose name fits into it
 
@@ -33,21 +35,33 @@ def page_of(profile: Profile, before: Profile | None = None) -> str:
         HTML.
     """
     parts: list[tuple[str, str, Iterable[str]]] = []
+    model = ModelProfile(profile.facts) if "model" in profile.facts else None
+    if model is not None:
+        estimated_before = ModelProfile(before.facts) if before is not None and "model" in before.facts else None
+        parts += _model_parts(model, estimated_before)
+        parts.append(("memory", "Memory", _memory(profile)))
+        if profile.runs:
+            parts.append(("run", "Run on the host", _overview(profile)))
+    measured = " on the host" if model is not None else ""
     if before is not None:
-        parts.append(("compared", "Compared", _compared(before, profile)))
+        parts.append(("compared", f"Compared{measured}", _compared(before, profile)))
     if profile.runs:
         parts += [
-            ("layers", "Layers", _layers(profile)),
-            ("kinds", "Kernels", _kinds(profile)),
-            ("steps", "Steps", _steps(profile)),
+            ("layers", f"Layers{measured}", _layers(profile)),
+            ("kinds", f"Kernels{measured}", _kinds(profile)),
+            ("steps", f"Steps{measured}", _steps(profile)),
         ]
         if profile.events:
-            parts.append(("time", "Time line", _time_line(profile)))
-    parts.append(("memory", "Memory", _memory(profile)))
+            parts.append(("time", f"Time line{measured}", _time_line(profile)))
+    if model is None:
+        parts.append(("memory", "Memory", _memory(profile)))
     if profile.busy:
-        parts.append(("threads", "Threads", _threads(profile)))
+        parts.append(("threads", f"Threads{measured}", _threads(profile)))
+    if profile.replica_times:
+        parts.append(("replicas", f"Replicas{measured}", _replicas(profile)))
     parts.append(("host", "Host", _host(profile)))
-    body = ["<nav>", *(f'<a href="#{name}">{title}</a>' for name, title, _ in parts), "</nav>", *_overview(profile)]
+    body = ["<nav>", *(f'<a href="#{name}">{title}</a>' for name, title, _ in parts), "</nav>"]
+    body += _overview(profile) if model is None else model_page.overview(model)
     for name, title, lines in parts:
         body += [f'<section><h2 id="{name}">{title}</h2>', *lines, "</section>"]
     shown = {"program": [step.title for step in profile.program], "live": profile.live_bytes}
@@ -61,11 +75,45 @@ def page_of(profile: Profile, before: Profile | None = None) -> str:
     )
 
 
+def _model_parts(model: ModelProfile, before: ModelProfile | None) -> list[tuple[str, str, Iterable[str]]]:
+    """What the model of an IPU estimates."""
+    parts: list[tuple[str, str, Iterable[str]]] = []
+    if before is not None:
+        parts.append(("model-compared", "Compared", _compared(before, model, "model-")))
+    return [
+        *parts,
+        ("tiles", "Tiles", model_page.tiles(model)),
+        ("model-layers", "Layers", _layers(model, "model-")),
+        ("model-steps", "Compute sets", model_page.steps(model)),
+        ("exchange", "Exchange", model_page.exchange(model)),
+        ("values", "Values", model_page.values(model)),
+        ("constants", "Machine", model_page.constants(model)),
+    ]
+
+
 def _subtitle(profile: Profile) -> str:
     runs = f"median of {len(profile.runs)} runs" if len(profile.runs) > 1 else f"{len(profile.runs)} run"
     threads = "1 thread" if profile.threads == 1 else f"{profile.threads} threads"
     processor = profile.machine.get("processor")
-    return f"{runs}, {threads}" + (f" of {processor}" if processor else "")
+    said = f"{runs}, {threads}" + (f" of {processor}" if processor else "")
+    if "model" in profile.facts:
+        target = profile.facts["target"]
+        ipus = f"{target['numIPUs']} IPU" + ("s" if target["numIPUs"] > 1 else "")
+        said = f"Estimates of a model of {ipus} with {target['tilesPerIpu']:,} tiles each; on the host: {said}"
+    return said + _replica_text(profile)
+
+
+def _replica_text(profile: Profile) -> str:
+    """Which of several replicas was recorded."""
+    replicas = profile.replicas
+    if replicas["all"] == 1:
+        return ""
+    said = f"; replica {replicas['recorded']} of {replicas['all']}"
+    if replicas["here"] < replicas["all"]:
+        said += (
+            f", the first of process with replicas {replicas['first']} to {replicas['first'] + replicas['here'] - 1}"
+        )
+    return said
 
 
 def _footer(profile: Profile) -> str:
@@ -73,7 +121,8 @@ def _footer(profile: Profile) -> str:
         return "The machine was not measured, so shares of its limit are left out."
     flops = flops_text(profile.machine["flopsPerSecond"])
     bytes_ = bytes_text(profile.machine["bytesPerSecond"])
-    return escape(
+    tiles = "Limits of estimated layers are those of all tiles together. " if "model" in profile.facts else ""
+    return tiles + escape(
         f"Limit of the machine: {flops}/s and {bytes_}/s, measured here with {profile.machine['threads']} threads "
         f"({profile.machine['measured']}). The limit of a step is the longer of its operations at that rate and its "
         "bytes at that rate, both by the compiler's cost model. Above 100 %, operands come from caches, or have "
@@ -84,46 +133,8 @@ def _footer(profile: Profile) -> str:
 # ---- pieces ----------------------------------------------------------------------------------------
 
 
-def _cell(text: str, value: float | None = None, kind: str = "number") -> str:
-    """A cell; `value`: what it is sorted by."""
-    data = "" if value is None else f' data-value="{value:.6g}"'
-    return f'<td class="{kind}"{data}>{text}</td>'
-
-
-def _table(name: str, titles: Sequence[tuple[str, str]], rows: Iterable[str], tools: str = "") -> Iterator[str]:
-    """A table that can be searched and sorted.
-
-    Args:
-        name: Its id.
-        titles: Of the columns, each with its class.
-        rows: Lines of HTML.
-        tools: More buttons above it.
-    """
-    label = f"Search in {name.replace('-', ' ')}"
-    yield '<div class="tools">'
-    yield f'<input type="search" data-table="{name}" placeholder="{label}" aria-label="{label}">'
-    yield f'{tools}<span class="found" data-found="{name}"></span></div>'
-    heads = "".join(f'<th class="{kind}"><button type="button">{title}</button></th>' for title, kind in titles)
-    yield f'<div class="scroll"><table id="{name}"><thead><tr>{heads}</tr></thead><tbody>'
-    yield from rows
-    yield "</tbody></table></div>"
-
-
-def _row(cells: Iterable[str], text: str, attributes: str = "") -> str:
-    """A row; `text`: what a search looks at."""
-    return f'<tr data-text="{escape(text.lower())}"{attributes}>{"".join(cells)}</tr>'
-
-
-def _ms(nanoseconds: float) -> str:
-    return time_text(nanoseconds / 1e9)
-
-
 def _flops(count: float) -> str:
     return flops_text(count) if count else ""
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _bar(sums: Sum, whole: float) -> str:
@@ -140,8 +151,8 @@ def _bar(sums: Sum, whole: float) -> str:
 def _limit_cell(profile: Profile, flops: float, bytes_: float, nanoseconds: float) -> str:
     limit = profile.limit(flops, bytes_, nanoseconds)
     if limit is None:
-        return _cell("", -1)
-    return _cell(f"{_percent(limit.share)} {limit.bound}", limit.share)
+        return cell("", -1)
+    return cell(f"{percent(limit.share)} {limit.bound}", limit.share)
 
 
 # ---- parts -----------------------------------------------------------------------------------------
@@ -150,28 +161,26 @@ def _limit_cell(profile: Profile, flops: float, bytes_: float, nanoseconds: floa
 def _overview(profile: Profile) -> Iterator[str]:
     """The figures that say most, and the time of a run by phase."""
     memory = profile.facts["memory"]
-    cards = [(bytes_text(memory["total"]), "memory of the program")]
+    figures = [(bytes_text(memory["total"]), "memory of the program")]
     if profile.live_bytes:
-        cards.append((bytes_text(profile.live_bytes[profile.peak]), "activations at the peak"))
+        figures.append((bytes_text(profile.live_bytes[profile.peak]), "activations at the peak"))
     if profile.runs:
         flops = sum(step.flops * step.calls for step in profile.steps)
         seconds = max(profile.run_nanoseconds, 1.0) / 1e9
         first = [
-            (_ms(profile.run_nanoseconds), "one run"),
+            (ms(profile.run_nanoseconds), "one run"),
             (flops_text(flops), "operations of a run"),
             (f"{flops_text(flops / seconds)}/s", "reached"),
         ]
         if profile.machine:
             first.append(
-                (_percent(profile.limit_nanoseconds / max(profile.run_nanoseconds, 1.0)), "of the machine's limit")
+                (percent(profile.limit_nanoseconds / max(profile.run_nanoseconds, 1.0)), "of the machine's limit")
             )
         if profile.busy:
             share = sum(profile.busy) / (profile.threads * max(profile.run["nanoseconds"] if profile.run else 0, 1))
-            first.append((_percent(share), "threads busy"))
-        cards = [*first, *cards]
-    yield '<div class="cards">'
-    yield from (f'<div class="card"><b>{escape(text)}</b><span>{escape(what)}</span></div>' for text, what in cards)
-    yield "</div>"
+            first.append((percent(share), "threads busy"))
+        figures = [*first, *figures]
+    yield from cards(figures)
     if not profile.runs:
         yield "<p>No run was recorded, so times are left out.</p>"
         return
@@ -181,13 +190,13 @@ def _overview(profile: Profile) -> Iterator[str]:
     if outside > 0:
         phases.append((OTHER, outside))
     parts = "".join(
-        f'<span class="{name}" style="width:{100 * time / whole:.3f}%" title="{name}: {_ms(time)}">'
+        f'<span class="{name}" style="width:{100 * time / whole:.3f}%" title="{name}: {ms(time)}">'
         f"{name if time > LEAST_NAMED * whole else ''}</span>"
         for name, time in phases
     )
     yield f'<div class="parts">{parts}</div><div>'
     for name, time in phases:
-        yield f'<span class="key {name}">{name} {_ms(time)} ({_percent(time / whole)})</span>'
+        yield key(name, f"{name} {ms(time)} ({percent(time / whole)})")
     yield "</div>"
     if outside > 0:
         yield "<p>Host moves values between host and program; other is the time of a run between its steps.</p>"
@@ -201,19 +210,19 @@ LAYER_COLUMNS = [
 ]  # fmt: skip
 
 
-def _layers(profile: Profile) -> Iterator[str]:
-    """The tree of scopes."""
+def _layers(profile: Profile, prefix: str = "") -> Iterator[str]:
+    """The tree of scopes; `prefix`: of ids."""
     yield (
         "<p>Scopes are the parts of layer names between slashes. The gradient and the update of a layer count for the "
         "layer. Where kernels are fused, the time counts for the layer that does most of the work.</p>"
     )
     tools = "".join(
-        f'<button type="button" data-for="layers-table" data-depth="{depth}">{text}</button>'
+        f'<button type="button" data-for="{prefix}layers-table" data-depth="{depth}">{text}</button>'
         for depth, text in ((0, "fold"), (1, "1 level"), (99, "all"))
     )
     whole = profile.step_nanoseconds
     rows = _scope_rows(profile, profile.scopes(), 0, whole, "")
-    yield from _table("layers-table", LAYER_COLUMNS, rows, tools)
+    yield from table(f"{prefix}layers-table", LAYER_COLUMNS, rows, tools)
 
 
 def _scope_rows(profile: Profile, scope: Sum, depth: int, whole: float, path: str) -> Iterator[str]:
@@ -234,14 +243,14 @@ def _scope_rows(profile: Profile, scope: Sum, depth: int, whole: float, path: st
         name = f'<td class="name"{indent} data-value="{escape(full)}">{tree}{escape(child.name)}</td>'
         cells = [
             name,
-            _cell(_ms(child.nanoseconds), child.nanoseconds),
-            _cell(_percent(child.nanoseconds / max(whole, 1e-9)), child.nanoseconds),
+            cell(ms(child.nanoseconds), child.nanoseconds),
+            cell(percent(child.nanoseconds / max(whole, 1e-9)), child.nanoseconds),
             _bar(child, whole),
-            _cell(_flops(child.flops), child.flops),
+            cell(_flops(child.flops), child.flops),
             _limit_cell(profile, child.flops, child.bytes, child.nanoseconds),
-            _cell(f"{child.steps:,}", child.steps),
+            cell(f"{child.steps:,}", child.steps),
         ]
-        yield _row(cells, full, f' data-depth="{depth}"{closed}')
+        yield row(cells, full, f' data-depth="{depth}"{closed}')
         yield from _scope_rows(profile, child, depth + 1, whole, full)
 
 
@@ -260,22 +269,22 @@ def _kinds(profile: Profile) -> Iterator[str]:
         yield f"<p>{title}.</p>"
         columns = KIND_COLUMNS if name == "kernels-table" else [("operator", "name"), *KIND_COLUMNS[1:]]
         rows = [_kind_row(profile, one) for one in sums]
-        yield from _table(name, columns, rows)
+        yield from table(name, columns, rows)
 
 
 def _kind_row(profile: Profile, one: Sum) -> str:
     whole = max(profile.step_nanoseconds, 1e-9)
     cells = [
         f'<td class="name">{escape(one.name)}</td>',
-        _cell(_ms(one.nanoseconds), one.nanoseconds),
-        _cell(_percent(one.nanoseconds / whole), one.nanoseconds),
+        cell(ms(one.nanoseconds), one.nanoseconds),
+        cell(percent(one.nanoseconds / whole), one.nanoseconds),
         _bar(one, whole),
-        _cell(_flops(one.flops), one.flops),
-        _cell(bytes_text(one.bytes), one.bytes),
+        cell(_flops(one.flops), one.flops),
+        cell(bytes_text(one.bytes), one.bytes),
         _limit_cell(profile, one.flops, one.bytes, one.nanoseconds),
-        _cell(f"{one.steps:,}", one.steps),
+        cell(f"{one.steps:,}", one.steps),
     ]
-    return _row(cells, one.name)
+    return row(cells, one.name)
 
 
 STEP_COLUMNS = [
@@ -291,7 +300,7 @@ def _steps(profile: Profile) -> Iterator[str]:
         "<p>In the order of the program; the title of a column sorts by it. The limit says what a step is bound by, "
         "and how near it comes to that. Threads: how many worked on it, and how much of their time.</p>"
     )
-    yield from _table("steps-table", STEP_COLUMNS, [_step_row(profile, step) for step in profile.steps])
+    yield from table("steps-table", STEP_COLUMNS, [_step_row(profile, step) for step in profile.steps])
 
 
 def _step_row(profile: Profile, step: Step) -> str:
@@ -304,20 +313,20 @@ def _step_row(profile: Profile, step: Step) -> str:
         threads = f"{step.threads} ({100 * step.busy:.0f} %)"
     rate = f"{flops_text(flops / step.nanoseconds * 1e9)}/s" if flops and step.nanoseconds else ""
     cells = [
-        _cell(str(step.number), step.number),
+        cell(str(step.number), step.number),
         f'<td class="name" data-value="{escape(step.layer)}">{escape(step.layer or NO_LAYER)}'
         f"<small>{escape(step.name)}</small></td>",
         f'<td class="phase {step.phase}"><span class="dot"></span>{step.phase}</td>',
         f'<td class="kernel" data-value="{escape(step.kernel)}">{escape(step.kernel)}{details}</td>',
-        _cell(_ms(step.nanoseconds), step.nanoseconds),
-        _cell(_percent(step.nanoseconds / max(profile.step_nanoseconds, 1e-9)), step.nanoseconds),
-        _cell(f"{step.calls:,}", step.calls),
-        _cell(rate, flops / step.nanoseconds if step.nanoseconds else 0),
-        _cell(bytes_text(bytes_), bytes_),
-        _cell("", -1) if step.phase == "host" else _limit_cell(profile, flops, bytes_, step.nanoseconds),
-        _cell(threads, step.threads + step.busy),
+        cell(ms(step.nanoseconds), step.nanoseconds),
+        cell(percent(step.nanoseconds / max(profile.step_nanoseconds, 1e-9)), step.nanoseconds),
+        cell(f"{step.calls:,}", step.calls),
+        cell(rate, flops / step.nanoseconds if step.nanoseconds else 0),
+        cell(bytes_text(bytes_), bytes_),
+        cell("", -1) if step.phase == "host" else _limit_cell(profile, flops, bytes_, step.nanoseconds),
+        cell(threads, step.threads + step.busy),
     ]
-    return _row(cells, " ".join([step.title, step.phase, step.kernel, *step.fused]))
+    return row(cells, " ".join([step.title, step.phase, step.kernel, *step.fused]))
 
 
 def _time_line(profile: Profile) -> Iterator[str]:
@@ -329,7 +338,7 @@ def _time_line(profile: Profile) -> Iterator[str]:
     yield '<div class="tools">'
     for text, factor in (("zoom in", 2), ("zoom out", 0.5), ("all", 0)):
         yield f'<button type="button" data-zoom="{factor}">{text}</button>'
-    yield "".join(f'<span class="key {one.name}">{one.name}</span>' for one in profile.by_phase())
+    yield "".join(key(one.name, one.name) for one in profile.by_phase())
     yield "</div>"
     rows = ["steps", *(f"thread {i}" for i in range(len(profile.busy)))]
     height, gap, width = 18, 5, 100_000
@@ -345,7 +354,7 @@ def _time_line(profile: Profile) -> Iterator[str]:
         step = profile.program[number]
         x, y = width * begin / span, (0 if thread == WHOLE_STEP else thread + 1) * (height + gap)
         long = max(width * (end - begin) / span, width * SHORTEST)
-        said = _ms(end - begin) + ("" if thread == WHOLE_STEP else f", of it {_ms(busy)} in tasks")
+        said = ms(end - begin) + ("" if thread == WHOLE_STEP else f", of it {ms(busy)} in tasks")
         yield (
             f'<rect class="{step.phase}" x="{x:.1f}" y="{y}" width="{long:.1f}" height="{height}" '
             f'data-step="{number}" data-said="{rows[0 if thread == WHOLE_STEP else thread + 1]}, {said}"></rect>'
@@ -360,11 +369,7 @@ def _memory(profile: Profile) -> Iterator[str]:
         "arena": "activations", "variables": "weights and state", "constants": "constants",
         "scratch": "scratch of kernels", "remote": "remote variables, not on the device",
     }  # fmt: skip
-    yield '<div class="cards">'
-    for key, what in parts.items():
-        if memory[key]:
-            yield f'<div class="card"><b>{bytes_text(memory[key])}</b><span>{what}</span></div>'
-    yield "</div>"
+    yield from cards((bytes_text(memory[name]), what) for name, what in parts.items() if memory[name])
     live = profile.live_bytes
     if not live or not live[profile.peak]:
         return
@@ -393,13 +398,13 @@ def _memory(profile: Profile) -> Iterator[str]:
         first, last = (profile.program[number].title for number in (value.first, value.last))
         cells = [
             f'<td class="name">{escape(value.name)}</td>',
-            _cell(bytes_text(value.bytes), value.bytes),
+            cell(bytes_text(value.bytes), value.bytes),
             f'<td class="bar" data-value="{value.bytes}">{bar}</td>',
             f'<td class="number" data-value="{value.first}" title="{escape(first)}">{value.first}</td>',
             f'<td class="number" data-value="{value.last}" title="{escape(last)}">{value.last}</td>',
         ]
-        rows.append(_row(cells, f"{value.name} {first} {last}"))
-    yield from _table("memory-table", columns, rows)
+        rows.append(row(cells, f"{value.name} {first} {last}"))
+    yield from table("memory-table", columns, rows)
     if len(alive) > MOST_VALUES:
         yield f"<p>{len(alive) - MOST_VALUES:,} smaller values are left out.</p>"
 
@@ -416,54 +421,85 @@ def _threads(profile: Profile) -> Iterator[str]:
     for i, busy in enumerate(profile.busy):
         bar = f'<span><span class="forward" style="width:{100 * busy / whole:.3f}%"></span></span>'
         cells = [
-            _cell(str(i), i),
-            _cell(_ms(busy), busy),
-            _cell(_ms(max(0.0, whole - busy)), whole - busy),
-            _cell(_percent(busy / whole), busy),
+            cell(str(i), i),
+            cell(ms(busy), busy),
+            cell(ms(max(0.0, whole - busy)), whole - busy),
+            cell(percent(busy / whole), busy),
             f'<td class="bar" data-value="{busy:.6g}">{bar}</td>',
         ]
-        rows.append(_row(cells, f"thread {i}"))
-    yield from _table("threads-table", columns, rows)
+        rows.append(row(cells, f"thread {i}"))
+    yield from table("threads-table", columns, rows)
+
+
+def _replicas(profile: Profile) -> Iterator[str]:
+    """What each replica of the process took."""
+    recorded = profile.replicas["recorded"]
+    yield (
+        f"<p>Time of all steps of a run. Layers, steps and threads on this page are those of replica {recorded}. In "
+        "collectives, replicas exchange values and wait for each other: the one with the least time in them is the "
+        "last to arrive.</p>"
+    )
+    columns = [
+        ("replica", "number"), ("in steps", "number"), ("of it in collectives", "number"), ("share", "number"),
+        ("", "bar"),
+    ]  # fmt: skip
+    most = max(one.nanoseconds for one in profile.replica_times)
+    rows = []
+    for one in profile.replica_times:
+        rest = one.nanoseconds - one.collective_nanoseconds
+        bar = "".join(
+            f'<span class="{colour}" style="width:{100 * time / max(most, 1):.3f}%"></span>'
+            for colour, time in (("forward", rest), ("other", one.collective_nanoseconds))
+        )
+        cells = [
+            cell(str(one.replica), one.replica),
+            cell(ms(one.nanoseconds), one.nanoseconds),
+            cell(ms(one.collective_nanoseconds), one.collective_nanoseconds),
+            cell(percent(one.collective_nanoseconds / max(one.nanoseconds, 1)), one.collective_nanoseconds),
+            f'<td class="bar" data-value="{one.nanoseconds:.6g}"><span>{bar}</span></td>',
+        ]
+        rows.append(row(cells, f"replica {one.replica}"))
+    yield from table("replicas-table", columns, rows)
 
 
 def _host(profile: Profile) -> Iterator[str]:
     """What the host does: data, time between runs, passes of the compiler."""
     if profile.runs:
         times = [run["nanoseconds"] for run in profile.runs]
-        yield f"<p>Runs: {', '.join(_ms(time) for time in times)}."
+        yield f"<p>Runs: {', '.join(ms(time) for time in times)}."
         if profile.between_runs:
             yield (
                 f" Between them the program did other things (loading data, for example) for "
-                f"{', '.join(_ms(time) for time in profile.between_runs)}."
+                f"{', '.join(ms(time) for time in profile.between_runs)}."
             )
         yield "</p>"
     if not profile.passes:
         return
     total = sum(one.nanoseconds for one in profile.passes)
-    yield f"<p>Passes of the compiler: {_ms(total)} in all.</p>"
+    yield f"<p>Passes of the compiler: {ms(total)} in all.</p>"
     columns = [("order", "number"), ("pass", "name"), ("phase", "name"), ("time", "number"), ("share", "bar")]
     rows = []
     for i, one in enumerate(profile.passes):
         bar = f'<span><span class="host" style="width:{100 * one.nanoseconds / max(total, 1):.3f}%"></span></span>'
         cells = [
-            _cell(str(i), i),
+            cell(str(i), i),
             f'<td class="name">{escape(one.name)}</td><td class="name">{escape(one.group)}</td>',
-            _cell(_ms(one.nanoseconds), one.nanoseconds),
+            cell(ms(one.nanoseconds), one.nanoseconds),
             f'<td class="bar" data-value="{one.nanoseconds}">{bar}</td>',
         ]
-        rows.append(_row(cells, f"{one.name} {one.group}"))
-    yield from _table("passes-table", columns, rows)
+        rows.append(row(cells, f"{one.name} {one.group}"))
+    yield from table("passes-table", columns, rows)
 
 
 # ---- comparison ------------------------------------------------------------------------------------
 
 
-def _compared(before: Profile, after: Profile) -> Iterator[str]:
-    """Two profiles side by side."""
+def _compared(before: Profile, after: Profile, prefix: str = "") -> Iterator[str]:
+    """Two profiles side by side; `prefix`: of ids."""
     ratio = after.run_nanoseconds / before.run_nanoseconds if before.run_nanoseconds else 0.0
     yield (
-        f"<p>One run took {_ms(before.run_nanoseconds)} in '{escape(before.session)}' before, and takes "
-        f"{_ms(after.run_nanoseconds)} in '{escape(after.session)}': {ratio:.3f} times as long. Memory of the program: "
+        f"<p>One run took {ms(before.run_nanoseconds)} in '{escape(before.session)}' before, and takes "
+        f"{ms(after.run_nanoseconds)} in '{escape(after.session)}': {ratio:.3f} times as long. Memory of the program: "
         f"{bytes_text(before.facts['memory']['total'])} before, {bytes_text(after.facts['memory']['total'])} now. "
         "The rest of the page is about the second profile.</p>"
     )
@@ -478,7 +514,7 @@ def _compared(before: Profile, after: Profile) -> Iterator[str]:
             (what, "name"), ("before", "number"), ("now", "number"), ("difference", "number"), ("ratio", "number"),
         ]  # fmt: skip
         yield f"<p>By {what}, largest difference first.</p>"
-        yield from _table(name, columns, [_change_row(row) for row in rows[:MOST_CHANGES]])
+        yield from table(prefix + name, columns, [_change_row(change) for change in rows[:MOST_CHANGES]])
         if len(rows) > MOST_CHANGES:
             yield f"<p>{len(rows) - MOST_CHANGES:,} smaller differences are left out.</p>"
 
@@ -489,8 +525,8 @@ def _change_row(change: Change) -> str:
     ratio = change.after / change.before if change.before and change.after else None
     cells = [
         f'<td class="name">{escape(change.name)}</td>',
-        *(_cell("" if time is None else _ms(time), time or 0.0) for time in (change.before, change.after)),
-        _cell(f'<span class="{kind}">{sign}{_ms(abs(change.difference))}</span>', change.difference),
-        _cell("" if ratio is None else f"{ratio:.3f}", ratio or 0.0),
+        *(cell("" if time is None else ms(time), time or 0.0) for time in (change.before, change.after)),
+        cell(f'<span class="{kind}">{sign}{ms(abs(change.difference))}</span>', change.difference),
+        cell("" if ratio is None else f"{ratio:.3f}", ratio or 0.0),
     ]
-    return _row(cells, change.name)
+    return row(cells, change.name)

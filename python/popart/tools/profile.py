@@ -12,6 +12,7 @@ import pva
 
 import popart
 from popart.profile.facts import Profile
+from popart.profile.model import ModelProfile
 from popart.profile.recording import write
 from popart.tools import files
 from popart.tools.command import ExitCode, UsageError, plain_parser, run_as_process
@@ -50,6 +51,12 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--warm-up", type=int, default=2, metavar="N", help="runs before them (default 2)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads that compute")
     parser.add_argument(
+        "--device", choices=("cpu", "ipu_model"), default="cpu",
+        help="ipu_model: the page has estimates of an IPU, too (default cpu)",
+    )  # fmt: skip
+    parser.add_argument("--ipus", type=int, metavar="N", help="IPUs of an ipu_model (default 1)")
+    parser.add_argument("--tiles", type=int, metavar="N", help="tiles of each of them (default: all of an IPU)")
+    parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help="where the files are written (default: MODEL-profile)"
     )
     parser.add_argument(
@@ -58,11 +65,22 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     if (parsed.model is None) == (parsed.compare is None):
         parser.error("give either a model, or --compare BEFORE.json AFTER.json")
-    for name, least in (("runs", 1), ("warm_up", 0), ("threads", 1)):
+    for name, least in (("runs", 1), ("warm_up", 0), ("threads", 1), ("ipus", 1), ("tiles", 1)):
         if getattr(parsed, name) is not None and getattr(parsed, name) < least:
             option = name.replace("_", "-")
             parser.error(f"--{option}: got {getattr(parsed, name)}, expected {least} or more")
+    if parsed.device == "cpu" and (parsed.ipus or parsed.tiles):
+        parser.error("--ipus and --tiles: got device cpu, expected --device ipu_model")
     return parsed
+
+
+def device_of(parsed: argparse.Namespace) -> popart.DeviceInfo:
+    """The device of a command line."""
+    manager = popart.DeviceManager()
+    if parsed.device == "cpu":
+        return manager.createCpuDevice()
+    given = {"numIPUs": parsed.ipus, "tilesPerIPU": parsed.tiles}
+    return manager.createIpuModelDevice({name: str(count) for name, count in given.items() if count})
 
 
 def read_report(path: Path) -> pva.Report:
@@ -89,7 +107,8 @@ def read_report(path: Path) -> pva.Report:
 def profile_inference(parsed: argparse.Namespace) -> pva.Report:
     """The profile of runs of a model."""
     facts = files.describe(parsed.model)
-    running = run_model(parsed.model, facts, feeds_of(parsed, facts, PROGRAM), (), parsed.threads, parsed.model.stem)
+    feeds = feeds_of(parsed, facts, PROGRAM)
+    running = run_model(parsed.model, facts, feeds, (), parsed.threads, parsed.model.stem, device_of(parsed))
     if running.session is None:
         raise UsageError(f"model '{parsed.model}': it works on text, which the host does. Profile a model of numbers")
     return running.session.profile(running.run, parsed.runs, parsed.warm_up)
@@ -98,8 +117,9 @@ def profile_inference(parsed: argparse.Namespace) -> pva.Report:
 def profile_training(parsed: argparse.Namespace) -> pva.Report:
     """The profile of training steps of a model."""
     trainer = popart.Trainer(
-        str(parsed.model), parsed.loss, popart.optim.SGD(lr=LEARNING_RATE), num_threads=parsed.threads, seed=parsed.seed
-    )
+        str(parsed.model), parsed.loss, popart.optim.SGD(lr=LEARNING_RATE), num_threads=parsed.threads,
+        seed=parsed.seed, device=device_of(parsed),
+    )  # fmt: skip
     facts = files.describe(parsed.model)
     own = {entry["name"] for entry in facts["inputs"]}
     entries = [
@@ -116,7 +136,13 @@ def profile_training(parsed: argparse.Namespace) -> pva.Report:
 
 def summary_of(profile: Profile) -> dict[str, Any]:
     """What is printed of a profile."""
-    return {
+    estimate = {}
+    if "model" in profile.facts:
+        model = ModelProfile(profile.facts)
+        estimate["estimate"] = {
+            "cycles": model.model["cycles"], "ms": model.run_nanoseconds / 1e6, "bytesOfTile": model.tile_bytes,
+        }  # fmt: skip
+    return estimate | {
         "runMs": profile.run_nanoseconds / 1e6,
         "flops": sum(step.flops * step.calls for step in profile.steps),
         "memory": profile.facts["memory"],
@@ -131,6 +157,14 @@ def summary_of(profile: Profile) -> dict[str, Any]:
 def text_of(profile: Profile, written: Sequence[Path]) -> str:
     """A profile for people."""
     lines = []
+    if "model" in profile.facts:
+        model = ModelProfile(profile.facts)
+        machine = model.model["machine"]
+        lines.append(
+            f"estimate for {machine['version']}: {model.model['cycles']:,.0f} cycles, "
+            f"{time_text(model.run_nanoseconds / 1e9)}; {bytes_text(model.tile_bytes)} of "
+            f"{bytes_text(machine['bytesPerTile'])} of a tile. On the host:"
+        )
     if profile.runs:
         whole = max(profile.step_nanoseconds, 1e-9)
         flops = sum(step.flops * step.calls for step in profile.steps)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from popart_core import DataFlow, DeviceManager, InputShapeInfo, PyStepIO, SessionOptions
+from popart_core import DataFlow, DeviceInfo, DeviceManager, InputShapeInfo, PyStepIO, SessionOptions
 
 from popart.session import InferenceSession
 from popart.tensorinfo import TensorInfo
@@ -41,6 +41,7 @@ def run_model(
     anchors: Sequence[str] = (),
     threads: int | None = None,
     name: str = "popart-run",
+    device: DeviceInfo | None = None,
 ) -> Running:
     """Compile a model for the shapes of its inputs, and run it once.
 
@@ -51,6 +52,7 @@ def run_model(
         anchors: Other tensors to return.
         threads: That compute; None: as many as the session chooses.
         name: Of the session.
+        device: Where it runs; None: the CPU.
 
     Returns:
         Results, and what runs it again.
@@ -68,7 +70,7 @@ def run_model(
         return _run_on_host(model, facts, feeds, options, start)
     outputs = files.tensors_of_outputs(model, _infos(feeds), options, anchors)
     names = [tensor for name, lengths in outputs.items() for tensor in (name, *lengths)]
-    session = _session(model, facts, list(dict.fromkeys([*names, *anchors])), feeds, options, name)
+    session = _session(model, facts, list(dict.fromkeys([*names, *anchors])), feeds, options, name, device)
     compile_ms = (time.perf_counter() - start) * 1e3
     results = session.initAnchorArrays()
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
@@ -97,13 +99,15 @@ def _session(
     feeds: Mapping[str, np.ndarray],
     options: SessionOptions,
     name: str,
+    device: DeviceInfo | None,
 ) -> InferenceSession:
     """A session ready to run for the shapes of ``feeds``."""
     whole = {entry["name"] for entry in facts["inputs"] if not entry.get("sequence") and not entry.get("optional")}
     whole |= {entry["name"] for entry in facts["inputsWithValues"]}
     infos = _infos({name: array for name, array in feeds.items() if name not in whole})
     options.engineOptions["max_shape_programs"] = "1"
-    device = DeviceManager().createCpuDevice()
+    if device is None:
+        device = DeviceManager().createCpuDevice()
     session = InferenceSession(str(model), DataFlow(1, outputs), device, infos, userOptions=options, name=name)
     session.prepareDevice()
     session.setInputShapes(feeds)

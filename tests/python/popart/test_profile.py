@@ -12,13 +12,14 @@ import popxl
 import pva
 import pytest
 from popart.profile.facts import PHASES, WHOLE_STEP, Profile, changes
+from popart.profile.page import page_of
 from popxl import ops
 
 ROWS, WIDTH, LAYERS = 64, 96, 3
 X = np.linspace(-1, 1, ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)
 
 
-def made(training=True, threads=2, name="model", **engine_options):
+def made(training=True, threads=2, name="model", device=None, replicas=1, **engine_options):
     """A session of named layers: net/block0/product, net/block0/squash and so on."""
     builder = popart.Builder()
     y = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
@@ -29,7 +30,8 @@ def made(training=True, threads=2, name="model", **engine_options):
         y = builder.aiOnnx.tanh([y], debugContext=f"net/block{i}/squash")
     options = popart.SessionOptions()
     options.engineOptions = {"num_threads": str(threads), **engine_options}
-    device = popart.DeviceManager().createCpuDevice()
+    options.enableReplicatedGraphs, options.replicatedGraphCount = replicas > 1, replicas
+    device = device or popart.DeviceManager().createCpuDevice()
     if not training:
         builder.addOutputTensor(y)
         flow = popart.DataFlow(1, [y])
@@ -230,6 +232,26 @@ def test_a_folder_that_cannot_be_written_to_does_not_end_the_program(tmp_path, c
         for _ in range(7):
             session.run(step_of(session))
     assert any("file" in record.message and "Give another folder" in record.message for record in caplog.records)
+
+
+def test_all_replicas_of_the_process_are_timed():
+    session = made(replicas=3)
+    step = popart.PyStepIO({"x": np.stack([X] * 3)}, session.initAnchorArrays())
+    report = session.profile(step, runs=2, warmUp=1)
+    profile = Profile(report._facts)
+    assert profile.replicas == {"all": 3, "first": 0, "here": 3, "recorded": 0}
+    assert [one.replica for one in profile.replica_times] == [0, 1, 2]
+    for one in profile.replica_times:
+        assert 0 < one.collective_nanoseconds < one.nanoseconds < 2 * profile.run_nanoseconds
+    for run in profile.runs:
+        calls = {row["number"]: row["calls"] for row in run["steps"]}
+        assert [other["replica"] for other in run["otherReplicas"]] == [1, 2]
+        for other in run["otherReplicas"]:  # the same program, in the same runs
+            assert {row["number"]: row["calls"] for row in other["steps"]} == calls
+    page = page_of(profile)
+    assert "replica 0 of 3" in page and 'id="replicas-table"' in page
+    alone = Profile(made(training=False).getReport()._facts)
+    assert alone.replica_times == [] and 'id="replicas-table"' not in page_of(alone)
 
 
 def test_a_trace_has_a_track_for_each_thread_and_a_counter(tmp_path):

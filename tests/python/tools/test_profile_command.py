@@ -28,6 +28,19 @@ def test_of_training_steps(model, tmp_path):  # noqa: F811
     assert {"forward", "backward"} <= set(found["phasesMs"])
 
 
+def test_on_a_model_of_ipus(model, tmp_path):  # noqa: F811
+    options = ("--dim", "batch=4", "--device", "ipu_model", "--ipus", "2", "--tiles", "8", "--output", tmp_path)
+    for training in ((), ("--loss", "mse")):
+        found = facts("profile", model, *options, *training)["estimate"]
+        report = pva.openReport(tmp_path / "profile.json")._facts
+        assert found["cycles"] == report["model"]["cycles"] > 0 and report["model"]["tiles"] == 16
+        assert 0 < found["bytesOfTile"] <= report["memory"]["total"] / 16
+        assert 'id="model-steps-table"' in (tmp_path / "profile.html").read_text()
+    text = run("profile", model, *options).stdout
+    assert "estimate for ipu2: " in text and "of 624.0 KiB of a tile" in text
+    assert "estimate" not in facts("profile", model, "--dim", "batch=4", "--output", tmp_path)
+
+
 def test_two_profiles_side_by_side(model, tmp_path):  # noqa: F811
     for name in "ab":
         run("profile", model, "--dim", "batch=4", "--runs", "2", "--output", tmp_path / name)
@@ -51,6 +64,7 @@ def test_the_page_of_a_saved_profile(model, tmp_path):  # noqa: F811
         ([], "give either a model, or --compare"),
         (["no.onnx"], "it does not exist"),
         (["no.json"], "it does not exist, expected a file with a profile"),
+        (["model.onnx", "--tiles", "4"], "got device cpu, expected --device ipu_model"),
         (["model.onnx", "--runs", "0"], "--runs: got 0, expected 1 or more"),
         (["model.onnx", "--compare", "a.json", "b.json"], "give either a model, or --compare"),
     ],

@@ -1,0 +1,62 @@
+"""Pieces of a page: tables that can be searched and sorted, figures, bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from popart.tools.output import time_text
+
+MOST_VALUES = 200  # rows of a table of values in memory
+
+
+def cards(figures: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Figures side by side: the text, and what it is."""
+    yield '<div class="cards">'
+    yield from (f'<div class="card"><b>{escape(text)}</b><span>{escape(what)}</span></div>' for text, what in figures)
+    yield "</div>"
+
+
+def key(colour: str, text: str) -> str:
+    """A square of a colour and what it means."""
+    return f'<span class="key {colour}">{text}</span>'
+
+
+def cell(text: str, value: float | None = None, kind: str = "number") -> str:
+    """A cell; `value`: what it is sorted by."""
+    data = "" if value is None else f' data-value="{value:.6g}"'
+    return f'<td class="{kind}"{data}>{text}</td>'
+
+
+def table(name: str, titles: Sequence[tuple[str, str]], rows: Iterable[str], tools: str = "") -> Iterator[str]:
+    """A table that can be searched and sorted.
+
+    Args:
+        name: Its id.
+        titles: Of the columns, each with its class.
+        rows: Lines of HTML.
+        tools: More buttons above it.
+    """
+    label = f"Search in {name.replace('-', ' ')}"
+    yield '<div class="tools">'
+    yield f'<input type="search" data-table="{name}" placeholder="{label}" aria-label="{label}">'
+    yield f'{tools}<span class="found" data-found="{name}"></span></div>'
+    heads = "".join(f'<th class="{kind}"><button type="button">{title}</button></th>' for title, kind in titles)
+    yield f'<div class="scroll"><table id="{name}"><thead><tr>{heads}</tr></thead><tbody>'
+    yield from rows
+    yield "</tbody></table></div>"
+
+
+def row(cells: Iterable[str], text: str, attributes: str = "") -> str:
+    """A row; `text`: what a search looks at."""
+    return f'<tr data-text="{escape(text.lower())}"{attributes}>{"".join(cells)}</tr>'
+
+
+def ms(nanoseconds: float) -> str:
+    """A time with its unit."""
+    return time_text(nanoseconds / 1e9)
+
+
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{100 * share:.1f} %"
