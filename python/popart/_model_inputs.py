@@ -64,6 +64,11 @@ class ModelInput:
     shape: tuple[int | str, ...] | None
     plain: bool = True
 
+    def __str__(self) -> str:
+        """Type and shape, as far as the model says: ``float32 (batch, 3, 224, 224)``."""
+        shape = "of any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
+        return f"{self.dtype if self.dtype is not None else 'any type'} {shape}"
+
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether an array of this shape can be the input."""
         if self.shape is None:

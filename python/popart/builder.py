@@ -112,6 +112,13 @@ class Builder(Placement, _Delegated):
         inputs, outputs = self.getInputTensorIds(), self.getOutputTensorIds()
         return f"<popart.Builder: {', '.join(inputs) or 'no inputs'} -> {', '.join(outputs) or 'no outputs'}>"
 
+    def _repr_html_(self) -> str:
+        """A table in a notebook."""
+        from popart._notebook import facts_html, listed
+
+        names = (("inputs", self.getInputTensorIds()), ("outputs", self.getOutputTensorIds()))
+        return facts_html("popart.Builder", [(what, listed(ids) or "none") for what, ids in names])
+
     # ---- operator namespaces
     def _namespace(self, version: int) -> Any:
         if self._version is not None and self._version != version:

@@ -138,6 +138,13 @@ class Model:
     def __repr__(self) -> str:
         return f"<popart model: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
 
+    def _repr_html_(self) -> str:
+        """A table in a notebook: inputs with types and shapes, and outputs."""
+        from popart._notebook import facts_html, listed
+
+        inputs = [(f"input {one.name}", one) for one in self._feed.inputs.values()]
+        return facts_html("popart model", [*inputs, ("outputs", listed(self.outputs))])
+
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs.
 

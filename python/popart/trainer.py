@@ -206,6 +206,14 @@ class Trainer:
     def __repr__(self) -> str:
         return f"<popart.Trainer: {', '.join(self.inputs)} -> {self._model.loss}>"
 
+    def _repr_html_(self) -> str:
+        """A table in a notebook: inputs with types and shapes, loss, outputs and weights."""
+        from popart._notebook import facts_html, listed
+
+        inputs = [(f"input {one.name}", one) for one in self._feed.inputs.values()]
+        facts = [("loss", self._model.loss), ("outputs", listed(self._anchors)), ("weights", len(self._model.weights))]
+        return facts_html("popart.Trainer", [*inputs, *facts])
+
     # ---- the program
 
     def _session_of(self, accumulation: int, replicas: int) -> TrainingSession:

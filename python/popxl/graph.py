@@ -146,6 +146,18 @@ class Graph:
     def __repr__(self) -> str:
         return f"Graph[id={self.id} name={self.name}]"
 
+    def _repr_html_(self) -> str:
+        """Inputs, outputs and variables in a notebook, and the ops in their order, which a click opens."""
+        from popart._notebook import facts_html, folded_html
+
+        facts = [(f"{what} {t.name}", f"{t.dtype.name} {t.shape}") for what, t in self._named_tensors()]
+        table = facts_html(f"Graph '{self.id or 'main'}'", facts)
+        return table + folded_html(f"{len(self._pb_graph.getOpIds())} ops", self._pb_graph.printSchedule({}))
+
+    def _named_tensors(self) -> list[tuple[str, Tensor]]:
+        kinds = (("input", self.inputs), ("variable", self.variables), ("output", self.outputs))
+        return [(what, tensor) for what, tensors in kinds for tensor in tensors]
+
     # ---- context
     def __enter__(self) -> "Graph":
         get_current_context().push_graph(self)

@@ -229,6 +229,18 @@ class Ir:
     def __repr__(self) -> str:
         return f"Ir[id={self.id}]"
 
+    def _repr_html_(self) -> str:
+        """A table of the graphs in a notebook."""
+        from popart._notebook import rows_html
+
+        graphs = [self._graph(graph) for graph in self._pb_ir.getAllGraphs()]
+        rows = [
+            (graph.id or "main", len(graph._pb_graph.getOpIds()), len(graph.inputs), len(graph.outputs))
+            for graph in graphs
+        ]
+        title = f"Ir {self.id}" + (f", {self.replication_factor} replicas" if self.replication_factor > 1 else "")
+        return rows_html(title, ("graph", "ops", "inputs", "outputs"), rows)
+
     # ---- graphs
     def create_empty_graph(self, name: str | None = None) -> Graph:
         """Make a graph without inputs, ops and outputs; its id is ``<name>_subgraph(<n>)``."""

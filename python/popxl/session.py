@@ -252,6 +252,19 @@ class Session:
         """Return arrays of zeros for every device-to-host stream; slices that no host_store writes keep them."""
         return {stream: np.zeros(shape, dtype) for stream, shape, dtype in self._output_layout}
 
+    def _repr_html_(self) -> str:
+        """A table of the streams in a notebook."""
+        from popart._notebook import rows_html
+
+        streams = [("input", self._input_layout), ("output", self._output_layout)]
+        rows = [
+            (what, stream.tensor_id, np.dtype(dtype), shape)
+            for what, layout in streams
+            for stream, shape, dtype in layout
+        ]
+        state = "attached" if self.is_attached else "not attached"
+        return rows_html(f"popxl.Session, {state}", ("stream", "name", "type", "shape"), rows)
+
     # ---- attaching
     def __enter__(self) -> "Session":
         """Attach to the device and copy the weights to it, unless that is done; leaving the context undoes it."""

@@ -9,7 +9,6 @@ counted in equal shares on the tiles. What a device without tiles does not have 
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -283,8 +282,12 @@ class Report:
         from popart.tools.output import bytes_text, time_text
 
         facts, runs = self._facts, self.execution.runs
+        model = facts.get("model")
         rows = [("device", facts["target"]["type"]), ("steps", str(self.compilation.graph.numComputeSets))]
         rows.append(("memory", bytes_text(facts["memory"]["total"])))
+        if model:
+            seconds = model["cycles"] / model["machine"]["clockFrequency"]
+            rows.append(("estimate of a run", f"{model['cycles']:,.0f} cycles, {time_text(seconds)}"))
         if runs:
             middle = sorted(run.microseconds for run in runs)[len(runs) // 2]
             rows.append((f"median of {len(runs)} runs" if len(runs) > 1 else "run", time_text(middle / 1e6)))
@@ -295,8 +298,9 @@ class Report:
 
     def _repr_html_(self) -> str:
         """A table in a notebook; `to_html` makes the whole page."""
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._summary())
-        return f"<table>{rows}</table>"
+        from popart._notebook import facts_html
+
+        return facts_html(f"Report of '{self._facts['session']}'", self._summary())
 
 
 def openReport(path: str | Path) -> Report:
