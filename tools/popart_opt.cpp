@@ -24,12 +24,15 @@
 #include "base/byte_size.hpp"
 #include "base/nearest.hpp"
 #include "fitting/fit.hpp"
+#include "ir/layer_names.hpp"
 #include "onnx/describe.hpp"
 #include "onnx/input_sizes.hpp"
+#include "onnx/lowered_model.hpp"
 #include "onnx/reader.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
 #include "pipeline/passes_off.hpp"
+#include "runtime/step_times.hpp"
 #include "shared/command.hpp"
 #include "transforms/host_io.hpp"
 
@@ -46,7 +49,7 @@ struct Request {
   std::string input;
   std::vector<std::string> shapes, dims;  // of the inputs of an ONNX file
   std::vector<std::string> passes, passesOff, keep;
-  std::string output, device = "cpu", loss;
+  std::string output, onnxOutput, device = "cpu", loss;
   float learningRate = 0.1f, momentum = 0;
   std::optional<float> lossScale;
   std::optional<int64_t> ipus;
@@ -169,15 +172,15 @@ IrPointer readProgram(const Request &request) {
 }
 
 // Written beside the target first, so that a failure leaves no half file.
-void writeText(const std::string &path, const std::string &text) {
+void writeText(const std::string &option, const std::string &path, const std::string &text) {
   const std::string temporary = path + ".part";
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  check(file.good(), "--output: file '{}' cannot be written. Check the folder and its free space", path);
+  check(file.good(), "{}: file '{}' cannot be written. Check the folder and its free space", option, path);
   std::error_code failure;
   std::filesystem::rename(temporary, path, failure);
-  check(!failure, "--output: file '{}' cannot be renamed to '{}': {}", temporary, path, failure.message());
+  check(!failure, "{}: file '{}' cannot be renamed to '{}': {}", option, temporary, path, failure.message());
 }
 
 // ---- views --------------------------------------------------------------------------------------
@@ -207,8 +210,34 @@ void addHostStreams(Ir &ir) {
   transforms::loadStreams(main);
 }
 
+void addSteps(const executable::Program &program, std::map<std::string, const executable::Step *> &steps) {
+  for (const executable::Step &step : program.steps) {
+    steps[step.name] = &step;
+    for (const auto &inner : step.programs) addSteps(*inner, steps);
+  }
+}
+
+// The program on the device, with the kernels of its steps.
+std::string onnxText(const Ir &ir, const lower::Compiled &compiled, PrintData values) {
+  std::map<std::string, const executable::Step *> steps;
+  addSteps(compiled.executable->main, steps);
+  return onnx::loweredModel(ir, compiled.schedule, values, [&](const Op &op) {
+    onnx::StepFacts facts;
+    const auto found = steps.find(op.str());
+    if (found == steps.end()) return facts;
+    const executable::Step &step = *found->second;
+    facts.emplace_back("kernel", runtime::kernelName(step));
+    if (const LayerOf layer = layerOf(step.layer); !step.layer.empty()) {
+      facts.emplace_back("layer", layer.layer);
+      facts.emplace_back("phase", std::string(phaseName(layer.phase)));
+    }
+    if (!step.fused.empty()) facts.emplace_back("fused", step.fused);
+    return facts;
+  });
+}
+
 // The memory plan and the steps of the program on the device.
-std::string compiledText(IrPointer &ir, const Request &request) {
+std::string compiledText(IrPointer &ir, const Request &request, PrintData values) {
   const lower::LowerOptions options = loweringOptions(request);
   const lower::Backends backends = lower::remember(options);
   lower::Program program;
@@ -230,6 +259,7 @@ std::string compiledText(IrPointer &ir, const Request &request) {
       text += fmt::format("{}: {} bytes\n", name, bytes);
   }
   if (request.steps) text += print(*compiled.executable);
+  if (!request.onnxOutput.empty()) writeText("--onnx", request.onnxOutput, onnxText(*program.ir, compiled, values));
   return text;
 }
 
@@ -347,17 +377,19 @@ void runRequest(const Request &request) {
   std::string report;
   ir = request.maxMemory.empty() ? runPasses(std::move(ir), request, passes) : fitIntoMemory(ir, request, report);
   std::cout << report;
-  const bool compiles = request.memory || request.steps;
+  const bool compiles = request.memory || request.steps || !request.onnxOutput.empty();
   const bool onlyText = !(request.dot || request.schedule || compiles || request.json || request.verify) &&
                         request.output.empty() && report.empty();
   const bool full = request.values || (!request.summary && !isOnnxFile(request.input));
-  if (request.print || request.summary || request.values || onlyText)
+  const bool showsValues = request.values && request.onnxOutput.empty();  // else they are for that file
+  if (request.print || request.summary || showsValues || onlyText)
     std::cout << popart::print(*ir, full ? PrintData::Full : PrintData::Summary);
   if (request.dot) std::cout << draw(*ir);
   if (request.schedule && !compiles) std::cout << scheduleText(*ir);
   if (request.json) std::cout << serialiseJson(*ir) << "\n";
-  if (!request.output.empty()) writeText(request.output, popart::print(*ir));
-  if (compiles) std::cout << compiledText(ir, request);  // last: it uses the program up
+  if (!request.output.empty()) writeText("--output", request.output, popart::print(*ir));
+  const PrintData values = request.values ? PrintData::Full : PrintData::Summary;
+  if (compiles) std::cout << compiledText(ir, request, values);  // last: it uses the program up
 }
 
 }  // namespace
@@ -397,6 +429,9 @@ int main(int argc, char **argv) {
                "--steps that of the device, with what runs at the same time");
   app.add_flag("--memory", request.memory, "print the memory plan on the device");
   app.add_flag("--steps", request.steps, "print the steps of the executable on the device");
+  app.add_option("--onnx", request.onnxOutput,
+                 "write the program on the device, with its kernels, to this file for Netron; with --values with all "
+                 "values");
   app.add_flag("--lower", request.lower, "run all passes of lowering after those named");
   app.add_flag("--ignore-labels", request.ignoreLabels,
                "as with the engine option ignore_out_of_range_labels: losses leave out labels that are no class");

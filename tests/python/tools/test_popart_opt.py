@@ -370,3 +370,107 @@ def test_a_program_is_changed_until_it_fits() -> None:
     none = run(*whole, "1K", text=LAYERS)
     assert (none.returncode, none.stdout) == (2, "")
     assert "does not fit the memory limit" in none.stderr
+
+
+# ---- the lowered program as an ONNX model
+
+
+def lowered(folder: Path, *arguments: str | Path, text: str = "") -> onnx.ModelProto:
+    """The model that --onnx writes; it has valid names, in an order in which values are made before they are read."""
+    file = folder / "lowered.onnx"
+    result = run(*arguments, "--onnx", file, text=text)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    model = onnx.load(str(file))
+    check_names(model.graph, set())
+    return model
+
+
+def check_names(graph: onnx.GraphProto, outside: set[str]) -> None:
+    """Every operand is an input, an initializer or an earlier result; every tensor has a type and a shape."""
+    known = outside | {one.name for one in [*graph.input, *graph.initializer]}
+    for node in graph.node:
+        assert node.domain == "popart.lowered" and node.name and node.doc_string.startswith(node.name)
+        assert {name for name in node.input if name} <= known, node.name
+        assert not {name for name in node.output if name} & known, node.name
+        known |= {name for name in node.output if name}
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                check_names(attribute.g, known)
+    assert {one.name for one in graph.output} <= known
+    for info in [*graph.input, *graph.output, *graph.value_info]:
+        assert info.type.tensor_type.elem_type != 0 and info.type.tensor_type.HasField("shape"), info.name
+
+
+def attributes_of(node: onnx.NodeProto) -> dict:
+    """Values by name, texts as str."""
+    values = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
+
+
+def test_the_lowered_program_as_onnx(tmp_path: Path) -> None:
+    model = lowered(tmp_path, "-", text=TEXT)
+    schedule = run("-", "--memory", "--schedule", text=TEXT).stdout
+    assert [node.name for node in model.graph.node] == re.findall(r"^  (\w+\.\d+)", schedule, re.MULTILINE)
+    assert [node.op_type for node in model.graph.node] == ["HostLoad", "FusedMatMul", "HostStore"]
+    product = model.graph.node[1]
+    facts = attributes_of(product)
+    assert "matmul" in facts["step.kernel"] and facts["trans_a"] == 0
+    (weight,) = model.graph.initializer
+    assert weight.name in product.input and not weight.raw_data
+    shapes = {
+        info.name: [d.dim_value for d in info.type.tensor_type.shape.dim]
+        for info in [*model.graph.value_info, *model.graph.output]
+    }
+    assert shapes[product.output[0]] == [2, 4] and shapes[product.input[0]] == [2, 3]
+
+
+def test_values_are_in_the_file_where_they_are_asked_for(tmp_path: Path) -> None:
+    text = TEXT.replace("float32[3, 4] = 0.5", "float32[3, 40] = 0.5").replace("[2, 4]", "[2, 40]")
+    flags = ("--device", "ref")
+    assert not any(one.raw_data for one in lowered(tmp_path, "-", *flags, text=text).graph.initializer)
+    model = lowered(tmp_path, "-", "--values", *flags, text=text)
+    (weight,) = model.graph.initializer
+    assert np.array_equal(numpy_helper.to_array(weight), np.full((3, 40), 0.5, np.float32))
+    onnx.checker.check_model(model)
+
+
+def test_bodies_of_loops_are_graphs(tmp_path: Path) -> None:
+    text = """main {
+  stream %in : float32[4]
+  variable %w : float32[4] = 0.5
+  %x : float32[4] = HostLoad() {stream = "in"}
+  %y : float32[4] = Loop(_, _, %x, %w) {body = @"step", carried = 1, modified = [], trip_count = 3}
+  HostStore(%y) {stream = "y"}
+}
+
+graph @"step" {
+  input %iteration : int64[]
+  input %condition : bool[]
+  input %x : float32[4]
+  input %w : float32[4]
+  %sum : float32[4] = Add(%x, %w) <name = "layer/sum">
+  %y : float32[4] = Tanh(%sum) <name = "layer/root">
+  return %condition, %y
+}
+"""
+    model = lowered(tmp_path, "-", "--device", "ref", text=text)
+    (loop,) = [node for node in model.graph.node if node.op_type == "Loop"]
+    (body,) = [one.g for one in loop.attribute if one.type == onnx.AttributeProto.GRAPH]
+    inner = {node.op_type: attributes_of(node) for node in body.node}
+    assert {"Add", "Tanh"} <= set(inner) and inner["Tanh"]["step.layer"] == "layer/root"
+    assert inner["Add"]["step.phase"] == "forward"
+
+
+def test_a_training_step_as_onnx(tmp_path: Path) -> None:
+    passes = ["setUpRandomSeeds", "growBackwardPass", "addWeightUpdates", "prune", "storeAnchors", "loadStreams"]
+    words = [word for name in passes for word in ("-p", name)]
+    model = lowered(tmp_path, "-", *words, "--loss", "loss", "--keep", "loss", text=WITH_LOSS)
+    phases = {attributes_of(node).get("step.phase") for node in model.graph.node}
+    assert {"backward"} <= phases
+    packed = [one.name for one in model.graph.initializer if "layout of the device: packed" in one.doc_string]
+    assert packed and not any(one.raw_data for one in model.graph.initializer if one.name in packed)
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    result = run("-", "--onnx", tmp_path / "no" / "lowered.onnx", text=TEXT)
+    assert result.returncode == 2 and "--onnx: file" in result.stderr
