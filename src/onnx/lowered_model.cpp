@@ -47,7 +47,8 @@ class LoweredModel {
     for (TensorIndex t : graph.inputs()) writeInfo(graph.tensor(t), *proto.add_input());
     for (const Tensor *t : graph.tensors()) {
       if (t->hasProducer() && !ends.contains(t->index())) writeInfo(*t, *proto.add_value_info());
-      if (!t->hasProducer() && !t->isGraphInput() && !t->uses().empty()) writeValue(*t, *proto.add_initializer());
+      const bool isRead = !t->uses().empty() || t->isGraphOutput();
+      if (!t->hasProducer() && !t->isGraphInput() && isRead) writeValue(*t, *proto.add_initializer());
     }
     for (OpIndex o : orderOf(graph)) writeNode(graph.op(o), *proto.add_node());
     for (TensorIndex t : graph.outputs()) writeInfo(graph.tensor(t), *proto.add_output());
