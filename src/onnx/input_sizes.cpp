@@ -16,7 +16,7 @@ namespace popart::onnx {
 namespace {
 
 using Json = nlohmann::json;
-using Sizes = std::map<std::string, Shape>;
+using SizesByName = std::map<std::string, Shape>;
 
 constexpr int64_t kLargestSize = int64_t{1} << 48;  // elements of a tensor
 constexpr size_t kMostNames = 20;                   // in a message
@@ -29,8 +29,8 @@ int64_t wholeNumber(std::string_view text) {  // -1: it is none
 }
 
 // The parts before and after the last '=' of each text.
-Sizes sizesOf(const std::vector<std::string> &texts, const std::string &option) {
-  Sizes sizes;
+SizesByName sizesOf(const std::vector<std::string> &texts, const std::string &option) {
+  SizesByName sizes;
   for (const std::string &text : texts) {
     const size_t equals = text.rfind('=');
     if (equals == std::string::npos || equals == 0) throw error("{}: got '{}', expected NAME=VALUE", option, text);
@@ -39,7 +39,7 @@ Sizes sizesOf(const std::vector<std::string> &texts, const std::string &option) 
   return sizes;
 }
 
-void checkNames(const std::string &option, const Sizes &given, const std::vector<std::string> &known) {
+void checkNames(const std::string &option, const SizesByName &given, const std::vector<std::string> &known) {
   for (const auto &[name, ignored] : given) {
     if (std::ranges::find(known, name) != known.end()) continue;
     std::string hint = nearestText(name, known);
@@ -56,7 +56,7 @@ struct Declared {
   std::vector<std::string> names, leftOut;
 };
 
-Declared declaredInputs(const std::string &inputs, const Sizes &shapes) {
+Declared declaredInputs(const std::string &inputs, const SizesByName &shapes) {
   Declared found;
   for (const Json &input : Json::parse(inputs)) {
     const std::string name = input["name"];
@@ -78,8 +78,8 @@ Declared declaredInputs(const std::string &inputs, const Sizes &shapes) {
   return found;
 }
 
-GivenSizes checkedSizes(const Declared &declared, Sizes shapes, const std::vector<std::string> &texts) {
-  const Sizes dims = sizesOf(texts, "--dim");
+GivenSizes checkedSizes(const Declared &declared, SizesByName shapes, const std::vector<std::string> &texts) {
+  const SizesByName dims = sizesOf(texts, "--dim");
   std::vector<std::string> names = declared.names;
   names.insert(names.end(), declared.leftOut.begin(), declared.leftOut.end());
   checkNames("--shape", shapes, names);
@@ -123,7 +123,7 @@ GivenSizes givenSizes(const std::string &inputs, const std::vector<std::string> 
 
 InputSizes inputSizes(const std::string &inputs, const std::vector<std::string> &shapeTexts,
                       const std::vector<std::string> &dimTexts) {
-  Sizes shapes = sizesOf(shapeTexts, "--shape");
+  SizesByName shapes = sizesOf(shapeTexts, "--shape");
   const Declared declared = declaredInputs(inputs, shapes);
   const GivenSizes given = checkedSizes(declared, std::move(shapes), dimTexts);
   InputSizes result;
