@@ -153,8 +153,7 @@ std::optional<LaunchedProcesses> launchedProcesses() {
     found.all = launcherNumber("SLURM_NTASKS");
     found.onHost = hosts > 0 ? (found.all + hosts - 1) / hosts : 0;
   }
-  if (found.all == 0 || found.onHost == 0) return std::nullopt;
-  return found;
+  return found.all == 0 || found.onHost == 0 ? std::nullopt : std::optional(found);
 }
 int virtualIpus() { return positive("POPART_VIRTUAL_IPUS").value_or(kVirtualIpus); }
 
