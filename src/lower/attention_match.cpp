@@ -129,6 +129,7 @@ class AttentionMatcher {
       if (!widens && !isTransposeOfKnownAxes(*op)) break;
       if (!widens) o.originPerm = read(o.originPerm, *op);
       o.origin = op->inputs()[0];
+      m_.spare.push_back(op->index());  // a cast that was made for this operand alone
     }
     return o;
   }

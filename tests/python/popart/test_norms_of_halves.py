@@ -1,14 +1,15 @@
 """Normalisations of 16-bit activations with FLOAT parameters: kernels take both types, and nothing but the activations
-and their gradient is rounded."""
+and their gradient is rounded.
+"""
 
 import ml_dtypes
 import numpy as np
 import popart
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
 from torch.nn import functional
 
+from onnx import TensorProto, helper, numpy_helper
 from tests.python.popart.training_runs import ready, training_session
 
 TYPES = {"FLOAT16": (TensorProto.FLOAT16, np.float16), "BFLOAT16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16)}
