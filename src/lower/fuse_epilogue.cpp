@@ -312,7 +312,7 @@ class EpilogueFuser {
     for (TensorIndex t : fused ? replaced : constants) graph_.eraseTensor(t);
   }
 
-  // Cast(gradient) of an op that gives a loss and its gradient → the op rounds the gradient, where nothing else reads it.
+  // Cast(gradient) of an op that gives a loss and its gradient → the op rounds it, where nothing else reads it.
   void roundGradient(Op &loss) {
     const std::vector<AttributeDef> &known = loss.def().attributes();
     const auto isType = [](const AttributeDef &a) { return a.name == ops::kGradientType; };

@@ -1,4 +1,4 @@
-"""Option precision on the networks of the benchmarks, smaller: losses of 20 updates follow the FLOAT run, memory is less."""
+"""Option precision on smaller networks of the benchmarks: losses follow the FLOAT run, and memory is less."""
 
 import io
 import re

@@ -1,6 +1,4 @@
-"""Normalisations of 16-bit activations with FLOAT parameters: kernels take both types, and nothing but the activations
-and their gradient is rounded.
-"""
+"""Norms of 16-bit activations with FLOAT parameters: only activations and their gradient are rounded."""
 
 import ml_dtypes
 import numpy as np

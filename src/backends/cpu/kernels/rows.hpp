@@ -57,7 +57,8 @@ void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *d
                            const float *inverseDeviation, float *dx, int64_t rows, int64_t cols) noexcept;
 
 // dScale[c] = sum over rows of dy * h, dBias[c] = sum over rows of dy, for columns [begin, end); matrices are cols
-// wide. dBias may be nullptr. `type`: of x and dy, FLOAT or 16 bits; `parameters`: of dScale and dBias, FLOAT or `type`.
+// wide. dBias may be nullptr. `type`: of x and dy, FLOAT or 16 bits; `parameters`: of dScale and dBias, FLOAT or that
+// type.
 void layerNormParameterGradient(DataType type, const void *x, const void *dy, const float *mean,
                                 const float *inverseDeviation, DataType parameters, void *dScale, void *dBias,
                                 int64_t rows, int64_t cols, int64_t begin, int64_t end) noexcept;
