@@ -29,6 +29,7 @@ PACKAGES = [
     "libc6-dev",
     "libcli11-dev",
     "libfmt-dev",
+    "libgmock-dev",
     "libgtest-dev",
     "libhwy-dev",
     "libopenmpi-dev",
