@@ -1,6 +1,6 @@
 // The host's queue: a team of threads, and memory of the system for it.
-#include "base/host_memory.hpp"
 #include "runtime/host_device.hpp"
+#include "base/host_memory.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -85,7 +85,7 @@ class RankCollectives final : public executable::Collectives {
   ThreadCollectives threads_;
   int64_t ownBytes_ = 0;
   std::optional<HostMemory> memory_;  // terms and results
-  exchange::Exchange exchange_;          // the last one: its thread uses all of the above
+  exchange::Exchange exchange_;       // the last one: its thread uses all of the above
 };
 
 }  // namespace popart::runtime

@@ -64,8 +64,7 @@ void roiAlign(const Context &c) {
       if (weight == 0) return;
       for (int64_t k = 0; k < channels; ++k)
         sums[static_cast<size_t>((n * channels + k) * bins + bin)] +=
-            weight / samples *
-            static_cast<double>(c.in[0].as<T>()[(image * channels + k) * plane + at]);
+            weight / samples * static_cast<double>(c.in[0].as<T>()[(image * channels + k) * plane + at]);
     });
     for (size_t i = 0; i < sums.size(); ++i) c.out[0].as<T>()[i] = static_cast<T>(sums[i]);
   });
@@ -87,8 +86,7 @@ void roiAlignGrad(const Context &c) {
         if (weight == 0) return;  // images without elements have no position 0
         for (int64_t k = 0; k < channels; ++k)
           sums[static_cast<size_t>((image * channels + k) * plane + at)] +=
-              weight / samples *
-              static_cast<double>(c.in[0].as<T>()[(n * channels + k) * bins + bin]);
+              weight / samples * static_cast<double>(c.in[0].as<T>()[(n * channels + k) * bins + bin]);
       });
     });
   }

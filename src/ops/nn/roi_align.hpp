@@ -84,8 +84,7 @@ void forRoiSamples(const RoiAxis &axis, int64_t bins, int64_t size, F &&f) {
   if (axis.perBin <= 0) return;
   const RoiSamples samples(axis, bins, size);
   const auto beginOf = [&](int64_t bin) {
-    return static_cast<int64_t>(
-        std::min(static_cast<double>(bin) * static_cast<double>(axis.perBin), RoiAxis::kMost));
+    return static_cast<int64_t>(std::min(static_cast<double>(bin) * static_cast<double>(axis.perBin), RoiAxis::kMost));
   };
   for (int64_t b = 0; b < bins; ++b) {
     bool followsOutside = false;
