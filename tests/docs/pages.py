@@ -23,7 +23,7 @@ PYTHON_TOOLS = {  # module of each command
     "gc-info": "popart.tools.gc_info",
     "poprun": "popdist.poprun",
 }
-SYSTEM = ("cd", "cmake", "export", "g++", "pip", ".venv/bin/python")  # commands that are not ours
+SYSTEM = ("apt-get", "cd", "cmake", "export", "g++", "pip", ".venv/bin/python")  # commands that are not ours
 DIRECTIVES = ("{toctree}", "{eval-rst}")  # what the generator of the site reads
 END_OF_BLOCK = "----- end of block -----"
 PROGRAM = f"""

@@ -205,6 +205,6 @@ def test_popart_cache_looks_after_programs_of_the_library(in_environment, tmp_pa
     (program,) = [path for path in (tmp_path / "cache").iterdir() if path.is_file()]
     listed = in_environment("popart-cache", "--folder", "cache", "ls")
     assert listed.returncode == 0, listed.stderr
-    assert listed.stdout.endswith(f"1 programs, {program.stat().st_size} bytes\n")
+    assert listed.stdout.endswith(f"1 programs, {program.stat().st_size} B\n")
     assert "removed 1 programs" in in_environment("popart-cache", "--folder", "cache", "clear").stdout
     assert not program.exists()

@@ -137,7 +137,7 @@ def test_a_dimension_is_a_size_or_has_a_name(shape):
 
 
 def test_sizes_are_integers():
-    with pytest.raises(TypeError, match="sizes that are no integers"):
+    with pytest.raises(TypeError, match="sizes that are not integers"):
         popart.Builder().addInputTensor("FLOAT", ["batch", 2.5])
 
 

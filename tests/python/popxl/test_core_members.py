@@ -26,7 +26,7 @@ def test_graphs(program):
     ir, graph = program
     pb = graph._pb_graph
     assert [pb.getInputIndex(i) for i in pb.getInputIds()] == [0, 1] and pb.getOutputIndex(pb.getOutputIds()[0]) == 0
-    with pytest.raises(popart_exception, match="no input"):
+    with pytest.raises(popart_exception, match="is not an input"):
         pb.getInputIndex("x")
     assert pb.getCanBeRecursivelyAutodiffed()
     pb.setCanBeRecursivelyAutodiffed(False)
