@@ -235,7 +235,10 @@ def test_a_loop_that_makes_more_than_its_room_ends_the_run():
     feeds = {"x": np.array([1, 1.5], np.float32), "limit": np.array(40, np.float32), "most": np.array(100)}
     assert run_once(session, feeds, ["rows/length"])[0] == 5  # 1.5 doubled five times is 48
     feeds["limit"] = np.array(1000, np.float32)
-    with pytest.raises(popart.popart_runtime_error, match=r"Loop.*more iterations than it has memory for: got more than 5\..*max_stacked_iterations"):
+    with pytest.raises(
+        popart.popart_runtime_error,
+        match=r"Loop.*more iterations than it has memory for: got more than 5\..*max_stacked_iterations",
+    ):
         run_once(session, feeds, ["last"])
     feeds["most"] = np.array(5)
     assert run_once(session, feeds, ["rows/length"])[0] == 5

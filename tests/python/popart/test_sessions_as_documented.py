@@ -84,7 +84,9 @@ def test_arrays_of_unknown_names_are_refused_with_the_nearest():
     w = np.zeros((3, 4), np.float32)
     arrays = popart.PyWeightsIO({"w": w, "ww": np.full(3, 7, np.float32)})
     for call in (session.writeWeights, session.readWeights):
-        with pytest.raises(popart_runtime_error, match=r"'ww': the session has no weight of that name.*Nearest names: w"):
+        with pytest.raises(
+            popart_runtime_error, match=r"'ww': the session has no weight of that name.*Nearest names: w"
+        ):
             call(arrays)
     assert (w == 0).all()
 
