@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -213,10 +214,16 @@ def test_a_reader_that_is_gone_ends_a_command_in_silence(name, model):
     assert result.stderr == ""
 
 
+def started(command: list[object], **streams: object) -> subprocess.Popen:
+    """Start a command that SIGINT ends, even where the tests run in the background of a shell, which ignores it."""
+    default = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=default, **streams)
+
+
 def interrupted(body: str, *arguments: str) -> None:
     """Send Ctrl-C to a command that has written a line: it ends by the signal and writes nothing more."""
     command = [sys.executable, "-c", CALL.format(body=f"print('ready', flush=True); {body}"), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = started(command, text=True)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     outputs = process.communicate(timeout=30)
@@ -230,7 +237,7 @@ def test_ctrl_c_ends_a_command_in_silence(model):
 
 def test_ctrl_c_ends_a_compiled_command_in_silence():
     command = [tool("popart-opt"), "-"]  # which waits for text
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = started(command, stdin=subprocess.PIPE)
     while "libpopart" not in Path(f"/proc/{process.pid}/maps").read_text():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
