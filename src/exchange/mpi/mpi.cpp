@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <list>
 #include <mutex>
@@ -483,6 +484,8 @@ class Job : public MpiJob {
       checkMpi(MPI_Query_thread(&level), "MPI_Query_thread");
     } else {
       const InitLimit limit(settings.timeout);
+      // Over TCP, Open MPI's "put" sends long messages in one direction at a time. What the environment says counts.
+      ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0);
       checkMpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
       isOurs_ = true;
     }
