@@ -419,7 +419,7 @@ void Exchange::progress() {
 
 // Between two looks at messages that have not come. The longer none came, the longer the rest: it delays what comes by
 // an eighth of the time for which it was waited for, and leaves the processor to the threads that compute. Parts of
-// long messages move during a look, which then takes its time; such a message goes on.
+// long messages move during a look, which then takes longer; after such a look the thread only yields.
 void Exchange::rest(Clock::time_point lookBegan) const noexcept {
   constexpr std::chrono::microseconds kLongLook{5}, kLeast{10}, kMost{200};
   constexpr int kShare = 8;

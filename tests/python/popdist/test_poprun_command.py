@@ -46,7 +46,7 @@ def test_one_application_for_each_instance():
 
 
 def test_instances_load_the_library_of_their_mpirun(tmp_path):
-    """Of an Open MPI in a folder of its own, beside which the system may have another one."""
+    """The library of an Open MPI in a folder of its own; the system may have another Open MPI."""
     own = Mpirun(str(tmp_path / "bin" / "mpirun"), (5, 0, 11))
     assert "POPART_MPI_LIBRARY" not in " ".join(words(mpirun=own))
     (tmp_path / "lib").mkdir()

@@ -226,7 +226,7 @@ void tile(const TileArgs &t) {
   tileAt<Lane, kMode, MR, NV, 0>(t, WholeCall());
 }
 
-// Register tile `number` of a call, from a row and a column on; it goes on with what those before it prefetch.
+// Register tile `number` of a call, from a row and a column on; its prefetches follow those of the tiles before it.
 template <AMode kMode>
 Part partAt(const TileArgs &t, ptrdiff_t number, ptrdiff_t row, ptrdiff_t column) {
   return {row * (isRows(kMode) ? t.aStride : 1),
