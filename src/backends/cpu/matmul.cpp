@@ -94,6 +94,7 @@ std::optional<MatmulProblem> plan(const KernelRequest &request, bool transA, boo
   } else if (out) {
     return reason = "its result has layout " + out->name(), std::nullopt;
   }
+  s.gathersRows = p.args.aColStride != 1;
   return p;
 }
 

@@ -40,6 +40,26 @@ const Size kSizes[] = {{1, 1, 1},   {1, 300, 7}, {2, 65, 40},   {3, 129, 33},  {
                        {5, 7, 0},   {0, 4, 4},   {4, 0, 4},     {1, 257, 1700}};
 
 // Two tasks on the same rows and panel would both write, and update, the same elements.
+// Widths of ten panels are five pairs, which two equal ranges cannot have.
+TEST(Matmul, threads_begin_with_nearly_equal_work) {
+  for (const int64_t panels : {4, 5, 6, 7, 8, 9, 10, 11, 12, 38, 39})
+    for (const int64_t m : {304, 1024, 1248, 4096})
+      for (const int threads : {2, 3, 4})
+        for (const BLayout layout : {BLayout::kStrided, BLayout::kPackedTransposed}) {
+          MatmulShape shape{m, panels * microKernels().panelWidth - 8, 1024, layout};
+          shape.gathersRows = layout == BLayout::kStrided;
+          const Matmul product(shape, threads);
+          double most = 0;
+          for (int thread = 0; thread < threads; ++thread) {
+            double share = 0;
+            for (int task = product.tasks() * thread / threads; task < product.tasks() * (thread + 1) / threads; ++task)
+              share += product.share(task);
+            most = std::max(most, share);
+          }
+          EXPECT_LE(most * threads, 1.15) << m << " rows, " << panels << " panels, " << threads << " threads";
+        }
+}
+
 TEST(Matmul, tasks_of_dot_products_share_no_elements) {
   for (int64_t m = 1; m <= 16; ++m) {
     MatmulShape shape{m, 16, 1 << 16};

@@ -276,7 +276,21 @@ void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStrid
     return HWY_DYNAMIC_DISPATCH(updateOf)(u, gradient, gradientStride, w, wStride, rows, cols);
   const int64_t position = w - u.base;
   if (gradientStride == cols && wStride == cols) return u.elements->apply(gradient, position, rows * cols);
-  for (int64_t m = 0; m < rows; ++m) u.elements->apply(gradient + m * gradientStride, position + m * wStride, cols);
+  // A call for a few elements costs more than they do: rows that the parameter has without gaps are one call.
+  constexpr int64_t kBuffer = 512;
+  alignas(64) float together[kBuffer];
+  const int64_t atOnce = wStride == cols ? kBuffer / cols : 1;
+  for (int64_t m = 0; m < rows;) {
+    const int64_t count = std::clamp<int64_t>(atOnce, 1, rows - m);
+    const float *source = gradient + m * gradientStride;
+    if (count > 1) {
+      for (int64_t row = 0; row < count; ++row)
+        std::memcpy(together + row * cols, source + row * gradientStride, static_cast<size_t>(cols) * sizeof(float));
+      source = together;
+    }
+    u.elements->apply(source, position + m * wStride, count * cols);
+    m += count;
+  }
 }
 
 void applyPanelUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, int64_t width,

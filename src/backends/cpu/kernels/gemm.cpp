@@ -1,6 +1,7 @@
 // Loop nest of the matrix products.
 //
-//   task = (batch, column block, row block)          tasks of one column block are neighbours and share its panels
+//   task = (batch, column block, row block)          tasks of one column block are neighbours and share its panels;
+//                                                   column blocks are inside where they differ and are packed
 //     for each k pass                                 B panels of the pass: in place, or packed into scratch (L2)
 //       for each row tile                             A rows of the tile stay in the first level cache (L1)
 //         for each panel: tile kernel                 partial sums between passes live in scratch, never in C
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
@@ -17,7 +19,6 @@
 #include "backends/cpu/kernels/look_ahead.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/pairs.hpp"
-#include "backends/cpu/kernels/small_batch.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -42,6 +43,7 @@ constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.
 // Model of a task's overheads, in products of one tile and one panel; of its start in multiply-adds.
 constexpr double kPackedPanelCost = 0.5;
 constexpr double kCopiedTileCost = 0.25;
+constexpr double kGatheredTileCost = 1;
 constexpr double kStartCost = 10'000;
 constexpr double kWorthBalancing = 0.93;  // of the elapsed time: smaller gains are within the model's error
 
@@ -93,6 +95,29 @@ struct Matmul::RowTile {
   int rows() const { return static_cast<int>(end - row); }
 };
 
+// Ranges of tiles and panels, and the order of the tasks of a batch. Threads begin with equal numbers of neighbouring
+// tasks, and take tasks of others when they have none. Tasks of one range of panels are neighbours and share its panels.
+// Where they pack panels for themselves and ranges differ, those of one range of rows are neighbours: then the threads'
+// first tasks are equal as well.
+struct Matmul::TaskOrder {
+  int64_t rowTasks;
+  PanelRanges panels;
+  bool panelsInside;
+
+  // The range of tiles and the range of panels of a task.
+  std::pair<int64_t, int64_t> rangesOf(int64_t task) const {
+    const int64_t colTasks = panels.count();
+    return panelsInside ? std::pair(task / colTasks, task % colTasks) : std::pair(task % rowTasks, task / rowTasks);
+  }
+  // Of all tasks before this one, of earlier batches too.
+  int64_t panelsBefore(int64_t task) const {
+    const int64_t perBatch = rowTasks * panels.count(), all = panels.begin(panels.count());
+    const auto [row, col] = rangesOf(task % perBatch);
+    const int64_t before = panels.begin(col), length = panels.begin(col + 1) - before;
+    return task / perBatch * rowTasks * all + (panelsInside ? row * all + before : before * rowTasks + row * length);
+  }
+};
+
 Matmul::Matmul(const MatmulShape &given, int threads)
     : shape_(given), kernels_(hasPairs() ? bfloat16Kernels() : &microKernels()), depth_(given.k) {
   const MicroKernels &kernels = *kernels_;
@@ -138,7 +163,7 @@ void Matmul::planBlocks(int threads) {
   if (threads > 1) balanceBlocks(threads, mostTiles, mostPanels);
   rowTasks_ = ceilDiv(rowTiles(), tilesPerTask_);
   colTasks_ = ceilDiv(panels_, panelsPerTask_);
-  if (colTasks_ > 0) panelsPerTask_ = panelRanges(colTasks_).longest();
+  if (colTasks_ > 0) panelsPerTask_ = orderOf(rowTasks_, colTasks_).panels.longest();
   readsBOnce_ = !packsB() && rowTasks_ == 1 && rowTiles() > 1;
   outgrowsCache_ = outgrowsCache(batches() * shape_.m * shape_.n, DataType::FLOAT);
 }
@@ -164,13 +189,22 @@ void Matmul::halveBlocks(int threads) {
 // Elapsed time, in products of a tile and a panel, when the products are split into so many ranges of tiles and panels.
 double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
   const MicroKernels &kernels = microKernels();
-  const PanelRanges ranges = panelRanges(colTasks);
+  const TaskOrder order = orderOf(rowTasks, colTasks);
   const auto tiles = static_cast<double>(ceilDiv(rowTiles(), rowTasks)),
-             panels = static_cast<double>(ranges.longest()) * (ranges.keepsTogether() ? 1 : kOnePanelCost);
-  const auto product = static_cast<double>(shape_.k * kernels.tileRows * kernels.panelWidth);
-  const double packs = packsB() ? kPackedPanelCost : 0;
-  const double task = tiles * panels + packs * panels + kCopiedTileCost * tiles + kStartCost / std::max(1.0, product);
-  return static_cast<double>(ceilDiv(batches() * rowTasks * colTasks, threads)) * task;
+             product = static_cast<double>(shape_.k * kernels.tileRows * kernels.panelWidth);
+  const double panel = (order.panels.keepsTogether() ? 1 : kOnePanelCost) * tiles + (packsB() ? kPackedPanelCost : 0),
+               task = (shape_.gathersRows && copiesOperands() ? kGatheredTileCost : kCopiedTileCost) * tiles +
+                      kStartCost / std::max(1.0, product);
+  const int64_t count = batches() * rowTasks * colTasks;
+  if (!order.panelsInside)
+    return static_cast<double>(ceilDiv(count, threads)) * (static_cast<double>(order.panels.longest()) * panel + task);
+  double longest = 0;
+  for (int64_t thread = 0; thread < threads; ++thread) {  // each has as many neighbours as the others
+    const int64_t first = count * thread / threads, end = count * (thread + 1) / threads;
+    longest = std::max(longest, static_cast<double>(order.panelsBefore(end) - order.panelsBefore(first)) * panel +
+                                    static_cast<double>(end - first) * task);
+  }
+  return longest;
 }
 
 // Equal ranges of tiles and panels that finish together on all threads, where those found by halving do not.
@@ -187,16 +221,21 @@ void Matmul::balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels) {
       const double time = elapsed(rowTasks, colTasks, threads);
       if (time >= best) continue;
       best = time;
-      tilesPerTask_ = ceilDiv(rowTiles(), rowTasks), panelsPerTask_ = panelRanges(colTasks).longest();
+      tilesPerTask_ = ceilDiv(rowTiles(), rowTasks), panelsPerTask_ = orderOf(rowTasks, colTasks).panels.longest();
     }
 }
 
+Matmul::TaskOrder Matmul::orderOf(int64_t rowTasks, int64_t colTasks) const {
+  const PanelRanges panels(panels_, colTasks, panelsTogether());
+  return {rowTasks, panels, copiesOperands() && !panels.areEqual()};
+}
+
 Matmul::Part Matmul::partOf(int task) const noexcept {
-  const int64_t perBatch = rowTasks_ * colTasks_, rest = task % perBatch;
-  const int64_t row = rest % rowTasks_, col = rest / rowTasks_;
-  const PanelRanges panels = panelRanges(colTasks_);
-  return {task / perBatch, rowTiles() * row / rowTasks_, rowTiles() * (row + 1) / rowTasks_, panels.begin(col),
-          panels.begin(col + 1)};
+  const int64_t perBatch = rowTasks_ * colTasks_;
+  const TaskOrder order = orderOf(rowTasks_, colTasks_);
+  const auto [row, col] = order.rangesOf(task % perBatch);
+  return {task / perBatch, rowTiles() * row / rowTasks_, rowTiles() * (row + 1) / rowTasks_, order.panels.begin(col),
+          order.panels.begin(col + 1)};
 }
 
 double Matmul::share(int task) const noexcept {

@@ -16,6 +16,7 @@
 
 #include "backends/cpu/kernels/epilogue.hpp"
 #include "backends/cpu/kernels/micro_kernel.hpp"
+#include "backends/cpu/kernels/small_batch.hpp"
 
 namespace popart::cpu {
 
@@ -35,6 +36,8 @@ struct MatmulShape {
   DataType factors = DataType::FLOAT;  // elements of A and B: FLOAT, FLOAT16 or BFLOAT16
   // An update of kElements on a parameter of ParameterLayout::kRows will follow: it gets rows as long as a task has.
   bool updatesRows = false;
+  // Rows of A are gathered from its columns. It only sizes the tasks: copying rows takes longer.
+  bool gathersRows = false;
   int64_t passUnit = 1;  // passes over k begin at multiples of it; a divisor of 16
 };
 
@@ -114,6 +117,7 @@ class Matmul {
  private:
   struct Block;
   struct RowTile;
+  struct TaskOrder;
   Part partOf(int task) const noexcept;
   // `origin`: C's element at args.c.
   void runBlock(const Part &part, ptrdiff_t origin, const MatmulArgs &args, float *scratch) const noexcept;
@@ -123,7 +127,7 @@ class Matmul {
   void balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels);
   // Of the ranges of tasks. One row tile is as fast as B arrives: equal tasks count more than the kernel's width.
   int64_t panelsTogether() const { return rowTiles_.count() > 1 ? rowTiles_.panelsTogether() : 1; }
-  PanelRanges panelRanges(int64_t ranges) const { return {panels_, ranges, panelsTogether()}; }
+  TaskOrder orderOf(int64_t rowTasks, int64_t colTasks) const;
   double elapsed(int64_t rowTasks, int64_t colTasks, int threads) const;
   const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                            ptrdiff_t &panelStride) const noexcept;
@@ -143,6 +147,9 @@ class Matmul {
   bool hasHalves() const noexcept { return isHalf(shape_.factors); }
   bool hasPairs() const noexcept { return shape_.factors == DataType::BFLOAT16 && bfloat16Kernels(); }
   bool packsB() const noexcept { return hasHalves() || shape_.bLayout != BLayout::kPacked; }
+  // Not for products of few steps, which may be updates by outer products. Those copy nothing, and their threads find
+  // the parameter in their caches if each has its own panels, as in other products with it.
+  bool copiesOperands() const noexcept { return packsB() && depth_ > kMaxOuterDepth; }
   bool isDot() const noexcept;
   bool isOuterUpdate(const MatmulArgs &args) const noexcept;
   void runDot(const Block &block, const MatmulArgs &args, float *scratch) const noexcept;

@@ -145,9 +145,12 @@ class PanelRanges {
         together_(keeps_ ? together : 1) {}
   // Whether ranges have as many panels as kernels cover.
   bool keepsTogether() const { return keeps_; }
+  int64_t count() const { return count_; }
   int64_t begin(int64_t range) const { return std::min(panels_, together_ * (groups() * range / count_)); }
   // No range has more panels; the one with the last panel may have fewer.
   int64_t longest() const { return std::min(panels_, together_ * ((groups() + count_ - 1) / count_)); }
+  // But for the last panels of the last range.
+  bool areEqual() const { return groups() % count_ == 0; }
   // `panels` rounded up, at least 1.
   static int64_t rounded(int64_t panels, int64_t together) {
     return panels <= 1 ? 1 : (panels + together - 1) / together * together;
