@@ -1,6 +1,6 @@
 """PopART: train and run neural networks given as ONNX graphs.
 
-Everything of the compiled core ``popart_core`` is re-exported here, with Python conveniences on top: ``Builder``,
+This package re-exports the compiled core ``popart_core`` and adds Python classes and functions: ``Builder``,
 ``InferenceSession``, ``TrainingSession``, ``TensorInfo`` and ``OutOfMemoryException``.
 """
 
@@ -12,7 +12,7 @@ import popart_core as _core
 globals().update({name: getattr(_core, name) for name in dir(_core) if not name.startswith("__")})
 
 __version__ = _core.versionString()  # the PopART release whose behaviour this is; programs compare with it
-__openpopart_version__ = _core._ownVersion  # of this distribution
+__openpopart_version__ = _core._ownVersion  # the version of this distribution
 
 defaultAiOnnxOpset = 10
 defaultAiOnnxMlOpset = 1
@@ -42,7 +42,7 @@ from popart.session import InferenceSession, OutOfMemoryException, TrainingSessi
 from popart.tensorinfo import TensorInfo  # noqa: E402
 from popart.trainer import Trainer  # noqa: E402
 
-# The names that operator sets print.
+# The names under which operator sets are printed.
 AiOnnx6, AiOnnx7, AiOnnx8 = AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8
 AiOnnx9, AiOnnx10, AiOnnx11 = AiOnnxOpset9, AiOnnxOpset10, AiOnnxOpset11
 AiOnnxMl1, AiGraphcore1 = AiOnnxMlOpset1, AiGraphcoreOpset1
@@ -89,8 +89,8 @@ __all__ = [
     "popart",
 ]
 
-# Names that do not exist: errors suggest the nearest. Objects of the core take no attributes that are not theirs.
-# Sessions leave it to Python, whose tracebacks suggest a name too: the hook would cost each `run` a method lookup.
+# Unknown names: errors suggest similar ones. Objects of the core refuse new attributes. Sessions do without: Python's
+# tracebacks suggest names too, and the hook would cost each `run` a method lookup.
 _classes = [
     item
     for item in vars(_core).values()

@@ -1,4 +1,4 @@
-"""Arrays of other libraries as NumPy's, without a copy where NumPy can use their memory; shapes as integers."""
+"""Conversion of arrays of other libraries to NumPy's, if possible without a copy; shapes as Python integers."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -8,16 +8,16 @@ import numpy as np
 
 
 def as_array(value: Any) -> np.ndarray:
-    """A NumPy array of anything that is one: of NumPy, PyTorch, with ``__array__``, DLPack, or nested lists of numbers.
+    """Convert a value to a NumPy array: NumPy, PyTorch, ``__array__``, DLPack, or nested lists of numbers.
 
     Returns:
-        The same memory, except for lists, ``__array__`` that copies, and memory of other devices.
+        An array in the same memory, except for lists, an ``__array__`` that copies, and memory of other devices.
     """
     if type(value) is np.ndarray:
         return value
     if hasattr(type(value), "__dlpack__"):
         if getattr(value, "requires_grad", False):
-            value = value.detach()  # PyTorch lends no memory of tensors that need a gradient
+            value = value.detach()  # PyTorch refuses to share memory of tensors that need a gradient
         if not hasattr(type(value), "__array__"):
             return np.from_dlpack(value)
     return np.asarray(value)
@@ -28,13 +28,13 @@ def as_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:
 
     Args:
         shape: Integers of any kind, such as those of NumPy or ``torch.Size``.
-        what: What has the shape, for the message.
+        what: Whose shape it is, for the message.
 
     Returns:
         The sizes.
 
     Raises:
-        TypeError: There is no list of sizes, or a size is not an integer: numbers of a float type are not integers.
+        TypeError: `shape` is not a list of sizes, or a size is not an integer; a float is never an integer.
     """
     try:
         return tuple(map(operator.index, shape))
@@ -45,7 +45,7 @@ def as_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:
 
 
 def require_apart(arrays: Mapping[str, np.ndarray], what: str) -> None:
-    """Check that a run can fill arrays: no element of one shares memory with another one, or with another array.
+    """Check that no two elements of the arrays that a run fills share memory, in one array or in two.
 
     Args:
         arrays: The arrays by name.

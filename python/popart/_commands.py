@@ -1,8 +1,8 @@
-"""The commands that are compiled programs, which take the place of the Python process.
+"""The commands that are compiled programs, which replace the Python process.
 
 They are in the folder ``popart/bin`` of a wheel, or in the build tree of ``popart_core``. Function ``some_name`` runs
-the program ``some-name``: a command is one line of ``[project.scripts]`` in pyproject.toml, from which the build takes
-the list of programs as well.
+the program ``some-name``. Each command is one line of ``[project.scripts]`` in pyproject.toml; the build also takes
+the list of programs from there.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def run_program(name: str, arguments: Sequence[str]) -> NoReturn:
     """Replace this process by a program.
 
     Args:
-        name: Of the program.
-        arguments: Of its command line.
+        name: Name of the program.
+        arguments: Arguments of its command line.
 
     Raises:
         FileNotFoundError: There is no such program.
@@ -36,7 +36,7 @@ def run_program(name: str, arguments: Sequence[str]) -> NoReturn:
     path = program_path(name)
     if path is None:
         raise FileNotFoundError(f"program '{name}' is not built. Build it with './dev build --target {name}'")
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and programs inherit that
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the program would inherit that
     os.execv(path, [name, *arguments])
 
 

@@ -1,8 +1,8 @@
-"""The exit code of a process of a job in which another library, as mpi4py, finalises MPI.
+"""The exit code of a process whose MPI is finalised by another library, such as mpi4py.
 
-That library does so while Python ends, before the C library gets the exit code. Finalising MPI waits for the other
-processes of the job, and a process that fails must not wait for those that wait for it. So the code is noted where the
-interpreter reads it: `sys.exit`, `exit` and `quit` raise a kind of SystemExit whose attribute `code` tells.
+That library finalises MPI while Python ends, before the C library knows the exit code. Finalising MPI waits for the
+other processes of the job, and a process that fails must not wait: the others wait for it. So the exit code is recorded
+when the interpreter reads it: `sys.exit`, `exit` and `quit` raise a SystemExit whose attribute `code` records it.
 """
 
 import builtins
@@ -16,7 +16,7 @@ import popart_core
 
 
 class _NotedExit(SystemExit):
-    """As SystemExit. The interpreter reads `code` when the exception has left the program: then no Python code runs."""
+    """A SystemExit that records when `code` is read. The interpreter does so after all Python code of the program."""
 
     @property
     def code(self) -> Any:  # type: ignore[override]
@@ -31,7 +31,7 @@ class _NotedExit(SystemExit):
 
 
 def _noted(end: Callable[..., Any]) -> Callable[..., Any]:
-    """`end`, whose SystemExit is noted. In threads it ends no program."""
+    """Wrap `end` so that its SystemExit is recorded. A SystemExit in another thread does not end the program."""
 
     @functools.wraps(end)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -47,7 +47,7 @@ def _noted(end: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def watch() -> None:
-    """Note the exit code that the program gives to `sys.exit`, `exit` or `quit` from now on. libpopart calls it."""
+    """Record the exit code that the program passes to `sys.exit`, `exit` or `quit`. libpopart calls this."""
     sys.exit = _noted(sys.exit)
     quitter = type(getattr(builtins, "exit", None))  # of both functions
     if quitter.__module__ == "_sitebuiltins":

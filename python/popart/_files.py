@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 import os
 import uuid
@@ -10,10 +10,11 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when the body ends, whole and on the disk.
+    """Open a file that replaces `path` when the body ends, after it was written to the disk completely.
 
-    Until then it has another name in the same folder, ``<path>.<random>.partial``, so that writers of one path do not
-    disturb each other: the last one to end stays. After an error it is removed, and what was there stays.
+    Until then it has another name in the same folder, ``<path>.<random>.partial``, so that several writers of one path
+    do not disturb each other: the file of the last one remains. After an error the new file is removed and `path` is
+    unchanged.
 
     Args:
         path: the file.

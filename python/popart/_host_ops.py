@@ -1,4 +1,4 @@
-"""Operators that run on the host: text, image files and maps, which no program holds (docs/decisions/0059).
+"""Operators that run on the host, because programs have no text, image files or maps (docs/decisions/0059).
 
 Each function of `OPERATORS` takes the node's attributes, its input values and its context, and returns the outputs.
 Text is an array of Python strings (dtype object). Sources: the operator pages of ai.onnx and ai.onnx.ml.
@@ -40,13 +40,13 @@ class HostNode:
 
     @staticmethod
     def of(node: onnx.NodeProto) -> HostNode:
-        """The node of a model.
+        """Convert the node of a model.
 
         Returns:
-            It, with its attributes.
+            The node, with its attributes.
 
         Raises:
-            popart_exception: An attribute that cannot be read.
+            popart_exception: An attribute cannot be read.
         """
         made = HostNode(node.op_type, node.domain, tuple(node.input), tuple(node.output), {})
         for a in node.attribute:
@@ -57,7 +57,7 @@ class HostNode:
         return made
 
     def fail(self, what: str) -> popart_core.popart_exception:
-        """An error that names the node."""
+        """Return an error that names the node."""
         name = self.outputs[0] if self.outputs else ""
         return popart_core.popart_exception(f"{self.type} (output '{name}'): {what}")
 
@@ -66,23 +66,23 @@ class HostNode:
         return self.attributes.get(name, fallback)
 
     def require(self, name: str) -> Any:
-        """An attribute that has to be there.
+        """Return an attribute that the node must have.
 
         Returns:
             The attribute.
 
         Raises:
-            popart_exception: It is left out.
+            popart_exception: The node does not have it.
         """
         if name not in self.attributes:
             raise self.fail(f"attribute '{name}' is missing")
         return self.attributes[name]
 
     def check_size(self, *shape: int) -> None:
-        """Look at the shape of a result before it takes memory.
+        """Check the shape of a result before memory is allocated.
 
         Raises:
-            popart_exception: It has more elements than the host may make.
+            popart_exception: It has more elements than the limit.
         """
         if math.prod(shape) > MOST_ELEMENTS:
             raise self.fail(
@@ -108,7 +108,7 @@ def tensor_value(tensor: onnx.TensorProto) -> np.ndarray:
         An array; text as Python strings.
 
     Raises:
-        popart_exception: Values that do not fill the tensor's shape, or lie in another file.
+        popart_exception: The values do not fill the shape of the tensor, or are in another file.
     """
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise popart_core.popart_exception(
@@ -141,13 +141,13 @@ def is_text(value: Any) -> bool:
 
 
 def as_text(value: Any, name: str) -> np.ndarray:
-    """What a program may give for text: str, bytes (UTF-8), NumPy's string types.
+    """Convert values that mean text: str, bytes (UTF-8), NumPy's string types.
 
     Returns:
         An array of Python strings.
 
     Raises:
-        popart_exception: Elements that are not text.
+        popart_exception: An element is not text.
     """
     array = np.asarray(value, dtype=object)
     strings = [s.decode("utf-8", "surrogateescape") if isinstance(s, bytes) else s for s in array.ravel().tolist()]
@@ -264,7 +264,7 @@ def _default(n: HostNode, kind: str, dtype: np.dtype) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """Equal for equal labels; NaN is a label too."""
+    """A key that is equal for equal labels; NaN equals NaN."""
     return "NaN" if isinstance(value, float) and value != value else value
 
 
@@ -433,7 +433,7 @@ def _decode_image(n: HostNode, x: Values) -> Values:
             pixels = np.array(image.convert("L" if pixel_format == "Grayscale" else "RGB"))
     except popart_core.popart_exception:
         raise
-    except Exception as bad:  # of damaged files, whatever the decoder raises
+    except Exception as bad:  # the decoder raises exceptions of any class for damaged files
         raise n.fail(f"the bytes are not an image that can be decoded: {bad}") from None
     if pixel_format == "Grayscale":
         return [pixels[:, :, None]]
@@ -491,7 +491,7 @@ def _cast_map(n: HostNode, x: Values) -> Values:
 
 Function = Callable[[HostNode, Values], Values]
 
-# Operators that are the host's whatever they are given.
+# Operators that always run on the host.
 ALWAYS: dict[tuple[str, str], Function] = {
     ("", "ImageDecoder"): _decode_image,
     ("ai.onnx.ml", "ZipMap"): _zip_map,
@@ -500,7 +500,7 @@ ALWAYS: dict[tuple[str, str], Function] = {
     ("ai.onnx.ml", "CategoryMapper"): _map_categories,
 }
 
-# Operators that are the host's when an input is text.
+# Operators that run on the host when an input is text.
 ON_TEXT: dict[tuple[str, str], Function] = {
     ("", "Identity"): lambda n, x: [x[0]],
     ("", "Shape"): _shape,
@@ -527,7 +527,7 @@ ON_TEXT: dict[tuple[str, str], Function] = {
 
 
 def _gives_text(node: onnx.NodeProto) -> Function | None:
-    """The function of a node that makes text from what is none."""
+    """The function of a node that makes text from inputs that are not text."""
     kind = ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
     names = {a.name: a for a in node.attribute}
     if kind == ("", "Constant"):
@@ -544,10 +544,10 @@ def _gives_text(node: onnx.NodeProto) -> Function | None:
 
 
 def host_function(node: onnx.NodeProto, reads_text: bool) -> Function | None:
-    """What runs `node`.
+    """Find the function that runs `node` on the host.
 
     Returns:
-        The function that runs it on the host; None when the program runs it.
+        The function; None if the program runs the node.
 
     Raises:
         popart_exception: The node reads text and there is no such function.
@@ -569,14 +569,14 @@ def run_node(function: Function, node: HostNode, values: Mapping[str, Any]) -> d
         Its outputs by name.
 
     Raises:
-        popart_exception: Values that the operator does not take.
+        popart_exception: The operator does not take these values.
     """
     given = [values[name] if name else None for name in node.inputs]
     try:
         results = function(node, given)
     except popart_core.popart_exception:
         raise
-    except (ValueError, IndexError, TypeError, AttributeError, MemoryError) as bad:  # what NumPy refuses
+    except (ValueError, IndexError, TypeError, AttributeError, MemoryError) as bad:  # raised by NumPy
         raise node.fail(str(bad)) from None
     named = zip(node.outputs, results, strict=False)
     return {name: value if isinstance(value, list) else as_array(value) for name, value in named if name}

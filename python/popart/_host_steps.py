@@ -1,8 +1,8 @@
-"""What of a model runs on the host, before and after its program: text, image files and maps.
+"""The parts of a model that run on the host, before and after its program: text, image files and maps.
 
-A program holds numbers. Nodes on text, and those that decode images or make maps, are taken out of the model: what
-depends on the inputs alone runs before the program, and its numbers are inputs of the program; what needs results of
-the program runs after it (docs/decisions/0059-text-on-the-host.md).
+A program has only numbers. Nodes that read text, decode images or make maps are taken out of the model. Those that
+depend only on the inputs run before the program, and their numbers are inputs of the program. Those that need results
+of the program run after it (docs/decisions/0059-text-on-the-host.md).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class HostSteps:
     """A model in three parts.
 
     Attributes:
-        program: The model without the nodes of the host.
+        program: The model without the nodes that run on the host.
         before: Nodes that run before the program, with their functions, in order.
-        after: Nodes that run after it.
-        constants: Text that the model holds.
-        feeds: What `before` makes for the program.
-        fetches: Results of the program that are wanted: graph outputs and what `after` reads.
+        after: Nodes that run after the program.
+        constants: Text constants of the model.
+        feeds: Inputs of the program that `before` computes.
+        fetches: Results of the program to return: graph outputs and inputs of `after`.
     """
 
     program: onnx.ModelProto
@@ -36,24 +36,24 @@ class HostSteps:
     fetches: list[str] = field(default_factory=list)
 
     def run_before(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Run what comes before the program.
+        """Run the nodes before the program.
 
         Returns:
-            All values that are known then, by name.
+            All values that are known after that, by name.
 
         Raises:
-            popart_exception: Values that an operator does not take.
+            popart_exception: An operator does not take these values.
         """
         return self._run(self.before, {**self.constants, **values})
 
     def run_after(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Run what comes after the program.
+        """Run the nodes after the program.
 
         Returns:
-            `values` and what was made of them, by name.
+            `values` and the results, by name.
 
         Raises:
-            popart_exception: Values that an operator does not take.
+            popart_exception: An operator does not take these values.
         """
         return self._run(self.after, dict(values))
 
@@ -68,7 +68,7 @@ def _is_text_type(value: onnx.ValueInfoProto) -> bool:
     return value.type.tensor_type.elem_type == onnx.TensorProto.STRING
 
 
-# Operators that give labels, which may be text, and the attribute that holds labels that are numbers.
+# Operators whose results are labels, which may be text, and the attribute for labels that are numbers.
 _CLASSIFIERS = {
     "LinearClassifier": "classlabels_ints",
     "SVMClassifier": "classlabels_ints",
@@ -77,14 +77,14 @@ _CLASSIFIERS = {
 
 
 def _on_numbers(node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """A node on text as one on numbers, and one of the host that looks text up; others alone, as they are."""
+    """Split a node on text into one on numbers and one on the host that looks text up; other nodes stay as they are."""
     if node.domain == "ai.onnx.ml" and node.op_type in _CLASSIFIERS:
         return _classes_as_numbers(node)
     return _words_as_numbers(node)
 
 
 def _classes_as_numbers(node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """A classifier whose labels are text: the program gives the numbers of the classes, the host their labels."""
+    """Split a classifier with text labels: the program computes the number of a class, the host looks up its label."""
     labels = next((list(a.strings) for a in node.attribute if a.name == "classlabels_strings"), [])
     if not labels:
         return [node]
@@ -112,7 +112,7 @@ def _classes_as_numbers(node: onnx.NodeProto) -> list[onnx.NodeProto]:
 
 
 def _words_as_numbers(node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """A TfIdfVectorizer on text as one on the numbers of its words: the host looks words up, the program counts."""
+    """Split a TfIdfVectorizer on text: the host looks up the numbers of words, the program counts them."""
     pool = next((list(a.strings) for a in node.attribute if a.name == "pool_strings"), None)
     if node.op_type != "TfIdfVectorizer" or pool is None:
         return [node]
@@ -231,7 +231,7 @@ def _names_read(node: onnx.NodeProto) -> set[str]:
 
 
 def _text_outputs(node: onnx.NodeProto, reads_text: bool) -> list[str]:
-    """Outputs of a node of the host that are text."""
+    """The outputs of a node on the host that are text."""
     attributes = {a.name: a for a in node.attribute}
     if node.op_type in ("Constant", "StringConcat", "StringNormalizer"):
         return list(node.output)
@@ -254,12 +254,13 @@ def _is_old(attributes: Mapping[str, Any], reads_text: bool) -> bool:
 
 
 def split_model(model: onnx.ModelProto) -> HostSteps | None:
-    """Take what the host runs out of a model.
+    """Take the nodes that run on the host out of a model.
 
     Returns:
         The parts; None when the program runs everything.
 
     Raises:
-        popart_exception: An operator that has no form for strings, or text between numbers.
+        popart_exception: An operator does not take strings, or text is computed from results of the program and read by
+            it again.
     """
     return _Split(model).walk()

@@ -1,4 +1,4 @@
-"""The inputs of a model, and arrays of any library as what they take. Models whose batch is fixed get an open one."""
+"""The inputs of a model, and the conversion of arrays to them. A batch size that the model fixes can be opened."""
 
 import json
 import os
@@ -28,9 +28,9 @@ def source_of(model: Any) -> Source:
         The file name, or bytes.
 
     Raises:
-        TypeError: None of these.
+        TypeError: `model` has another type.
     """
-    proto = getattr(model, "model_proto", model)  # of torch.onnx.ONNXProgram
+    proto = getattr(model, "model_proto", model)  # a torch.onnx.ONNXProgram has this attribute
     if hasattr(proto, "SerializeToString"):
         return proto.SerializeToString()
     if isinstance(model, bytes):
@@ -42,7 +42,7 @@ def source_of(model: Any) -> Source:
     )
 
 
-# Operators whose results may have sizes that depend on data of the run, some where an operand does.
+# Operators whose results may have sizes that depend on data, some only if an operand has such a size.
 SIZES_FROM_DATA = frozenset({
     "Compress", "ConstantOfShape", "If", "Loop", "NonMaxSuppression", "NonZero", "Range", "Slice", "TopK", "Unique",
 })  # fmt: skip
@@ -53,7 +53,7 @@ class ModelInput:
     """An input of a model.
 
     Args:
-        name: Of the tensor.
+        name: Name of the tensor.
         dtype: Element type; None: the model does not say.
         shape: Numbers, and names of open dimensions; None: the model does not say.
         plain: Whether it is one tensor of numbers: no sequence, no optional value, no text.
@@ -82,13 +82,13 @@ class ModelInput:
 
         Args:
             value: An array of any library, or nested lists.
-            what: Of whom messages speak.
+            what: The name of the caller, for messages.
 
         Returns:
-            The array, in the caller's memory where that has the type and order.
+            The array; the caller's own memory if its type and order are right.
 
         Raises:
-            popart_runtime_error: Another kind of numbers, whole numbers that do not fit, another rank or size.
+            popart_runtime_error: The kind of numbers, the rank or a size is wrong, or an integer does not fit the type.
         """
         array = as_array(value)
         if not self.fits(array.shape):
@@ -111,7 +111,7 @@ class ModelInput:
 
 
 def _converts(given: np.dtype, wanted: np.dtype) -> bool:
-    """Numbers of the same kind, and whole numbers as floats."""
+    """Whether a conversion is allowed: between numbers of the same kind, and from integers to floats."""
     floats = given.kind == "f" or given.name in ("bfloat16",)
     if wanted.kind in "iu":
         return given.kind in "iub"
@@ -123,14 +123,14 @@ def _shape_text(shape: Iterable[int | str]) -> str:
 
 
 def describe(model: Source) -> dict[str, Any]:
-    """What a model holds: inputs, outputs, operators, parameters (see ``describeModel``).
+    """Describe a model: inputs, outputs, operators, parameters (see ``describeModel``).
 
     Returns:
         The facts.
 
     Raises:
-        popart_exception: It is not a model.
-        OSError: There is no such file.
+        popart_exception: The file or bytes are not a model.
+        OSError: The file does not exist.
     """
     if isinstance(model, str) and not Path(model).is_file():
         raise FileNotFoundError(f"popart: there is no file '{model}'. Give an ONNX file or its bytes")
@@ -141,7 +141,7 @@ def inputs_of(facts: Mapping[str, Any]) -> list[ModelInput]:
     """The inputs that `describe` found.
 
     Returns:
-        In order.
+        The inputs in order.
     """
     return [
         ModelInput(
@@ -155,10 +155,10 @@ def inputs_of(facts: Mapping[str, Any]) -> list[ModelInput]:
 
 
 def with_open_batch(inputs: Sequence[ModelInput]) -> list[ModelInput]:
-    """The inputs with an open first dimension, where all have the same number there.
+    """Open the first dimension of all inputs if all have the same size there.
 
     Returns:
-        The same inputs when there is nothing to open.
+        The inputs; unchanged if there is nothing to open.
     """
     sizes = {i.shape[0] for i in inputs if i.shape and isinstance(i.shape[0], int)}
     if len(sizes) != 1 or not all(i.shape and isinstance(i.shape[0], int) for i in inputs):
@@ -167,10 +167,10 @@ def with_open_batch(inputs: Sequence[ModelInput]) -> list[ModelInput]:
 
 
 def declared(model: Source, inputs: Iterable[ModelInput]) -> bytes:
-    """The model with these shapes of its inputs.
+    """Give the inputs of a model these shapes.
 
     Returns:
-        Its bytes.
+        The bytes of the model.
     """
     transformer = GraphTransformer(model)
     shapes = {i.name: [str(d) for d in i.shape] for i in inputs if i.shape is not None}
@@ -179,7 +179,7 @@ def declared(model: Source, inputs: Iterable[ModelInput]) -> bytes:
 
 
 class Feed:
-    """Names the values of calls and batches, and makes them arrays of the inputs' types."""
+    """Assigns the values of calls and batches to inputs, and converts them to arrays of the inputs' types."""
 
     def __init__(
         self, what: str, inputs: Sequence[ModelInput], names: Sequence[str] | Mapping[Any, str] | None = None
@@ -187,9 +187,10 @@ class Feed:
         """Keep the inputs.
 
         Args:
-            what: Of whom messages speak.
-            inputs: Of the model.
-            names: Inputs in the order of tuples; or by key of dictionaries; None: the model's names in its order.
+            what: The name of the caller, for messages.
+            inputs: Inputs of the model.
+            names: Inputs in the order of the values of tuples, or by key of dictionaries; None: the model's names in
+                its order.
 
         Raises:
             popart_runtime_error: A name that is not an input.
@@ -205,13 +206,13 @@ class Feed:
         self.keys = dict(names) if isinstance(names, Mapping) else {name: name for name in keys}
 
     def named(self, batch: Any) -> dict[str, Any]:
-        """The values of a batch by input: of a dictionary, a tuple, or a single value.
+        """Assign the values of a batch to inputs; the batch is a dictionary, a tuple, or a single value.
 
         Returns:
-            The values; entries of dictionaries that are not inputs are left out.
+            The values; entries of dictionaries that are not inputs are ignored.
 
         Raises:
-            popart_runtime_error: An input without a value, or another number of values.
+            popart_runtime_error: An input has no value, or there are too many values.
         """
         if isinstance(batch, Mapping):
             for key in self.keys:

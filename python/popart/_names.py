@@ -1,4 +1,4 @@
-"""Errors for names that do not exist: they say which ones are near, or what other libraries' names are called here."""
+"""Errors for unknown names: they suggest similar names, or the name that PopART has for the name of another library."""
 
 import functools
 import inspect
@@ -12,21 +12,21 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def nearest_names(wanted: str, known: Iterable[str]) -> str:
-    """A sentence with up to three of the names `known` that resemble `wanted`, by the rule of ``src/base/nearest.hpp``.
+    """Suggest up to three of the names `known` that resemble `wanted`, by the rule of ``src/base/nearest.hpp``.
 
     Returns:
-        Such as ``". Nearest names: gelu, elu"``; empty when nothing resembles it.
+        A sentence such as ``". Nearest names: gelu, elu"``; empty if no name is similar.
     """
     return popart_core._nearest_text(wanted, list(known))
 
 
 def no_attribute(owner: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for an attribute that is not there.
+    """Make the error for an attribute that does not exist.
 
     Args:
-        owner: What was asked, as Python puts it: ``module 'popart'``.
+        owner: The object, as Python names it in errors: ``module 'popart'``.
         name: The attribute.
-        known: Those there are; private ones are not suggested.
+        known: The attributes that exist; private ones are not suggested.
 
     Returns:
         The error, to be raised.
@@ -36,11 +36,11 @@ def no_attribute(owner: str, name: str, known: Iterable[str]) -> AttributeError:
 
 
 def suggest_in_modules(*names: str, inside: Iterable[str] = ()) -> None:
-    """Make imported modules suggest the nearest of their names when asked for one that they lack.
+    """Make modules suggest similar names when an attribute does not exist.
 
     Args:
-        *names: Of the modules.
-        inside: Names of their submodules that may have what was asked for.
+        *names: Names of the modules.
+        inside: Names of their submodules, whose names are suggested too.
     """
 
     def install(module: Any) -> None:
@@ -59,10 +59,10 @@ def suggest_in_modules(*names: str, inside: Iterable[str] = ()) -> None:
 
 
 def explain_keywords(known_elsewhere: Mapping[str, str]) -> Callable[[_F], _F]:
-    """Make a function refuse keyword arguments that it lacks with their nearest names, or with what to write instead.
+    """Make a function raise an error for unknown keyword arguments, with similar names or the name to use instead.
 
     Args:
-        known_elsewhere: What to write instead of other libraries' keyword arguments.
+        known_elsewhere: For keyword arguments of other libraries, the text that says what to write.
 
     Returns:
         A decorator.
@@ -86,11 +86,11 @@ def explain_keywords(known_elsewhere: Mapping[str, str]) -> Callable[[_F], _F]:
 
 
 def suggest_in_classes(*classes: type, sets: bool = False) -> None:
-    """Make objects of classes suggest the nearest attribute when asked for one that they lack.
+    """Make objects of classes suggest similar names when an attribute does not exist.
 
     Args:
-        *classes: Classes without a ``__getattr__`` of their own.
-        sets: Also when an attribute is set, in classes whose objects take no new ones.
+        *classes: Classes without their own ``__getattr__``.
+        sets: Also when an attribute is assigned; for classes whose objects take no new attributes.
     """
 
     def __getattr__(self: Any, name: str) -> Any:

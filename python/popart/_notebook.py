@@ -1,4 +1,4 @@
-"""What notebooks show of objects: small tables, whose texts are escaped, and which load nothing."""
+"""HTML of objects for notebooks: small tables with escaped texts. Making them compiles and loads nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ MOST_LINES = 400  # of a text
 
 
 def facts_html(title: str, facts: Iterable[tuple[str, object]]) -> str:
-    """A table of names and what they are.
+    """Make a table of names and values.
 
     Args:
-        title: Of the object.
-        facts: Names and values; those whose value is an empty text are left out.
+        title: Title of the object.
+        facts: Names and values; rows whose value is an empty text are left out.
 
     Returns:
         HTML.
@@ -28,10 +28,10 @@ def facts_html(title: str, facts: Iterable[tuple[str, object]]) -> str:
 
 
 def rows_html(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table with titles of columns; of more than 100 rows the first ones, and how many there are.
+    """Make a table with column titles; of more than 100 rows, the first 100 and the number of rows.
 
     Args:
-        title: Of the object.
+        title: Title of the object.
         columns: Their titles.
         rows: A cell for each column.
 
@@ -49,10 +49,10 @@ def rows_html(title: str, columns: Sequence[str], rows: Sequence[Sequence[object
 
 
 def folded_html(title: str, text: str) -> str:
-    """A text that a click opens; of more than 400 lines the first ones, and how many there are.
+    """Make a text that opens with a click; of more than 400 lines, the first 400 and the number of lines.
 
     Args:
-        title: What is shown before.
+        title: The line to click on.
         text: Its lines.
 
     Returns:
@@ -70,7 +70,7 @@ def _caption(title: str) -> str:
 
 
 def listed(names: Sequence[object], most: int = 8) -> str:
-    """Names in a line; of many the first ones, and how many there are.
+    """Write names in one line; of many, the first ones and their number.
 
     Returns:
         The text.

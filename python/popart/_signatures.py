@@ -1,7 +1,7 @@
 """Signatures of the compiled functions, for `inspect.signature`, `help()` and editors.
 
-nanobind describes each overload of a function as a line of Python; here it becomes an `inspect.Signature`, when asked
-for. A call costs what it cost before: the functions stay what they are, their three types get one attribute.
+nanobind describes each overload of a function as a line of Python. When a signature is asked for, that line becomes an
+`inspect.Signature`. Calls are as fast as before: the functions are not wrapped; their three types get one attribute.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Parameter = inspect.Parameter
 
 
 class _Written(str):
-    """An annotation or a default value that is shown as it is written."""
+    """An annotation or a default value that is printed literally."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class _Written(str):
 
 
 def _value(node: ast.expr, values: Sequence[Any]) -> Any:
-    """A default value: the object that a mark ``_default_N`` means, or what is written."""
+    """A default value: the object that a mark ``_default_N`` means, or the literal text."""
     found = isinstance(node, ast.Name) and re.fullmatch(r"_default_(\d+)", node.id)
     value = values[int(found[1])] if found else _Written(ast.unparse(node))
     return value
@@ -35,7 +35,7 @@ def _overload(line: str, values: Sequence[Any]) -> inspect.Signature:
     """The signature of one overload.
 
     Args:
-        line: A definition; a backslash and a number mean a default value.
+        line: A definition, in which a backslash and a number mean a default value.
         values: Default values.
 
     Returns:
@@ -65,8 +65,8 @@ def _overload(line: str, values: Sequence[Any]) -> inspect.Signature:
 
 
 def _merged(overloads: Sequence[inspect.Signature]) -> inspect.Signature:
-    """One signature that every call of an overload fits; what not all overloads have is optional."""
-    # An overload that takes no value is for all arguments that the others refuse (python/bindings/misfits.hpp).
+    """One signature that accepts the calls of every overload; parameters that not all overloads have are optional."""
+    # An overload without values accepts all arguments that the others refuse (python/bindings/misfits.hpp).
     overloads = [o for o in overloads if all(p.annotation != "typing.Never" for p in o.parameters.values())]
     longest = max(overloads, key=lambda overload: len(overload.parameters))
     names = list(longest.parameters)

@@ -1,4 +1,4 @@
-"""Steps of a trainer: what shapes decide is found once, for all steps with arrays of the same shapes."""
+"""Plans of a trainer's steps: what depends on shapes is computed once, for all steps with the same shapes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _ARRAY = np.ndarray
 
 
 class StepPlan:
-    """The session of a step, the shapes of its arrays, and the arrays that its results go to."""
+    """The session of a step, the shapes of its arrays, and the arrays for its results."""
 
     __slots__ = (
         "_by_key",
@@ -38,19 +38,19 @@ class StepPlan:
         loss: str,
         outputs: Sequence[str],
     ) -> None:
-        """Plan the steps that are like a given one.
+        """Make the plan for steps whose arrays have the shapes of the given ones.
 
         Args:
-            feed: Of the trainer.
-            session: Set to the shapes of these arrays.
-            shapes: That the session was set to.
-            arrays: Of the inputs, whole batches.
-            cut: The same, with dimensions for micro-batches and replicas.
+            feed: The feed of the trainer.
+            session: The session, set to these shapes.
+            shapes: The shapes that the session was set to.
+            arrays: Arrays of the inputs, for whole batches.
+            cut: The same arrays with dimensions for micro-batches and replicas.
             loss: Name of the loss.
             outputs: Names of the other tensors that a step returns.
         """
         self._feed, self.session, self.shapes = feed, session, shapes
-        # For each input: where a batch has it, its name, and type and shapes of its array.
+        # For each input: its position or key in a batch, its name, and the type and shapes of its array.
         rows = [
             (name, arrays[name].dtype, arrays[name].shape, None if cut[name] is arrays[name] else cut[name].shape)
             for name in feed.order
@@ -65,13 +65,13 @@ class StepPlan:
         self.lr_factor: float | None = None
 
     def cut(self, batch: Any) -> dict[str, np.ndarray] | None:
-        """The arrays that the session gets for a batch, as ``Trainer.step`` takes it.
+        """Convert a batch, as ``Trainer.step`` takes it, to the arrays for the session.
 
         Returns:
-            The arrays; None: the batch is not like the planned ones.
+            The arrays; None if the batch has other shapes than the plan.
 
         Raises:
-            popart_runtime_error: Numbers of another kind, or that do not fit.
+            popart_runtime_error: Numbers are of another kind, or do not fit the type.
         """
         kind = type(batch)
         if kind is dict:
@@ -96,17 +96,17 @@ class StepPlan:
         return arrays
 
     def results(self) -> dict[str, np.ndarray]:
-        """Arrays for the results of a step: new ones for outputs, which callers may keep.
+        """Make arrays for the results of a step. Arrays of outputs are new each time, so callers may keep them.
 
         Returns:
-            By name.
+            The arrays by name.
         """
         if not self._outputs:
             return self._losses
         return {**self._losses, **{name: np.empty(shape, dtype) for name, shape, dtype in self._outputs}}
 
     def mean_loss(self, results: Mapping[str, np.ndarray]) -> float:
-        """The mean of the losses of micro-batches and replicas.
+        """Compute the mean of the losses of micro-batches and replicas.
 
         Returns:
             The mean, summed in double precision.

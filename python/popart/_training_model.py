@@ -1,4 +1,4 @@
-"""A model file with a loss: what ``popart.Trainer`` gives to its sessions."""
+"""A model file with a loss: the model of the sessions of ``popart.Trainer``."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ _TYPES: dict[str, np.dtype] = {
 }
 _TYPES |= {name: np.dtype(name.lower()) for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT32", "UINT64")}
 
-# A loss as code: adds inputs and nodes to the builder's model, and returns the name of the loss.
+# A loss as a function: it adds inputs and nodes to the builder's model, and returns the name of the loss tensor.
 LossFunction = Callable[[Builder], str]
 
 
 @dataclass
 class TrainingModel:
-    """A model with its loss; batches are open where all inputs have the same one.
+    """A model with its loss. The batch dimension is open if it is the same in all inputs.
 
     Args:
         proto: Bytes of the model.
         loss: Tensor to minimise.
         inputs: All of them, in order: the file's, then those of the loss.
-        outputs: Names of the file's outputs, the loss apart.
+        outputs: Names of the file's outputs, without the loss.
         output: The output that the loss reads.
         weights: Names of the initializers.
         source: The model without the added loss: bytes or the name of its file.
@@ -50,22 +50,22 @@ class TrainingModel:
 
     @property
     def labels(self) -> str | None:
-        """The input that metrics read: the first that the loss added, else one of the usual names."""
+        """The input that metrics compare with: the first that the loss added, else one with a usual name."""
         added = [i.name for i in self.inputs if i.name not in self.own]
         usual = [name for name in ("labels", "label", "targets", "target") if name in self.own]
         return next(iter([*added, *usual]), None)
 
 
 def check_names(what: str, patterns: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse names and globs that match no weight.
+    """Raise an error for names and globs that match no weight.
 
     Args:
-        what: The argument.
+        what: Name of the argument.
         patterns: Names or globs.
         known: The weights.
 
     Raises:
-        popart_exception: One that matches none.
+        popart_exception: A name or glob matches no weight.
     """
     for pattern in patterns:
         if not any(pattern == name or fnmatchcase(name, pattern) for name in known):
@@ -79,7 +79,7 @@ def _shape_of(entry: losses.LossInput) -> tuple[int | str, ...]:
 
 
 def _opened(entry: losses.LossInput, own: Sequence[ModelInput]) -> ModelInput:
-    """An input of a loss; a fixed batch is opened where those of the model are open."""
+    """An input of a loss; its batch dimension is open if those of the model's inputs are."""
     shape = list(_shape_of(entry))
     if shape and isinstance(shape[0], int) and any(i.shape and isinstance(i.shape[0], str) for i in own):
         shape[0] = "batch"
@@ -87,7 +87,7 @@ def _opened(entry: losses.LossInput, own: Sequence[ModelInput]) -> ModelInput:
 
 
 def _with_open_batch(model: Source, before: Sequence[ModelInput], after: Sequence[ModelInput]) -> Source:
-    """The model with the inputs declared anew that have changed."""
+    """Declare the inputs whose shapes have changed anew."""
     changed = [new for old, new in zip(before, after, strict=True) if old.shape != new.shape]
     return declared(model, changed) if changed else model
 
@@ -112,17 +112,17 @@ def training_model(
     Args:
         model: File name, bytes or ``onnx.ModelProto``.
         loss: Name of a loss of ``popart.losses``, a function of a builder that adds one, or a tensor of the model.
-        output: Output of the model that a loss by name takes; None: its only one, or its first of floats.
-        loss_options: Arguments of a loss by name, as ``popart.losses.attach`` takes them.
-        train_batch_norm: Whether batch norms of inference become those of training.
+        output: Output of the model that a named loss reads; None: its only one, or the first with floats.
+        loss_options: Arguments of a named loss, as ``popart.losses.attach`` takes them.
+        train_batch_norm: Whether batch norms in inference form are converted to training form.
 
     Returns:
-        The model.
+        The model with its loss.
 
     Raises:
-        popart_exception: An unknown loss or output.
-        TypeError: Arguments that the loss does not have.
-        FileNotFoundError: There is no such file.
+        popart_exception: A loss or output is unknown.
+        TypeError: An argument is unknown to the loss.
+        FileNotFoundError: The file does not exist.
     """
     source = source_of(model)
     facts = describe(source)

@@ -1,6 +1,6 @@
-"""The sessions of a trainer: one for each way to cut a batch into micro-batches and replicas.
+"""The sessions of a trainer: one for each division of a batch into micro-batches and replicas.
 
-All have the same weights, optimizer state and random numbers: those of the session in use, which go with it.
+Weights, optimizer state and random numbers are in the session in use; they are copied when another one is used.
 """
 
 import json
@@ -29,7 +29,7 @@ def _safetensors() -> Any:
 
 
 class TrainingSessions:
-    """Makes sessions as batches ask for them, and moves the state along."""
+    """Makes sessions when batches need them, and copies the state from one to the next."""
 
     def __init__(self, make: Callable[[int, int], TrainingSession], seed: int | None) -> None:
         """Start without a session.
@@ -37,7 +37,7 @@ class TrainingSessions:
         Args:
             make: Makes a session, prepared and with the file's weights, for a number of micro-batches per update and of
                 replicas.
-            seed: Of random numbers; None: another one for each trainer.
+            seed: Seed of random numbers; None: a different one for each trainer.
         """
         self._make, self._seed = make, seed
         self._sessions: dict[tuple[int, int], TrainingSession] = {}
@@ -46,10 +46,10 @@ class TrainingSessions:
         self.version = 0  # grows when weights change
 
     def use(self, shapes: Mapping[str, Any], accumulation: int, replicas: int) -> TrainingSession:
-        """Go on with the session for these shapes of a micro-batch.
+        """Use the session for these shapes of a micro-batch.
 
         Returns:
-            It, with the state of the one before.
+            The session, with the state of the previous one.
 
         Raises:
             popart_exception: The model does not take these shapes.
@@ -75,7 +75,7 @@ class TrainingSessions:
         """The session in use.
 
         Returns:
-            It.
+            The session.
 
         Raises:
             popart_runtime_error: There is none yet.
@@ -118,11 +118,11 @@ class TrainingSessions:
         self.version += 1
 
     def save(self, path: str | Path, facts: Mapping[str, Any]) -> None:
-        """Write the state to a safetensors file, in one move.
+        """Write the state to a safetensors file, completely or not at all.
 
         Args:
             path: The file.
-            facts: What else to keep: anything that JSON takes.
+            facts: Further facts to store, as JSON values.
         """
         values, numbers = self._state(self.session())
         whole = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in values.items()}
@@ -132,13 +132,13 @@ class TrainingSessions:
             file.write(data)
 
     def load(self, path: str | Path) -> dict[str, Any]:
-        """Bring the session in use where the file is.
+        """Restore the state of a file into the session in use.
 
         Returns:
-            The facts that were kept.
+            The facts that were stored.
 
         Raises:
-            popart_runtime_error: A file of another model.
+            popart_runtime_error: The file is of another model.
         """
         session = self.session()
         facts = facts_of(path)
@@ -152,13 +152,13 @@ class TrainingSessions:
 
 
 def facts_of(path: str | Path) -> dict[str, Any]:
-    """What `TrainingSessions.save` kept in a file besides tensors.
+    """Read the facts that `TrainingSessions.save` stored with the tensors.
 
     Returns:
         The facts.
 
     Raises:
-        popart_runtime_error: It is not such a file.
+        popart_runtime_error: The file was not written by `save`.
     """
     with _safetensors().safe_open(str(path), framework="numpy") as file:
         text = (file.metadata() or {}).get("popart.trainer")
@@ -168,7 +168,7 @@ def facts_of(path: str | Path) -> dict[str, Any]:
 
 
 def _is_sum(name: str) -> bool:
-    """A sum over micro-batches: 0 between updates, and not in every session."""
+    """Whether a variable is a sum over micro-batches: it is 0 between updates, and some sessions do not have it."""
     return name.startswith("Accum___") or name.endswith("_nesterovGrad")
 
 

@@ -3,12 +3,12 @@
     import onnx, popart.backend as backend
     outputs = backend.prepare(onnx.load("model.onnx"), "CPU").run([x])
 
-Where the model leaves dimensions open, a program is compiled for each set of shapes that is run, and those used last
-are kept (``engineOptions["max_shape_programs"]``, 8 by default). Inputs that steer shapes (axes, repeats, the new shape
-of Reshape, ...) become constants of a program.
+If the model leaves dimensions open, a program is compiled for each set of shapes, and the most recently used programs
+are kept (``engineOptions["max_shape_programs"]``, 8 by default). Inputs that determine shapes (axes, repeats, the new
+shape of Reshape, ...) become constants of a program.
 
-A sequence is a list of arrays, an optional value that is absent is None, text is an array of str; maps, as ZipMap makes
-them, are dictionaries. Text and images are worked on by the host, before and after the program.
+A sequence is a list of arrays, an absent optional value is None, text is an array of str, and a map, as ZipMap makes
+it, is a dictionary. Text and images are processed on the host, before and after the program.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from popart.session import InferenceSession
 from popart.tensorinfo import TensorInfo
 
 Array = np.ndarray
-# The tensors of an output: name, and the tensor and dimension of each size that depends on data.
+# The tensors of an output: name, and for each size that depends on data its tensor and dimension.
 _Output = list[tuple[str, list[tuple[str, int]]]]
 
 
@@ -49,7 +49,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         self._options = options if options is not None else SessionOptions()
         if "max_shape_programs" not in self._options.engineOptions:
             self._options.engineOptions["max_shape_programs"] = "8"
-        self._options.followTrainingMode = True  # the interface runs nodes as they are stated
+        self._options.followTrainingMode = True  # the interface requires that nodes run as written
         known = {tensor.name for tensor in model.graph.initializer}
         known |= {tensor.values.name for tensor in model.graph.sparse_initializer}
         self._input_names = [value.name for value in model.graph.input if value.name not in known]
@@ -58,19 +58,19 @@ class BackendRep(onnx.backend.base.BackendRep):
         self._constants: dict[str, Array] = {}
         self._streams: list[str] = []
         self._host: HostSteps | None = None
-        self._program: onnx.ModelProto | None = None  # what the host leaves of the model
-        self._outlook = False  # whether its outputs are more or other than one tensor of a known size each
-        self._may_vary = False  # whether that is to be looked for
-        self._results: dict[str, _Output] = {}  # of the program
+        self._program: onnx.ModelProto | None = None  # the model without the nodes that run on the host
+        self._outlook = False  # whether an output is not one tensor of known size
+        self._may_vary = False  # whether sizes of outputs may depend on data
+        self._results: dict[str, _Output] = {}  # the outputs of the program
         self._built_for: Any = None
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
         """Compute the outputs.
 
         Args:
-            inputs: One value per graph input that is not an initializer, in order, or a dictionary by name. A
-                value is an array, for a sequence a list of arrays, for an optional value also None. A dictionary may
-                have initializers that are graph inputs too; then its value counts.
+            inputs: One value for each graph input that is not an initializer, in order, or a dictionary by name. A
+                value is an array, for a sequence a list of arrays; for an optional value it may be None. A dictionary
+                may contain graph inputs that are also initializers; its value then replaces theirs.
             **kwargs: Not used.
 
         Returns:
@@ -96,7 +96,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         return tuple(results[name] for name in self._output_names)
 
     def _run_program(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs of the program by name; nothing runs where there are none."""
+        """The outputs of the program by name. If there are none, nothing runs."""
         assert self._program is not None
         declared = {value.name: value.type for value in self._program.graph.output}
         if not declared:
@@ -111,8 +111,8 @@ class BackendRep(onnx.backend.base.BackendRep):
         except popart_core.popart_runtime_error:
             if not self._streams or not _has_operator(self._program, frozenset({"If", "Loop"})):
                 raise
-            # A branch was taken that does not fit, or a loop had more iterations than room: with constants the values
-            # choose the program.
+            # A branch that does not fit was taken, or a loop had more iterations than there is room for: compile again
+            # with the input values as constants.
             self._built_for = None
             self._build(arrays, set(arrays), [name for name, value in values.items() if value is not None])
             tensors = self._run_session(arrays)
@@ -148,10 +148,11 @@ class BackendRep(onnx.backend.base.BackendRep):
         return dict(zip(self._input_names, inputs, strict=True))
 
     def _compile(self, arrays: dict[str, Array], present: list[str]) -> None:
-        """Make a program for these arrays, or go on with one: shapes are the session's matter, values are not.
+        """Compile a program for these arrays, or use an existing one: a session handles shapes, but not constant
+        values.
 
-        Lengths of sequences, what is there of optional values, and all shapes where they decide which outputs there
-        are, belong to the program.
+        A program is specific to the lengths of sequences, to which optional values are present, and to all shapes if
+        they decide which outputs there are.
         """
         built_for = self._structure(arrays, present)
         if built_for == self._built_for and all(np.array_equal(arrays[n], a) for n, a in self._constants.items()):
@@ -169,7 +170,7 @@ class BackendRep(onnx.backend.base.BackendRep):
                 self._built_for = self._structure(arrays, present)
                 return
             except popart_core.unknown_value_error:
-                pass  # the next attempt makes more inputs constants
+                pass  # the next attempt turns more inputs into constants
             finally:
                 popart_core._expect_errors(False)
         self._build(arrays, attempts[-1], present)
@@ -195,7 +196,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         del model.graph.input[:]
         model.graph.input.extend(kept)
         for i in reversed(range(len(model.graph.initializer))):
-            if model.graph.initializer[i].name in arrays:  # fed: its own value does not count
+            if model.graph.initializer[i].name in arrays:  # the array replaces its value
                 del model.graph.initializer[i]
         for name in sorted(constants):
             model.graph.initializer.append(onnx.numpy_helper.from_array(arrays[name], name))
@@ -247,7 +248,7 @@ def _has_operator(model: onnx.ModelProto, types: frozenset[str]) -> bool:
 def _shapes_of(
     arrays: Mapping[str, Array], names: Sequence[str], inputs: Sequence[onnx.ValueInfoProto], present: Sequence[str]
 ) -> InputShapeInfo:
-    """Types and shapes of the arrays of ``names``, and of the sequences without elements that are there."""
+    """Types and shapes of the named arrays, and of the empty sequences that are present."""
     shapes = InputShapeInfo()
     for value in inputs:
         if value.type.HasField("optional_type") and value.name in present and value.name not in arrays:
@@ -258,18 +259,18 @@ def _shapes_of(
 
 
 def _held(kind: onnx.TypeProto) -> onnx.TypeProto:
-    """The type of what an optional value holds; other types as they are."""
+    """The element type of an optional type; other types unchanged."""
     return kind.optional_type.elem_type if kind.HasField("optional_type") else kind
 
 
 def _flat(name: str, value: Any, kind: onnx.TypeProto) -> dict[str, Array]:
-    """Take one input apart.
+    """Split one input into tensors.
 
     Returns:
         Its tensors by name: those of a sequence are "name/0", "name/1", ….
 
     Raises:
-        popart_exception: A value that does not fit the type of the input.
+        popart_exception: The value does not fit the type of the input.
     """
     if value is None and kind.HasField("optional_type"):
         return {}
@@ -284,18 +285,18 @@ def _flat(name: str, value: Any, kind: onnx.TypeProto) -> dict[str, Array]:
 
 
 def _cut(array: Array, sizes: Mapping[int, int]) -> Array:
-    """The array without the elements behind `sizes`, by dimension."""
+    """The array without the elements beyond `sizes`, which are given by dimension."""
     return array[tuple(slice(sizes.get(i)) for i in range(array.ndim))] if sizes else array
 
 
 def _as_onnx(array: Array) -> Array:
-    """FLOAT8 arrays as onnx has them: of ml_dtypes, not of PopART's named bytes."""
+    """Convert FLOAT8 arrays from PopART's named bytes to the types of ml_dtypes, which onnx uses."""
     names = {"float8_143": ml_dtypes.float8_e4m3fnuz, "float8_152": ml_dtypes.float8_e5m2fnuz}
     return array.view(names[array.dtype.names[0]]) if array.dtype.names else array
 
 
 def _fed(name: str, array: Array) -> onnx.ValueInfoProto:
-    """An input of the program that the host makes, of any shape with as many dimensions."""
+    """An input of the program whose value the host computes, with any shape of this rank."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     return onnx.helper.make_tensor_value_info(name, kind, [f"{name}/{i}" for i in range(array.ndim)])
 
@@ -305,7 +306,7 @@ class Backend(onnx.backend.base.Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether ``prepare`` may be tried; models are refused, with a reason, when they are compiled."""
+        """Whether the device is supported; an unsupported model raises an error when it is compiled."""
         return cls.supports_device(device)
 
     @classmethod
@@ -318,10 +319,10 @@ class Backend(onnx.backend.base.Backend):
             **kwargs: ``options``, the session options.
 
         Returns:
-            An object whose ``run`` takes arrays and returns arrays.
+            A `BackendRep`.
 
         Raises:
-            popart_exception: Another device. The model itself is checked when it runs.
+            popart_exception: The device is not supported. The model itself is checked when it runs.
         """
         if not cls.supports_device(device):
             raise popart_core.popart_exception(f"backend: unknown device: got '{device}', expected 'CPU'")
@@ -372,7 +373,7 @@ class Backend(onnx.backend.base.Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether ``device`` (such as "CPU" or "CPU:0") is one of ours."""
+        """Whether ``device`` (such as "CPU" or "CPU:0") is supported."""
         return device.partition(":")[0] == "CPU"
 
 

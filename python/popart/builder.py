@@ -35,7 +35,7 @@ _INPUT_FORMS: tuple[dict[str, Any], ...] = tuple(
 
 
 def _input_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of addInputTensor by name, from the form whose types they have."""
+    """Arguments of addInputTensor by name; the types decide which form of the call it is."""
     for form in _INPUT_FORMS:
         given = {**dict(zip(form, args, strict=False)), **kwargs}
         required = set(form) - {"debugContext"}
@@ -48,7 +48,7 @@ def _input_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 
 
 def _open_shape(shape: list[Any]) -> list[tuple[int, str]]:
-    """Sizes, and names of open dimensions, whose size is -1."""
+    """Sizes and names of a shape; open dimensions have size -1 and a name."""
     found = [(-1, size) if isinstance(size, str) else (*as_shape([size], "addInputTensor"), "") for size in shape]
     if any(size < 0 and not name for size, name in found):
         raise popart_core.popart_exception(
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from popart.opsets import NewerOpsets
 
     class _Delegated(NewerOpsets, popart_core._BuilderCore):
-        """What `Builder.__getattr__` finds, for type checkers."""
+        """The attributes that `Builder.__getattr__` finds, for type checkers."""
 else:
     _Delegated = object
 
@@ -92,7 +92,7 @@ class Builder(Placement, _Delegated):
 
         Raises:
             KeyError: `opsets` lacks one of the two domains.
-            ValueError: Another version of ai.graphcore than 1.
+            ValueError: The version of ai.graphcore is not 1.
             popart_exception: The model to continue does not load.
         """
         if builderCore is not None:
@@ -134,13 +134,13 @@ class Builder(Placement, _Delegated):
         return opset_class(version)(self._core)
 
     def opset(self, domain: str = "ai.onnx") -> int:
-        """Version of an operator set that the model uses, such as that of the file it continues.
+        """Return the version of an operator set of the model, such as that of the file it continues.
 
         Args:
-            domain: The domain; of ai.onnx it is the version that `aiOnnx` speaks, 10 for a new model.
+            domain: The domain; for ai.onnx the result is the version of `aiOnnx`, 10 for a new model.
 
         Returns:
-            The version, which `customOp` takes.
+            The version, as `customOp` takes it.
 
         Raises:
             popart_exception: The model has no operator set of the domain.
@@ -156,9 +156,9 @@ class Builder(Placement, _Delegated):
 
     @property
     def aiOnnx(self) -> AiOnnx:
-        """Operators of ai.onnx in the operator set of this model, whatever its version: see `opset`.
+        """Operators of ai.onnx in the operator set of this model: see `opset`.
 
-        The methods have the signatures of that operator set. A new model speaks 10 unless another one is fixed.
+        The methods have the signatures of that operator set. A new model uses 10 unless you choose another one.
         """
         return self._namespace(self.opset())
 
@@ -205,7 +205,7 @@ class Builder(Placement, _Delegated):
         return AiOnnxMlOpset1(self._core)
 
     def aiOnnxOpsetVersion(self, version: int) -> None:
-        """Use ai.onnx opset ``version`` from now on.
+        """Use ai.onnx opset ``version`` for all following operators.
 
         Raises:
             popart_exception: There is no such opset (6 to the newest one of ONNX).
@@ -216,7 +216,7 @@ class Builder(Placement, _Delegated):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:  # annotated with the operator sets below
-            """All else belongs to the core builder; an unknown opset is refused with the known ones."""
+            """Look up other names in the core builder; for an unknown opset the error lists the known ones."""
             if name == "_core":
                 raise AttributeError(name)
             if name.startswith("aiOnnxOpset") and name[len("aiOnnxOpset") :].isdigit():
@@ -227,7 +227,7 @@ class Builder(Placement, _Delegated):
                 raise no_attribute("'Builder' object", name, [*dir(type(self)), *dir(self._core)]) from None
 
     def createSubgraphBuilder(self) -> "Builder":
-        """A builder for the body of a Loop, If or call."""
+        """Return a builder for the body of a Loop, If or call."""
         child = Builder(builderCore=self._core.createSubgraphBuilder())
         child._version = self._version
         return child
@@ -252,17 +252,17 @@ class Builder(Placement, _Delegated):
         """Add a model input.
 
         Forms: ``(tensorInfo[, settings], debugContext="")`` and ``(dataType, shape[, settings], debugContext="")``. A
-        size of `shape` may be a name, as in ``["batch", 3]``: the ONNX file then leaves the dimension open. Its size is
-        given when a session is made (`InputShapeInfo`, ``engineOptions["max_shape_programs"]``, `popart.load`), or to a
-        command (``--dim batch=8``). Until then there are no shapes of what is computed from the input.
+        size of `shape` may be a name, as in ``["batch", 3]``: the ONNX file then leaves the dimension open. Give its
+        size to the session (`InputShapeInfo`, ``engineOptions["max_shape_programs"]``, `popart.load`) or to a command
+        (``--dim batch=8``). The builder does not know the shapes of tensors that depend on an open dimension.
 
         Returns:
-            Name of the tensor: ``<scopes>/<debug name>``, without a debug name ``input``.
+            Name of the tensor: ``<scopes>/<debug name>``, or ``input`` if there is no debug name.
 
         Raises:
             TypeError: An argument has a wrong type.
-            popart_exception: An unknown type name, a negative dimension, a dimension with an empty name, or a name in a
-                subgraph.
+            popart_exception: A type name is unknown, a dimension is negative, or the name of a dimension is empty or in
+                a subgraph.
         """
         if "debugPrefix" in kwargs:
             kwargs["debugContext"] = kwargs.pop("debugPrefix")
@@ -302,12 +302,12 @@ class Builder(Placement, _Delegated):
         """Add a weight with its first value.
 
         Args:
-            initVal: The value, an array of NumPy, PyTorch or anything like one. float64, complex and bfloat16 are
+            initVal: The value: an array of NumPy, PyTorch or a similar library. float64, complex and bfloat16 are
                 refused.
             *args: Optionally ``VariableSettings``, then a debug context.
             debugContext: Name of the tensor.
             debugPrefix: Old spelling of debugContext.
-            variableSettings: Which replicas share the weight; kept in the model.
+            variableSettings: Which replicas share the weight; stored in the model.
 
         Returns:
             Id of the tensor.
@@ -337,7 +337,7 @@ class Builder(Placement, _Delegated):
             Dimension sizes.
 
         Raises:
-            popart_exception: No tensor of that id (known ones are named), or its shape is not known.
+            popart_exception: No tensor has that id (the message lists the ids), or its shape is not known.
         """
         return self._core.getTensorInfo(id).shape()
 
@@ -365,13 +365,13 @@ class Builder(Placement, _Delegated):
         numOutputs: int = 1,
         name: str = "",
     ) -> list[str]:
-        """Add an operator of any domain: of a C++ library, of Python (`popxl.define_op`), or of ai.onnx.
+        """Add an operator of any domain: from a C++ library, from Python (`popxl.define_op`), or from ai.onnx.
 
         ``builder.customOp("Gelu", builder.opset(), "ai.onnx", [x], {})`` is ``builder.aiOnnx.gelu([x])``.
 
         Args:
             opName: Type of the operator.
-            opVersion: Its version; of ai.onnx the model's operator set, `opset`.
+            opVersion: Its version; for ai.onnx the operator set of the model, see `opset`.
             domain: Its domain; the domain's opset is recorded as 1.
             inputs: Ids of its inputs, "" for an absent one.
             attributes: Values of type int, float, str, or lists of one of them.
@@ -382,8 +382,8 @@ class Builder(Placement, _Delegated):
             Ids of its outputs.
 
         Raises:
-            popart_exception: An unknown input, an attribute of another type, one that the operator does not have, a
-                wrong number of outputs, or inputs that do not fit.
+            popart_exception: An input is unknown, an attribute is unknown or has the wrong type, the number of outputs
+                is wrong, or the inputs do not fit.
         """
         typed = [custom_attribute(key, value) for key, value in attributes.items()]
         version = self._core.recordedVersion(domain, opVersion)
@@ -392,13 +392,13 @@ class Builder(Placement, _Delegated):
     def embedReplicationFactor(self, replicationFactor: int) -> None:
         """Store the replication factor in the model's metadata.
 
-        Shapes of weights with groups of replicas, and of collectives, are inferred with it from then on.
+        From then on, shapes of weights with replica groups, and of collectives, are inferred for this number.
 
         Args:
             replicationFactor: Number of replicas.
 
         Raises:
-            popart_exception: Less than one replica.
+            popart_exception: The number is below 1.
         """
         self._core.embedReplicationFactor(replicationFactor)
 

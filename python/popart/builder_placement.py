@@ -1,4 +1,4 @@
-"""Where nodes of a model go, and attributes of single nodes: the half of the Builder that adds no operators."""
+"""The placement of nodes and attributes of single nodes: the part of the Builder that adds no operators."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import popart_core
 
 
 def custom_attribute(name: str, value: Any) -> tuple[str, str, Any]:
-    """(name, kind, value) of an attribute whose type is that of the Python value alone, NumPy's as Python's."""
+    """(name, kind, value) of an attribute; the type of the Python or NumPy value decides the kind."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     elif isinstance(value, list | tuple):
@@ -38,7 +38,7 @@ _Result = TypeVar("_Result")
 
 
 def _both_spellings(method: Callable[..., _Result]) -> Callable[..., _Result]:
-    """For methods that take one output's name or several: the keyword is ``nodeOutputName`` or ``nodeOutputNames``."""
+    """Let a method take one output name or several: the keyword is ``nodeOutputName`` or ``nodeOutputNames``."""
 
     @wraps(method)
     def either(self: "Placement", *args: Any, **kwargs: Any) -> _Result:
@@ -50,14 +50,14 @@ def _both_spellings(method: Callable[..., _Result]) -> Callable[..., _Result]:
 
 
 class Placement:
-    """Scopes, placement and node attributes over the core of a builder."""
+    """Scopes, placement and node attributes for a builder."""
 
     _core: Any
 
     # ---- scopes
     @contextmanager
     def nameScope(self, name: str) -> Iterator[None]:
-        """Prefix names of what is added inside with ``name/``."""
+        """Prefix the names of everything that is added inside with ``name/``."""
         self._core.pushNameScope(name)
         try:
             yield
@@ -77,7 +77,7 @@ class Placement:
                 self._core.setScopeAttribute(previous)
 
     def _place(self, attribute: str, first: Any, value: Any, default: Any) -> Any:
-        """Shared form of placement methods: a scope when one argument is given, a node's attribute when two are."""
+        """Common code of the placement methods: with one argument a scope, with two an attribute of a node."""
         if isinstance(first, str | set | list | tuple):
             self._core.addNodeAttribute(
                 (attribute, "int", int(default if value is None else value)), _names(first), True
@@ -86,14 +86,14 @@ class Placement:
         return self._scoped(attribute, "int", int(default if first is None else first))
 
     def virtualGraph(self, nodeOutputNames: Any = None, value: Any = None) -> Any:
-        """Place nodes on an IPU, either those added inside a ``with`` block or the named ones.
+        """Place nodes on an IPU: either the nodes added inside a ``with`` block, or the named ones.
 
         Args:
             nodeOutputNames: Name, or all names, of the node's results.
             value: Number of the IPU.
 
         Returns:
-            A context manager without names; with names nothing.
+            A context manager if no names are given, else None.
 
         Raises:
             popart_exception: No node has exactly these outputs.
@@ -274,7 +274,7 @@ class Placement:
             raise popart_core.popart_exception(f"{method}: got a {found} node, expected {' or '.join(types)}")
 
     def excludePatterns(self, nodeOutputName: Any, patternNames: list[str]) -> None:
-        """Keep patterns away from a node.
+        """Exclude a node from patterns.
 
         Args:
             nodeOutputName: Name of the result.
@@ -284,7 +284,7 @@ class Placement:
         self._core.addNodeAttribute(attribute, _names(nodeOutputName), True)
 
     def setPartialsType(self, nodeOutputName: Any, partialsType: str) -> None:
-        """Type of partial sums of a Conv or MatMul (a hint).
+        """Set the type of partial sums of a Conv or MatMul (a hint, without effect).
 
         Args:
             nodeOutputName: Name of the result.
@@ -316,7 +316,7 @@ class Placement:
 
     @_both_spellings
     def setAvailableMemoryProportion(self, nodeOutputNames: Any, availableMemoryProportion: float) -> None:
-        """Share of memory a node may use, in (0, 1] (a hint).
+        """Set the share of tile memory that a node may use (a hint, without effect).
 
         Args:
             nodeOutputNames: Name, or all names, of the node's results.
@@ -333,7 +333,7 @@ class Placement:
         self._core.addNodeAttribute(attribute, _names(nodeOutputNames), True)
 
     def setEnableConvDithering(self, nodeOutputName: Any, enableConvDithering: int) -> None:
-        """Dithering of a Conv (a hint).
+        """Set dithering of a Conv (a hint, without effect).
 
         Args:
             nodeOutputName: Name of the result.
@@ -356,7 +356,8 @@ class Placement:
             keep_precision: Add FLOAT16 parts in FLOAT.
 
         Raises:
-            popart_exception: Another mode, or no such node. Sessions raise it when the operands are not both of rank 2
+            popart_exception: The mode is unknown, or there is no such node. Sessions raise it when the operands are not
+                both of rank 2
                 or both of rank 3, and when the dimension is not a multiple of ``factor``.
         """
         modes = ("input_channels", "reducing_dim", "output_channels", "none")
@@ -370,7 +371,7 @@ class Placement:
         self._core.addNodeAttribute(("__serialize_matmul_keep_precision", "int", int(keep_precision)), names, True)
 
     def setInplacePreferences(self, nodeOutputName: Any, prefs: dict[str, float]) -> None:
-        """Priorities of in-place variants of a node.
+        """Set the priorities of the in-place variants of a node.
 
         Args:
             nodeOutputName: Name of the result.
@@ -383,7 +384,7 @@ class Placement:
         )
 
     def addNodeAttribute(self, attributeName: str, attributeValue: Any, nodeOutputNames: Any) -> None:
-        """Add an attribute to a node; one of that name must not exist.
+        """Add an attribute to a node; the node must not have one of that name.
 
         Args:
             attributeName: The attribute.

@@ -25,10 +25,10 @@ Data = Iterable[Any] | Callable[[int], Iterable[Any]]
 
 
 class History(list[dict[str, Any]]):
-    """Rows of epochs; a column by its name."""
+    """The rows of the epochs; ``history["loss"]`` is a column."""
 
     def __getitem__(self, key: Any) -> Any:
-        """The row of a number, or the column of a name."""
+        """Return the row with a number, or the column with a name."""
         return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
 
 
@@ -59,7 +59,7 @@ def _of_epoch(data: Data, epoch: int) -> Iterable[Any]:
 
 
 def _joined(batches: Sequence[Mapping[str, np.ndarray]], batched: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Batches behind each other."""
+    """Join batches along their first dimension."""
     if len(batches) == 1:
         return dict(batches[0])
     for name in batched:
@@ -79,10 +79,10 @@ class Run:
     """One call of ``fit``."""
 
     def __init__(self, trainer: "Trainer", data: Data, settings: Settings) -> None:
-        """Check the settings, and read how far the checkpoint is.
+        """Check the settings, and read how far the checkpoint got.
 
         Raises:
-            popart_runtime_error: Settings that contradict each other.
+            popart_runtime_error: Settings contradict each other.
         """
         self._trainer, self._data, self._settings = trainer, data, settings
         if settings.metrics and settings.validate is None:
@@ -134,7 +134,7 @@ class Run:
         self._trainer.save_state(path, facts)
 
     def _restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """The state of the checkpoint, once the first batch says which program is needed."""
+        """Restore the checkpoint; called with the first batch, whose shapes decide which program is needed."""
         if not self._restored:
             self._trainer._prepared(arrays)
             self._trainer.load_state(self._last)
@@ -143,14 +143,14 @@ class Run:
     # ---- data
 
     def _updates(self, data: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
-        """Arrays of each update: of as many batches as micro-batches are accumulated."""
+        """The arrays of each update: those of as many batches as the update has micro-batches."""
         trainer = self._trainer
         batches = (trainer._feed.arrays(batch) for batch in data)
         while chosen := list(itertools.islice(batches, trainer._accumulation)):
             yield _joined(chosen, trainer._batched(chosen[0]))
 
     def _length(self, data: Iterable[Any]) -> int | None:
-        """Updates of an epoch; None where the data does not say."""
+        """Number of updates of an epoch; None if the data has no length."""
         if not isinstance(data, Sized):
             return None
         return -(-len(data) // self._trainer._accumulation)
@@ -181,7 +181,7 @@ class Run:
         return self._history
 
     def _epoch(self, epoch: int, skip: int, data: Iterable[Any], length: int | None) -> bool:
-        """One epoch; False: stop."""
+        """Run one epoch; returns False to stop."""
         from tqdm import tqdm
 
         settings, trainer = self._settings, self._trainer
@@ -230,7 +230,7 @@ class Run:
         return self._rate()
 
     def _after_step(self, epoch: int, step: int, loss: float, rate: float | None) -> bool:
-        """Callback, loggers and checkpoint of an update; False: stop."""
+        """Callback, loggers and checkpoint after an update; returns False to stop."""
         settings = self._settings
         if settings.log_every and self._update % settings.log_every == 0:
             self._log({"epoch": epoch + 1, "update": self._update, "loss": loss, "lr": rate})
@@ -242,7 +242,7 @@ class Run:
         return True
 
     def _end_of_epoch(self, epoch: int, row: dict[str, Any]) -> bool:
-        """Validation, best epoch, checkpoint, loggers and callback; False: stop."""
+        """Validation, best epoch, checkpoint, loggers and callback; returns False to stop."""
         settings = self._settings
         if settings.validate is not None:
             values = self._trainer.evaluate(_of_epoch(settings.validate, epoch), settings.metrics)

@@ -51,17 +51,17 @@ def session_options(
 
     Args:
         options: Members of ``SessionOptions`` by name; ``engineOptions`` as a dictionary.
-        max_memory: Limit in bytes, or text such as ``"2G"``.
-        num_threads: Threads that compute.
-        max_shapes: Programs to keep, one for each set of input shapes.
+        max_memory: Limit of device memory in bytes, or text such as ``"2G"``.
+        num_threads: Number of compute threads.
+        max_shapes: Number of programs to keep, one for each set of input shapes.
         precision: Element type of products and convolutions.
 
     Returns:
         New options.
 
     Raises:
-        AttributeError: An option that does not exist.
-        TypeError: A value of another type.
+        AttributeError: There is no such option.
+        TypeError: A value has the wrong type.
     """
     made = SessionOptions()
     engine = {"max_shape_programs": str(max_shapes)}
@@ -91,18 +91,18 @@ class Model:
         device: DeviceInfo | None = None,
         name: str = "load",
     ) -> None:
-        """Read the model; its program is made at the first call.
+        """Read the model; the first call compiles it.
 
         Args:
             model: File name or bytes of an ONNX model.
             outputs: Tensors to return; None: the outputs of the model.
             options: Session options, as `session_options` makes them.
-            device: None: the CPU.
+            device: Device to run on; None: the CPU.
             name: Name in log lines and messages.
 
         Raises:
-            popart_exception: It is not a model.
-            FileNotFoundError: There is no such file.
+            popart_exception: The file or bytes are not a model.
+            FileNotFoundError: The file does not exist.
         """
         facts = describe(model)
         self._model = model
@@ -153,17 +153,17 @@ class Model:
             **named: Values by the inputs' names.
 
         Returns:
-            The array of the only output; several: a dictionary by name, in the model's order.
+            The array of the only output, or a dictionary by name, in the model's order, if there are several.
 
         Raises:
-            popart_runtime_error: Missing or unknown inputs, other types or shapes.
+            popart_runtime_error: An input is missing or unknown, or has the wrong type or shape.
             popart_exception: The model is not supported, or its operators do not take these shapes.
         """
         results = self.run(args[0] if len(args) == 1 and isinstance(args[0], Mapping) else _joined(self, args, named))
         return next(iter(results.values())) if len(results) == 1 else results
 
     def run(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs by name; as calling, with a dictionary."""
+        """Compute the outputs from a dictionary by name; returns a dictionary by name."""
         if unknown := [name for name in values if name not in self._feed.inputs]:
             raise popart_runtime_error(
                 f"{self._name}: the model has no input '{unknown[0]}'{nearest_names(unknown[0], self._feed.inputs)}"
@@ -182,7 +182,7 @@ class Model:
         return self._run_backend(values)
 
     def _arrays(self, named: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Arrays of the inputs' types; opens the batch when they have another one than the file."""
+        """Convert values to the inputs' types. If the batch has another size than in the file, open its dimension."""
         inputs = self._feed.inputs
         try:
             return {name: inputs[name].array(value, self._name) for name, value in named.items()}
@@ -241,15 +241,15 @@ class Model:
         return session
 
     def set_weights(self, values: Mapping[str, np.ndarray], *args: Any, **named: Any) -> None:
-        """Give the model other weights; needs ``constantWeights`` off.
+        """Replace the weights of the model; this needs the option ``constantWeights`` to be off.
 
         Args:
-            values: By name; names that are not weights of the model are left out.
-            *args: Values of the inputs of the next call, whose shapes the program is made for.
+            values: Values by name; names that are not weights of the model are ignored.
+            *args: Values of the inputs of the next call: the program is compiled for their shapes.
             **named: The same values, by name.
 
         Raises:
-            popart_runtime_error: Another shape or type, or weights that are constants.
+            popart_runtime_error: A shape or type is wrong, or the weights are constants.
         """
         arrays = _joined(self, args, named)
         with self._lock:
@@ -263,7 +263,7 @@ class Model:
             self._weights_set = True
 
     def _run_backend(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Text, sequences, and inputs that steer shapes: what the ONNX backend does around sessions."""
+        """Run models with text, sequences, or inputs that determine shapes, by the ONNX backend."""
         with self._lock:
             if self._backend is None:
                 import onnx
@@ -310,32 +310,33 @@ def load(
     device: DeviceInfo | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Model:
-    """An ONNX model as a function of arrays, for inference.
+    """Make a function of an ONNX model, for inference.
 
-    It takes any batch, also when the file was written for one of another size, as long as its operators do. A program
-    is compiled for each set of input shapes when it is first used, and kept.
+    The function takes batches of any size, even if the file has a fixed size, as long as the operators of the model
+    allow it.
+    A program is compiled for each set of input shapes when it is first used, and kept.
 
     Args:
         model: File name, bytes, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns.
-        outputs: Tensors to return, by name, also ones inside of the model; None: its outputs.
-        max_memory: Limit of device memory in bytes, or text such as ``"2G"``; a model that does not fit is refused at
-            its first call.
-        num_threads: Threads that compute; None: all.
-        max_shapes: How many programs are kept; the one used longest ago goes first.
+        outputs: Names of the tensors to return, also of tensors inside the model; None: its outputs.
+        max_memory: Limit of device memory in bytes, or text such as ``"2G"``. If the model does not fit, the first call
+            raises an error.
+        num_threads: Number of compute threads; None: one for each core that the process may use.
+        max_shapes: Number of programs to keep; the least recently used one is dropped first.
         precision: Element type of products and convolutions: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
-        device: None: the CPU.
+        device: Device to run on; None: the CPU.
         options: Other members of ``SessionOptions`` by name.
 
     Returns:
-        The model: ``model(images)`` returns the array of its only output, or a dictionary by name when there are
-        several. Inputs are given in order, by name, or as a dictionary; they are arrays of NumPy, PyTorch, or anything
-        with DLPack. Threads may call it at the same time; one runs, the others wait.
+        The model. ``model(images)`` returns the array of its only output, or a dictionary by name if there are several.
+        Pass inputs in order, by name, or as a dictionary: arrays of NumPy, PyTorch, or any library with DLPack. Several
+        threads may call it at the same time; the calls run one after the other.
 
     Raises:
-        popart_exception: It is not a model.
-        FileNotFoundError: There is no such file.
-        AttributeError: An option that does not exist.
-        TypeError: `model` is none of these.
+        popart_exception: The file or bytes are not a model.
+        FileNotFoundError: The file does not exist.
+        AttributeError: There is no such option.
+        TypeError: `model` has another type.
     """
     made = session_options(
         options, max_memory=max_memory, num_threads=num_threads, max_shapes=max_shapes, precision=precision

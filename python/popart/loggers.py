@@ -1,4 +1,4 @@
-"""Loggers for ``Trainer.fit(log=[...])``: anything with ``log(dict)`` is one, such as a run of Weights & Biases.
+"""Loggers for ``Trainer.fit(log=[...])``: any object with a method ``log(dict)``, such as a run of Weights & Biases.
 
 Example::
 
@@ -16,21 +16,21 @@ from popart._files import replacing
 
 
 class Logger(Protocol):
-    """What `fit` calls: after every ``log_every`` updates, and at the end of each epoch."""
+    """The interface that `fit` calls: after every ``log_every`` updates, and at the end of each epoch."""
 
     def log(self, values: Mapping[str, Any]) -> Any:
-        """Keep values by name; ``update`` is the number of the update, from 1 on."""
+        """Record values by name; ``update`` is the number of the update, from 1 on."""
 
 
 class CSV:
-    """A file with a line for each call, and a column for each name."""
+    """A CSV file with a line for each call, and a column for each name."""
 
     def __init__(self, path: str | Path, append: bool = False) -> None:
         """Start the file.
 
         Args:
-            path: The file; it is written anew unless `append`.
-            append: Whether lines that are there stay.
+            path: The file; it is overwritten unless `append` is true.
+            append: Whether to keep the lines that the file has.
         """
         self._path, self._names = Path(path), []
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ class CSV:
             self._path.write_text("")
 
     def log(self, values: Mapping[str, Any]) -> None:
-        """Add a line; a name that was not there before becomes a new column."""
+        """Add a line; a new name becomes a new column."""
         if new := [name for name in values if name not in self._names]:
             with self._path.open(newline="") as file:
                 rows = list(csv.DictReader(file))
@@ -82,7 +82,7 @@ class TensorBoard:
         self._writer = writer(str(folder))
 
     def log(self, values: Mapping[str, Any]) -> None:
-        """Add every number as a scalar at its update."""
+        """Write every number as a scalar of its update."""
         step = int(values.get("update", 0))
         for name, value in values.items():
             if name != "update" and isinstance(value, int | float):
@@ -91,13 +91,13 @@ class TensorBoard:
 
 
 def logger_of(item: Any) -> Callable[[Mapping[str, Any]], Any]:
-    """The function to call with values: of a logger, a function, or the name of a CSV file.
+    """Convert a logger, a function, or the name of a CSV file to the function to call with values.
 
     Returns:
         The function.
 
     Raises:
-        TypeError: Something else.
+        TypeError: `item` is none of these.
     """
     if isinstance(item, str | Path) and str(item).endswith(".csv"):
         return CSV(item).log

@@ -41,7 +41,7 @@ def _reduction(given: str | ReductionType, also: tuple[str, ...] = ()) -> Reduct
 
 
 def _factor(builder: Any, given: Any) -> str:
-    """Id of a weight: itself, or a constant with the values of an array."""
+    """Id of a weight: the given id, or that of a constant with the values of the given array."""
     if given is None:
         return ""
     if isinstance(given, str):
@@ -74,16 +74,16 @@ def cross_entropy(
         logits: Id of ``(N, C, d...)`` or ``(C)``.
         labels: Id of class numbers, integers ``(N, d...)`` or ``()``, or of probabilities, floats like the logits.
         weight: Factor of each class: an array ``(C,)`` or the id of a tensor. It does not train.
-        ignore_index: Class number of rows without loss, which the mean does not count.
+        ignore_index: Class number of rows that have no loss and do not count in the mean.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``. The loss of a session must be a scalar.
-        label_smoothing: Part of the labels that all classes share, 0 to 1.
+        label_smoothing: Part of each label that is spread over all classes, 0 to 1.
         name: Debug name.
 
     Returns:
         Id of the loss, FLOAT (DOUBLE for DOUBLE).
 
     Raises:
-        popart_exception: An unknown tensor, operands that do not fit, or an operator set older than 7.
+        popart_exception: A tensor is unknown, operands do not fit, or the operator set is older than 7.
     """
     return _crossEntropyLoss(
         builder._core,
@@ -107,11 +107,11 @@ def nll(
     reduction: str = "mean",
     name: str = "",
 ) -> str:
-    """Minus the log probability of the labelled class, ``torch.nn.functional.nll_loss``.
+    """Negative log probability of the labelled class, ``torch.nn.functional.nll_loss``.
 
     Args:
         builder: The model.
-        log_probabilities: Id of ``(N, C, d...)`` or ``(C)``, such as of a log softmax.
+        log_probabilities: Id of ``(N, C, d...)`` or ``(C)``, such as the output of a log softmax.
         labels: Id of class numbers ``(N, d...)`` or ``()``.
         weight: As in `cross_entropy`.
         ignore_index: As in `cross_entropy`.
@@ -165,7 +165,7 @@ def mse(builder: Any, input: str, target: str, *, reduction: str = "mean", name:
     Args:
         builder: The model.
         input: Id of a tensor of any shape.
-        target: Id of one of the same shape.
+        target: Id of a tensor of the same shape.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         name: Debug name.
 
@@ -184,7 +184,7 @@ def mae(builder: Any, input: str, target: str, *, reduction: str = "mean", name:
     Args:
         builder: The model.
         input: Id of a tensor of any shape.
-        target: Id of one of the same shape.
+        target: Id of a tensor of the same shape.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         name: Debug name.
 
@@ -203,7 +203,7 @@ def huber(builder: Any, input: str, target: str, *, delta: float = 1.0, reductio
     Args:
         builder: The model.
         input: Id of a tensor of any shape.
-        target: Id of one of the same shape.
+        target: Id of a tensor of the same shape.
         delta: Where the linear part begins, positive.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         name: Debug name.
@@ -212,7 +212,7 @@ def huber(builder: Any, input: str, target: str, *, delta: float = 1.0, reductio
         Id of the loss.
 
     Raises:
-        popart_exception: As in `cross_entropy`, or another `delta`.
+        popart_exception: As in `cross_entropy`, or `delta` is not positive.
     """
     return _huberLoss(builder._core, input, target, delta, _reduction(reduction), name)
 
@@ -225,7 +225,7 @@ def smooth_l1(
     Args:
         builder: The model.
         input: Id of a tensor of any shape.
-        target: Id of one of the same shape.
+        target: Id of a tensor of the same shape.
         beta: Where the linear part begins; 0 gives the absolute difference.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         name: Debug name.
@@ -234,7 +234,7 @@ def smooth_l1(
         Id of the loss.
 
     Raises:
-        popart_exception: As in `cross_entropy`, or a negative `beta`.
+        popart_exception: As in `cross_entropy`, or `beta` is negative.
     """
     return _smoothL1Loss(builder._core, input, target, beta, _reduction(reduction), name)
 
@@ -256,7 +256,7 @@ def kl_divergence(
         input: Id of log probabilities; with `from_logits`, of logits ``(N, C, d...)`` or ``(C)``.
         target: Id of probabilities of the same shape.
         from_logits: Take the log softmax of the input over its classes first.
-        log_target: The target is logarithms of probabilities.
+        log_target: The target contains logarithms of probabilities.
         reduction: ``"mean"``, ``"batchmean"`` (the sum divided by the size of dimension 0), ``"sum"`` or ``"none"``.
         name: Debug name.
 
@@ -280,7 +280,7 @@ def hinge(
         builder: The model.
         input: Id of a tensor of any shape.
         labels: Id of -1 and 1 of the same shape, floats or integers.
-        margin: The distance from 0 that is enough.
+        margin: Distance from 0 above which there is no loss.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         name: Debug name.
 
@@ -302,9 +302,9 @@ def hinge_embedding(
 
     Args:
         builder: The model.
-        input: Id of a tensor of any shape, such as of distances.
+        input: Id of a tensor of any shape, such as distances.
         labels: Id of -1 and 1 of the same shape, floats or integers.
-        margin: The distance that is enough.
+        margin: Distance above which there is no loss.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         name: Debug name.
 
@@ -369,8 +369,8 @@ def triplet_margin(
         anchor: Id of ``(N, D)`` or ``(D)``.
         positive: Id of the same shape.
         negative: Id of the same shape.
-        margin: By how much the negative is to be further away.
-        p: Which norm the distance is, positive.
+        margin: By how much the negative has to be further away.
+        p: Order of the norm of the distance, positive.
         eps: Added to each difference.
         swap: Take the distance of negative and positive where it is the smaller one.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
@@ -380,7 +380,7 @@ def triplet_margin(
         Id of the loss.
 
     Raises:
-        popart_exception: As in `cross_entropy`, or another `p`.
+        popart_exception: As in `cross_entropy`, or `p` is not positive.
     """
     ids = [anchor, positive, negative]
     return _tripletMarginLoss(builder._core, ids, margin, p, eps, swap, _reduction(reduction), name)
@@ -404,12 +404,12 @@ def ctc(
     Args:
         builder: The model.
         log_probabilities: Id of ``(T, N, C)``; with `from_logits`, of logits.
-        targets: Id of class numbers ``(N, S)``, integers; what follows a sample's length does not count.
+        targets: Id of class numbers ``(N, S)``, integers; numbers after the length of a sample are ignored.
         input_lengths: Id of ``(N)``, integers.
         target_lengths: Id of ``(N)``, integers.
         from_logits: Take the log softmax over the classes first.
         blank: Class number of the blank.
-        zero_infinity: Samples that no alignment fits cost 0 instead of infinity.
+        zero_infinity: Whether the loss of samples without an alignment is 0 instead of infinity.
         reduction: ``"mean"`` (of the losses divided by the target lengths), ``"sum"`` or ``"none"``.
         name: Debug name.
 

@@ -1,4 +1,4 @@
-"""Losses by name: which function, which inputs it adds to a model, and which output it reads."""
+"""Losses by name: the function of each, the inputs that it adds to a model, and the output that it reads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class LossInput:
 
 @dataclass(frozen=True)
 class AttachedLoss:
-    """What `attach` added: the loss, the output that it reads ("" for a function), and the inputs that it reads."""
+    """The result of `attach`: the loss, the output that it reads ("" for a function), and the inputs that it reads."""
 
     loss: str
     output: str
@@ -30,7 +30,7 @@ class AttachedLoss:
 
 
 def names() -> list[str]:
-    """Names that `attach` and `popart.Trainer` take for a loss.
+    """List the names of losses that `attach` and `popart.Trainer` accept.
 
     Returns:
         ``cross_entropy``, ``mse`` and so on; the guide on losses lists their other spellings.
@@ -39,7 +39,7 @@ def names() -> list[str]:
 
 
 def function(name: str) -> Callable[..., str]:
-    """The function of a loss.
+    """Find the function of a loss.
 
     Args:
         name: One of `names`, or another spelling such as ``"bce"``.
@@ -48,7 +48,7 @@ def function(name: str) -> Callable[..., str]:
         The function of this module of that name.
 
     Raises:
-        popart_exception: An unknown name; the nearest ones are said.
+        popart_exception: The name is unknown; the message suggests similar ones.
     """
     return getattr(loss_functions, _lossNamed(name))
 
@@ -64,19 +64,23 @@ def attach(builder: Any, loss: Loss, output: str = "", *, inputs: Sequence[str] 
 
     Args:
         builder: The model.
-        loss: Name of a loss, or a function that gets the builder, adds what it needs and returns the id of the loss.
-        output: The tensor that the loss reads; default: the model's only output, else its first of a float type.
-        inputs: Ids of tensors that the loss reads instead of inputs that are added, in their order. "" for one to add.
-        **settings: Arguments of the loss's function.
+        loss: Name of a loss, or a function that takes the builder, adds inputs and nodes and returns the id of the
+            loss.
+        output: The tensor that the loss reads; default: the only output of the model, else its first output with
+            floats.
+        inputs: Ids of tensors that the loss reads instead of inputs that are added, in their order. "" adds a new
+            input.
+        **settings: Arguments of the loss function.
 
     Returns:
-        The ids, and types and shapes of the inputs: class numbers are INT32 of the output's shape without the class
-        dimension; other labels FLOAT of the output's shape. Open dimensions keep their names. The first one is called
-        ``labels`` unless the model has that name.
+        The ids, and the types and shapes of the inputs. Class numbers are INT32 with the shape of the output without
+        the class dimension; other labels are FLOAT with the shape of the output. Open dimensions keep their names. The
+        first input is called ``labels`` unless the model has a tensor of that name.
 
     Raises:
-        popart_exception: An unknown name, a model without float output, an output whose shape is not known.
-        TypeError: Settings that the function does not have, or `output`, `inputs` or settings with a function.
+        popart_exception: The name is unknown, the model has no float output, or the shape of the output is not known.
+        TypeError: A setting is unknown to the loss function, or `output`, `inputs` or settings are given with a
+            function.
     """
     if callable(loss):
         if output or inputs or settings:

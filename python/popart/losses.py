@@ -1,4 +1,4 @@
-"""Losses: functions on any output of a model, losses by name, and the loss objects of old programs.
+"""Losses: functions that read any output of a model, losses by name, and the loss objects of old programs.
 
     loss = popart.losses.cross_entropy(builder, "logits", labels)          # adds nodes, gives the id
     attached = popart.losses.attach(builder, "cross_entropy")              # adds the labels too
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class Loss:
-    """What the loss objects share: names, reduction and placement."""
+    """Base class of the loss objects: names, reduction and placement."""
 
     def __init__(self, kind: str, inputs: list[str], output: str, reduction: ReductionType, scale: float = 1.0) -> None:
         """Describe a loss.
@@ -62,7 +62,7 @@ class Loss:
             kind: Catalog name: ``"Nll"``, ``"L1"`` or ``"IdentityLoss"``.
             inputs: Ids of the tensors it reads.
             output: Id of its scalar result.
-            reduction: How elements join.
+            reduction: How the elements are reduced: sum, mean or not at all.
             scale: Factor of the L1 loss.
         """
         self._kind, self._inputs, self._output = kind, inputs, output
@@ -81,7 +81,7 @@ class Loss:
             The id.
 
         Raises:
-            IndexError: Another index than 0.
+            IndexError: The index is not 0.
         """
         if index != 0:
             raise IndexError(f"{self._kind} loss: output {index} does not exist, it has one output")
@@ -151,7 +151,7 @@ class L1Loss(Loss):
 
 
 class IdentityLoss(Loss):
-    """The tensor itself, reduced."""
+    """The sum or mean of a tensor, or the tensor itself."""
 
     def __init__(self, inputId: str, outputId: str, reduction: ReductionType = ReductionType.Sum) -> None:
         """Make the loss.

@@ -1,6 +1,7 @@
-"""Metrics of outputs and labels: by name for ``Trainer.evaluate`` and ``Trainer.fit``, or any function.
+"""Metrics for ``Trainer.evaluate`` and ``Trainer.fit``: by name, or any function of outputs and labels.
 
-A function ``metric(outputs, batch)`` gets the array of the only output, or a dictionary of several, and the arrays of
+A function ``metric(outputs, batch)`` takes the array of the only output, or a dictionary if there are several, and the
+arrays of
 the batch by input; it returns the mean over the batch.
 """
 
@@ -16,7 +17,7 @@ Metric = Callable[[Any, Mapping[str, np.ndarray]], float]
 
 
 def _classes(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """Class numbers: the labels, or of probabilities of classes the largest."""
+    """Class numbers: the labels themselves, or for class probabilities the index of the largest."""
     if outputs.ndim < 2 or outputs.shape[1] < 2:
         raise popart_runtime_error(
             f"metric: the output has no dimension of classes: got shape {list(outputs.shape)}, expected (N, C, ...). "
@@ -40,7 +41,7 @@ def _best_of(count: int) -> Callable[[np.ndarray, np.ndarray], tuple[float, floa
         else:
             own = np.take_along_axis(outputs, np.expand_dims(np.maximum(classes, 0), 1), 1)
             right = (outputs > own).sum(1) < count
-        counted = classes >= 0  # negative numbers are labels without loss
+        counted = classes >= 0  # labels with negative numbers are ignored
         return float((right & counted).sum()), float(counted.sum())
 
     return metric
@@ -58,14 +59,14 @@ def _mean_of(error: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray,
     return metric
 
 
-# Sum and count by name, of an output and its labels.
+# For each name, the function that returns sum and count for an output and its labels.
 _BY_NAME = {
     "accuracy": _best_of(1),
     "top5": _best_of(5),
     "mse": _mean_of(np.square),
     "mae": _mean_of(np.abs),
 }
-# Those of which more is better.
+# The metrics that are better when they are larger.
 GROWING = frozenset({"accuracy", "top5"})
 
 
@@ -73,15 +74,15 @@ class Metrics:
     """Means of metrics over batches."""
 
     def __init__(self, metrics: Sequence[str | Metric], output: str, labels: str | None) -> None:
-        """Start at nothing.
+        """Start with no batches.
 
         Args:
             metrics: Names (accuracy, top5, mse, mae) or functions.
-            output: Output that metrics by name read.
-            labels: Input that metrics by name compare it with; None: there is none.
+            output: Output that named metrics read.
+            labels: Input that named metrics compare it with; None if there is none.
 
         Raises:
-            popart_runtime_error: An unknown name, or a name where there are no labels.
+            popart_runtime_error: A name is unknown, or there are no labels for a named metric.
         """
         self._output, self._labels = output, labels
         self._metrics = {m if isinstance(m, str) else getattr(m, "__name__", type(m).__name__): m for m in metrics}
@@ -99,7 +100,7 @@ class Metrics:
         return list(self._metrics)
 
     def add(self, outputs: Mapping[str, np.ndarray], batch: Mapping[str, np.ndarray], samples: int) -> None:
-        """Take a batch into account."""
+        """Add the metrics of a batch."""
         for name, metric in self._metrics.items():
             if isinstance(metric, str):
                 total, count = _BY_NAME[metric](outputs[self._output], batch[self._labels or ""])
@@ -110,5 +111,5 @@ class Metrics:
             self._sums[name][1] += count
 
     def means(self) -> dict[str, float]:
-        """The metrics; NaN where nothing was counted."""
+        """The means of the metrics; NaN if nothing was counted."""
         return {name: total / count if count else float("nan") for name, (total, count) in self._sums.items()}

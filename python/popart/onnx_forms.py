@@ -1,4 +1,4 @@
-"""Operator methods of ai.onnx operator sets that have no fixed class, made from the core's operator table."""
+"""Operator methods of the ai.onnx operator sets that have no fixed class, generated from the core's operator table."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -18,9 +18,9 @@ class Attribute(NamedTuple):
 
 
 class Form(NamedTuple):
-    """One version of an operator; counts are -1 for any number.
+    """One version of an operator. A count of -1 means any number.
 
-    In `inputs` and `outputs`, names with spaces between, "?" follows an optional one and "*" a variadic one.
+    `inputs` and `outputs` are names separated by spaces; "?" marks an optional one and "*" a variadic one.
     """
 
     type: str
@@ -43,7 +43,7 @@ _COUNTED_BY_NODE = "num_outputs"  # attribute of Split: the core sets it
 
 @cache
 def forms(opset: int) -> dict[str, Form]:
-    """The operators of an ai.onnx operator set, by type; a newer set than the table knows has the newest one's."""
+    """The operators of an ai.onnx operator set, by type. Newer sets have those of the newest set in the table."""
     rows = (Form(*row) for row in popart_core._operatorForms(opset))
     return {row.type: row._replace(attributes=[Attribute(*a) for a in row.attributes]) for row in rows}
 
@@ -56,7 +56,7 @@ def method_name(op_type: str) -> str:
 def _fixed_defaults(known: Method | None) -> dict[str, str | None]:
     """Parameters of the newest fixed form in their order, with the text of their defaults; None where required."""
     text = known.signatures[max(known.signatures)] if known else ""
-    signature = eval(f"__import__('inspect').signature(lambda {text}: None)")  # the tables' own text
+    signature = eval(f"__import__('inspect').signature(lambda {text}: None)")  # text of our tables, no user input
     return {p.name: None if p.default is p.empty else repr(p.default) for p in signature.parameters.values()}
 
 
@@ -72,7 +72,7 @@ def _default(attribute: Attribute, fixed: str | None) -> str:
 
 
 def _method(form: Form) -> Method:
-    """The builder method of one version: attributes in the order of the fixed classes, then of their names."""
+    """The builder method of one version: attributes in the order of the fixed classes, then the others by name."""
     known = AI_ONNX.get(method_name(form.type))
     fixed = _fixed_defaults(known)
     if form.type == "Constant":
@@ -102,7 +102,7 @@ def methods_of(opset: int) -> dict[str, Method]:
 
 
 def union_parameters(name: str, oldest: int, newest: int) -> tuple[dict[str, Any], list[Method]]:
-    """Parameters of a method over several operator sets, for type checkers.
+    """List the parameters of a method over several operator sets, for type checkers.
 
     Args:
         name: The method.

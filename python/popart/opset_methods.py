@@ -1,15 +1,15 @@
 # ruff: noqa: E501, SIM905
 """Operator methods of the builder: one row per method, from which ``builder.py`` makes the methods of every opset.
 
-A signature lists the attributes after ``args`` in their positional order, as a Python parameter list. ``num_outputs`` first
-means that the caller says how many outputs there are and always gets a list.
+A signature lists the attributes after ``args`` in their positional order, as a Python parameter list. If
+``num_outputs`` is first, the caller passes the number of outputs and the method always returns a list.
 """
 
 from typing import NamedTuple
 
 
 class Method(NamedTuple):
-    """A builder method: ONNX operator type, opsets that have it, and its signature by the first opset that has that form."""
+    """A builder method: ONNX operator type, opsets that have it, and its signatures by the first opset of each form."""
 
     op_type: str
     first_opset: int
@@ -18,7 +18,7 @@ class Method(NamedTuple):
     outputs: int = 1
     has_args: bool = True
     kinds: dict[str, str] | None = None  # types of the attributes; None: by their names and defaults
-    inputs: str = ""  # names of the inputs, as `onnx_forms.Form` has them
+    inputs: str = ""  # names of the inputs, in the form of `onnx_forms.Form`
 
 
 AI_ONNX: dict[str, Method] = {
@@ -281,7 +281,8 @@ AI_ONNX: dict[str, Method] = {
     "where": Method("Where", 9, 11, {9: ""}),
 }
 
-# Attributes that a number alone does not type. All others are integers, strings or lists of integers by their value.
+# Attributes whose type does not follow from a number alone. The value of all others decides: integers, strings or
+# lists.
 FLOAT_ATTRIBUTES = frozenset(
     "alpha beta bias clip cubic_coeff_a epsilon extrapolation_value gamma height_scale high increment lambd lambda_ low "
     "max mean min modulus momentum ratio scale scale0 scale1 seed spatial_scale value width_scale".split()

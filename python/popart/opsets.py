@@ -30,14 +30,14 @@ _COLLECTIVES = ("Add", "Mean", "Mul", "Min", "Max", "LogicalAnd", "LogicalOr", "
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy scalar or array, or a member of an enumeration, as the Python number, list or number behind it."""
+    """Convert a NumPy scalar or array, or a member of an enumeration, to a Python number, list or number."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return _plain(value.value) if isinstance(value, Enum) else value
 
 
 def _kind_of(name: str, default: Any) -> str:
-    """What an operator method takes for an attribute: the kind of its default, else the one that its name has."""
+    """The kind of attribute that an operator method accepts: that of its default value, else that of its name."""
     for kind, names in _KINDS.items():
         if name in names:
             return kind
@@ -66,7 +66,7 @@ _ELEMENTS = {"int": int, "ints": int, "float": float, "floats": float, "string":
 
 
 def _typed_attribute(name: str, value: Any, kind: str, keeps_empty: bool = False) -> tuple[str, str, Any] | None:
-    """(name, kind, value) as the core takes it; None when absent, as an empty list is unless `keeps_empty`."""
+    """(name, kind, value) for the core; None if absent. An empty list counts as absent unless `keeps_empty`."""
     if hasattr(value, "createSubgraphBuilder"):
         return name, "graph", value._core
     if kind == "tensor":
@@ -93,7 +93,7 @@ def debug_name_of(debug_context: Any) -> str:
 
 
 def _adapt_attributes(op_type: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Attributes whose Python form differs from the model's."""
+    """Convert attributes whose Python form differs from that of the model."""
     if op_type in ("Cast", "BitCast"):
         name, types = str(given["to"]).upper(), _ONNX_TYPES | _NEWER_TYPES
         if name not in types:
@@ -116,7 +116,7 @@ def _adapt_attributes(op_type: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _input_ids(inputs: Any, takes_one: bool) -> list[str]:
-    """The ids of a node's inputs: a list of them, or one where the method takes a single id."""
+    """The ids of a node's inputs, from a list or, if the method takes a single id, from one id."""
     if isinstance(inputs, str):
         if not takes_one:
             raise TypeError(f"args: got {inputs!r}, expected a list of tensor ids")
@@ -130,12 +130,12 @@ def _input_ids(inputs: Any, takes_one: bool) -> list[str]:
 
 @cache
 def _signature_of(parameters: str) -> inspect.Signature:
-    """Signature of a parameter list; most methods share one of few."""
-    return inspect.signature(eval(f"lambda {parameters}: None"))  # the tables' own text
+    """Signature of a parameter list; cached, because many methods have the same one."""
+    return inspect.signature(eval(f"lambda {parameters}: None"))  # text of our tables, no user input
 
 
 def _doc_of(method: Method, domain: str, opset: int, signature: inspect.Signature) -> str:
-    """What a builder method says of itself."""
+    """The docstring of a builder method."""
     names = method.inputs.replace("?", " (optional)").replace("*", " (any number)").replace(") ", "), ")
     texts = {
         "args": f"Ids of the inputs{': ' + names if names else ', in their order'}. An empty one is absent.",
@@ -167,7 +167,7 @@ def _doc_of(method: Method, domain: str, opset: int, signature: inspect.Signatur
 
 
 def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable[..., Any]:
-    """The function behind one builder method of one opset."""
+    """Make the function of one builder method for one opset."""
     text = method.signatures[max(first for first in method.signatures if first <= opset)]
     counted = "num_outputs" in text
     args = ["args=()" if name == "abort" else "args"] if method.has_args else []
@@ -179,7 +179,7 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
     kinds |= _OTHER_KINDS | ({"value": "tensor", "sparse_value": "tensor"} if holds_tensor else {})
     takes_one_id = domain == "ai.graphcore" and name in _ONE_INPUT
 
-    # A list that is absent by default means something else when it is empty: a reduction over no axes reduces nothing.
+    # If a list may be absent, an empty list means something else: a reduction over no axes reduces nothing.
     distinct_when_empty = {p.name for p in signature.parameters.values() if p.default is None}
 
     def is_default(key: str, value: Any) -> bool:
@@ -193,7 +193,7 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
-        if method.op_type in _RECURRENT:  # compat: nodes hold what was asked for, so that programs can add the rest
+        if method.op_type in _RECURRENT:  # compat: nodes have only given attributes, so that programs can add others
             given = {key: value for key, value in given.items() if not is_default(key, value)}
             given.setdefault("debugContext", "")
         inputs = given.pop("args", [])
@@ -225,15 +225,15 @@ def _make_method(name: str, domain: str, opset: int, method: Method) -> Callable
     return call
 
 
-# Operators whose nodes hold what was given alone; those whose `value` is a tensor; methods of ai.graphcore that take
-# one id; kinds of attributes that stand for others; names that Python does not allow.
+# Operators whose nodes have only the attributes that were given; those whose `value` is a tensor; methods of
+# ai.graphcore that take one id; kinds that replace others; attribute names that Python does not allow.
 _RECURRENT = frozenset(("RNN", "LSTM", "GRU"))
 _TENSOR_OPERATORS = frozenset(("Constant", "ConstantOfShape"))
 _ONE_INPUT = frozenset(("reshape",))
 _OTHER_KINDS = {"to": "int", "op": "string", "commGroup": "ints", "lambda_": "float"}
 _MODEL_NAMES = {"lambda_": "lambda", "commGroup": "__collectiveCommGroup"}
 
-# Keyword spellings of single methods, accepted by all.
+# Spellings of keywords that all methods accept.
 _OTHER_SPELLINGS = (("debugPrefix", "debugContext"), ("debug_context", "debugContext"), ("debugName", "debugContext"),
                     ("name", "debugContext"), ("lambda", "lambda_"))  # fmt: skip
 
@@ -293,20 +293,20 @@ class AiGraphcoreOpset1(Opset):
         callback: Any,
         debugName: str = "",
     ) -> str:
-        """Run a subgraph over sequences of several lengths that lie packed in tensors, a batch of them at a time.
+        """Run a subgraph on sequences of different lengths that are packed in tensors, one batch at a time.
 
-        Sequence i of a packed tensor is the rows ``data[offsets[i] : offsets[i] + lengths[i]]``. The subgraph gets a
-        tensor ``(callbackBatchSize, maxSequenceLength, *row)`` for each packed tensor, zeros behind the ends of
-        sequences, and zeros for what lacks in the last batch; it gives ``(callbackBatchSize, length, *row)``. The first
-        rows of result i go to the rows of the result that its offset and length name, other rows are zero. Where
-        results overlap, the later one stays. No gradient passes.
+        Sequence i of a packed tensor is the rows ``data[offsets[i] : offsets[i] + lengths[i]]``. For each packed tensor
+        the subgraph gets a tensor ``(callbackBatchSize, maxSequenceLength, *row)``, padded with zeros after the end of
+        each sequence and where the last batch has fewer sequences. It returns ``(callbackBatchSize, length, *row)``.
+        The first rows of result i are written to the rows of the output that its offset and length name; other rows are
+        zero. If results overlap, the later one is kept. The operator has no gradient.
 
         Args:
             args: Ids of data, offsets and lengths for each packed tensor, then of offsets and lengths of the results.
-                Offsets and lengths: UINT32 or INT32, one number for each sequence.
-            maxSequenceLengths: For each packed tensor the longest sequence it may have.
+                Offsets and lengths: UINT32 or INT32, one for each sequence.
+            maxSequenceLengths: The length of the longest sequence, for each packed tensor.
             resultSize: Rows of the result.
-            callbackBatchSize: Sequences that the subgraph gets at a time.
+            callbackBatchSize: Number of sequences in one batch of the subgraph.
             callback: Builder of the subgraph, from `Builder.createSubgraphBuilder`.
             debugName: Name of the node.
 
@@ -314,8 +314,8 @@ class AiGraphcoreOpset1(Opset):
             Id of the result, ``(resultSize, *row)``.
 
         Raises:
-            popart_exception: When the session is made: sizes that are not positive, lists of different lengths, a
-                subgraph with other inputs or outputs. In a run: a sequence that is too long or an index outside.
+            popart_exception: When the session is made: a size is not positive, lists have different lengths, or the
+                subgraph has other inputs or outputs. In a run: a sequence is too long, or an index is out of range.
         """
         numbers = {"resultSize": resultSize, "callbackBatchSize": callbackBatchSize}
         attributes = [
@@ -358,21 +358,22 @@ class AiGraphcoreOpset1(Opset):
             inDilations: Of the data.
             pads: Of the data, before and after each spatial dimension.
             outPads: Of the result, in the same order.
+            dilations: Dilations of the weights, one list for each convolution; empty: all 1. The same form holds for
+                the lists below.
+            inDilations: Dilations of the data.
+            pads: Padding of the data, before and after each spatial dimension.
+            outPads: Padding of the result, in the same order.
             strides: Steps between windows.
             availableMemoryProportions: For IPUs; a number for each convolution, checked and not used.
-            partialsTypes: For IPUs, as the last.
-            planType: For IPUs: "parallel" or "serial".
-            perConvReservedTiles: For IPUs.
-            cycleBackOff: For IPUs.
-            enableConvDithering: For IPUs, a number for each convolution.
+            partialsTypes: For IPUs; checked and not used.
             debugContext: Name of the node.
 
         Returns:
-            Ids of the outputs. One for each convolution.
+            Ids of the outputs, one for each convolution.
 
         Raises:
-            popart_exception: No convolution; inputs that are not two or three; a list that does not have one entry for
-                each convolution; operands that do not fit.
+            popart_exception: There is no convolution, one has not two or three inputs, a list does not have one entry
+                for each convolution, or operands do not fit.
         """
         count = len(args)
         if count == 0:
@@ -421,10 +422,10 @@ class AiGraphcoreOpset1(Opset):
             debugContext: Name of the node.
             title: First word of a line.
             summariseThreshold: Elements above which the middle is left out.
-            edgeItems: Elements shown at each end then.
+            edgeItems: Elements shown at each end if the middle is left out.
             maxLineWidth: Characters of a line.
             digits: Digits after the point.
-            floatFormat: 0: as needed, 1: fixed, 2: scientific, 3: none.
+            floatFormat: 0: as needed, 1: fixed, 2: scientific, 3: no format.
             separator: Between elements.
             openBracket: Before a row.
             closeBracket: After a row.
@@ -447,7 +448,7 @@ class AiGraphcoreOpset1(Opset):
 
 
 class _Deferred:
-    """A method that is made when it is first asked for: making the thousand of all opsets would slow every start."""
+    """A method that is made when it is first used: the thousand methods of all opsets would slow every import."""
 
     def __init__(self, *facts: Any) -> None:
         self._facts = facts
@@ -464,10 +465,10 @@ class AiOnnx(Opset):
 
 @cache
 def opset_class(version: int) -> type[AiOnnx]:
-    """The class with the methods of one ai.onnx operator set: of 6 to 11 PopART's, of others ONNX's.
+    """The class with the methods of one ai.onnx operator set; 6 to 11 have PopART's signatures, others ONNX's.
 
     Args:
-        version: The operator set, 6 or more; newer ones than ONNX has get the newest one's methods.
+        version: The operator set, 6 or more; a set that is newer than ONNX's newest one gets the methods of that one.
 
     Returns:
         The class ``AiOnnxOpset<version>``.
@@ -486,7 +487,7 @@ AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8, AiOnnxOpset9, AiOnnxOpset10, AiOnnxOps
 
 
 class AiOnnxMlOpset1(Opset):
-    """ai.onnx.ml: no operator has a method."""
+    """ai.onnx.ml: its operators have no methods."""
 
     _domain = "ai.onnx.ml"
     _version = 1

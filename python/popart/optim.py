@@ -1,7 +1,7 @@
-"""Optimizers by PyTorch's names, with its arguments, defaults and formulas, and schedules of their learning rates.
+"""Optimizers with PyTorch's names, arguments, defaults and formulas, and schedules for their learning rates.
 
-Sessions and ``popart.Trainer`` take them. The learning rate can change between steps, every other number is part of the
-program. Formulas, and how PopART's own optimizers differ: docs/guides/optimizers.md.
+Sessions and ``popart.Trainer`` accept them. The learning rate can change between steps; all other numbers are constants
+of the program. The formulas, and the differences to PopART's own optimizers, are in docs/guides/optimizers.md.
 
 Example::
 
@@ -48,13 +48,14 @@ class Common(TypedDict, total=False):
     """Keyword arguments of all optimizers.
 
     Args:
-        maximize: Whether the loss is to grow.
-        groups: Weights with numbers of their own, as PyTorch's parameter groups: dictionaries with ``params``, names or
+        maximize: Whether to maximise the loss.
+        groups: Groups of weights with their own numbers, as PyTorch's parameter groups: dictionaries with ``params``,
+            names or
             globs of weights, and numbers by argument, such as ``lr`` and ``weight_decay``. A group with ``lr`` 0 is
             frozen: it has no gradient and no state.
         clip_grad_norm: Largest joint norm of all gradients, as ``torch.nn.utils.clip_grad_norm_``.
         clip_grad_value: Largest absolute value of gradients, as ``torch.nn.utils.clip_grad_value_``; not with the norm.
-        loss_scale: Factor of the loss in the backward pass, which updates take out again.
+        loss_scale: Factor of the loss in the backward pass; updates divide by it.
     """
 
     maximize: bool
@@ -65,7 +66,7 @@ class Common(TypedDict, total=False):
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers by the core's names: betas one by one."""
+    """The numbers by their names in the core: one name for each beta."""
     numbers = {}
     for name, value in values.items():
         if name == "betas":
@@ -86,7 +87,7 @@ def _group(index: int, group: Mapping[str, Any]) -> tuple[list[str], dict[str, f
 
 
 class Optimizer(popart_core._PyTorchOptimizer):
-    """What the optimizers of PyTorch share. Make one of its classes."""
+    """Base class of the optimizers of PyTorch. Use one of its subclasses."""
 
     def __init__(
         self,
@@ -99,11 +100,12 @@ class Optimizer(popart_core._PyTorchOptimizer):
         clip_grad_value: float | None = None,
         loss_scale: float | None = None,
     ) -> None:
-        """See the classes, and `Common`.
+        """See the subclasses, and `Common`.
 
         Raises:
-            ValueError: A group without weights' names.
-            popart_exception: A number out of PyTorch's range, a group's number that the optimizer does not have.
+            ValueError: A group has no names of weights.
+            popart_exception: A number is outside PyTorch's range, or a group has a number that the optimizer does not
+                have.
         """
         super().__init__(
             getattr(popart_core._PyTorchMode, type(self).__name__),
@@ -123,7 +125,7 @@ class Optimizer(popart_core._PyTorchOptimizer):
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent as ``torch.optim.SGD``, with momentum and Nesterov's form of it."""
+    """Stochastic gradient descent as ``torch.optim.SGD``, with momentum and Nesterov momentum."""
 
     def __init__(
         self,
@@ -138,22 +140,22 @@ class SGD(Optimizer):
 
         Args:
             lr: Learning rate.
-            momentum: Factor of the velocity of the update before; 0: no velocity is kept.
-            dampening: 1 minus the factor of gradients in the velocity; the first gradient counts whole.
+            momentum: Factor of the previous update's velocity; 0: there is no velocity.
+            dampening: 1 minus the factor of gradients in the velocity; the first gradient has the factor 1.
             weight_decay: Factor of the weight that is added to the gradient.
-            nesterov: Nesterov's form; needs momentum and no dampening.
+            nesterov: Whether to use Nesterov momentum; needs momentum and no dampening.
             **common: See `Common`.
 
         Raises:
-            ValueError: A group without ``params``.
-            popart_exception: A number out of its range.
+            ValueError: A group has no ``params``.
+            popart_exception: A number is outside its range.
         """
         values = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
         super().__init__(values, {"nesterov": nesterov}, **common)
 
 
 class _AdamForm(Optimizer):
-    """Adam with its decay in the gradient, and AdamW."""
+    """Base class of Adam, with decay in the gradient, and AdamW."""
 
     def __init__(
         self,
@@ -164,7 +166,7 @@ class _AdamForm(Optimizer):
         amsgrad: bool,
         **common: "Unpack[Common]",
     ) -> None:
-        """Take the arguments of both."""
+        """Pass the arguments of both to the core."""
         values = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(values, {"amsgrad": amsgrad}, **common)
 
@@ -185,10 +187,10 @@ class Adam(_AdamForm):
 
         Args:
             lr: Learning rate.
-            betas: Factors of the averages of gradients and of their squares.
+            betas: Factors of the previous averages of gradients and of their squares.
             eps: Added to the denominator.
             weight_decay: Factor of the weight that is added to the gradient.
-            amsgrad: Whether the largest average of squares so far counts (Reddi et al. 2018).
+            amsgrad: Whether to use the largest average of squares so far (Reddi et al. 2018).
             **common: See `Common`.
 
         Raises:
@@ -216,7 +218,7 @@ class AdamW(_AdamForm):
             lr: Learning rate.
             betas: As `Adam`.
             eps: As `Adam`.
-            weight_decay: Each update takes ``lr * weight_decay`` of the weight away.
+            weight_decay: Each update subtracts ``lr * weight_decay`` times the weight.
             amsgrad: As `Adam`.
             **common: See `Common`.
 
@@ -244,11 +246,11 @@ class RMSprop(Optimizer):
 
         Args:
             lr: Learning rate.
-            alpha: Factor of the averages.
+            alpha: Factor of the previous averages.
             eps: Added to the denominator.
             weight_decay: Factor of the weight that is added to the gradient.
-            momentum: Factor of the step of the update before.
-            centered: Whether the variance counts in place of the mean square.
+            momentum: Factor of the previous update's step.
+            centered: Whether to use the variance instead of the mean square.
             **common: See `Common`.
 
         Raises:
@@ -277,7 +279,7 @@ class Adagrad(Optimizer):
             lr: Learning rate.
             lr_decay: The learning rate is divided by ``1 + lr_decay * t`` after t updates.
             weight_decay: Factor of the weight that is added to the gradient.
-            initial_accumulator_value: First value of the sums of squares.
+            initial_accumulator_value: Initial value of the sums of squares.
             eps: Added to the denominator.
             **common: See `Common`.
 
@@ -310,8 +312,8 @@ class Adadelta(Optimizer):
 
         Args:
             lr: Learning rate.
-            rho: Factor of the averages.
-            eps: Added below the roots.
+            rho: Factor of the previous averages.
+            eps: Added under the square roots.
             weight_decay: Factor of the weight that is added to the gradient.
             **common: See `Common`.
 
@@ -338,8 +340,8 @@ class Adamax(Optimizer):
 
         Args:
             lr: Learning rate.
-            betas: Factors of the average of gradients and of their largest size.
-            eps: Added to the sizes of gradients.
+            betas: Factors of the previous average of gradients and of their largest absolute value.
+            eps: Added to the absolute values of gradients.
             weight_decay: Factor of the weight that is added to the gradient.
             **common: See `Common`.
 
@@ -352,7 +354,7 @@ class Adamax(Optimizer):
 
 
 class Lamb(Optimizer):
-    """Lamb (You et al. 2020, algorithm 2): Adam's step, scaled by the norm of the weight over that of the step."""
+    """Lamb (You et al. 2020, algorithm 2): Adam's step, scaled by the ratio of the norms of weight and step."""
 
     def __init__(
         self,
@@ -370,8 +372,8 @@ class Lamb(Optimizer):
             betas: As `Adam`.
             eps: As `Adam`.
             weight_decay: Factor of the weight that is added to the step.
-            max_weight_norm: The norm of a weight counts up to here: the paper's function of the norm is
-                ``min(norm, max_weight_norm)``; None: the norm itself.
+            max_weight_norm: Upper bound of the norm of a weight: the paper's function of the norm is
+                ``min(norm, max_weight_norm)``; None: no bound.
             **common: See `Common`.
 
         Raises:

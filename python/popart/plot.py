@@ -1,4 +1,4 @@
-"""Drawings of training, by matplotlib where it is installed.
+"""Plots of training. They need matplotlib.
 
 Example::
 
@@ -15,18 +15,18 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-POINTS = 75  # of the running mean, at most
+POINTS = 75  # most points in the window of the running mean
 
 
 def losses(
     values: "Sequence[float] | np.ndarray", path: str | Path | None = None, axes: "Axes | None" = None
 ) -> "Axes":
-    """Draw the loss of every batch and its running mean.
+    """Plot the loss of every batch and its running mean.
 
     Args:
         values: Losses in the order of the batches.
-        path: File to write, such as ``loss.png`` or ``loss.svg``; None: nothing is written.
-        axes: Where to draw; None: in a new figure, as ``matplotlib.pyplot`` makes them.
+        path: File to write, such as ``loss.png`` or ``loss.svg``; None: no file.
+        axes: Axes to draw in; None: those of a new figure of ``matplotlib.pyplot``.
 
     Returns:
         The axes.
@@ -47,7 +47,7 @@ def losses(
         )
     window = max(1, len(numbers) // POINTS)
     sums = np.cumsum(np.concatenate([[0.0], numbers]))
-    if axes is None and path is not None:  # a figure of its own, which no window shows
+    if axes is None and path is not None:  # a new figure that no window shows
         axes = Figure(figsize=(8, 4.5), layout="constrained").subplots()
     elif axes is None:
         from matplotlib import pyplot

@@ -1,4 +1,4 @@
-"""What value objects of the core print of themselves: ``InputSettings(tileSet=TileSet.IO, …)``."""
+"""Printed forms of the core's value objects: ``InputSettings(tileSet=TileSet.IO, …)``."""
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
@@ -6,7 +6,7 @@ from typing import Any
 
 import popart_core
 
-# Class -> members shown, in order; of methods, what they return.
+# Class -> members to show, in order; methods are called.
 _MEMBERS = {
     "AccumulateOuterFragmentSettings": "schedule excludedVirtualGraphs",
     "AutodiffSettings": "stitchStrategy",
@@ -38,7 +38,7 @@ _OPTIMIZERS = {
 
 
 def _text(value: Any) -> str:
-    """Members of enumerations by name, containers of the core as Python's own."""
+    """Print members of enumerations by name, and containers of the core like Python's."""
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
     if hasattr(value, "items"):

@@ -1,10 +1,10 @@
 """Learning-rate schedules: factors of an optimizer's learning rates by the number of the update.
 
-``popart.optim`` has them too::
+``popart.optim`` exports the same functions::
 
     trainer.fit(loader, epochs=5, schedule=popart.optim.cosine(warmup=500))
 
-A function of the update's number, such as ``lambda update: 0.99**update``, is a schedule as well, as the function of
+Any function of the update's number is a schedule too, such as ``lambda update: 0.99**update``, the argument of
 ``torch.optim.lr_scheduler.LambdaLR``.
 """
 
@@ -18,14 +18,15 @@ Factor = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule whose length may be that of the training.
+    """A schedule. Its length may depend on the length of the training.
 
     Args:
-        name: For people.
-        shape: The factor by update since the warm-up, updates after the warm-up and updates of an epoch.
+        name: Name for messages.
+        shape: Factor as a function of the update since the warm-up, the number of updates after it, and the updates of
+            an epoch.
         warmup: Updates in which the factor grows to 1: ``(update + 1) / warmup``.
         total: Updates of the whole schedule; None: those of the training.
-        needs_total: Whether the shape depends on it.
+        needs_total: Whether the shape depends on the number of updates.
         needs_epochs: Whether the shape depends on the length of epochs.
     """
 
@@ -41,14 +42,14 @@ class Schedule:
             raise ValueError(f"schedule '{self.name}': invalid warmup: got {self.warmup}, expected 0 or more updates")
 
     def bind(self, total: int | None, per_epoch: int | None) -> Factor:
-        """The factor as a function of the update's number.
+        """Compute the factor as a function of the update's number.
 
         Args:
             total: Updates of the training; None: not known.
             per_epoch: Updates of an epoch; None: not known.
 
         Returns:
-            The function; behind the end of the schedule it stays at its last value.
+            The function; after the end of the schedule it keeps its last value.
 
         Raises:
             ValueError: The shape needs a number that is not known.
@@ -74,7 +75,7 @@ class Schedule:
 
 
 def constant(warmup: int = 0) -> Schedule:
-    """The learning rate as it is, after a warm-up.
+    """A constant learning rate, after a warm-up.
 
     Returns:
         The schedule.
@@ -88,19 +89,19 @@ def step(
     warmup: int = 0,
     unit: Literal["epoch", "update"] = "epoch",
 ) -> Schedule:
-    """Multiply by `gamma` again and again, as ``StepLR`` and ``MultiStepLR`` of PyTorch.
+    """Multiply by `gamma` at each step, as ``StepLR`` and ``MultiStepLR`` of PyTorch.
 
     Args:
-        step_size: How often, or after how many of the unit each time.
+        step_size: Distance between two steps, or a list of their positions, in units.
         gamma: The factor.
-        warmup: Updates in which the learning rate grows first.
+        warmup: Updates in which the learning rate first grows.
         unit: What `step_size` counts: epochs or updates. The warm-up does not count.
 
     Returns:
         The schedule.
 
     Raises:
-        ValueError: A step size below 1, or another unit.
+        ValueError: A step size is below 1, or the unit is unknown.
     """
     sizes = [step_size] if isinstance(step_size, int) else sorted(step_size)
     if unit not in ("epoch", "update") or not sizes or sizes[0] < 1:
@@ -117,12 +118,12 @@ def step(
 
 
 def cosine(warmup: int = 0, final: float = 0.0, total: int | None = None) -> Schedule:
-    """Fall along half a cosine, as ``CosineAnnealingLR`` of PyTorch: ``final + (1 - final) (1 + cos(pi t / T)) / 2``.
+    """Decrease along half a cosine: ``final + (1 - final) (1 + cos(pi t / T)) / 2``, ``CosineAnnealingLR`` of PyTorch.
 
     Args:
-        warmup: Updates in which the learning rate grows first.
+        warmup: Updates in which the learning rate first grows.
         final: Factor at the end.
-        total: Updates until the end, warm-up included; None: those of the training.
+        total: Updates until the end, including the warm-up; None: those of the training.
 
     Returns:
         The schedule.
@@ -135,12 +136,12 @@ def cosine(warmup: int = 0, final: float = 0.0, total: int | None = None) -> Sch
 
 
 def linear(warmup: int = 0, final: float = 0.0, total: int | None = None) -> Schedule:
-    """Fall along a line.
+    """Decrease linearly.
 
     Args:
-        warmup: Updates in which the learning rate grows first.
+        warmup: Updates in which the learning rate first grows.
         final: Factor at the end.
-        total: Updates until the end, warm-up included; None: those of the training.
+        total: Updates until the end, including the warm-up; None: those of the training.
 
     Returns:
         The schedule.
@@ -151,12 +152,12 @@ def linear(warmup: int = 0, final: float = 0.0, total: int | None = None) -> Sch
 def one_cycle(
     pct_start: float = 0.3, div_factor: float = 25.0, final_div_factor: float = 1e4, total: int | None = None
 ) -> Schedule:
-    """Rise to the learning rate and fall far below it, as ``OneCycleLR`` of PyTorch without a cycle of the momentum.
+    """Increase to the learning rate, then decrease far below it: ``OneCycleLR`` of PyTorch with constant momentum.
 
     Args:
-        pct_start: Share of the updates that rise.
-        div_factor: The learning rate begins with this fraction of its largest value, which is the optimizer's.
-        final_div_factor: It ends with this fraction of the one it began with.
+        pct_start: Fraction of the updates in which the learning rate increases.
+        div_factor: The learning rate of the optimizer, which is the largest, is divided by this at the start.
+        final_div_factor: The learning rate of the start is divided by this at the end.
         total: Updates of the cycle; None: those of the training.
 
     Returns:
@@ -177,13 +178,13 @@ def one_cycle(
 
 
 def bound(schedule: Schedule | Factor | None, total: int | None, per_epoch: int | None) -> Factor | None:
-    """The factor of a schedule, or of a function, as a function of the update.
+    """Convert a schedule or a function to a function of the update's number.
 
     Returns:
-        It; None without a schedule.
+        The function; None without a schedule.
 
     Raises:
-        TypeError: Something else.
+        TypeError: `schedule` is neither of the two.
         ValueError: As `Schedule.bind`.
     """
     if schedule is None:

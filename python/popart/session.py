@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OutOfMemoryException(popart_core.popart_exception):
-    """The program does not fit the memory limit; raised by ``prepareDevice``."""
+    """Raised by ``prepareDevice`` if the program does not fit into the memory limit."""
 
     def __init__(self, error: "popart_core.OutOfMemoryError") -> None:
         """Keep the report of ``error``."""
@@ -27,11 +27,11 @@ class OutOfMemoryException(popart_core.popart_exception):
         self._error = error
 
     def getSummaryReport(self) -> str:
-        """Memory of the program as text."""
+        """Return the memory use of the program as text."""
         return self._error.getSummaryReport()
 
     def getProfilePath(self) -> str:
-        """Folder of the profile, empty when none was written."""
+        """Return the folder of the profile; empty if none was written."""
         return self._error.getProfilePath()
 
 
@@ -48,7 +48,7 @@ def _numpy_dtype(name: str) -> Any:
 
 
 def _data_type(value: Any) -> DataType:
-    """Element type of an array of NumPy, PyTorch or a library like them; UNDEFINED for all else."""
+    """Element type of an array of NumPy, PyTorch or a similar library; UNDEFINED for other objects."""
     dtype = getattr(value, "dtype", None)
     known = _NUMPY_TO_POPART.get(getattr(dtype, "type", None))
     if known is not None or dtype is None:
@@ -71,7 +71,7 @@ def _require_kinds(session: str, **arguments: Any) -> None:
     """Check the arguments of a session.
 
     Raises:
-        TypeError: One has a wrong type; None is left to the caller.
+        TypeError: An argument has the wrong type. None passes: the caller checks it.
     """
     for name, value in arguments.items():
         kind, expected = _EXPECTED[name]
@@ -80,7 +80,7 @@ def _require_kinds(session: str, **arguments: Any) -> None:
 
 
 class _SessionMixin:
-    """What both kinds of sessions add to the core."""
+    """The Python methods that both kinds of sessions add to the core."""
 
     _data_flow: DataFlow
     _name: str
@@ -103,35 +103,37 @@ class _SessionMixin:
         return self._options.accumulationFactor if self._options.enableGradientAccumulation else 1
 
     def setInputShapes(self, shapes: InputShapeInfo | Mapping[str, Any]) -> None:
-        """Go on with the program for these input shapes, in a session whose input shapes are open.
+        """Continue with the program for these input shapes; for sessions whose input shapes are open.
 
-        Such a session is one with ``engineOptions["max_shape_programs"]`` and a model that leaves dimensions open. Its
-        weights, optimizer state and random numbers go on too. ``run`` does the same for the arrays it gets.
+        A session has open shapes if ``engineOptions["max_shape_programs"]`` is set and the model leaves dimensions
+        open.
+        Weights, optimizer state and random numbers are kept. ``run`` does the same for the shapes of its arrays.
 
         Args:
-            shapes: Of one micro-batch: `InputShapeInfo`, or a mapping from names to arrays (of NumPy, PyTorch, or
-                anything with a shape) or shapes. An input may be left out when names of dimensions say its shape.
+            shapes: Shapes of one micro-batch: `InputShapeInfo`, or a mapping from names to shapes or to arrays (of
+                NumPy, PyTorch, or any library whose arrays have a shape). Leave out inputs whose shape follows from
+                named dimensions.
 
         Raises:
             TypeError: A size that is not an integer.
-            popart_exception: Shapes that do not fit the model; the session goes on as before.
+            popart_exception: The shapes do not fit the model; the session stays as it was.
         """
         if not isinstance(shapes, InputShapeInfo):
             given, shapes = shapes, InputShapeInfo()
             for name, value in given.items():
-                # the model's own type counts, where it has one
+                # the type in the model is used if there is one
                 shape = as_shape(getattr(value, "shape", value), f"setInputShapes '{name}'")
                 shapes.add(name, popart_core._TensorInfoCore(_data_type(value), shape))
         self._setInputShapes(shapes)  # type: ignore[attr-defined]
 
     def initAnchorArrays(self) -> dict[str, np.ndarray]:
-        """Make an array for every anchor.
+        """Make one array for every anchor.
 
-        Where input shapes are open, they are those of the last run or of ``setInputShapes``.
+        With open input shapes, the arrays are for the shapes of the last run or of ``setInputShapes``.
 
         Returns:
             Arrays of shape ``[bps, af, rf, *tensor]`` for All, ``[bps // N, af, rf, *tensor]`` for EveryN and
-            ``[rf, *tensor]`` for Final and Sum, where leading dimensions of 1 are left out.
+            ``[rf, *tensor]`` for Final and Sum. Leading dimensions of size 1 are left out.
         """
         arrays = {}
         for anchor in self._data_flow.anchors():
@@ -157,7 +159,7 @@ class _SessionMixin:
         """Compile the program and load it.
 
         Args:
-            loadEngine: Whether to load it; otherwise ``loadEngineAndConnectStreams`` does so later.
+            loadEngine: Whether to load the program; if not, call ``loadEngineAndConnectStreams`` later.
 
         Raises:
             OutOfMemoryException: The program does not fit the memory limit.
@@ -175,11 +177,11 @@ class _SessionMixin:
         """Compile the program and save it, without loading it.
 
         Args:
-            filename: File to write; a folder means ``<folder>/executable.popef``. Missing parent folders are made.
+            filename: File to write; a folder means ``<folder>/executable.popef``. Missing parent folders are created.
 
         Raises:
             OSError: The folder cannot be made or written to.
-            popart_exception: The device is an IPU model, for which programs are not compiled ahead.
+            popart_exception: The device is an IPU model, which cannot run exported programs.
             OutOfMemoryException: The program does not fit the memory limit.
         """
         if self._device_type == DeviceType.IpuModel:
@@ -195,19 +197,19 @@ class _SessionMixin:
         self.saveExecutable(str(filename))  # type: ignore[attr-defined]
 
     def updateEngineCache(self) -> None:
-        """Do nothing: the folder of compiled programs is looked through by every ``prepareDevice``."""
+        """Do nothing: every ``prepareDevice`` searches the folder of compiled programs anew."""
 
     def getReport(self) -> "pva.Report":
-        """Memory and time of the program.
+        """Return a report on the memory and time of the program.
 
         Returns:
-            ``pva.Report``; its execution part is empty unless engineOptions ask for a profile (``autoReport.all``,
-            ``profile``). ``session.profile`` runs the session and gives a report with all details.
+            A ``pva.Report``. Its execution part is empty unless engineOptions ask for a profile (``autoReport.all``,
+            ``profile``). ``session.profile`` runs the session and returns a report with all details.
 
         Raises:
-            popart_runtime_error: Before prepareDevice.
+            popart_runtime_error: ``prepareDevice`` was not called.
         """
-        import pva  # json and the rest are for programs that ask
+        import pva  # here: json and the rest are loaded only for programs that call this
 
         return pva.Report(super()._report())  # type: ignore[misc]
 
@@ -218,24 +220,26 @@ class _SessionMixin:
         warmUp: int = 2,
         folder: "str | os.PathLike[str] | None" = None,
     ) -> "pva.Report":
-        """Run the session some times and record where the time goes: in which step, on which thread.
+        """Run the session several times and record where the time goes: which step, on which thread.
 
         Example::
 
             report = session.profile(popart.PyStepIO(inputs, anchors))
             report.to_html("profile.html")
 
-        The program is loaded anew with clocks, and without them at the end; values on the device go on. The guide
-        "Profiling" describes the page; on a model of IPUs it has estimates, too (guide "The model of an IPU").
+        For the recording the program is loaded again with clocks, afterwards without them; values on the device are
+        kept.
+        The guide "Profiling" describes the page. For a model of IPUs it also has estimates (guide "The model of an
+        IPU").
 
         Args:
             step: Data of a run, or a function that runs the session once.
-            runs: That are recorded.
-            warmUp: Runs before them, which are not.
-            folder: Where ``profile.html``, ``profile.trace.json`` and ``profile.json`` are written; None: nowhere.
+            runs: Number of runs to record.
+            warmUp: Number of runs before them, which are not recorded.
+            folder: Where ``profile.html``, ``profile.trace.json`` and ``profile.json`` are written; None: no files.
 
         Returns:
-            The report. ``to_html``, ``to_trace`` and ``save`` write it.
+            The report; its methods ``to_html``, ``to_trace`` and ``save`` write files.
 
         Raises:
             ValueError: ``runs`` is below 1, or ``warmUp`` below 0.
@@ -265,7 +269,7 @@ class _SessionMixin:
         return facts_html(f"{type(self).__name__} '{self._name}'", facts)
 
     def connectStreamToCallback(self, streamHandle: str, callback: Callable[..., None], index: int = 0) -> None:
-        """Refuse: host reductions need several replicas.
+        """Always raise an error: host reductions are not supported.
 
         Raises:
             popart_runtime_error: Always.
@@ -277,13 +281,13 @@ class _SessionMixin:
 
 
 def _profile_folder(options: SessionOptions) -> str:
-    """Folder in which a session writes its profile, by its options or POPART_PROFILE; empty: it writes none."""
+    """Folder in which a session writes its profile, from its options or POPART_PROFILE; empty if it writes none."""
     folder = popart_core._profileFolder(options)
     return "" if folder == "none" else folder
 
 
 def _facts_of(session: Any) -> str:
-    """What a session is, in a line."""
+    """Describe a session in one line."""
     flow = session._data_flow
     anchors = flow.anchors()
     named = ", ".join(anchors[:3]) + (f" and {len(anchors) - 3} more" if len(anchors) > 3 else "")

@@ -45,8 +45,8 @@ class TensorInfo(popart_core._TensorInfoCore):
             *args: ``(dtype, shape)`` or ``(array,)``.
 
         Raises:
-            TypeError: Another number or kind of arguments, or a dimension size that is not an integer.
-            KeyError: A type that has no popart counterpart.
+            TypeError: The number or type of the arguments is wrong, or a dimension size is not an integer.
+            KeyError: The type has no counterpart in popart.
         """
         if len(args) == 2:
             dtype: Any = args[0]

@@ -1,4 +1,4 @@
-"""Trainer: an ONNX file trained in a few lines, over training and inference sessions.
+"""Trainer: trains an ONNX file in a few lines, with training and inference sessions.
 
 Example::
 
@@ -39,7 +39,7 @@ from popart.metrics import Metric, Metrics
 from popart.schedules import Factor, Schedule
 from popart.session import TrainingSession, _numpy_dtype, _require_kinds
 
-# Arguments as Keras, Lightning and PyTorch have them.
+# Arguments of Keras, Lightning and PyTorch, with their names here.
 _OTHER_SETTINGS = {
     "lr": "give optimizer=popart.optim.AdamW(lr=...), or another one of popart.optim",
     "learning_rate": "give optimizer=popart.optim.AdamW(lr=...), or another one of popart.optim",
@@ -63,15 +63,15 @@ _OTHER_OF_FIT = {
 class Weights(MutableMapping[str, np.ndarray]):
     """Weights of a trainer by name: all floating-point initializers of the file, like ``state_dict()`` of PyTorch.
 
-    Reading gives a copy of the value as it is now; setting one changes it. Frozen weights are constants of the program:
-    they can be read, and setting one is refused.
+    Reading returns a copy of the current value; setting an item changes the weight. Frozen weights are constants of the
+    program: they can be read; setting one raises an error.
     """
 
     def __init__(self, trainer: "Trainer") -> None:
         self._trainer = trainer
 
     def _infos(self) -> dict[str, popart_core.TrainableTensor]:
-        """What the session knows of each weight, in the order of the file."""
+        """The session's facts about each weight, in the order of the file."""
         infos = {entry.name: entry for entry in self._trainer.session.trainableTensors()}
         # A statistic that the file has as an output of Identity is a tensor of its own in training.
         order = dict.fromkeys([*self._trainer._model.weights, *infos])
@@ -145,33 +145,33 @@ class Trainer:
             loss: Name of a loss (see ``popart.losses``), which takes the model's output and adds an input for labels;
                 a function of a ``Builder`` that adds a loss and returns its tensor; or a tensor of the model.
             optimizer: One of ``popart.optim`` or of PopART's.
-            frozen: Names or globs of weights that stay as they are.
-            trainable: Names or globs of the only weights that train.
+            frozen: Names or globs of weights that do not change.
+            trainable: Names or globs of the weights that train; all others are frozen.
             precision: Element type of products and convolutions: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
-            accumulation: Micro-batches of an update. `fit` takes as many batches of the loader for each update.
-            replicas: Copies of the program that work on parts of each micro-batch.
+            accumulation: Micro-batches for each update. `fit` takes as many batches of the loader for each update.
+            replicas: Copies of the program, each for a part of every micro-batch.
             recompute: Whether activations are computed again in the backward pass: True, or a ``RecomputationType`` by
                 name.
-            max_memory: Limit of device memory in bytes, or text such as ``"2G"``: above it activations are computed
-                again or move off chip.
-            num_threads: Threads that compute; None: all.
-            seed: Of random numbers; None: another one each time.
-            outputs: More tensors to return from each step: `results` has them.
-            output: Output of the model that a loss by name takes; None: the only one, or the first of floats.
-            loss_options: Arguments of a loss by name, such as ``{"label_smoothing": 0.1}``; also ``inputs``, tensors
-                that the loss reads in place of inputs of its own (``popart.losses.attach``).
-            train_batch_norm: Whether batch norms of a file that was exported for inference take the statistics of the
+            max_memory: Limit of device memory in bytes, or text such as ``"2G"``: if the program needs more,
+                activations are computed again or moved off chip.
+            num_threads: Number of compute threads; None: one for each core that the process may use.
+            seed: Seed of random numbers; None: a different one each time.
+            outputs: Additional tensors to return from each step, in `results`.
+            output: Output of the model that a named loss reads; None: the only one, or the first with floats.
+            loss_options: Arguments of a named loss, such as ``{"label_smoothing": 0.1}``; also ``inputs``, tensors
+                that the loss reads instead of new inputs (``popart.losses.attach``).
+            train_batch_norm: Whether batch norms of a file that was exported for inference use the statistics of the
                 batch and update the running ones, as after ``model.train()`` in PyTorch. Otherwise the file decides.
-            inputs: Inputs in the order of tuples, or by key of dictionaries; None: those of the model, then those of
-                the loss.
-            max_shapes: How many programs are kept, one for each set of shapes.
-            device: None: the CPU.
+            inputs: Inputs in the order of the values of tuples, or by key of dictionaries; None: those of the model,
+                then those of the loss.
+            max_shapes: Number of compiled programs to keep, one for each set of input shapes.
+            device: Device to run on; None: the CPU.
             options: Other members of ``SessionOptions`` by name.
 
         Raises:
-            popart_exception: An unknown loss, weight or tensor; a model that cannot be read.
-            TypeError: Arguments that the loss or the trainer does not have; no model, or no optimizer.
-            FileNotFoundError: There is no such file.
+            popart_exception: A loss, weight or tensor is unknown, or the model cannot be read.
+            TypeError: An argument is unknown, or there is no model or no optimizer.
+            FileNotFoundError: The file does not exist.
         """
         _require_kinds("Trainer", optimizer=optimizer)
         self._model = training_model(model, loss, output, loss_options or {}, train_batch_norm)
@@ -242,7 +242,7 @@ class Trainer:
         return session
 
     def _ready(self) -> TrainingSessions:
-        """The sessions, one of them in use: where no batch was seen, for the smallest one that the model takes."""
+        """The sessions, one in use. Before the first batch, it is one for the smallest batch that the model takes."""
         if self._sessions.current is None:
             shapes = {i.name: [d if isinstance(d, int) else 1 for d in i.shape or ()] for i in self._model.inputs}
             self._sessions.use(shapes, 1, 1)
@@ -253,7 +253,7 @@ class Trainer:
         """The training session in use.
 
         Raises:
-            popart_exception: No batch was seen yet, and the model takes none of one sample.
+            popart_exception: There was no batch yet, and the model does not take a batch of one sample.
         """
         return self._ready().session()
 
@@ -264,12 +264,12 @@ class Trainer:
 
     @property
     def loss(self) -> str:
-        """Name of the loss's tensor."""
+        """Name of the loss tensor."""
         return self._model.loss
 
     @property
     def optimizer(self) -> popart_core.Optimizer:
-        """The optimizer. One of the same form may take its place; ``optimizer.lr`` may change at any time."""
+        """The optimizer. You may assign another one of the same class, and set ``optimizer.lr``, at any time."""
         return self._optimizer
 
     @optimizer.setter
@@ -278,7 +278,7 @@ class Trainer:
         self._sent.clear()
 
     def _send_optimizer(self, plan: StepPlan) -> None:
-        """Bring the session of a plan to the present learning rate."""
+        """Send the current learning rate to the session of a plan."""
         optimizer, session = self._optimizer, plan.session
         if isinstance(optimizer, optim.Optimizer):
             plan.lr, plan.lr_factor = optimizer.lr, optimizer.lr_factor
@@ -290,7 +290,7 @@ class Trainer:
     # ---- steps
 
     def _batched(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Those whose first dimension is open: it counts samples."""
+        """The arrays whose first dimension is open: the dimension counts samples."""
         inputs = self._feed.inputs
         return {
             name: array
@@ -299,22 +299,22 @@ class Trainer:
         }
 
     def samples(self, arrays: Mapping[str, np.ndarray]) -> int:
-        """How many samples a batch has.
+        """Return the number of samples of a batch.
 
         Args:
             arrays: Arrays of the batch by input.
 
         Returns:
-            The first dimension of the first array that is open there; 1 where none is.
+            The first dimension of the first array whose input leaves it open; 1 if there is no such input.
         """
         return next((array.shape[0] for array in self._batched(arrays).values()), 1)
 
     def _parts(self, samples: int) -> tuple[int, int]:
-        """Micro-batches and replicas of an update with so many samples.
+        """Micro-batches and replicas for an update of this many samples.
 
         Returns:
-            Those asked for; where they do not divide the samples, the fewest micro-batches on one replica that are no
-            larger than usual.
+            The numbers of the settings. If they do not divide the samples: one replica, and the fewest micro-batches
+            that are not larger than usual.
         """
         asked = self._accumulation * self._replicas
         if samples % asked == 0:
@@ -325,7 +325,7 @@ class Trainer:
         return parts, 1
 
     def _cut(self, arrays: Mapping[str, np.ndarray], parts: tuple[int, int]) -> dict[str, np.ndarray]:
-        """Arrays with dimensions for micro-batches and replicas in front, where these are not 1."""
+        """Add dimensions for micro-batches and replicas in front of arrays, where these numbers are not 1."""
         front = tuple(n for n in parts if n != 1)
         if not front:
             return dict(arrays)
@@ -355,14 +355,14 @@ class Trainer:
         self._prepared(self._feed.arrays(batch))
 
     def _prepared(self, arrays: Mapping[str, np.ndarray]) -> tuple[StepPlan, dict[str, np.ndarray]]:
-        """The plan of a step and the arrays that its session gets."""
+        """The plan of a step, and the arrays to run its session with."""
         parts = self._parts(self.samples(arrays))
         cut = self._cut(arrays, parts)
         skip = sum(n != 1 for n in parts)
         session = self._sessions.use({name: array.shape[skip:] for name, array in cut.items()}, *parts)
         plan = StepPlan(self._feed, session, self._sessions.shapes, arrays, cut, self._model.loss, self._anchors)
         self._send_optimizer(plan)
-        # other parts depend on the steps before, and arrays that are not batched are copied for each micro-batch
+        # the numbers of parts depend on the steps before, and unbatched arrays are copied for each micro-batch
         is_usual = parts == (self._accumulation, self._replicas)
         self._plan = plan if is_usual and (skip == 0 or len(self._batched(arrays)) == len(arrays)) else None
         return plan, cut
@@ -371,15 +371,15 @@ class Trainer:
         """Update the weights once.
 
         Args:
-            batch: All samples of the update, those of all its micro-batches: a dictionary by input, or a tuple of
-                values in the order of `inputs`. Arrays of NumPy, PyTorch, or anything with DLPack.
+            batch: All samples of the update, including all its micro-batches: a dictionary by input, or a tuple of
+                values in the order of `inputs`. Arrays of NumPy, PyTorch, or any library with DLPack.
 
         Returns:
-            The mean loss of the samples. The tensors of ``outputs`` are in `results`, each as the session returns it:
-            behind dimensions for micro-batches and replicas where these are not 1.
+            The mean loss of the samples. The tensors of ``outputs`` are in `results`. As in a session, they have
+            leading dimensions for micro-batches and replicas where these numbers are not 1.
 
         Raises:
-            popart_exception: Missing inputs, other types, shapes that the model does not take.
+            popart_exception: An input is missing, or has a type or shape that the model does not take.
         """
         plan = self._plan
         if plan is not None and plan.shapes is self._sessions.shapes:
@@ -389,7 +389,7 @@ class Trainer:
         return self._run(*self._prepared(self._feed.arrays(batch)))
 
     def _step(self, arrays: Mapping[str, np.ndarray]) -> float:
-        """`step` with the arrays of the inputs by name."""
+        """Run `step` with arrays by input name."""
         plan = self._plan
         if plan is not None and plan.shapes is self._sessions.shapes:
             cut = plan.cut([arrays[name] for name in self._feed.order])
@@ -430,39 +430,39 @@ class Trainer:
     ) -> History:
         """Train for some epochs.
 
-        If the checkpoint exists, training resumes from it: the batches that it has seen are read from the data and
-        skipped. The result has the bits of uninterrupted training if the data gives the same batches again. For data
-        that is shuffled by epoch, give a function of the epoch, or an object with ``set_epoch``, which is called.
+        If the checkpoint exists, training resumes from it: batches that were already used are read from the data and
+        skipped. If the data returns the same batches again, the result is bit by bit that of uninterrupted training.
+        For data that is shuffled for each epoch, pass a function of the epoch, or an object with ``set_epoch``.
 
         Args:
             data: Iterable of batches, such as a DataLoader: dictionaries, tuples or single arrays. Or a function of the
-                epoch that gives one. A last batch that is smaller trains as well, with its own mean loss; so do the
-                last batches of an epoch when there are fewer than ``accumulation``.
-            epochs: How often the data is walked through, with the epochs of the checkpoint.
+                epoch that returns one. A smaller last batch also trains, with its own mean loss. So do the last batches
+                of an epoch if there are fewer than ``accumulation``.
+            epochs: Number of epochs in all, including those of the checkpoint.
             validate: Data to evaluate after each epoch.
-            metrics: Of the validation: ``"accuracy"``, ``"top5"``, ``"mse"``, ``"mae"`` or functions of outputs and
-                batch (``popart.metrics``).
-            patience: Stop when `monitor` has not become better for so many epochs.
-            monitor: Column of the history that says which epoch is best; None: ``val_loss``, without `validate`
-                ``loss``.
-            schedule: Factor of the learning rates by update: of ``popart.optim``, or a function of the update.
+            metrics: Metrics of the validation: ``"accuracy"``, ``"top5"``, ``"mse"``, ``"mae"`` or functions of outputs
+                and batch (``popart.metrics``).
+            patience: Stop after this many epochs without improvement of `monitor`.
+            monitor: Column of the history that decides which epoch is best; None: ``val_loss``, or ``loss`` without
+                `validate`.
+            schedule: Factor of the learning rates for each update: from ``popart.optim``, or a function of the update.
             checkpoint: Folder for ``last.safetensors``, written after each epoch, and ``best.safetensors``.
-            save_every: Write the last one also after each of so many updates.
-            restore_best: Whether the weights are those of the best epoch in the end.
+            save_every: Also write ``last.safetensors`` each time after this many updates.
+            restore_best: Whether to return to the weights of the best epoch at the end.
             log: Loggers: anything with ``log(dict)``, functions, or names of .csv files (``popart.loggers``).
-            log_every: How often they hear of updates; 0: only of epochs.
+            log_every: Call the loggers after this many updates, and after each epoch; 0: only after each epoch.
             on_step: Called after each update with ``epoch``, ``step``, ``update``, ``loss``, ``lr`` and ``results``;
                 returning False stops.
             on_epoch: Called with the row of the history after each epoch; returning False stops.
             progress: Whether to show a line with loss, items per second and the time left.
 
         Returns:
-            A row for each epoch: ``epoch``, ``update``, ``loss``, ``lr``, ``seconds``, ``items_per_second``, and of the
-            validation ``val_loss`` and a ``val_…`` for each metric; ``history["loss"]`` is a column.
+            A row for each epoch: ``epoch``, ``update``, ``loss``, ``lr``, ``seconds``, ``items_per_second``, and from
+            the validation ``val_loss`` and one ``val_…`` for each metric. ``history["loss"]`` is a column.
 
         Raises:
-            popart_exception: As `step`; a checkpoint of another model; metrics without data to validate.
-            ValueError: A schedule that needs the number of batches, of data that does not say it.
+            popart_exception: As `step`; the checkpoint is of another model; metrics without data to validate.
+            ValueError: The schedule needs the number of batches, and the data has no length.
         """
         settings = Settings(
             epochs=epochs,
@@ -485,7 +485,7 @@ class Trainer:
     # ---- inference
 
     def _inference(self, with_loss: bool, args: Sequence[Any], named: Mapping[str, Any]) -> Model:
-        """A model with the weights at hand, ready for these values of its inputs."""
+        """A model with the current weights, for these values of its inputs."""
         if with_loss not in self._evaluation:
             options = self._inference_options()
             chosen = [*self._model.outputs, self._model.loss] if with_loss else self._model.outputs
@@ -504,17 +504,17 @@ class Trainer:
         return options
 
     def evaluate(self, data: Iterable[Any], metrics: Sequence[str | Metric] = ()) -> dict[str, float]:
-        """Loss and metrics of data, with the weights as they are and no training.
+        """Compute the loss and metrics of data with the current weights, without training.
 
         Args:
             data: Batches as those of `fit`.
             metrics: As `fit`.
 
         Returns:
-            By name: ``loss``, the mean over all samples, and the metrics.
+            A dictionary with ``loss``, the mean over all samples, and the metrics.
 
         Raises:
-            popart_exception: As `step`; an unknown metric.
+            popart_exception: As `step`; a metric is unknown.
         """
         counted, total, samples = Metrics(metrics, self._model.output, self._model.labels), 0.0, 0
         for batch in data:
@@ -527,14 +527,14 @@ class Trainer:
         return {"loss": total / samples if samples else float("nan"), **counted.means()}
 
     def predict(self, *args: Any, **named: Any) -> Any:
-        """The outputs of the model with its weights as they are: call as a model of ``popart.load``.
+        """Compute the outputs of the model with the current weights. Call it as a model of ``popart.load``.
 
         Args:
             *args: Values of the model's inputs in order, or one dictionary.
             **named: Values by name.
 
         Returns:
-            The array of the only output; several: a dictionary by name.
+            The array of the only output, or a dictionary by name if there are several.
 
         Raises:
             popart_exception: As `step`.
@@ -551,10 +551,10 @@ class Trainer:
         Args:
             path: The file.
             form: ``"inference"``: the outputs of the file, without loss, labels and optimizer state; ``"training"``:
-                with them, for another session to continue from.
+                with these, so that another session can continue.
 
         Raises:
-            popart_exception: Another form; the file cannot be written.
+            popart_exception: `form` is neither of the two, or the file cannot be written.
         """
         self.session.modelToHost(str(path), form=form)
 
@@ -563,20 +563,20 @@ class Trainer:
 
         Args:
             path: The file.
-            facts: What else to keep, as JSON takes it.
+            facts: Further facts to store, as JSON values.
         """
         self._ready().save(path, facts or {})
 
     def load_state(self, path: str | Path) -> dict[str, Any]:
-        """Restore what `save_state` wrote; training then continues with the same bits.
+        """Restore what `save_state` wrote; training then continues as if it had not stopped, bit by bit.
 
         Args:
             path: The file.
 
         Returns:
-            The facts that were kept.
+            The facts that were stored.
 
         Raises:
-            popart_exception: A file of another model.
+            popart_exception: The file is of another model.
         """
         return self._ready().load(path)

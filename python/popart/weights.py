@@ -1,4 +1,4 @@
-"""Weights from and to safetensors files, by tensor name: of sessions of popart and popxl, and of ONNX models.
+"""Weights as safetensors files, by tensor name: those of sessions of popart and popxl, and of ONNX models.
 
 Needs the package ``safetensors``; models also ``onnx``. The weights of a training session include its optimizer state.
 
@@ -30,7 +30,7 @@ def _package(name: str) -> Any:
 
 
 def _model(source: Any) -> Any:
-    """The ONNX model of bytes or a file name."""
+    """Load the ONNX model of bytes or a file name."""
     onnx = _package("onnx")
     return onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(str(source))
 
@@ -48,10 +48,10 @@ def _session_values(session: InferenceSession | TrainingSession) -> dict[str, np
 
 
 def values_of(source: Any) -> dict[str, np.ndarray]:
-    """The weights of a session or model.
+    """Return the weights of a session or model.
 
     Args:
-        source: A session of popart that is prepared, one of popxl, or an ONNX model as bytes or file name.
+        source: A prepared session of popart, a session of popxl, or an ONNX model as bytes or file name.
 
     Returns:
         Values by tensor name. Those of a training session of popart include the optimizer's state.
@@ -76,7 +76,7 @@ def save(source: Any, filename: str | Path, metadata: dict[str, str] | None = No
     Args:
         source: As `values_of`.
         filename: File to write.
-        metadata: Texts by name, kept in the file.
+        metadata: Texts by name, stored in the file.
 
     Returns:
         Names of the tensors written.
@@ -91,7 +91,7 @@ def save(source: Any, filename: str | Path, metadata: dict[str, str] | None = No
 
 
 def _checked(values: dict[str, np.ndarray], wanted: dict[str, Any], strict: bool) -> dict[str, np.ndarray]:
-    """The values that are `wanted`, each of its shape; with `strict` no others, and none missing."""
+    """The `wanted` values, after a check of their shapes; with `strict` the names must be the same."""
     for name, value in values.items():
         if name in wanted and tuple(value.shape) != tuple(wanted[name]):
             raise popart_runtime_error(
@@ -111,20 +111,20 @@ def _checked(values: dict[str, np.ndarray], wanted: dict[str, Any], strict: bool
 
 
 def load(target: Any, filename: str | Path, strict: bool = True) -> Any:
-    """Give a session or model the weights of a safetensors file.
+    """Load the weights of a session or model from a safetensors file.
 
     Args:
-        target: As the source of `values_of`; a session uploads them.
+        target: As the source of `values_of`; a session copies them to the device.
         filename: File to read.
         strict: Whether file and target must have the same names.
 
     Returns:
-        Names of the tensors that were set; of a model its bytes with the new values.
+        Names of the tensors that were set; for a model its bytes with the new values.
 
     Raises:
         ImportError: ``safetensors`` is not installed.
-        popart_runtime_error: Another shape; with `strict`, names that only one of the two has.
-        TypeError: Another element type, for popxl.
+        popart_runtime_error: A shape differs; with `strict`, only one of the two has a name.
+        TypeError: An element type differs (popxl only).
     """
     values = _package("safetensors.numpy").load_file(str(filename))
     if isinstance(target, InferenceSession | TrainingSession):

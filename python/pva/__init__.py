@@ -1,8 +1,8 @@
 """pva: reports of compiled programs and their runs.
 
-``session.getReport()`` gives a `Report`; `openReport` reads one that `Report.save` wrote. Sizes are in bytes, times in
-cycles of the target's clock: on a host device a cycle is a nanosecond. Memory of the program is one piece and is
-counted in equal shares on the tiles. What a device without tiles does not have is None: `Target.bytesPerTile`.
+``session.getReport()`` returns a `Report`; `openReport` reads one that `Report.save` wrote. Sizes are in bytes, times
+in cycles of the target's clock: on a host device a cycle is a nanosecond. The memory of a program is one block, and
+reports divide it equally among the tiles. Facts that a device does not have are None, such as `Target.bytesPerTile`.
 `Report.to_html` and `Report.to_trace` show a report (guide "Profiling").
 """
 

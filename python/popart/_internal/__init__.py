@@ -1,1 +1,1 @@
-"""Names below the public interface that published programs import."""
+"""Internal names that published programs import."""

@@ -1,7 +1,7 @@
-"""Reading image sets and cutting them into the arrays that sessions take.
+"""Readers of image sets, and division of data into the arrays of session steps.
 
-Data sets stay in memory as bytes; a step's images are gathered and normalised with two NumPy calls, whatever the batch
-size, so that feeding a session costs less than training on the data.
+Data sets stay in memory as bytes. The images of a step are gathered and normalised by two NumPy calls for any batch
+size, so that preparing a step takes less time than training on it.
 """
 
 from popart.data.batches import Batches

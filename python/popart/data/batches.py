@@ -1,4 +1,4 @@
-"""Cuts an image set into the arrays of session steps: shuffled by seed, normalised, contiguous.
+"""Divides an image set into the arrays of session steps: shuffled by seed, normalised, contiguous.
 
 Each step is one gather of bytes and one table look-up over all its batches; there is no loop over samples.
 """
@@ -15,7 +15,7 @@ from popart.data.images import ImageSet, Normalisation
 class Batches:
     """Steps of `batches_per_step` batches each.
 
-    The yielded arrays belong to this object and are overwritten by the next step.
+    The next step overwrites the yielded arrays: copy them to keep them.
 
     Example::
 
@@ -40,11 +40,12 @@ class Batches:
             batch_size: Samples per batch.
             batches_per_step: Batches per yielded array, as in ``popart.DataFlow``.
             seed: Seed of the shuffling; None keeps the order of `data`.
-            normalisation: Of the pixels; that of `data` itself when None.
-            last: What becomes of samples that do not fill a step: left out, or filled up with samples from the start.
+            normalisation: Normalisation of the pixels; None: computed from `data`.
+            last: What to do with samples that do not fill a step: leave them out, or fill the step with samples from
+                the start.
 
         Raises:
-            popart_exception: A size is below 1, or there is no full step and `last` is ``"drop"``.
+            popart_exception: A size is below 1, or no step is full and `last` is ``"drop"``.
         """
         self._data, self._seed = data, seed
         self._shape = (batches_per_step, batch_size, *data.images.shape[1:])
@@ -81,7 +82,7 @@ class Batches:
         """Walk through one epoch.
 
         Args:
-            epoch: Number of the epoch; together with the seed it fixes the order.
+            epoch: Number of the epoch; together with the seed it determines the order.
 
         Yields:
             Images float32 ``(batches per step, batch size, H, W)`` and labels int32 ``(batches per step, batch size)``.
@@ -89,7 +90,7 @@ class Batches:
         order = self.order(epoch)
         for start in range(0, len(order), self._per_step):
             chosen = order[start : start + self._per_step]
-            # mode="clip": with "raise", NumPy gathers into a buffer of its own first.
+            # mode="clip": with "raise", NumPy first gathers into a temporary buffer.
             np.take(self._data.images, chosen, axis=0, out=self._bytes, mode="clip")
             np.take(self._table, self._bytes.reshape(self._shape), out=self._images, mode="clip")
             np.take(self._data.labels, chosen, out=self._labels.reshape(-1), mode="clip")

@@ -1,7 +1,7 @@
 """Reader of IDX files, the format of MNIST: a magic number, the dimensions and the elements, all big-endian.
 
-The claimed size is compared with the file while it is read, in pieces: a damaged header cannot make it allocate more
-than the file holds.
+The size in the header is compared with the file while it is read, in pieces: a damaged header cannot cause an
+allocation that is larger than the file.
 """
 
 import gzip

@@ -1,7 +1,7 @@
 """popart.ir: the older name of popxl, as a thin layer over it.
 
-Members that are properties in popxl are methods here: the objects they return are callable and return themselves, so
-both spellings work. Functions keep the older argument orders and results.
+Members that are properties in popxl are methods here. Both spellings work, because the returned objects can be called
+and then return themselves. Functions have the older argument orders and results.
 """
 
 from popxl.module import Module

@@ -1,6 +1,6 @@
 """The core's classes under the names that published programs import as ``popart._internal.ir``.
 
-A view of the real program: graphs, ops and tensors are those that a session compiles.
+The graphs, ops and tensors are those of the program that a session compiles, not copies.
 """
 
 from enum import IntEnum
@@ -31,11 +31,12 @@ class ExpectedConnectionType(IntEnum):
 
 
 class ExpectedConnection:
-    """A tensor of a forward graph that an input or output of its gradient graph is, or is the gradient of.
+    """Links an input or output of a gradient graph to a tensor of its forward graph: the tensor itself, or its
+    gradient.
 
     Args:
         fwdId: id of the tensor.
-        type: which of the two.
+        type: whether it is the tensor or its gradient.
     """
 
     def __init__(self, fwdId: str, type: ExpectedConnectionType) -> None:

@@ -1,8 +1,7 @@
-"""Members of the core's graphs, ops and tensors that programs use besides those that the core has itself.
+"""Members of the core's graphs, ops and tensors that programs use in addition to those of the compiled classes.
 
-They are attached to the core's classes, as those of programs are (`programs.py`): questions answered from the core's
-objects, edits made by the core's functions. An op, tensor or graph that is gone raises `popart_exception` whatever
-it is asked.
+They are attached to the core's classes, like those of programs (`programs.py`). They read the core's objects, and edit
+them with functions of the core. Any use of an op, tensor or graph that was erased raises `popart_exception`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,18 +58,18 @@ def _get_can_be_recursively_autodiffed(self: Any) -> bool:
 
 
 class TopoCons:
-    """The order constraints of a graph that data does not give."""
+    """The order constraints of a graph that do not follow from its data."""
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph
 
     def insert(self, before: Any, after: Any, tied: bool = False) -> None:
-        """State that one op runs before another.
+        """Require that one op runs before another.
 
         Args:
             before: op of the graph.
             after: op of the graph.
-            tied: accepted; neighbours in order of execution are the planner's choice.
+            tied: accepted without effect: the scheduler decides which ops run next to each other.
 
         Raises:
             popart_exception: an op of another graph, or the same op twice.
@@ -82,24 +81,25 @@ class TopoCons:
             self._graph.addConstraint(before.id, after.id)
 
     def contains(self, before: Any, after: Any) -> bool:
-        """Whether this constraint was stated."""
+        """Whether this constraint exists."""
         return (before.id, after.id) in _core.constraints(self._graph)
 
     def getBefores(self, op: Any) -> list[Any]:
-        """Return the ops that constraints put before an op."""
+        """Return the ops that constraints require before an op."""
         return self._ops({before for before, after in _core.constraints(self._graph) if after == op.id})
 
     def getAfters(self, op: Any) -> list[Any]:
-        """Return the ops that constraints put behind an op."""
+        """Return the ops that constraints require after an op."""
         return self._ops({after for before, after in _core.constraints(self._graph) if before == op.id})
 
     def transferToSubgraph(self, replacement: Any, op_map: Mapping[Any, Any], removeOld: bool = True) -> None:
-        """Hand the constraints of ops that moved into a called graph to their copies and to the op that calls it.
+        """Transfer the constraints of ops that moved into a called graph to their copies and to the op that calls the
+        graph.
 
         Args:
             replacement: op of this graph that calls the other one.
             op_map: op of this graph → its copy, or its copies, in the called graph.
-            removeOld: take the constraints from the ops of this graph.
+            removeOld: remove the constraints of the ops of this graph.
 
         Raises:
             popart_exception: an op of another graph.
@@ -152,7 +152,7 @@ def _out_index(self: Any, tensor: Any) -> int:
 
 
 def _has_input_tensor(self: Any, tensor: Any) -> bool:
-    """Whether an input is this tensor, given as such, as its id or as the number of the input."""
+    """Whether an input is this tensor, given as a tensor, as its id or as the number of the input."""
     if isinstance(tensor, int):
         return self.hasInput(tensor)
     return getattr(tensor, "id", tensor) in self.getInputIds()
@@ -162,7 +162,7 @@ _add_modified_input = _core.Op.addModified
 
 
 def _add_modified(self: Any, index: int, regions: Iterable[Region] | None = None) -> None:
-    """State that a call or loop changes an input; with regions, if one of them is not empty."""
+    """Declare that a call or loop changes an input; if regions are given, only if one of them is not empty."""
     _require(self, _CALLS, "addModified")
     if not self.hasInput(index):
         raise popart_exception(f"{self.debugName()}: addModified: it has no input {index}.")
@@ -189,7 +189,7 @@ def _get_num_explicit_inputs(self: Any) -> int:
 
 
 def _same_index(self: Any, subgraph: int, index: int) -> int:
-    """Return the number on the other side of a call: operands stand in the order of the called graph's inputs."""
+    """Return the number on the other side of a call: operands have the order of the called graph's inputs."""
     _require(self, _CALLS, "opInToSubgraphInIndex and subgraphInToOpInIndex")
     return index
 
@@ -274,13 +274,13 @@ class Consumers:
 
 
 def _info(self: Any) -> _TensorInfoCore:
-    """Return type and shape, and the shape of the whole where the tensor is a shard."""
+    """Return type and shape; for a shard also the shape of the whole tensor."""
     shapes = [list(self.shape()), list(self.metaShape())]
     return _TensorInfoCore(DataType(self.dataType()), *shapes[: 2 if shapes[1] else 1])
 
 
 def _aliases(tensor: Any) -> set[str]:
-    """Ids of the tensors of a graph that are the memory of one: its views, and what it is a view of."""
+    """Ids of the tensors of a graph that share memory with one tensor: its views, and the tensors that it views."""
     pairs = [
         (op.inId(i), op.outId(o))
         for op in tensor.getGraph().getOps()
@@ -303,7 +303,7 @@ def _modified_regions_by_ops(self: Any, ops: Iterable[Any], aliases: Any = None)
     Args:
         self: the tensor.
         ops: ops of the tensor's graph.
-        aliases: not needed, the graph's own are used.
+        aliases: ignored, the aliases of the graph are used.
     """
     same = _aliases(self)
     changed = any(op.modifiesInput(i) for op in ops for i, tensor in op.getInputIndexMap().items() if tensor in same)

@@ -1,7 +1,7 @@
 """Methods that programs call on ``ir._pb_ir`` before they make a session with ``popart.InferenceSession.fromIr``.
 
-They are attached to the core's Ir class: the data flow is kept on the object, as the options are
-(`popxl._session_options`); the session reads them.
+They are attached to the core's Ir class. The data flow is stored on the object, like the options
+(`popxl._session_options`); the session reads both.
 """
 
 from typing import Any
@@ -28,10 +28,10 @@ def _set_patterns(self: Any, patterns: Patterns) -> None:
 
 
 def _apply_pre_alias_patterns(self: Any, graph: Any) -> None:
-    """Rewrite a graph as the patterns say.
+    """Apply the patterns to a graph.
 
-    Its inputs and outputs stay; tensors between them may go, as those around an identity do, which raise
-    `popart_exception` when they are asked for anything afterwards.
+    Its inputs and outputs stay. Tensors between them may disappear, for example those around an identity; any later use
+    of such a tensor raises `popart_exception`.
 
     Args:
         self: the Ir.
@@ -48,7 +48,7 @@ def _log_ir(self: Any) -> None:
 def _no_effect(self: Any, *args: Any) -> None:
     """Do nothing: unused tensors cost nothing, and facts of ops are always up to date.
 
-    Which results lie in the memory of an operand is decided while a session plans the memory of the whole program.
+    A session decides which results share the memory of an operand when it plans the memory of the whole program.
     """
 
 

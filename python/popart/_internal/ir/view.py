@@ -22,7 +22,7 @@ class Region:
 
     @classmethod
     def getEmpty(cls, rank: int) -> "Region":
-        """Return no elements of a tensor with this number of dimensions; of a scalar there is no part."""
+        """Return no elements of a tensor with this number of dimensions; a scalar has no empty part."""
         return cls([0] * max(rank, 1), [0] * max(rank, 1))
 
     def getLower(self) -> list[int]:

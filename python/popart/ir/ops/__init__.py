@@ -1,4 +1,4 @@
-"""Operators of the older interface: those of popxl, with the argument orders and defaults of their time."""
+"""Operators of the older interface: those of popxl, with older argument orders and defaults."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -58,7 +58,7 @@ from popart.ir.tensor import Tensor
 
 
 class SerialiseMode(Enum):
-    """How a matmul was to be cut into smaller ones; the result is the same."""
+    """The dimension along which a matmul is split into smaller ones; it changes no result."""
 
     NoSerialisation = "none"
     ReducingDim = "reducing_dim"
@@ -114,7 +114,7 @@ def gather(t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportio
 
 
 def tied_gather(t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportion: float | None = None) -> Tensor:
-    """As `gather`; hints that t is also used by a matmul.
+    """As `gather`, for a tensor that a matmul reads too.
 
     Args:
         t: the tensor.
@@ -143,7 +143,7 @@ def matmul(
         lhs: tensor of shape (…, M, K).
         rhs: tensor of shape (…, K, N).
         available_memory_proportion: hint in (0, 1].
-        serialise_mode: dimension to cut; it is checked, and the product stays one operation.
+        serialise_mode: dimension to split; it is checked, but the product stays one operation.
         serialise_factor: number of parts; divides that dimension.
         output_type: dtype of the result.
         partials_type: dtype of partial sums.
@@ -182,7 +182,7 @@ def nll_loss_with_softmax_grad(
         labels: integers of shape (…).
         loss_grad: factor of the gradient.
         reduction: `popart.ReductionType`.
-        ignore_index: label whose rows do not count.
+        ignore_index: rows with this label are ignored.
 
     Raises:
         TypeError: `reduction` is no ReductionType.
@@ -211,7 +211,7 @@ def print_tensor(t: Tensor, title: str | None = None, print_self: bool = True, p
 
 
 def _remote_buffer(t: Tensor, handle: RemoteBufferHandle | None) -> Any:
-    """Return popxl's buffer for a handle, which takes shape and dtype of t where it has none."""
+    """Return popxl's buffer of a handle; if the handle has no shape and dtype yet, it gets those of t."""
     return RemoteBufferHandle._for_tensor(t, handle)._buffer_of(get_ir())
 
 
@@ -243,7 +243,7 @@ def remote_load_(t: Tensor, offset: Any = None, remote_buffer_handle: RemoteBuff
         remote_buffer_handle: the buffer; default: the first one with this shape and dtype, else a new one.
 
     Returns:
-        The tensor, as it is afterwards.
+        The tensor with its new value.
 
     Raises:
         ValueError: shape or dtype differ from the buffer's, or it has no such entry.

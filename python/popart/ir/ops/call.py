@@ -14,7 +14,7 @@ Result = Tensor | tuple[Tensor, ...] | None
 
 
 class CallInfo:
-    """Relates the tensors of a called graph to the tensors at one call site."""
+    """Maps the tensors of a called graph to the tensors at one call site."""
 
     def __init__(self, site: CallSiteInfo) -> None:
         self._site = site
@@ -121,7 +121,7 @@ class CallInfo:
         return self._site.outputs
 
     def set_op_input_modified(self, op_tensor: Tensor) -> None:
-        """State that the call changes an input, when ops of the graph do.
+        """Declare that the call changes an input, because ops of the graph do.
 
         Args:
             op_tensor: input of the call.
@@ -197,8 +197,8 @@ def repeat(
         repeat_subgraph: body with as many inputs as outputs.
         repeat_trip_count: number of iterations, above 1.
         *inputs: initial values.
-        subgraph_in_to_parent_in: graph input → initial value, for the others; what the body changes in place is
-            changed for the caller.
+        subgraph_in_to_parent_in: graph input → initial value, for the others; in-place changes by the body change the
+            caller's tensor.
 
     Returns:
         The outputs after the last iteration: one tensor, or a tuple.
@@ -220,7 +220,7 @@ def repeat(
 
 
 def _mark_modified(site: CallSiteInfo, body: Graph, given: Mapping[Tensor, Tensor]) -> None:
-    """State that a loop changes those of the given inputs that its body changes in place."""
+    """Declare that a loop changes those of the given inputs that its body changes in place."""
     changed = changed_inputs(body)
     (call,) = site.called_graph._pb_graph.getOps()
     for index, graph_input in enumerate(body.inputs):

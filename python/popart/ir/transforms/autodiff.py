@@ -12,7 +12,7 @@ from popart.ir.tensor import Tensor
 
 
 class GradGraphInfo(_GradGraphInfo):
-    """A gradient graph and what it expects and gives."""
+    """A gradient graph with the meaning of its inputs and outputs."""
 
     def get_input_tensors(self) -> tuple[Tensor, ...]:
         """Return the forward tensor of each input."""
