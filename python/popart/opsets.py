@@ -354,18 +354,18 @@ class AiGraphcoreOpset1(Opset):
 
         Args:
             args: For each convolution its data, weight and, if it has one, bias.
-            dilations: Of the weights, a list for each convolution; empty: ones. So for all lists that follow.
-            inDilations: Of the data.
-            pads: Of the data, before and after each spatial dimension.
-            outPads: Of the result, in the same order.
-            dilations: Dilations of the weights, one list for each convolution; empty: all 1. The same form holds for
-                the lists below.
+            dilations: Dilations of the weights, one list for each convolution; empty: all 1. The same holds for the
+                other lists.
             inDilations: Dilations of the data.
             pads: Padding of the data, before and after each spatial dimension.
             outPads: Padding of the result, in the same order.
             strides: Steps between windows.
             availableMemoryProportions: For IPUs; a number for each convolution, checked and not used.
             partialsTypes: For IPUs; checked and not used.
+            planType: For IPUs: "parallel" or "serial".
+            perConvReservedTiles: For IPUs.
+            cycleBackOff: For IPUs.
+            enableConvDithering: For IPUs, a number for each convolution.
             debugContext: Name of the node.
 
         Returns:

@@ -31,8 +31,7 @@ class ExpectedConnectionType(IntEnum):
 
 
 class ExpectedConnection:
-    """Links an input or output of a gradient graph to a tensor of its forward graph: the tensor itself, or its
-    gradient.
+    """Links an input or output of a gradient graph to a tensor of the forward graph: the tensor or its gradient.
 
     Args:
         fwdId: id of the tensor.

@@ -93,8 +93,7 @@ class TopoCons:
         return self._ops({after for before, after in _core.constraints(self._graph) if before == op.id})
 
     def transferToSubgraph(self, replacement: Any, op_map: Mapping[Any, Any], removeOld: bool = True) -> None:
-        """Transfer the constraints of ops that moved into a called graph to their copies and to the op that calls the
-        graph.
+        """Transfer the constraints of ops that moved into a called graph to their copies and to the call.
 
         Args:
             replacement: op of this graph that calls the other one.
