@@ -148,7 +148,7 @@ class BackendRep(onnx.backend.base.BackendRep):
         return dict(zip(self._input_names, inputs, strict=True))
 
     def _compile(self, arrays: dict[str, Array], present: list[str]) -> None:
-        """Compile a program for these arrays, or keep the one there is: it serves other shapes, but not other constants.
+        """Compile a program for these arrays, or keep the one there is: it serves other shapes, not other constants.
 
         A program is specific to the lengths of sequences, to which optional values are present, and to all shapes if
         they decide which outputs there are.

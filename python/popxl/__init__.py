@@ -1,4 +1,4 @@
-"""popxl: hand-written programs. Build graphs of ops on tensors, differentiate them, run them in a Session."""
+"""popxl: programs written op by op. Build graphs of ops on tensors, differentiate them, run them in a Session."""
 
 try:
     import popart_core
@@ -70,8 +70,8 @@ from popxl.custom import custom_op, define_op  # isort: skip
 from popart._names import suggest_in_classes as _suggest_in_classes  # isort: skip
 from popart._names import suggest_in_modules as _suggest_in_modules  # isort: skip
 
-# Ir, Graph and Tensor have no hook: with one, each of the many look-ups of a build takes ten times as long. Python's
-# tracebacks suggest the nearest of their names.
+# Ir, Graph and Tensor have no such hook: with one, each of the many attribute look-ups of a build takes ten times as
+# long. Python's tracebacks suggest similar names for them.
 _suggest_in_classes(Session, HostToDeviceStream, DeviceToHostStream, RemoteBuffer, ReplicaGrouping)
 _suggest_in_modules("popxl", "popxl.ops", "popxl.ops.collectives", "popxl.ops.var_updates", "popxl.transforms")
 

@@ -1,7 +1,7 @@
-"""Building without the cyclic garbage collector.
+"""Building programs without the cyclic garbage collector.
 
-A program is made of many small objects that all live on. While they are made, the collector would look through them,
-and now and then through every object of the process, to find nothing.
+A program consists of many small objects, none of which is garbage while it is built. The collector would search them,
+and sometimes every object of the process, and find nothing.
 """
 
 import gc
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Hold automatic collections back until the body ends; nested, or where they are off, it changes nothing."""
+    """Pause automatic collections until the body ends. Calls nest; if collections are off, they stay off."""
     if not gc.isenabled():
         yield
         return

@@ -1,7 +1,7 @@
-"""Where the ops of weight fragments run: loads before the rest of the main graph, stores after it.
+"""The order of weight fragments: loads run before the rest of the main graph, stores after it.
 
-On an IPU these ops are programs of their own. Here each run begins and ends with them, which is the same to a program:
-remote memory keeps what was stored.
+On an IPU these ops are separate programs. Here they are the start and the end of each run. The result is the same,
+because remote memory keeps what was stored.
 """
 
 import itertools
@@ -16,7 +16,7 @@ TO_HOST = _EXECUTION_CONTEXTS.index("WeightsToHostFragment")
 
 
 def order_fragments(main_graph: Any) -> None:
-    """Add the constraints that put ops of weight fragments first and last.
+    """Add the constraints that make ops of weight fragments run first and last.
 
     Args:
         main_graph: the main graph of the core.
@@ -25,7 +25,7 @@ def order_fragments(main_graph: Any) -> None:
     first = [i for i, context in contexts.items() if context == FROM_HOST]
     last = [i for i, context in contexts.items() if context == TO_HOST]
     others = [i for i, context in contexts.items() if context not in (FROM_HOST, TO_HOST)]
-    # Each kind as a chain, and one of its ends against all others: as many constraints as ops.
+    # Each kind becomes a chain, and one end of it is ordered against all other ops: one constraint for each op.
     pairs = [*itertools.pairwise(first), *itertools.pairwise(last)]
     pairs += [(i, last[0]) for i in others if last] + [(first[-1], i) for i in others if first]
     if first and last:

@@ -1,4 +1,4 @@
-"""GraphCopy: a new graph made of copies of another graph's ops, for transforms that move ops."""
+"""GraphCopy: a new graph of copies of another graph's ops, for transforms that move ops."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +13,9 @@ from popxl.tensor import Constant, Tensor, TensorSpec
 class GraphCopy:
     """A new graph of the Ir of `source`.
 
-    Tensors of `source` that a copied op reads and none makes become inputs, in the order of their first use; constants
-    are copied.
+    Tensors of `source` that a copied op reads, and that no copied op makes, become inputs, in the order of their first
+    use.
+    Constants are copied.
 
     Args:
         source: the graph whose ops are copied.
@@ -31,7 +32,7 @@ class GraphCopy:
         self._copies: dict[int, int] = {}
 
     def inside(self, t: Tensor) -> Tensor:
-        """Return the copy of `t`, a tensor of the source; adds an input when there is none."""
+        """Return the copy of `t`, a tensor of the source; if there is none, add an input."""
         made = self._inside.get(t)
         if made is None:
             pb = self.graph._pb_graph
@@ -44,13 +45,13 @@ class GraphCopy:
         return made
 
     def add_input(self, spec: TensorSpec, name: str) -> Tensor:
-        """Add an input that is a copy of no tensor of the source; such inputs come before all others."""
+        """Add an input that is not a copy of a tensor of the source; such inputs precede all others."""
         pb = self.graph._pb_graph
         made = pb.addInput(pb.uniqueId(name), spec.dtype._core, list(spec.shape), list(spec.meta_shape), False)
         return self.graph.ir._tensor(self.graph, made)
 
     def copy(self, op: Any) -> None:
-        """Copy an op of the source; what it reads must be made outside or by ops that were copied before."""
+        """Copy an op of the source; its operands must be inputs, or results of ops that were copied before."""
         pb = self.graph._pb_graph
         read = op.getInputIndexMap()
         inputs = [
@@ -82,8 +83,8 @@ class GraphCopy:
 
         Args:
             values: tensor of the source → tensor of the current graph, for every input.
-            cycle: the cycle of a pipeline that the call belongs to; empty: the only one of the current graph.
-            stage: the stage that it runs, at the same time as other stages of the cycle; empty: none.
+            cycle: the cycle of a pipeline that the call belongs to; empty: the graph has only one cycle.
+            stage: the stage that the call runs, at the same time as other stages of the cycle; empty: none.
 
         Returns:
             Tensor of the source → result of the call, for every output.

@@ -1,7 +1,7 @@
-"""The functions that methods and operators of tensors call.
+"""The functions that methods and operators of `Tensor` call.
 
-Tensors are below operators, so the operators come to them: `popxl.ops` puts its functions here when it is imported, and
-`popxl._indexing` its own.
+Tensors are a lower layer than operators and cannot import them. So `popxl.ops` stores its functions here when it is
+imported, and so does `popxl._indexing`.
 """
 
 from types import SimpleNamespace

@@ -1,6 +1,6 @@
-"""The order of ops that nothing but their places in program order decides: the one that needs least memory.
+"""The order of ops that only program order determines: the order that needs the least memory.
 
-Places never decide against a constraint, data, or memory that ops change: those hold in any case.
+The order never violates a constraint, a data dependency, or an order that changes of memory require.
 """
 
 import heapq
@@ -11,18 +11,18 @@ from popart_core import _ir as _core
 
 
 def put(ops: Sequence[Any], order: Iterable[int]) -> None:
-    """Give ops their own places again, so that they stand in another order: positions in `ops`."""
+    """Distribute the program positions of `ops` among them so that they run in `order`, a list of indices in `ops`."""
     for place, i in zip(sorted(_core.place(op) for op in ops), order, strict=True):
         _core.setPlace(ops[i], place)
 
 
 def use_least_memory(pb_graph: Any, ids: Iterable[int], together: Mapping[int, int]) -> None:
-    """Order ops of one graph so that their results take little memory; where theirs is as good they keep it.
+    """Order ops of one graph so that their results need little memory; keep their order if it is as good.
 
     Args:
         pb_graph: the core's graph.
-        ids: numbers of the ops; those that are gone are skipped.
-        together: number of an op → number of a group of ops that stand next to one another.
+        ids: numbers of the ops; erased ops are skipped.
+        together: number of an op → number of a group of ops that stay next to each other.
     """
     ops = sorted((pb_graph.getOp(i) for i in ids if pb_graph.hasOp(i)), key=_core.place)
     parts: dict[int, list[int]] = {}
@@ -36,7 +36,7 @@ def use_least_memory(pb_graph: Any, ids: Iterable[int], together: Mapping[int, i
 
 
 class _Group:
-    """Ops that run as one, by number, and the values that they make: in memory until their last reader ran."""
+    """Ops that run together, by number, and their results, which stay in memory until the last reader has run."""
 
     def __init__(self, pb_graph: Any, nodes: Sequence[Sequence[Any]]) -> None:
         number = {op.id: i for i, node in enumerate(nodes) for op in node}
@@ -44,7 +44,7 @@ class _Group:
         for before, after in _core.orderEdges(pb_graph):
             if number.get(before) != number.get(after) and before in number and after in number:
                 self._after[number[before]].add(number[after])
-        self._value: dict[str, int] = {}  # tensor → the value that it is or is a view of
+        self._value: dict[str, int] = {}  # tensor → the value that it has or views
         self._bytes: list[int] = []
         self._made = [[v for op in node for v in self._values_made(op)] for node in nodes]
         self._read = [
@@ -68,7 +68,7 @@ class _Group:
         return made
 
     def cost(self, order: Sequence[int]) -> tuple[int, int]:
-        """Return the most bytes at one time, and their sum over all ops."""
+        """Return the largest number of bytes at one time, and the sum of the bytes over all ops."""
         left, live, most, total = list(self._readers), 0, 0, 0
         for i in order:
             live += sum(self._bytes[v] for v in self._made[i])
@@ -82,7 +82,7 @@ class _Group:
         return sum(self._bytes[v] for v in self._read[i] if left[v] == 1)
 
     def smallest_first(self) -> list[int]:
-        """Return an order in which the op that adds least memory comes next, of those that can run."""
+        """Return an order that always continues with the op, among those that can run, that adds the least memory."""
         left, waiting = list(self._readers), [0] * len(self._read)
         for later in self._after:
             for j in later:
@@ -101,7 +101,7 @@ class _Group:
         while ready:
             _, i = heapq.heappop(ready)
             if done[i]:
-                continue  # it was free with more growth before
+                continue  # an outdated entry: its growth has become smaller
             done[i] = True
             order.append(i)
             for j in self._after[i]:

@@ -1,4 +1,4 @@
-"""The programs of the process by number: from what the core hands out to the objects that programs know."""
+"""The programs of the process by number: from the core's objects to the Python objects of programs."""
 
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -12,7 +12,7 @@ PROGRAMS: "WeakValueDictionary[int, Ir]" = WeakValueDictionary()
 
 
 def program(number: int) -> "Ir":
-    """Return the Ir of a number.
+    """Return the Ir with this number.
 
     Raises:
         RuntimeError: it no longer exists.
@@ -24,11 +24,11 @@ def program(number: int) -> "Ir":
 
 
 def graph_of(pb_graph: Any) -> "Graph":
-    """Return the graph of one of the core."""
+    """Return the wrapper of a graph of the core."""
     return program(pb_graph.getIrId())._graph(pb_graph)
 
 
 def tensor_of(pb_tensor: Any) -> "Tensor":
-    """Return the tensor of one of the core."""
+    """Return the wrapper of a tensor of the core."""
     graph = graph_of(pb_tensor.getGraph())
     return graph.ir._tensor(graph, pb_tensor)

@@ -8,8 +8,8 @@ from typing import Any
 from popart_core import SessionOptions, VirtualGraphMode
 from popart_core import _ir as _core
 
-# What popxl.Session follows; beside these partialsTypeMatMuls is checked by popxl.ops. Data of the host are arrays,
-# which lie ready: nothing is to be fetched ahead, so that options about it ask for nothing.
+# The options that popxl.Session follows; popxl.ops also checks partialsTypeMatMuls. Options about fetching host data
+# ahead have no effect here: host data are arrays that are complete when a run starts.
 _HEEDED = (
     "rearrangeAnchorsOnHost",
     "rearrangeStreamsOnHost",
@@ -58,7 +58,7 @@ def get_session_options(self: Any) -> SessionOptions:
 
 
 def dot_checks(options: SessionOptions) -> set[str]:
-    """Checkpoints that write DOT files, in capitals: those of the options and of POPART_DOT_CHECKS."""
+    """Checkpoints that write DOT files, in upper case: those of the options and of POPART_DOT_CHECKS."""
     given = {*options.dotChecks, *os.environ.get("POPART_DOT_CHECKS", "").split(":")}
     return {str(getattr(name, "name", name)).upper() for name in given} - {""}
 
@@ -74,7 +74,7 @@ def global_replicas(options: SessionOptions) -> int:
 
 
 def set_replicas(options: SessionOptions, count: int) -> None:
-    """Run this number of replicas in each process."""
+    """Set the number of replicas of each process."""
     processes = global_replicas(options) // local_replicas(options)
     options.enableReplicatedGraphs, options.replicatedGraphCount = count > 1, count
     if options.enableDistributedReplicatedGraphs:
@@ -82,7 +82,7 @@ def set_replicas(options: SessionOptions, count: int) -> None:
 
 
 def set_distributed_replicas(options: SessionOptions, total: int, local: int, offset: int) -> None:
-    """State how many replicas there are in all processes and in this one, and the number of its first one."""
+    """Set the number of replicas in all processes, the number in this process, and the index of its first one."""
     set_replicas(options, local)
     if total > local:
         options.enableDistributedReplicatedGraphs = True
@@ -90,14 +90,14 @@ def set_distributed_replicas(options: SessionOptions, total: int, local: int, of
 
 
 def unheeded_options(pb_ir: Any) -> list[str]:
-    """Names of options that a program has changed and that would change its results or memory in other sessions."""
+    """Names of changed options that popxl.Session does not follow, but that affect results or memory elsewhere."""
     given = getattr(pb_ir, "_session_options", None)
     if given is None:
         return []
     fresh, table = _new_options(), type(given)
     names = [n for n in dir(given) if isinstance(getattr(table, n), property) and n not in _HEEDED]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # older names of options
+        warnings.simplefilter("ignore")  # about older names of options
         changed = [n for n in names if _differ(getattr(given, n), getattr(fresh, n))]
     return [n for n in changed if not (getattr(table, n).__doc__ or "").startswith("no effect")]
 

@@ -1,4 +1,4 @@
-"""The current position of the program being built: graph, IPU, tile set, name scopes, order constraints.
+"""The current position in the program that is built: graph, IPU, tile set, name scopes, order constraints.
 
 One process-global object. Every context manager here restores the previous value, also when its body raises.
 """
@@ -36,12 +36,12 @@ def _execution_context_number(value: Any) -> int:
 
 
 class _OrderHistory:
-    """What `in_sequence` remembers for one graph: the ops a new op must follow."""
+    """The state of `in_sequence` for one graph: the ops that a new op must follow."""
 
     def __init__(self) -> None:
         self.previous: list[int] = []
         self.group: list[int] = []
-        self._ordered = 0  # ops of the group that have their order
+        self._ordered = 0  # number of ops of the group that are ordered
 
     def order_group(self, graph: "Graph") -> None:
         """Order the unordered group so that it takes little memory."""
@@ -50,13 +50,13 @@ class _OrderHistory:
             use_least_memory(graph._pb_graph, self.group, graph._exchange_of)
 
     def follow(self, op_id: int) -> list[int]:
-        """Note an op that runs after all before it; return the ops that it must follow."""
+        """Record an op that runs after all previous ones; return the ops that it must follow."""
         before = self.group or self.previous
         self.previous, self.group, self._ordered = [op_id], [], 0
         return before
 
     def join(self, op_id: int) -> list[int]:
-        """Note an op of the unordered group; return the ops that it must follow."""
+        """Record an op of the unordered group; return the ops that it must follow."""
         self.group.append(op_id)
         return self.previous
 
@@ -66,8 +66,8 @@ class Context:
 
     def __init__(self) -> None:
         self._graphs: list[Graph] = []
-        self._irs: list[Ir] = []  # of these graphs: an Ir lives while one is current
-        self._thread: Thread | None = None  # that made the first of them current
+        self._irs: list[Ir] = []  # the Irs of these graphs, kept alive meanwhile
+        self._thread: Thread | None = None  # the thread that made the first of them current
         self.ipu_id: int = 0
         self.io_tile_set: str | None = None
         self.pipeline_stage: int | None = None
@@ -76,7 +76,7 @@ class Context:
         self.in_sequence: bool | str | None = None
         self._in_sequence_depth = 0
         self._history: dict[tuple[int, str, int], _OrderHistory] = defaultdict(_OrderHistory)
-        self._group_graphs: dict[tuple[int, str, int], Graph] = {}  # those with unordered groups
+        self._group_graphs: dict[tuple[int, str, int], Graph] = {}  # the graphs with unordered groups
         self.debug_frame_offset = 0
 
     # ---- graphs
@@ -158,7 +158,7 @@ class Context:
         self._op_created_in(graph_of(op.getGraph()), op.id)
 
     def _op_created_in(self, graph: "Graph", op_id: int) -> None:
-        """As `_op_created` for the op of a number in a known graph."""
+        """As `_op_created`, for an op given by graph and number."""
         if self.in_sequence is not None:
             self._add_in_sequence_topocons(graph, op_id)
         if graph._op_created_hooks:
@@ -183,7 +183,7 @@ class Context:
             graph._run_after(op_id, before)
 
     def _plain_history(self, graph: "Graph") -> _OrderHistory | None:
-        """Return the history of a graph in sequence, whose next op follows `previous`; None: more is to be done."""
+        """Return the history of a graph whose next op only has to follow `previous`; None if there is more to do."""
         history = self._history[(graph._ir_id, graph._id, self.execution_context)]
         return None if history.group or graph._held_constraints is not None else history
 
@@ -287,8 +287,8 @@ def in_sequence(mode: bool | str = True) -> Iterator[None]:
     """Constrain the order of the ops created inside.
 
     Args:
-        mode: True: each op runs after the one before; False: a group between its neighbours, in the order that needs
-            least memory; ``"pass"``: no constraints, and the history is forgotten.
+        mode: True: each op runs after the previous one; False: the ops form a group between their neighbours, ordered
+            so that they need the least memory; ``"pass"``: no constraints, and previous ops are forgotten.
 
     Raises:
         TypeError: `mode` is None.
@@ -322,7 +322,7 @@ def op_debug_context(name: str | Callable[..., Any] | None = None) -> Callable[.
     """Mark a function as one that creates ops. Usable bare or with a name.
 
     Args:
-        name: name recorded for the function; default its own name.
+        name: name to record; default the name of the function.
 
     Returns:
         The function, or with a name a decorator.

@@ -1,4 +1,4 @@
-"""Operators of users: those of loaded C++ libraries, and those whose kernel is a function of NumPy or PyTorch."""
+"""Operators of users: those of loaded C++ libraries, and those with kernels in NumPy or PyTorch."""
 
 import atexit
 import json
@@ -28,11 +28,11 @@ def custom_op(
     attributes: Mapping[str, Any] | None = None,
     num_outputs: int = 1,
 ) -> tuple[Tensor, ...]:
-    """Add an operator of a user to the current graph.
+    """Add an operator that a user has registered to the current graph.
 
     Args:
         name: type of the operator, as registered.
-        *inputs: its tensors.
+        *inputs: operands of the operator.
         domain: domain of the operator.
         version: version of the operator.
         attributes: numbers, strings, and lists of one of them.
@@ -65,7 +65,7 @@ def custom_op(
 
 @dataclass
 class _Definition:
-    """The functions of an operator of Python; a later definition of the same name takes their place."""
+    """The functions of an operator in Python; a later definition of the same name replaces them."""
 
     name: str
     forward: Kernel
@@ -77,7 +77,7 @@ class _Definition:
         """Return the specs of the results.
 
         Raises:
-            TypeError: the function of the shapes gives no TensorSpec.
+            TypeError: the function `shapes` does not return TensorSpecs.
         """
         if self.shapes is None:
             if not inputs:
@@ -93,7 +93,7 @@ class _Definition:
         return self.backward is not None or self.torch
 
     def infos(self, text: str, inputs: Sequence[tuple[str, Sequence[int]]]) -> list[tuple[str, list[int]]]:
-        """Specs as the core has them."""
+        """Convert specs for the core."""
         specs = self.specs(json.loads(text), [TensorSpec(shape, dtype.as_dtype(name)) for name, shape in inputs])
         return [(s.dtype.as_numpy().name, list(s.shape)) for s in specs]
 
@@ -103,7 +103,7 @@ class _Definition:
         return self._checked("forward", results, [(name, tuple(shape)) for name, shape in outputs])
 
     def run_gradient(self, text: str, given: list[np.ndarray], outputs: list[Any]) -> list[np.ndarray]:
-        """Call the backward function: inputs, then gradients of the results → gradients of the inputs."""
+        """Call the backward function: from inputs and gradients of the results to gradients of the inputs."""
         inputs, gradients = given[: len(outputs)], given[len(outputs) :]
         arguments = json.loads(text)
         if self.backward is None:
@@ -123,7 +123,7 @@ class _Definition:
         return _listed(function(*arrays, **arguments))
 
     def _automatic(self, inputs: list[np.ndarray], gradients: list[np.ndarray], arguments: Mapping[str, Any]) -> list:
-        """Gradients by PyTorch's autograd."""
+        """Compute the gradients by PyTorch's autograd."""
         import torch
 
         tensors = [torch.from_numpy(x) for x in inputs]
@@ -148,7 +148,7 @@ class _Definition:
 
 
 def _latest(key: tuple[str, str, int], method: str) -> Kernel:
-    """Return a function that calls a method of what the name means when it is called."""
+    """Return a function that calls a method of the latest definition of the name."""
     return lambda *args: getattr(_definitions[key], method)(*args)
 
 
@@ -166,24 +166,24 @@ def define_op(
     version: int = 1,
     framework: str = "numpy",
 ) -> Callable[..., Any]:
-    """Define an operator whose kernel is a function of Python.
+    """Define an operator whose kernel is a Python function.
 
     Args:
-        name: type of the operator, which schedules print.
-        forward: function of the input arrays, and by name of the arguments that a call gives, to the result or a list
-            of results. They are converted to the element types that `shapes` says.
-        backward: function of the gradients of the results and then the inputs (and the arguments by name) to the
-            gradient of each input; None among them is zero. Without it the operator has no gradient, with PyTorch that
+        name: type of the operator, as printed schedules show it.
+        forward: function of the input arrays, and of the arguments of a call by name, that returns the result or a list
+            of results. They are converted to the element types that `shapes` returns.
+        backward: function of the gradients of the results, then the inputs (and the arguments by name), that returns
+            the gradient of each input; None means zero. Without it the operator has no gradient, with PyTorch the one
             of autograd.
-        shapes: function of the inputs' TensorSpecs (and the arguments by name) to the TensorSpec of the result or a
-            list of them; default: one result like the first input.
+        shapes: function of the inputs' TensorSpecs (and the arguments by name) that returns the TensorSpec of the
+            result or a list of them; default: one result like the first input.
         domain: domain of the operator.
         version: version of the operator.
         framework: ``"numpy"``: functions get arrays; ``"torch"``: they get tensors on the CPU.
 
     Returns:
-        Function of tensors, with arguments by name (numbers, strings, None, lists and dictionaries of them), that adds
-        the operator to the current graph and returns its result, or a tuple when `shapes` gives several.
+        A function of tensors, and of arguments by name (numbers, strings, None, lists and dictionaries of them). It
+        adds the operator to the current graph and returns its result, or a tuple if `shapes` returns several.
 
     Raises:
         ValueError: unknown framework.

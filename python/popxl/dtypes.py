@@ -1,7 +1,7 @@
 """Element types of popxl tensors.
 
-Each type is a singleton (``popxl.float32``); aliases are the same object. The numbers of the core's ``DataType``
-enumeration tie the Python objects to the compiled part.
+Each type is a singleton (``popxl.float32``); aliases are the same object. The compiled part identifies it by its number
+in the core's ``DataType`` enumeration.
 Invariant: for every singleton ``d``, ``dtype.from_name(d.name) is d``.
 """
 
@@ -93,7 +93,7 @@ class dtype:
             return found
         try:
             return _NP_TO_POPXL[np.dtype(type_value)]
-        except (TypeError, ValueError, KeyError):  # a torch tensor is a ValueError for NumPy
+        except (TypeError, ValueError, KeyError):  # NumPy raises a ValueError for a torch tensor
             pass
         inner = getattr(type_value, "dtype", None)
         if inner is not None and inner is not type_value:
@@ -191,7 +191,7 @@ def of_array(array: np.ndarray) -> dtype:
     """Return the element type of an array.
 
     Raises:
-        ValueError: popxl has none.
+        ValueError: popxl has no such type.
     """
     return _NP_TO_POPXL.get(array.dtype) or dtype.as_dtype(array.dtype)
 

@@ -8,4 +8,4 @@ class UndefinedValue(Exception):
 
 
 class BuildError(popart_exception, RuntimeError):
-    """A program is built at a time when it cannot be: after its session was made, or in two threads at once."""
+    """A program is built when this is not possible: after its session was made, or in two threads at once."""

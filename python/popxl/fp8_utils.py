@@ -32,7 +32,7 @@ def host_pow2scale_cast_to_fp8(
         src: float16, float32 or float64 data of any shape.
         dtype: float8_143 (default) or float8_152.
         log2_scale: power of two applied before rounding.
-        nan_on_overflow: overflow gives NaN (True) or the largest value; infinities are NaN in any case.
+        nan_on_overflow: overflow becomes NaN (True) or the largest value; infinities always become NaN.
 
     Returns:
         Structured array of the same shape.
@@ -48,7 +48,7 @@ def host_pow2scale_cast_to_fp8(
     scaled = array.astype(np.float64) * 2.0**log2_scale
     facts = ml_dtypes.finfo(kind)
     with np.errstate(invalid="ignore", over="ignore"):
-        # here and not by ml_dtypes, which rounds float64 to float32 first
+        # not by ml_dtypes, which rounds float64 to float32 first
         spacing = np.ldexp(1.0, np.maximum(np.frexp(scaled)[1] - 1, facts.minexp) - facts.nmant)
         rounded = np.rint(scaled / spacing) * spacing
         if not nan_on_overflow:
@@ -75,15 +75,15 @@ def host_pow2scale_cast_from_fp8(src: np.ndarray, dtype: _dtype = None, log2_sca
     return (values * 2.0**log2_scale).astype(dtype.as_numpy())
 
 
-# first window of exponents and its width, of the estimate in host_fp8_mse_scale
+# first exponent of the first window and width of a window, for the estimate in host_fp8_mse_scale
 _WINDOWS = {"float8_143": (85, 18), "float8_152": (78, 33)}
 
 
 def host_fp8_mse_scale(src: Any, dtype: _dtype = None) -> tuple[float, int]:
-    """Estimate the power of two that loses least when `src` is rounded to fp8, from a histogram of exponents.
+    """Estimate the power of two with the least error when `src` is rounded to fp8, from a histogram of exponents.
 
-    Scale 31 - j is taken to keep the magnitudes of n exponents from lo = s + j on, with relative errors of their
-    rounding, to lose smaller ones and to clip larger ones::
+    For scale 31 - j the estimate assumes that the magnitudes of n exponents from lo = s + j on are kept, with the
+    relative error of rounding, smaller ones become 0 and larger ones are clipped::
 
         mse_j = (b_0 / 2)^2 + sum_{k < lo} h_k b_k^2 + sum_{lo <= k < lo + n} q h_k b_k^2
                 + sum_{k >= lo + n} h_k (b_{j + n - 1} - b_k)^2
@@ -97,10 +97,10 @@ def host_fp8_mse_scale(src: Any, dtype: _dtype = None) -> tuple[float, int]:
         dtype: float8_143 (default) or float8_152.
 
     Returns:
-        (least mse_j, log2 scale in -31 to 31: of several j with that error the middle one's).
+        (least mse_j, log2 scale in -31 to 31; if several j have that error, the middle one).
 
     Raises:
-        RuntimeError: the source is neither float16 nor float32, or another target type.
+        RuntimeError: the source is neither float16 nor float32, or the target is not a float8 type.
     """
     dtype = dtypes.float8_143 if dtype is None else dtype
     mantissa_bits = ml_dtypes.finfo(_type_of(dtype)).nmant

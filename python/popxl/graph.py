@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Graph:
     """A graph made by `Ir.create_graph`, `Ir.create_empty_graph` or `Ir.main_graph`; has no constructor."""
 
-    _checks_placement = True  # its ops refuse tensors of different IPUs or tile sets
+    _checks_placement = True  # ops check that their tensors are on one IPU and tile set
 
     def __init__(self) -> None:
         raise TypeError(
@@ -33,16 +33,16 @@ class Graph:
     @classmethod
     def _make(cls, ir: "Ir", pb_graph: Any) -> "Graph":
         self = object.__new__(cls)
-        self._ir_reference, self._ir_id = weakref.ref(ir), ir.id  # the Ir holds its graphs, not they the Ir
+        self._ir_reference, self._ir_id = weakref.ref(ir), ir.id  # the Ir owns its graphs, not vice versa
         self._pb_graph, self._id = pb_graph, pb_graph.id
-        self._tensor_class = ir._tensor_classes[0]  # of tensors that are no variables and constants
-        self._tensors: dict[str, Tensor] = {}  # by id, those that the program has seen
+        self._tensor_class = ir._tensor_classes[0]  # for tensors that are neither variables nor constants
+        self._tensors: dict[str, Tensor] = {}  # by id, the tensors that have a wrapper
         self._by_ref_inputs = set()
         self._op_created_hooks: dict[int, Callable[[Any], Any]] = {}
         self._next_hook = 1
         self._erased_ops: set[int] = set()
-        self._exchange_of: dict[int, int] = {}  # op → the MultiExchange that it is a part of
-        self._held_constraints: list[tuple[int, int]] | None = None  # of an open `popxl.transforms.merge_exchange`
+        self._exchange_of: dict[int, int] = {}  # op → the MultiExchange that it belongs to
+        self._held_constraints: list[tuple[int, int]] | None = None  # kept back by `merge_exchange`
         return self
 
     # ---- facts
@@ -65,7 +65,7 @@ class Graph:
         """
         return self._ir_reference() or program(self._ir_id)
 
-    _ir = ir  # a name that programs use
+    _ir = ir  # programs use this name too
 
     @property
     def main_graph(self) -> "Graph":
@@ -147,7 +147,7 @@ class Graph:
         return f"Graph[id={self.id} name={self.name}]"
 
     def _repr_html_(self) -> str:
-        """Inputs, outputs and variables in a notebook, and the ops in their order, which a click opens."""
+        """A table of inputs, outputs and variables for notebooks; a click opens the list of ops."""
         from popart._notebook import facts_html, folded_html
 
         facts = [(f"{what} {t.name}", f"{t.dtype.name} {t.shape}") for what, t in self._named_tensors()]
@@ -204,7 +204,7 @@ class Graph:
         return self._pb_graph.createOp(op_type, inputs, outputs, attributes, settings)
 
     def _run_after(self, op_id: int, earlier: list[int]) -> None:
-        """State that an op runs after others; those that are gone are skipped."""
+        """Require that an op runs after others; erased ops are skipped."""
         if self._held_constraints is None:
             self._pb_graph.runAfter(op_id, earlier)
             return
@@ -212,14 +212,14 @@ class Graph:
         self._held_constraints += [(i, op_id) for i in present]
 
     def _constrain(self, before: int, after: int) -> None:
-        """State that one op runs before another."""
+        """Require that one op runs before another."""
         if self._held_constraints is not None:
             self._held_constraints.append((before, after))
         else:
             self._pb_graph.addConstraint(before, after)
 
     def _erase_ops(self, ids: Iterable[int]) -> None:
-        """Erase ops. Tensors that they made can still be asked for their facts, but no op may read them."""
+        """Erase ops. Wrappers of their results keep shape and dtype, but no op may read these tensors."""
         self.ir._check_open("its ops")
         self._erased_ops.update(ids)
         _core.eraseOps(self._pb_graph, set(ids))
@@ -229,7 +229,7 @@ class Graph:
         self._pb_graph.markAsOutput(tensor.id)
 
     def _create_tensor_ids(self, names: Iterable[str]) -> list[str]:
-        """Return unique ids for the new tensors of one op; a repeated name gets a number."""
+        """Return unique ids for the new tensors of one op; repeated names get numbers."""
         self.ir._check_open("its tensors")
         return self._pb_graph.uniqueIds(list(names), get_current_context()._scope)
 

@@ -1,4 +1,4 @@
-"""popxl.Ir: the program: graphs, wrappers of graphs and tensors, host values of variables."""
+"""popxl.Ir, the program: graphs, wrappers of graphs and tensors, host values of variables."""
 
 import inspect
 from collections import OrderedDict
@@ -40,18 +40,18 @@ class Ir:
         self._options: SessionOptions = _session_options.get_session_options(self._pb_ir)
         self._graphs: dict[str, Graph] = {}
         self._variable_data: dict[str, np.ndarray] = {}  # host values: one entry per replica group
-        self._replica_data: dict[str, np.ndarray] = {}  # of all replicas, of variables that return them all
+        self._replica_data: dict[str, np.ndarray] = {}  # values of all replicas, for variables that return all
         self._variables: dict[str, Variable] = {}
         self._read_only_memmap = False
         self._host_is_stale = False  # the device has newer values of variables
         self._streams: dict[str, Any] = {}
         self._remote_buffers: dict[int, RemoteBuffer] = {}
         self._num_host_transfers = 1
-        self._graphs_of_moved_ops: set[str] = set()  # ids of graphs that transforms made of another graph's ops
-        self._whole_groupings: dict[int, ReplicaGrouping] = {}  # of all replicas, by their number
+        self._graphs_of_moved_ops: set[str] = set()  # ids of graphs that transforms copied from other graphs
+        self._whole_groupings: dict[int, ReplicaGrouping] = {}  # groupings of all replicas, by number of replicas
         self._is_prepared = False
         PROGRAMS[self._pb_ir.getId()] = self
-        self._until_collected = self  # `with popxl.Ir().main_graph:` enters it before the collector finds it
+        self._until_collected = self  # keeps it alive until `with popxl.Ir().main_graph:` is entered
         if replication == "popdist":
             import popdist
 
@@ -105,7 +105,7 @@ class Ir:
         return self._graph(self._pb_ir.getMainGraph())
 
     def _check_open(self, what: str) -> None:
-        """Refuse a change of `what` once a Session has compiled the program.
+        """Raise an error if a Session has compiled the program, which forbids to change `what`.
 
         Raises:
             BuildError: a Session exists.
@@ -118,12 +118,12 @@ class Ir:
 
     @property
     def replication_factor(self) -> int:
-        """Number of replicas over all processes. Setting gives the number of this process.
+        """Number of replicas in all processes. Setting it sets the number of replicas of this process.
 
         Raises:
             RuntimeError: on setting, when a Session exists.
-            TypeError: on setting, something else than a whole number.
-            ValueError: on setting, a number below 1.
+            TypeError: on setting, the value is not an integer.
+            ValueError: on setting, the value is below 1.
         """
         return _session_options.global_replicas(self._options)
 
@@ -143,7 +143,7 @@ class Ir:
 
     @property
     def num_host_transfers(self) -> int:
-        """Slices of each stream in one `Session.run`.
+        """Number of values of each stream in one `Session.run`.
 
         Raises:
             RuntimeError: on setting, when a Session exists.
@@ -156,7 +156,7 @@ class Ir:
         self._num_host_transfers = value
 
     def replica_grouping(self, stride: int = 1, group_size: int | None = None) -> ReplicaGrouping:
-        """Group replicas regularly (`ReplicaGrouping`).
+        """Group replicas with a constant stride (`ReplicaGrouping`).
 
         Returns:
             The grouping.
@@ -196,11 +196,11 @@ class Ir:
     def dot_checkpoint(self, check: str, save_dir: Path | str | None = None) -> None:
         """Write every graph as a DOT file ``<check>_<graph>.dot``.
 
-        Nothing is written when the session option dotChecks or POPART_DOT_CHECKS name other checkpoints only.
+        Nothing is written if the session option dotChecks or POPART_DOT_CHECKS name only other checkpoints.
 
         Args:
             check: name of the checkpoint.
-            save_dir: folder, made when absent, which becomes the session option logDir; default what that has.
+            save_dir: folder, created if it does not exist; it becomes the session option logDir. Default: logDir.
         """
         if save_dir is not None:
             Path(save_dir).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""popxl.Module: a callable object whose `build` makes ops in the current graph."""
+"""popxl.Module: a callable object whose method `build` adds ops to the current graph."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ class Module:
     """
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the ops. Override this.
+        """Add the ops. Subclasses override this.
 
         Raises:
             NotImplementedError: the class has no `build`.
@@ -18,5 +18,5 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} must implement `build`.")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the ops in the current graph."""
+        """Add the ops to the current graph."""
         return self.build(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""RemoteBuffer: `entries` slots of one tensor each, kept off the device."""
+"""RemoteBuffer: `entries` slots of one tensor each, in memory outside the device."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ class RemoteBuffer:
     def _with_id(
         cls, ir: "Ir", number: int, tensor_shape: Iterable[int], tensor_dtype: dtype, entries: int
     ) -> "RemoteBuffer":
-        """Make the buffer of this number of a program that has none."""
+        """Make the buffer with this number of a program."""
         self = cls.__new__(cls)
         self._set_up(ir, number, tensor_shape, tensor_dtype, entries)
         return self
@@ -95,7 +95,7 @@ class RemoteBuffer:
 
     @property
     def _core_id(self) -> str:
-        """Name of the remote variable that the program has for the buffer; the first use adds it."""
+        """Name of the remote variable that the program has for the buffer; added at the first use."""
         if not self._in_program:
             self._in_program = True
             self._state_size()
@@ -106,7 +106,7 @@ class RemoteBuffer:
         return f"RemoteBuffer/{self._id}"
 
     def _require_open(self) -> None:
-        """Refuse a change of a buffer of a compiled program.
+        """Raise an error if the program of the buffer is compiled, so that it cannot change.
 
         Raises:
             BuildError: the program uses the buffer, and a Session exists.
@@ -124,7 +124,7 @@ class RemoteBuffer:
         """Check that the buffer has an entry.
 
         Raises:
-            ValueError: it has not.
+            ValueError: it has no such entry.
         """
         if not 0 <= offset < self._entries:
             raise ValueError(
@@ -148,7 +148,7 @@ class RemoteBuffer:
 
         Args:
             t: the tensor.
-            num_shards: parts that replicas hold; 1: the tensor is whole.
+            num_shards: number of parts that the replicas hold; 1: the tensor is whole.
 
         Raises:
             ValueError: shape or dtype differ.
@@ -163,7 +163,7 @@ class RemoteBuffer:
         """Check that `t` has the element type of a slot.
 
         Raises:
-            ValueError: it has another one.
+            ValueError: it has another element type.
         """
         if t.dtype != self._tensor_dtype:
             raise ValueError(

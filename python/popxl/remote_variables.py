@@ -1,4 +1,4 @@
-"""Variables kept in remote memory: the host sees their values, programs load and store them."""
+"""Variables in remote memory: the host reads and writes their values, programs load and store them."""
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """Where a remote variable is stored."""
+    """The buffer and entry in which a remote variable is stored."""
 
     buffer: RemoteBuffer
     offset: int
@@ -33,7 +33,7 @@ def remote_variable(
 ) -> "Variable":
     """Make a variable in an entry of a remote buffer.
 
-    Programs reach it with `popxl.ops.remote_load` and `popxl.ops.remote_store`, the host as any variable.
+    Programs access it with `popxl.ops.remote_load` and `popxl.ops.remote_store`, the host like any variable.
 
     Args:
         data: initial value, of the buffer's shape; with G replica groups the first dimension is G, which may be left
@@ -62,7 +62,7 @@ def remote_variable(
     array = own_array(data, dtype, downcast, log2_scale, nan_on_overflow)
     row = Row(remote_buffer, offset)
     variable = make_variable(graph, array, name, replica_grouping, retrieval_mode, row=row)
-    if variable.shape == (1, *remote_buffer.tensor_shape):  # one group, whose values are stacked as those of several
+    if variable.shape == (1, *remote_buffer.tensor_shape):  # one group, with a leading dimension like several groups
         remote_buffer._require_type_of(variable)
     else:
         remote_buffer.validate_tensor_matches_buffer(variable)
@@ -81,10 +81,10 @@ def remote_replica_sharded_variable(
     log2_scale: int | None = None,
     nan_on_overflow: bool | None = None,
 ) -> "Variable":
-    """Make a variable of which each replica holds a part, in an entry of a remote buffer.
+    """Make a variable in an entry of a remote buffer; each replica holds a part of it.
 
     Args:
-        data: initial value, whole; with G > 1 replica groups the first dimension is G.
+        data: initial value, not divided; with G > 1 replica groups the first dimension is G.
         remote_buffer: the buffer, whose entries are parts (`popxl.replica_sharded_buffer`). A buffer without meta shape
             gets that of the value.
         offset: entry of the buffer.
@@ -121,7 +121,7 @@ def remote_replica_sharded_variable(
 
 
 def _parts_of_buffer(buffer: RemoteBuffer, grouping: "ReplicaGrouping", shape: tuple[int, ...]) -> int:
-    """Return over how many members of a group the buffer spreads a value: the largest number that gives its entries."""
+    """Return the number of members of a group that share a value: the largest number that fits the buffer's entries."""
     size = grouping.group_size
     for parts in range(size, 0, -1):
         if size % parts == 0 and Holding(grouping, shape, parts).part_shape == buffer.tensor_shape:
@@ -142,7 +142,7 @@ def replica_sharded_buffer(
     """Make a remote buffer for variables of which each replica holds a part.
 
     Args:
-        shape: of the host's data; with G > 1 replica groups the first dimension is G.
+        shape: shape of the host's data; with G > 1 replica groups the first dimension is G.
         dtype: element type.
         replica_grouping: replicas that share a value; default all of them.
         shard_over: number of parts, a divisor of the group size; default the group size.

@@ -1,4 +1,4 @@
-"""ReplicaGrouping: which replicas belong together. Fixed at creation from the replication factor of the Ir.
+"""ReplicaGrouping: groups of replicas. It is fixed when it is made, from the replication factor of the Ir.
 
 A grouping with a constant stride is described by (stride, group_size); any other one by its assignment list. Invariant:
 `assignment[r]` is the group of replica r, groups are numbered by first appearance.
@@ -98,7 +98,7 @@ class ReplicaGrouping:
 
     @property
     def stride(self) -> int:
-        """Distance of neighbours in a group.
+        """Distance between neighbours in a group.
 
         Raises:
             NotImplementedError: the grouping has no constant stride.
@@ -129,7 +129,7 @@ class ReplicaGrouping:
 
     @property
     def const_rg(self) -> "ReplicaGrouping":
-        """The grouping itself, or the finest grouping with a constant stride that it is made of."""
+        """The grouping itself, or a grouping with a constant stride whose groups add up to its groups."""
         if self._stride is not None:
             return self
         members = _members(self._assignment)

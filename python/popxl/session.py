@@ -1,7 +1,7 @@
 """popxl.Session: compiles an Ir and runs it.
 
-Host values of variables live with the Ir. Entering the session uploads them, leaving downloads them; in between they
-are fetched when asked for and out of date.
+The Ir stores host values of variables. Entering the session copies them to the device, leaving it copies them back; in
+between they are fetched when the program asks for one and it is out of date.
 """
 
 import logging
@@ -38,7 +38,7 @@ d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
 
 
 class _Engine:
-    """The compiled program with the streams in its own order."""
+    """The compiled program and its streams in the order of the core."""
 
     def __init__(self, ir: Ir, device: DeviceType) -> None:
         options = ir._options
@@ -49,11 +49,11 @@ class _Engine:
         self.outputs: list[DeviceToHostStream] = [ir._streams[s[0]] for s in self.core.outputs()]
 
     def setRandomSeed(self, seedValue: int) -> None:
-        """Set the state of stochastic rounding to that of a 64-bit seed. Random operators have seeds of the program."""
+        """Set the state of stochastic rounding to that of a 64-bit seed; random operators have their own seeds."""
         self.core.setRngState([seedValue & 0xFFFFFFFF, seedValue >> 32 & 0xFFFFFFFF])
 
     def getRNGState(self) -> list[int]:
-        """Return the state of stochastic rounding, which every run moves on.
+        """Return the state of stochastic rounding, which every run advances.
 
         Raises:
             popart_runtime_error: The option enableLoadAndOffloadRNGState is off, or the session is not attached.
@@ -65,7 +65,7 @@ class _Engine:
         """Set the state of stochastic rounding to one that `getRNGState` returned.
 
         Raises:
-            popart_runtime_error: As `getRNGState`; another number of words.
+            popart_runtime_error: As `getRNGState`, or the number of words is wrong.
         """
         self._require_rng_state("setRNGState")
         if len(rngValue) != 2:
@@ -79,7 +79,7 @@ class _Engine:
             )
 
     def getSummaryReport(self, resetProfile: bool = True) -> str:
-        """Return the memory of the program, and the operators that run more slowly than they could."""
+        """Return a report on the memory of the program and on operators without a fast kernel."""
         return self.core.summary()
 
     def setEngineIsLoaded(self, value: bool) -> None:
@@ -88,7 +88,7 @@ class _Engine:
 
 
 class _Device:
-    """The session's device: one that was given, or one of the kind asked for, taken while the session is attached."""
+    """The session's device: the given one, or one of the requested kind, held while the session is attached."""
 
     def __init__(self, description: str | DeviceInfo, core: Any, replicas: int) -> None:
         self._description = description
@@ -101,7 +101,7 @@ class _Device:
             self.attach()
 
     def attach(self) -> bool:
-        """Take the device and load the program on it.
+        """Attach to the device and load the program on it.
 
         Returns:
             True.
@@ -122,7 +122,7 @@ class _Device:
         return True
 
     def detach(self) -> None:
-        """Give the device back."""
+        """Release the device."""
         if self.info is not None:
             self.info.detach()
         self.info = None
@@ -155,7 +155,7 @@ class Session:
     Args:
         ir: the program.
         device_desc: ``"ipu_hw"``, ``"ipu_model"``, ``"cpu"`` or a `popart.DeviceInfo`. The environment variable
-            POPXL_OFFLINE_DEVICE names another one of the three.
+            POPXL_OFFLINE_DEVICE replaces it by another of these names.
         weights_to_host_on_exit: download variables when the outermost ``with session`` ends without an exception.
 
     Raises:
@@ -202,7 +202,7 @@ class Session:
         self._input_set = set(self._pb_session.inputs)
 
     def _set_stale(self, stale: bool) -> None:
-        """Say whether the host values are older than those on the device."""
+        """Record whether the host values are older than those on the device."""
         self._host_is_stale = self.ir_._host_is_stale = stale
 
     # ---- facts
@@ -213,7 +213,7 @@ class Session:
 
     @property
     def device(self) -> DeviceInfo | None:
-        """The device that the session holds, None while it holds none. Assign one before the session attaches."""
+        """The device that the session holds, or None. Set it before the session attaches."""
         return self._device.info
 
     @device.setter
@@ -244,12 +244,12 @@ class Session:
         return set(self._pb_session.inputs)
 
     def _full_input_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return `shape` behind the dimensions for transfers and replicas, where these are above 1."""
+        """Return `shape` after dimensions for transfers and replicas, where their numbers are above 1."""
         lead = (self.ir_.num_host_transfers, self.ir_.instance_replication_factor)
         return (*(n for n in lead if n > 1), *shape)
 
     def create_host_outputs(self) -> dict[DeviceToHostStream, np.ndarray]:
-        """Return arrays of zeros for every device-to-host stream; slices that no host_store writes keep them."""
+        """Return an array of zeros for every device-to-host stream; parts that no host_store writes stay zero."""
         return {stream: np.zeros(shape, dtype) for stream, shape, dtype in self._output_layout}
 
     def _repr_html_(self) -> str:
@@ -267,7 +267,7 @@ class Session:
 
     # ---- attaching
     def __enter__(self) -> "Session":
-        """Attach to the device and copy the weights to it, unless that is done; leaving the context undoes it."""
+        """Attach to the device and copy the weights to it, unless this is done; leaving the context detaches."""
         attached = self.is_attached
         self._was_attached_stack.append(attached)
         if not attached:
@@ -310,7 +310,7 @@ class Session:
             Array for each device-to-host stream.
 
         Raises:
-            ValueError: not attached; missing or unexpected streams; wrong shapes.
+            ValueError: the session is not attached, streams are missing or unexpected, or shapes are wrong.
         """
         outputs = self.create_host_outputs()
         ins, outs = self._arrays_of_run(inputs, outputs, downcast_inputs)
@@ -346,7 +346,7 @@ class Session:
     def _arrays_of_run(
         self, inputs: h2dStreamBufferMaps | None, outputs: d2hStreamBufferMaps, downcast_inputs: bool
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the arrays of a run in the program's order; outputs of another layout are copies.
+        """Return the arrays of a run in the program's order; outputs with another memory layout are copied.
 
         Raises:
             ValueError: as `run` and `run_with_outputs`.
@@ -362,15 +362,15 @@ class Session:
         return ins, outs
 
     def _execute(self, ins: list[np.ndarray], outs: list[np.ndarray]) -> None:
-        self._set_stale(True)  # also after a run that ends early
+        self._set_stale(True)  # also if the run fails
         self._pb_session.core.run(ins, outs)
 
     def statistics(self) -> RunStatistics:
-        """What runs have moved and how long they took since the program was loaded.
+        """Return the transfers and the time of all runs since the program was loaded.
 
         Returns:
-            Runs that ended well, transfers from and to the host with their bytes, and seconds in runs. A transfer is
-            one value of one stream of one replica.
+            A `RunStatistics`: successful runs, transfers from and to the host with their bytes, and seconds in runs. A
+            transfer is one value of one stream of one replica.
         """
         return self._pb_session.core.statistics()
 
@@ -406,7 +406,7 @@ class Session:
             self._check_shape(stream, value.shape, shape, "output")
         if not value.flags.writeable:
             raise ValueError(f"Session.run: output {stream}: the array must be writable.")
-        value = np.ascontiguousarray(value)  # the run fills a copy of another layout
+        value = np.ascontiguousarray(value)  # for another layout the run fills a copy
         return value if dtype.names is None else value.view(np.uint8)
 
     def _check_shape(self, stream: Any, got: tuple[int, ...], expected: tuple[int, ...], what: str) -> None:
@@ -424,10 +424,10 @@ class Session:
 
     # ---- weights
     def weights_from_host(self) -> None:
-        """Upload the host values of all variables.
+        """Copy the host values of all variables to the device.
 
         Raises:
-            ValueError: not attached.
+            ValueError: the session is not attached.
         """
         self._require_attached("weights_from_host")
         for tensor_id, value in self.ir_._variable_data.items():
@@ -436,10 +436,10 @@ class Session:
         self._set_stale(False)
 
     def weights_to_host(self) -> None:
-        """Download all variables into their host values.
+        """Copy all variables from the device to their host values.
 
         Raises:
-            ValueError: not attached.
+            ValueError: the session is not attached.
             Exception: the Ir has a read-only memory map.
         """
         self._require_attached("weights_to_host")
@@ -467,7 +467,7 @@ class Session:
             core.writeVariable(variable.id, bytes_view(variable._groups_on_device(host)))
 
     def _download(self, variable: Variable, host: np.ndarray) -> None:
-        """Read the values of all groups into `host`, and those of all replicas where the variable returns them."""
+        """Read the values of all groups into `host`; if the variable returns all replicas, their values too."""
         core, on_host = self._pb_session.core, variable.replica_grouping.to_host_map
         if not self._in_program(variable):
             return
@@ -494,15 +494,15 @@ class Session:
         return held
 
     def get_tensor_data(self, tensor: Variable | Constant) -> np.ndarray:
-        """Return the value of a variable or constant; variables give a view of the host value.
+        """Return the value of a variable or constant; for variables a view of the host value.
 
         Raises:
-            TypeError: another kind of tensor.
+            TypeError: `tensor` is neither variable nor constant.
         """
         return self.get_tensors_data([tensor])[tensor]
 
     def get_tensors_data(self, tensors: Iterable[Variable | Constant]) -> dict[Tensor, np.ndarray]:
-        """Return the values of variables and constants, with at most one download.
+        """Return the values of variables and constants, with at most one copy from the device.
 
         Args:
             tensors: variables and constants.
@@ -531,27 +531,27 @@ class Session:
         return np.frombuffer(tensor._pb_tensor.bytes(), tensor.dtype.as_numpy()).reshape(tensor.shape)
 
     def write_variable_data(self, tensor: Variable, data: HostScalarTensor) -> None:
-        """Set the value of one variable; uploads all variables when attached.
+        """Set the value of one variable; an attached session then copies all variables to the device.
 
         Args:
             tensor: the variable.
             data: its new value, of its shape and element type.
 
         Raises:
-            TypeError: not a variable, or another dtype.
-            ValueError: another shape.
+            TypeError: `tensor` is not a variable, or the dtype differs.
+            ValueError: the shape differs.
         """
         self.write_variables_data({tensor: data})
 
     def write_variables_data(self, tensors_to_data: Mapping[Variable, HostScalarTensor]) -> None:
-        """Set the values of variables, with one upload at the end when attached.
+        """Set the values of several variables; an attached session then copies all variables to the device, once.
 
         Args:
             tensors_to_data: new values by variable, each of its shape and element type.
 
         Raises:
-            TypeError: not a variable, or another dtype.
-            ValueError: another shape.
+            TypeError: a key is not a variable, or a dtype differs.
+            ValueError: a shape differs.
         """
         values = {t: self._checked_value(t, data) for t, data in tensors_to_data.items()}
         if self.is_attached and self._host_is_stale:

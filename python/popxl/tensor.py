@@ -1,6 +1,6 @@
 """Tensors of a program: intermediate values, variables and constants, and the functions that make them.
 
-A wrapper belongs to one tensor of one graph for life; equality is identity of (id, Ir), never element-wise.
+Each wrapper belongs to one tensor of one graph. Equality compares id and Ir; it is never element-wise.
 """
 
 from collections.abc import Iterable, Iterator
@@ -104,7 +104,7 @@ class TensorSpec(_MappingBase):
 
 
 class _CoreTensor:
-    """Attribute of a tensor: the core's object that answers questions, made at the first; ops take the index alone."""
+    """Attribute of a tensor: the core's object with its facts, made at the first use; ops need only the index."""
 
     def __get__(self, t: "Tensor | None", owner: type) -> Any:
         if t is None:
@@ -117,8 +117,8 @@ class Tensor:
     """A value in a graph. Made by ops, `variable`, `constant` and `graph_input`; has no constructor."""
 
     _pb_tensor = _CoreTensor()
-    _row: Row | None  # of variables in remote memory
-    __array_ufunc__ = None  # NumPy arrays on the left of an operator defer to the reflected method
+    _row: Row | None  # for variables in remote memory
+    __array_ufunc__ = None  # with a NumPy array on the left, Python calls the reflected method
     __iter__ = None
     __contains__ = None
 
@@ -168,7 +168,7 @@ class Tensor:
     def shape(self) -> tuple[int, ...]:
         """Dimension sizes on one replica."""
         found = self._graph._pb_graph.shapeAt(self._index)
-        return self._pb_tensor.shape() if found is None else found  # an erased tensor refuses every question
+        return self._pb_tensor.shape() if found is None else found  # raises an error if the tensor was erased
 
     @property
     def rank(self) -> int:
@@ -197,12 +197,12 @@ class Tensor:
 
     @property
     def location_info(self) -> TensorLocation:
-        """Where the tensor is kept: `popart.TensorLocation`, on chip for every tensor that is not a remote variable."""
+        """Where the tensor is stored, as `popart.TensorLocation`: on chip, except for remote variables."""
         return TensorLocation()
 
     @property
     def in_sync_with_ipu(self) -> bool:
-        """Whether the host copy is up to date: a variable's is not between a run and the next transfer of weights."""
+        """Whether the host copy is up to date; for variables not between a run and the next copy of weights."""
         return True
 
     @property
@@ -230,7 +230,7 @@ class Tensor:
         return tile_set
 
     def _placement(self) -> tuple[int | None, Literal["compute", "io"] | None]:
-        """IPU and tile set, None for what nothing determines."""
+        """IPU and tile set; None for one that nothing determines."""
         return self._pb_tensor.placement(self.ir._graphs_of_moved_ops)
 
     def strides(self, shape: Iterable[int] | None = None) -> tuple[int, ...]:
@@ -394,7 +394,7 @@ class Tensor:
         """Index with integers and slices, with an integer tensor (gather) or with a boolean tensor (zero where false).
 
         Returns:
-            Tensor of the shape NumPy would give; for a boolean tensor the shape of this one.
+            Tensor of the shape that NumPy returns; for a boolean tensor the shape of this one.
 
         Raises:
             TypeError: the key has a wrong type.
@@ -414,7 +414,7 @@ class Variable(Tensor):
 
     @property
     def location_info(self) -> TensorLocation:
-        """Where the tensor is kept: `popart.TensorLocation`, off chip for remote variables."""
+        """Where the tensor is stored, as `popart.TensorLocation`: off chip for remote variables."""
         return TensorLocation(TensorStorage.OffChip) if self._row is not None else TensorLocation()
 
     @property
@@ -435,7 +435,7 @@ class Variable(Tensor):
         return self.shape
 
     def copy_to_ipu(self, dst: int, src: int) -> Tensor:
-        """See `popxl.ops.ipu_copy`; the source must be named."""
+        """See `popxl.ops.ipu_copy`; the source must be given."""
         return operators.ipu_copy(self, dst, src)
 
     @property
@@ -443,7 +443,7 @@ class Variable(Tensor):
         return self.retrieval_mode == "all_replicas" and self.replica_grouping.group_size > 1
 
     def _groups_on_device(self, host: np.ndarray) -> np.ndarray:
-        """Return the host value with one entry per group of the grouping that the device knows."""
+        """Return the host value with one entry for each group of the device's grouping."""
         if self._holding.is_sharded:
             return self._holding.split(host)
         on_device = self.replica_grouping.to_device_map
@@ -454,7 +454,7 @@ class Constant(Tensor):
     """A tensor whose value never changes."""
 
     def copy_to_ipu(self, dst: int, src: int) -> Tensor:
-        """See `popxl.ops.ipu_copy`; the source must be named."""
+        """See `popxl.ops.ipu_copy`; the source must be given."""
         return operators.ipu_copy(self, dst, src)
 
 
@@ -537,7 +537,7 @@ def graph_input(
         meta_shape: unsharded shape of a replica-sharded tensor.
 
     Returns:
-        The input, after those the graph has.
+        The input; it follows the existing ones.
 
     Raises:
         RuntimeError: there is no current graph.

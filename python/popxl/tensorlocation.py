@@ -1,4 +1,4 @@
-"""Where a tensor is kept: storage, sharding over replicas, tile set. Informational on devices with one memory."""
+"""Where a tensor is stored: storage, sharding over replicas, tile set. Without effect on devices with one memory."""
 
 from enum import Enum
 
@@ -13,7 +13,7 @@ class TensorStorage(Enum):
 
 
 class ReplicatedTensorSharding(Enum):
-    """Whether each replica holds a shard of the tensor only."""
+    """Whether each replica holds only a shard of the tensor."""
 
     Off = 0
     On = 1

@@ -1,7 +1,6 @@
 """Conversion of host data to NumPy and small text tools.
 
-`to_numpy` is the only place that decides how user data is narrowed; every function that accepts host data goes
-through it.
+Every function that accepts host data calls `to_numpy`, which alone decides how user data is narrowed.
 """
 
 import sys
@@ -46,12 +45,12 @@ def to_numpy(
 
     Args:
         x: scalar, nested sequence, NumPy array, memory map, torch tensor or anything with DLPack, of any shape.
-        dtype: type of the result; None keeps the type of arrays, in the machine's order of bytes, and infers that of
+        dtype: type of the result; None keeps the type of arrays, in native byte order, and infers that of
             other data.
         downcast: with `dtype` None, narrow 64-bit types to 32 bits.
         copy: always make a new array.
         log2_scale: fp8 targets only: multiply by 2^log2_scale before rounding.
-        nan_on_overflow: fp8 targets only: overflow gives NaN (True) or the largest value.
+        nan_on_overflow: fp8 targets only: overflow becomes NaN (True) or the largest value.
 
     Returns:
         Array of the same shape.
@@ -90,11 +89,11 @@ def to_numpy(
 
 
 def host_array(x: Any) -> np.ndarray:
-    """Return host data as an array of numbers, the same memory where that is possible.
+    """Return host data as an array of numbers, in the same memory if possible.
 
     Raises:
-        TypeError: texts, None, tensors of a graph and other things that are not numbers.
-        ValueError: nested sequences of unequal lengths.
+        TypeError: the data are not numbers, but for example text, None or tensors of a graph.
+        ValueError: nested sequences have unequal lengths.
     """
     try:
         array = as_array(x)

@@ -1,4 +1,4 @@
-"""Variables of the main graph: whole on every replica, or of which each replica holds a part."""
+"""Variables of the main graph. Every replica holds the whole value, or each holds a part of it."""
 
 import math
 from functools import cached_property
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from popxl.tensor import HostScalarTensor, Tensor, Variable
 
 
-_FIRST_BYTES = 4096  # where values that are not all zero nearly always show it
+_FIRST_BYTES = 4096  # non-zero values nearly always have a non-zero byte here
 
 
 def main_graph() -> "Graph":
-    """Return the current graph, which variables can be made in.
+    """Return the current graph; it must be the main graph, the only one with variables.
 
     Raises:
         RuntimeError: there is no current graph.
@@ -77,9 +77,10 @@ def variable(
 def own_array(
     data: "HostScalarTensor", dtype: dtype | None, downcast: bool, log2_scale: int | None, nan_on_overflow: bool | None
 ) -> np.ndarray:
-    """Return `to_numpy` of data in memory that nobody else has; a memory map as it is.
+    """Return `to_numpy` of data in memory that is not shared; a memory map is returned as it is.
 
-    Zeros are memory that was never written, as the first state of optimizers: it takes none until it is.
+    Zeros, such as initial states of optimizers, become memory that is not touched until it is written: it costs
+    nothing.
     """
     array = to_numpy(data, dtype, downcast, copy=False, log2_scale=log2_scale, nan_on_overflow=nan_on_overflow)
     if array is not data and isinstance(data, np.ndarray) and not np.may_share_memory(array, data):
@@ -94,15 +95,15 @@ def own_array(
 
 
 class Holding:
-    """How replicas hold a variable: each group of replicas has one value, and each member the whole of it or a part.
+    """How replicas store a variable: each group of replicas has one value; each member has all of it, or a part.
 
-    Parts are 1-D: member i of a group holds part ``i % shard_over`` of the flattened elements, the last one with zeros
-    behind its end.
+    Parts are 1-D: member i of a group holds part ``i % shard_over`` of the flattened elements; the last part is padded
+    with zeros.
 
     Args:
         grouping: replicas that share a value.
-        shape: of the whole value.
-        shard_over: number of parts; None: members hold the whole value, in its shape.
+        shape: shape of the whole value.
+        shard_over: number of parts; None: each member holds the whole value.
     """
 
     def __init__(self, grouping: "ReplicaGrouping", shape: tuple[int, ...], shard_over: int | None = None) -> None:
@@ -115,7 +116,7 @@ class Holding:
         return _members(self._grouping.assignment)
 
     def split(self, host: np.ndarray) -> np.ndarray:
-        """Return what each replica holds; host: the value, or one value per group."""
+        """Return what each replica holds. `host`: the value, or one value for each group."""
         length = math.prod(self.part_shape)
         result = np.zeros((sum(map(len, self._members)), length), host.dtype)
         for members, value in zip(self._members, host.reshape(len(self._members), -1), strict=True):
@@ -125,12 +126,12 @@ class Holding:
         return result.reshape(-1, *self.part_shape)
 
     def join(self, held: np.ndarray, host: np.ndarray) -> None:
-        """Fill the value, or one value per group, from what the replicas hold."""
+        """Write the value, or one value for each group, from what the replicas hold."""
         for members, value in zip(self._members, host.reshape(len(self._members), -1), strict=True):
             value[:] = held[members[: self._parts]].reshape(-1)[: value.size]
 
     def join_by_replica(self, held: np.ndarray) -> np.ndarray:
-        """Return the whole value as each replica and those that hold the other parts have it."""
+        """Return the value of each replica: its own part, joined with those that other replicas hold."""
         size = math.prod(self._shape)
         result = np.empty((len(held), size), held.dtype)
         for members in self._members:
@@ -153,8 +154,8 @@ def replica_sharded_variable(
 ) -> "tuple[Variable, Tensor]":
     """Make a variable of which each replica holds a part.
 
-    Programs read and update the part; `ops.collectives.replicated_all_gather` gives the whole value. The host sees
-    whole values.
+    Programs read and update the part; `ops.collectives.replicated_all_gather` returns the whole value. The host reads
+    and writes whole values.
 
     Args:
         data: initial value; with G > 1 replica groups the first dimension is G.
@@ -187,17 +188,17 @@ def replica_sharded_variable(
 
 
 def require_replicas(ir: "Ir", what: str) -> None:
-    """Check that there are replicas over which something can be sharded.
+    """Check that there are several replicas, so that a value can be sharded.
 
     Raises:
-        ValueError: there is one.
+        ValueError: there is only one replica.
     """
     if ir.replication_factor <= 1:
         raise ValueError(f"{what}: there is one replica. Make the Ir with replication=2 or more.")
 
 
 def number_of_parts(grouping: "ReplicaGrouping", shard_over: int | None) -> int:
-    """Return the number of parts of a sharded value, default one for each member of a group.
+    """Return the number of parts of a sharded value, by default one for each member of a group.
 
     Raises:
         ValueError: it does not divide the group size.
@@ -221,12 +222,12 @@ def make_variable(
 
     Args:
         graph: the main graph.
-        array: the first value, which becomes the host value (`own_array`).
+        array: the initial value, which becomes the host value (`own_array`).
         name: name, default ``"t"``.
         replica_grouping: replicas that share a value; default all of them.
         retrieval_mode: ``"one_per_group"`` (default) or ``"all_replicas"``.
         shard_over: number of parts; None: whole.
-        row: where remote memory has it.
+        row: its place in remote memory.
 
     Returns:
         The variable.
@@ -271,7 +272,7 @@ def make_variable(
         pb_tensor = add.addHostTensor(add.uniqueId(scoped), core, part, meta)
     else:
         pb_tensor = add.addVariable(add.uniqueId(scoped), core, part, bytes_view(holding.split(host)[0]), meta)
-        pb_tensor.setReplicaGroups(1, 1, False)  # each replica has a part of its own
+        pb_tensor.setReplicaGroups(1, 1, False)  # each replica has its own part
     result = ir._variable(graph, pb_tensor.index, pb_tensor.id, host, grouping, mode)
     if holding is not None:
         result._holding = holding
@@ -283,12 +284,12 @@ def make_variable(
 def make_shared_variables(
     arrays: list[np.ndarray], names: list[str | None], groupings: "list[ReplicaGrouping]"
 ) -> "list[Variable]":
-    """Add variables whose values all replicas share, in one step, as `make_variable` does one by one.
+    """Add several variables at once, as `make_variable` adds one; every replica holds the whole value.
 
     Args:
-        arrays: the first values, which become the host values.
+        arrays: the initial values, which become the host values.
         names: their names.
-        groupings: groupings of all replicas.
+        groupings: the grouping of each variable; its groups must include all replicas.
 
     Returns:
         The variables.
@@ -297,7 +298,7 @@ def make_shared_variables(
         RuntimeError: there is no current graph.
         ValueError: it is not the main graph, or a grouping leaves replicas out.
     """
-    for grouping in {id(g): g for g in groupings}.values():  # nearly always one
+    for grouping in {id(g): g for g in groupings}.values():  # nearly always only one
         grouping._require_whole_groups()
     return _add_whole(main_graph(), arrays, names, groupings, "one_per_group")
 
@@ -305,7 +306,7 @@ def make_shared_variables(
 def _add_whole(
     graph: "Graph", arrays: list[np.ndarray], names: list[str | None], groupings: "list[ReplicaGrouping]", mode: str
 ) -> "list[Variable]":
-    """Add variables that each replica holds the whole of; arrays: values on a replica."""
+    """Add variables that every replica holds completely; `arrays`: values on a replica."""
     ir, scope = graph.ir, "/".join(_CURRENT_CONTEXT.name_scopes)
     if ir._is_prepared:
         ir._check_open("its tensors")

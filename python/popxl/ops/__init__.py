@@ -1,7 +1,8 @@
 """The operators of popxl. Every function adds ops to the current graph; a trailing underscore means in place.
 
-Dtypes: *floats* are float16, float32 and float64; *numeric* ones also all integers; *any* also bool. Where a function
-does not say otherwise, its operands have one dtype, which the result keeps, and it raises
+Dtypes: *floats* are float16, float32 and float64; *numeric* also includes all integers; *any* also includes bool.
+    Unless
+a function says otherwise, its operands have the same dtype, the result has it too, and the function raises
 
 * TypeError: an argument is not a tensor;
 * ValueError: a tensor belongs to another graph, or the tensors are placed on different IPUs or tile sets;

@@ -1,4 +1,4 @@
-"""Checks that the float8 functions share."""
+"""Checks for the float8 functions."""
 
 from popxl import dtypes
 from popxl.context import get_current_graph
@@ -26,8 +26,8 @@ def check_log2_scale(function: str, log2_scale: Tensor) -> None:
     """Check that a scale is an int32 scalar.
 
     Raises:
-        TypeError: another dtype.
-        ValueError: another shape.
+        TypeError: the dtype is not int32.
+        ValueError: the tensor is not a scalar.
     """
     if log2_scale.nelms != 1:
         raise ValueError(f"{function}: log2_scale must be a scalar: got shape {log2_scale.shape}.")

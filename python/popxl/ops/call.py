@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _SiteInfo:
-    """An op that calls graphs, seen from the graph it is in."""
+    """An op that calls graphs, described from the graph that contains it."""
 
     def __init__(self, op: Any, parent: "Graph") -> None:
         self._site = op
@@ -51,7 +51,7 @@ class _SiteInfo:
         """Return the tensor at input `idx` of the op.
 
         Raises:
-            IndexError: nothing is connected there.
+            IndexError: no tensor is connected there.
         """
         if not (0 <= idx < self._op.inputCount() and self._op.hasInput(idx)):
             raise IndexError(
@@ -63,7 +63,7 @@ class _SiteInfo:
         """Return the tensor at output `idx` of the op.
 
         Raises:
-            IndexError: there is none.
+            IndexError: there is no such output.
         """
         if not 0 <= idx < self._op.outputCount():
             raise IndexError(f"{self._op.debugName()} has no output {idx}: it has {self._op.outputCount()}.")
@@ -73,7 +73,7 @@ class _SiteInfo:
         """Return the first input of the op that a tensor of the parent graph is connected to.
 
         Raises:
-            ValueError: it is connected to none.
+            ValueError: it is not connected to the op.
         """
         for index, tensor_id in self._op.getInputIndexMap().items():
             if tensor_id == parent_tensor.id:
@@ -82,7 +82,7 @@ class _SiteInfo:
 
 
 class CallSiteInfo(_SiteInfo):
-    """Relates the tensors of a called graph to those at one call site: the call `op` in the graph `parent`."""
+    """Maps between the tensors of a called graph and those at one call site: the call `op` in the graph `parent`."""
 
     _first_input = 0  # op index of the first graph input
     _first_output = 0  # graph index of the op's first output
@@ -122,7 +122,7 @@ class CallSiteInfo(_SiteInfo):
             The result.
 
         Raises:
-            ValueError: the tensor is neither.
+            ValueError: the tensor is neither input nor output.
         """
         if graph_tensor in self._called:
             called, tensor = self._called._pb_graph, graph_tensor._pb_tensor
@@ -149,14 +149,14 @@ class CallSiteInfo(_SiteInfo):
         return self._called.inputs[self._input_index(parent_tensor)]
 
     def _mark_recomputed(self) -> None:
-        """State that the call computes again what another call has computed; the two are never merged."""
+        """Mark the call as recomputation of another call; the two calls are never merged."""
         self._op.setRecomputed()
 
     def set_parent_input_modified(self, parent_tensor: Tensor, infer_modified_regions: bool = False) -> None:
-        """State that the call changes an input in place.
+        """Declare that the call changes an input in place.
 
         Args:
-            parent_tensor: an input of the call; of a tensor connected several times the first input is marked.
+            parent_tensor: an input of the call; for a tensor connected several times, the first input is marked.
             infer_modified_regions: mark only when the called graph changes the tensor.
 
         Raises:
@@ -171,7 +171,7 @@ class CallSiteInfo(_SiteInfo):
 
 
 def changed_inputs(graph: "Graph") -> set[int]:
-    """Return the numbers of the inputs whose memory ops of `graph` modify, followed through aliases."""
+    """Return the numbers of the inputs whose memory ops of `graph` modify, directly or through aliases."""
     inputs_of: dict[str, set[int]] = {tensor: {i} for i, tensor in enumerate(graph._pb_graph.getInputIds())}
     changed: set[int] = set()
     for op in graph._pb_graph.getOps():
@@ -313,13 +313,13 @@ def call_with_info(
     inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> CallSiteInfo:
-    """As `call`, returning the description of the call site.
+    """Call a graph as `call` does, and return the description of the call site.
 
     Args:
         graph: graph to call.
         *inputs: as in `call`.
         inputs_dict: as in `call`.
-        check_inputs: refuse missing inputs; without it they may be connected until a session is made.
+        check_inputs: raise an error for missing inputs; otherwise they may be connected until a session is made.
 
     Returns:
         The call site.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LoopSiteInfo(CallSiteInfo):
-    """Call site of a repeat: the called graph is the wrapper; op inputs 0 and 1 are not connected."""
+    """Call site of a repeat. The called graph is a wrapper of the body; op inputs 0 and 1 are not connected."""
 
     _first_input = 2
     _first_output = 1
@@ -34,7 +34,7 @@ def repeat(
 
     Args:
         graph: body; its first inputs match its outputs.
-        repeat_count: number of iterations, 0 returns the initial values.
+        repeat_count: number of iterations; 0 returns the initial values.
         *inputs: as in `call`.
         inputs_dict: as in `call`.
 
@@ -54,14 +54,14 @@ def repeat_with_info(
     inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> CallSiteInfo:
-    """As `repeat`, returning the description of the call site.
+    """Run a graph as `repeat` does, and return the description of the call site.
 
     Args:
         graph: the graph to call.
         repeat_count: number of iterations.
         *inputs: values of the inputs, by position.
         inputs_dict: graph input → value.
-        check_inputs: refuse missing inputs; without it they may be connected until a session is made.
+        check_inputs: raise an error for missing inputs; otherwise they may be connected until a session is made.
 
     Returns:
         The call site; its called graph is a wrapper around the body.
@@ -117,7 +117,7 @@ def repeat_with_info(
 
 
 class ConditionalSiteInfo(_SiteInfo):
-    """Relates the tensors of the two branches to the tensors of an If op.
+    """Maps between the tensors of the two branches and the tensors of an If op.
 
     The op's inputs are the condition, the inputs of the then branch, the inputs of the else branch.
     """
@@ -183,10 +183,10 @@ class ConditionalSiteInfo(_SiteInfo):
             graph_tensor: tensor of a branch.
 
         Returns:
-            The tensor that the op has for it.
+            The input or output of the op.
 
         Raises:
-            ValueError: the tensor is neither.
+            ValueError: the tensor is neither input nor output of a branch.
         """
         for branch in (self._then, self._else):
             if graph_tensor not in branch:
@@ -205,7 +205,7 @@ class ConditionalSiteInfo(_SiteInfo):
             parent_tensor: tensor of the graph of the conditional.
 
         Returns:
-            Input of the then branch, or of the else branch where only that one has the tensor.
+            Input of the then branch, or of the else branch if only that one has the tensor.
 
         Raises:
             ValueError: the tensor is not an input of a branch.
@@ -268,7 +268,7 @@ def conditional_with_info(
     else_inputs_dict: Mapping[Tensor, TensorLike] | None = None,
     check_inputs: bool = True,
 ) -> ConditionalSiteInfo:
-    """As `conditional`, returning the description of the call site.
+    """Run one of two graphs as `conditional` does, and return the description of the call site.
 
     Args:
         cond: boolean scalar.
@@ -278,7 +278,7 @@ def conditional_with_info(
         else_inputs: values of inputs of the false case, by position.
         then_inputs_dict: graph input → value, true case.
         else_inputs_dict: graph input → value, false case.
-        check_inputs: refuse missing inputs; without it they may be connected until a session is made.
+        check_inputs: raise an error for missing inputs; otherwise they may be connected until a session is made.
 
     Returns:
         The call site.

@@ -31,13 +31,13 @@ def _conv_attributes(
     proportions: list[float] | None,
     partials: list[Any] | None,
 ) -> dict[str, Any]:
-    """Check what `conv` and `conv_transpose` share; hints change no result.
+    """Check the arguments of `conv` and `conv_transpose`; hints change no result.
 
     Returns:
         The attributes.
 
     Raises:
-        ValueError: unknown pad_type, a proportion outside (0, 1], or another partials type.
+        ValueError: unknown pad_type, a proportion outside (0, 1], or an unknown partials type.
         popart_exception: groups below 1.
     """
     for value in proportions or []:
@@ -84,7 +84,7 @@ def conv(
 
     Raises:
         popart_exception: channels do not match.
-        ValueError: unknown pad_type, a proportion outside (0, 1], or another partials type.
+        ValueError: unknown pad_type, a proportion outside (0, 1], or an unknown partials type.
     """
     attributes = _conv_attributes(
         stride, padding, dilation, groups, pad_type, available_memory_proportions, partials_types
@@ -117,7 +117,7 @@ def conv_transpose(
         groups: channel groups.
         pad_type: as in `conv`.
         output_padding: added to the output size.
-        output_shape: wanted output size; decides the pads.
+        output_shape: requested output size; it determines the pads.
         available_memory_proportions: hint.
         partials_types: hint.
         enable_conv_dithering: hint.
@@ -139,10 +139,11 @@ def conv_transpose(
 def _transposed(
     function: str, t: Tensor, weight: Tensor, attributes: dict[str, Any], extra: Sequence[int], shape: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the attributes of a transposed convolution; an output shape becomes pads by the rule of ONNX 1.6.
+    """Return the attributes of a transposed convolution; an output shape is converted to pads by the rule of ONNX 1.6.
 
     Raises:
-        popart_exception: a dilation, or an output shape with pad_type ``"valid"`` or of another length.
+        popart_exception: a dilation is not 1, or an output shape is given with pad_type ``"valid"`` or has the wrong
+            length.
     """
     check_in_graph(get_current_graph(), t=t, weight=weight)
     if any(d != 1 for d in attributes["dilations"]):
@@ -192,10 +193,10 @@ def conv_pow2scaled(
         weight: float8 tensor of shape (C_out, C_in / groups, kernel…).
         log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
         stride: step along each spatial axis.
-        padding: zeros around each spatial axis: before all axes, then after.
-        dilation: distance of the elements of a window along each spatial axis.
+        padding: zeros around the spatial axes: all numbers before, then all after.
+        dilation: distance between the elements of a window along each spatial axis.
         groups: groups of channels.
-        pad_type: how padding is chosen.
+        pad_type: as in `conv`.
         available_memory_proportions: hint for tiles; no effect.
         enable_conv_dithering: hint for tiles; no effect.
 
@@ -234,10 +235,10 @@ def conv_transpose_pow2scaled(
         weight: float8 tensor of shape (C_in, C_out / groups, kernel…).
         log2_scale: int32 scalar: the result is multiplied by 2 to this power, -32 to 31.
         stride: step along each spatial axis.
-        padding: zeros around each spatial axis: before all axes, then after.
-        dilation: distance of the elements of a window along each spatial axis.
+        padding: zeros around the spatial axes: all numbers before, then all after.
+        dilation: distance between the elements of a window along each spatial axis.
         groups: groups of channels.
-        pad_type: how padding is chosen.
+        pad_type: as in `conv`.
         output_padding: elements added at the end of each spatial axis.
         output_shape: spatial sizes of the result.
         available_memory_proportions: hint for tiles; no effect.

@@ -16,7 +16,7 @@ def _unary(op_type: str, t: Tensor, output: str) -> Tensor:
 
 
 def _check_operands(**tensors: Tensor) -> None:
-    """Check tensors before casts, which have a place of their own and so hide that of what is cast."""
+    """Check the placement of tensors before casts, whose own placement hides that of the operand."""
     check_in_graph(_graph(), **tensors)
     check_tensor_ipu_and_tile_set(**tensors)
 
@@ -87,7 +87,7 @@ def exp_(t: Tensor) -> Tensor:
 
 
 def log(t: Tensor) -> Tensor:
-    """Return the natural logarithm, floats; below 0 NaN (ONNX Log-13).
+    """Return the natural logarithm, floats; NaN below 0 (ONNX Log-13).
 
     Args:
         t: the tensor.
@@ -105,7 +105,7 @@ def log2(t: Tensor) -> Tensor:
 
 
 def sqrt(t: Tensor) -> Tensor:
-    """Return the square root, floats; below 0 NaN (ONNX Sqrt-13).
+    """Return the square root, floats; NaN below 0 (ONNX Sqrt-13).
 
     Args:
         t: the tensor.
@@ -363,7 +363,7 @@ def _scaled_add(op_type: str, X: Tensor, Y: Tensor, a: Any, b: Any, output: str)
 
 
 def scaled_add(X: Tensor, Y: Tensor, a: float | Tensor = 1.0, b: float | Tensor = 1.0) -> Tensor:
-    """Return a X + b Y with the dtype of X; X and Y have one shape, a and b are numbers or float scalars."""
+    """Return a X + b Y with the dtype of X; X and Y have the same shape, a and b are numbers or float scalars."""
     check_in_graph(_graph(), X=X, Y=Y)
     return _scaled_add("ScaledAdd", X, Y, a, b, "scaled_add_out")
 

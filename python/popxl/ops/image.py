@@ -21,17 +21,17 @@ def interpolate(
 
     Args:
         t: tensor of any shape.
-        scale_factor: one scale per dimension; sizes become floor(size * scale).
+        scale_factor: one scale per dimension; new sizes are floor(size * scale).
         mode: ``"nearest"``, ``"linear"`` or ``"cubic"``.
-        nearest_mode: rounding of nearest.
-        coordinate_transformation_mode: which input coordinate an output element has.
+        nearest_mode: rounding rule of mode ``"nearest"``.
+        coordinate_transformation_mode: how coordinates of the output map to those of the input.
 
     Returns:
         Tensor of the new sizes and the dtype of t (ONNX Resize-11).
 
     Raises:
         ValueError: unknown mode.
-        popart_exception: not one positive scale per dimension.
+        popart_exception: there is not exactly one positive scale for each dimension.
     """
     for what, value, allowed in (
         ("mode", mode, _MODES),
@@ -63,16 +63,16 @@ def roi_align(
         t: the tensor.
         rois: boxes (x1, y1, x2, y2), shape (R, 4).
         batch_index: image of each box, shape (R,).
-        output_size: rows and columns of a cell of the result.
-        spatial_scale: factor from coordinates of boxes to positions in t.
-        sampling_ratio: samples per cell and axis; 0: as many as fit.
+        output_size: height and width of the result of each region.
+        spatial_scale: factor that converts coordinates of boxes to positions in t.
+        sampling_ratio: samples per cell and axis; 0: depends on the size of the region.
 
     Returns:
         Tensor of shape (n, C, *output_size) and the dtype of t.
 
     Raises:
-        popart_exception: t has not rank 4, or the boxes and their images other shapes. An image number out of range
-            ends the run with popart_runtime_error.
+        popart_exception: the rank of t is not 4, or the shapes of the boxes and their image numbers are wrong. An image
+            number out of range ends the run with popart_runtime_error.
     """
     attributes = {
         "output_height": int(output_size[0]),

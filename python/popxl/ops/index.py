@@ -22,7 +22,8 @@ def gather(
         indices: integer tensor of any shape.
         axis: axis of t.
         available_memory_proportion: hint in (0, 1].
-        zero_OOR: any index below 0 or past the end gives zeros; else negative ones count from the end, and the run
+        zero_OOR: an index below 0 or past the end returns zeros. Otherwise negative ones count from the end, and the
+            run
             ends with an error at an index that is out of range.
 
     Returns:
@@ -45,7 +46,7 @@ def tied_gather(
         indices: positions along the axis.
         axis: the axis.
         available_memory_proportion: hint for tiles; no effect.
-        zero_OOR: give zeros for positions out of range instead of an error.
+        zero_OOR: return zeros for positions out of range instead of raising an error.
 
     Returns:
         The result.
@@ -63,7 +64,7 @@ def scatter(
 
     Args:
         t: tensor of any shape.
-        indices: integer tensor of the rank of t; outside `axis` no size is larger than that of t.
+        indices: integer tensor of the rank of t; except along `axis` its sizes are at most those of t.
         values: tensor of the shape of indices and the dtype of t.
         axis: axis of t.
         available_memory_proportion: hint in (0, 1].
@@ -99,7 +100,7 @@ def scatter_reduce(
         available_memory_proportion: hint in (0, 1].
 
     Returns:
-        Tensor of the shape of data, with `axis_size` at `axis`; where no index points: the initial value, else 0.
+        Tensor of the shape of data, with `axis_size` at `axis`; elements without an index have the initial value, or 0.
 
     Raises:
         ValueError: unknown reduction, or neither initial_values nor axis_size.
@@ -131,7 +132,7 @@ def grouped_scatter_reduce(
     """Combine slices as `scatter_reduce` in each group; with group_size g > 1 dimension 0 of the inputs is the group.
 
     Returns:
-        As `scatter_reduce`, the group dimension in front.
+        As `scatter_reduce`, with the group dimension first.
 
     Raises:
         ValueError: as `scatter_reduce`.
@@ -171,10 +172,10 @@ def groupedgather(
         axis: the axis.
         group_size: number of groups, the size of dimension 0.
         available_memory_proportion: hint for tiles; no effect.
-        zero_OOR: give zeros for positions out of range instead of an error.
+        zero_OOR: return zeros for positions out of range instead of raising an error.
 
     Returns:
-        As `gather` for each group, the group dimension in front (ONNX Gather-13 per group).
+        As `gather` for each group, with the group dimension first (ONNX Gather-13 per group).
 
     Raises:
         popart_exception: the axis is the group dimension.
@@ -191,11 +192,11 @@ def onehot(t: Tensor, num_classes: Tensor, values: Tensor, axis: int) -> Tensor:
         t: integer tensor of any shape.
         num_classes: scalar integer constant.
         values: tensor [off, on], whose dtype the result has.
-        axis: place of the new axis, -1 for the last.
+        axis: position of the new axis, -1 for the last.
 
     Returns:
-        Tensor of the shape of t with num_classes at `axis`: on where the class number is, else off. Negative numbers
-        count from the end; outside [-num_classes, num_classes) all is off (ONNX OneHot-11).
+        Tensor of the shape of t with num_classes at `axis`: "on" at the class number, "off" elsewhere. Negative numbers
+        count from the end; a number outside [-num_classes, num_classes) makes all elements "off" (ONNX OneHot-11).
 
     Raises:
         popart_exception: num_classes is not a constant.
@@ -214,7 +215,7 @@ def _region(axes: Iterable[int], sizes: Iterable[int], no_overlap: bool) -> dict
 
 
 def dynamic_slice(t: Tensor, index: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool) -> Tensor:
-    """Take the region of t that starts at `index` and has `sizes` on `axes`.
+    """Return the region of t that starts at `index` and has `sizes` along `axes`.
 
     Args:
         t: the tensor.
@@ -252,7 +253,7 @@ def dynamic_update(
 def dynamic_update_(
     t: Tensor, index: Tensor, t_update: Tensor, axes: Iterable[int], sizes: Iterable[int], no_overlap: bool
 ) -> Tensor:
-    """Replace the region of t that starts at `index` by t_update; as `dynamic_update`, sharing the memory of t.
+    """Replace the region of t that starts at `index` by t_update; as `dynamic_update`, but in the memory of t.
 
     Args:
         t: the tensor.

@@ -1,4 +1,4 @@
-"""Ops that make tensors, exchange them with the host, print and place them."""
+"""Ops that make, print and place tensors, and exchange them with the host or remote memory."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -49,7 +49,7 @@ def init(
         dtype: element type.
         name: name, default ``"t"``.
         init_type: ``"zero"`` or ``"undef"``.
-        meta_shape: the whole tensor's shape, of which this one is a replica's part.
+        meta_shape: shape of the whole tensor if the result is a replica's part of it.
 
     Returns:
         Tensor of that shape, dtype and meta shape (ai.graphcore Init-1).
@@ -116,7 +116,7 @@ def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
     Args:
         t: tensor.
         destination: IPU to copy to.
-        source: IPU of t; default from its producer or consumers.
+        source: IPU of t; default: that of its producer or consumers.
 
     Returns:
         Tensor of the shape and dtype of t, on IPU `destination`.
@@ -135,7 +135,7 @@ def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
 
 
 def io_tile_copy(t: Tensor) -> Tensor:
-    """Copy a tensor to the other tile set: from IO to compute tiles, from elsewhere to IO tiles.
+    """Copy a tensor to the other tile set: from IO tiles to compute tiles, otherwise to IO tiles.
 
     Args:
         t: the tensor.
@@ -173,7 +173,7 @@ def print_tensor(
         title: text before the value, default ``print_<t.name>``.
         print_self: print the value.
         print_gradient: print the gradient under the title ``<title>_gradient``.
-        summarise_threshold: from this many elements on only edges are printed.
+        summarise_threshold: number of elements from which on only the edges are printed.
         edge_items: elements at each edge.
         max_line_width: characters per line.
         digits: significant digits.
@@ -183,7 +183,7 @@ def print_tensor(
         close_bracket: one character.
 
     Returns:
-        Tensor of the shape and dtype of t; use it instead of t, or the print may be left out.
+        Tensor of the shape and dtype of t; use it instead of t: an op whose result is unused may be removed.
 
     Raises:
         ValueError: a separator or bracket is not one character.
@@ -210,7 +210,7 @@ def print_tensor(
 
 
 def code_copy(*args: Any, **kwargs: Any) -> None:
-    """Copy code between devices; never implemented.
+    """Copy code between devices; not implemented.
 
     Raises:
         NotImplementedError: always.
@@ -219,7 +219,7 @@ def code_copy(*args: Any, **kwargs: Any) -> None:
 
 
 def entry_tensor(remote_buffer: RemoteBuffer, offset: int | Tensor, function: str) -> Tensor:
-    """Return the entry of a remote buffer as a tensor.
+    """Return the number of an entry of a remote buffer as a tensor.
 
     Raises:
         TypeError: `remote_buffer` is not a remote buffer, or the offset is neither integer nor tensor.
@@ -244,7 +244,7 @@ def remote_load(remote_buffer: RemoteBuffer, offset: int | Tensor, name: str | N
     Args:
         remote_buffer: the buffer.
         offset: its entry, an integer or a tensor of one uint32 or int32 element.
-        name: name, default made of buffer and offset.
+        name: name, default: derived from buffer and offset.
 
     Returns:
         Tensor of the buffer's shape and dtype, with its meta shape (ai.graphcore RemoteLoad-1).
@@ -272,7 +272,7 @@ def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
         t: the tensor to overwrite, of the buffer's shape and dtype.
 
     Returns:
-        The tensor, as it is afterwards (ai.graphcore RemoteLoadInplace-1).
+        The tensor with its new value (ai.graphcore RemoteLoadInplace-1).
 
     Raises:
         TypeError: as `remote_load`.
@@ -306,7 +306,7 @@ def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
 
 
 def remote_code_load(graph: Graph, destination: str) -> None:
-    """Load the code of a graph ahead of its call: nothing to do on devices with one memory, but the op is printed.
+    """Load the code of a graph before its call. Devices with one memory do nothing; the op appears in printed programs.
 
     Args:
         graph: graph whose code is loaded.
@@ -315,7 +315,7 @@ def remote_code_load(graph: Graph, destination: str) -> None:
     Raises:
         TypeError: `graph` is not a graph, or `destination` is not text.
         ValueError: the graph is the current one, or belongs to another Ir.
-        NotImplementedError: another destination than ``"executable"``.
+        NotImplementedError: the destination is not ``"executable"``.
     """
     _require("remote_code_load", "graph", graph, Graph)
     if graph == get_current_graph():

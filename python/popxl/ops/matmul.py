@@ -26,11 +26,11 @@ def matmul(
         partials_type: float16 or float32; sums are float32 or wider in any case.
 
     Returns:
-        Tensor of shape (…, M, N); 1-D operands lose their dimension again (numeric; ONNX MatMul-13).
+        Tensor of shape (…, M, N); the dimension added to a 1-D operand is removed (numeric; ONNX MatMul-13).
 
     Raises:
-        ValueError: another partials type, or a session option partialsTypeMatMuls that names none.
-        popart_exception: scalars, different dtypes, or inner sizes differ.
+        ValueError: the partials type, or the session option partialsTypeMatMuls, is unknown.
+        popart_exception: an operand is a scalar, or dtypes or inner sizes differ.
     """
     check_memory_proportion(available_memory_proportion)
     if partials_type not in (None, dtypes.float16, dtypes.float32):
@@ -78,7 +78,7 @@ def pow2scale_cast_to_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> Te
         Tensor of the shape of t. It has no gradient.
 
     Raises:
-        TypeError: another data_type, another dtype of t, or log2_scale is not int32.
+        TypeError: data_type or the dtype of t is none of these, or log2_scale is not int32.
         ValueError: log2_scale is not a scalar.
     """
     if data_type not in FLOAT8:
@@ -101,7 +101,7 @@ def pow2scale_cast_from_fp8(t: Tensor, log2_scale: Tensor, data_type: dtype) -> 
         Tensor of the shape of t. It has no gradient.
 
     Raises:
-        TypeError: another data_type, t is not a float8 tensor, or log2_scale is not int32.
+        TypeError: data_type is none of these, t is not a float8 tensor, or log2_scale is not int32.
         ValueError: log2_scale is not a scalar.
     """
     if data_type not in _WIDE:

@@ -12,11 +12,11 @@ _LOSS_REDUCTIONS = {"mean": "Mean", "sum": "Sum", "none": "NoReduction"}
 
 
 def softmax(t: Tensor, axis: int) -> Tensor:
-    """Softmax over the dimensions from `axis` on, taken together.
+    """Softmax over all dimensions from `axis` on, as if they were one.
 
     Args:
         t: tensor of any shape.
-        axis: first dimension of the columns; the last axis gives the usual softmax.
+        axis: first of these dimensions; with the last axis it is the usual softmax.
 
     Returns:
         Tensor of the shape and dtype of t (floats; ONNX Softmax-11).
@@ -42,7 +42,7 @@ def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: fl
         Tensor of the shape and dtype of t (floats; ai.graphcore GroupNormalization-1, Wu & He 2018).
 
     Raises:
-        popart_exception: num_groups does not divide C, or weight and bias have another shape.
+        popart_exception: num_groups does not divide C, or weight or bias has a wrong shape.
     """
     names = ["group_norm_out", "group_norm_mean", "group_norm_inv_std_dev"]
     inputs = {"t": t, "weight": weight, "bias": bias}
@@ -51,12 +51,12 @@ def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: fl
 
 
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor:
-    """`group_norm` with one group: everything but dimension 0 is normalised together (Ba et al. 2016).
+    """`group_norm` with one group: all dimensions except 0 are normalised together (Ba et al. 2016).
 
     Args:
         t: the tensor.
-        weight: weights.
-        bias: bias per channel.
+        weight: scale of shape (C,).
+        bias: offset of shape (C,).
         eps: term added to the variance.
 
     Returns:
@@ -83,7 +83,7 @@ def batch_norm_inference(
         Tensor of the shape and dtype of t.
 
     Raises:
-        popart_exception: t has a rank below 3, or a parameter has another shape.
+        popart_exception: the rank of t is below 3, or a parameter has a wrong shape.
     """
     check_in_graph(get_current_graph(), t=t)
     if t.rank < 3:
@@ -110,7 +110,7 @@ def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
         Tensor of the shape and dtype of t (floats; Srivastava et al. 2014).
 
     Raises:
-        ValueError: another p.
+        ValueError: p is outside [0, 1).
     """
     _check_probability("p", p)
     inputs = {"t": t, "seed_tensor": seed_tensor}
@@ -123,7 +123,7 @@ def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: tuple[int, ...], ratio
     Args:
         t: the tensor.
         seed_tensor: seed, uint32 of shape (2,).
-        shape: dimension sizes.
+        shape: shape of the mask; it broadcasts to that of t.
         ratio: share of elements that become zero.
 
     Returns:
@@ -153,16 +153,16 @@ def nll_loss(
     Args:
         probs: probabilities of shape (…, C), or log probabilities with `log_prob`.
         labels: integers of shape (…).
-        ignore_index: label whose rows do not count.
+        ignore_index: label whose rows are ignored.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        log_prob: `probs` holds log probabilities.
+        log_prob: `probs` contains log probabilities.
 
     Returns:
         Float tensor of the dtype of probs: a scalar, with ``"none"`` the shape of labels (ai.graphcore Nll-1).
 
     Raises:
         ValueError: unknown reduction.
-        popart_exception: shapes do not belong together.
+        popart_exception: shapes do not match.
     """
     attributes = {
         "reduction": _reduction(reduction),
@@ -185,7 +185,7 @@ def nll_loss_with_softmax_grad(
         probs: output of a softmax, shape (…, C).
         labels: integers of shape (…).
         loss_grad: factor of the gradient; the loss is not multiplied.
-        ignore_index: label whose rows do not count.
+        ignore_index: label whose rows are ignored.
         reduction: as in `nll_loss`.
 
     Returns:

@@ -1,7 +1,7 @@
 """Pooling over windows on data of shape (N, C, spatial…).
 
-What ONNX's operators do not know is composed of others: elements of the input that lie apart (`in_dilations`) are
-drawn apart before the pool, further elements of the result (`out_pads`) are windows that go on behind its padding.
+Features that ONNX's operators do not have are composed: for `in_dilations` the elements of the input are spread before
+the pool; `out_pads` adds windows after the end of the padding.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from popxl.tensor import Tensor, constant
 
 @dataclass
 class _Window:
-    """Window along each spatial axis, in elements of the input that lie `apart`."""
+    """Windows along each spatial axis; elements of the input are `apart` positions apart."""
 
     kernel: list[int]
     stride: list[int]
@@ -27,11 +27,11 @@ class _Window:
     apart: list[int]
     lower: list[int]
     upper: list[int]
-    size: list[int]  # of the input with its elements apart
-    count: list[int]  # of windows
+    size: list[int]  # of the input after its elements are spread
+    count: list[int]  # number of windows
 
     def covered(self, axis: int, apart: int) -> np.ndarray:
-        """Elements under each window of an axis, of those that are a multiple of `apart`."""
+        """Number of elements in each window of an axis, at positions that are multiples of `apart`."""
         starts = np.arange(self.count[axis])[:, None] * self.stride[axis] - self.lower[axis]
         at = starts + np.arange(self.kernel[axis]) * self.dilation[axis]
         return ((at >= 0) & (at < self.size[axis]) & (at % apart == 0)).sum(1)
@@ -89,14 +89,14 @@ def _resolved(
                 )
             count = room // w.stride[i] + 1
             if ceil_mode and room % w.stride[i] and count * w.stride[i] < w.size[i] + w.lower[i]:
-                count += 1  # but no window that would start behind the input
+                count += 1  # but no window that starts after the end of the input
         w.count.append(count + further[i])
         w.upper[i] = max((w.count[i] - 1) * w.stride[i] + extent - w.size[i] - w.lower[i], 0)
     return w
 
 
 def _drawn_apart(t: Tensor, apart: Sequence[int], between: float) -> Tensor:
-    """Put `between` behind each element along spatial axes, so that elements lie `apart`, and none behind the last."""
+    """Spread elements along spatial axes to be `apart`, with `between` in the gaps, but not after the last one."""
     for axis, step in enumerate(apart, 2):
         if step == 1:
             continue
@@ -146,16 +146,17 @@ def average_pool(
     auto_pad: str = "not_set",
     ceil_mode: bool = False,
 ) -> Tensor:
-    """Average over windows; what is not in the input does not count, and the average of nothing is 0.
+    """Average over windows. Only elements of the input count; the average of an empty window is 0.
 
     Args:
         t: tensor of shape (N, C, spatial…).
         kernel_size: window along each spatial axis.
         stride: step of windows along each spatial axis, default 1.
-        padding: cells around the input along each spatial axis: before all axes, then after.
-        out_pads: further windows at the end of each spatial axis.
-        dilation: distance of the cells of a window along each spatial axis.
-        in_dilations: distance of the elements of the input along each spatial axis; cells between them are padding.
+        padding: padding around the spatial axes: all numbers before, then all after.
+        out_pads: additional windows at the end of each spatial axis.
+        dilation: distance between the elements of a window along each spatial axis.
+        in_dilations: distance between the elements of the input along each spatial axis; positions between them are
+            padding.
         auto_pad: as `pad_type` of `conv`.
         ceil_mode: round sizes up.
 
@@ -164,7 +165,7 @@ def average_pool(
 
     Raises:
         KeyError: unknown auto_pad.
-        popart_exception: arguments of another number than t has spatial axes, or a window larger than the input.
+        popart_exception: an argument has not one number for each spatial axis, or a window is larger than the input.
     """
     kernel = list(kernel_size)
     if _is_plain(out_pads, in_dilations):
@@ -180,7 +181,7 @@ def average_pool(
     y = emit_one("AveragePool", {"t": apart}, name, {**attributes, "count_include_pad": 0})
     if not drawn:
         return y
-    # The pool has counted zeros between the elements: its averages are as many times too small.
+    # The pool has counted the zeros between elements, so its averages are too small by a constant factor.
     factors = np.ones(())
     for axis in range(len(kernel)):
         own = w.covered(axis, w.apart[axis])
@@ -201,23 +202,24 @@ def max_pool(
     ceil_mode: bool = False,
     storage_order: str = "row",
 ) -> Tensor:
-    """Maximum over windows; of a window without any element of the input it is minus infinity.
+    """Maximum over windows; the maximum of a window without elements of the input is minus infinity.
 
     Args:
         t: tensor of shape (N, C, spatial…).
         kernel_size: window along each spatial axis.
         stride: step of windows along each spatial axis, default 1.
-        padding: cells around the input along each spatial axis: before all axes, then after.
-        out_pads: further windows at the end of each spatial axis.
-        dilation: distance of the cells of a window along each spatial axis.
-        in_dilations: distance of the elements of the input along each spatial axis; cells between them are padding.
+        padding: padding around the spatial axes: all numbers before, then all after.
+        out_pads: additional windows at the end of each spatial axis.
+        dilation: distance between the elements of a window along each spatial axis.
+        in_dilations: distance between the elements of the input along each spatial axis; positions between them are
+            padding.
         auto_pad: as `pad_type` of `conv`.
         ceil_mode: round sizes up.
         storage_order: order of elements; only "row" is supported.
 
     Returns:
-        Tensor of shape (N, C, spatial…) and the dtype of t (floats, int8 and uint8; ONNX MaxPool-12). Of integers the
-        maximum of nothing is their least number.
+        Tensor of shape (N, C, spatial…) and the dtype of t (floats, int8 and uint8; ONNX MaxPool-12). For integers the
+        maximum of an empty window is the smallest number of the type.
 
     Raises:
         KeyError: unknown auto_pad.

@@ -1,4 +1,4 @@
-"""Random tensors, a pure function of the seed and the shape."""
+"""Random tensors. They depend only on the seed, the shape and the other arguments."""
 
 from collections.abc import Iterable
 
@@ -36,15 +36,15 @@ def random_uniform(
     Args:
         seed_tensor: uint32 tensor of shape (2,).
         shape: shape of the result.
-        low: lower border.
-        high: upper border.
+        low: lower bound, included.
+        high: upper bound, excluded.
         dtype: float16 or float32.
 
     Returns:
         Tensor of that shape and dtype (ONNX RandomUniform-1, Philox of the seed).
 
     Raises:
-        popart_exception: another dtype, or the seed is not a uint32 tensor of shape (2,).
+        popart_exception: the dtype is none of these, or the seed is not a uint32 tensor of shape (2,).
     """
     return _random("RandomUniform", seed_tensor, shape, dtype, "random_uniform_out", low=low, high=high)
 
@@ -65,7 +65,7 @@ def random_normal(
         Tensor of that shape and dtype (ONNX RandomNormal-1, Philox of the seed).
 
     Raises:
-        popart_exception: another dtype, or the seed is not a uint32 tensor of shape (2,).
+        popart_exception: the dtype is none of these, or the seed is not a uint32 tensor of shape (2,).
     """
     return _random("RandomNormal", seed_tensor, shape, dtype, "random_normal_out", mean=mean, scale=std)
 
@@ -86,7 +86,7 @@ def split_random_seed(seed: Tensor, n: int = 2) -> tuple[Tensor, ...]:
         n different seeds, uint32 tensors of shape (2,).
 
     Raises:
-        ValueError: the seed has another shape or dtype.
+        ValueError: the seed is not a uint32 tensor of shape (2,).
     """
     check_in_graph(get_current_graph(), seed=seed)
     if seed.shape != (2,) or seed.dtype != dtypes.uint32:

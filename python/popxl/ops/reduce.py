@@ -31,13 +31,13 @@ def sum(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     Args:
         t: tensor of any shape.
         axis: axes to reduce; None: all, an empty list: none. Negative ones count from the end.
-        keepdims: reduced axes stay with size 1.
+        keepdims: keep the reduced axes with size 1.
 
     Returns:
         Tensor of the dtype of t.
 
     Raises:
-        popart_exception: an axis repeats or is out of range, or the dtype is not taken.
+        popart_exception: an axis repeats or is out of range, or the dtype is not supported.
     """
     return _reduce("ReduceSum", t, axis, keepdims, "sum_out")
 
@@ -227,10 +227,10 @@ def topk(
 
     Args:
         t: numeric tensor of any shape.
-        k: how many.
-        axis: axis to look along.
+        k: number of elements.
+        axis: axis along which to search.
         largest: the largest ones, else the smallest.
-        sorted: in order of the values; equal ones in order of their indices.
+        sorted: sort the results by value, equal ones by index.
         available_memory_proportion: hint in (0, 1].
 
     Returns:
@@ -276,7 +276,7 @@ def histogram(t: Tensor, levels: list[float], absolute_of_input: bool) -> Tensor
 
     Raises:
         ValueError: levels are not strictly increasing.
-        popart_exception: t holds no floats, or there are no levels.
+        popart_exception: t is not a float tensor, or there are no levels.
     """
     if any(b <= a for a, b in itertools.pairwise(levels)):
         raise ValueError(f"levels must be strictly increasing: got {levels}.")

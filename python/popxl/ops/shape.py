@@ -46,7 +46,7 @@ def reshape(t: Tensor, shape: Iterable[int]) -> Tensor:
 
 
 def reshape_(t: Tensor, shape: Iterable[int]) -> Tensor:
-    """As `reshape`, sharing the memory of t.
+    """As `reshape`, but the result shares the memory of t.
 
     Args:
         t: the tensor.
@@ -122,7 +122,7 @@ def transpose(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
 
 
 def transpose_(t: Tensor, permutation: Iterable[int] | None = None) -> Tensor:
-    """As `transpose`, sharing the memory of t.
+    """As `transpose`, but the result shares the memory of t.
 
     Args:
         t: the tensor.
@@ -162,7 +162,7 @@ def concat(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
 
 
 def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
-    """As `concat`, sharing memory with all inputs.
+    """As `concat`, but the result shares memory with all inputs.
 
     Args:
         ts: the tensors.
@@ -175,18 +175,18 @@ def concat_(ts: Iterable[Tensor], axis: int = 0) -> Tensor:
 
 
 def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Cut along an axis.
+    """Split a tensor along an axis.
 
     Args:
         t: tensor of any shape.
         splits: number of equal parts, or the size of each part.
-        axis: axis to cut.
+        axis: axis along which to split.
 
     Returns:
         One tensor per part, any dtype (ONNX Split-13).
 
     Raises:
-        ValueError: the axis does not divide into that many parts.
+        ValueError: the size of the axis is not a multiple of the number of parts.
         popart_exception: sizes do not add up.
     """
     check_in_graph(get_current_graph(), t=t)
@@ -226,7 +226,7 @@ def _slice(op_type: str, t: Tensor, start: Index, stop: Index, step: Index, axis
 
 
 def slice(t: Tensor, start: Index = None, stop: Index = None, step: Index = None, axis: Index = None) -> Tensor:
-    """Take a range of each of some axes. Source: ONNX Slice-11.
+    """Return a range along each of several axes. Source: ONNX Slice-11.
 
     Args:
         t: tensor of any shape.
@@ -240,13 +240,13 @@ def slice(t: Tensor, start: Index = None, stop: Index = None, step: Index = None
 
     Raises:
         ValueError: the lists have different lengths.
-        popart_exception: another step, or a negative axis.
+        popart_exception: a step is neither 1 nor -1, or an axis is negative.
     """
     return _slice("Slice", t, start, stop, step, axis)
 
 
 def slice_(t: Tensor, start: Index = None, stop: Index = None, step: Index = None, axis: Index = None) -> Tensor:
-    """As `slice`, sharing the memory of t.
+    """As `slice`, but the result shares the memory of t.
 
     Args:
         t: the tensor.
@@ -266,7 +266,7 @@ def subsample(t: Tensor, strides: int | list[int]) -> Tensor:
 
     Args:
         t: tensor of any shape.
-        strides: stride per axis, missing ones are 1; an int applies to axis 0.
+        strides: stride of each axis; missing ones are 1; an int applies to axis 0.
 
     Returns:
         Tensor of sizes ceil(size / stride), any dtype (ai.graphcore Subsample-1).

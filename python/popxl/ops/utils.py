@@ -1,4 +1,4 @@
-"""What every op function shares: checks of tensor arguments, and `emit`, the one place that adds an op to the graph."""
+"""Functions for all ops: checks of tensor arguments, and `emit`, the only function that adds an op to the graph."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
     """Check that tensors whose placement is known are on one IPU and tile set.
 
     Raises:
-        ValueError: they are not.
+        ValueError: they are on different ones.
     """
     if len(tensors) < 2:
         return
@@ -41,12 +41,12 @@ def check_tensor_ipu_and_tile_set(**tensors: Tensor) -> None:
 
 
 def handle_negative_axis(t: Tensor, axis: int) -> int:
-    """Return `axis` counted from the front."""
+    """Return a negative `axis` as a number from the front."""
     return t.rank + axis if axis < 0 else axis
 
 
 def checked_axis(function: str, t: Tensor, axis: int) -> int:
-    """Return `axis` counted from the front.
+    """Check an axis, and return it as a number from the front.
 
     Raises:
         popart_exception: `t` has no such axis.
@@ -60,22 +60,22 @@ def checked_axis(function: str, t: Tensor, axis: int) -> int:
 
 
 def convert_optional_float(value: float | None) -> float | None:
-    """Return `value` as a float, None stays."""
+    """Return `value` as a float; None stays None."""
     return None if value is None else float(value)
 
 
 def convert_optional_int(value: int | None) -> int | None:
-    """Return `value` as an int, None stays."""
+    """Return `value` as an int; None stays None."""
     return None if value is None else int(value)
 
 
 def convert_optional_int64_list(values: Iterable[int] | None) -> list[int] | None:
-    """Return `values` as a list of ints, None stays."""
+    """Return `values` as a list of ints; None stays None."""
     return None if values is None else [int(v) for v in values]
 
 
 def convert_optional_dtype(value: dtype | None) -> int | None:
-    """Return the core's number of a dtype, None stays.
+    """Return the core's number of a dtype; None stays None.
 
     Raises:
         TypeError: `value` is not a popxl dtype.
@@ -84,7 +84,7 @@ def convert_optional_dtype(value: dtype | None) -> int | None:
 
 
 def cast_if_needed(t: Tensor, data_type: dtype) -> Tensor:
-    """Return `t`, cast when its dtype is another one."""
+    """Return `t`, cast to the dtype if it has another one."""
     return t if t.dtype == data_type else operators.cast(t, data_type)
 
 
@@ -92,7 +92,7 @@ def check_memory_proportion(value: float | None) -> None:
     """Check an available memory proportion.
 
     Raises:
-        ValueError: outside (0, 1].
+        ValueError: it is outside (0, 1].
     """
     if value is not None and not 0 < value <= 1:
         raise ValueError(f"available_memory_proportion: got {value}, expected a value in (0, 1].")
@@ -113,7 +113,7 @@ def emit(
 
     Args:
         op_type: type of the row, for example ``"MatMul"``.
-        inputs: argument name → tensor in the order of the row's inputs; None: absent, only where `optional` names it.
+        inputs: argument name → tensor in the order of the row's inputs; None: absent, which `optional` must allow.
         outputs: requested names of the outputs.
         attributes: attributes of the row; entries with value None are left out.
         label: debug name, default the lower-case type.
@@ -143,7 +143,7 @@ def add_op(
     optional: Collection[str] = (),
     wanted: int | None = None,
 ) -> list[Tensor]:
-    """As `emit`, with the names of the outputs in a list; `wanted`: how many of them to return, default all."""
+    """As `emit`, with the output names in a list; `wanted`: how many outputs to return, default all."""
     ctx, read = _CURRENT_CONTEXT, []
     graph, ir = (ctx._graphs[-1], ctx._irs[-1]) if ctx._graphs else ctx.current
     for name, t in inputs.items():
@@ -179,7 +179,7 @@ def add_op(
         _refuse({name: t for name, t in inputs.items() if t is not None})
     op_id, results = emitted
     if history is not None:
-        history.previous = [op_id]  # the history has no group
+        history.previous = [op_id]  # this history has no unordered group
     elif ctx.in_sequence is not None:
         ctx._add_in_sequence_topocons(graph, op_id)
     if graph._op_created_hooks:
@@ -189,14 +189,14 @@ def add_op(
 
 
 def _refuse(inputs: Mapping[str, Tensor]) -> None:
-    """Say why the core has not taken the inputs of an op.
+    """Raise the error that explains why the core has refused the inputs of an op.
 
     Raises:
-        popart_exception: one was erased.
+        popart_exception: a tensor was erased.
         ValueError: they are on different IPUs or tile sets.
     """
     for t in inputs.values():
-        _ = t.shape  # an erased tensor refuses every question
+        _ = t.shape  # raises an error if the tensor was erased
     check_tensor_ipu_and_tile_set(**inputs)
 
 

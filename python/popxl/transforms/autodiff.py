@@ -41,7 +41,7 @@ class ExpectedConnection:
 
     @classmethod
     def _from_pb(cls, fwd_graph: Any, pb_ec: _core_ir.ExpectedConnection) -> "ExpectedConnection":
-        """Of a forward graph, the core's or popxl's."""
+        """Make it from the core's description; the forward graph is the core's or popxl's."""
         graph = fwd_graph if isinstance(fwd_graph, Graph) else Graph._from_pb(fwd_graph)
         return cls._make(graph.get_tensor(pb_ec.fwdId), _TYPES[pb_ec.type])
 
@@ -78,7 +78,7 @@ def _require_call(name: str, call: Any, graph: Graph) -> None:
     """Check that an argument is the call site of a graph.
 
     Raises:
-        TypeError: it is a call of another graph, or none.
+        TypeError: it is not a call of this graph.
     """
     called = getattr(call, "called_graph", None)
     if not isinstance(called, Graph) or called != graph:
@@ -158,7 +158,7 @@ class GradGraphInfo:
             fwd_call_info: a call of the forward graph.
 
         Raises:
-            TypeError: a call of another graph.
+            TypeError: it is a call of another graph.
         """
         _require_call("fwd_call_info", fwd_call_info, self._forward)
         return {
@@ -177,7 +177,7 @@ class GradGraphInfo:
             The result.
 
         Raises:
-            TypeError: a call of another graph.
+            TypeError: it is a call of another graph.
         """
         _require_call("grad_call_info", grad_call_info, self._graph)
         return {c.fwd_tensor: grad_call_info.parent_output(i) for i, c in enumerate(self._expected_outputs)}
@@ -192,7 +192,7 @@ class GradGraphInfo:
             grad_call_info: the call of the gradient graph that belongs to it.
 
         Raises:
-            TypeError: calls of other graphs.
+            TypeError: a call is of another graph.
         """
         _require_call("fwd_call_info", fwd_call_info, self._forward)
         grads = self.fwd_graph_ins_to_grad_parent_outs(grad_call_info)
@@ -219,8 +219,9 @@ def autodiff(
 
     Args:
         graph: graph to differentiate.
-        grads_provided: tensors whose gradients are given, default all outputs; others than outputs are warned of.
-        grads_required: tensors whose gradients are wanted, default all inputs.
+        grads_provided: tensors whose gradients are given, default all outputs; a tensor that is not an output causes a
+            warning.
+        grads_required: tensors whose gradients to return, default all inputs.
         called_graphs_grad_info: infos of graphs that `graph` calls.
         return_all_grad_graphs: return the infos of all graphs that were differentiated.
 
@@ -229,7 +230,7 @@ def autodiff(
 
     Raises:
         popart_exception: the graph changes tensors in place, a required gradient does not exist, or it calls a graph
-            with a gradient of its own that is not among the infos.
+            whose own gradient graph is not among the infos.
     """
     _check_called_graphs(graph, called_graphs_grad_info or {})
     known = [info._to_pb() for info in (called_graphs_grad_info or {}).values()]

@@ -1,7 +1,7 @@
 """Context managers that merge exchanges with host and remote memory.
 
-On devices with one memory values stay the same: what is merged stands next to one another in the order of the graph,
-and is printed as one `MultiExchange`.
+On devices with one memory this changes no value. The merged ops are neighbours in the order of the graph, and printed
+as one `MultiExchange`.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ _Pairs = list[tuple[int, int]]
 
 
 class MultiExchange:
-    """Exchanges that run as one; what hooks get for them."""
+    """Several exchanges that run as one; hooks are called with this object."""
 
     def __init__(self, graph: Graph, ops: list[Any]) -> None:
         self.id = graph.ir._pb_ir.getAndIncrOpsCounter()
@@ -50,7 +50,7 @@ class _Block:
     Args:
         graph: the graph.
         ops: the ops in the order of their creation.
-        held: order constraints on them that the graph does not have yet, pairs of numbers of ops.
+        held: order constraints on them that are not in the graph yet, as pairs of op numbers.
     """
 
     def __init__(self, graph: Graph, ops: list[Any], held: _Pairs) -> None:
@@ -62,7 +62,7 @@ class _Block:
         self._level = self._levels()
 
     def _levels(self) -> dict[int, int]:
-        """Return op → exchanges one after another that must run before it; inits are free of constraints."""
+        """Return for each op how many exchanges must run one after another before it; inits ignore constraints."""
         needs, follows = defaultdict(set), defaultdict(set)
         for before, after in _core.orderEdges(self._graph._pb_graph):
             if before in self._ops and after in self._ops:
@@ -82,7 +82,7 @@ class _Block:
         return self._level[i], exchanges, i if exchanges else _core.place(self._ops[i])
 
     def merge(self) -> list[Any]:
-        """Merge, and state the constraints; return the ops but inits, with what was merged in place of its parts."""
+        """Merge, and add the constraints; return the ops without inits, with a `MultiExchange` for merged ops."""
         groups: dict[int, list[int]] = defaultdict(list)
         for i in self._exchanges:
             groups[self._level[i]].append(i)
@@ -103,7 +103,7 @@ class _Block:
 
 
 def _without(pairs: _Pairs, left_out: set[int]) -> _Pairs:
-    """Return the constraints between the other ops that pairs with these imply, with theirs."""
+    """Return the constraints between the other ops, including those that follow from pairs with the left-out ones."""
     before = defaultdict(set)
     for first, second in pairs:
         before[second] |= before[first] if first in left_out else {first}
@@ -134,7 +134,7 @@ def _merging() -> Iterator[list[Any]]:
 def merge_exchange() -> Iterator[None]:
     """Merge the host and remote loads and stores that are made inside, in the current graph, into few exchanges.
 
-    Exchanges are merged that do not need one another's data and have no other op between them that must be there.
+    Exchanges are merged if none needs the data of another and no other op has to run between them.
     """
     with _merging():
         yield
@@ -142,10 +142,10 @@ def merge_exchange() -> Iterator[None]:
 
 @contextmanager
 def io_tile_exchange(verify_overlap: bool = True) -> Iterator[None]:
-    """Make loads and stores on IO tiles that are one exchange.
+    """Place loads and stores on IO tiles, as one exchange.
 
     Args:
-        verify_overlap: check that there is one op, besides inits.
+        verify_overlap: check that there is one op, not counting inits.
 
     Raises:
         RuntimeError: more than one op remains.

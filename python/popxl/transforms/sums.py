@@ -4,7 +4,7 @@ from popxl.graph import Graph
 
 
 def decompose_sum(graph: Graph) -> Graph:
-    """Rewrite n-ary sums of gradients: a zero accumulator to which every term is added in place.
+    """Rewrite n-ary sums of gradients as additions in place to an accumulator that starts at zero.
 
     Args:
         graph: graph to change.

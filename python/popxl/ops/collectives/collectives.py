@@ -61,7 +61,7 @@ def replicated_all_reduce(t: Tensor, op: str = "add", group: ReplicaGrouping | N
 
 
 def replicated_all_reduce_(t: Tensor, op: str = "add", group: ReplicaGrouping | None = None) -> Tensor:
-    """As `replicated_all_reduce`, replacing t; the result shares its memory."""
+    """As `replicated_all_reduce`, but the result replaces t, in the same memory."""
     check_in_graph(get_current_graph(), t=t)
     return emit_one("ReplicatedAllReduceInplace", {"t": t}, f"{t.name}_all_reduce", _group_attributes(op, group))
 
@@ -78,7 +78,7 @@ def replicated_reduce_scatter(
         t: tensor of any shape.
         op: as in `replicated_all_reduce`.
         group: replicas that take part, default all.
-        configure_output_for_replicated_tensor_sharding: remember the shape of t as meta shape of the result.
+        configure_output_for_replicated_tensor_sharding: store the shape of t as meta shape of the result.
 
     Returns:
         Tensor of shape (ceil(nelms / group size),).
@@ -119,7 +119,7 @@ def replicated_slice(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = N
         Tensor with size / group size along `axis`.
 
     Raises:
-        ValueError: the axis does not divide by the group size.
+        ValueError: the size of the axis is not a multiple of the group size.
         popart_exception: t has no such axis.
     """
     check_in_graph(get_current_graph(), t=t)
@@ -179,21 +179,21 @@ def replicated_all_gather(
 
 
 def replicated_all_to_all(t: Tensor, axis: int = 0, group: ReplicaGrouping | None = None) -> Tensor:
-    """Give each replica of a group its part of every member's tensor.
+    """Send each replica of a group its part of every member's tensor.
 
-    Part i of t along the axis goes to member i, which joins the parts of all members in their order. Differentiable:
-    gradients go back as the values came.
+    Part i of t along the axis goes to member i, which joins the parts of all members in their order. The gradient is
+    the same exchange in the other direction.
 
     Args:
         t: tensor with the axis.
-        axis: axis that is cut into as many parts as the group has replicas, and along which parts are joined.
+        axis: axis along which t is split into one part for each replica of the group, and parts are joined.
         group: replicas that take part, default all.
 
     Returns:
         Tensor of the shape and dtype of t.
 
     Raises:
-        ValueError: the axis does not divide by the group size.
+        ValueError: the size of the axis is not a multiple of the group size.
         popart_exception: t has no such axis.
     """
     check_in_graph(get_current_graph(), t=t)
@@ -203,13 +203,13 @@ def replicated_all_to_all(t: Tensor, axis: int = 0, group: ReplicaGrouping | Non
 
 
 def replicated_broadcast(t: Tensor, root: int = 0, group: ReplicaGrouping | None = None) -> Tensor:
-    """Give all replicas of a group the tensor of one of them.
+    """Copy the tensor of one replica to all replicas of its group.
 
-    Differentiable: the root's tensor has the sum of all members' gradients, the others' have zeros.
+    The gradient of the root's tensor is the sum of all members' gradients; that of other tensors is zero.
 
     Args:
         t: tensor of any shape.
-        root: member of the group, by its place in it.
+        root: index of the member in the group.
         group: replicas that take part, default all.
 
     Returns:
@@ -248,18 +248,18 @@ def _all_reduce(ts: Iterable[Tensor], ipus: list[int] | None, op: str, **hints: 
 
 
 def all_reduce(ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add") -> list[Tensor]:
-    """Reduce over the IPUs of one replica: tensor i lives on IPU i, every result has the reduced value.
+    """Reduce over the IPUs of one replica: tensor i is on IPU i, every result has the reduced value.
 
     Args:
         ts: tensors of one shape and dtype.
-        ipus: IPU of each tensor, default where the tensors are.
+        ipus: IPU of each tensor, default: where it is.
         op: as in `replicated_all_reduce`; only ``"add"`` has a gradient.
 
     Returns:
         One tensor per input, of its shape and dtype.
 
     Raises:
-        ValueError: unknown operator, an IPU that is not known, or another number of IPUs than tensors.
+        ValueError: unknown operator, an unknown IPU, or the number of IPUs is not that of the tensors.
         popart_exception: shapes or dtypes differ.
     """
     return _all_reduce(ts, ipus, op)
@@ -268,12 +268,12 @@ def all_reduce(ts: Iterable[Tensor], ipus: list[int] | None = None, op: Collecti
 def all_reduce_identical_inputs(
     ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add"
 ) -> list[Tensor]:
-    """As `all_reduce` for inputs that are equal on all IPUs: the value is that of the inputs, gradients are reduced."""
+    """As `all_reduce` for inputs that are equal on all IPUs: the result is the input; gradients are reduced."""
     return _all_reduce(ts, ipus, op, identical_inputs=1)
 
 
 def all_reduce_identical_grad_inputs(
     ts: Iterable[Tensor], ipus: list[int] | None = None, op: CollectiveOps | str = "add"
 ) -> list[Tensor]:
-    """As `all_reduce` for gradients that are equal on all IPUs: they pass unchanged."""
+    """As `all_reduce`; gradients are equal on all IPUs, and pass unchanged."""
     return _all_reduce(ts, ipus, op, identical_grad_inputs=1)

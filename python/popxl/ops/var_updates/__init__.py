@@ -77,7 +77,7 @@ def accumulator_zero_(t: Tensor) -> Tensor:
 def sparse_accumulate_(
     t: Tensor, X: Tensor, indices: Tensor, axis: int = 0, f: Factor | None = None, W: Tensor | None = None
 ) -> Tensor:
-    """t[indices[i]] += f X[i] along an axis; equal indices add up.
+    """t[indices[i]] += f X[i] along an axis; contributions of equal indices are added.
 
     Args:
         t: tensor of any shape.
@@ -138,15 +138,15 @@ def adam_updater(
     Args:
         acc_first_order: first moment m.
         acc_second_order: second moment v.
-        weight: needed for weight decay, and connected with it only.
-        time_step: scalar, counted up in place first; with it the moments are divided by 1 - beta^time_step.
+        weight: needed for weight decay; not used without it.
+        time_step: scalar, first incremented in place. If given, the moments are divided by 1 - beta^time_step.
         weight_decay: factor of the weight.
         beta1: needed with `time_step`.
         beta2: needed with `time_step`.
         epsilon: added to the root.
 
     Returns:
-        Tensor of the shape of m and the dtype of weight, without weight decay of m (Kingma & Ba 2015).
+        Tensor of the shape of m and the dtype of weight, or of m without weight decay (Kingma & Ba 2015).
 
     Raises:
         ValueError: weight or betas are missing.
@@ -183,7 +183,7 @@ def adamax_updater(
     beta1: Factor = 0.9,
     epsilon: Factor = 1e-07,
 ) -> Tensor:
-    """Return m / (1 - beta1^time_step) / (v + epsilon) + weight_decay * weight, v being the infinity norm.
+    """Return m / (1 - beta1^time_step) / (v + epsilon) + weight_decay * weight, where v is the infinity norm.
 
     Returns:
         Tensor of the shape and dtype of m (Kingma & Ba 2015, section 7.1).
@@ -214,7 +214,7 @@ def adam_var_update(
         r1: sum of squares of the weight.
         r2: sum of squares of the update.
         learning_rate: default 1.
-        max_weight_norm: limit of the weight's norm.
+        max_weight_norm: upper bound of the weight's norm.
 
     Returns:
         t, updated.
