@@ -1,7 +1,7 @@
 """popxl_addons: modules with variables, named tensors and transforms on top of popxl.
 
-The names of the sub-modules come in the documented order: where two bring one name, or a function has the name of its
-module (`autodiff`, `seed_variable`), the later one stays.
+Sub-modules are imported in the documented order. If two of them define the same name, or a function has the name of its
+module (`autodiff`, `seed_variable`), the later one is exported.
 """
 # ruff: noqa: F401, F403, I001
 
@@ -33,7 +33,7 @@ from popxl_addons.array_munging import *
 
 from popxl_addons import graph, module, ops, remote, rts, streams, transforms, utils
 
-# Names that programs have taken from here because the first modules above import them.
+# Names that programs import from here, because the first modules above import them.
 import inspect
 import warnings
 import weakref
@@ -58,7 +58,7 @@ _FOLDER = _current_folder()
 
 
 def _git_commit() -> "str | None":
-    """Return 7 characters of the commit of the repository that the import happened in, None without one."""
+    """Return the first 7 characters of the current repository's commit; None outside of a repository."""
     if _FOLDER is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Arrays cut for replicas and shards, and joined again. NumPy only."""
+"""Split arrays for replicas and shards, and join them again. NumPy only."""
 
 from collections.abc import Callable, Iterable
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def shard(x: np.ndarray, n: int, axis: int) -> np.ndarray:
-    """Cut an axis into equal pieces.
+    """Split an axis into equal pieces.
 
     Args:
         x: array of shape (…, N, …).
@@ -70,7 +70,7 @@ def repeat(x: np.ndarray, n: int, axis: int = 0) -> np.ndarray:
     Args:
         x: array of any shape.
         n: number of copies.
-        axis: place of the new axis in the result.
+        axis: position of the new axis in the result.
 
     Returns:
         Array with one axis of size n more.
@@ -79,7 +79,7 @@ def repeat(x: np.ndarray, n: int, axis: int = 0) -> np.ndarray:
 
 
 def repeat_axis(x: np.ndarray, n: int, axis: int = 0) -> np.ndarray:
-    """Put copies of an array behind one another along one of its axes.
+    """Concatenate copies of an array along one of its axes.
 
     Args:
         x: array of shape (…, N, …).
@@ -93,39 +93,39 @@ def repeat_axis(x: np.ndarray, n: int, axis: int = 0) -> np.ndarray:
 
 
 def split2D(x: np.ndarray, n_1: int, n_2: int, axis_1: int, axis_2: int) -> list[list[np.ndarray]]:
-    """Cut two axes.
+    """Split two axes.
 
     Args:
         x: the array.
         n_1: number of pieces of `axis_1`.
         n_2: number of pieces of `axis_2`.
-        axis_1: first axis to cut.
-        axis_2: second axis to cut.
+        axis_1: first axis to split.
+        axis_2: second axis to split.
 
     Returns:
         n_1 lists of n_2 pieces.
 
     Raises:
-        ValueError: an axis does not divide.
+        ValueError: the size of an axis is not a multiple of the number of pieces.
     """
     return [np.split(part, n_2, axis_2) for part in np.split(x, n_1, axis_1)]
 
 
 def shard2D(x: np.ndarray, n_1: int, n_2: int, axis_1: int, axis_2: int) -> np.ndarray:
-    """Cut two axes; arguments as `split2D`.
+    """Split two axes; arguments as `split2D`.
 
     Args:
         x: the array.
         n_1: number of pieces of `axis_1`.
         n_2: number of pieces of `axis_2`.
-        axis_1: first axis to cut, the slower one in the result.
-        axis_2: second axis to cut.
+        axis_1: first axis to split, the outer one in the result.
+        axis_2: second axis to split.
 
     Returns:
         Array of shape (n_1 n_2, …).
 
     Raises:
-        ValueError: an axis does not divide.
+        ValueError: the size of an axis is not a multiple of the number of pieces.
     """
     return np.stack([piece for row in split2D(x, n_1, n_2, axis_1, axis_2) for piece in row])
 
@@ -137,8 +137,8 @@ def unshard2D(x: np.ndarray, n_1: int, n_2: int, axis_1: int, axis_2: int) -> np
         x: array of shape (n_1 n_2, …).
         n_1: number of pieces along `axis_1`.
         n_2: number of pieces along `axis_2`.
-        axis_1: first cut axis, in the result.
-        axis_2: second cut axis, in the result.
+        axis_1: first split axis, in the result.
+        axis_2: second split axis, in the result.
 
     Returns:
         The whole array.
@@ -154,21 +154,21 @@ def unshard2D(x: np.ndarray, n_1: int, n_2: int, axis_1: int, axis_2: int) -> np
 def repeat_shard(
     x: np.ndarray, n_repeats: int, n_shards: int, shard_axis: int, sharded_tensor: str = "contiguous"
 ) -> np.ndarray:
-    """Cut an axis and repeat the pieces, one for each replica.
+    """Split an axis and repeat the pieces, so that there is one for each replica.
 
     Args:
         x: the array.
         n_repeats: copies of each piece.
         n_shards: number of pieces.
-        shard_axis: axis to cut.
-        sharded_tensor: ``"contiguous"``: s0 s1 … s0 s1 …; ``"strided"``: the pieces of the former order seen as
-            (n_shards, n_repeats), transposed: for two of both s0 s0 s1 s1.
+        shard_axis: axis to split.
+        sharded_tensor: ``"contiguous"``: s0 s1 … s0 s1 …; ``"strided"``: these pieces, viewed as (n_shards, n_repeats)
+            and transposed; with two of both s0 s0 s1 s1.
 
     Returns:
         Array of shape (n_repeats n_shards, …).
 
     Raises:
-        ValueError: another order, or the axis does not divide.
+        ValueError: the order is unknown, or the size of the axis is not a multiple of the number of pieces.
     """
     if sharded_tensor not in ("contiguous", "strided"):
         raise ValueError(f"repeat_shard: sharded_tensor: got {sharded_tensor!r}, expected 'contiguous' or 'strided'.")
@@ -185,13 +185,13 @@ def tensor_parallel_input(
     rf: int,
     repeat_fn: Callable[[np.ndarray, int], np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Arrange samples for replicas of which `tp` neighbours work on the same one.
+    """Arrange samples for replicas; each group of `tp` neighbours works on the same sample.
 
     Args:
         input_data: samples, of shape (n, *d).
         tp: replicas that share a sample.
         rf: number of replicas.
-        repeat_fn: ``repeat_fn(samples, i)`` changes or returns the data of replica i among those that share.
+        repeat_fn: ``repeat_fn(samples, i)`` changes or returns the data of replica i of a group.
 
     Returns:
         Array of shape (n tp / rf, rf, *d) without leading axes of size 1: what a host load of all transfers reads.
@@ -219,19 +219,19 @@ def tensor_parallel_output(
     tp_identical: bool = True,
     true_num_host_transfers: int | None = None,
 ) -> np.ndarray:
-    """Arrange what replicas stored by sample; the opposite of `tensor_parallel_input`.
+    """Arrange the results of replicas by sample; the inverse of `tensor_parallel_input`.
 
     Args:
         output_data: what `Session.run` returned for a stream.
-        num_host_transfers: transfers of a run.
+        num_host_transfers: number of transfers in a run.
         tp: replicas that share a sample.
         rf: number of replicas.
         data_shape: shape of one transfer of one replica.
-        tp_identical: replicas that share a sample stored the same, of which one is returned.
-        true_num_host_transfers: transfers with valid data, default all.
+        tp_identical: replicas that share a sample stored equal values; one of them is returned.
+        true_num_host_transfers: number of transfers with valid data, default all.
 
     Returns:
-        Array of shape (samples, *data_shape), with an axis of size tp behind the first unless `tp_identical`.
+        Array of shape (samples, *data_shape), with a second axis of size tp unless `tp_identical`.
     """
     shape = tuple(data_shape)
     data = output_data.reshape(num_host_transfers, rf // tp, tp, *shape)[:true_num_host_transfers]
@@ -246,7 +246,7 @@ def pad_axis(x: np.ndarray, n: int, axis: int, value: float = 0) -> np.ndarray:
         x: the array.
         n: size of the axis in the result.
         axis: the axis.
-        value: what is put there.
+        value: value of the padding.
 
     Returns:
         Array with n elements along the axis.
@@ -262,11 +262,11 @@ def pad_axis(x: np.ndarray, n: int, axis: int, value: float = 0) -> np.ndarray:
 
 
 def squeeze_safe(x: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np.ndarray:
-    """Drop axes of size 1; as `numpy.squeeze`, but axes of another size stay.
+    """Remove axes of size 1, as `numpy.squeeze`, but keep axes of another size instead of raising an error.
 
     Args:
         x: the array.
-        axis: axes to drop, default all.
+        axis: axes to remove, default all.
 
     Returns:
         The array with fewer axes.
@@ -278,11 +278,11 @@ def squeeze_safe(x: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np
 
 
 def handle_negative_axis(x: np.ndarray, axis: int) -> int:
-    """Return `axis` counted from the front.
+    """Return a negative `axis` as a number from the front.
 
     Args:
         x: the array.
-        axis: axis, negative ones counted from the end.
+        axis: the axis; a negative one counts from the end.
 
     Returns:
         A number from 0 to the rank - 1.

@@ -1,4 +1,4 @@
-"""Printing while a program runs, as loud as MODEL_LOG_LEVEL says."""
+"""Printing while a program runs, controlled by the level in MODEL_LOG_LEVEL."""
 
 import os
 from typing import Any
@@ -13,7 +13,7 @@ _LEVEL = _LEVELS[os.environ.get("MODEL_LOG_LEVEL", "INFO")]
 
 
 def print_tensor(t: popxl.Tensor, *args: Any, level: str = "DEBUG", **kwargs: Any) -> popxl.Tensor:
-    """Print a tensor when the program runs, if the environment variable MODEL_LOG_LEVEL asks for this level.
+    """Print a tensor when the program runs, if the environment variable MODEL_LOG_LEVEL includes this level.
 
     Args:
         t: the tensor.
@@ -26,7 +26,7 @@ def print_tensor(t: popxl.Tensor, *args: Any, level: str = "DEBUG", **kwargs: An
         The printed tensor, or t.
 
     Raises:
-        KeyError: another level.
+        KeyError: the level is unknown.
     """
     return ops.print_tensor(t, *args, **kwargs) if _LEVELS[level] >= _LEVEL else t
 
@@ -36,11 +36,11 @@ def print_text(text: str, num: popxl.Tensor | None = None, level: str = "DEBUG")
 
     Args:
         text: the text.
-        num: tensor printed behind it, default a constant.
+        num: tensor to print after the text, default a constant.
         level: as in `print_tensor`.
 
     Raises:
-        KeyError: another level.
+        KeyError: the level is unknown.
     """
     if _LEVELS[level] >= _LEVEL:
         ops.print_tensor(popxl.constant(0, name="print_text") if num is None else num, text)

@@ -1,7 +1,7 @@
 """DotTree: an ordered tree of named leaves whose inner nodes are trees of the same class.
 
-Keys are Python identifiers or numbers; dots separate path elements. ``str`` gives a plain dict from dotted names to
-leaves, as the published tutorials print it; ``repr`` one leaf per line (docs/decisions/0040-printed-trees.md).
+Keys are Python identifiers or numbers; dots separate path elements. ``str`` prints a dict from dotted names to leaves,
+as in the published tutorials; ``repr`` prints one leaf per line (docs/decisions/0040-printed-trees.md).
 """
 
 import re
@@ -16,7 +16,7 @@ Key = str | int
 
 
 def sanitise(name: str) -> str:
-    """Replace every character that an identifier cannot have by ``_``."""
+    """Replace every character that is not allowed in an identifier by ``_``."""
     name = re.sub(r"\W", "_", name)
     return f"_{name}" if name[:1].isdigit() else name
 
@@ -51,7 +51,7 @@ class DotTree(Generic[L]):
 
     @classmethod
     def _of(cls: type[Tree], entries: dict[str, Any]) -> Tree:
-        """Return a tree of checked names and their entries, which it keeps."""
+        """Return a tree of checked names and their entries; the tree takes over the dictionary."""
         result = object.__new__(cls)
         result._map = entries
         return result
@@ -63,7 +63,7 @@ class DotTree(Generic[L]):
         Args:
             key: name; dots separate path elements.
             value: leaf or tree.
-            overwrite: replace what is there, or merge into the subtree of a dotted name.
+            overwrite: replace an existing entry; for a dotted name, merge into the existing subtree.
 
         Raises:
             ValueError: the name exists, or is not an identifier or a number.
@@ -93,7 +93,7 @@ class DotTree(Generic[L]):
             self.insert(key, value, overwrite)
 
     def pop(self, key: str) -> Union[L, "DotTree[L]"]:
-        """Remove and return an entry; a subtree that gets empty stays.
+        """Remove and return an entry; a subtree that becomes empty stays.
 
         Args:
             key: name, may be dotted.
@@ -102,7 +102,7 @@ class DotTree(Generic[L]):
             The leaf or subtree.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such entry.
         """
         head, _, last = key.rpartition(".")
         node = self.get(head) if head else self
@@ -122,14 +122,14 @@ class DotTree(Generic[L]):
         """Return the entry of a name.
 
         Args:
-            key: name, may be dotted; a number; a negative number counts from the largest number + 1.
+            key: name, may be dotted; or a number; a negative number counts from the largest number + 1.
 
         Returns:
             The leaf or subtree.
 
         Raises:
-            KeyError: there is none.
-            ValueError: a negative number, and no name is a number.
+            KeyError: there is no such entry.
+            ValueError: the number is negative, and no name is a number.
         """
         if isinstance(key, int):
             return self._get_number(key)

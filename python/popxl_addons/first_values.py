@@ -1,8 +1,8 @@
-"""First values of variables whose shape is known before they are made.
+"""Initial values of variables whose shape is known before the values are computed.
 
-A factory of other values calls its source as a check and again for the first variable (variable_factory.py). Of these
-it knows what a call would give, so that random numbers are drawn in the same order, and none is made to be thrown away.
-They are made when a variable takes them, in its element type.
+A factory calls other sources once as a check, and again for the first variable (variable_factory.py). For these sources
+it knows which random numbers the check would use. It skips them, so that variables get the same numbers, and no values
+are computed only to be discarded. Values are computed when a variable takes them, in its element type.
 """
 
 import math
@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from popart_core import _random
 
-_FEW = 1 << 14  # random numbers that NumPy draws as fast as the state of its generator is copied
+_FEW = 1 << 14  # below this, drawing is faster than copying the generator's state
 
 
 class Drawn(Protocol):
-    """Values that were drawn and are not made yet."""
+    """Values whose random numbers are reserved and that are not computed yet."""
 
     def make(self, dtype: Any) -> np.ndarray:
         """Return the values as a new array of an element type of NumPy."""
@@ -25,11 +25,11 @@ class Drawn(Protocol):
 
 
 class FirstValues:
-    """A source of first values.
+    """A source of initial values.
 
     Attributes:
         shape: their shape.
-        dtype: element type of NumPy that a call gives.
+        dtype: NumPy element type of the result of a call.
     """
 
     shape: tuple[int, ...]
@@ -40,10 +40,10 @@ class FirstValues:
         return self.draw(0).make(self.dtype)
 
     def draw(self, skipped: int) -> Drawn:
-        """Take the next values after some others: of as many variables as `skipped` says. Sources override this.
+        """Take the next values, after those of `skipped` variables. Sources override this.
 
         Raises:
-            TypeError, ValueError: as NumPy for a shape that is none.
+            TypeError, ValueError: as NumPy, for an invalid shape.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
 
@@ -61,7 +61,7 @@ class Filled(FirstValues):
     Args:
         shape: shape of the values.
         number: the number.
-        dtype: element type of NumPy that a call gives.
+        dtype: NumPy element type of the result of a call.
     """
 
     def __init__(self, shape: tuple[int, ...], number: int, dtype: Any) -> None:
@@ -69,27 +69,27 @@ class Filled(FirstValues):
 
     def draw(self, skipped: int) -> Drawn:
         """See `FirstValues.draw`."""
-        _ = self._size  # raises for a shape that is none
+        _ = self._size  # raises for an invalid shape
         return self
 
     def make(self, dtype: Any) -> np.ndarray:
         """See `Drawn.make`."""
         if not self._number:
-            return np.zeros(self.shape, dtype)  # memory that takes none until it is written
+            return np.zeros(self.shape, dtype)  # costs no memory until it is written
         result = np.empty(self.shape, dtype)
         result.fill(self._number)
         return result
 
 
 class CutNormal(FirstValues):
-    """Normal numbers, cut at two deviations on both sides.
+    """Normal numbers, truncated at two standard deviations on both sides.
 
-    They are those of ``scipy.stats.truncnorm.rvs(-2, 2, scale=deviation)`` up to the last bits, from the same random
+    They equal ``scipy.stats.truncnorm.rvs(-2, 2, scale=deviation)`` up to the last bits, computed from the same random
     numbers of NumPy.
 
     Args:
         shape: shape of the values.
-        deviation: their deviation before the cut.
+        deviation: their standard deviation before truncation.
     """
 
     def __init__(self, shape: tuple[int, ...], deviation: float) -> None:
@@ -105,7 +105,7 @@ class CutNormal(FirstValues):
         return _DrawnNormal(self.shape, self._deviation, drawn)
 
     def _draw_many(self, skipped: int, size: int) -> Any:
-        """Draw numbers that are made later; None where NumPy's functions have another generator than MT19937."""
+        """Reserve numbers that are computed later; None if NumPy's generator is not MT19937."""
         generator = getattr(np.random, "get_bit_generator", lambda: None)()  # since NumPy 1.24
         if not isinstance(generator, np.random.MT19937):
             return None
@@ -118,7 +118,7 @@ class CutNormal(FirstValues):
 
 
 class _DrawnNormal:
-    """Normal numbers, as uniform ones that replace them, or as the core has drawn them."""
+    """Normal numbers, stored as the uniform numbers from which they are computed, or as numbers of the core."""
 
     __slots__ = ("_deviation", "_drawn", "_shape")
 

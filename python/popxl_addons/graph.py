@@ -1,4 +1,4 @@
-"""Graphs with names for some of their inputs (GraphWithNamedArgs) and with values for them (BoundGraph)."""
+"""Graphs with names for some inputs (GraphWithNamedArgs), and graphs with values bound to some inputs (BoundGraph)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -37,12 +37,12 @@ class BoundGraph:
             One tensor per output.
 
         Raises:
-            ValueError: too many or missing inputs, or tensors of another graph.
+            ValueError: inputs are missing or too many, or a tensor belongs to another graph.
         """
         return ops.call(self.graph, *targs, inputs_dict=self._merged(args))
 
     def call_with_info(self, *targs: CallArgs, args: TensorMap | None = None) -> CallSiteInfo:
-        """As `call`, returning the description of the call site.
+        """Call the graph as `call` does, and return the description of the call site.
 
         Args:
             *targs: values of the inputs that are not bound, by position.
@@ -54,13 +54,13 @@ class BoundGraph:
         return ops.call_with_info(self.graph, *targs, inputs_dict=self._merged(args))
 
     def bind(self, args: TensorMap) -> "BoundGraph":
-        """Return a bound graph with more (or other) tensors bound.
+        """Return a copy with additional tensors bound; they replace existing ones.
 
         Args:
             args: graph input → tensor.
 
         Returns:
-            A bound graph with more (or other) tensors bound.
+            The bound graph.
         """
         return BoundGraph(self.graph, self._merged(args))
 
@@ -70,7 +70,7 @@ class BoundGraph:
         args: TensorMap | None = None,
         outs: Iterable[popxl.Tensor] | None = None,
     ) -> dict[popxl.Tensor, popxl.Tensor]:
-        """Return graph output → `outs`, and graph input → value of a call with these arguments.
+        """Map graph outputs to `outs`, and graph inputs to the values of a call with these arguments.
 
         Args:
             *targs: values of the inputs that are not bound, by position.
@@ -98,7 +98,7 @@ class GraphWithNamedArgs:
     Args:
         graph: the graph.
         args: tree of graph inputs.
-        grad_graph_info: description, when this is a gradient graph.
+        grad_graph_info: description, if this is a gradient graph.
         from_module: module that built the graph.
         aux: values stored while building.
         called_graphs_grad_info: gradient infos of graphs that this one calls.
@@ -205,19 +205,19 @@ class GraphWithNamedArgs:
 
         Args:
             grads_provided: outputs whose gradients are given, default all.
-            grads_required: inputs whose gradients are wanted, default all.
+            grads_required: inputs whose gradients to compute, default all.
             called_graphs_grad_info: gradient infos of called graphs.
             method: ``"auto"``, ``"build_grad"`` (handwritten) or ``"autodiff"``.
-            force: allow a second application.
+            force: allow to differentiate the graph a second time.
 
         A handwritten gradient takes no `called_graphs_grad_info`.
 
         Returns:
-            The gradient graph, with `grad_graph_info`; none of its inputs has a name.
+            The gradient graph, with `grad_graph_info`; its inputs have no names.
 
         Raises:
             ValueError: unknown method.
-            Exception: applied before, or no handwritten gradient.
+            Exception: the graph was differentiated before, or there is no handwritten gradient.
             popart_exception: as `popxl.transforms.autodiff`.
         """
         if method not in ("auto", "build_grad", "autodiff"):

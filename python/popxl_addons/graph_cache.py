@@ -15,7 +15,7 @@ from popxl_addons.graph import BoundGraph, GraphWithNamedArgs
 
 
 def bound_arguments(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> "OrderedDict[str, Any]":
-    """Return parameter → argument of a call, defaults applied.
+    """Map the parameters of a function to the arguments of a call, with defaults.
 
     Args:
         fn: the function.
@@ -43,13 +43,13 @@ def tensor_hash(t: Any) -> int:
 
 
 def argument_hash(arg: Any) -> int:
-    """Hash an argument so that interchangeable ones are equal.
+    """Hash an argument; arguments that can share a graph have equal hashes.
 
     Args:
         arg: anything that a function is called with.
 
     Returns:
-        The hash; tensors count by shape, dtype and meta shape, graphs by identity.
+        The hash; that of tensors depends on shape, dtype and meta shape, that of graphs on identity.
 
     Raises:
         TypeError: the argument cannot be hashed.
@@ -90,17 +90,17 @@ class GraphCache:
     """Graphs by function and argument shapes, separately for each Ir."""
 
     def __init__(self) -> None:
-        # weak both ways: a cache that outlives a program does not keep its graphs
+        # Weak in both directions: a cache that lives longer than a program does not keep its graphs alive.
         self._graphs: weakref.WeakKeyDictionary[popxl.Ir, Graphs] = weakref.WeakKeyDictionary()
 
     def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> popxl.Graph:
-        """Return the graph of `fn` for these arguments, building it on first use."""
+        """Return the graph of `fn` for these arguments; build it at the first use."""
         return self._create(fn, args, kwargs)[0]
 
     def _create(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[popxl.Graph, bool]:
-        """Return (graph, whether it was built now)."""
+        """Return the graph, and whether it was built by this call."""
         ir = popxl.gir()
         graphs = self._graphs.setdefault(ir, weakref.WeakValueDictionary())
         key = get_function_hash(fn, *args, **kwargs)
@@ -112,7 +112,7 @@ class GraphCache:
 
 
 def function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: calls of the function become calls of a cached graph.
+    """Decorate a function so that its calls become calls of a cached graph.
 
     Args:
         fn: function of tensors.

@@ -1,4 +1,4 @@
-"""Type aliases for the several forms of graphs and gradient infos, and their conversion."""
+"""Type aliases for the forms of graphs and gradient infos, and conversions between them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Union
@@ -16,10 +16,10 @@ CalledGraphsGradInfoLike = Mapping[GraphLike, GradGraphInfoLike]
 
 
 def to_graph(graph: GraphLike) -> popxl.Graph:
-    """Return the popxl graph of any form.
+    """Return the popxl graph of a graph in any form.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a graph.
     """
     found = graph if isinstance(graph, popxl.Graph) else getattr(graph, "graph", None)
     if not isinstance(found, popxl.Graph):
@@ -31,22 +31,22 @@ def to_graph(graph: GraphLike) -> popxl.Graph:
 
 
 def to_grad_graph_info(info: GradGraphInfoLike) -> GradGraphInfo:
-    """Return the popxl gradient info of any form."""
+    """Return the popxl gradient info of a gradient info in any form."""
     return info if isinstance(info, GradGraphInfo) else info.grad_graph_info
 
 
 def to_called_graphs_grad_info(infos: CalledGraphsGradInfoLike | None) -> dict[popxl.Graph, GradGraphInfo]:
-    """Convert keys and values of a mapping; None gives an empty one."""
+    """Convert the keys and values of a mapping; None becomes an empty one."""
     return {to_graph(graph): to_grad_graph_info(info) for graph, info in (infos or {}).items()}
 
 
 class GradInfos(dict[popxl.Graph, GradGraphInfo]):
-    """Gradient infos by graph; keys and values are taken in any form."""
+    """Gradient infos by graph; keys and values may have any form."""
 
     def __setitem__(self, graph: GraphLike, info: GradGraphInfoLike) -> None:
         super().__setitem__(to_graph(graph), to_grad_graph_info(info))
 
     def update(self, *infos: Any, **others: Any) -> None:
-        """Take the entries of mappings, as `dict.update`."""
+        """Add the entries of mappings, as `dict.update`."""
         for graph, info in dict(*infos, **others).items():
             self[graph] = info

@@ -1,4 +1,4 @@
-"""Gradient graphs from `Module.build_grad`: what forward graphs hand over to them, and how the two connect."""
+"""Gradient graphs from `Module.build_grad`: the values that forward graphs pass to them, and how the two connect."""
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 class Aux:
     """Values that `build` stores by key for `build_grad`.
 
-    In `build_grad` a stored tensor is read as an input of the gradient graph, other values as they are.
+    `build_grad` reads a stored tensor as an input of the gradient graph; it reads other values unchanged.
     """
 
     def __init__(self) -> None:
@@ -48,13 +48,13 @@ class Aux:
         return self._inputs[key]
 
     def _take(self) -> dict[str, Any]:
-        """Return the stored values and forget them."""
+        """Return the stored values and clear them."""
         values, self._values = self._values, {}
         return values
 
     @contextmanager
     def _readable(self, values: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
-        """Make `values` readable in the current graph; give key → input as they are read."""
+        """Make `values` readable in the current graph; yield a dict that collects key → input as they are read."""
         before = (self._values, self._graph, self._inputs)
         self._values, self._graph, self._inputs = values, popxl.gcg(), {}
         try:
@@ -64,7 +64,7 @@ class Aux:
 
 
 class VarGrad:
-    """Gradients of variables, which `build_grad` states by the dotted name of the variable."""
+    """Gradients of variables, which `build_grad` assigns by the dotted name of the variable."""
 
     def __init__(self) -> None:
         self._variables: Mapping[str, Tensor] | None = None
@@ -82,7 +82,7 @@ class VarGrad:
 
     @contextmanager
     def _writable(self, variables: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-        """Take gradients of `variables`; give name → gradient as they are stated."""
+        """Accept gradients of `variables`; yield a dict that collects name → gradient as they are assigned."""
         before = (self._variables, self._gradients)
         self._variables, self._gradients = variables, {}
         try:
@@ -99,16 +99,16 @@ def create_grad_graph_info(
     grad_output_to_fwd_input: Mapping[Tensor, Tensor],
     fwd_tensors: Iterable[Tensor],
 ) -> GradGraphInfo:
-    """Describe a gradient graph that was made by hand.
+    """Make the description of a handwritten gradient graph.
 
     Args:
         ir: the program.
         fwd_graph: the forward graph.
         grad_graph: its gradient graph.
         grad_input_to_fwd_output: for each input of the gradient graph, in order, the tensor of the forward graph that
-            it is or is the gradient of.
-        grad_output_to_fwd_input: for each output, in order, the tensor of the forward graph that it is the gradient of.
-        fwd_tensors: tensors of the forward graph of which the gradient graph reads the value, not the gradient.
+            it is, or whose gradient it is.
+        grad_output_to_fwd_input: for each output, in order, the tensor of the forward graph whose gradient it is.
+        fwd_tensors: tensors of the forward graph whose values, not gradients, are inputs of the gradient graph.
 
     Returns:
         The description, for `GraphWithNamedArgs.from_grad_graph` or as a value of ``called_graphs_grad_info``.

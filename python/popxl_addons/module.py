@@ -1,8 +1,8 @@
 """Module: a reusable part of a model that owns variables.
 
-`build` makes ops and adds variables as graph inputs; `create_graph` turns it into a graph and hands out the factories
-of the variables. A sub-module assigned to an attribute shares its containers with its parent under that
-attribute's name. `build_grad` states the gradient by hand (handwritten_gradients.py).
+`build` adds ops, and adds variables as graph inputs. `create_graph` makes a graph of it and returns the factories of
+the variables. A sub-module that is assigned to an attribute shares its containers with its parent, under the name of
+the attribute. `build_grad` defines the gradient by hand (handwritten_gradients.py).
 """
 
 import warnings
@@ -36,7 +36,7 @@ _INLINING = ("error", "warning", "none")
 
 
 class _MadeByInit:
-    """An attribute that `Module.__init__` makes."""
+    """An attribute that is created when it is first used."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -56,12 +56,12 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     Args:
         cache: re-use graphs of equal arguments.
-        grad_inlining_error: what happens when a module with a handwritten gradient is called inline: ``"error"``,
+        grad_inlining_error: what to do when a module with a handwritten gradient is called inline: ``"error"``,
             ``"warning"`` or ``"none"``.
 
     Attributes:
         aux: values that `build` stores for `build_grad` (`Aux`).
-        var_grad: gradients of variables that `build_grad` states (`VarGrad`).
+        var_grad: gradients of variables that `build_grad` assigns (`VarGrad`).
         called_graphs_grad_info: gradient infos of graphs that `build` calls; autodiff of the module's graph uses them.
 
     Raises:
@@ -70,11 +70,11 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     _attached = _MadeByInit()  # name → module
     _variable_factories = _MadeByInit()  # name → factory, tree of factories, or attached module
-    _variable_inputs = _MadeByInit()  # the same names → graph input, tree of them, or attached module
+    _variable_inputs = _MadeByInit()  # name → graph input, tree of them, or attached module
     _name_scope: str | None = None
     _graph_cache: GraphCache | None = None
     _building = 0
-    _plain_setattr = popxl.Module.__setattr__  # of the next class after this one, looked up once for each class
+    _plain_setattr = popxl.Module.__setattr__  # of the base class, looked up once for each class
     _aux: Aux | None = None
     _grad_infos: GradInfos | None = None
 
@@ -87,7 +87,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             raise ValueError(f"grad_inlining_error should be one of {_INLINING}: got {grad_inlining_error!r}.")
         if cache and self.implements_grad_graph:
             raise ValueError("You cannot use graph caching if you have implemented `build_grad`.")
-        # A model has many modules: nothing is made before it is used, and nothing looks for modules among these values.
+        # A model has many modules, so attributes are created only when used, and values are not searched for modules.
         self._plain_setattr("_attached", {})
         self._plain_setattr("_variable_factories", {})
         self._plain_setattr("_variable_inputs", {})
@@ -108,7 +108,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
     @cached_property
     def var_grad(self) -> VarGrad:
-        """Gradients of variables that `build_grad` states."""
+        """Gradients of variables that `build_grad` assigns."""
         return VarGrad()
 
     @property
@@ -127,7 +127,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return {}
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the ops and add the variables. Override this.
+        """Add the ops and the variables. Subclasses override this.
 
         Raises:
             NotImplementedError: the class has no `build`.
@@ -135,14 +135,14 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         raise NotImplementedError(f"{type(self).__name__} must implement `build`.")
 
     def build_grad(self, *grads: popxl.Tensor) -> Any:
-        """Make the gradient by hand. Override this, or leave it to autodiff.
+        """Define the gradient by hand. Subclasses may override this; otherwise autodiff is used.
 
         Args:
-            *grads: gradient of each output of `build`. An override has positional parameters only, one for each.
+            *grads: gradient of each output of `build`. An override must have exactly one positional parameter for each.
 
         Returns:
-            Gradients of the inputs that are not variables, in order. Those of variables go to ``self.var_grad[name]``;
-            what `build` has stored is read from ``self.aux[key]``.
+            Gradients of the inputs that are not variables, in order. Assign those of variables to
+            ``self.var_grad[name]``; read values that `build` has stored from ``self.aux[key]``.
 
         Raises:
             NotImplementedError: the class has no `build_grad`.
@@ -155,7 +155,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return type(self).build_grad is not Module.build_grad
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the ops of `build` in the current graph."""
+        """Add the ops of `build` to the current graph."""
         by_hand = type(self).build_grad is not Module.build_grad
         if by_hand and not self._building and self.grad_inlining_error != "none":
             message = (
@@ -172,7 +172,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         self._plain_setattr("_name_scope", name)
 
     def __setattr__(self, key: str, value: Any) -> None:
-        # few values are modules, and isinstance takes longer with a class that has a metaclass
+        # Few values are modules, and isinstance is slower for a class that has a metaclass.
         if isinstance(value, PlainModule) and isinstance(value, Module):
             self._attach(key, value)
         self._plain_setattr(key, value)
@@ -184,7 +184,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         module.set_name_scope(key)
 
     def _new_key(self, name: Key, overwrite: bool) -> tuple[str, str]:
-        """Return the first element of a name and what follows it.
+        """Return the first element of a name, and the rest.
 
         Raises:
             ValueError: the element is not an identifier or a number, or exists and `overwrite` is not set.
@@ -206,7 +206,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return NamedVariableFactories._of(factories), NamedTensors._of(inputs)
 
     def _trees_below(self, key: str) -> tuple[NamedVariableFactories, NamedTensors]:
-        """Return new trees of what stands under a name; empty ones where nothing does, or one factory."""
+        """Return new trees of the entries below a name; they are empty if the name has no entry, or one factory."""
         entry = self._variable_factories.get(key)
         if isinstance(entry, NamedVariableFactories):
             return entry.copy(), self._variable_inputs[key].copy()
@@ -224,7 +224,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             The factories of the variables, and the graph with the variables as named inputs.
 
         Raises:
-            ValueError: the arguments do not fit the signature of `build`, or it returns something else than tensors.
+            ValueError: the arguments do not fit the signature of `build`, or it does not return tensors.
         """
         try:
             if self._graph_cache is not None:
@@ -258,7 +258,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return factories.copy(), GraphWithNamedArgs(graph, inputs.copy(), from_module=self)
 
     def _all_grad_infos(self, found: dict[popxl.Graph, GradGraphInfo]) -> dict[popxl.Graph, GradGraphInfo]:
-        """Add the gradient infos of attached modules and then its own to `found`, and return that."""
+        """Add the gradient infos of attached modules, then those of this module, to `found`; return it."""
         for module in self._attached.values():
             module._all_grad_infos(found)
         if self._grad_infos is not None:
@@ -266,7 +266,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return found
 
     def _reset(self) -> None:
-        """Forget what a build has added, here and in attached modules; the containers of these stay attached."""
+        """Remove what a build has added, here and in attached modules; their containers stay attached."""
         if self._aux is not None:
             self._aux._take()
         if self._grad_infos is not None:
@@ -285,20 +285,20 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
     ) -> GraphWithNamedArgs:
         """Build the gradient graph of a graph of this module with `build_grad`.
 
-        Tensors that `build` has stored in `aux` become extra outputs of the forward graph, so this comes before the
-        calls of it, and once. As a rule it is reached through `GraphWithNamedArgs.autodiff`.
+        Tensors that `build` has stored in `aux` become extra outputs of the forward graph. So call this once, before
+        any call of the forward graph. Normally `GraphWithNamedArgs.autodiff` calls it.
 
         Args:
             fwd_graph: what `create_graph` returned.
             grads_provided: outputs whose gradients are given, default all.
-            grads_required: inputs whose gradients are wanted, default all.
+            grads_required: inputs whose gradients to compute, default all.
 
         Returns:
-            The gradient graph with its `grad_graph_info`: inputs are the given gradients, then what is read from
-            `aux`; outputs the gradients of inputs that are not variables, then those of variables.
+            The gradient graph with its `grad_graph_info`. Its inputs are the given gradients, then the values read from
+            `aux`; its outputs are the gradients of inputs that are not variables, then those of variables.
 
         Raises:
-            Exception: the class has no `build_grad`, or it gives too few or too many gradients.
+            Exception: the class has no `build_grad`, or it returns too few or too many gradients.
             ValueError: a tensor is not an output or input, or is repeated, or the shape of a gradient differs.
             TypeError: `build_grad` has parameters that are not positional.
         """
@@ -314,16 +314,16 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         grads_provided: Choose = None,
         grads_required: Choose = None,
     ) -> ModuleCall:
-        """Prepare the call of another module through a graph of its own; use it in `build`.
+        """Prepare a call of another module, as a separate graph; for use in `build`.
 
         Args:
             module: the module to call.
             name: key of its variables in this module, default the name of its class. The name of the attribute that
                 the module is assigned to is allowed, once.
-            autodiff: gradient graph that autodiff of this module uses: ``"build_grad"``: the handwritten one;
-                ``"autodiff"``: one made now; ``"auto"``: the handwritten one where there is one; ``"none"``: none.
+            autodiff: gradient graph that autodiff of this module uses. ``"build_grad"``: the handwritten one;
+                ``"autodiff"``: one that is made now; ``"auto"``: the handwritten one if it exists; ``"none"``: none.
             grads_provided: function of the callee's graph that chooses the outputs whose gradients are given.
-            grads_required: function of the callee's graph that chooses the inputs whose gradients are wanted.
+            grads_required: function of the callee's graph that chooses the inputs whose gradients to compute.
 
         Returns:
             A function of the tensors that the callee's `build` takes, which returns its outputs.
@@ -347,7 +347,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
         Args:
             name: name, may be dotted.
-            data_iter: callable or iterable that gives values (`VariableFactory`).
+            data_iter: callable or iterable that returns values (`VariableFactory`).
             dtype: element type, default that of the data.
             by_ref: changes in place reach the variable.
             replica_grouping: replicas that share a value.
@@ -374,11 +374,11 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
 
         Args:
             name: key of the input.
-            data_iter: source of first values.
+            data_iter: callable or iterable that returns values.
             dtype: element type; default: that of the values.
             by_ref: in-place changes reach the variable.
             replica_grouping: replicas that share one value.
-            shard_over: replicas that share it out; default: the whole group.
+            shard_over: number of replicas that each hold a part; default: the whole group.
 
         Returns:
             The graph input.
@@ -400,7 +400,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
             The inputs under the names of the factories.
 
         Raises:
-            ValueError: negative number, or the name exists.
+            ValueError: the name is a negative number, or exists.
         """
         if isinstance(name, int) and name < 0:
             raise ValueError(f"name: must be positive: got {name}.")
@@ -411,7 +411,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return self._add(name, variable_f.copy(), create_inputs, overwrite)
 
     def add_variable_factory(self, variable_f: VariableFactory, name: str | None = None) -> popxl.Tensor:
-        """Add one factory as an input; key `name` or the factory's own.
+        """Add one factory as an input, under `name` or the name of the factory.
 
         Args:
             variable_f: the factory.
@@ -430,7 +430,7 @@ class Module(popxl.Module, metaclass=NameScopeMeta):
         return self._add(name, factory, factory.create_input, overwrite)
 
     def _add(self, name: Key, factory: Any, create_input: Callable[[], Any], overwrite: bool) -> Any:
-        """Add a factory, or a tree of them, and what `create_input` returns; a name that is refused makes no input."""
+        """Add a factory, or a tree of them, and what `create_input` returns; a refused name adds no input."""
         head, rest = self._new_key(name, overwrite)
         if not rest:
             self._variable_inputs[head] = tensor = create_input()

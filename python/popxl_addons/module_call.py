@@ -1,4 +1,4 @@
-"""ModuleCall: a module called through a graph of its own from the `build` of another one (`Module.call_module`)."""
+"""ModuleCall: a call of a module from the `build` of another one, as a separate graph (`Module.call_module`)."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -19,15 +19,15 @@ _METHODS = ("auto", "build_grad", "autodiff", "none")
 
 
 class ModuleCall:
-    """What `Module.call_module` returns.
+    """A prepared call: the result of `Module.call_module`.
 
     Args:
-        caller: module that is being built.
+        caller: module whose `build` runs.
         module: module to call.
         name: key of its variables in the caller.
         autodiff: which gradient graph to make.
         grads_provided: chooses the outputs whose gradients are given.
-        grads_required: chooses the inputs whose gradients are wanted.
+        grads_required: chooses the inputs whose gradients to compute.
 
     Attributes:
         var_factories: factories of the callee's variables, after the call.
@@ -55,7 +55,7 @@ class ModuleCall:
         self._grads_provided, self._grads_required = grads_provided, grads_required
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
-        """Create the callee's graph, and its gradient graph where it is asked for, and call it.
+        """Create the callee's graph, and its gradient graph if requested, and call the graph.
 
         Args:
             *args: tensors, as arguments of the callee's `build`.
@@ -79,7 +79,7 @@ class ModuleCall:
     def _add_variables(self) -> NamedTensors:
         if self._caller._attached.get(self._name) is not self._module:
             return self._caller.add_variable_inputs(self._name, self.var_factories)
-        # what the callee has is there under its name already
+        # the attribute already provides the callee's variables
         own = {key: self._module._register(key, f, False) for key, f in self.var_factories.to_dict().items()}
         return NamedTensors.from_dict(own)
 

@@ -24,7 +24,7 @@ def _in_name_scope(build: Any) -> Any:
         scope = getattr(self, "_name_scope", None)
         if scope is None:
             return build(self, *args, **kwargs)
-        scopes = _CURRENT_CONTEXT.name_scopes  # as `popxl.name_scope`, which takes longer than an operator
+        scopes = _CURRENT_CONTEXT.name_scopes  # as `popxl.name_scope`, which takes longer than adding an op
         scopes.append(scope)
         try:
             return build(self, *args, **kwargs)

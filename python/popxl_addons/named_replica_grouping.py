@@ -1,4 +1,4 @@
-"""Trees of replica groupings, and the part of a grouping that is near: in one process, or in one link domain."""
+"""Trees of replica groupings, and the parts of a grouping inside one process or inside one link domain."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from popxl.context import _CURRENT_CONTEXT
 
 from popxl_addons.dot_tree import DotTree
 
-_LINK_DOMAIN = 64  # IPUs, where nothing else is said
+_LINK_DOMAIN = 64  # default number of IPUs
 
 
 class NamedReplicaGrouping(DotTree[popxl.ReplicaGrouping]):
@@ -26,13 +26,13 @@ class NamedReplicaGrouping(DotTree[popxl.ReplicaGrouping]):
 def fill_none_group(
     rg: popxl.ReplicaGrouping | None, none_value: popxl.ReplicaGrouping | None = None
 ) -> popxl.ReplicaGrouping:
-    """Return `rg`; for None `none_value`, and without one the grouping of all replicas of the current Ir."""
+    """Return `rg`; if it is None, `none_value`; if that is None too, the grouping of all replicas of the Ir."""
     rg = none_value if rg is None else rg
     return _CURRENT_CONTEXT.ir.replica_grouping() if rg is None else rg
 
 
 def is_cross_instance(rg: popxl.ReplicaGrouping) -> bool:
-    """Whether the groups reach over more than one process."""
+    """Whether groups extend over more than one process."""
     return rg.group_size * rg.stride > popxl.gir().instance_replication_factor
 
 
@@ -43,8 +43,8 @@ def get_instance_replica_grouping(rg: popxl.ReplicaGrouping | None = None) -> po
         rg: the grouping, default all replicas.
 
     Returns:
-        The grouping itself, or one of the same stride with smaller groups; of groupings without constant stride the one
-        of constant stride that they are made of.
+        The grouping itself, or one of the same stride with smaller groups. For a grouping without constant stride, the
+        grouping with a constant stride whose groups add up to its groups.
 
     Raises:
         ValueError: the stride is larger than a process, or processes are grouped differently.
@@ -53,7 +53,7 @@ def get_instance_replica_grouping(rg: popxl.ReplicaGrouping | None = None) -> po
 
 
 def get_ild_size_from_popdist() -> int:
-    """Return the replicas in one link domain: ``ipuLinkDomainSize`` of POPLAR_TARGET_OPTIONS, else at most 64."""
+    """Return the size of a link domain: ``ipuLinkDomainSize`` of POPLAR_TARGET_OPTIONS, else at most 64."""
     options = json.loads(os.environ.get("POPLAR_TARGET_OPTIONS") or "{}")
     if "ipuLinkDomainSize" in options:
         return int(options["ipuLinkDomainSize"])
@@ -81,7 +81,7 @@ def get_ild_replica_grouping(rg: popxl.ReplicaGrouping | None = None) -> popxl.R
 
 
 def is_cross_ild(rg: popxl.ReplicaGrouping) -> bool:
-    """Whether the groups reach over more than one link domain."""
+    """Whether groups extend over more than one link domain."""
     return rg.group_size * rg.stride > get_ild_size_from_popdist()
 
 

@@ -1,6 +1,6 @@
 """Floating-point operations of programs, counted from their ops.
 
-A breakdown is a dict: op type → {op number: count}. Ops of called graphs stand one level deeper, under the call:
+A breakdown is a dict: op type → {op number: count}. The ops of a called graph are one level deeper, below the call:
 ``{"MatMul": {100: 8, "Call_107(Linear)": {101: 16}}, "TOT": 24}``.
 """
 
@@ -46,9 +46,9 @@ _COUNTS = {
 def evaluate_FLOPs(graph: GraphLike) -> dict[str, Any]:
     """Count the floating-point operations of one execution of a graph.
 
-    Products count 2 k for each element of the result, Add, Sub, Mul and Div one, GroupNormalization
+    A product counts 2 k for each element of the result; Add, Sub, Mul and Div count one. GroupNormalization counts
     3 e + 2 means + 4 for each element of the result (e: last two dimensions over the number of groups). Other ops
-    count nothing. Called graphs count at each call, repeated ones for each iteration.
+    count zero. A called graph counts at each call, a repeated one for each iteration.
 
     Args:
         graph: the graph.
@@ -106,7 +106,7 @@ def print_FLOPs(flops_breakdown: dict[str, Any], mode: str = "type", numerical_f
         numerical_format: as in `format_flops_scientific`.
 
     Raises:
-        ValueError: another mode or format.
+        ValueError: the mode or format is unknown.
     """
     total = flops_breakdown[_TOTAL]
     rows: list[tuple[str, ...]]
@@ -132,13 +132,13 @@ def format_flops_scientific(val: float, format: str = "nearest3") -> str:
     Args:
         val: the count.
         format: ``"K"``, ``"M"``, ``"G"`` or ``"T"``: the exponent 3, 6, 9 or 12; ``"nearest3"``: the multiple of 3
-            nearest to the number's own exponent.
+            nearest to the exponent of the number.
 
     Returns:
         For example ``"9.072E+03"``.
 
     Raises:
-        ValueError: another format.
+        ValueError: the format is unknown.
     """
     if format in _POWERS:
         exponent = _POWERS[format]
@@ -152,7 +152,7 @@ def format_flops_scientific(val: float, format: str = "nearest3") -> str:
 
 
 def _leaves(breakdown: Any, path: str = "") -> Iterator[tuple[str, int]]:
-    """Give (dotted path, count) of every op."""
+    """Yield (dotted path, count) of every op."""
     if not isinstance(breakdown, dict):
         yield path, breakdown
         return

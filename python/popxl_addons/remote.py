@@ -1,4 +1,4 @@
-"""Trees of remote buffers, and graphs that load and store all of a tree's tensors."""
+"""Trees of remote buffers, and graphs that load and store all tensors of a tree."""
 
 from collections.abc import Mapping
 from math import prod
@@ -27,20 +27,20 @@ def create_remote_buffer(
     replica_group: popxl.ReplicaGrouping | None = None,
     shard_over: int | None = None,
 ) -> popxl.RemoteBuffer:
-    """Make a remote buffer for tensors of a kind.
+    """Make a remote buffer for tensors of one shape and dtype.
 
     Args:
-        spec: shape, dtype and meta shape of one replica's tensor. One with a meta shape is a part already.
+        spec: shape, dtype and meta shape of one replica's tensor. A tensor with a meta shape is already a part.
         entries: number of entries, 1 or more.
         replica_group: replicas that share a value, default all.
         shard_over: number of parts; None or 0: the size of the group.
 
     Returns:
-        The buffer: of parts where there are several, else of whole tensors.
+        The buffer; its entries are parts if there are several, else whole tensors.
 
     Raises:
         RuntimeError: there is no current graph.
-        ValueError: the elements do not divide by the number of parts, or `entries` is below 1.
+        ValueError: the number of elements is not a multiple of the number of parts, or `entries` is below 1.
     """
     group = fill_none_group(replica_group)
     parts = shard_over or group.group_size
@@ -67,13 +67,13 @@ def named_variable_buffers(
         entries: number of entries of each buffer.
         shard_over_dict: number of parts: True: the size of a factory's group; False: not sharded; a number for all; or
             numbers by name, where a missing name means the size of the group. Factories that are sharded already keep
-            their parts whatever it says.
+            their parts in any case.
 
     Returns:
         The buffers under the names of the factories.
 
     Raises:
-        ValueError: a number is outside of 1 to the size of a group, or the elements do not divide by it.
+        ValueError: a number is below 1 or above the size of a group, or does not divide the number of elements.
     """
     made = {}
     for name, factory in factories.to_dict().items():
@@ -136,11 +136,11 @@ def load_remote(buffers: NamedRemoteBuffers, entry: int | popxl.Tensor = 0, use_
 def store_remote(
     buffers: NamedRemoteBuffers, tensors: NamedTensors, entry: int | popxl.Tensor = 0, use_io_tiles: bool = False
 ) -> None:
-    """Store tensors in an entry of the buffers of their names.
+    """Store tensors in an entry of the buffers with the same names.
 
     Args:
         buffers: tree of buffers.
-        tensors: tree of tensors; names that are in one of the trees only are left out.
+        tensors: tree of tensors; names that only one of the trees has are ignored.
         entry: the entry, as `popxl.ops.remote_store` takes it.
         use_io_tiles: copy the tensors to IO tiles and store there.
     """
@@ -165,7 +165,7 @@ def load_remote_graph(
         use_io_tiles: load on IO tiles and copy the results.
 
     Returns:
-        The graph, with the entry (int32, scalar) as its input and an output for each name, and the names in the order
+        The graph, with the entry (int32, scalar) as its input and an output for each name; and the names in the order
         of the outputs.
     """
     ordered = _sorted_with_entries(buffers, entries)

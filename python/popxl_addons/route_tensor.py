@@ -1,6 +1,6 @@
-"""route_tensor_into_graph: tensors of a graph made available in graphs that it calls.
+"""route_tensor_into_graph: makes a tensor of a graph available in graphs that it calls.
 
-Every graph on the way gets one input more, and every op that calls it one operand more:
+Every graph on the way gets an additional input, and every op that calls it an additional operand:
 
     main { x; call f(a) }   f(a) { call g(a) }   g(a) { … }      before
     main { x; call f(a, x) }   f(a, x) { call g(a, x) }   g(a, x) { … }      x routed into g
@@ -15,27 +15,27 @@ __all__ = ["is_subgraph", "route_tensor_into_graph"]
 
 
 def is_subgraph(parent: popxl.Graph, subgraph: popxl.Graph) -> bool:
-    """Whether a graph is `parent` itself or is reached from it through calls.
+    """Return whether a graph is `parent` itself, or is called by it directly or indirectly.
 
     Args:
         parent: the graph that calls.
         subgraph: the graph that may be called.
 
     Returns:
-        Whether it is.
+        True or False.
     """
     return parent == subgraph or any(is_subgraph(called, subgraph) for called in parent.called_graphs)
 
 
 def called_graph_paths(parent: popxl.Graph, subgraph: popxl.Graph) -> set[tuple[str, ...]]:
-    """Return the ways from a graph to one that it calls.
+    """Return the paths from a graph to one that it calls.
 
     Args:
-        parent: where the ways begin.
-        subgraph: where they end.
+        parent: first graph of the paths.
+        subgraph: last graph of the paths.
 
     Returns:
-        For each way the ids of its graphs, with those of `parent` and `subgraph`.
+        For each path the ids of its graphs, including those of `parent` and `subgraph`.
     """
     if parent == subgraph:
         return {(parent.id,)}
@@ -50,18 +50,18 @@ def route_tensor_into_graph(
 
     Args:
         tensor: the tensor.
-        graph: where it is wanted, default the current graph.
-        modified: changes in place in the graph reach the tensor: a bool, or regions (`popart._internal.ir.view.Region`)
-            of which one with elements counts as True.
+        graph: graph that needs the tensor, default the current graph.
+        modified: whether in-place changes in the graph change the tensor: a bool, or regions
+            (`popart._internal.ir.view.Region`); a region with elements counts as True.
 
     Returns:
-        The input of the graph that has the value of the tensor: one that every call passes it to already, or a new
-        one. The tensor itself when it belongs to this graph. New inputs of repeated graphs are not carried from
-        iteration to iteration.
+        The input of the graph that has the value of the tensor: an existing one, if every call passes the tensor to it,
+        or a new one. If the tensor belongs to this graph, the tensor itself. Repeats pass new inputs unchanged to each
+        iteration.
 
     Raises:
-        ValueError: the graph of the tensor does not call `graph`; an op calls a graph on the way from elsewhere, where
-            there is no such tensor, or is neither a call nor a repeat.
+        ValueError: the graph of the tensor does not call `graph`; a graph on the way is also called by an op that
+            cannot access the tensor; or it is called by an op that is neither a call nor a repeat.
         RuntimeError: a Session exists for the Ir.
     """
     graph = popxl.gcg() if graph is None else graph
@@ -79,13 +79,13 @@ def route_tensor_into_graph(
 
 
 def connect_tensor_to_ops_on_path(tensor: popxl.Tensor, graph: popxl.Graph, modified: bool) -> popxl.Tensor:
-    """Connect all ops on all ways from the graph of a tensor to `graph`; see `route_tensor_into_graph`."""
+    """Connect all ops on all paths from the graph of a tensor to `graph`; see `route_tensor_into_graph`."""
     source, ir = tensor._graph, graph.ir
     graphs = [ir._graph(g) for g in ir._pb_ir.getAllGraphs()]
     found: dict[popxl.Graph, popxl.Tensor] = {source: tensor}
 
     def sites(called: popxl.Graph) -> list[tuple[popxl.Graph, Any]]:
-        """Give the ops that call a graph, each with its own graph."""
+        """Return the ops that call a graph, each with the graph that contains it."""
         result = [
             (caller, op)
             for caller in graphs
@@ -130,7 +130,7 @@ def connect_call_op(op: Any, tensor: popxl.Tensor, index: int, modified: bool) -
 
 
 def connect_loop_op(op: Any, tensor: popxl.Tensor, index: int, modified: bool) -> None:
-    """Connect a tensor to an input of a repeat, behind those that it carries; see `connect_call_op`."""
+    """Connect a tensor to an input of a repeat, after those that it carries; see `connect_call_op`."""
     connect_call_op(op, tensor, index, modified)
 
 
@@ -138,7 +138,7 @@ _CONNECT = {"Call": connect_call_op, "Loop": connect_loop_op}
 
 
 def _shared_input(given: list[tuple[Any, popxl.Tensor]], modified: bool) -> int | None:
-    """Return the input that each op passes its tensor to already, and that is the same in each iteration."""
+    """Return the existing input that gets the tensor from each op, and is the same in each iteration."""
     shared: set[int] | None = None
     for op, outer in given:
         first = op.getNumExplicitInputs() if op.opType() == "Loop" else 0

@@ -1,4 +1,4 @@
-"""Sharded tensors of replicas: gathering parts to whole tensors, reducing whole tensors to parts."""
+"""Replica-sharded tensors: gathering parts to whole tensors, and reducing whole tensors to parts."""
 
 from collections.abc import Callable, Iterable
 
@@ -20,8 +20,8 @@ def replica_sharded_spec(t: popxl.Tensor, shard_over: popxl.ReplicaGrouping) -> 
         shard_over: replicas that hold the parts.
 
     Returns:
-        A flat part with the shape of t as meta shape; the spec of t when it is sharded already, when there is one
-        replica, or when its elements do not divide by the number of replicas.
+        A flat part with the shape of t as meta shape. The spec of t if it is already sharded, if there is only one
+        replica, or if the number of its elements is not a multiple of the number of replicas.
     """
     if t.meta_shape or shard_over.group_size == 1 or t.nelms % shard_over.group_size:
         return t.spec
@@ -52,14 +52,14 @@ def reduce_replica_sharded_tensor(
     replica_group: popxl.ReplicaGrouping | None = None,
     shard_group: popxl.ReplicaGrouping | None = None,
 ) -> popxl.Tensor:
-    """Join a tensor over replicas and keep this replica's part of the result.
+    """Reduce a tensor over replicas, and return this replica's part of the result.
 
     Args:
         t: whole tensor.
         op: ``"add"`` or ``"mean"``.
-        replica_group: replicas whose values are joined, default all.
-        shard_group: replicas that hold the parts, default replica_group. With one member, or when the elements do not
-            divide by its size, the whole result is kept.
+        replica_group: replicas whose values are reduced, default all.
+        shard_group: replicas that hold the parts, default replica_group. If it has one member, or if its size does not
+            divide the number of elements, the result is not sharded.
 
     Returns:
         The part, 1-D with the shape of t as meta shape, or the whole tensor.
@@ -114,7 +114,7 @@ def reduce_replica_sharded_graph(
         op: ``"add"`` or ``"mean"``.
         use_io_tiles: copy the inputs to IO tiles and reduce there.
         shard_groups: replicas that hold the parts, by name; a name without one: replica_group.
-        replica_group: replicas whose values are joined, default all.
+        replica_group: replicas whose values are reduced, default all.
 
     Returns:
         The graph, with an input and an output for each name, and the names in the order of the outputs.

@@ -1,4 +1,4 @@
-"""seed_variable: a seed that the host sets once and a program carries on from run to run."""
+"""seed_variable: a seed that the host sets once and that a program keeps from run to run."""
 
 import numpy as np
 import popxl
@@ -13,11 +13,11 @@ def seed_variable(seed: int, replica_grouping: popxl.ReplicaGrouping | None = No
     """Make a variable with random seeds.
 
     The variable ``random_seed`` is in remote memory. The main graph loads it before all other ops and stores it after
-    them, so that changes of the loaded tensor in place last from run to run.
+    them, so that in-place changes of the loaded tensor are kept for the next run.
 
     Args:
         seed: seed of the generator that draws the seeds (`popxl.create_seeds`).
-        replica_grouping: replicas that share a seed, default none: each replica has its own.
+        replica_grouping: replicas that share a seed; default: each replica has its own.
 
     Returns:
         The variable, for `Session.get_tensor_data` and `Session.write_variable_data`, and the loaded tensor: uint32, of

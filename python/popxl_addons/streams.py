@@ -12,9 +12,9 @@ Spec = tuple[tuple[int, ...], popxl.dtype]
 
 
 class _Streams(OrderedDict):
-    """Ordered dict name → stream; iterating gives the streams.
+    """Ordered dict name → stream; iterating yields the streams.
 
-    A name that methods of dict do not have is an attribute too.
+    A name that is not a method of dict is also an attribute.
     """
 
     __repr__ = utils.OrderedDict.__repr__

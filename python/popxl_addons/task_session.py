@@ -1,4 +1,4 @@
-"""TaskSession: a session with named streams, whose state can be saved and taken up again."""
+"""TaskSession: a session with named streams, whose state can be saved and restored."""
 
 import json
 import logging
@@ -27,25 +27,25 @@ _REPORTS = ("none", "warn", "error")
 
 
 def write_variables_pb(session: popxl.Session, weights: Mapping[popxl.Tensor, np.ndarray]) -> None:
-    """Set the values of variables, with one upload when the session is attached.
+    """Set the values of variables, with one copy to the device if the session is attached.
 
     Args:
         session: the session.
-        weights: values by variable, of its element type and shape on the host: nothing is converted.
+        weights: values by variable, of its element type and host shape; they are not converted.
 
     Raises:
-        TypeError: not a variable, or another element type.
-        ValueError: another shape.
+        TypeError: a key is not a variable, or an element type differs.
+        ValueError: a shape differs.
     """
     session.write_variables_data(dict(weights))
 
 
 def initialise_memmap_dir_from_checkpoint(checkpoint_dir: str | Path, memmap_dir: str | Path) -> None:
-    """Copy the memory-mapped variables of a checkpoint to where `NamedVariableFactories.init` looks for them.
+    """Copy the memory-mapped variables of a checkpoint to the folder that `NamedVariableFactories.init` reads.
 
     Args:
         checkpoint_dir: folder that `TaskSession.save_checkpoint` wrote.
-        memmap_dir: folder of the files, made when absent.
+        memmap_dir: folder of the files, created if it does not exist.
     """
     Path(memmap_dir).mkdir(parents=True, exist_ok=True)
     for file in sorted((Path(checkpoint_dir) / "model").glob("*.npy")):
@@ -53,18 +53,18 @@ def initialise_memmap_dir_from_checkpoint(checkpoint_dir: str | Path, memmap_dir
 
 
 class TaskSession(popxl.Session):
-    """A session of a task: training, or validation.
+    """A session for one task, such as training or validation.
 
     Args:
         inputs: streams to the device.
         outputs: streams from the device.
-        state: variables that checkpoints hold.
-        max_checkpoints: number of checkpoints of this session that are kept.
+        state: variables to store in checkpoints.
+        max_checkpoints: number of checkpoints of this session to keep.
         *args: as in `popxl.Session`.
         **kwargs: as in `popxl.Session`.
 
     Attributes:
-        session_state: facts that checkpoints hold, ``{"steps": 0}`` at first.
+        session_state: facts to store in checkpoints, initially ``{"steps": 0}``.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TaskSession(popxl.Session):
     def run(
         self, inputs: h2dStreamBufferMaps | None = None, downcast_inputs: bool = True
     ) -> dict[popxl.DeviceToHostStream, np.ndarray]:
-        """Count a step in `session_state` and execute the main graph once; see `popxl.Session.run`.
+        """Increment the steps in `session_state`, and execute the main graph once; see `popxl.Session.run`.
 
         Args:
             inputs: array for each expected stream.
@@ -104,10 +104,10 @@ class TaskSession(popxl.Session):
     # ---- state
     @property
     def dataloader(self) -> Any:
-        """Source of data that checkpoints hold too: ``save(path)`` and ``resume(filename=path)``; None when unset.
+        """Data source to store in checkpoints, by its ``save(path)`` and ``resume(filename=path)``; None if unset.
 
         Raises:
-            ValueError: on setting, an object without these methods.
+            ValueError: on setting, the object does not have these methods.
         """
         if self._dataloader is None:
             logging.warning("TaskSession: the dataloader is not set; checkpoints do not hold it.")
@@ -123,7 +123,7 @@ class TaskSession(popxl.Session):
         self._dataloader = value
 
     def add_session_state_info(self, info: dict[str, Any]) -> None:
-        """Put facts into `session_state`.
+        """Add facts to `session_state`.
 
         Args:
             info: facts by name; checkpoints store them as JSON.
@@ -136,7 +136,7 @@ class TaskSession(popxl.Session):
         return NamedTensorData.from_dict({name: data[t] for name, t in self.state.to_dict().items()})
 
     def load_from_session(self, src: "TaskSession", report_missing: str = "none") -> None:
-        """Take the values of another session's state, for the names that both have.
+        """Copy the values of another session's state, for the names that both have.
 
         Args:
             src: the other session.
@@ -165,14 +165,14 @@ class TaskSession(popxl.Session):
     def save_checkpoint(self, checkpoint_dir: str | Path) -> None:
         """Write the state: ``model/<name>.npz`` for each variable, ``dataloader.bin``, ``session_info.json``.
 
-        Variables in memory-mapped files are copied as files (``.npy``, without header). Each file is written whole or
-        not at all. The oldest checkpoint of this session then goes when there are more than `max_checkpoints`.
+        Variables in memory-mapped files are copied as files (``.npy``, without header). Each file is written completely
+        or not at all. If there are then more than `max_checkpoints`, the oldest checkpoint of this session is removed.
 
         Args:
             checkpoint_dir: the folder; ``wandb://<name>`` logs an artifact of type "checkpoints" instead.
 
         Raises:
-            ImportError: a wandb artifact without the package wandb.
+            ImportError: an artifact is requested, and wandb is not installed.
         """
         data = self.get_named_tensors_data()
         if popdist.getInstanceIndex() != 0:
@@ -213,20 +213,20 @@ class TaskSession(popxl.Session):
     def load_checkpoint(
         self, checkpoint_dir: str | Path, report_missing: str = "warn", skip_memmap: bool = False
     ) -> None:
-        """Take up the state of a checkpoint, the data loader's too when one is set.
+        """Restore the state of a checkpoint, including the data loader if one is set.
 
         Variables in memory-mapped files are not read: see `initialise_memmap_dir_from_checkpoint`.
 
         Args:
             checkpoint_dir: the folder; ``wandb://<name>`` downloads an artifact.
-            report_missing: what happens when names differ: ``"none"``, ``"warn"`` (log) or ``"error"``.
+            report_missing: what to do if names differ: ``"none"``, ``"warn"`` (log) or ``"error"``.
             skip_memmap: has no effect.
 
         Raises:
-            ValueError: names differ and `report_missing` is "error"; unknown `report_missing`; a file that cannot be
-                read, or a value of another shape. Then the session stays as it was.
-            TypeError: a value of another element type.
-            ImportError: a wandb artifact without the package wandb.
+            ValueError: names differ and `report_missing` is "error"; unknown `report_missing`; a file cannot be read,
+                or a value has another shape. The session then stays as it was.
+            TypeError: a value has another element type.
+            ImportError: an artifact is requested, and wandb is not installed.
         """
         with _downloaded(checkpoint_dir) as path:
             own = self.state.to_dict()
@@ -256,7 +256,7 @@ class TaskSession(popxl.Session):
             data: the array.
 
         Raises:
-            ImportError: the package wandb is missing.
+            ImportError: wandb is not installed.
         """
         import wandb
 
@@ -283,7 +283,7 @@ def _value_of(file: Path, name: str) -> np.ndarray:
 
 
 def _facts_of(file: Path) -> dict[str, Any]:
-    """Return the facts of a session; without a file, or a number of steps in it, there were none."""
+    """Return the facts of a session; if there is no file, or it has no number of steps, the initial facts."""
     try:
         facts = json.loads(file.read_text()) if file.exists() else {}
     except ValueError as e:

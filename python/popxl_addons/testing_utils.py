@@ -1,4 +1,4 @@
-"""Helpers for tests of modules."""
+"""Functions for tests of modules."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def ops_of_type(ops: Iterable[Any], op_type: type) -> int:
     """Return how many ops are of a type.
 
     Args:
-        ops: ops of a graph, as ``graph._pb_graph.getOps()`` gives them.
+        ops: ops of a graph, as ``graph._pb_graph.getOps()`` returns them.
         op_type: a class of `popart._internal.ir.op`.
 
     Returns:
@@ -47,12 +47,12 @@ def run_module(
     weights: Weights | Callable[[NamedTensors], Weights] | None = None,
     **kwargs: Any,
 ) -> list[np.ndarray]:
-    """Run a module once in a program of its own.
+    """Run a module once, in a new program.
 
     Args:
         module: the module.
         *args: arguments of its `build`; each `TensorInput` becomes a tensor.
-        weights: values of variables, or a function that gives them for the tree of variables.
+        weights: values of variables, or a function that returns them for the tree of variables.
         **kwargs: as `args`.
 
     Returns:

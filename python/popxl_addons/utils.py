@@ -1,4 +1,4 @@
-"""Small tools used all over the package."""
+"""Small functions for the whole package."""
 
 import logging
 import re
@@ -14,11 +14,11 @@ import popxl
 
 @contextmanager
 def timer(title: str | None = None, log_to_wandb: bool = True) -> Iterator[None]:
-    """Log how long the body takes, in minutes.
+    """Log how many minutes the body takes.
 
     Args:
-        title: name of what is timed.
-        log_to_wandb: also write the summary of a running wandb run.
+        title: name of the body.
+        log_to_wandb: also write the time to the summary of an active wandb run.
     """
     if title:
         logging.info("Starting %s", title)
@@ -36,7 +36,7 @@ def timer(title: str | None = None, log_to_wandb: bool = True) -> Iterator[None]
 
 
 def tiles(use_io_tiles: bool) -> AbstractContextManager:
-    """Return a context for the ops made in it: on IO tiles, or where they would be anyway."""
+    """Return a context that places ops on IO tiles, or does nothing."""
     return popxl.io_tiles() if use_io_tiles else nullcontext()
 
 
@@ -48,7 +48,7 @@ class OrderedDict(_OrderedDict):
         return list(self.values())[i]
 
     def keys(self) -> KeysView:
-        """Return the keys; the view prints as that of a plain dict."""
+        """Return the keys; the view prints like that of a plain dict."""
         return dict(self.items()).keys()
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ def duplicate_items(iterable: Iterable[Any]) -> list[Any]:
         iterable: the items.
 
     Returns:
-        Each once.
+        The repeated items, each once.
     """
     items = list(iterable)
     seen: list[Any] = []

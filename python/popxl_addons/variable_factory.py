@@ -1,9 +1,9 @@
-"""Variable factories: recipes of variables.
+"""Variable factories: descriptions from which variables are made.
 
 A module collects them while a sub-graph is built; `init` then makes the variables in the main graph.
 
-A random initialiser is called once as a check and that result is thrown away, so the second call fills the first
-variable. Those of our layers (first_values.py) draw what the check would draw, and make what variables take.
+A random initialiser is called once as a check and the result is discarded, so the second call fills the first variable.
+The initialisers of our layers (first_values.py) skip the random numbers of the check instead.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,10 +33,10 @@ DataIter = Callable[[], HostTensor] | Iterable[HostTensor]
 
 
 class _Peekable:
-    """Iterator whose next item can be looked at.
+    """Iterator whose next item can be read without removing it.
 
     Args:
-        take: gives the next item.
+        take: function that returns the next item.
     """
 
     _seen: list | None = None
@@ -45,10 +45,10 @@ class _Peekable:
         self._take = take
 
     def peek(self) -> HostTensor:
-        """Return the next item and leave it first in line.
+        """Return the next item without removing it.
 
         Raises:
-            StopIteration: there is none.
+            StopIteration: there are no more items.
         """
         if not self._seen:
             self._seen = [self._take()]
@@ -62,7 +62,7 @@ class _Peekable:
 
 
 class _Drawn(_Peekable):
-    """Iterator over the values of a source; its first ones are drawn, as if they were looked at after a check."""
+    """Iterator over the values of a source, after those that a check would have used."""
 
     def __init__(self, source: FirstValues) -> None:
         self._source = source
@@ -72,7 +72,7 @@ class _Drawn(_Peekable):
         return self._next_of(self._source.dtype)
 
     def next_as(self, dtype: np.dtype) -> np.ndarray:
-        """Return the next values in an element type, as an array that nobody else has."""
+        """Return the next values in an element type, as a new array."""
         return self._seen.pop().astype(dtype) if self._seen else self._next_of(dtype)
 
     def _next_of(self, dtype: np.dtype) -> np.ndarray:
@@ -95,20 +95,20 @@ def _as_iterator(data_iter: DataIter) -> _Peekable:
 
 
 class VariableFactory:
-    """Recipe of one variable.
+    """Description from which one variable is made.
 
     Args:
-        data_iter: callable without arguments, or iterable, that gives the value of each instance.
+        data_iter: callable without arguments, or iterable, that returns the value of each instance.
         dtype: element type, default that of the data.
         name: name of the variable.
         by_ref: the graph input is by reference.
         replica_grouping: replicas that share a value, default all.
-        shard_over: number of replicas that hold a shard each; 1: not sharded.
+        shard_over: number of replicas that each hold a shard; 1: not sharded.
 
     Raises:
-        ValueError: `data_iter` has a wrong type, fails, or gives no host tensors.
-        AttributeError: it gives Python numbers or lists.
-        AssertionError: shard_over is above the size of the group.
+        ValueError: `data_iter` has a wrong type, fails, or does not return host tensors.
+        AttributeError: it returns Python numbers or lists.
+        AssertionError: shard_over is larger than the group.
     """
 
     def __init__(
@@ -164,10 +164,10 @@ class VariableFactory:
         return _CURRENT_CONTEXT.graph._add_input(self.shape, self.dtype, name, self.by_ref, self.meta_shape or ())
 
     def next_data(self, empty: bool = False) -> np.ndarray:
-        """Return the value of the next instance; one per group, stacked, when there are several groups.
+        """Return the value of the next instance; with several groups, one value for each, stacked.
 
         Args:
-            empty: uninitialised arrays instead of data.
+            empty: return uninitialised arrays instead of data.
         """
         groups = self.replica_grouping.num_groups
         if empty:
@@ -182,7 +182,8 @@ class VariableFactory:
     ) -> np.memmap:
         """As `next_data`, in a raw file ``<memmap_dir>/<name>.npy``; an existing file is opened.
 
-        Of several instances of a job the first makes the file, and the others wait for it. All of them call this.
+        In a job of several instances the first one makes the file, and the others wait for it. All of them must call
+        this.
 
         Args:
             memmap_dir: folder of the files.
@@ -191,11 +192,11 @@ class VariableFactory:
             read_only_if_exists: open an existing file read-only.
 
         Returns:
-            The values, with a leading dimension of the number of groups when that is above 1.
+            The values; with several groups, the number of groups is the leading dimension.
 
         Raises:
             ValueError: an existing file has another size.
-            popart_runtime_error: instances do not come within ``POPDIST_TIMEOUT`` seconds.
+            popart_runtime_error: the other instances do not call this within ``POPDIST_TIMEOUT`` seconds.
         """
         path = Path(memmap_dir) / f"{name}.npy"
         groups = self.replica_grouping.num_groups
@@ -204,7 +205,7 @@ class VariableFactory:
         made = None
         if popdist.getInstanceIndex() == 0 and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(path.name + ".partial")  # a file of this name is never taken for a whole one
+            partial = path.with_name(path.name + ".partial")  # no reader opens a file of this name
             made = np.memmap(partial, self.dtype.as_numpy(), "w+", shape=shape)
             if not empty:
                 made[...] = to_numpy(self.next_data(), self.dtype)
@@ -223,7 +224,7 @@ class VariableFactory:
         return np.memmap(path, self.dtype.as_numpy(), "r" if read_only_if_exists else "r+", shape=shape)
 
     def _makes_shared_variable(self) -> bool:
-        """Whether the next variable has values of a source, all replicas share them, and NumPy can convert them."""
+        """Whether the next values come from a source, all replicas share them, and NumPy can convert them."""
         dtype = self.dtype
         return (
             isinstance(self.data_iter, _Drawn)
@@ -234,7 +235,7 @@ class VariableFactory:
         )
 
     def _next_values(self, name: str, empty: bool, memmap_dir: str | None, read_only_if_exists: bool) -> np.ndarray:
-        """Values of the next variable, kept in a file where a folder is given."""
+        """Return the values of the next variable, in a file if a folder is given."""
         if memmap_dir:
             return self.next_memmap(memmap_dir, name, empty, read_only_if_exists)
         return self.next_data(empty)
@@ -303,7 +304,7 @@ def add_variable_input(
 
     Args:
         name: key of the input.
-        data_iter: source of first values.
+        data_iter: callable or iterable that returns values.
         dtype: element type; default: that of the values.
         by_ref: in-place changes reach the variable.
         replica_grouping: replicas that share one value.
@@ -323,15 +324,15 @@ def add_replica_sharded_variable_input(
     replica_grouping: popxl.ReplicaGrouping | None = None,
     shard_over: int | None = None,
 ) -> tuple[popxl.Tensor, VariableFactory]:
-    """As `add_variable_input` for a variable sharded over `shard_over` replicas (default: the whole group).
+    """As `add_variable_input`, for a variable sharded over `shard_over` replicas (default: the whole group).
 
     Args:
         name: key of the input.
-        data_iter: source of first values.
+        data_iter: callable or iterable that returns values.
         dtype: element type; default: that of the values.
         by_ref: in-place changes reach the variable.
         replica_grouping: replicas that share one value.
-        shard_over: replicas that share it out; default: the whole group.
+        shard_over: number of replicas that each hold a part; default: the whole group.
 
     Returns:
         The input and the factory.
@@ -422,7 +423,7 @@ class NamedVariableFactories(DotTree[VariableFactory]):
     def _init(
         self, prefix: str | None, make: Callable[[dict[str, VariableFactory], list[str]], list[Variable]]
     ) -> NamedTensors:
-        """Return the tree of what `make` makes of all factories, by their dotted names, and of names for variables."""
+        """Return the tree of the results of `make` for all factories, with their dotted names and variable names."""
         with collector_paused():
             factories: dict[str, VariableFactory] = {}
             places: list[tuple[dict[str, Any], str]] = []
@@ -435,13 +436,13 @@ class NamedVariableFactories(DotTree[VariableFactory]):
     def _list_sorted(
         self, path: str, factories: dict[str, VariableFactory], places: list[tuple[dict[str, Any], str]]
     ) -> dict[str, Any]:
-        """Add the factories in the order of their dotted names, and for each the place of what is made of it.
+        """List the factories in the order of their dotted names, each with the place for its result.
 
         Returns:
-            The entries of the new tree, without empty subtrees; leaves come to their places.
+            The entries of the new tree, without empty subtrees; results are later stored at their places.
         """
         entries: dict[str, Any] = {}
-        for key, entry in sorted(self._map.items()):  # a dot comes before what keys consist of
+        for key, entry in sorted(self._map.items()):  # a dot sorts before all characters of keys
             if not isinstance(entry, NamedVariableFactories):
                 entries[key], factories[path + key] = None, entry
                 places.append((entries, key))

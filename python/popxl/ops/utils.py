@@ -46,7 +46,7 @@ def handle_negative_axis(t: Tensor, axis: int) -> int:
 
 
 def checked_axis(function: str, t: Tensor, axis: int) -> int:
-    """Check an axis, and return it as a number from the front.
+    """Return a checked `axis` as a number from the front.
 
     Raises:
         popart_exception: `t` has no such axis.

@@ -1,4 +1,4 @@
-"""Layers; those with operators of their own are in modules that this package does not import."""
+"""Layers. Those with special operators are in modules that this package does not import."""
 
 from popxl_addons.layers.conv import Conv2D
 from popxl_addons.layers.embedding import Embedding

@@ -1,4 +1,4 @@
-"""Conv2D: a convolution of images, and a bias."""
+"""Conv2D: a convolution of images, with a bias."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ class Conv2D(Module):
         out_channels: channels of the result.
         kernel_size: size, or height and width.
         strides: along height and width.
-        paddings: rows and columns added at (top, left, bottom, right), or the name of a way to pad.
+        paddings: rows and columns added at (top, left, bottom, right), or a `pad_type` of `popxl.ops.conv`.
         dilations: along height and width.
-        groups: groups of channels with nothing to do with each other.
-        bias: whether there is a bias; after `build` its tensor.
+        groups: number of groups of channels that are convolved separately.
+        bias: whether there is a bias; after `build` the tensor of the bias.
         available_memory_proportions: hint for tiles.
         partials_types: hint for partial sums.
         enable_conv_dithering: hint for tiles.
@@ -58,7 +58,7 @@ class Conv2D(Module):
         self.replica_grouping = replica_grouping
 
     def build(self, x: popxl.Tensor) -> popxl.Tensor:
-        """Make the layer.
+        """Add the ops of the layer.
 
         Args:
             x: tensor of shape (N, C, H, W).
@@ -67,7 +67,7 @@ class Conv2D(Module):
             Tensor of shape (N, out_channels, H', W') and the dtype of x.
 
         Raises:
-            AssertionError: x has another rank.
+            AssertionError: the rank of x is not 4.
         """
         assert x.rank == 4, f"Conv2D: x: got shape {x.shape}, expected (N, C, H, W)."
         shape = (self.out_channels, x.shape[1] // self.groups, *self.kernel_size)
@@ -87,7 +87,7 @@ class Conv2D(Module):
         )
         if self.bias is False:
             return y
-        # compat: the tensor takes the place of the argument (tests/python/popxl_addons/test_layers.py)
+        # compat: the tensor replaces the argument (tests/python/popxl_addons/test_layers.py)
         channels = (1, self.out_channels, 1, 1)
         self.bias = self.add_variable_input("bias", zeros(*channels), x.dtype, replica_grouping=group)
         return y + self.bias

@@ -1,4 +1,4 @@
-"""Embedding: rows of a table by number; the table may lie in parts on several groups of replicas."""
+"""Embedding: rows of a table by number. The table may be divided among groups of replicas."""
 
 import numpy as np
 import popxl
@@ -7,21 +7,21 @@ from popxl import ops
 from popxl_addons.layers.initial import normal
 from popxl_addons.module import Module
 
-_ROWS = 16  # tables have a multiple of it
+_ROWS = 16  # the number of rows is a multiple of it
 
 
 class Embedding(Module):
     """Rows of a table.
 
-    With several parts, indices count from the first row of the replica's part (`offsets`); rows that lie elsewhere come
-    out as zeros, so that the sum over the parts is the result.
+    If the table is divided, indices count from the first row of the replica's part (`offsets`). Rows of other parts are
+    zero, so that the sum over the parts is the result.
 
     Args:
         dtype: element type of the table.
         vocab_size: rows of the whole table.
         hidden_size: columns.
-        axis: axis that is looked up.
-        replica_grouping: replicas that share a part, default all; one part for each of its groups.
+        axis: axis of the table that indices select from.
+        replica_grouping: replicas that share a part, default all; each of its groups has one part.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Embedding(Module):
 
     @staticmethod
     def get_vocab_shard_size(vocab_size: int, n_shards: int) -> int:
-        """Return the rows of a part: a multiple of 16, also when there is one part only.
+        """Return the number of rows of a part: a multiple of 16, even if there is only one part.
 
         Args:
             vocab_size: rows of the whole table.
@@ -71,7 +71,7 @@ class Embedding(Module):
         return np.arange(n_shards * rows, step=rows)
 
     def build(self, indices: popxl.Tensor) -> popxl.Tensor:
-        """Make the layer.
+        """Add the ops of the layer.
 
         Args:
             indices: integers of any shape.

@@ -1,4 +1,4 @@
-"""GroupNorm: groups of channels of mean 0 and variance 1, scaled and shifted."""
+"""GroupNorm: groups of channels are normalised to mean 0 and variance 1, then scaled and shifted."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from popxl_addons.utils import WeightsDict
 
 
 class GroupNorm(Module):
-    """Group norm.
+    """Group normalisation.
 
     Args:
-        num_groups: groups of channels.
+        num_groups: number of groups of channels.
         replica_grouping: replicas that share the variables, default all.
         eps: added to the variance.
         cache: re-use graphs of equal arguments.
@@ -34,7 +34,7 @@ class GroupNorm(Module):
         self.eps = eps
 
     def build(self, x: popxl.Tensor) -> popxl.Tensor:
-        """Make the layer.
+        """Add the ops of the layer.
 
         Args:
             x: tensor of shape (N, C, …).

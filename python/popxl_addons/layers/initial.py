@@ -1,6 +1,6 @@
-"""First values of the variables of layers, and values taken from PyTorch's layers.
+"""Initial values of the variables of layers, and values taken from PyTorch's layers.
 
-A source keeps nothing of what was drawn: layers of equal size share it.
+Sources have no state, so layers of equal size share one.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from popxl_addons.utils import WeightsDict
 
 @cache
 def normal(*shape: int) -> FirstValues:
-    """Return a source of normal numbers with deviation 0.02, cut at two deviations."""
+    """Return a source of normal numbers with standard deviation 0.02, truncated at two deviations."""
     return CutNormal(shape, 0.02)
 
 
@@ -40,16 +40,16 @@ def torch_weights(
     """Return the arrays of parameters of a PyTorch layer by variable.
 
     Args:
-        variables: variables of our layer; a parameter without one of its name is left out.
+        variables: variables of our layer; parameters without a variable of the same name are ignored.
         dtype: element type of the variables.
-        change: name and array → array of the form that our layer has.
+        change: function of name and array that converts an array to the form of our layer.
         **parameters: parameters by name; None: the layer has none.
 
     Returns:
         Variable → array.
 
     Raises:
-        ValueError: shape or dtype are not those of the variable.
+        ValueError: the shape or dtype is not that of the variable.
     """
     found = {name: p for name, p in parameters.items() if name in variables and p is not None}
     return WeightsDict({variables[name]: change(name, to_numpy(p.detach(), dtype)) for name, p in found.items()})

@@ -1,4 +1,4 @@
-"""LayerNorm: rows of mean 0 and variance 1, scaled and shifted."""
+"""LayerNorm: rows are normalised to mean 0 and variance 1, then scaled and shifted."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from popxl_addons.utils import WeightsDict
 
 
 class LayerNorm(Module):
-    """Layer norm of the rows of a matrix."""
+    """Layer normalisation of the rows of a matrix."""
 
     def build(self, x: popxl.Tensor, eps: float = 1e-5) -> popxl.Tensor:
-        """Make the layer.
+        """Add the ops of the layer.
 
         Args:
             x: tensor of shape (N, C).
@@ -25,7 +25,7 @@ class LayerNorm(Module):
             Tensor of the shape and dtype of x.
 
         Raises:
-            ValueError: x has another rank.
+            ValueError: the rank of x is not 2.
         """
         if x.rank != 2:
             raise ValueError(f"LayerNorm: x: got shape {x.shape}, expected (N, C). Reshape it first.")

@@ -8,13 +8,13 @@ from popxl_addons.ops.layer_norm_distributed import layer_norm_distributed
 
 
 class LayerNormDistributed(Module):
-    """Layer norm of rows whose columns lie on several replicas.
+    """Layer normalisation of rows whose columns are divided among replicas.
 
     Args:
-        replica_grouping: replicas that hold the parts of a row; needed.
+        replica_grouping: replicas that hold the parts of a row; required.
 
     Raises:
-        AttributeError: no grouping.
+        AttributeError: there is no grouping.
     """
 
     def __init__(self, replica_grouping: popxl.ReplicaGrouping | None = None) -> None:
@@ -24,7 +24,7 @@ class LayerNormDistributed(Module):
         self.variable_grouping = replica_grouping.transpose()
 
     def build(self, x: popxl.Tensor, eps: float = 1e-5) -> popxl.Tensor:
-        """Make the layer.
+        """Add the ops of the layer.
 
         Args:
             x: this replica's columns, of shape (N, C).
@@ -34,7 +34,7 @@ class LayerNormDistributed(Module):
             Tensor of the shape and dtype of x.
 
         Raises:
-            AssertionError: x has another rank.
+            AssertionError: the rank of x is not 2.
         """
         group = self.variable_grouping
         self.weight = self.add_variable_input("weight", ones(x.shape[-1]), x.dtype, replica_grouping=group)

@@ -1,4 +1,4 @@
-"""Linear: a product with a weight, and a bias."""
+"""Linear: a matrix product with a weight, with a bias."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class Linear(Module):
         self.replica_grouping = replica_grouping
 
     def build(self, x: popxl.Tensor) -> popxl.Tensor:
-        """Make the layer.
+        """Add the ops of the layer.
 
         Args:
             x: tensor of shape (…, in_features).
@@ -46,7 +46,7 @@ class Linear(Module):
         return y
 
     def add_bias(self, dtype: popxl.dtype) -> popxl.Tensor:
-        """Add the variable ``bias``, of zeros."""
+        """Add the variable ``bias``, initially zeros."""
         self.b = self.add_variable_input(
             "bias", zeros(self.out_features), dtype, replica_grouping=self.replica_grouping
         )

@@ -1,4 +1,4 @@
-"""LinearFP8: a linear layer whose products are of 8-bit floats, forward and backward."""
+"""LinearFP8: a linear layer with matrix products of 8-bit floats, forward and backward."""
 
 from math import prod
 
@@ -11,24 +11,24 @@ from popxl_addons.ops.fp8_amax_scale import fp8_amax_scale
 from popxl_addons.ops.fp8_mse_scale import fp8_mse_scale
 
 _METRICS = ("amax", "mse", "manual_scale")
-_SPARE = 3  # powers of two that gradients keep below the end of the range
+_SPARE = 3  # spare powers of two between gradients and the end of the range
 
 
 class LinearFP8(Linear):
-    """``x @ weight + bias``, with x, weight and gradients rounded to float8 before products.
+    """``x @ weight + bias``, where x, weight and gradients are rounded to float8 before each product.
 
     It has a handwritten gradient: call it through `Module.call_module` or `create_graph`.
 
     Args:
         out_features: columns of the weight.
         bias: whether there is a bias.
-        scale_metric: how the powers of two before rounding are found: ``"amax"`` (the largest magnitude fits),
+        scale_metric: how to find the power of two before rounding: ``"amax"`` (the largest magnitude fits),
             ``"mse"`` (least mean squared error) or ``"manual_scale"``.
-        scale: power of two of ``"manual_scale"``.
+        scale: the power of two for ``"manual_scale"``.
         replica_grouping: replicas that share a weight, default all.
 
     Raises:
-        ValueError: another metric.
+        ValueError: the metric is unknown.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LinearFP8(Linear):
         self.scale = scale
 
     def build(self, x: popxl.Tensor) -> popxl.Tensor:
-        """Make the layer.
+        """Add the ops of the layer.
 
         Args:
             x: float16 or float32 tensor of shape (…, in_features).
@@ -68,13 +68,13 @@ class LinearFP8(Linear):
         return y if x.rank == 2 else ops.reshape(y, (*x.shape[:-1], self.out_features))
 
     def build_grad(self, dy: popxl.Tensor) -> popxl.Tensor:
-        """Make the gradient.
+        """Add the ops of the gradient.
 
         Args:
             dy: gradient of the result.
 
         Returns:
-            The gradient of x; those of the variables are stated by name.
+            The gradient of x; those of the variables are assigned by name.
         """
         rows = _rows(dy)
         scale, dy8 = self._rounded(rows, popxl.float8_152)
@@ -86,7 +86,7 @@ class LinearFP8(Linear):
         return dx if len(self.aux["shape"]) == 2 else ops.reshape(dx, self.aux["shape"])
 
     def _rounded(self, t: popxl.Tensor, dtype: popxl.dtype) -> tuple[popxl.Tensor, popxl.Tensor]:
-        """The power of two for t, and t times it in float8; gradients (float8_152) keep some room."""
+        """The power of two for t, and t times it in float8; for gradients (float8_152) with a margin."""
         if self.scale_metric == "manual_scale":
             scale = popxl.constant(self.scale, popxl.int32, "scale")
         else:
@@ -98,7 +98,7 @@ class LinearFP8(Linear):
 
 
 def _rows(t: popxl.Tensor) -> popxl.Tensor:
-    """Tensor of two dimensions: all but the last one are joined."""
+    """Reshape to two dimensions: all but the last one are joined."""
     return t if t.rank == 2 else ops.reshape(t, (prod(t.shape[:-1]), t.shape[-1]))
 
 

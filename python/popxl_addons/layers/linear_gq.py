@@ -1,4 +1,4 @@
-"""LinearGQ: a linear layer with a weight of four bits, for inference."""
+"""LinearGQ: a linear layer with a 4-bit weight, for inference."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class LinearGQ(Linear):
         bias: whether there is a bias.
         replica_grouping: replicas that share a weight, default all.
         group_size: elements that share a scale; a multiple of 4.
-        dim: axis of the weight (in, out) along which groups lie: -1 or 1, or 0.
+        dim: axis of the weight (in, out) along which groups are formed: -1 or 1, or 0.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class LinearGQ(Linear):
         self.dim = dim
 
     def build(self, x: popxl.Tensor) -> popxl.Tensor:
-        """Make the layer.
+        """Add the ops of the layer.
 
         Args:
             x: tensor of shape (…, in_features).
@@ -48,7 +48,7 @@ class LinearGQ(Linear):
             Tensor of shape (…, out_features) and the dtype of x.
 
         Raises:
-            ZeroDivisionError: there is no group size.
+            ZeroDivisionError: the group size is 0.
         """
         along_columns = self.dim in (-1, 1)
         rows, grouped = x.shape[-1], self.out_features
@@ -80,8 +80,8 @@ class LinearGQ(Linear):
             variables: variables of the layer.
             nn_layer: PyTorch's layer.
             dtype: element type of scales and biases.
-            group_size: as the layer's.
-            dim: as the layer's.
+            group_size: as in the layer.
+            dim: as in the layer.
 
         Returns:
             Variable → array.

@@ -12,14 +12,14 @@ def cross_entropy(
     Args:
         x: logits of shape (…, C).
         labels: integers of shape (…).
-        ignore_index: label whose rows do not count.
+        ignore_index: label whose rows are ignored.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
         The loss: a scalar, with ``"none"`` the shape of labels.
 
     Raises:
-        ValueError: another reduction.
+        ValueError: the reduction is unknown.
     """
     return ops.nll_loss(ops.softmax(x, -1), labels, ignore_index, reduction)
 
@@ -37,14 +37,14 @@ def cross_entropy_with_grad(
         x: logits of shape (…, C).
         labels: integers of shape (…).
         loss_scaling: factor of the gradient; the loss is not scaled.
-        ignore_index: label whose rows do not count.
+        ignore_index: label whose rows are ignored.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Returns:
         (loss, gradient of shape (…, C)).
 
     Raises:
-        ValueError: another reduction.
+        ValueError: the reduction is unknown.
     """
     if not isinstance(loss_scaling, popxl.Tensor):
         loss_scaling = popxl.constant(loss_scaling, popxl.float32)

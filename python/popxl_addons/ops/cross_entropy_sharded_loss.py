@@ -1,4 +1,4 @@
-"""Cross entropy of logits whose classes lie in parts on the replicas of a group."""
+"""Cross entropy of logits whose classes are divided among the replicas of a group."""
 
 import popxl
 from popxl import ops
@@ -27,19 +27,19 @@ def cross_entropy_sharded_loss(
 
     Args:
         logits: this replica's part of the classes, of shape (n, c).
-        indices: labels of shape (n,), the same on all replicas but counted from the replica's first class: 0 … c - 1
-            are its own, others lie elsewhere.
-        ignore_index: label whose samples do not count, shifted like the indices.
+        indices: labels of shape (n,), the same on all replicas, but counted from the replica's first class: 0 … c - 1
+            are classes of this replica, others are classes of other replicas.
+        ignore_index: label whose samples are ignored, counted like the indices.
         replica_grouping: replicas that hold the parts, default all.
-        reduction: ``"mean"`` (over the samples that count), ``"sum"`` or ``"none"``.
+        reduction: ``"mean"`` (over the samples that are not ignored), ``"sum"`` or ``"none"``.
         available_memory_proportion: hint, without effect.
 
     Returns:
         The loss, equal on all replicas: a scalar, with ``"none"`` of shape (n,).
 
     Raises:
-        ValueError: another reduction.
-        popart_exception: wrong ranks, or numbers of samples that differ.
+        ValueError: the reduction is unknown.
+        popart_exception: ranks are wrong, or the numbers of samples differ.
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy_sharded_loss: reduction: got {reduction!r}, expected 'mean', 'sum' or 'none'.")

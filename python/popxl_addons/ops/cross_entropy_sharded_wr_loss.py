@@ -1,4 +1,4 @@
-"""Cross entropy of logits whose classes lie in parts on the IPUs of one replica."""
+"""Cross entropy of logits whose classes are divided among the IPUs of one replica."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,13 @@ def cross_entropy_sharded_wr_loss(
     Args:
         logits: part i of the classes, of shape (n, c_i), on IPU i of `ipus`; the c_i may differ.
         indices: labels over all classes of shape (n,), one copy on each IPU.
-        ipus: where the parts are, default where their tensors are.
+        ipus: IPUs of the parts, default those of their tensors.
 
     Returns:
         The loss of shape (n,), on the first IPU; every part of the logits has a gradient.
 
     Raises:
-        ValueError: lengths differ, an IPU is not known, or labels are elsewhere than their logits.
+        ValueError: lengths differ, an IPU is not known, or labels are not on the IPU of their logits.
         popart_exception: types or shapes do not fit.
     """
     if ipus is None:

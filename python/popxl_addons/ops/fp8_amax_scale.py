@@ -1,4 +1,4 @@
-"""The power of two that brings the largest magnitude of a tensor to the end of a float8 format's range."""
+"""The power of two that scales the largest magnitude of a tensor to the end of a float8 format's range."""
 
 import numpy as np
 import popxl
@@ -14,7 +14,7 @@ def check_fp8_source(function: str, src: popxl.Tensor, dtype: popxl.dtype) -> No
     """Check the arguments of a function that finds a scale.
 
     Raises:
-        RuntimeError: src holds no float16 or float32, or dtype is not a float8 type.
+        RuntimeError: src is neither float16 nor float32, or dtype is not a float8 type.
     """
     if src.dtype not in (popxl.float16, popxl.float32):
         raise RuntimeError(f"{function}: src: got {src.dtype}, expected float16 or float32.")
@@ -33,11 +33,11 @@ def fp8_amax_scale(src: popxl.Tensor, dtype: popxl.dtype = popxl.float8_143) -> 
         int32 scalar, the `log2_scale` of `ops.pow2scale_cast_to_fp8`; 31 for a tensor of zeros.
 
     Raises:
-        RuntimeError: another type of src or dtype.
+        RuntimeError: src or dtype has another type.
     """
     check_fp8_source("fp8_amax_scale", src, dtype)
     magnitude = ops.max(ops.cast(ops.abs(src), popxl.float32))
-    # the number of scales that keep the largest magnitude in range: exact where a logarithm would be rounded
+    # Count the scales that keep the largest magnitude in range; this is exact, where a logarithm would be rounded.
     scales = np.arange(-_LARGEST_SCALE + 1, _LARGEST_SCALE + 1)
     scaled = magnitude * popxl.constant(np.exp2(scales).astype(np.float32))
     too_large = ops.greater(scaled, popxl.constant(_LARGEST[dtype], popxl.float32))

@@ -1,4 +1,4 @@
-"""The power of two that loses least when a tensor is rounded to a float8 format."""
+"""The power of two with the least error when a tensor is rounded to a float8 format."""
 
 import popxl
 from popxl.ops.utils import emit_one
@@ -14,10 +14,11 @@ def fp8_mse_scale(src: popxl.Tensor, dtype: popxl.dtype = popxl.float8_143) -> p
         dtype: float8_143 or float8_152.
 
     Returns:
-        int32 scalar, the `log2_scale` of `ops.pow2scale_cast_to_fp8`; the middle one of scales that lose the same.
+        int32 scalar, the `log2_scale` of `ops.pow2scale_cast_to_fp8`; of several scales with the same error the middle
+        one.
 
     Raises:
-        RuntimeError: another type of src or dtype.
+        RuntimeError: src or dtype has another type.
     """
     check_fp8_source("fp8_mse_scale", src, dtype)
     return emit_one("Fp8Scale", {"src": src}, f"{src.name}_fp8_scale", {"format": dtype._core})

@@ -1,4 +1,4 @@
-"""What floating point formats can hold, as data."""
+"""The ranges of floating-point formats, as data."""
 
 from typing import NamedTuple
 

@@ -9,7 +9,7 @@ def grad_reduce_square_add(t: popxl.Tensor, loss_scaling: int | float | popxl.Te
 
     Args:
         t: float tensor of any shape.
-        loss_scaling: factor that the gradient carries; a number or a float scalar.
+        loss_scaling: factor by which the gradient is scaled; a number or a float scalar.
 
     Returns:
         float32 scalar. It has no gradient.

@@ -6,7 +6,7 @@ from popxl import ops
 from popxl.ops.utils import emit_one
 
 _LARGEST_ID = 15
-_PLACES = np.array([12, 8, 4, 0], np.uint16)  # bits; the first number is the highest
+_PLACES = np.array([12, 8, 4, 0], np.uint16)  # bit positions; the first number has the highest bits
 
 
 def group_quantize_compress_numpy(
@@ -17,14 +17,14 @@ def group_quantize_compress_numpy(
     Args:
         t: array of finite numbers.
         group_size: consecutive elements of a group, a multiple of 4 that divides the axis.
-        dim: axis along which groups lie; it becomes the last one.
+        dim: axis along which groups are formed; it becomes the last one.
 
     Returns:
         (packed uint16 of shape (…, groups, group_size / 4), scale and bias in float16 of shape (…, groups, 1)): four
         numbers in each uint16, the first in the highest bits.
 
     Raises:
-        ValueError: an element is not finite, or sizes do not divide.
+        ValueError: an element is not finite, or the group size does not divide the axis.
     """
     t = np.asarray(t)
     if not np.all(np.isfinite(t)):
@@ -50,16 +50,16 @@ def group_quantize_compress_numpy(
 def group_quantize_decompress_numpy(
     t: np.ndarray, group_scale: np.ndarray, group_bias: np.ndarray, dim: int
 ) -> np.ndarray:
-    """Return ``ids scale + bias``: what `group_quantize_compress_numpy` rounded.
+    """Return ``ids scale + bias``, the rounded values of `group_quantize_compress_numpy`.
 
     Args:
         t: packed uint16 of shape (…, groups, group_size / 4).
         group_scale: shape (…, groups, 1).
         group_bias: shape (…, groups, 1).
-        dim: where the axis of the groups goes; -1: it stays the last one.
+        dim: position of the axis of the groups in the result; -1: the last one.
 
     Returns:
-        The array, groups joined to one axis.
+        The array, with the groups joined to one axis.
     """
     ids = (t[..., None] >> _PLACES) & _LARGEST_ID
     ids = ids.reshape(*t.shape[:-1], t.shape[-1] * 4).astype(np.float16)
@@ -80,12 +80,12 @@ def group_quantize_decompress(
         dim: -1: the elements of a row are the last axis; else they are the first one.
 
     Returns:
-        Tensor of the dtype of group_scale, of shape (rows, elements), transposed for another dim than -1. It has no
+        Tensor of the dtype of group_scale, of shape (rows, elements), transposed if dim is not -1. It has no
         gradient.
 
     Raises:
         NotImplementedError: t is not of rank 3.
-        ValueError: scale or bias has another rank or another number of rows or groups.
+        ValueError: scale or bias has a wrong rank or a wrong number of rows or groups.
     """
     if t.rank != 3:
         raise NotImplementedError(f"group_quantize_decompress: t: got shape {t.shape}, expected (rows, groups, ids).")

@@ -26,8 +26,8 @@ def layer_norm_distributed(
         Tensor of the shape and dtype of t; statistics are computed in float32.
 
     Raises:
-        AssertionError: wrong ranks.
-        popart_exception: w or b has another number of elements.
+        AssertionError: a rank is wrong.
+        popart_exception: w or b has a wrong number of elements.
     """
     assert (t.rank, w.rank, b.rank) == (2, 1, 1), f"layer_norm_distributed: got {t}, {w}, {b}, expected ranks 2, 1, 1."
     names = [f"{t.name}_layer_norm", f"{t.name}_mean", f"{t.name}_inv_std_dev"]

@@ -1,4 +1,4 @@
-"""Collectives over groups of replicas with a stride, with gradients where tensor parallelism needs them.
+"""Collectives over groups of replicas with a stride, with the gradients that tensor parallelism needs.
 
 The members of a group are ``o * stride * size + i + j * stride`` for j = 0 … size - 1; member j is rank j.
 """
@@ -16,12 +16,12 @@ Group = popxl.ReplicaGrouping | None
 
 
 def members_of(group: Group) -> dict[str, int]:
-    """Return the attributes of an op that names the replicas of a group (default all) and no operator."""
+    """Return the attributes of an op for the replicas of a group (default all), without an operator."""
     return {name: value for name, value in _group_attributes("add", group).items() if name != "op"}
 
 
 def all_reduce_with_gradient(op_type: str, t: popxl.Tensor, op: str, group: Group, hint: str = "") -> popxl.Tensor:
-    """Add an all-reduce of this type whose gradient is the same all-reduce, or what `hint` says."""
+    """Add an all-reduce of this type whose gradient is the same all-reduce, unless `hint` says otherwise."""
     attributes = {**_group_attributes(op, group), **({hint: 1} if hint else {})}
     return emit_one(op_type, {"t": t}, f"{t.name}_all_reduce", attributes)
 
@@ -39,7 +39,7 @@ def replicated_all_reduce_strided(t: popxl.Tensor, op: str = "add", group: Group
 
     Raises:
         ValueError: unknown operator.
-        popart_exception: an operator that has no gradient.
+        popart_exception: the operator has no gradient.
     """
     return all_reduce_with_gradient("ReplicatedAllReduceStrided", t, op, group)
 
@@ -47,14 +47,14 @@ def replicated_all_reduce_strided(t: popxl.Tensor, op: str = "add", group: Group
 def replicated_all_reduce_strided_identical_inputs(
     t: popxl.Tensor, op: str = "add", group: Group = None
 ) -> popxl.Tensor:
-    """Return t, which is equal on the replicas of a group; gradients are reduced (entry of a tensor-parallel part)."""
+    """Return t, which is equal on the replicas of a group; gradients are reduced (start of a tensor-parallel part)."""
     return all_reduce_with_gradient("ReplicatedAllReduceStrided", t, op, group, "identical_inputs")
 
 
 def replicated_all_reduce_strided_identical_grad_inputs(
     t: popxl.Tensor, op: str = "add", group: Group = None
 ) -> popxl.Tensor:
-    """Reduce over each group; gradients, which are equal, pass unchanged (exit of a tensor-parallel part)."""
+    """Reduce over each group; equal gradients pass unchanged (end of a tensor-parallel part)."""
     return all_reduce_with_gradient("ReplicatedAllReduceStrided", t, op, group, "identical_grad_inputs")
 
 
@@ -86,14 +86,14 @@ def replicated_reduce_scatter_strided(
         t: tensor of any shape.
         op: ``"add"`` or ``"mean"``.
         group: replicas that take part, default all.
-        configure_output_for_replicated_tensor_sharding: remember the shape of t as meta shape of the result.
+        configure_output_for_replicated_tensor_sharding: store the shape of t as meta shape of the result.
 
     Returns:
         Tensor of shape (ceil(nelms / size),).
 
     Raises:
         ValueError: unknown operator.
-        popart_exception: another operator than ``"add"`` and ``"mean"``.
+        popart_exception: the operator is neither ``"add"`` nor ``"mean"``.
     """
     attributes = _group_attributes(op, group)
     if configure_output_for_replicated_tensor_sharding:

@@ -1,4 +1,4 @@
-"""Rotary position embedding: pairs of features turned by an angle that grows with the position (Su et al. 2021)."""
+"""Rotary position embedding: rotates pairs of features by an angle that grows with the position (Su et al. 2021)."""
 
 import numpy as np
 import popxl
@@ -12,8 +12,8 @@ def trig_tables(
 
     Args:
         seq_len: number of positions.
-        rotary_dim: number of features that are turned, even.
-        base: how fast angles fall from pair to pair.
+        rotary_dim: number of features to rotate, even.
+        base: base of the angles: a larger one makes them decrease faster from pair to pair.
         np_dtype: type to compute in.
 
     Returns:
@@ -29,12 +29,12 @@ def trig_tables(
 def trig_table_constants(
     seq_len: int, rotary_dim: int, base: int = 10000, dtype: popxl.dtype = popxl.float32
 ) -> tuple[popxl.Tensor, popxl.Tensor]:
-    """As `trig_tables`, as constants of the current graph.
+    """Return the tables of `trig_tables` as constants of the current graph.
 
     Args:
         seq_len: number of positions.
-        rotary_dim: number of features that are turned, even.
-        base: how fast angles fall from pair to pair.
+        rotary_dim: number of features to rotate, even.
+        base: base of the angles: a larger one makes them decrease faster from pair to pair.
         dtype: type to compute in and of the constants.
 
     Returns:
@@ -47,19 +47,19 @@ def trig_table_constants(
 def rotary_pos_embed(
     t: popxl.Tensor, sin: popxl.Tensor, cos: popxl.Tensor, rotary_dim: int | None = None
 ) -> popxl.Tensor:
-    """Turn the pairs ``(t[2i], t[2i + 1])`` of the last axis by the angles of their position.
+    """Rotate the pairs ``(t[2i], t[2i + 1])`` of the last axis by the angles of their position.
 
     Args:
         t: tensor of shape (batch, sequence, heads, hidden).
         sin: sines of shape (sequence, rotary_dim / 2), or with a leading dimension of 1 or batch.
         cos: cosines, of the shape of sin.
-        rotary_dim: features of each head that are turned; None or 0: all. The others stay.
+        rotary_dim: features of each head to rotate; None or 0: all. The others stay unchanged.
 
     Returns:
-        Tensor of the shape and dtype of t; its gradient is turned back, the tables have none.
+        Tensor of the shape and dtype of t; its gradient is rotated back; the tables have no gradient.
 
     Raises:
-        AssertionError: wrong ranks.
+        AssertionError: a rank is wrong.
         popart_exception: rotary_dim is odd, or shapes do not fit.
     """
     assert t.rank == 4, f"rotary_pos_embed: t: got shape {t.shape}, expected (batch, sequence, heads, hidden)."

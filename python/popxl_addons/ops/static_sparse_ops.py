@@ -1,4 +1,4 @@
-"""Products with sparse matrices that never change."""
+"""Matrix products with constant sparse matrices."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ def dense_const_sparse_matmul(lhs: popxl.Tensor, rhs: "csr_matrix", output_cols:
 
     Args:
         lhs: float16 or float32 tensor of shape (m, k) or (1, m, k).
-        rhs: scipy matrix of shape (k, output_cols) in compressed rows; its values are kept in float32.
+        rhs: scipy matrix of shape (k, output_cols) in compressed rows; its values are stored in float32.
         output_cols: number of columns of the result.
 
     Returns:
@@ -39,11 +39,11 @@ def dense_const_sparse_matmul(lhs: popxl.Tensor, rhs: "csr_matrix", output_cols:
 
 
 def random_sparse(dense: np.ndarray, density: float = 0.5) -> np.ndarray:
-    """Set elements to zero in place with probability ``1 - density``; one at least is kept.
+    """Set elements to zero in place with probability ``1 - density``; keep at least one.
 
     Args:
         dense: the array.
-        density: share of elements that stay.
+        density: share of elements to keep.
 
     Returns:
         The same array.

@@ -1,4 +1,4 @@
-"""Streams made for one tensor."""
+"""Streams for single tensors."""
 
 from typing import Any
 

@@ -13,7 +13,7 @@ Number = int | float | popxl.Tensor
 
 
 class AdamOptimizerStep(Module):
-    """One step of Adam; the state belongs to the module's variables."""
+    """One step of Adam; the optimizer state is variables of the module."""
 
     def build(
         self,
@@ -39,18 +39,18 @@ class AdamOptimizerStep(Module):
             grad: its gradient, of the same shape.
             replica_grouping: replicas that share the state, default all.
             lr: learning rate. This and the next numbers: numbers or scalar tensors.
-            beta1: share of the old value in the mean of gradients m.
-            beta2: the same for the mean of squares v.
-            eps: added to the root.
+            beta1: factor of the old value in the moving mean m of gradients.
+            beta2: factor of the old value in the moving mean v of squares.
+            eps: added to the square root.
             weight_decay: factor of the variable.
             first_order_dtype: element type of m; v is float32.
             bias_correction: divide m and v by ``1 - beta^step``.
-            loss_scaling: factor that the gradient carries.
+            loss_scaling: factor by which the gradient is scaled.
             global_norm: norm of all gradients.
             global_norm_max: gradients are scaled so that their norm is at most this.
 
         Raises:
-            AssertionError: a norm without its limit.
+            AssertionError: a norm is given without its limit.
         """
         grad = _unscaled(grad, loss_scaling, global_norm, global_norm_max)
         with popxl.in_sequence():
@@ -78,7 +78,7 @@ class AdamOptimizerStep(Module):
     def _state(
         self, name: str, var: popxl.Tensor, dtype: popxl.dtype, group: popxl.ReplicaGrouping | None
     ) -> popxl.Tensor:
-        """Zeros like the variable; in parts where it is."""
+        """Return zeros of the shape of the variable; sharded if it is sharded."""
         if not var.meta_shape:
             return self.add_variable_input(
                 name, Filled(var.shape, 0, np.float32), dtype, by_ref=True, replica_grouping=group
@@ -96,7 +96,7 @@ class AdamOptimizerStep(Module):
 def _unscaled(
     grad: popxl.Tensor, loss_scaling: Number, norm: popxl.Tensor | None, largest: Number | None
 ) -> popxl.Tensor:
-    """The gradient without loss scaling, its norm limited, in float32 unless there is nothing to do."""
+    """Return the gradient without loss scaling and with limited norm, in float32 unless it needs no change."""
     scale: Number = 1
     if isinstance(loss_scaling, popxl.Tensor) or loss_scaling != 1:
         scale = 1 / _float32(loss_scaling)
@@ -112,5 +112,5 @@ def _unscaled(
 
 
 def _float32(value: Number) -> Number:
-    """A tensor in float32, a number as it is."""
+    """Cast a tensor to float32; return a number unchanged."""
     return ops.cast(value, popxl.float32) if isinstance(value, popxl.Tensor) else value

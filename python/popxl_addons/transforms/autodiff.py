@@ -25,13 +25,13 @@ def autodiff(
 ) -> GraphWithNamedArgs:
     """Make the gradient graph; the forward graph gets its activations as extra outputs.
 
-    The patterns of the Ir become those of level Default and are applied to every new gradient graph.
+    The patterns of the Ir are set to level Default, and applied to every new gradient graph.
 
     Args:
         graph: graph to differentiate.
         grads_provided: outputs whose gradients are given, default all.
-        grads_required: inputs whose gradients are wanted, default all, variables included.
-        called_graphs_grad_info: gradient infos of called graphs; wins over those of `graph`.
+        grads_required: inputs whose gradients to compute, default all, including variables.
+        called_graphs_grad_info: gradient infos of called graphs; they replace those of `graph`.
 
     Returns:
         The gradient graph, with `grad_graph_info`.
@@ -59,10 +59,10 @@ def autodiff_with_accumulation(
     called_graphs_grad_info: CalledGraphsGradInfoLike | None = None,
     replica_groupings: NamedReplicaGrouping | None = None,
 ) -> tuple[NamedVariableFactories, GraphWithNamedArgs]:
-    """Make a gradient graph that keeps the mean of some gradients in accumulators, given by reference.
+    """Make a gradient graph that stores the mean of some gradients in accumulators, which are inputs by reference.
 
-    Accumulator number k of the calls so far: ``accum = accum k / (k + 1) + gradient / (k + 1)``. Setting the counter to
-    zero begins a new mean.
+    In call number k, from 0: ``accum = accum k / (k + 1) + gradient / (k + 1)``. Setting the counter to zero starts a
+    new mean.
 
     Args:
         graph: graph to differentiate.
@@ -109,12 +109,12 @@ def autodiff_with_accumulation(
 
 
 def remap_grad_info(grad_info: GradGraphInfo, forward_graph: popxl.Graph, backward_graph: popxl.Graph) -> GradGraphInfo:
-    """Return a description of another pair of graphs with the inputs and outputs of `grad_info` at the same places.
+    """Copy `grad_info` for another pair of graphs, whose inputs and outputs have the same positions.
 
     Args:
         grad_info: description of a gradient graph.
-        forward_graph: takes the place of its forward graph.
-        backward_graph: takes the place of its gradient graph.
+        forward_graph: replaces its forward graph.
+        backward_graph: replaces its gradient graph.
 
     Returns:
         The description.

@@ -1,6 +1,6 @@
-"""batch_serialise: a graph run step by step in a loop on the device, which loads its inputs and stores its outputs.
+"""batch_serialise: runs a graph step by step in a device loop that loads its inputs and stores its outputs.
 
-Entry of step i of row r in a remote buffer: row * steps + i, so that a buffer is a matrix of rows (layers) and steps
+Step i of row r has entry row * steps + i of a remote buffer: a buffer is a matrix of rows (layers) and steps
 (micro-batches).
 """
 
@@ -28,12 +28,12 @@ _MODES = ("compute", "io", "io_overlapped")
 
 @dataclass
 class RemoteHandle:
-    """The row of a remote buffer that holds a tensor of each step.
+    """A row of a remote buffer, which holds a tensor for each step.
 
     Args:
         buffer: the buffer.
-        row_offset: a number that is added to the row; None: the same row for all; or a function of the row (int32,
-            scalar) that gives the row of the buffer.
+        row_offset: a number that is added to the row; None: the first row for all; or a function of the row (int32,
+            scalar) that returns the row of the buffer.
         shard_group: replicas that hold the parts of the tensor; None: it is not sharded.
     """
 
@@ -43,17 +43,17 @@ class RemoteHandle:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether the buffer holds parts."""
+        """Whether the buffer holds parts of tensors."""
         return self.shard_group is not None and self.shard_group.group_size != 1
 
     def row_of(self, row: popxl.Tensor) -> popxl.Tensor | None:
-        """Make the ops for the buffer's row, of the loop's `row`, in the current graph; None: the first row."""
+        """Add ops that compute the row of the buffer from the loop's `row`; None: the first row."""
         if self.row_offset is None:
             return None
         return self.row_offset(row) if callable(self.row_offset) else row + int(self.row_offset)
 
     def reserve(self, steps: int, rows: int) -> None:
-        """Give the buffer at least the entries that it needs for `rows` rows of `steps` steps."""
+        """Enlarge the buffer to at least the entries for `rows` rows of `steps` steps."""
         needed = 1 if self.row_offset is None else rows if callable(self.row_offset) else rows + int(self.row_offset)
         self.buffer.entries = max(self.buffer.entries, steps * needed)
 
@@ -69,9 +69,9 @@ class BatchSerialResult:
     """A batch-serialised graph.
 
     Args:
-        graph: the graph; its inputs are the row, the seed if there is one, and what is passed through.
-        stored_buffers: tensor of the graph before → where it is stored.
-        remap_dict: input of the graph before → input of the graph.
+        graph: the graph; its inputs are the row, the seed if there is one, and the inputs that are passed through.
+        stored_buffers: tensor of the original graph → where it is stored.
+        remap_dict: input of the original graph → input of the graph.
     """
 
     graph: GraphWithNamedArgs
@@ -79,7 +79,7 @@ class BatchSerialResult:
     remap_dict: dict[popxl.Tensor, popxl.Tensor]
 
     def remap_tensors(self, named_tensors: NamedTensors) -> NamedTensors:
-        """Return the tree with every input of the graph before replaced by that of the graph.
+        """Return the tree with every input of the original graph replaced by that of this graph.
 
         Args:
             named_tensors: tree of inputs that are passed through.
@@ -100,15 +100,15 @@ def batch_serial_buffer(
 
     Args:
         t: tensor (or spec) of one step.
-        steps: steps.
-        rows: rows.
-        shard_group: replicas over which each entry is sharded; None: not sharded.
+        steps: number of steps.
+        rows: number of rows.
+        shard_group: replicas that hold the parts of each entry; None: not sharded.
 
     Returns:
         The buffer, with steps * rows entries.
 
     Raises:
-        ValueError: the elements do not divide by the size of the group.
+        ValueError: the number of elements is not a multiple of the group size.
     """
     parts = 1 if shard_group is None else shard_group.group_size
     return create_remote_buffer(t, steps * rows, shard_group, parts)
@@ -118,7 +118,7 @@ def _to_handles(handles: dict[popxl.Tensor, Any], allowed: tuple[type, ...], nam
     """Convert tuples in place.
 
     Raises:
-        TypeError: another kind of handle.
+        TypeError: a handle has the wrong type.
     """
     for t, handle in handles.items():
         if isinstance(handle, tuple):
@@ -129,7 +129,7 @@ def _to_handles(handles: dict[popxl.Tensor, Any], allowed: tuple[type, ...], nam
 
 
 def _checked_mode(ir: popxl.Ir, steps: int, rows: int, io_mode: str) -> str:
-    """Return the mode to use.
+    """Check the arguments, and return the mode to use.
 
     Raises:
         ValueError: unknown mode, no IO tiles, or a number below 1.
@@ -152,7 +152,7 @@ def _checked_mode(ir: popxl.Ir, steps: int, rows: int, io_mode: str) -> str:
 
 
 class _Step:
-    """What each step loads, computes and stores."""
+    """The loads, the computation and the stores of each step."""
 
     def __init__(
         self, graph: popxl.Graph, loads: LoadHandles, streams: StoreStreams, buffers: StoreBuffers, use_io_tiles: bool
@@ -194,7 +194,7 @@ class _Step:
         return loaded
 
     def compute(self, loaded: list[popxl.Tensor], others: Mapping[popxl.Tensor, popxl.Tensor]) -> list[popxl.Tensor]:
-        """Call the graph; return what is to be stored."""
+        """Call the graph; return the tensors to store."""
         given = {**dict(zip(self.loads, loaded)), **others}
         values = {**given, **dict(zip(self.graph.outputs, ops.call(self.graph, inputs_dict=given)))}
         return [values[t] for t in self.stored]
@@ -214,7 +214,7 @@ class _Step:
                     ops.remote_store(handle.buffer, at, moved)
 
     def _to_tiles(self, t: popxl.Tensor) -> popxl.Tensor:
-        """Copy between compute and IO tiles, where IO tiles are used."""
+        """Copy between compute and IO tiles, if IO tiles are used."""
         return ops.io_tile_copy(t) if self._tiles else t
 
 
@@ -228,7 +228,7 @@ def batch_serialise(
     rows: int = 1,
     io_mode: str = "io",
 ) -> BatchSerialResult:
-    """Make a graph that runs another one `steps` times, with inputs and outputs from and to streams or remote buffers.
+    """Make a graph that runs another one `steps` times, with inputs from and outputs to streams or remote buffers.
 
     Args:
         graph: the graph.
@@ -236,18 +236,18 @@ def batch_serialise(
         load_handles: input of the graph → stream or remote handle; tuples (buffer, row_offset[, shard_group]) are
             converted in this dictionary.
         store_streams: input or output → stream.
-        store_buffers: input or output → remote handle or tuple. What is loaded from a remote buffer is not stored.
+        store_buffers: input or output → remote handle or tuple. Inputs loaded from a remote buffer are not stored.
         seed_input: input (uint32, two elements) that gets a different seed in each step.
         rows: number of rows of the buffers: different values of the result's first input.
-        io_mode: ``"compute"``: loads and stores on compute tiles; ``"io"``: on IO tiles; ``"io_overlapped"``: on IO
-            tiles, a step loaded and another one stored while one computes. Results are the same.
+        io_mode: ``"compute"``: load and store on compute tiles; ``"io"``: on IO tiles; ``"io_overlapped"``: on IO
+            tiles, where one step is loaded and another stored while a third computes. The results are the same.
 
     Returns:
         The graph, called as ``result.graph.bind(args).call(row[, seed])``: row is an int32 scalar.
 
     Raises:
-        TypeError: another kind of handle.
-        ValueError: unknown mode, a mode with IO tiles when there are none, fewer than one row or step.
+        TypeError: a handle has the wrong type.
+        ValueError: unknown mode, a mode with IO tiles although there are none, rows or steps below 1.
         KeyError: a named input is loaded.
     """
     inner = graph.graph
@@ -287,15 +287,15 @@ def batch_serialise_fwd_and_grad(
     rows: int = 1,
     io_mode: str = "io",
 ) -> tuple[BatchSerialResult, BatchSerialResult]:
-    """Batch-serialise a graph and its gradient graph; activations reach the second through remote buffers.
+    """Batch-serialise a graph and its gradient graph; activations are passed to the second through remote buffers.
 
     Args:
         forward_graph: the graph.
         gradient_graph: its gradient graph, with grad_graph_info. Its args get the named activations.
-        named_inputs_for_grad_graph: forward inputs that become named inputs of the gradient result too, as a rule
+        named_inputs_for_grad_graph: forward inputs that also become named inputs of the gradient result, usually
             ``forward_graph.args``.
         steps: as in `batch_serialise`.
-        load_handles: for inputs of both graphs; every gradient that the gradient graph reads must be there.
+        load_handles: for inputs of both graphs; they must include every gradient that the gradient graph reads.
         store_streams: for both graphs.
         store_buffers: for both graphs; a ReplicaGrouping shards an activation that is stored automatically.
         seed_input: input of the forward graph.
@@ -344,7 +344,7 @@ def _activation_handle(
     steps: int,
     rows: int,
 ) -> RemoteHandle:
-    """Return from where the gradient graph loads an activation; where there is no place yet, add one to `buffers`."""
+    """Return the handle from which the gradient graph loads an activation; add a buffer to `buffers` if needed."""
     loaded = loads.get(activation)
     if isinstance(loaded, RemoteHandle):
         return loaded

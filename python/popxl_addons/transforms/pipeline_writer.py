@@ -1,4 +1,4 @@
-"""Writes a pipeline: sorts the ops of the stages into graphs, and calls these cycle by cycle (see pipelining.py)."""
+"""Writes a pipeline: sorts the ops of the stages into graphs, and calls them cycle by cycle (see pipelining.py)."""
 
 from collections import defaultdict
 from typing import Any
@@ -11,7 +11,7 @@ Values = dict[popxl.Tensor, popxl.Tensor]
 
 
 class _Kind:
-    """One kind of work: the ops of each stage, and the graphs made of them."""
+    """One kind of ops, such as loads: the ops of each stage, and the graphs made from them."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -19,7 +19,7 @@ class _Kind:
         self._graphs: dict[int, GraphCopy] = {}
 
     def graph(self, source: popxl.Graph, stage: int, readers: dict[str, set[int]]) -> GraphCopy:
-        """Return the graph of a stage; its outputs are what other ops read."""
+        """Return the graph of a stage; its outputs are the tensors that other ops read."""
         if stage not in self._graphs:
             made = self._graphs[stage] = GraphCopy(source, self._name.format(stage))
             own = {op.id for op in self.ops[stage]}
@@ -57,8 +57,8 @@ class PipelineWriter:
             for i in op.getInputIds():
                 self._readers[i].add(op.id)
         self._senders: dict[int, int] = {}  # IpuCopy → the stage that sends
-        self._sends: set[int] = set()  # those that the next stage reads
-        self._stays: set[int] = set()  # those that the sending stage itself reads
+        self._sends: set[int] = set()  # the tensors that the next stage reads
+        self._stays: set[int] = set()  # the tensors that the sending stage reads itself
         for op in recorded.values():
             self._check_inputs(op)
         for op in recorded.values():
@@ -72,7 +72,7 @@ class PipelineWriter:
     def _check_inputs(self, op: Any) -> None:
         stage = self._stages[op.id]
         made = {i: self._producers[i] for i in op.getInputIds() if i in self._producers}
-        if op.opType() == "IpuCopy":  # stands in the stage that sends, or in the one that receives
+        if op.opType() == "IpuCopy":  # belongs to the sending stage, or to the receiving one
             receives = any(stage not in self._available(p) for p in made.values())
             stage = self._senders[op.id] = stage - 1 if receives else stage
         for tensor, producer in made.items():
@@ -99,7 +99,7 @@ class PipelineWriter:
             (self._stores if op_type == "HostStore" else self._computes).ops[stage].append(op)
 
     def _only_loaded(self, init: Any) -> bool:
-        """Whether only host loads read the tensor: it is where they put what they load."""
+        """Whether only host loads read the tensor, as the destination of their data."""
         readers = [self._ops[i] for i in self._readers[init.outId(0)]]
         return bool(readers) and all(op.opType() == "HostLoad" for op in readers)
 
@@ -108,7 +108,7 @@ class PipelineWriter:
         """Write all cycles.
 
         Args:
-            steps: micro-batches.
+            steps: number of micro-batches.
             stages: number of stages.
 
         Returns:
@@ -128,7 +128,7 @@ class PipelineWriter:
         return pipeline
 
     def _main_cycle(self, stages: int) -> tuple[GraphCopy, list[popxl.Tensor]]:
-        """Write the cycle of all stages, which carries what copies send from one iteration to the next."""
+        """Write the repeated cycle of all stages; results of copies are carried from one iteration to the next."""
         body = GraphCopy(self._source, "pipeline_cycle")
         carried = [self._source.get_tensor(op.outId(0)) for of_stage in self._copies.ops.values() for op in of_stage]
         sent = self._cycle(body, range(stages), {t: body.inside(t) for t in carried})
@@ -138,8 +138,9 @@ class PipelineWriter:
         return body, carried
 
     def _cycle(self, target: GraphCopy, active: range, passed: Values, name: str = "") -> Values:
-        """Write a cycle of some stages. passed: what the cycle before sent; returns what this one sends."""
-        # No stage reads what another one makes in the cycle: they are marked as what can run at the same time.
+        """Write a cycle of some stages. `passed`: values from the previous cycle; returns those for the next one."""
+        # No stage reads a value that another one makes in the same cycle, so they are marked as able to run at the same
+        # time.
         values: dict[int, Values] = {s: {} for s in active}
         for t, made in passed.items():
             values[self._senders[self._producers[t.id].id] + 1][t] = made

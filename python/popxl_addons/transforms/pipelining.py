@@ -1,4 +1,4 @@
-"""pipelined_execution: stages of a graph that work on successive micro-batches at the same time.
+"""pipelined_execution: the stages of a graph work on successive micro-batches at the same time.
 
 Stage s works on micro-batch m - s in cycle m. A cycle is: all host loads, the stages in ascending order, all host
 stores, then the copies between IPUs, whose results the next cycle reads:
@@ -30,10 +30,10 @@ def _zeros(shape: tuple[int, ...], dtype: popxl.dtype) -> np.ndarray:
 
 
 class Stash(Module):
-    """Writes a tensor into the next slot of a ring."""
+    """Writes a tensor into the next slot of a ring buffer."""
 
     def build(self, t: popxl.Tensor, size: int) -> None:
-        """Make the ops; variables: counter (uint32, one element) and stash (`size` slots)."""
+        """Add the ops; variables: counter (uint32, one element) and stash (`size` slots)."""
         counter = self.add_variable_input("counter", lambda: _zeros((1,), popxl.uint32), by_ref=True)
         slots = (size, *t.shape)
         stash = self.add_variable_input("stash", lambda: _zeros(slots, t.dtype), t.dtype, by_ref=True)
@@ -44,16 +44,16 @@ class Stash(Module):
 
 
 class Restore(Module):
-    """Reads the next slot of a ring."""
+    """Reads the next slot of a ring buffer."""
 
     def build(self, stash: popxl.Tensor) -> popxl.Tensor:
-        """Make the ops; variable: counter (uint32, one element)."""
+        """Add the ops; variable: counter (uint32, one element)."""
         counter = self.add_variable_input("counter", lambda: _zeros((1,), popxl.uint32), by_ref=True)
         with popxl.in_sequence():  # the slot is read before its number changes
             slot = ops.dynamic_slice(stash, counter, [0], [1], no_overlap=True)
             _core.setRing(slot._pb_tensor.getProducer(), False)
             ops.increment_mod_(counter, 1, stash.shape[0])
-        # compat: scalars come back with one dimension (test_pipelining.py::test_stashed_scalars_have_one_dimension)
+        # compat: a restored scalar has one dimension (test_pipelining.py::test_stashed_scalars_have_one_dimension)
         return slot.reshape(stash.shape[1:] or (1,))
 
 
@@ -70,13 +70,13 @@ class Pipeline:
 
     @contextmanager
     def stage(self, stage: int) -> Iterator[None]:
-        """Put the ops created inside into a stage.
+        """Assign the ops created inside to a stage.
 
         Args:
             stage: number of the stage, from 0.
 
         Raises:
-            ValueError: a negative number.
+            ValueError: the number is negative.
         """
         if stage < 0:
             raise ValueError(f"pipeline.stage: got {stage}, expected 0 or more.")
@@ -88,19 +88,19 @@ class Pipeline:
 
     # ---- values that later stages read
     def stash_and_restore_tensor(self, t: popxl.Tensor, from_stage: int | None = None) -> popxl.Tensor:
-        """Return in this stage the value that a tensor had for the same micro-batch in an earlier one.
+        """Return, in this stage, the value that a tensor had in an earlier stage for the same micro-batch.
 
-        The values wait in a ring of slots, which is a variable.
+        The values are stored in a ring buffer, which is a variable.
 
         Args:
             t: the tensor.
-            from_stage: the stage that has it; default that of its producer.
+            from_stage: the stage of the tensor; default: that of its producer.
 
         Returns:
             Tensor of the shape and dtype of t; of shape (1,) for a scalar.
 
         Raises:
-            RuntimeError: outside of a stage, or nothing in a stage makes t.
+            RuntimeError: the current position is outside of a stage, or no stage makes t.
             TypeError: the tensor comes from this stage or a later one.
             ValueError: the current graph is not the main graph, or t is a part of a replica-sharded tensor.
         """
@@ -127,17 +127,17 @@ class Pipeline:
     def stash_and_restore_activations(
         self, call_info: CallSiteInfo, grad_info: GradGraphInfoLike
     ) -> dict[popxl.Tensor, popxl.Tensor]:
-        """Return the activations that a gradient graph reads, for its call in this stage.
+        """Return the activations that a gradient graph reads, for the call of the gradient graph in this stage.
 
         Args:
             call_info: the forward call, made in this stage or an earlier one.
             grad_info: the gradient graph.
 
         Returns:
-            Input of the gradient graph → tensor. Tensors made in the pipeline are stashed, others are used as they are.
+            Input of the gradient graph → tensor. Tensors made in the pipeline are stashed; others are used directly.
 
         Raises:
-            RuntimeError: outside of a stage, or the forward call is in none.
+            RuntimeError: the current position or the forward call is outside of a stage.
             TypeError: the forward call belongs to another graph, or is in a later stage.
         """
         stage = self._require_stage("stash_and_restore_activations")
@@ -178,16 +178,17 @@ class Pipeline:
 def pipelined_execution(steps: int) -> Iterator[Pipeline]:
     """Run the ops created inside as a pipeline, for `steps` micro-batches.
 
-    Every op belongs to a stage (``with pipeline.stage(i):``). Values go from one stage to the next through
-    `popxl.ops.ipu_copy`, further ones through `Pipeline.stash_and_restore_tensor`. At the end one call replaces the
-    ops, of a graph ``pipeline_graph``; numbers are those of the same ops run once for every micro-batch.
+    Every op belongs to a stage (``with pipeline.stage(i):``). Values go from one stage to the next by
+    `popxl.ops.ipu_copy`, to later stages by `Pipeline.stash_and_restore_tensor`. At the end, a call of the graph
+    ``pipeline_graph`` replaces the ops. The results are those of running the ops once for every micro-batch.
 
     Args:
-        steps: micro-batches, at least twice the number of stages. The Ir's num_host_transfers is a multiple of it.
+        steps: number of micro-batches, at least twice the number of stages. The Ir's num_host_transfers is a multiple
+            of it.
 
     Raises:
-        RuntimeError: an op in no stage, or one that reads a value of another stage.
-        ValueError: too few steps.
+        RuntimeError: an op is in no stage, or reads a value of another stage.
+        ValueError: there are too few steps.
     """
     graph, ctx = popxl.gcg(), get_current_context()
     pipeline = Pipeline(steps)

@@ -1,4 +1,4 @@
-"""recompute_graph: gradient graphs that compute the activations they read again."""
+"""recompute_graph: gradient graphs that recompute the activations they read."""
 
 import popxl
 from popxl import ops
@@ -10,17 +10,17 @@ from popxl_addons.utils import suffix_graph_name
 
 
 def add_recompute_inputs(grad_info: GradGraphInfo) -> tuple[TensorMap, TensorMap, list[ExpectedConnection]]:
-    """Add the inputs of a graph that calls a forward graph and its gradient graph to the current graph.
+    """Add inputs to the current graph for calls of a forward graph and its gradient graph.
 
     The inputs are, in this order: gradients and forward inputs that the gradient graph reads, in its own order; the
-    other forward inputs by name; inputs of the gradient graph that have nothing to do with the forward graph, by name.
+    other forward inputs by name; inputs of the gradient graph that are unrelated to the forward graph, by name.
 
     Args:
         grad_info: what `autodiff` returned.
 
     Returns:
-        Forward graph input → new input, gradient graph input → new input, and what each new input is, the last kind
-        apart.
+        Forward graph input → new input, gradient graph input → new input, and the meaning of each new input, except
+        those of the last kind.
 
     Raises:
         RuntimeError: there is no current graph.
@@ -52,14 +52,14 @@ def add_recompute_inputs(grad_info: GradGraphInfo) -> tuple[TensorMap, TensorMap
 def recompute_graph(grad_graph: GraphWithNamedArgs) -> GraphWithNamedArgs:
     """Make a graph that calls the forward graph and then its gradient graph.
 
-    Calls of it give the gradients without the activations of the first forward call, which need not be kept.
+    Its calls return the gradients without the activations of the first forward call, which need not be kept.
 
     Args:
         grad_graph: the gradient graph, with its `grad_graph_info`.
 
     Returns:
-        The graph: its outputs are those of `grad_graph`, its named inputs those that it shares with it, and its
-        `grad_graph_info` says what its other inputs are.
+        The graph. Its outputs are those of `grad_graph`; its named inputs are those that it shares with `grad_graph`;
+        its `grad_graph_info` describes its other inputs.
 
     Raises:
         AttributeError: `grad_graph` is not a gradient graph.

@@ -1,4 +1,4 @@
-"""repeat_graph: all ops of a graph, run several times."""
+"""repeat_graph: runs all ops of a graph several times."""
 
 import popxl
 from popxl import ops
@@ -7,15 +7,15 @@ from popxl._graph_copy import GraphCopy
 
 
 def repeat_graph(graph: popxl.Graph, repeat_count: int) -> popxl.Graph:
-    """Move all ops of a graph into a new graph that one repeat runs.
+    """Move all ops of a graph into a new graph, and run it by one repeat.
 
-    Variables stay where they are and are passed by reference. Host loads and stores run once for every iteration, so
-    that the Ir's num_host_transfers has to count them. Loads and stores of weight fragments (`seed_variable`) stay.
+    Variables stay in the graph and are passed by reference. Host loads and stores run once in every iteration, so the
+    Ir's num_host_transfers has to count them. Loads and stores of weight fragments (`seed_variable`) are not moved.
     Outputs of the graph are those of the last iteration.
 
     Args:
-        graph: the graph, the main graph too.
-        repeat_count: number of iterations; up to 1 changes nothing.
+        graph: the graph; it may be the main graph.
+        repeat_count: number of iterations; 1 or less changes nothing.
 
     Returns:
         The new graph, or `graph`.

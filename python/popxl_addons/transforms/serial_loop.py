@@ -1,4 +1,4 @@
-"""SerialLoop: the loop over the steps of a batch-serialised graph, plain or with transfers at the same time."""
+"""SerialLoop: the loop over the steps of a batch-serialised graph, with or without overlapping transfers."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ class SerialLoop:
     """Writes the steps into the current graph.
 
     Args:
-        step: what a step loads, computes and stores.
+        step: the loads, the computation and the stores of a step.
         steps: number of steps.
         row: row of the buffers, int32 scalar.
         seed_input: input of the step's graph that gets the seed of the step, or None.
@@ -41,7 +41,7 @@ class SerialLoop:
             in_buffer = handle.row_of(row)
             self._first_entry[id(handle)] = None if in_buffer is None else in_buffer * steps
 
-    # ---- one step, in whatever graph is current
+    # ---- one step, in the current graph
     def _entry(
         self, firsts: Mapping[int, popxl.Tensor | None], i: popxl.Tensor
     ) -> "Callable[[RemoteHandle], popxl.Tensor]":
@@ -52,7 +52,7 @@ class SerialLoop:
         return entry
 
     def _compute(self, loaded: Tensors, passed: Values, seed: Tensors) -> tuple[Tensors, Tensors]:
-        """Return what is to be stored, and the seed of the next step."""
+        """Return the tensors to store, and the seed of the next step."""
         if not seed:
             return self._step.compute(loaded, passed), []
         used, following = ops.split_random_seed(seed[0])

@@ -1,4 +1,4 @@
-"""Hints that planned tile memory on IPUs: kept with the ops, without effect on results or speed here."""
+"""Hints for planning tile memory on IPUs. They are stored with the ops, and change neither results nor speed."""
 
 from collections.abc import Iterable, Iterator
 
@@ -72,7 +72,7 @@ def _set_fc_pass(ir: popxl.Ir, on: bool) -> None:
 
 
 def enable_fc_pass(ir: popxl.Ir) -> None:
-    """Record for all products of a program that a layer's training passes may be planned together.
+    """Record for all matrix products of a program that a layer's training passes may be planned together.
 
     Args:
         ir: the program.
@@ -81,7 +81,7 @@ def enable_fc_pass(ir: popxl.Ir) -> None:
 
 
 def disable_fc_pass(ir: popxl.Ir) -> None:
-    """Record for all products of a program that a layer's training passes are planned one by one.
+    """Record for all matrix products of a program that a layer's training passes are planned separately.
 
     Args:
         ir: the program.

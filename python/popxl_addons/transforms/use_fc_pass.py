@@ -1,4 +1,4 @@
-"""Switches of the fully connected pass, under the module name that programs import."""
+"""Switches for the fully connected pass, under the module name that programs import."""
 
 from popxl_addons.transforms.tile_hints import disable_fc_pass, enable_fc_pass
 

@@ -1,4 +1,4 @@
-"""All-reduces whose gradients are those of layers with weights in parts on several replicas."""
+"""All-reduces with the gradients for layers whose weights are divided among replicas."""
 
 import popxl
 
@@ -18,16 +18,16 @@ def replicated_all_reduce(t: popxl.Tensor, op: str = "add", group: Group = None)
 
     Raises:
         ValueError: unknown operator.
-        popart_exception: another operator than ``"add"``.
+        popart_exception: the operator is not ``"add"``.
     """
     return all_reduce_with_gradient("ReplicatedAllReduceTP", t, op, group)
 
 
 def replicated_all_reduce_identical_inputs(t: popxl.Tensor, op: str = "add", group: Group = None) -> popxl.Tensor:
-    """Return t, which is equal on the replicas of a group; gradients are summed (entry of a tensor-parallel part)."""
+    """Return t, which is equal on the replicas of a group; gradients are summed (start of a tensor-parallel part)."""
     return all_reduce_with_gradient("ReplicatedAllReduceTP", t, op, group, "identical_inputs")
 
 
 def replicated_all_reduce_identical_grad_inputs(t: popxl.Tensor, op: str = "add", group: Group = None) -> popxl.Tensor:
-    """Sum over each group; gradients, which are equal, pass unchanged (exit of a tensor-parallel part)."""
+    """Sum over each group; equal gradients pass unchanged (end of a tensor-parallel part)."""
     return all_reduce_with_gradient("ReplicatedAllReduceTP", t, op, group, "identical_grad_inputs")
