@@ -129,7 +129,7 @@ def _to_handles(handles: dict[popxl.Tensor, Any], allowed: tuple[type, ...], nam
 
 
 def _checked_mode(ir: popxl.Ir, steps: int, rows: int, io_mode: str) -> str:
-    """Check the arguments, and return the mode to use.
+    """Return the mode to use, after a check of the arguments.
 
     Raises:
         ValueError: unknown mode, no IO tiles, or a number below 1.
