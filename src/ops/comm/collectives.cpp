@@ -132,7 +132,8 @@ void addScatterGather(OpDefs &rows) {
                                                         {"stride", b.op().attrInt("stride")}});
                        b.grad(0, b.emit("Reshape", {part}, {{"shape", b.inInfo(0).shape()}}));
                      })
-                     .doc("The flattened parts of all members of the group, padding dropped, in `shape`."));
+                     .doc("Joins the flattened parts of all members of the group, without padding, to a tensor of "
+                          "`shape`."));
 }
 
 // The collectives that devices have kernels for; operands are independent of each other, so that several collectives of
@@ -205,8 +206,9 @@ void addLowered(OpDefs &rows) {
                        requireOneType(c);
                        inferLikeOperands(c);
                      })
-                     .doc("Add, Mul, Min, Max, LogicalAnd or LogicalOr over the group, for every member. With "
-                          "`channel`: of what the op CollectivePublish with the same number has published."));
+                     .doc("Add, Mul, Min, Max, LogicalAnd or LogicalOr over the group; every member gets the result. "
+                          "With `channel`, the operands are those that the op CollectivePublish with the same number "
+                          "has published."));
   rows.push_back(loweredRow("CollectiveScatter", Role::CollectiveScatter)
                      .attr("op", std::string("Add"))
                      .attrOptional("channel", AttributeType::Int)
@@ -220,7 +222,8 @@ void addLowered(OpDefs &rows) {
                        for (int i = 0; i < c.inputCount(); ++i)
                          c.out(i, c.in(i).dataType(), {(c.in(i).nelms() + group - 1) / group});
                      })
-                     .doc("As CollectiveReduce, or no join (Local); member i gets chunk i of the flattened result."));
+                     .doc("As CollectiveReduce, or no reduction (Local); member i gets chunk i of the flattened "
+                          "result."));
   rows.push_back(loweredRow("CollectiveGather", Role::CollectiveGather, kStoredTypes)
                      .attr("op", std::string("Local"))
                      .attrRequired("shape", AttributeType::Ints)
@@ -229,7 +232,7 @@ void addLowered(OpDefs &rows) {
                        for (OperandLayout &whole : layouts.out) whole = OperandLayout::ChosenLast;
                      })
                      .infer(inferReplicatedGather)
-                     .doc("The flattened tensors of the members, one behind the other, as far as `shape` has room."));
+                     .doc("Concatenates the flattened tensors of the members; elements beyond `shape` are dropped."));
   // It moves nothing: its results are the operands' memory, as a rule.
   rows.push_back(
       loweredRow("CollectivePublish", Role::CollectivePublish)
@@ -237,8 +240,8 @@ void addLowered(OpDefs &rows) {
           .attrRequired("channel", AttributeType::Int)
           .layouts(alikeIfOne)
           .infer(inferLikeOperands)
-          .doc("Lets the group have this member's operands; waits for nobody. The one reader of the results, "
-               "in the same graph, is the collective with the same `channel`."));
+          .doc("Publishes this member's operands to the group without waiting. The only reader of the results, in the "
+               "same graph, is the collective with the same `channel`."));
 }
 
 // Copies between IPUs or tile sets: placement facts that change no number.
@@ -263,10 +266,10 @@ void addCopies(OpDefs &rows) {
             b.grad(0, b.emit("IpuCopy", {b.gradOut(0)},
                              {{"destination", b.op().attrInt("source")}, {"source", b.op().attrInt("destination")}}));
           })
-          .doc("The same value on another IPU."));
+          .doc("Copies the value to another IPU."));
   rows.push_back(copyRow("IoTileCopy")
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("IoTileCopy", {b.gradOut(0)})); })
-                     .doc("The same value on the other tile set."));
+                     .doc("Copies the value to the other tile set."));
 }
 
 TensorIndex reduceOverIpus(DecomposeBuilder &b) {
@@ -332,7 +335,7 @@ void addAllReduce(OpDefs &rows, const char *type) {
                      .decompose(decomposeAllReduce)
                      .vjp(allReduceVjp)
                      .notOnnx()
-                     .doc("Reduction over tensors that live on different IPUs; sums are differentiable."));
+                     .doc("Reduction over tensors that are on different IPUs; sums are differentiable."));
 }
 
 }  // namespace

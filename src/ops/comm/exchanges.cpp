@@ -58,8 +58,8 @@ void addAllToAll(OpDefs &rows) {
           .vjp([](VjpBuilder &b) {  // parts go back to where they came from
             b.grad(0, b.emit("ReplicatedAllToAll", {b.gradOut(0)}, membersOf(b.op())));
           })
-          .doc("The flattened tensor in equal parts: part i goes to member i of the group, which has the "
-               "parts of all members in their order."));
+          .doc("Divides the flattened tensor into equal parts and sends part i to member i of the group, which joins "
+               "the parts of all members in their order."));
 }
 
 void addBroadcast(OpDefs &rows) {
@@ -91,7 +91,7 @@ void addBroadcast(OpDefs &rows) {
                                            {b.constant(TensorData::fromDoubles(info, roots))}, groupAttributes(op));
             b.grad(0, b.emit("Mul", {total, b.emit("Reshape", {own}, {{"shape", Shape{}}})}));
           })
-          .doc("The value of the group's member `root`, for all of its members."));
+          .doc("Copies the value of the group's member `root` to all members."));
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ void addCrossEntropyOfParts(OpDefs &rows) {
                        for (int i = 0; i < parts; ++i) b.grad(i + 1, grads[static_cast<size_t>(i)]);
                      })
                      .notOnnx()
-                     .doc("Cross entropy of each sample, with the classes in parts on the IPUs of a replica."));
+                     .doc("Cross entropy of each sample; the classes are divided among the IPUs of a replica."));
   rows.push_back(
       OpDef(kDomain, "CrossEntropyShardedGradWR", {1})
           .input("negative_log_softmax", kFloats)
@@ -308,7 +308,7 @@ void addParallelLayerNorm(OpDefs &rows) {
                                       3, groupOf(b.op()));
                        for (int i = 0; i < 3; ++i) b.grad(i, grads[static_cast<size_t>(i)]);
                      })
-                     .doc("Layer norm of rows whose columns lie in parts on the replicas of each group."));
+                     .doc("Layer norm of rows whose columns are divided among the replicas of each group."));
   rows.push_back(layerNormRow("LayerNormDistributedGrad")
                      .input("grad_out", kFloats)
                      .input("x", kFloats)
@@ -347,7 +347,7 @@ OpDefs tensorParallelOps() {
                      .doc("Reduction of the flattened tensor over each group; every member gets its chunk."));
   rows.push_back(stridedRow("ReplicatedAllGatherStrided", "ReplicatedAllGather")
                      .attrOptional("shape", AttributeType::Ints)
-                     .doc("The flattened parts of all members of the group."));
+                     .doc("Joins the flattened parts of all members of the group."));
   rows.push_back(allReduceRow("ReplicatedAllReduceTP").infer(inferAllReduce<false>));
   rows.push_back(allReduceRow("ReplicatedAllReduceStrided").infer(inferAllReduce<true>));
   rows.push_back(
@@ -364,8 +364,8 @@ OpDefs tensorParallelOps() {
             if (!b.hasGradOut(0)) return;
             b.grad(0, b.emit("CrossEntropyShardedGrad", {b.out(1), b.in(1), b.gradOut(0)}, groupOf(b.op())));
           })
-          .doc("Cross entropy of each sample, with the classes in parts on the replicas of each group; labels "
-               "count from the first class of the part, others lie elsewhere."));
+          .doc("Cross entropy of each sample; the classes are divided among the replicas of each group. Labels count "
+               "from the first class of this part; other labels are classes of other replicas."));
   rows.push_back(crossEntropyRow("CrossEntropyShardedGrad", "negative_log_softmax")
                      .input("grad_out", kFloats)
                      .output("grad")

@@ -20,7 +20,7 @@ OpDef firstNonFiniteRow() {
       .layouts([](const Op &, OperandLayouts &layouts) { layouts.in[0] = OperandLayout::Alike; })
       .notOnnx()
       .noGrad("it is made after differentiation")
-      .doc("Positions in C order of the first NaN and of the first infinity of x; -1 where there is none.");
+      .doc("Positions in C order of the first NaN and of the first infinity of x; -1 if there is none.");
 }
 
 OpDef floatingPointCheckRow() {
@@ -37,7 +37,9 @@ OpDef floatingPointCheckRow() {
       .traits(Trait::Internal | Trait::SideEffect)
       .notOnnx()
       .noGrad("it is made after differentiation")
-      .doc("Ends the run when the result of checked_op holds a NaN or an infinity that none of its operands held.");
+      .doc(
+          "Ends the run if the result of checked_op contains a NaN or an infinity that none of its operands "
+          "contains.");
 }
 
 }  // namespace

@@ -132,9 +132,9 @@ OpDefs attentionOps() {
           .traits(Trait::Internal)
           .infer(inferAttention)
           .cost(perScore(1, 1, 8))
-          .doc("softmax(scores(scale · (q @ k), extras…)) @ v along the last axis, and of each row the "
-               "largest score and the sum of exp(score - largest). Operands and result may have their dimensions "
-               "permuted as by Transpose."));
+          .doc("softmax(scores(scale · (q @ k), extras…)) @ v along the last axis; for each row also the largest "
+               "score and the sum of exp(score - largest). Dimensions of operands and result may be permuted as by "
+               "Transpose."));
   rows.push_back(attentionRow("FusedAttentionGrad")
                      .input("y", kFloats, "T")
                      .input("largest", kFloats)
@@ -155,10 +155,9 @@ OpDefs attentionOps() {
                      .traits(Trait::Internal)
                      .infer(inferAttentionGrad)
                      .cost(perScore(3, 2, 12))
-                     .doc("Gradients of FusedAttention: probabilities are computed again from q, k, largest and "
-                          "total. "
-                          "`gradient` gives the gradient of the products from the products and the gradient of the "
-                          "scores."));
+                     .doc("Gradients of FusedAttention. Probabilities are recomputed from q, k, largest and total. "
+                          "The graph `gradient` computes the gradient of the products from the products and the "
+                          "gradient of the scores."));
   return rows;
 }
 

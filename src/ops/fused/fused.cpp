@@ -181,7 +181,7 @@ OpDef extremesRow() {
         b.result(0, b.emit("ReduceMin", {b.in(0)}, b.attrs()));
         b.result(1, b.emit("ReduceMax", {b.in(0)}, b.attrs()));
       })
-      .doc("What ReduceMin and ReduceMax give, in one pass.");
+      .doc("The results of ReduceMin and ReduceMax, computed in one pass.");
 }
 
 // Each channel of the result is one of some tensor (N, C, spatial…): channels[i] of input inputs[i].
@@ -224,7 +224,7 @@ OpDef pickedChannelsRow() {
         }
         b.result(0, b.emit("Concat", picked, {{"axis", int64_t{1}}}));
       })
-      .doc("What concatenations, slices and shuffles of channels give, in one copy.");
+      .doc("The result of concatenations, slices and shuffles of channels, computed as one copy.");
 }
 
 OpDefs fusedOps() {
@@ -243,8 +243,8 @@ OpDefs fusedOps() {
           .role(Role::FusedElementwise)
           .cost(bodyCost)
           .noGrad("it is made after differentiation")
-          .doc(
-              "Element-wise ops of one output shape, computed block by block. Body inputs are the operands in order."));
+          .doc("Element-wise ops with the same output shape, computed block by block. The inputs of the body are the "
+               "operands in order."));
   rows.push_back(OpDef("popart", "DepthFirst", {1})
                      .input("operands", kAllTypes, "", Arity::Variadic)
                      .output("results", Arity::Variadic)
@@ -258,8 +258,8 @@ OpDefs fusedOps() {
                      })
                      .cost(bodyCost)
                      .noGrad("it is made after differentiation")
-                     .doc("Ops that fall into the same independent parts, run part after part through all of them. "
-                          "Body inputs are the operands in order."));
+                     .doc("Ops that can be divided into the same independent parts; each part runs through all ops. "
+                          "The inputs of the body are the operands in order."));
   rows.push_back(OpDef("popart", "FusedMatMul", {1})
                      .input("a", kFloats, "T")
                      .input("b", kFloats, "T")
@@ -281,10 +281,9 @@ OpDefs fusedOps() {
                        c.flops = bodyFlops(op) + productFlops(productInfo(op).nelms(), innerDimension(op));
                      })
                      .noGrad("it is made after differentiation")
-                     .doc("epilogue(op(a) @ op(b), extras…): the first input of the epilogue graph is the product, "
-                          "in FLOAT for 16-bit operands unless it is rounded to their type. Operands and result may "
-                          "have their dimensions permuted as by "
-                          "Transpose."));
+                     .doc("epilogue(op(a) @ op(b), extras…). The first input of the epilogue graph is the product, in "
+                          "FLOAT for 16-bit operands unless it is rounded to their type. Dimensions of operands and "
+                          "result may be permuted as by Transpose."));
   rows.push_back(OpDef("popart", "PackedMatMul", {1})
                      .input("a", typeBit(DataType::FLOAT))
                      .input("packed", typeBit(DataType::UINT8))
@@ -309,7 +308,7 @@ OpDefs fusedOps() {
                        c.flops = bodyFlops(op) + productFlops(productInfo(op).nelms(), op.attrInt("columns"));
                      })
                      .noGrad("it is made after differentiation")
-                     .doc("epilogue(a @ transposed(DequantizePacked(packed, scale, zero)), extras…): the first input "
+                     .doc("epilogue(a @ transposed(DequantizePacked(packed, scale, zero)), extras…). The first input "
                           "of the epilogue graph is the product. Zero points may be UINT8, one in each byte."));
   rows.push_back(
       convolutionRow("FusedConv")
@@ -324,8 +323,8 @@ OpDefs fusedOps() {
           .attrOptional("prologue_operands", AttributeType::Int)
           .infer(inferFusedConv)
           .layouts(convolutionLayouts)
-          .doc("epilogue(Conv(prologue(X), W, B), extras…): the first input of the epilogue graph is the convolution, "
-               "that of the prologue graph X. The last prologue_operands inputs are the prologue's."));
+          .doc("epilogue(Conv(prologue(X), W, B), extras…). The first input of the epilogue graph is the convolution, "
+               "the first of the prologue graph is X. The last prologue_operands inputs belong to the prologue."));
   rows.push_back(
       convolutionRow("FusedConvDataGrad")
           .role(Role::FusedConvDataGrad)
@@ -342,7 +341,7 @@ OpDefs fusedOps() {
             outputsOfBody(c, "epilogue", {data}, 2);
           })
           .layouts(dataGradientLayouts)
-          .doc("epilogue(ConvDataGrad(grad_out, weights), extras…): the first input of the epilogue graph is the data "
+          .doc("epilogue(ConvDataGrad(grad_out, weights), extras…). The first input of the epilogue graph is the data "
                "gradient, or the transposed convolution."));
   rows.push_back(
       convolutionRow("FusedConvWeightsGrad")
@@ -362,7 +361,8 @@ OpDefs fusedOps() {
             outputsOfBody(c, "epilogue", {weights}, 2);
           })
           .layouts(weightGradientLayouts)
-          .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient taken by a parameter update."));
+          .doc("epilogue(ConvWeightsGrad(grad_out, data), extras…): a weight gradient fused with the update of the "
+               "weight."));
   rows.push_back(
       OpDef("popart", "CollectiveUpdate", {1})
           .cost([](const Op &op, Cost &c) {
@@ -383,7 +383,7 @@ OpDefs fusedOps() {
           .infer(inferCollectiveUpdate)
           .layouts(alikeOfResultShape)
           .noGrad("it is made after differentiation")
-          .doc("body(CollectiveReduce(gradient), operands…), whose other operands are the same on all members: each "
+          .doc("body(CollectiveReduce(gradient), operands…). The other operands are equal on all members. Each "
                "element is computed once, and written for every member into the operand that the result replaces."));
   rows.push_back(OpDef("popart", "Reorder", {1})
                      .cost(movesData())
@@ -414,8 +414,8 @@ OpDefs fusedOps() {
                        c.out(0, c.in(0).dataType(), shape);
                      })
                      .noGrad("it is made after differentiation")
-                     .doc("Some rows of a stack that a loop does not change, where they lie: from row "
-                          "first + iteration * step on."));
+                     .doc("Rows of a stack that a loop does not change, read in place: from row first + iteration * "
+                          "step on."));
   rows.push_back(OpDef("popart", "VariableAssign", {1})
                      .role(Role::VariableAssign)
                      .cost([](const Op &op, Cost &c) {
@@ -435,7 +435,7 @@ OpDefs fusedOps() {
                                  c.shape(0), c.shape(1));
                      })
                      .noGrad("it is made after differentiation")
-                     .doc("The variable holds `value` from the next run of the program on."));
+                     .doc("Assigns `value` to the variable, from the next run of the program on."));
   return rows;
 }
 

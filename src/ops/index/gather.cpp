@@ -118,7 +118,7 @@ void addGather(OpDefs &rows) {
                        attributes.set("fwd_shape", b.inInfo(0).shape());
                        b.grad(0, b.emit("GatherGrad", {b.gradOut(0), b.in(1)}, attributes));
                      })
-                     .doc("Gather within each group (dimension 0 of both tensors)."));
+                     .doc("Gather within each group; dimension 0 of both tensors is the group."));
 }
 
 void addGatherElements(OpDefs &rows) {
@@ -146,7 +146,7 @@ void addGatherElements(OpDefs &rows) {
                              {{"axis", axisOf(b.attrs(), b.inInfo(0).rank())}, {"fwd_shape", b.inInfo(0).shape()}}));
           })
           .pieces(otherAxisPieces)
-          .doc("Elements of data at positions given, per element, along an axis."));
+          .doc("Elements of data along an axis, at the position that indices has for each element."));
   rows.push_back(
       OpDef("ai.graphcore", "GatherElementsGrad", {1})
           .input("grad", kNumeric)
@@ -263,7 +263,7 @@ void addOneHot(OpDefs &rows) {
                        b.grad(1, b.emit("OneHotGrad", {b.gradOut(0), b.in(0)}, b.attrs()));
                      })
                      .doc("values[1] at each index along a new axis of size depth, values[0] elsewhere; an index out "
-                          "of range gives a row of values[0]."));
+                          "of range makes a row of values[0]."));
   rows.push_back(
       OpDef("ai.graphcore", "OneHotGrad", {1})
           .input("grad", kNumeric)

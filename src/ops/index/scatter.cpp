@@ -175,7 +175,7 @@ void addScatterElements(OpDefs &rows) {
           .attr("axis", int64_t{0})
           .attr("reduction", std::string("none"))
           .infer(inferScatterElements)
-          .doc("data with each update written to (or combined with) the position given, per element, along an axis."));
+          .doc("data with each update written to, or combined with, the element at its position along an axis."));
   rows.push_back(scatterGradientRow(
                      "ScatterDataGrad", [](InferContext &c) { c.out(0, scatteredElements(c)[0]); },
                      [](DecomposeBuilder &b) {
@@ -209,8 +209,8 @@ void addScatterND(OpDefs &rows) {
                        checkReduction(c);
                        c.out(0, c.in(0));
                      })
-                     .doc("data with slices of updates written to (or combined with) the coordinates in the last "
-                          "dimension of indices."));
+                     .doc("data with slices of updates written to, or combined with, the slices at the coordinates in "
+                          "the last dimension of indices."));
   rows.push_back(scatterGradientRow(
       "ScatterNDDataGrad",
       [](InferContext &c) {
@@ -281,9 +281,9 @@ void addScatterReduce(OpDefs &rows) {
         if (initial) b.grad(2, grads[1]);
       })
       .doc(
-          "out[i] = reduction of all src whose index is i, along an axis; initial values take part. Without them Sum "
-          "and None start at 0, "
-          "Mul at 1, and Max and Min give 0 where no index points.");
+          "out[i] = reduction of all src whose index is i, along an axis, and of the initial value. Elements without "
+          "an index have the initial value; without initial values Sum and None start at 0, Mul at 1, and Max and Min "
+          "are 0 where there is no index.");
   rows.push_back(row);
   OpDef grad("ai.graphcore", "ScatterReduceGradOp", {1});
   grad.input("grad", kNumeric, "T")
@@ -300,8 +300,8 @@ void addScatterReduce(OpDefs &rows) {
       .traits(Trait::Gradient)
       .notOnnx()
       .doc(
-          "Gradient of ScatterReduce for src and initial values; of Max and Min shared evenly by the values equal to "
-          "the result.");
+          "Gradient of ScatterReduce for src and initial values. For Max and Min, all values that equal the result "
+          "share the gradient evenly.");
   rows.push_back(grad);
 }
 

@@ -43,8 +43,9 @@ OpDef uniqueRow() {
       .notOnnx()
       .stopsGrad()
       .doc(
-          "Of the different rows along an axis where each is first, the row's number by place, how often each is there "
-          "and how many there are; zeros follow. Only the first `length` rows count.");
+          "For the different rows along an axis: the position of the first one of each, the number of its value for "
+          "each row, how often each occurs, and how many there are; the rest is zeros. Only the first `length` rows "
+          "are read.");
 }
 
 void inferNonMaxSuppression(InferContext &c) {
@@ -81,8 +82,8 @@ OpDef nonMaxSuppressionRow() {
       .notOnnx()
       .stopsGrad()
       .doc(
-          "For each batch and class the boxes of the best scores that overlap no better one, at most `most`, best "
-          "first and zeros behind, and how many they are.");
+          "For each batch and class the boxes with the best scores that overlap no better box, at most `most`, best "
+          "first and then zeros; and their number.");
 }
 
 }  // namespace

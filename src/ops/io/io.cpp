@@ -54,7 +54,7 @@ void addHostStreams(OpDefs &rows) {
                      .role(Role::HostStore)
                      .stopsGrad()
                      .notOnnx()
-                     .doc("Gives the tensor to the host."));
+                     .doc("Sends the tensor to the host."));
 }
 
 // What one access reaches: the whole remote variable or, with an offset, a row of it.
@@ -96,7 +96,7 @@ void addRemote(OpDefs &rows) {
                      .stopsGrad()
                      .notOnnx()
                      .cost(movesData())
-                     .doc("The remote variable `remote_buffer` or, with an offset, that row of it."));
+                     .doc("Loads the remote variable `remote_buffer` or, with an offset, that row of it."));
   rows.push_back(
       OpDef("ai.graphcore", "RemoteStore", {1})
           .input("tensor", kStoredTypes)
@@ -123,7 +123,7 @@ OpDef remoteCodeLoadRow() {
       .stopsGrad()
       .notOnnx()
       .decompose([](DecomposeBuilder &) {})
-      .doc("Loads the code of a graph ahead of its call.");
+      .doc("Loads the code of a graph before it is called.");
 }
 
 void addPrintAndAbort(OpDefs &rows) {
@@ -167,8 +167,8 @@ void addPrintAndAbort(OpDefs &rows) {
                      })
                      .traits(Trait::SideEffect)
                      .stopsGrad()
-                     .doc("Ends the run with application_error: always, or where the condition is not zero. With a "
-                          "reason: with runtime_error of that text."));
+                     .doc("Ends the run with application_error: always, or if the condition is not zero. With a "
+                          "reason: with runtime_error and that text."));
   rows.push_back(OpDef("ai.graphcore", "CheckRange", {1})
                      .input("x", kInts)
                      .output("y")
@@ -179,7 +179,7 @@ void addPrintAndAbort(OpDefs &rows) {
                      .traits(Trait::Internal)
                      .stopsGrad()
                      .notOnnx()
-                     .doc("Identity of the integers `what`; one outside [low, high] ends the run."));
+                     .doc("Returns the integers `what`; a value outside [low, high] ends the run."));
 }
 
 }  // namespace

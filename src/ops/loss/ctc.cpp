@@ -118,7 +118,7 @@ OpDefs ctcOps() {
           .traits(Trait::Gradient)
           .noGrad("second derivatives of the ctc loss are not built")
           .notOnnx()
-          .doc("Minus the expected number of times that a step gives a class, times the incoming gradient."));
+          .doc("The negative expected number of times that a step emits a class, times the incoming gradient."));
   rows.push_back(decoderRow());
   return rows;
 }

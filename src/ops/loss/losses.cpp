@@ -95,7 +95,7 @@ void addIdentityLoss(OpDefs &rows) {
             b.result(0, reduction == LossReduction::None ? b.emit("Identity", {b.in(0)})
                                                          : emitReduction(b, b.in(0), reduction));
           })
-          .doc("The input, summed, averaged or as it is, marked as a loss."));
+          .doc("The sum or the mean of the input, or the input itself, marked as a loss."));
   rows.push_back(OpDef("ai.graphcore", "IdentityLossGrad", {1})
                      .input("grad_out", kFloats | typeBit(DataType::INT32))
                      .output("grad")

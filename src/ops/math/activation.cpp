@@ -85,7 +85,7 @@ void addRectifiers(OpDefs &rows) {
           .attrOptional("max", AttributeType::Float)
           .constInput(1, "min", 11)
           .constInput(2, "max", 11)
-          .doc("min(max(x, min), max); an absent bound does not bound. The gradient passes where min <= x <= max."),
+          .doc("min(max(x, min), max); an absent bound has no effect. The gradient passes where min <= x <= max."),
       Reads::Input, [](E g, E x, const A &a) {
         E result = g;
         if (a.hasAttribute("min")) result = select(x >= attribute(a, "min"), result, zero(g));

@@ -54,8 +54,8 @@ OpDefs castOps() {
                    .identityIf(always)
                    .vjp(castGradient)
                    .doc(
-                       "Converts elements to the type with ONNX number `to`; saturate and round_mode concern floats of "
-                       "at most 8 bits only.");
+                       "Converts elements to the type with ONNX number `to`; saturate and round_mode apply only to "
+                       "floats of at most 8 bits.");
   OpDef grad = OpDef("ai.graphcore", "CastGrad", {1})
                    .input("grad", kFloats)
                    .output("dx")
@@ -83,7 +83,7 @@ OpDefs castOps() {
           .identityIf(always)
           .cost(movesData())
           .stopsGrad()
-          .doc("The bits of each element read as an element of another type of the same size.");
+          .doc("Reinterprets the bits of each element as another type of the same size.");
   return {cast, grad, bits};
 }
 

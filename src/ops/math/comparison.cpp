@@ -41,21 +41,21 @@ OpDefs comparisonOps() {
       broadcastRow("BitwiseAnd", {since}, kInts, inferBroadcast)
           .traits(Trait::Commutative)
           .onnx("ai.graphcore", "BitwiseAnd", {1})
-          .doc("Bits set in both."),
+          .doc("Bitwise and."),
       broadcastRow("BitwiseOr", {since}, kInts, inferBroadcast)
           .traits(Trait::Commutative)
           .onnx("ai.graphcore", "BitwiseOr", {1})
-          .doc("Bits set in either."),
+          .doc("Bitwise or."),
       broadcastRow("BitwiseXor", {since}, kInts, inferBroadcast)
           .traits(Trait::Commutative)
           .onnx("ai.graphcore", "BitwiseXor", {1})
-          .doc("Bits set in one only."),
+          .doc("Bitwise exclusive or."),
       broadcastRow("BitwiseXnor", {1}, kInts, inferBroadcast)
           .traits(Trait::Commutative)
           .notOnnx()
           .onnx("ai.graphcore", "BitwiseXnor", {1})
-          .doc("Bits equal in both."),
-      notRow("BitwiseNot", {since}, kInts).onnx("ai.graphcore", "BitwiseNot", {1}).doc("Bits inverted."),
+          .doc("Bitwise equality: 1 where the bits of both are equal."),
+      notRow("BitwiseNot", {since}, kInts).onnx("ai.graphcore", "BitwiseNot", {1}).doc("Bitwise not."),
       broadcastRow("BitShift", {11}, kUnsignedInts, inferBroadcast)
           .attrRequired("direction", AttributeType::String)
           .infer([](InferContext &c) {

@@ -33,7 +33,7 @@ OpDef castRow(const char *type, TypeSet from, TypeSet to) {
 OpDefs float8Ops() {
   OpDefs rows;
   rows.push_back(castRow("Pow2ScaleThenCast", kWide, kFloat8Types)
-                     .doc("x times 2^log2_scale, rounded to FLOAT8; NaN where it is too large."));
+                     .doc("x times 2^log2_scale, rounded to FLOAT8; NaN if it is too large."));
   rows.push_back(castRow("CastThenPow2Scale", kFloat8Types, kWide).doc("The value of x times 2^log2_scale."));
   rows.push_back(OpDef("popart", "CheckLog2Scale", {1})
                      .input("log2_scale", typeBit(DataType::INT32))
@@ -42,7 +42,7 @@ OpDefs float8Ops() {
                      .traits(Trait::Internal | Trait::SideEffect)
                      .notOnnx()
                      .noGrad("it is made after differentiation")
-                     .doc("Ends the run when the scale of checked_op does not lie in [-32, 32)."));
+                     .doc("Ends the run if the scale of checked_op is not in [-32, 32)."));
   return rows;
 }
 

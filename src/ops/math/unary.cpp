@@ -31,11 +31,11 @@ void addAlgebra(OpDefs &rows) {
                     Reads::Output, [](E g, E y, const A &) { return 0.5 * g / y; });
   addDifferentiable(rows, unaryRow("ai.onnx", "Exp", {6, 13}, kFloats).doc("e^x."), Reads::Output,
                     [](E g, E y, const A &) { return g * y; });
-  addDifferentiable(rows, unaryRow("ai.graphcore", "Expm1", {1}, kFloats).doc("e^x - 1, exact near 0."), Reads::Output,
-                    [](E g, E y, const A &) { return g * (y + 1.0); });
+  addDifferentiable(rows, unaryRow("ai.graphcore", "Expm1", {1}, kFloats).doc("e^x - 1, accurate near 0."),
+                    Reads::Output, [](E g, E y, const A &) { return g * (y + 1.0); });
   addDifferentiable(rows, unaryRow("ai.onnx", "Log", {6, 13}, kFloats).doc("Natural logarithm."), Reads::Input,
                     [](E g, E x, const A &) { return g / x; });
-  addDifferentiable(rows, unaryRow("ai.graphcore", "Log1p", {1}, kFloats).doc("log(1 + x), exact near 0."),
+  addDifferentiable(rows, unaryRow("ai.graphcore", "Log1p", {1}, kFloats).doc("log(1 + x), accurate near 0."),
                     Reads::Input, [](E g, E x, const A &) { return g / (x + 1.0); });
   addDifferentiable(
       rows, unaryRow("ai.onnx", "Erf", {9, 13}, kNumeric).precision(Precision::Follows).doc("Error function."),
@@ -126,7 +126,7 @@ OpDefs unaryOps() {
                      .infer(inferLikeBool)
                      .traits(Trait::Elementwise)
                      .stopsGrad()
-                     .doc("Whether x is infinite, of the signs asked for."));
+                     .doc("Whether x is infinite, with one of the requested signs."));
   return rows;
 }
 

@@ -87,12 +87,12 @@ void addRotary(OpDefs &rows) {
                        b.grad(0, b.emit("RotaryPosEmbedGrad", {b.gradOut(0), b.in(1), b.in(2)},
                                         {{"rotary_dim", b.op().attrInt("rotary_dim")}}));
                      })
-                     .doc("Pairs of the last axis turned by the angles of their position; (batch, sequence, heads, "
+                     .doc("Rotates pairs of the last axis by the angles of their position; (batch, sequence, heads, "
                           "hidden)."));
   rows.push_back(rotaryRow("RotaryPosEmbedGrad", "grad_out")
                      .traits(Trait::Gradient)
                      .decompose(decomposeRotary<true>)
-                     .doc("Gradient of RotaryPosEmbed: pairs turned back."));
+                     .doc("Gradient of RotaryPosEmbed: rotates the pairs back."));
 }
 
 // ---- gradients of optimizers
@@ -150,7 +150,7 @@ void addDecompress(OpDefs &rows) {
             b.result(0, emitReshape(b, grouped * scale + bias, b.outInfo(0).shape()));
           })
           .noGrad("packed weights are not trained")
-          .doc("Weights from packed numbers of four bits, by groups with a scale and a bias each."));
+          .doc("Weights from packed 4-bit numbers; each group has a scale and a bias."));
 }
 
 // ---- a product with a sparse constant
@@ -190,7 +190,8 @@ void addSparseProduct(OpDefs &rows) {
             b.result(0, b.emit("MatMul", {b.in(0), rhs}));
           })
           .noGrad("sparse constants are not trained")
-          .doc("lhs times the matrix of `shape` that has `values` at flat `places` and zeros elsewhere."));
+          .doc(
+              "lhs times the matrix of `shape` that has `values` at the flat positions `places` and zeros elsewhere."));
 }
 
 // ---- the scale of 8-bit floats
@@ -254,7 +255,7 @@ void addFp8Scale(OpDefs &rows) {
                      })
                      .decompose(decomposeFp8Scale)
                      .stopsGrad()
-                     .doc("Power of two that loses least when the tensor becomes an 8-bit float."));
+                     .doc("The power of two with the least error when the tensor is rounded to an 8-bit float."));
 }
 
 }  // namespace
@@ -272,7 +273,7 @@ OpDefs addonsOps() {
                      .attr("block_size", int64_t{1})
                      .decompose([](DecomposeBuilder &b) { b.result(0, b.emit("Identity", {b.in(0)})); })
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("Identity", {b.gradOut(0)})); })
-                     .doc("The input; a hint about its place in memory."));
+                     .doc("The input; a hint about its memory layout."));
   return rows;
 }
 

@@ -133,7 +133,7 @@ OpDefs batchNormOps() {
           .precision(Precision::Follows)
           .cost(perElement(8))
           .vjp([](VjpBuilder &b) { b.op().attrInt("training_mode") != 0 ? trainingVjp(b) : inferenceVjp(b); })
-          .doc("Normalisation per channel, with given statistics or those of the batch."));
+          .doc("Normalisation of each channel, with given statistics or those of the batch."));
   OpDef gradient("ai.graphcore", "BatchNormalizationGrad", {1});
   gradient.input("grad_out", kFloats, "T").input("X", kFloats, "T").input("scale", kFloats);
   gradient.input("mean", kFloats, "", Arity::Optional).input("inv_std", kFloats, "", Arity::Optional);
@@ -149,8 +149,8 @@ OpDefs batchNormOps() {
             decomposeNormGradient(b, {{x[0], x[1], elementCount(spatialShape(x))}, {0, 2}, {1, x[1], 1}});
           })
           .notOnnx()
-          .doc("dx = scale r (g - mean(g) - xhat mean(g xhat)), dscale = sum(g xhat), dbias = sum(g); mean and r of "
-               "the batch are computed when not given."));
+          .doc("dx = scale r (g - mean(g) - xhat mean(g xhat)), dscale = sum(g xhat), dbias = sum(g); mean and r are "
+               "computed from the batch if they are not given."));
   return rows;
 }
 

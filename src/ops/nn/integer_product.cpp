@@ -93,8 +93,8 @@ OpDef integerConvolution() {
       .notOnnx()
       .stopsGrad()
       .doc(
-          "Convolution of INT8 and UINT8 without their zero points, in INT32, modulo 2^32; on request with a bias, "
-          "scaled, and quantised.");
+          "Convolution of INT8 and UINT8, minus their zero points, in INT32 modulo 2^32; optionally with a bias, "
+          "scaled and quantised.");
   return row;
 }
 
@@ -108,8 +108,8 @@ OpDef integerMatMul() {
       .notOnnx()
       .stopsGrad()
       .doc(
-          "Matrix product of INT8 and UINT8 without their zero points, in INT32, modulo 2^32; on request with a bias, "
-          "scaled, and quantised.");
+          "Matrix product of INT8 and UINT8, minus their zero points, in INT32 modulo 2^32; optionally with a bias, "
+          "scaled and quantised.");
   return row;
 }
 

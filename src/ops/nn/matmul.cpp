@@ -164,7 +164,7 @@ OpDefs matMulOps() {
           })
           .role(Role::MatMul)
           .cost([](const Op &op, Cost &c) { c.flops = productFlops(op.outInfo(0).nelms(), op.inShape(0).back()); })
-          .doc("Matrix product with NumPy rules; output_type (ONNX type number) changes the result's type."));
+          .doc("Matrix product with NumPy's rules; output_type (ONNX type number) changes the type of the result."));
   rows.push_back(matmulGradientRow("MatMulLhsGrad", "rhs", decomposeLhsGrad)
                      .infer([](InferContext &c) { inferMatMulGradient(c, forwardInfo(c, c.type(1)), c.in(1)); })
                      .pieces(productGradientPieces<2>)

@@ -130,7 +130,7 @@ void addGroupNorm(OpDefs &rows) {
                      .layouts(sameChannels<1>)
                      .cost(perElement(8))
                      .vjp([](VjpBuilder &b) { emitNormGrad(b, "GroupNormalizationGrad", 3, channelGroups(b)); })
-                     .doc("Normalisation of each sample's groups of channels."));
+                     .doc("Normalisation of each group of channels of each sample."));
   OpDef gradient = normGradientRow("GroupNormalization", 3);
   rows.push_back(addStatistics(gradient)
                      .attrRequired("num_groups", AttributeType::Int)
@@ -138,7 +138,7 @@ void addGroupNorm(OpDefs &rows) {
                      .traits(Trait::Spatial)
                      .layouts(sameChannels<2>)
                      .decompose(decomposeGroupNormGrad)
-                     .doc("Gradients of GroupNormalization; statistics are computed when not given."));
+                     .doc("Gradients of GroupNormalization; statistics are computed if they are not given."));
   rows.push_back(
       OpDef("ai.onnx", "InstanceNormalization", {1, 6, 22})
           .input("input", kFloats, "T")
@@ -239,7 +239,7 @@ void addLayerNorm(OpDefs &rows) {
   rows.push_back(addStatistics(gradient)
                      .attr("axis", int64_t{-1})
                      .decompose(decomposeLayerNormGrad)
-                     .doc("Gradients of LayerNormalization; statistics are computed when not given."));
+                     .doc("Gradients of LayerNormalization; statistics are computed if they are not given."));
   rows.push_back(OpDef("ai.onnx", "RMSNormalization", {23})
                      .input("X", kFloats)
                      .input("scale", kFloats)

@@ -108,7 +108,7 @@ void addMaxPool(OpDefs &rows) {
                      .input("data", kFloats, "T")
                      .infer([](InferContext &c) { inferGradientOf(c, "MaxPool", {c.in(1)}); })
                      .vjp(maxPoolGradVjp)
-                     .doc("The gradient goes to the first maximum of each window."));
+                     .doc("Adds the gradient of each window to its first maximum."));
 }
 
 void addAveragePool(OpDefs &rows) {
@@ -126,7 +126,7 @@ void addAveragePool(OpDefs &rows) {
                      .attrRequired("fwd_shape", AttributeType::Ints)
                      .infer([](InferContext &c) { inferGradientOf(c, "AveragePool", {forwardInfo(c)}); })
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("AveragePool", {b.gradOut(0)}, averageAttributes(b))); })
-                     .doc("The gradient spread over the elements each mean counted."));
+                     .doc("Spreads the gradient of each mean over the elements that it counted."));
 }
 
 // sign(x) |x|^(p - 1)

@@ -73,7 +73,7 @@ OpDefs roiAlignOps() {
         if (b.op().attrString("mode") == "max") inputs.push_back(b.in(0));
         b.grad(0, b.emit("RoiAlignGrad", inputs, attributes));
       })
-      .doc("Means or maxima over the bins of boxes of images, interpolated between elements.");
+      .doc("Means or maxima over the bins of regions of images, interpolated between elements.");
   OpDef gradient("ai.graphcore", "RoiAlignGrad", {1});
   gradient.input("grad", kFloats).input("rois", kFloats).input("batch_indices", kIndices).output("dx");
   gradient.input("X", kFloats, "", Arity::Optional);  // of mode max
@@ -89,7 +89,9 @@ OpDefs roiAlignOps() {
       .traits(Trait::Gradient)
       .cost(sampleCost)
       .notOnnx()
-      .doc("Gradient of RoiAlign with respect to the images: each bin's gradient goes where its samples lie.");
+      .doc(
+          "Gradient of RoiAlign with respect to the images: each bin's gradient is added to the elements around its "
+          "samples.");
   return {std::move(forward), std::move(gradient)};
 }
 

@@ -44,7 +44,7 @@ OpDefs roiPoolOps() {
       .vjp([](VjpBuilder &b) {
         b.grad(0, b.emit("MaxRoiPoolGrad", {b.gradOut(0), b.in(0), b.in(1)}, b.attrs()));
       })
-      .doc("The largest element of each bin of boxes of images; 0 where a bin is outside of its image.");
+      .doc("The largest element of each bin of regions of images; 0 if a bin is outside of its image.");
   OpDef gradient("ai.graphcore", "MaxRoiPoolGrad", {1});
   gradient.input("grad", kFloats, "T")
       .input("X", kFloats, "T")
@@ -58,7 +58,9 @@ OpDefs roiPoolOps() {
       .traits(Trait::Gradient)
       .cost(boxCost)
       .notOnnx()
-      .doc("Gradient of MaxRoiPool with respect to the images: each bin's gradient goes to its first largest element.");
+      .doc(
+          "Gradient of MaxRoiPool with respect to the images: each bin's gradient is added to its first largest "
+          "element.");
   return {std::move(forward), std::move(gradient)};
 }
 

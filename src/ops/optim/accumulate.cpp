@@ -68,7 +68,7 @@ OpDefs accumulateOps() {
   rows.push_back(accumulate.attr("accumulation_type", std::string("Add"))
                      .infer(inferAccumulate)
                      .decompose(decomposeAccumulate)
-                     .doc("Combines a value into an accumulator as accumulation_type says."));
+                     .doc("Combines a value with an accumulator; accumulation_type says how."));
   OpDef sparse = varUpdateRow("PopartSparseAccumulate");
   sparse.input("updater", kUpdatable).input("indices", kInts);
   scalarParameter(sparse, "factor");
@@ -76,7 +76,8 @@ OpDefs accumulateOps() {
       sparse.input("W", kUpdatable, "", Arity::Optional)
           .attr("axis", int64_t{0})
           .infer(inferSparseAccumulate)
-          .doc("a[indices[i]] += factor x[i] along axis; equal indices add up; a negative index counts from the end."));
+          .doc("a[indices[i]] += factor x[i] along axis; contributions of equal indices are added; a negative index "
+               "counts from the end."));
   OpDef scale = elementUpdateRow("AccumulatorScale");
   dueInput(scalarParameter(scale, "factor"));
   rows.push_back(

@@ -99,7 +99,7 @@ void addAdamUpdater(OpDefs &rows) {
       .decompose(decomposeAdamUpdater)
       .noGrad("optimizer arithmetic is not differentiable")
       .notOnnx()
-      .doc("The step of the Adam family from its moments; counts the time step up.");
+      .doc("The step of the Adam family from its moments; increments the time step.");
   for (const char *name : {"weight_decay", "beta1", "beta2", "epsilon"}) scalarParameter(row, name);
   dueInput(row);
   rows.push_back(std::move(row));

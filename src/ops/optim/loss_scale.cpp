@@ -58,8 +58,8 @@ OpDefs lossScaleOps() {
                      .decompose(decomposeLossScaleUpdate)
                      .noGrad("updates of variables are not differentiable")
                      .notOnnx()
-                     .doc("Halves the factor of the loss scale when too large a share of gradients is large or finite "
-                          "is false, doubles it otherwise; keeps it where due is false."));
+                     .doc("Halves the factor of the loss scale if too many gradients are large or finite is false, "
+                          "else doubles it; keeps it if due is false."));
   return rows;
 }
 

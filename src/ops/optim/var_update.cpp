@@ -84,7 +84,7 @@ OpDefs copyVarUpdateOps() {
       })
       .decompose([](DecomposeBuilder &b) { b.result(0, whereDue(b, 0, b.in(1))); })
       .noGrad("updates of variables are not differentiable")
-      .doc("var := updater; keeps its value where due is false.");
+      .doc("var := updater; var keeps its value if due is false.");
   OpDefs rows;
   rows.push_back(std::move(row));
   return rows;

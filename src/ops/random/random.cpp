@@ -117,8 +117,8 @@ void addSeeds(OpDefs &rows) {
           })
           .stopsGrad()
           .notOnnx()
-          .doc("A seed of this replica's own, made of one that all replicas share; with a group, a seed of its "
-               "place in the group."));
+          .doc("A seed for this replica, derived from one that all replicas share; with a group, a seed for its "
+               "position in the group."));
   rows.push_back(OpDef("ai.graphcore", "ModifyRandomSeed", {1})
                      .role(Role::ModifyRandomSeed)
                      .input("seed", kSeedType)
@@ -131,7 +131,7 @@ void addSeeds(OpDefs &rows) {
                      })
                      .stopsGrad()
                      .notOnnx()
-                     .doc("Word 0 of the seed, and a draw keyed by (word 0, word 1 + modifier)."));
+                     .doc("Word 0 of the seed, and a random number with the key (word 0, word 1 + modifier)."));
 }
 
 constexpr TypeSet kRoundedTypes = typeBit(DataType::FLOAT16) | typeBit(DataType::BFLOAT16);
@@ -155,8 +155,8 @@ void addRounding(OpDefs &rows) {
                      .traits(Trait::Random | Trait::Internal)
                      .notOnnx()
                      .noGrad("it is made after differentiation")
-                     .doc("Rounding at random to the type with ONNX number `to`: unbiased, a function of seed, stream "
-                          "and position."));
+                     .doc("Stochastic rounding to the type with ONNX number `to`: unbiased, a function of seed, "
+                          "stream and position."));
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ OpDefs histogramOps() {
                      .cost([](const Op &op, Cost &c) { c.flops *= static_cast<double>(op.outInfo(0).nelms() - 1); })
                      .stopsGrad()
                      .notOnnx()
-                     .doc("Counts of elements below, between and from the last of increasing levels on, of |x| with "
-                          "absoluteOfInput."));
+                     .doc("Counts of elements below the first of increasing levels, between levels, and from the last "
+                          "one on; with absoluteOfInput of |x|."));
   return rows;
 }
 

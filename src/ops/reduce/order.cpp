@@ -80,7 +80,7 @@ OpDef pickGradientRow(const std::string &forward) {
                            {{"axis", b.attrs().getAttribute<int64_t>("axis")}, {"reduction", std::string("add")}}));
       })
       .pieces(otherAxisPieces)
-      .doc("Gradient of picked values.");
+      .doc("Gradient of selected values.");
 }
 
 OpDef topKRow() {
@@ -152,7 +152,7 @@ OpDef medianRow() {
                          {{"fwd_shape", b.inInfo(0).shape()}, {"axes", reductionAxes(b.attrs(), b.inInfo(0).rank())}}));
       })
       .pieces(reductionPieces)
-      .doc("Lower median, and its position in the reduced axes taken as one (flattened in order).");
+      .doc("Lower median, and its position in the reduced axes, which are flattened in order.");
 }
 
 // Moves the reduced axes to the end, scatters into them as one axis and moves them back.

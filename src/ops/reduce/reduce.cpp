@@ -110,7 +110,7 @@ void addSums(OpDefs &rows) {
   addGradient(rows,
               reduceRow("ai.onnx", "ReduceL2", kNumeric, 18)
                   .cost(perElement(2))
-                  .doc("Root of the sum of squares; gradient 0 where it is 0."),
+                  .doc("Root of the sum of squares; its gradient is 0 where it is 0."),
               {.x = true, .y = true}, [](E g, E x, E y, const Reduced &) {
                 E zero = y.apply("Equal", y.number(0));
                 return select(zero, g.number(0), g * x / select(zero, y.number(1), y));
@@ -223,7 +223,7 @@ OpDef reduceSumToRow() {
       .pieces(alignedPieces)
       .identityIf(always)
       .notOnnx()
-      .doc("Sums over the axes along which `shape` was broadcast to the input's shape.");
+      .doc("Sums over the axes along which `shape` was broadcast to the shape of the input.");
 }
 
 OpDef lambSquareRow() {

@@ -87,7 +87,7 @@ OpDefs constantOps() {
           .infer(inferRange)
           .traits(Trait::Init)
           .stopsGrad()
-          .doc("start, start + delta, … before limit."),
+          .doc("start, start + delta, … up to limit, which is excluded."),
       metadataRow("Shape", {1, 13, 15, 19, 21, 23, 24, 25})
           .attr("start", int64_t{0})
           .attrOptional("end", AttributeType::Int)
@@ -97,10 +97,10 @@ OpDefs constantOps() {
             const int64_t start = clamp(c.attrInt("start")), end = c.hasAttr("end") ? clamp(c.attrInt("end")) : rank;
             c.out(0, DataType::INT64, {std::max<int64_t>(0, end - start)});
           })
-          .doc("Dimensions start to end of the input's shape, as INT64."),
+          .doc("The sizes of dimensions start to end of the input, as INT64."),
       metadataRow("Size", {1, 13, 19, 21, 23, 24, 25})
           .infer([](InferContext &c) { c.out(0, DataType::INT64, {}); })
-          .doc("Number of elements of the input, as INT64."),
+          .doc("The number of elements of the input, as INT64."),
   };
 }
 

@@ -42,7 +42,7 @@ void addExpand(OpDefs &rows) {
                      })
                      .identityIf(always)
                      .cost(movesData())
-                     .doc("The input broadcast against a shape."));
+                     .doc("The input broadcast to a shape."));
   rows.push_back(
       OpDef("ai.graphcore", "ExpandGrad", {1})
           .input("grad", kNumeric)
@@ -191,8 +191,8 @@ void addPad(OpDefs &rows) {
                      })
                      .cost(movesData())
                      .pieces(unpaddedPieces)
-                     .doc("Adds elements before and after each axis (negative pads cut): a value, or the input "
-                          "reflected, at the edge, or repeated."));
+                     .doc("Adds elements before and after each axis (negative pads remove some): a value, or elements "
+                          "of the input reflected, at the edge, or wrapped around."));
   rows.push_back(OpDef("ai.graphcore", "PadGrad", {1})
                      .input("grad", kNumeric)
                      .output("dx")

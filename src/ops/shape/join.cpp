@@ -134,7 +134,7 @@ OpDef splitRow() {
         }
         b.grad(0, b.emit("SplitGrad", parts, {{"axis", axisOf(b.attrs(), b.inInfo(0).rank())}}));
       })
-      .doc("Cuts a tensor along an axis into pieces of the sizes `split`, or equal ones.");
+      .doc("Splits a tensor along an axis into pieces of the sizes `split`, or of equal size.");
 }
 
 OpDef splitGradientRow() {

@@ -91,7 +91,7 @@ OpDef resizeRow() {
       .layouts(sameChannels<1>)
       .pieces(untouchedPieces)
       .identityIf(keepsAll<forwardMaps>)
-      .doc("The input with another number of elements along each axis, interpolated.");
+      .doc("The input resized along each axis, with interpolation.");
 }
 
 OpDef resizeGradientRow() {
@@ -109,7 +109,7 @@ OpDef resizeGradientRow() {
       })
       .layouts(sameChannels<1>)
       .identityIf(keepsAll<gradientMaps>)
-      .doc("Gradient of Resize: what each element of the input gave, gathered back.");
+      .doc("Gradient of Resize: sums over all results that read an element of the input.");
 }
 
 }  // namespace

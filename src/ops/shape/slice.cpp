@@ -86,7 +86,7 @@ OpDef sliceRow() {
         b.grad(0, b.emit("SliceGrad", {b.gradOut(0)}, attributes));
       })
       .pieces(forwardPieces)
-      .doc("Elements start, start + step, … before end, along each axis given.");
+      .doc("Elements start, start + step, … before end, along each given axis.");
 }
 
 // One axis of a gradient back to `size` elements: reversed for negative steps, spread over the step, padded with zeros.
@@ -139,7 +139,7 @@ OpDef sliceGradientRow() {
       .notOnnx()
       .decompose([](DecomposeBuilder &b) { decomposeSpread(b, sliceRanges(b.attrs(), b.outInfo(0).shape())); })
       .pieces(forwardPieces)
-      .doc("Gradient of Slice: zeros where nothing was taken.");
+      .doc("Gradient of Slice: zeros at elements that were not selected.");
 }
 
 // The whole tensor after a write through a slice of it. Made when in-place writes are turned into values.
@@ -218,7 +218,7 @@ void addSubsample(OpDefs &rows) {
                                        subsampleRanges(b.attrs().getAttribute<Ints>("strides"), b.outInfo(0).shape()));
                      })
                      .pieces(keptAxisPieces)
-                     .doc("Gradient of Subsample: zeros where nothing was taken."));
+                     .doc("Gradient of Subsample: zeros at elements that were not selected."));
 }
 
 bool unreversedPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
@@ -244,7 +244,7 @@ void addReverse(OpDefs &rows) {
                      .infer(infer)
                      .vjp([](VjpBuilder &b) { b.grad(0, b.emit("ReverseGrad", {b.gradOut(0)}, b.attrs())); })
                      .pieces(unreversedPieces)
-                     .doc("The elements in the opposite order along the dimensions given."));
+                     .doc("The elements in reverse order along the given dimensions."));
   rows.push_back(OpDef("ai.graphcore", "ReverseGrad", {1})
                      .input("grad", kNumeric)
                      .output("dx")

@@ -145,7 +145,7 @@ OpDefs viewOps() {
           .inplace("ReshapeInplace", 10)
           .onnx("ai.graphcore", "Reshape", {1})
           .vjp(reshapeGradient("ReshapeGrad"))
-          .doc("New shape for the same elements; 0 copies a dimension (unless allowzero), one -1 takes what is left."),
+          .doc("A new shape for the same elements; 0 copies a dimension (unless allowzero), one -1 is inferred."),
       reshapeGradientRow("Reshape"),
       viewRow("ai.onnx", "Squeeze", {1, 11, 13, 21, 23, 24, 25})
           .attrOptional("axes", AttributeType::Ints)
@@ -158,7 +158,7 @@ OpDefs viewOps() {
             return stays && viewPieces(op, cut, axis, pieces);
           })
           .vjp(reshapeGradient("SqueezeGrad"))
-          .doc("Drops the axes given, or all of size 1."),
+          .doc("Removes the given axes, or all of size 1."),
       reshapeGradientRow("Squeeze"),
       viewRow("ai.onnx", "Unsqueeze", {1, 11, 13, 21, 23, 24, 25})
           .attrRequired("axes", AttributeType::Ints)
@@ -166,7 +166,7 @@ OpDefs viewOps() {
           .infer(inferUnsqueeze)
           .inplace("UnsqueezeInplace", 10)
           .vjp(reshapeGradient("UnsqueezeGrad"))
-          .doc("Inserts axes of size 1 at the positions given (of the result)."),
+          .doc("Inserts axes of size 1 at the given positions of the result."),
       reshapeGradientRow("Unsqueeze"),
       viewRow("ai.onnx", "Identity", {1, 13, 14, 16, 19, 21, 23, 24, 25})
           .inplace("IdentityInplace", 10)
@@ -190,7 +190,7 @@ OpDefs viewOps() {
             if (b.wants(0)) b.grad(0, b.gradOut(0));
           })
           .decompose([](DecomposeBuilder &b) { b.result(0, b.in(1)); })
-          .doc("value; the gradient goes to x as it is, and none to value (straight-through estimator)."),
+          .doc("value; the gradient passes to x unchanged, and none to value (straight-through estimator)."),
       viewRow("ai.graphcore", "Detach", {1})
           .inplace("DetachInplace", 10)
           .traits(Trait::NeverFolded)
@@ -199,7 +199,7 @@ OpDefs viewOps() {
       viewRow("ai.graphcore", "Nop", {1})
           .traits(Trait::NeverFolded)
           .stopsGrad()
-          .doc("The input, never optimised away."),
+          .doc("The input; the op is never optimised away."),
   };
 }
 
