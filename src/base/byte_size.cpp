@@ -1,4 +1,5 @@
-// Limits come from the files of /proc and of control groups (versions 1 and 2); what cannot be read is no limit.
+// Limits come from the files of /proc and of control groups (versions 1 and 2); a file that cannot be read sets no
+// limit.
 #include "base/byte_size.hpp"
 
 #include <sys/resource.h>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-// The number a file begins with; `missing` when there is none ("max").
+// The number at the start of a file; `missing` if there is none ("max").
 int64_t numberIn(const std::string &path, int64_t missing) {
   std::ifstream file(path);
   int64_t value = 0;
@@ -35,7 +36,7 @@ int64_t kilobytesIn(const char *path, const std::string &key, int64_t missing) {
   return missing;
 }
 
-// Bytes that the group uses, without pages of files, which the system takes back when memory is short.
+// Bytes that the group uses, without page cache, which the system frees when memory is short.
 int64_t groupUse(const std::string &group) {
   int64_t use = std::max(numberIn(group + "/memory.current", 0), numberIn(group + "/memory.usage_in_bytes", 0));
   std::ifstream file(group + "/memory.stat");

@@ -1,4 +1,4 @@
-// CompileTimes: what a compiler did and when, in the order in which it ended. For reports; no result depends on it.
+// CompileTimes: the steps of a compilation with their times, in the order in which they ended. Only for reports.
 #pragma once
 #include <chrono>
 #include <string>

@@ -5,9 +5,9 @@
 
 namespace popart {
 
-// Folders of the groups of this process for `controller` ("cpu", "memory"): its own first, then those around it. A
-// process is limited by all of them. `root`: where the file system is. Folders need not exist: in a container the path
-// in /proc/self/cgroup may be that of the host, and the last folder is then the container's own group.
+// Folders of the control groups of this process for `controller` ("cpu", "memory"): its own group first, then the
+// enclosing ones. All of them limit a process. `root`: root of the file system. Folders need not exist: in a container,
+// the path in /proc/self/cgroup may be that of the host; then the last folder is the container's own group.
 std::vector<std::string> controlGroups(const std::string &controller, const std::string &root = "");
 
 }  // namespace popart

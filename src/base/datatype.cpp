@@ -42,7 +42,7 @@ constexpr std::array<DataTypeInfo, kDataTypeCount> kTypes = {{
     {DataType::UINT2, 1, true, "UINT2", "uint2"},
 }};
 
-// ONNX TensorProto.DataType number of each type; 0 where ONNX has none.
+// ONNX TensorProto.DataType number of each type; 0 if ONNX has none.
 constexpr std::array<int, kDataTypeCount> kOnnxNumbers = {2,  3,  18, 20, 4,  5,  6,  7,  12, 13, 9,  1,  10, 16, 11,
                                                           14, 15, 8,  0,  17, 19, 24, 27, 28, 23, 22, 21, 26, 25};
 
@@ -50,7 +50,7 @@ struct OtherName {
   std::string_view name;
   DataType type;
 };
-// What ONNX and NumPy call the types that have a name of PopART.
+// The names of ONNX and NumPy for the types that have another name in PopART.
 constexpr OtherName kOtherNames[] = {{"FLOAT8E4M3FNUZ", DataType::FLOAT8_143},
                                      {"float8_e4m3fnuz", DataType::FLOAT8_143},
                                      {"FLOAT8E5M2FNUZ", DataType::FLOAT8_152},

@@ -1,5 +1,5 @@
-// Element types as C++ types: lists of them, from which a kernel is made for each type that a tensor may have. What a
-// switch over DataType would say once more per file is said here: which type belongs to which enumerator.
+// Lists of element types as C++ types, from which a kernel is made for each type that a tensor may have. They replace
+// a switch over DataType in each file: the relation between types and enumerators is written once, here.
 //
 //   if (!forElement(kNumericElements, type, [&](auto zero) { fill<decltype(zero)>(data); })) throw …;
 #pragma once
@@ -24,14 +24,14 @@ constexpr Elements<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_
 constexpr auto kNumericElements = kFloatElements + kIntegerElements;
 constexpr auto kRealElements = kNumericElements + Elements<bool>();
 
-// Calls f(T{}) with the C++ type of `type`; false, and no call, when the list does not have it.
+// Calls f(T{}) with the C++ type of `type`. Returns false, without a call, if the list does not contain it.
 template <class F, class... Ts>
 bool forElement(Elements<Ts...>, DataType type, F &&f) {
   return ((type == getDataType<Ts>() && (f(Ts{}), true)) || ...);
 }
 
-// Calls f(T{}) with the unsigned integer of `bytes` bytes, for kernels that move elements as they are; false, and no
-// call, when there is none.
+// Calls f(T{}) with the unsigned integer of `bytes` bytes, for kernels that copy elements. Returns false, without a
+// call, if there is no such integer.
 template <class F>
 bool forWidth(int64_t bytes, F &&f) {
   const auto tried = [&]<class... Ts>(Elements<Ts...>) {
@@ -40,14 +40,14 @@ bool forWidth(int64_t bytes, F &&f) {
   return tried(Elements<uint8_t, uint16_t, uint32_t, uint64_t>());
 }
 
-// What sums of elements are kept in: 64-bit integers of the same sign, double for floats; bool counts.
+// The type in which elements are summed: 64-bit integers of the same sign, double for floats; bool is counted.
 template <class T>
 using SumOf =
     std::conditional_t<!std::is_integral_v<T>, double,
                        std::conditional_t<std::is_unsigned_v<T> && !std::is_same_v<T, bool>, uint64_t, int64_t>>;
 
-// A value as an element: integers wrap, 16-bit floats are rounded from float, bool is "is not 0". Floats to integers
-// must be in range.
+// Converts a value to an element: integers wrap, 16-bit floats are rounded from float, bool is "is not 0". Floats to
+// integers must be in range.
 template <class T, class V>
 T asElement(V value) {
   if constexpr (std::is_same_v<T, bool>)
@@ -58,8 +58,8 @@ T asElement(V value) {
     return T(static_cast<float>(value));
 }
 
-// Value to element: floats to integers truncate toward zero and wrap modulo 2^bits (NaN and values beyond 64 bits: 0
-// and the nearest 64-bit integer); anything to bool is "is not 0".
+// Converts a value to an element: floats to integers truncate toward zero and wrap modulo 2^bits (NaN and values beyond
+// 64 bits: 0 and the nearest 64-bit integer); anything to bool is "is not 0".
 template <class T, class V>
 T toElement(V value) {
   if constexpr (std::is_same_v<T, bool>) {

@@ -114,7 +114,7 @@ std::optional<int> positive(const char *name) {
   return parsePositive(*value, std::string("environment variable ") + name);
 }
 
-// What a launcher has set; 0: nothing, or no number above 0.
+// A number that a launcher has set; 0 if there is none above 0.
 int launcherNumber(const char *name) {
   const std::optional<std::string> value = text(name);
   int number = 0;

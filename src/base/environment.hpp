@@ -1,5 +1,5 @@
-// Environment variables: the one place that reads them. The table is what docs/environment.md is made from.
-// An empty variable counts as one that is not set. Values are read at each call, so a program may set them as it runs.
+// Environment variables. Only this file reads them. docs/environment.md is generated from the table. An empty variable
+// counts as not set. Values are read at each call, so a program may set variables while it runs.
 #pragma once
 #include <map>
 #include <optional>
@@ -11,11 +11,11 @@ namespace popart::environment {
 // A variable that this library or its Python packages read.
 struct Variable {
   const char *name;
-  const char *fallback;  // what holds without it
+  const char *fallback;  // the value if it is not set
   const char *meaning;   // with its unit
 };
 
-// Every variable, by what it is for.
+// All variables, grouped by purpose.
 std::span<const Variable> variables();
 
 // ---- values; nullopt when not set
@@ -38,20 +38,21 @@ std::optional<std::string> cacheMaxBytes();     // POPART_CACHE_MAX_BYTES: bytes
 std::optional<int> cacheMaxFiles();             // POPART_CACHE_MAX_FILES. Throws as numThreads
 std::optional<std::string> preloadPopef();      // POPART_PRELOAD_POPEF
 std::optional<std::string> mpiLibrary();        // POPART_MPI_LIBRARY: path
-// POPART_NUM_THREADS. Throws popart::error: no whole number of 1 or more.
+// POPART_NUM_THREADS. Throws popart::error: not an integer of 1 or more.
 std::optional<int> numThreads();
 // POPART_VIRTUAL_IPUS, 16 when not set. Throws as numThreads.
 int virtualIpus();
-// Processes of the job that mpirun or srun started, and those of them on this host: what OMPI_COMM_WORLD_* say, else
-// SLURM_*, which count equally many on each host. nullopt: no variables, or no numbers above 0.
+// Number of processes of a job that mpirun or srun started, and of those on this host: from OMPI_COMM_WORLD_*, else
+// from SLURM_*, which assumes equally many on each host. nullopt: the variables are not set, or not numbers above 0.
 struct LaunchedProcesses {
   int all = 1, onHost = 1;
 };
 std::optional<LaunchedProcesses> launchedProcesses();
-// POPLAR_ENGINE_OPTIONS: a JSON object, truth values as "true" and "false". Throws popart::error: no such object.
+// POPLAR_ENGINE_OPTIONS: a JSON object, with booleans as "true" and "false". Throws popart::error if it is not such an
+// object.
 std::map<std::string, std::string> engineOptions();
 
-// A whole number of 1 or more. Throws popart::error naming `what`.
+// Reads an integer of 1 or more. Throws popart::error naming `what`.
 int parsePositive(const std::string &text, const std::string &what);
 
 }  // namespace popart::environment

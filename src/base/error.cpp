@@ -53,7 +53,7 @@ std::string formatText(std::string_view format, std::initializer_list<std::strin
 
 namespace {
 
-// Bytes of the UTF-8 sequence at `at`; 0 when it is none.
+// Bytes of the UTF-8 sequence at `at`; 0 if it is invalid.
 size_t sequenceLength(const std::string &text, size_t at) {
   const auto lead = static_cast<unsigned char>(text[at]);
   const size_t length = lead < 0x80                   ? 1
@@ -70,7 +70,7 @@ size_t sequenceLength(const std::string &text, size_t at) {
   return overlong || outside ? 0 : length;
 }
 
-// Names in messages come from files: one line of legal UTF-8 whatever they hold.
+// Names in messages come from files; this makes one line of valid UTF-8 of any bytes.
 std::string printable(const std::string &message) {
   std::string text;
   for (size_t at = 0; at < message.size();) {

@@ -1,4 +1,4 @@
-// The two floating point types of 16 bits that operators compute in FLOAT.
+// The two 16-bit floating-point types; operators compute them in FLOAT.
 #pragma once
 #include <popart/datatype.hpp>
 

@@ -1,11 +1,11 @@
-// The value of a binary16, for loops over many: no branch, so that compilers make vectors of them.
+// The value of a binary16, for loops over many elements: without branches, so that compilers vectorise them.
 #pragma once
 #include <bit>
 #include <cstdint>
 
 namespace popart {
 
-// As halfBitsToFloat (popart/half.hpp), to the bit: NaNs keep their payload.
+// Bit by bit the result of halfBitsToFloat (popart/half.hpp): NaNs keep their payload.
 inline float widenHalfBits(uint16_t half) {
   constexpr uint32_t kBias = 112u << 23;  // from exponents of binary16 to those of binary32
   const uint32_t magnitude = half & 0x7fffu;

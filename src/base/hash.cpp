@@ -1,4 +1,4 @@
-// XXH3 (xxhash.com). The library takes the widest vectors of the machine, which it needs to be as fast as memory.
+// XXH3 (xxhash.com). The library uses the widest vectors of the machine, which it needs to hash at memory speed.
 #include "base/hash.hpp"
 
 #ifdef POPART_XXHASH_DISPATCH
@@ -16,7 +16,7 @@ namespace popart {
 
 namespace {
 
-// The same hash as of all bytes at once. `next(at, size)` gives the bytes from `at` on.
+// The hash of all bytes, computed block by block. `next(at, size)` returns the bytes from `at` on.
 template <class Next>
 uint64_t hashByBlocks(size_t bytes, size_t block, const Next &next) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t *)> state(XXH3_createState(), XXH3_freeState);
@@ -34,7 +34,7 @@ uint64_t hashByBlocks(size_t bytes, size_t block, const Next &next) {
 uint64_t hashOfBytes(const void *data, size_t bytes) {
   constexpr size_t kBlock = 4 << 10, kAhead = 8 << 10, kLine = 64;
   if (bytes < (size_t{256} << 10)) return XXH3_64bits(data, bytes);
-  // The prefetcher of a CPU begins anew at each page, and the library asks for less than a page ahead.
+  // The hardware prefetcher restarts at each page, and the library prefetches less than a page ahead.
   return hashByBlocks(bytes, kBlock, [&](size_t at, size_t) {
     const char *const first = static_cast<const char *>(data) + at;
     const char *const end = static_cast<const char *>(data) + std::min(bytes, at + kAhead + kBlock);

@@ -1,5 +1,5 @@
-// Hasher: 64-bit content hash for cache keys, printing and comparison. Equal calls in equal order give equal values on
-// every machine; it is not cryptographic.
+// Hasher: 64-bit content hash for cache keys, printing and comparison. The same calls in the same order return the same
+// value on every machine. It is not cryptographic.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,14 +7,15 @@
 
 namespace popart {
 
-// XXH3 of the bytes, as fast as memory delivers them.
+// XXH3 of the bytes, at memory speed.
 uint64_t hashOfBytes(const void *data, size_t bytes);
-// Copies the bytes and gives the hash of the copy, which is then what was checked; memory is read once.
+// Copies the bytes and returns the hash of the copy, so that the hashed bytes are those that are used. Reads memory
+// once.
 uint64_t copyAndHash(void *to, const void *from, size_t bytes);
-// The 128 bits of XXH3 as 32 hexadecimal digits: names of things that must not be mixed up.
+// The 128 bits of XXH3 as 32 hexadecimal digits, for names that must not collide.
 std::string fingerprintOf(std::string_view text);
 
-// Of several values into a std::hash: of everything up to `seed`, and of one value more.
+// Combines the hash of several values, `seed`, with the hash of one more, for std::hash.
 inline size_t combineHashes(size_t seed, size_t value) {
   return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2));
 }
@@ -26,7 +27,7 @@ class Hasher {
     state_ ^= state_ >> 29;
     return *this;
   }
-  // Length first, so that neighbouring texts cannot run into each other.
+  // The length comes first, so that the border between two texts is part of the hash.
   Hasher &addText(std::string_view text) { return add(text.size()).addBytes(text.data(), text.size()); }
   Hasher &addBytes(const void *data, size_t bytes) { return add(hashOfBytes(data, bytes)); }
   uint64_t value() const {

@@ -5,8 +5,8 @@
 
 namespace popart {
 
-// Aligned, zeroed block. Large blocks are mapped pages, huge ones where the system offers them, except for the tail,
-// which would be rounded up. Pages are committed at first touch, near the thread that touches them.
+// Aligned, zeroed block. Large blocks are mapped in huge pages if the system has them, except for the last part,
+// which would waste most of a page. A page gets memory at its first use, near the thread that uses it.
 class HostMemory {
  public:
   static constexpr size_t kHugePage = size_t{2} << 20;
@@ -18,10 +18,10 @@ class HostMemory {
   HostMemory &operator=(HostMemory &&) = delete;
 
   char *data() const { return data_; }
-  int64_t bytes() const { return static_cast<int64_t>(bytes_); }  // those asked for, rounded up by aligned()
-  // First-touches bytes [begin, end), which stay zero. Not for bytes that were written.
+  int64_t bytes() const { return static_cast<int64_t>(bytes_); }  // the requested number, rounded up by aligned()
+  // Touches bytes [begin, end), which stay zero. Only before they are written.
   void touch(int64_t begin, int64_t end) const;
-  // Bytes as multiples of the alignment.
+  // Rounds up to a multiple of the alignment.
   static int64_t aligned(int64_t bytes);
 
  private:

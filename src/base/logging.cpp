@@ -1,5 +1,5 @@
 // Channels of the logger on spdlog: one logger per module over one shared sink, made on first use from the environment.
-// The library never prints by other means.
+// The library prints only through it.
 #include <popart/logging.hpp>
 
 #include <array>
@@ -50,7 +50,7 @@ std::optional<Level> findLevel(std::string_view name) {
   return std::nullopt;
 }
 
-// What is wrong with values of the environment. No such value ends a program: its default holds.
+// Problems with environment variables. A bad value ends no program: its default is used.
 using Warnings = std::vector<std::string>;
 
 Level levelOf(const std::string &name, Level fallback, const std::string &what, Warnings &warnings) {
@@ -77,14 +77,14 @@ std::shared_ptr<spdlog::sinks::sink> makeSink(Warnings &warnings) {
   return std::make_shared<spdlog::sinks::stderr_sink_mt>();
 }
 
-// The levels of single modules that the file of POPART_LOG_CONFIG gives.
+// Reads the levels of single modules from the file of POPART_LOG_CONFIG.
 void readConfig(const std::string &path, Channels &channels, Warnings &warnings) {
   const std::string what = "environment variable POPART_LOG_CONFIG";
   nlohmann::json json;
   try {
     std::ifstream file(path);
     json = nlohmann::json::parse(file, nullptr, false);
-  } catch (const std::exception &) {  // of the stream: a folder
+  } catch (const std::exception &) {  // from the stream, if the path is a folder
   }
   if (!json.is_object()) {
     warnings.push_back(formatText(

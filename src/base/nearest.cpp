@@ -1,5 +1,5 @@
-// Ranking by Levenshtein distance (names cut to 64 characters, so that the cost stays small for large models). Upper
-// and lower case count as the same letter.
+// Ranking by Levenshtein distance. Names are cut to 64 characters, so that large models do not make it slow. Upper and
+// lower case are the same.
 #include "base/nearest.hpp"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ size_t distance(const std::string &a, const std::string &b) {
   return row[b.size()];
 }
 
-// One is a part of the other, or at most two of five letters of the longer one differ; one letter of two may.
+// One contains the other, or at most two of five letters of the longer one differ (one letter of two).
 bool resembles(const std::string &a, const std::string &b, size_t apart) {
   constexpr size_t kShortestPart = 3;
   const std::string &longer = a.size() < b.size() ? b : a, &shorter = a.size() < b.size() ? a : b;

@@ -5,9 +5,9 @@
 
 namespace popart {
 
-// The end of a message: ". Nearest names: gelu, elu"; empty when nothing resembles `wanted`. Up to `count` of the
-// `names`, by edit distance, then alphabetically. A name resembles another when one is a part of the other, or at most
-// two of five letters of the longer one differ (one letter of two). `what`: "names" or what the names are of.
+// The end of a message: ". Nearest names: gelu, elu"; empty if no name is similar to `wanted`. Lists up to `count` of
+// the `names`, by edit distance, then alphabetically. Two names are similar if one contains the other, or at most two
+// of five letters of the longer one differ (one letter of two). `what`: "names" or what the names denote.
 std::string nearestText(const std::string &wanted, std::vector<std::string> names, const std::string &what = "names",
                         size_t count = 3);
 

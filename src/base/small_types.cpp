@@ -27,7 +27,7 @@ constexpr std::array<SmallFormat, 12> kFormats = {{
 }};
 
 constexpr int signBit(const SmallFormat &f) { return f.isSigned ? 1 << (f.bits - 1) : 0; }
-// The code of which all bits but the sign are 1.
+// The code in which all bits except the sign are 1.
 constexpr int lastMagnitude(const SmallFormat &f) { return (1 << (f.bits - (f.isSigned ? 1 : 0))) - 1; }
 constexpr int largestMagnitude(const SmallFormat &f) {
   const int last = lastMagnitude(f);
@@ -77,7 +77,7 @@ constexpr int kFractionBits = 52;
 int exponentOf(uint64_t bits) { return static_cast<int>(bits >> kFractionBits) - 1023; }
 uint64_t fractionOf(uint64_t bits) { return bits & ((uint64_t{1} << kFractionBits) - 1); }
 
-// `whole` / 2^shift, rounded to the nearest whole number, ties to the even one.
+// `whole` / 2^shift, rounded to the nearest integer, ties to even.
 int shiftedToNearest(uint64_t whole, int shift) {
   if (shift > kFractionBits + 1) return 0;
   const uint64_t half = uint64_t{1} << (shift - 1), odd = whole >> shift & 1;
@@ -94,7 +94,7 @@ int nanCode(const SmallFormat &f, bool negative) {
     case LastIsNaN:
       return lastMagnitude(f) | sign;
     default:
-      return (lastMagnitude(f) - 1) | sign;  // a quiet one
+      return (lastMagnitude(f) - 1) | sign;  // a quiet NaN
   }
 }
 
@@ -145,7 +145,7 @@ uint8_t smallCode(const SmallFormat &f, double value, SmallRounding rounding) {
   const auto bits = std::bit_cast<uint64_t>(std::fabs(value));
   if (f.isExponent()) return static_cast<uint8_t>(exponentCode(f, bits, negative, rounding));
   if (std::isinf(value)) return static_cast<uint8_t>(overflowCode(f, negative, rounding.saturate));
-  // below the smallest normal number the spacing stays
+  // below the smallest normal number the spacing is constant
   const int lowest = 1 - f.bias, exponent = std::max(exponentOf(bits), lowest);
   const int shift = kFractionBits - f.mantissaBits + exponent - exponentOf(bits);
   const int steps = shiftedToNearest(fractionOf(bits) | uint64_t{1} << kFractionBits, shift);

@@ -1,5 +1,5 @@
-// Element types of at most 256 values that C++ has no type for: floats of four to eight bits, integers of two and four.
-// One table of formats says what each code stands for; conversions of all of them follow from it.
+// Element types of at most 256 values that C++ does not have: floats of four to eight bits, integers of two and four.
+// One table of formats defines the codes; all conversions are derived from it.
 //
 //              bits  exponent  mantissa  bias  largest      not a number    infinity   zero of either sign
 //   FLOAT8E4M3FN  8         4         3     7      448   all ones                -      yes
@@ -12,7 +12,7 @@
 //   FLOAT4E2M1    4         2         1     1        6   -                       -      yes
 //   INT4, UINT4   4;   INT2, UINT2   2: two's complement
 //
-// In memory a code is the low bits of a byte; what the other bits say has no meaning. Sources: ONNX's pages "Float
+// In memory a code is the low bits of a byte; the other bits are ignored. Sources: ONNX's pages "Float
 // stored in 8 bits", "4 bit integer types" and Cast-25; FLOAT8_143 and FLOAT8_152 are PopART's names of E4M3FNUZ and
 // E5M2FNUZ.
 #pragma once
@@ -25,7 +25,7 @@ namespace popart {
 
 enum class SmallSpecials : uint8_t {
   None,       // every code is a number
-  LastIsNaN,  // all bits but the sign are 1
+  LastIsNaN,  // NaN: all bits except the sign are 1
   NegativeZeroIsNaN,
   Ieee,  // exponents of ones: infinity for mantissa 0, else NaN
 };
@@ -36,30 +36,31 @@ struct SmallFormat {
   bool isFloat, isSigned;
   int mantissaBits, bias;  // of floats
   SmallSpecials specials;
-  // FLOAT8E8M0: codes are exponents alone.
+  // FLOAT8E8M0: codes are only exponents.
   constexpr bool isExponent() const { return isFloat && !isSigned; }
 };
 
-// The format of the type; null: it is none of the small ones. Static storage.
+// The format of the type; null for other types. Static storage.
 const SmallFormat *smallFormat(DataType type);
 inline bool isSmall(DataType type) { return smallFormat(type) != nullptr; }
-// Bits of an element in a file, where elements of fewer than eight lie beside each other; 0 for types without a size.
+// Bits of an element in a file, where elements of fewer than eight bits are packed; 0 for types without a size.
 int bitsOf(DataType type);
 
-// The values of all bytes as codes of `type`, which is a small one. Static storage.
+// The value of every byte as a code of `type`, a small type. Static storage.
 std::span<const float, 256> smallValues(DataType type);
 
-// What becomes of values that the format does not have, as attributes of ONNX's Cast say.
+// How to round values that the format does not have, by the attributes of ONNX's Cast.
 struct SmallRounding {
-  // Values too large for the format: the largest number, else infinity or NaN. Formats without these saturate always.
+  // Whether values that are too large become the largest number, else infinity or NaN. Formats without these always
+  // saturate.
   bool saturate = true;
-  // FLOAT8E8M0 alone: the next power of two that is not smaller, not larger, or nearer (the larger of two).
+  // Only FLOAT8E8M0: to the next larger power of two, the next smaller one, or the nearest (of two, the larger).
   enum class Exponent : uint8_t { Up, Down, Nearest } exponent = Exponent::Up;
 };
 
-// Code of the nearest value of a float format, ties to the even code; integers truncate toward zero and keep their low
-// bits. NaN: NaN; in formats without one, zero with the other sign, as ml_dtypes has it; integer 0. FLOAT8E8M0: below
-// zero NaN; zero is too small and gives 2^-127 or, without `saturate`, NaN.
+// Code of the nearest value of a float format, ties to the even code. Integers truncate toward zero and keep their low
+// bits. NaN becomes NaN; in formats without NaN, zero with the other sign, as in ml_dtypes; in integers 0. FLOAT8E8M0:
+// numbers below zero become NaN; zero becomes 2^-127 or, without `saturate`, NaN.
 uint8_t smallCode(const SmallFormat &format, double value, SmallRounding rounding = {});
 
 }  // namespace popart

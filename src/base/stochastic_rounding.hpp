@@ -1,12 +1,12 @@
-// Rounding of floats to the 16-bit storage types at random. A value between two neighbours of the type goes to the one
-// farther from zero with the probability of its distance from the other, so that the mean of many draws is the value.
+// Stochastic rounding of floats to the 16-bit storage types. A value between two neighbours of the type is rounded to
+// either, with a probability that makes the expected result equal to the value:
 //
 //   neighbours a < |x| < b:   the result is b where uniform < (|x| - a) / (b - a), else a; with the sign of x
 //
-// Values of the type, zeros with their signs included, stay as they are. Infinities, NaN and magnitudes above the
-// largest number of the type round as half.hpp does, never at random: no draw makes an overflow that rounding to
-// nearest would not make. `uniform` is a multiple of 2^-24 in [0, 1) (uniformFromWord); fractions of normal numbers
-// have at most 16 bits, so that their probabilities are exact.
+// Values of the type, including signed zeros, do not change. Infinities, NaN and magnitudes above the largest number of
+// the type are rounded as in half.hpp, so that only values overflow that would overflow when rounded to nearest.
+// `uniform` is a multiple of 2^-24 in [0, 1) (uniformFromWord). Fractions of normal numbers have at most 16 bits, so
+// their probabilities are exact.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace popart {
 
-// Bits of the FLOAT16 that `value` is rounded to. No branch, so that loops over it are vectorised.
+// Bits of the FLOAT16 that `value` is rounded to. Without branches, so that loops are vectorised.
 inline uint16_t roundToHalfBits(float value, float uniform) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;

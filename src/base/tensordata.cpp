@@ -1,5 +1,5 @@
-// Shared host values with copy-on-write. Large zero-filled values are fresh pages of the system, which take no memory
-// until they are written: the first state of an optimizer costs nothing on the host.
+// Shared host values with copy-on-write. Large zero-filled values are fresh pages of the system, which use no memory
+// until they are written: initial states of optimizers cost nothing on the host.
 #include <popart/tensordata.hpp>
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 namespace popart {
 namespace {
 
-// 64-byte aligned block; zero bytes still give a valid pointer.
+// 64-byte aligned block; the pointer is valid even for zero bytes.
 std::shared_ptr<void> allocate(int64_t bytes) {
   constexpr std::align_val_t kAlign{64};
   void *p = ::operator new(static_cast<size_t>(bytes > 0 ? bytes : 1), kAlign);
@@ -23,7 +23,7 @@ std::shared_ptr<void> allocate(int64_t bytes) {
 }
 
 constexpr int64_t kOwnPagesBytes = int64_t{256} << 10;
-// Large weights may be read end to end by every run; large pages save lookups of addresses.
+// Runs may read all of a large weight; huge pages then need fewer address translations.
 constexpr size_t kHugePagesBytes = size_t{4} << 20;
 
 std::shared_ptr<void> allocateZeroed(int64_t bytes) {
@@ -41,8 +41,8 @@ std::shared_ptr<void> allocateZeroed(int64_t bytes) {
   return block;
 }
 
-// Elements as values of type Out; false for types outside the list that are no small ones. Memory of BOOL may hold any
-// byte.
+// Elements as values of type Out; returns false for types that are neither in the list nor small. Memory of BOOL may
+// hold any byte.
 template <class Out, class List>
 bool copyElements(List list, DataType type, const void *data, std::vector<Out> &out) {
   if (const SmallFormat *format = smallFormat(type)) {

@@ -126,7 +126,7 @@ void TensorInfo::append(std::ostream &out) const { out << str(); }
 
 namespace {
 
-// Which of `rank` axes are named.
+// For each of `rank` axes, whether `axes` contains it.
 std::vector<bool> namedAxes(const std::vector<int64_t> &axes, size_t rank, const char *what) {
   std::vector<bool> named(rank, false);
   for (int64_t axis : axes) {

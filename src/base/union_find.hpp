@@ -12,23 +12,23 @@ class UnionFind {
     for (size_t i = 0; i < count; ++i) add();
   }
 
-  // A new set of one number, which is returned.
+  // Adds a set of one new number, and returns the number.
   uint32_t add() {
     parent_.push_back(static_cast<uint32_t>(parent_.size()));
     return parent_.back();
   }
   size_t size() const { return parent_.size(); }
 
-  // The number that stands for the set of `i`.
+  // The representative of the set of `i`.
   uint32_t find(uint32_t i) const {
     while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
     return i;
   }
-  // The two sets become one; what stood for the set of `into` stands for both.
+  // Joins two sets; the representative of `into` represents both.
   void join(uint32_t i, uint32_t into) { parent_[find(i)] = find(into); }
 
  private:
-  mutable std::vector<uint32_t> parent_;  // paths get shorter while they are followed
+  mutable std::vector<uint32_t> parent_;  // find() shortens paths
 };
 
 }  // namespace popart

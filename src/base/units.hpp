@@ -1,4 +1,4 @@
-// Numbers for people: in the largest unit of which they are at least one, with four significant digits.
+// Numbers as text for people: in the largest unit in which they are at least 1, with four significant digits.
 #pragma once
 #include <string>
 

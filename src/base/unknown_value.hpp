@@ -1,10 +1,10 @@
-// The refusal of a program whose structure depends on a value that the run computes.
+// The error for a program whose structure depends on a value that is computed at run time.
 #pragma once
 #include <popart/error.hpp>
 
 namespace popart {
 
-// Names what must be known when the graph is built. Who runs the program may make it a constant and try again.
+// Names the value that must be known when the graph is built. The caller may make it a constant and try again.
 class unknown_value_error : public error {
  public:
   using error::error;

@@ -1,5 +1,5 @@
-// The canonical stream. Left out: ids of tensors, ops and graphs, debug names and scopes, the order in which leaves
-// were added.
+// The canonical stream leaves out: ids of tensors, ops and graphs, debug names and scopes, and the order in which
+// leaves were added.
 #include "ir/canonical.hpp"
 
 #include <unordered_map>
@@ -13,7 +13,7 @@
 namespace popart {
 namespace {
 
-// What the class of a user op says about itself.
+// The description that the class of a user op returns.
 std::string outlineText(const Op &op) {
   OpSerialiser serialiser;
   op.appendOutlineAttributes(serialiser);
@@ -46,7 +46,7 @@ class Writer {
     for (size_t n = 0; n < ops.size(); ++n) opNumbers[ops[n]->index().value] = static_cast<int64_t>(n);
     sink_.number(static_cast<int64_t>(ops.size()));
     writeTensors(graph, graph.inputs());
-    // Outputs first: an op may read what a later op in program order gives.
+    // Outputs first, because an op may read the result of an op that is later in program order.
     for (const Op *op : ops) writeOutputs(*op);
     for (const Op *op : ops) writeOp(*op);
     sink_.number(static_cast<int64_t>(graph.constraints().size()));
@@ -63,7 +63,7 @@ class Writer {
     for (TensorIndex t : list) t.valid() ? writeTensor(graph.tensor(t)) : sink_.number(-1);
   }
 
-  // At the first mention everything about the tensor, later its number.
+  // Writes everything about the tensor when it is first mentioned, later only its number.
   void writeTensor(const Tensor &t) {
     int64_t &number = tensorNumbers_[t.index().value];
     const bool fresh = number < 0;

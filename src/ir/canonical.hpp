@@ -1,6 +1,6 @@
-// A program as numbers and texts that do not depend on ids: graphs numbered by first call, ops in program order,
-// tensors by first mention. What makes two programs structurally equal, written once; equality compares such streams,
-// hashes digest them.
+// A program as numbers and texts that do not depend on ids: graphs are numbered by first call, ops are in program
+// order, tensors are numbered by first mention. This stream defines structural equality; comparison and hashes both
+// read it.
 #pragma once
 #include <functional>
 #include <string_view>

@@ -1,5 +1,5 @@
-// Content hashes of the constants of one session, for the keys of its programs: making a key reads all weights
-// otherwise.
+// Content hashes of the constants of one session, for the keys of its programs. Without them, each key would read all
+// weights.
 #pragma once
 #include <functional>
 #include <map>
@@ -9,15 +9,15 @@
 
 namespace popart {
 
-// Reads each constant once. It holds what it has read, so that the bytes cannot change behind its back: who writes
-// shared values makes a copy first (TensorData). For constants that lie in memory of a caller, who may write it, make a
-// new one for each key.
+// Reads each constant once, and keeps a reference to it, so that its bytes cannot change: a writer of shared values
+// copies them first (TensorData). If constants are in memory of a caller, who may write it, make a new object for each
+// key.
 class ConstantHashes {
  public:
-  // Hashes of these values, in their order; new ones are read by as many threads as pay, with `beside` as one more
-  // task.
+  // Hashes of these values, in their order. New ones are read by several threads if that is worth it, with `beside` as
+  // one more task.
   std::vector<uint64_t> of(const std::vector<TensorData> &constants, int threads, const std::function<void()> &beside);
-  // Notes hashes of bytes that were read before and do not change.
+  // Records known hashes of bytes that do not change.
   void learn(const std::vector<std::pair<TensorData, uint64_t>> &hashes);
 
  private:

@@ -9,7 +9,7 @@ std::vector<TensorIndex> decomposed(Graph &graph, const Op &op) {
     if (!op.hasOutput(o)) continue;
     const TensorIndex fresh = builder.results()[o];
     if (!fresh.valid()) throw internal_error("{}: its decomposition gives no tensor for output {}", op.debugName(), o);
-    const TensorInfo &made = graph.info(fresh), &wanted = op.outInfo(o);  // meta shapes are facts of sharding
+    const TensorInfo &made = graph.info(fresh), &wanted = op.outInfo(o);  // meta shapes belong to sharding
     if (made.dataType() != wanted.dataType() || made.shape() != wanted.shape())
       throw internal_error("{}: its decomposition gives {} for output {}, expected {}", op.debugName(), made, o,
                            wanted);

@@ -1,4 +1,4 @@
-// Graphviz drawing of one graph: boxes are ops, ellipses are tensors nothing produces and graph outputs, edges carry
+// Graphviz drawing of one graph: boxes are ops, ellipses are graph outputs and tensors without a producer, edges carry
 // types and shapes, dashed edges are order constraints.
 #include "ir/program_order.hpp"
 #include "ir/text.hpp"

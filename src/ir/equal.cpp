@@ -1,4 +1,4 @@
-// Structural equality: two programs are equal when their canonical streams are (canonical.hpp). Values are compared
+// Structural equality: two programs are equal if their canonical streams are equal (canonical.hpp). Values are compared
 // byte by byte and never copied.
 #include "ir/canonical.hpp"
 

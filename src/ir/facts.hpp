@@ -1,11 +1,11 @@
-// Settings of ops and facts of tensors as attribute lists: the one place that knows their fields, used by printing,
-// parsing, comparison, hashing and JSON. Fields at their defaults are left out.
+// Settings of ops and facts of tensors as attribute lists. Only this file knows their fields; printing, parsing,
+// comparison, hashing and JSON use it. Fields at their defaults are left out.
 #pragma once
 #include <popart/ir.hpp>
 
 namespace popart {
 
-// Everything but graph and sequence. `name` and `scope` are included.
+// All settings except graph and sequence; `name` and `scope` are included.
 Attributes settingsFacts(const Op::Settings &settings);
 // The inverse. Throws popart::error for unknown fields and impossible values.
 void applySettingsFacts(const Attributes &facts, Op::Settings &settings);

@@ -1,5 +1,5 @@
-// Graph: storage of ops and tensors and the only editor of edges. Invariant after every public call: producers, uses,
-// ids and the id index agree with each other.
+// Graph: stores ops and tensors, and is the only code that changes edges. Invariant after every public call: producers,
+// uses, ids and the id index are consistent.
 #include <popart/graph.hpp>
 
 #include <algorithm>

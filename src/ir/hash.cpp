@@ -1,5 +1,5 @@
-// Hash of a program's canonical stream. Structurally equal programs have equal hashes; initial values of variables are
-// left out, so that a compiled program can be found again after training.
+// Hash of a program's canonical stream. Structurally equal programs have equal hashes. Initial values of variables are
+// left out, so that the compiled program is still found after training.
 #include "base/hash.hpp"
 
 #include "ir/canonical.hpp"

@@ -46,7 +46,7 @@ Json opToJson(const Op &op) {
       {"type", op.opType()}, {"name", op.name()}, {"inputs", inputs}, {"outputs", outputs}, {"attributes", attributes}};
 }
 
-// The parts of one exchange: operands and results of all, counted through.
+// The parts of one exchange, with the operands and results of all, numbered consecutively.
 Json exchangeToJson(std::span<Op *const> parts) {
   Json inputs = Json::array(), outputs = Json::array();
   for (const Op *op : parts) {
@@ -78,7 +78,7 @@ std::string serialiseJson(const Ir &ir, const std::string &root, bool inOrder) {
     }
     graphs[g->isMain() ? mainKey : g->id] = std::move(ops);
   }
-  // Names may hold any bytes; what is no UTF-8 is replaced, so that the result is always valid JSON.
+  // Names may contain any bytes. Invalid UTF-8 is replaced, so that the result is always valid JSON.
   return graphs.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -1,5 +1,5 @@
-// Names of steps and layers, in one place for every view of a program's steps: schedules, tables of times, reports,
-// commands and traces.
+// Names of steps and layers. All views of a program's steps use them: schedules, tables of times, reports, commands and
+// traces.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace popart {
 
-// The suffixes that differentiation and optimizers add to the name of the layer that they work for.
+// The suffixes that differentiation and optimizers append to the name of a layer.
 inline constexpr char kGradientSuffix[] = "grad", kRecomputedSuffix[] = "recomputed", kUpdateSuffix[] = "update";
 
 // "FusedConv.198" and "/conv1/Conv": "FusedConv.198  /conv1/Conv". Without a layer: the step alone.
@@ -16,7 +16,7 @@ std::string stepTitle(std::string_view step, std::string_view layer);
 // The part of a training step that an op belongs to.
 enum class TrainingPhase : uint8_t { Forward, Backward, Update };
 const char *phaseName(TrainingPhase phase);  // "forward", "backward", "update"
-// The layer that an op of this name works for, and in which phase: "/conv1/Conv/grad" is "/conv1/Conv", Backward.
+// The layer and phase of an op with this name: "/conv1/Conv/grad" is "/conv1/Conv", Backward.
 struct LayerOf {
   std::string layer;
   TrainingPhase phase = TrainingPhase::Forward;

@@ -19,7 +19,7 @@ std::vector<Token> tokenize(std::string_view text);
 
 // Replaces the escapes \n \\ \" \xHH. Throws popart::error for others.
 std::string unescape(std::string_view text);
-// The name or string a token stands for.
+// The name or string that a token denotes.
 inline std::string tokenText(const Token &t) { return t.quoted ? unescape(t.text) : std::string(t.text); }
 
 int hexDigit(char c);  // -1: none

@@ -14,7 +14,7 @@
 namespace popart {
 namespace {
 
-// Operands of calls and of user ops stand for those of somebody else; others of a list are all there.
+// Operands of calls and user ops are those of the callee, which may be optional; other lists have no gaps.
 bool mayHaveGaps(const Op &op) { return op.has(Trait::Call) || op.isUserOp(); }
 
 thread_local bool areTypesUnchecked = false;
@@ -60,7 +60,7 @@ void checkOutputs(const Op &op) {
   }
 }
 
-// The library's row; null for an operator of users.
+// The row of the library; null for operators of users.
 const OpDef *findOwnDef(const OperatorIdentifier &opid) {
   if (findOpDef(opid.str())) return nullptr;
   if (const OpDef *def = findOnnxOp(opid.domain, opid.type, opid.version)) return def;
@@ -155,7 +155,7 @@ void Op::setup() {
       context.out(0, context.in(0));
     }
   } catch (const error &e) {
-    // What a rule calls (sizes of shapes, attributes) does not know the op.
+    // Functions that a rule calls (sizes of shapes, attributes) do not know the op, so it is added to their message.
     const std::string what = e.what(), name = debugName();
     if (typeid(e) != typeid(error) || what.find(name) != std::string::npos) throw;
     throw error("{}: {}", name, what);
@@ -257,7 +257,7 @@ Cost costOf(const Op &op) {
       if (op.hasOutput(o)) add(op.outInfo(o), cost.bytesWritten);
   }
   if (op.def().costRule()) op.def().costRule()(op, cost);
-  // Loops in loops of a damaged model multiply without end; sums and products of what is left stay finite.
+  // Nested loops of a damaged model multiply without limit; below this bound sums and products stay finite.
   constexpr double kMost = 1e200;
   return {std::min(cost.flops, kMost), std::min(cost.bytesRead, kMost), std::min(cost.bytesWritten, kMost)};
 }

@@ -1,5 +1,5 @@
-// OpDef rows: the fluent builder, attribute completion, and the contexts that shape, gradient and decomposition rules
-// see.
+// OpDef rows: the fluent builder, completion of attributes, and the contexts that shape, gradient and decomposition
+// rules use.
 #include <popart/opdef.hpp>
 
 #include <algorithm>
@@ -99,7 +99,7 @@ OpDef OpDef::inplaceVariant(const OpDef &base, const InplaceDef &variant) {
   def.onnxNames_.clear();
   def.base_ = &base;
   def.role_ = Role::None;
-  def.identity_ = nullptr;  // its result is the input's memory, not a value of its own
+  def.identity_ = nullptr;  // its result is the memory of the input, not a new value
   const bool variadic = base.inputs_.front().arity == Arity::Variadic;
   def.aliases_ = {{variadic ? AliasDef::kEveryInput : variant.input, 0, !base.writeBack_}};
   return def;

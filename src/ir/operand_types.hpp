@@ -1,5 +1,5 @@
-// Whether operands have element types that their operators take. Every operator is checked when it is made, except for
-// operators of PopXL programs, which sessions check (docs/decisions/0088).
+// Check of the element types of operands. Every operator is checked when it is made, except for those of PopXL
+// programs, which sessions check (docs/decisions/0088).
 #pragma once
 
 namespace popart {

@@ -1,5 +1,5 @@
-// The registry of user operators. A row of the catalog stands for each; what was registered later (class, shape
-// function) is looked up when a node is made, so that the order of static initialisers does not matter.
+// The registry of user operators. Each has a row in the catalog. Classes and shape functions that are registered later
+// are looked up when a node is made, so that the order of static initialisers does not matter.
 #include <popart/opmanager.hpp>
 
 #include <algorithm>

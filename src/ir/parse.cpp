@@ -1,7 +1,7 @@
-// Reads the IR text form (grammar: text.hpp). Two rounds: first all graphs with their tensors and ops, operands
-// connected at the end of each graph, so that names may be used before they are defined; then, callees first, every
-// op's shape rule runs and must agree with the infos the text states (outputs may leave theirs out). Text is untrusted:
-// every fault is a popart::error with a line number, and memory is bounded by the length of the text plus kFillBudget.
+// Reads the IR text form (grammar: text.hpp) in two rounds. The first reads all graphs with their tensors and ops, and
+// connects operands at the end of each graph, so that names may be used before they are defined. The second runs the
+// shape rule of every op, callees first; the result must agree with the text (outputs may omit their infos). The text
+// is untrusted: every fault is a popart::error with a line number, and memory is bounded by its length plus kFillBudget.
 #include <charconv>
 #include <set>
 #include <unordered_map>
@@ -18,14 +18,14 @@ namespace {
 
 constexpr int64_t kFillBudget = int64_t{1} << 30;  // bytes of equal values, over the whole text
 
-// A row whose class infers its outputs in C++: the text is all that is known.
+// For a user op whose class infers its outputs in C++, only the text gives the types.
 bool infersItself(const OpDef &def) {
   return !def.inferRule() && !def.outputs().empty() && def.outputs().front().arity == Arity::Variadic;
 }
 
 class Parser {
  public:
-  // `find`: values that the text shows by hash; empty: it must show them all.
+  // `find`: returns values that the text shows by hash; empty: the text must contain all values.
   explicit Parser(std::string_view text, FindValues find = {})
       : tokens_(tokenize(text)), find_(std::move(find)), ir_(std::make_unique<Ir>()) {}
 
@@ -69,7 +69,7 @@ class Parser {
     throw error("got {}, expected {}",
                 t.kind == Token::Kind::End ? "the end of the text" : "'" + std::string(t.text) + "'", expected);
   }
-  // Runs `work`; its errors get the line of the last token read.
+  // Runs `work`, and adds the line of the last token to its errors.
   template <class Work>
   void located(Work work) {
     try {

@@ -1,4 +1,4 @@
-// Placement of tensors: followed into the graphs of loops and of moved ops, one level per step.
+// Placement of tensors, also inside the graphs of loops and of moved ops, one level per step.
 #include "ir/placement.hpp"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace popart {
 namespace {
 
-// The op that decides, and whether it makes the tensor; null where there is none.
+// The op that determines the placement, and whether it makes the tensor; null if there is none.
 struct PlacingOp {
   const Op *op = nullptr;
   bool makesIt = false;
@@ -17,7 +17,7 @@ const Op *makerOrReader(const Tensor &tensor) {
   return tensor.uses().empty() ? nullptr : &tensor.getGraph().op(tensor.uses().front().op);
 }
 
-// The tensor of the graph of a call or loop that stands for a tensor at it; null where there is none.
+// The tensor inside a called graph or loop body that corresponds to a tensor at the op; null if there is none.
 const Tensor *inside(const Op &op, const Graph &called, const Tensor &outside) {
   const bool isResult = outside.hasProducer();
   const auto &operands = isResult ? op.outputs() : op.inputs();
@@ -41,7 +41,7 @@ PlacingOp placingOp(const Tensor &tensor, const std::set<GraphId> &movedInto) {
   return found;
 }
 
-// Notes a value; whether it is the one known so far.
+// Records a value; returns whether it equals the known one.
 template <class T>
 bool agrees(std::optional<T> &known, const std::optional<T> &value) {
   if (!known) known = value;
@@ -55,7 +55,7 @@ TensorPlacement placementOf(const Tensor &tensor, const std::set<GraphId> &moved
   if (!op) return {};
   TensorPlacement result{op->settings.vgraphId, op->settings.tileSet == TileSet::IO ? TileSet::IO : TileSet::Compute};
   if (makesIt) return result;
-  // What a copy reads is not where the copy is.
+  // A copy is in another place than its operand.
   static const OpDef &tileCopy = opDef("IoTileCopy");
   if (result.ipu) result.ipu = op->attributes().getAttribute<int64_t>("source", *result.ipu);
   if (&op->def() == &tileCopy) result.tiles = result.tiles == TileSet::IO ? TileSet::Compute : TileSet::IO;

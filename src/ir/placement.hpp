@@ -1,4 +1,4 @@
-// Where the value of a tensor is: IPU and tile set of the op that makes it, else of the first one that reads it.
+// Placement of a tensor: IPU and tile set of the op that makes it, else of the first op that reads it.
 #pragma once
 #include <optional>
 #include <set>
@@ -8,14 +8,14 @@
 
 namespace popart {
 
-// None where nothing decides it.
+// nullopt: not determined.
 struct TensorPlacement {
   std::optional<VGraphId> ipu;
   std::optional<TileSet> tiles;
 };
 
-// `movedInto`: graphs whose ops a transform took from the graph that calls them. Of a call of one of these, and of a
-// loop, the op inside decides.
+// `movedInto`: graphs whose ops a transform took from the calling graph. For calls of these, and for loops, the op
+// inside determines the placement.
 TensorPlacement placementOf(const Tensor &tensor, const std::set<GraphId> &movedInto);
 
 // Whether the tensors whose IPU is known are on one IPU, and those whose tile set is known on one tile set.

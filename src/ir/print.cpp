@@ -1,5 +1,5 @@
 // Text form of graphs and programs (grammar: text.hpp). Deterministic: leaves in creation order, ops in program order,
-// nothing that depends on addresses or hash order. Illegal graphs print too, so that error reports can show them.
+// independent of addresses and hash order. Illegal graphs are printed too, so that error reports can show them.
 #include <map>
 
 #include "ir/facts.hpp"
@@ -13,7 +13,7 @@ constexpr std::string_view kByHash = "hash ";
 
 class Printer {
  public:
-  // `table`: receives the values that are shown by hash; null: nobody wants them.
+  // `table`: collects the values that are shown by hash; null: they are not collected.
   Printer(const Graph &graph, PrintData data, ValueTable *table = nullptr, bool variables = true,
           const ValueNumbers *numbers = nullptr)
       : graph_(graph), data_(data), table_(table), variables_(variables), numbers_(numbers) {}

@@ -1,4 +1,4 @@
-// Orders of ops and graphs that the text form, the checks and the comparison share. Scheduling proper is in schedule/.
+// Orders of ops and graphs for the text form, checks and comparison. The scheduler is in schedule/.
 #pragma once
 #include <vector>
 
@@ -9,12 +9,12 @@ namespace popart {
 // Ops by program position (Op::Settings::sequence, else creation index; ties by creation).
 std::vector<Op *> programOrder(const Graph &graph);
 
-// A topological order of the data edges and constraints, program order where they leave a choice. Shorter than the
-// number of ops when there is a cycle. Edges must be consistent (verify's edge rules).
+// A topological order of data edges and constraints; program order decides between ops that are free. If there is a
+// cycle, the result has fewer ops than the graph. Edges must be consistent (the edge rules of verify).
 std::vector<Op *> dataOrder(const Graph &graph);
 
-// Every graph after the graphs it calls. Shorter than the number of graphs when graphs call themselves.
-// Throws popart::error when an op names a graph that does not exist.
+// Callees before their callers. If graphs call themselves, the result has fewer graphs than the Ir. Throws
+// popart::error if an op names a graph that does not exist.
 std::vector<Graph *> calleesFirst(const Ir &ir);
 
 }  // namespace popart

@@ -1,4 +1,4 @@
-// Tensors and TopoCons: what graphs are asked by id and by op.
+// Tensors and TopoCons: look-ups in graphs by id and by op.
 #include <popart/tensors.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Writing of names, values and attributes. Invariant: every text written in PrintData::Full reads back to the same
+// Writes names, values and attributes. Invariant: a text written with PrintData::Full is read back to the same
 // bytes.
 #include "ir/text.hpp"
 
@@ -43,7 +43,7 @@ std::string sixteenBitText(const TensorData &data, int64_t i) {
   return std::isnan(value) ? "nan." + hexNumber(bits, 4) : toText(value);
 }
 
-// Whether bits that are no part of a code are set, which numbers would lose.
+// Whether bits outside of a code are set; printing as numbers would lose them.
 bool hasStrayBits(const TensorData &data) {
   const SmallFormat *format = smallFormat(data.info().dataType());
   if (!format || format->bits == 8) return false;

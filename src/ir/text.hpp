@@ -17,7 +17,7 @@
 // characters than letters, digits and _./:- are quoted. Attribute values: 1 Int, 0.5f Float, "s" String, [1, 2] Ints,
 // f[0.5] Floats, s["a"] Strings, tensor int64[1] = 5 Tensor, @g Graph. {…} attributes, <…> settings or tensor facts.
 // Values: one number (all elements are equal), a list in C order, or hex "…" (bytes of more than 64 elements). NaN is
-// written with its bits. Comments run from // to the end of the line. Ops stand in program order.
+// written with its bits. Comments run from // to the end of the line. Ops are in program order.
 #pragma once
 #include <functional>
 #include <map>
@@ -28,13 +28,13 @@
 
 namespace popart {
 
-// Numbers that stand for values in place of their hashes, by first byte and size: a text does not read those then.
+// Numbers to print instead of hashes of values, by first byte and size; the values are then not read.
 using ValueNumbers = std::map<std::pair<const void *, int64_t>, uint64_t>;
 
 // '%' or '@' followed by the name, quoted when it has unusual characters.
 std::string nameText(char sigil, std::string_view name);
 std::string quotedText(std::string_view text);
-// What words and names may have without quotes. "//" is never part of a name: it starts a comment.
+// Characters of words and names that need no quotes. "//" is never part of a name: it starts a comment.
 constexpr bool isPlainCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
 }
@@ -51,12 +51,12 @@ std::string attributesText(const Attributes &attributes, PrintData print);
 std::string attributeText(const AttributeValue &value, PrintData print);
 std::string floatText(float value);
 
-// ---- programs whose values lie elsewhere: on disk, by content
-// The number behind the word `hash` in a summary.
+// ---- programs whose values are stored separately, by content
+// The number after the word `hash` in a summary.
 uint64_t contentHash(const TensorData &data);
 using ValueTable = std::map<uint64_t, TensorData>;
-// print(ir, PrintData::Summary), with the values that it shows by hash added to `table`. `variables` false: variables
-// are printed without their first values.
+// print(ir, PrintData::Summary); adds the values that it shows by hash to `table`. `variables` false: variables
+// are printed without initial values.
 std::string printWithTable(const Ir &ir, ValueTable &table, bool variables = true,
                            const ValueNumbers *numbers = nullptr);
 // The bytes of a hash as values of `info`. Throws popart::error when they are not there or do not fit.

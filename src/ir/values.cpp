@@ -1,4 +1,4 @@
-// Values from text. Invariant: memory is allocated only after the text was seen to hold as many elements, or within a
+// Values from text. Invariant: memory is allocated only after as many elements were seen in the text, or within a
 // budget.
 #include "ir/values.hpp"
 
@@ -57,7 +57,7 @@ void store(T value, char *to) {
   std::memcpy(to, &value, sizeof(T));
 }
 
-// A number that rounds beyond the largest one of the format, or is no whole number of its range, is refused.
+// Refuses a number that rounds beyond the largest one of the format, or is not an integer of its range.
 uint8_t smallFromText(const SmallFormat &format, std::string_view text) {
   uint8_t code;
   if (format.isFloat && bitsFromText(text, code)) return code;

@@ -1,18 +1,19 @@
 // Legal IR. Each rule below is checked by one function of the same number's group and has a negative unit test.
-//   identity      an op stands in its slot and belongs to its graph; tensor ids are unique, not empty and indexed
+//   identity      an op is in its slot and belongs to its graph; tensor ids are unique, not empty and indexed
 //   connectivity  an op's input tensor lists that use exactly once, an op's output tensor names it as producer; and the
 //                 other way round; nothing refers to an erased op or tensor
 //   types         every connected tensor has an element type
 //   rows          the op's row is the one in the catalog; attributes are known, complete and of the declared types;
 //                 required inputs and outputs are connected, lists have no gaps (those of calls and user ops may), and
-//                 none is beyond what the row takes
+//                 there are none beyond those of the row
 //   leaves        a tensor that is read has a producer, is a graph input, or is a const, variable or stream; consts and
 //                 variables have no producer, graph inputs neither; graph inputs are listed once
-//   data          consts have values of their own type and shape, or the bytes of their layout; outputs of ops have
-// none
+//   data          consts have values of their own type and shape, or the bytes of their layout; outputs of ops have no
+//                 data
 //   place         variables and streams belong to the main graph; remote tensors are variables that no op reads
 //   order         data edges and constraints have no cycle
-//   calls         the graphs that ops name exist; Call, Loop and If pass as many tensors as these take and give,
+//   calls         the graphs that ops name exist; Call, Loop and If pass as many tensors as these have inputs and
+// outputs,
 //                 with equal infos (`modified` within range); no graph calls itself, directly or through others
 #include <algorithm>
 #include <set>
@@ -159,7 +160,7 @@ class Verifier {
     const auto hasInput = [&](int i) { return op.hasInput(i); };
     verifyOperands(op, def.inputs(), op.inputCount(), "input", hasInput);
     verifyOperands(op, def.outputs(), op.outputCount(), "output", [&](int i) { return op.hasOutput(i); });
-    // What calls and user ops take stands for the inputs of somebody else, which may be optional.
+    // Operands of calls and user ops are inputs of the callee, which may be optional.
     if (!op.has(Trait::Call) && !op.isUserOp()) verifyList(op, def.inputs(), op.inputCount(), hasInput);
   }
   void verifyAttributes(const Op &op) const {

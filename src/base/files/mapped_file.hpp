@@ -1,5 +1,5 @@
-// MappedFile: the bytes of a file in memory, brought in by the system as they are read. A file that another process
-// cuts short while it is mapped ends this process: writers replace files (PendingFile), they do not write into them.
+// MappedFile: the bytes of a file as memory, which the system loads when they are read. If another process truncates a
+// mapped file, this process ends; so writers replace files (PendingFile) instead of writing into them.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -10,9 +10,9 @@ namespace popart {
 // A read-only mapping of a whole file.
 class MappedFile {
  public:
-  // How many names the file may have. One: a hard link is refused, for it may lead anywhere and cannot be followed.
+  // Number of names that the file may have. One: a hard link is refused, because its other names cannot be checked.
   enum class Links { Any, One };
-  // Throws popart::error naming `shownName` when it is no readable regular file.
+  // Throws popart::error naming `shownName` if it is not a readable regular file.
   static std::shared_ptr<const MappedFile> open(const std::string &path, const std::string &shownName,
                                                 Links links = Links::Any);
   ~MappedFile();

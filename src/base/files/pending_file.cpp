@@ -1,6 +1,6 @@
-// Temporary files are called <target>.tmp.<process>.<number>. Their writer holds a lock (flock) on them from the start;
-// a file whose lock can be had has lost its writer. Between creation and lock another process may take a file for lost
-// and remove it, so a writer looks whether its file is still there once it holds the lock.
+// Temporary files are called <target>.tmp.<process>.<number>. Their writer holds a lock (flock) on them. If the lock of
+// a file is free, its writer has died. Between creation and lock another process may therefore remove the file, so the
+// writer checks that its file still exists after it has the lock.
 #include "base/files/pending_file.hpp"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ bool isNumbers(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
-// Whether `path` still leads to the file that `fd` has open.
+// Whether `path` still names the file that `fd` has open.
 bool isAt(int fd, const std::string &path) {
   struct stat open {
   }, named{};
@@ -64,7 +64,7 @@ PendingFile::PendingFile(const std::string &path) : path_(path) {
   }
 }
 
-// False: the name was taken, or another process took the file for lost.
+// Returns false if the name was taken, or another process took the file for abandoned.
 bool PendingFile::create() {
   static std::atomic<uint64_t> next{0};
   temporary_ = path_ + kMark + std::to_string(::getpid()) + "." + std::to_string(next++);

@@ -1,5 +1,5 @@
-// PendingFile: a file under a temporary name beside its target that takes the target's place when it is complete. A
-// process that is killed leaves the temporary file; the next write of the same target removes it (decisions/0013).
+// PendingFile: a file with a temporary name next to its target, which it replaces when it is complete. If a process is
+// killed, the temporary file remains; the next write of the same target removes it (decisions/0013).
 #pragma once
 #include <cstddef>
 #include <string>
@@ -8,15 +8,15 @@ namespace popart {
 
 class PendingFile {
  public:
-  // Removes temporary files of the same target that no process writes any more. Throws popart::error naming `path` when
-  // the folder does not take a new file; so do write and commit when the system refuses.
+  // Removes abandoned temporary files of the same target. Throws popart::error naming `path` if the folder does not
+  // accept a new file; so do write and commit if the system refuses.
   explicit PendingFile(const std::string &path);
-  ~PendingFile();  // without commit the file vanishes
+  ~PendingFile();  // removes the file unless it was committed
   PendingFile(const PendingFile &) = delete;
   PendingFile &operator=(const PendingFile &) = delete;
 
   void write(const void *data, size_t bytes);
-  void commit();  // on the disk and under its name when this returns
+  void commit();  // afterwards the file is on the disk under its name
 
  private:
   bool create();

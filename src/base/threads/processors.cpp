@@ -1,4 +1,4 @@
-// Cores and quotas, see processors.hpp. The least quota of a control group and those around it counts.
+// Cores and quotas, see processors.hpp. The smallest quota of the control groups applies.
 #include "base/threads/processors.hpp"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ ProcessorLimits ProcessorLimits::part(int number, int parts) const {
 
 ProcessorLimits readProcessorLimits(const std::vector<int> &processors, const std::string &root) {
   ProcessorLimits limits;
-  std::map<std::string, size_t> coreOf;  // by the list of its hyper-threads
+  std::map<std::string, size_t> coreOf;  // index of a core by the list of its hyper-threads
   for (int cpu : processors) {
     const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
     std::string siblings = firstLine(folder + "thread_siblings_list");

@@ -1,4 +1,4 @@
-// What this process may compute on: cores among its allowed processors, and the CPU quota of its control group.
+// Processors for this process: cores among those it may run on, and the CPU quota of its control group.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,18 +12,19 @@ int allowedProcessors();
 struct ProcessorLimits {
   // The allowed processors of each physical core, hyper-threads of one core together, in ascending order.
   std::vector<std::vector<int>> cores;
-  // Processors' worth of time that the control group of this process, or one around it, grants; nullopt: no limit.
+  // CPU time per time that the control groups of this process grant; nullopt: no limit.
   std::optional<double> quota;
 
-  // Threads that can compute at the same time: one per core, and no more than the quota, rounded up, feeds. At least 1.
+  // Number of threads that can compute at the same time: one per core, at most the quota, rounded up. At least 1.
   int threads() const;
-  // What one of `parts` processes has that share all of this: as many cores, as far as there are enough, and quota.
+  // The share of one of `parts` processes: as many cores as the others, if there are enough, and an equal part of the
+  // quota.
   ProcessorLimits part(int number, int parts) const;
 };
 
-// Limits of `processors` (numbers of the allowed ones) as the files below `root` say: /sys/devices/system/cpu for
-// cores, /proc/self/cgroup and /sys/fs/cgroup (version 1 or 2) for the quota. Files that are missing or odd limit
-// nothing.
+// Limits of `processors` (numbers of the allowed ones), from files below `root`: /sys/devices/system/cpu for cores,
+// /proc/self/cgroup and /sys/fs/cgroup (version 1 or 2) for the quota. A file that is missing or cannot be read sets no
+// limit.
 ProcessorLimits readProcessorLimits(const std::vector<int> &processors, const std::string &root = "");
 
 // The limits of this process, read anew at each call.

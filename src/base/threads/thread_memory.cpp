@@ -6,13 +6,13 @@
 namespace popart {
 namespace {
 
-// The thread that loads the library, mostly a program's main thread.
+// For the thread that loads the library, usually the main thread.
 [[maybe_unused]] const bool kReserved = (reserveThreadMemory(), true);
 
 }  // namespace
 
 void reserveThreadMemory() noexcept {
-  thread_local volatile char ofThisLibrary = 0;  // all of a library's variables come together
+  thread_local volatile char ofThisLibrary = 0;  // all thread-local variables of a library are allocated together
   ofThisLibrary = ofThisLibrary + 1;
   static_cast<void>(std::uncaught_exceptions());
 }

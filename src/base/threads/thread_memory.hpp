@@ -1,12 +1,12 @@
-// Memory that the system gives a thread late.
+// Memory that a thread gets only when it first needs it.
 #pragma once
 
 namespace popart {
 
-// A thread's own variables of a library that was loaded while the program ran are made when the thread first reads
-// them; those of C++'s runtime when it first throws. Where there is no memory left for them, the system ends the
-// process, also when what is thrown says just that. This makes those of the calling thread, so that what is thrown
-// later reaches its handler. Threads call it when they begin, callers of the library before what may need much memory.
+// The thread-local variables of a library that was loaded at run time are allocated when a thread first reads them;
+// those of the C++ runtime when it first throws. If there is no memory, the process ends, even if the exception is
+// about memory. This function allocates both for the calling thread, so that later exceptions reach their handlers.
+// Threads call it when they start; callers of the library call it before they may need much memory.
 void reserveThreadMemory() noexcept;
 
 }  // namespace popart

@@ -2,10 +2,11 @@
 //
 // Order of a run: fn_, state_, pending_, active_ and open_ are written, then each range is published with release, then
 // the bells ring. A claim is an acquire on the range, so a worker that claims sees the fields of the run the task
-// belongs to, even when it woke for an earlier run. A thread adds up the tasks it has done and takes them off pending_
-// when it finds no more; until then the run goes on, so that a count never mixes two runs. Rings and sleeps use
-// sequentially consistent operations: either the worker sees the ring before it sleeps, or who rings sees it asleep and
-// wakes it.
+// the bells ring. A claim is an acquire on the range, so a worker that claims a task sees the fields of that task's
+// run, even if it woke up for an earlier run. A thread counts the tasks it has done and subtracts them from pending_
+// when it finds no more; until then the run continues, so a count never mixes two runs. Rings and sleeps use
+// sequentially consistent operations: either the worker sees the ring before it sleeps, or the ringing thread sees that
+// it sleeps and wakes it.
 #include "base/threads/thread_pool.hpp"
 
 #include <algorithm>
@@ -28,7 +29,7 @@
 namespace popart {
 namespace {
 
-constexpr int kChildren = 4;  // workers that a thread wakes itself
+constexpr int kChildren = 4;  // number of workers that each thread wakes
 constexpr int kWordBits = 64;
 
 void pauseBriefly() {
@@ -56,7 +57,7 @@ bool poll(std::chrono::nanoseconds limit, Done done) {
   return done();
 }
 
-// Best effort: a refusal only costs speed.
+// If the system refuses, the pool only gets slower.
 void bindTo([[maybe_unused]] std::thread &worker, [[maybe_unused]] const std::vector<int> &processors) {
 #if defined(__linux__)
   cpu_set_t set;
@@ -105,8 +106,8 @@ void ThreadPool::startWorkers(const ThreadPoolOptions &options) {
   }
 }
 
-// Index of the current thread when it is inside a run of this pool, else -1. Thread-local variables would say it as
-// well, but a library loaded at run time gets them at their first use, where a failed allocation ends the process.
+// Index of the current thread if it is inside a run of this pool, else -1. Not a thread-local variable: in a library
+// that was loaded at run time, its first use allocates memory, and a failure ends the process.
 int ThreadPool::threadInside() const noexcept {
   if (!busy_.load(std::memory_order_relaxed)) return -1;
   const std::thread::id self = std::this_thread::get_id();

@@ -1,14 +1,13 @@
-// Fork-join thread pool for the CPU engine: `run` hands numbered tasks to a set of threads and returns when all are
+// Fork-join thread pool for the CPU engine: `run` distributes numbered tasks over threads and returns when all are
 // done.
 //
-// Each thread owns a contiguous range of the task numbers and works it upwards, so that task i lands on the same core
-// run after run and finds its data in that core's caches; a thread that has finished its own range takes tasks from the
-// upper end of another thread's range. Which thread runs a task must therefore never influence a result.
+// Each thread owns a contiguous range of task numbers and runs them in ascending order, so that task i runs on the same
+// core in every run and finds its data in the caches of that core. A thread whose range is empty takes tasks from the
+// upper end of another range. So results must never depend on which thread runs a task.
 //
-// A run may ask for fewer threads than there are. What it costs then is what these threads cost: each worker has a bell
-// of its own (a word in a cache line of its own, polled for a while, then slept on), the caller rings the first workers
-// and each of them rings the next ones, and only the threads of the run are looked at for work or waited for. The
-// others sleep.
+// A run may use fewer threads than there are, and then costs only those: each worker has its own bell (a word in its
+// own cache line, which it polls for a while before it sleeps). The caller rings the first workers, and each of them
+// rings the next ones. Only the threads of the run are searched for work and waited for. The others sleep.
 //
 // Invariant: a task is claimed by exactly one compare-and-swap; the run's function and state are read only after a
 // claim, and a run cannot end while a claimed task is unfinished, so a late worker can never touch a finished run.
@@ -24,26 +23,26 @@
 
 namespace popart {
 
-// One task: `state` is what was given to run(), `task` is in [0, tasks), `thread` in [0, threads()) is unique among the
+// One task: `state` is the argument of run(), `task` is in [0, tasks), `thread` in [0, threads()) is unique among the
 // tasks that run at the same time (index of per-thread scratch). Must not throw.
 using TaskFn = void (*)(void *state, int task, int thread);
 
-// Processors of each worker, in the order of the workers; a worker may run on any of its set. Empty: on all.
+// The set of processors that each worker may run on. Empty: all.
 using WorkerProcessors = std::vector<std::vector<int>>;
 
 struct ThreadPoolOptions {
   // How long an idle worker polls before it sleeps. Zero sleeps at once; used automatically when there are more threads
   // than processors, where polling would only take time from the threads that have work.
   std::chrono::nanoseconds spin = std::chrono::microseconds(50);
-  // Where workers are bound to; the calling thread never is.
+  // Processors to bind workers to; the calling thread is never bound.
   WorkerProcessors processors;
-  // Own: threads that the pool starts. Lent: threads of another pool, see serve().
+  // Own: the pool starts threads. Lent: threads of another pool work, see serve().
   enum class Workers : uint8_t { Own, Lent } workers = Workers::Own;
 };
 
 class ThreadPool {
  public:
-  // `threads` counts the caller of run() too, so threads - 1 workers are started. Values below 1 count as 1.
+  // `threads` includes the caller of run(), so threads - 1 workers are started. Values below 1 count as 1.
   // Throws popart::runtime_error when the system refuses a thread.
   explicit ThreadPool(int threads, ThreadPoolOptions options = {});
   ~ThreadPool();
@@ -53,17 +52,17 @@ class ThreadPool {
   int threads() const { return threads_; }
   std::chrono::nanoseconds spin() const { return spin_; }
 
-  // For lent workers. From expectWorkers() on, a thread that calls serve(w), 0 < w < threads(), is worker w until
-  // release(); one that comes later returns at once. Runs in between need not wait for workers to come. All serve()
-  // return before workers are expected again.
+  // For lent workers. After expectWorkers(), a thread that calls serve(w), 0 < w < threads(), is worker w until
+  // release(); later calls return at once. Runs do not wait for workers that have not called serve(). All serve()
+  // calls return before workers are expected again.
   void expectWorkers() noexcept { stop_.store(false, std::memory_order_release); }
   void serve(int worker) noexcept;
   void release() noexcept;
 
-  // Calls fn(state, t, thread) once for each t in [0, tasks) on the first `threads` threads (0: all); returns when all
-  // calls have returned, and everything they wrote is visible to the caller. Allocates nothing. With one task, one
-  // thread, or from inside a task of this pool, the calls are made inline in ascending order. Calls from several
-  // threads at once are served one after the other.
+  // Calls fn(state, t, thread) once for each t in [0, tasks) on the first `threads` threads (0: all). Returns when all
+  // calls have returned; everything they wrote is then visible to the caller. Does not allocate. With one task, one
+  // thread, or from inside a task of this pool, the calls are made inline in ascending order. If several threads call
+  // this at once, their runs follow one another.
   void run(int tasks, TaskFn fn, void *state, int threads = 0) noexcept;
 
   // The same for a callable `body(int task, int thread)`.
@@ -73,8 +72,8 @@ class ThreadPool {
     run(tasks, callBody<Fn>, const_cast<void *>(static_cast<const void *>(&body)), threads);
   }
 
-  // Calls body(thread, thread) once on every thread of the pool, for what a thread has to do itself, such as touching
-  // its memory first.
+  // Calls body(thread, thread) once on every thread of the pool, for work that each thread has to do itself, such as
+  // first touching its memory.
   template <typename Body>
   void onEachThread(Body &&body) noexcept {
     using Fn = std::remove_reference_t<Body>;
@@ -83,19 +82,19 @@ class ThreadPool {
 
  private:
   enum class Stealing : uint8_t { kNo, kYes };
-  // Half-open range of unclaimed tasks, begin in the low and end in the high half; the owner takes begin, others take
+  // Half-open range of unclaimed tasks: begin in the low half, end in the high half. The owner takes begin, others take
   // end - 1.
   struct alignas(64) Range {
     std::atomic<uint64_t> span{0};
   };
-  // Of one worker: counts what woke it.
+  // The bell of one worker: the number of rings.
   struct alignas(64) Bell {
     std::atomic<uint32_t> rings{0};
     std::atomic<bool> sleeps{false};
-    uint32_t seen = 0;  // rings, by the worker
+    uint32_t seen = 0;  // number of rings that the worker has seen
     std::atomic<std::thread::id> worker;
   };
-  // Of 64 neighbouring threads: bit i is set while others may take tasks from the range of thread i.
+  // A bit for each of 64 threads: set while others may take tasks from its range.
   struct alignas(64) Open {
     std::atomic<uint64_t> threads{0};
   };
@@ -124,12 +123,12 @@ class ThreadPool {
   std::unique_ptr<Open[]> open_;
   TaskFn fn_ = nullptr;
   void *state_ = nullptr;
-  alignas(64) std::atomic<int> active_{1};  // threads of the current run
+  alignas(64) std::atomic<int> active_{1};  // number of threads of the current run
   std::atomic<bool> stop_{false};
   alignas(64) std::atomic<int> pending_{0};
   std::atomic<bool> busy_{false};
   std::vector<std::thread> workers_;
-  std::atomic<std::thread::id> caller_;  // who runs tasks in run() beside the workers
+  std::atomic<std::thread::id> caller_;  // the thread that runs tasks in run(), in addition to the workers
 };
 
 }  // namespace popart

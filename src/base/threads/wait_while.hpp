@@ -5,11 +5,11 @@
 
 namespace popart {
 
-// Polls for a while, unless `spin` is false: with more threads than cores, polling would take the time of those that
-// have work. Whether the number is no longer `value`; reads it with acquire order.
+// Polls for a while, unless `spin` is false: with more threads than cores, polling takes time from threads that have
+// work. Returns whether the number is no longer `value`; reads it with acquire order.
 template <class T>
 bool changesSoon(const std::atomic<T> &number, T value, bool spin) noexcept {
-  constexpr int kReadsPerLook = 64;  // at the clock
+  constexpr int kReadsPerLook = 64;  // number of reads between two looks at the clock
   if (!spin) return number.load(std::memory_order_acquire) != value;
   const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
   do {
@@ -19,14 +19,14 @@ bool changesSoon(const std::atomic<T> &number, T value, bool spin) noexcept {
   return false;
 }
 
-// Sleeps until the number is no longer `value`; reads it with acquire order. Who changes the number calls notify_all()
-// on it.
+// Sleeps until the number is no longer `value`; reads it with acquire order. The thread that changes the number must
+// call notify_all() on it.
 template <class T>
 void sleepWhile(const std::atomic<T> &number, T value) noexcept {
   while (number.load(std::memory_order_acquire) == value) number.wait(value, std::memory_order_acquire);
 }
 
-// The one after the other.
+// Polls, then sleeps.
 template <class T>
 void waitWhile(const std::atomic<T> &number, T value, bool spin) noexcept {
   if (!changesSoon(number, value, spin)) sleepWhile(number, value);
