@@ -18,7 +18,7 @@ class ChannelSlice final : public PermutedLayout<ChannelSlice> {
   int64_t channels() const { return channels_; }
 
   bool describes(const TensorInfo &info) const { return info.rank() >= 3 && info.shape()[1] <= channels_; }
-  // From the first element to the last.
+  // Number of elements from the first one to the last one.
   int64_t places(const TensorInfo &info) const {
     if (info.nelms() == 0) return 0;
     const int64_t own = info.shape()[1];
@@ -55,7 +55,7 @@ int64_t channelsOfWhole(const Layout *layout) {
 }
 
 bool joinsChannels(const Op &op) {
-  const OpDef &row = op.def();  // whose inputs are parts of its result
+  const OpDef &row = op.def();  // its inputs are parts of its result
   if (op.isUserOp() || !row.writeBackRule() || row.inputs()[0].arity != Arity::Variadic) return false;
   const int64_t rank = op.outRank(0), axis = op.attrInt("axis");
   return rank >= 3 && (axis == 1 || axis == 1 - rank);

@@ -1,14 +1,14 @@
-// The time model. A kernel needs the longer of two times: its operations at kFlops, its bytes at kBytes, or at
-// kCachedBytes in a program that works on no more than a core's cache keeps. All are orders of magnitude of one core of
-// a present server. Most kernels are bound by their bytes; those that others leave in the cache are faster, so that the
-// model rather wakes a thread too many than too few.
+// The time model. A kernel takes the longer of two times: its operations at kFlops, and its bytes at kBytes, or at
+// kCachedBytes in a program whose data fits into a core's cache. All numbers are orders of magnitude for one core of a
+// current server. Most kernels are limited by memory. Those whose operands are in the cache are faster, so the model
+// tends to use too many threads rather than too few.
 //
 // With k threads a kernel takes T / k + kStart + k * kPerThread: waking and waiting cost kStart once and kPerThread for
-// every thread. The best k is sqrt(T / kPerThread), and more than one thread pays when T > T / k + kStart + k *
+// every thread. The best k is sqrt(T / kPerThread). More than one thread is faster if T > T / k + kStart + k *
 // kPerThread.
 //
-// Tasks are claimed as in the thread pool: each thread works through its own range of tasks upwards, then steals from
-// the end of others'.
+// Tasks are claimed as in the thread pool: each thread runs the tasks of its own range in ascending order, then steals
+// from the end of other ranges.
 #include "executable/cost.hpp"
 #include "ir/layer_names.hpp"
 
@@ -25,17 +25,17 @@ namespace {
 constexpr double kFlops = 100;       // per nanosecond
 constexpr double kBytes = 4;         // per nanosecond
 constexpr double kCachedBytes = 32;  // per nanosecond
-constexpr double kExchanged = 1;     // bytes per nanosecond, from one core's cache to another one's
+constexpr double kExchanged = 1;     // bytes per nanosecond, from the cache of one core to another core
 constexpr int64_t kCache = int64_t{1} << 20;
 constexpr double kStart = 500;              // nanoseconds
 constexpr double kPerThread = 150;          // nanoseconds
-constexpr double kLeastPerThread = 20'000;  // nanoseconds: kernels below do not count in the sum
+constexpr double kLeastPerThread = 20'000;  // nanoseconds: shorter kernels are not counted in the sum
 
 double aloneOn(const Kernel &kernel, bool staysInCache) {
   return staysInCache ? predictedCachedNanoseconds(kernel.flops(), kernel.bytes()) : predictedNanoseconds(kernel);
 }
 
-// Elapsed time of tasks [begin, end) of the kernel, whose whole time is `whole`, on `threads` threads.
+// Elapsed time of tasks [begin, end) of the kernel on `threads` threads; `whole`: time of all tasks on one thread.
 double elapsedOfRound(const Kernel &kernel, int begin, int end, double whole, int threads) {
   struct Range {
     int begin, end;
@@ -45,7 +45,7 @@ double elapsedOfRound(const Kernel &kernel, int begin, int end, double whole, in
   for (int64_t i = 0; i < threads; ++i)
     ranges.push_back(
         {begin + static_cast<int>(count * i / threads), begin + static_cast<int>(count * (i + 1) / threads)});
-  using Free = std::pair<double, int>;  // when, which thread
+  using Free = std::pair<double, int>;  // (time, thread)
   std::priority_queue<Free, std::vector<Free>, std::greater<>> free;
   for (int i = 0; i < threads; ++i) free.emplace(0, i);
   double last = 0;
@@ -71,7 +71,7 @@ std::vector<int> endsOf(const Kernel &kernel) {
   return ends.empty() ? std::vector<int>{kernel.tasks()} : std::vector<int>(ends.begin(), ends.end());
 }
 
-// Of those that run the step, the ones that run one of its programs.
+// The number of those threads of the step that run one of its programs.
 int threadsOf(const Step &step, size_t program, int threads) {
   return step.kind == Step::Kind::Lanes ? std::min(step.threads[program], threads) : threads;
 }

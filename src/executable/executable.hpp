@@ -1,5 +1,5 @@
-// Executable: everything the runtime needs to run a program, and nothing of graphs: buffers with fixed places, steps in
-// order, variables, host streams. Immutable once made; one executable serves any number of engines.
+// Executable: everything that the runtime needs to run a program, without graphs: buffers at fixed offsets, steps in
+// order, variables, host streams. It never changes; any number of engines can use one executable.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,40 +15,41 @@ namespace popart::executable {
 using BufferIndex = int32_t;  // -1: operand not connected
 
 struct Buffer {
-  // Row: of a stack of values, one for each iteration of a loop; it moves on with the iterations.
+  // Row: an element of a stack of values, one for each iteration of a loop; its address advances with the iterations.
   enum class Place : uint8_t { Arena, Variable, Constant, Row };
   Place place = Place::Arena;
   int64_t bytes = 0;
   // Arena: from the arena's start; Row: from the stack's start, in iteration 0; others: index in variables / constants.
   int64_t offset = 0;
   std::string name;
-  BufferIndex stack = -1;    // Row: the buffer it is a part of
-  int64_t stride = 0;        // Row: bytes from one iteration to the next; negative: towards the start
-  BufferIndex initial = -1;  // Row: what it is in the first iteration, in the place of a part of the stack; -1: a part
+  BufferIndex stack = -1;    // Row: the buffer of the stack
+  int64_t stride = 0;        // Row: bytes from one iteration to the next, may be negative
+  BufferIndex initial = -1;  // Row: the buffer that replaces it in the first iteration; -1: none
 };
 
 struct ConstantSpec {
-  TensorData data;  // already in its layout
+  TensorData data;  // in its layout
   const Layout *layout = nullptr;
 };
 
-// Replicas of a program that run in one process: their numbers begin with `first` and have no gap.
+// The replicas of a program that run in one process; they have consecutive numbers from `first` on.
 struct LocalReplicas {
   int64_t first = 0, count = 1;
 };
 
-// Replicas that have a variable in one memory, where they run in one process: `size` of them, whose numbers are
-// `stride` apart.
+// The replicas of one process that share the memory of a variable: `size` replicas, whose numbers are `stride`
+// apart.
 struct Sharers {
   int64_t size = 1, stride = 1;
   bool operator==(const Sharers &) const = default;
-  // Whose memory `replica` uses, in a process whose first replica is `first`: the lowest one of its group there.
+  // The replica whose memory `replica` uses, in a process whose first replica is `first`: the lowest of its group
+  // there.
   int64_t owner(int64_t replica, int64_t first) const {
     const int64_t lowest = replica - replica / stride % size * stride;
     return lowest >= first ? lowest : lowest + (first - lowest + stride - 1) / stride * stride;
   }
-  // What each replica has of `bytes` bytes, on average over those of a process with `locals` of `replicas`: the process
-  // with most memories counts.
+  // The part of `bytes` bytes that each replica counts, on average over the replicas of a process with `locals` of
+  // `replicas`; the result is that of the process with the most copies.
   int64_t shareOf(int64_t bytes, int64_t replicas, int64_t locals) const;
 };
 // " shared by 2 replicas"; empty for one.
@@ -60,9 +61,9 @@ struct VariableSpec {
   const Layout *layout = nullptr;
   TensorData initial;  // plain; one value, or one for each group of replicas
   bool isOptimizerState = false;
-  bool isRemote = false;           // lies in remote memory, which RemoteLoad and RemoteStore steps alone reach
-  VariableSettings replicas = {};  // which of them share a value …
-  Sharers sharers = {};            // … and which the memory, too
+  bool isRemote = false;           // stored in remote memory, which only RemoteLoad and RemoteStore access
+  VariableSettings replicas = {};  // which replicas share a value …
+  Sharers sharers = {};            // … and which also its memory
 };
 
 struct InputStream {
@@ -81,29 +82,29 @@ struct Step {
   enum class Kind : uint8_t { Kernel, HostLoad, HostStore, RemoteLoad, RemoteStore, Copy, Loop, If, Lanes };
   Kind kind = Kind::Kernel;
   std::string name;   // "MatMul.104"
-  std::string layer;  // name of its op, which says for what layer it works (ir/layer_names.hpp): "/fc/MatMul/grad"
+  std::string layer;  // name of its op, which contains the layer (ir/layer_names.hpp): "/fc/MatMul/grad"
   std::string op;     // the op in messages at run time: "MatMul 'name'"
-  std::vector<std::string> fused;  // the ops that the kernel computes, where they are several: "Conv  /conv1/Conv"
+  std::vector<std::string> fused;  // the ops that the kernel computes, if several: "Conv  /conv1/Conv"
   std::shared_ptr<const Kernel> kernel;
   bool staysInCache =
-      false;  // the loop around it, or the whole program, works on so little that a core's cache keeps it
+      false;  // the data of the loop around it, or of the whole program, fits into a core's cache
   std::vector<BufferIndex> in, out;
   int32_t stream = -1;  // HostLoad, HostStore
-  // HostLoad: in = {buffer that the value has in the arena}, out = {buffer that is read}. With canShareHostMemory the
-  // latter can be the host's memory: nothing writes it. HostStore: in[0] can be the host's memory from the start of the
-  // program on: nothing writes it after the store.
+  // HostLoad: in = {buffer that the value has in the arena}, out = {buffer that is read}. With canShareHostMemory,
+  // out[0] can be the host's memory, because nothing writes it. HostStore: in[0] can be the host's memory from the
+  // start of the program on, because nothing writes it after the store.
   bool canShareHostMemory = false;
-  int64_t bytes = 0;  // Copy: in[0] -> out[0]; RemoteLoad, RemoteStore: of a row
+  int64_t bytes = 0;  // Copy: in[0] -> out[0]; RemoteLoad, RemoteStore: bytes of a row
   // RemoteLoad: in = {remote variable, number of its row or -1}, out = {value}; RemoteStore: in = {value, row or -1},
   // out = {remote variable}. The number is a scalar, INT32 or UINT32.
   int64_t rowCount = 1;
   bool isSignedRow = false;
   // Loop: in = {trip count (INT64 scalar) or -1, condition (BOOL scalar) or -1}; runs body at most tripCount times.
   //   Before the first iteration `initial` copies run, after each iteration `carried` copies (moves between buffers),
-  //   after the last one `results` copies; rows are then those of one more iteration.
+  //   after the last one `results` copies; rows then are those of one further iteration.
   // If: in = {condition}; then `body` else `otherwise`.
-  // Lanes: the programs can run at the same time, and one after the other; each on as many of the threads that the
-  // executable was made for as `threads` says.
+  // Lanes: the programs can run at the same time, or one after the other. `threads`: the share of each, of the number
+  // of threads that the executable was made for.
   int64_t tripCount = -1;  // Loop: fixed count, -1: read in[0]
   std::vector<std::shared_ptr<const Program>> programs;
   BufferIndex iteration = -1;  // Loop: INT64 scalar the body reads, or -1
@@ -113,8 +114,8 @@ struct Step {
     BufferIndex to;
     int64_t bytesPerIteration;
   };
-  std::vector<ScanOutput> scans;  // copied after each iteration; results that are written as rows are not listed
-  std::vector<BufferIndex> rows;  // Loop: the buffers that move on with its iterations
+  std::vector<ScanOutput> scans;  // copied after each iteration; without results that are written as rows
+  std::vector<BufferIndex> rows;  // Loop: the buffers whose address advances with its iterations
   struct Move {
     BufferIndex from;
     BufferIndex to;
@@ -128,24 +129,24 @@ struct Program {
   std::vector<Step> steps;
 };
 
-// Most programs that run at the same time: 1 without lanes.
+// The largest number of programs that run at the same time; 1 without lanes.
 int mostLanes(const Program &program);
 
-// What a replica has in memory. Some of it is there once for several of them.
+// Memory use of a replica. Several replicas share some of it.
 struct MemoryReport {
   int64_t arenaBytes = 0;
   int64_t largestLiveSetBytes = 0;
   int64_t variableBytes = 0;
-  int64_t sharedVariableBytes = 0;  // of these: what the others that have a variable with it count
-  int64_t remoteBytes = 0;          // variables in remote memory; no part of the total
+  int64_t sharedVariableBytes = 0;  // of these: bytes that are counted for other replicas
+  int64_t remoteBytes = 0;          // variables in remote memory; not part of the total
   int64_t constantBytes = 0;
-  int64_t scratchBytes = 0;   // over all threads, and what the tasks of a kernel share, in each lane
+  int64_t scratchBytes = 0;   // of all threads and lanes, including memory that tasks of a kernel share
   int64_t exchangeBytes = 0;  // of collectives with other processes, for all replicas of this process
-  int64_t replicas = 1;       // of this process, that have the constants and the exchange together
+  int64_t replicas = 1;       // of this process; they share constants and exchange
   int64_t ownVariableBytes() const { return variableBytes - sharedVariableBytes; }
   int64_t ownConstantBytes() const { return constantBytes / replicas; }
   int64_t ownExchangeBytes() const { return exchangeBytes / replicas; }
-  // Of all replicas of a process, divided by their number.
+  // The bytes of all replicas of a process, divided by their number.
   int64_t total() const {
     return arenaBytes + ownVariableBytes() + ownConstantBytes() + scratchBytes + ownExchangeBytes();
   }
@@ -163,19 +164,19 @@ struct Executable {
   std::vector<OutputStream> outputs;
   Program main;
   int64_t scratchBytesPerThread = 0;
-  int64_t sharedScratchBytes = 0;  // most Kernel::sharedBytes()
+  int64_t sharedScratchBytes = 0;  // largest Kernel::sharedBytes()
   MemoryReport memory;
   std::vector<Fallback> fallbacks;
   std::string loweredText;  // lowered graph as IR text (only when asked for)
 };
 
-// Bytes of the variables on the device that a replica has in memory of its own.
+// Bytes of the variables on the device for which a replica has its own memory.
 // `first`: the lowest replica of its process.
 int64_t ownVariableBytes(const Executable &executable, int64_t replica, int64_t first);
 // Bytes on the device of the replicas of a process, constants counted once.
 int64_t totalBytes(const Executable &executable, const LocalReplicas &replicas);
 
-// What replicas wait for each other in, in the order of the program.
+// The collectives, in which replicas wait for each other, in program order.
 std::vector<const CollectiveSpec *> collectivesOf(const Executable &executable);
 
 // The executable as text, for people and comparisons: memory, variables, constants (by hash), streams, and one line per

@@ -1,4 +1,4 @@
-// How two terms of a reduction over replicas are joined, element by element. In which order: join_tree.hpp.
+// How two terms of a reduction over replicas are combined, element by element. For the order see join_tree.hpp.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -10,11 +10,11 @@
 
 namespace popart::executable {
 
-// The type of terms of elements T: 16-bit floats are joined in float and rounded once, when all terms are joined.
+// The type of terms of elements T: 16-bit floats are combined in float and rounded once at the end.
 template <class T>
 using TermOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
-// An element as a term, for loops over many.
+// Converts an element to a term, for loops over many elements.
 template <class T>
 TermOf<T> termOf(T value) {
   if constexpr (std::is_same_v<T, Half>)
@@ -23,8 +23,8 @@ TermOf<T> termOf(T value) {
     return static_cast<TermOf<T>>(value);
 }
 
-// Calls f with the operator of `how` on two terms: one call for a whole loop, so that the loop vectorises. Integers
-// wrap. Keep takes the left term.
+// Calls f with the operator of `how` for two terms: one call for a whole loop, so that the loop is vectorised. Integers
+// wrap. Keep returns the left term.
 template <class A, class F>
 void withOperator(Join how, F &&f) {
   using Wrapping = std::conditional_t<std::is_integral_v<A>, uint64_t, A>;

@@ -1,6 +1,6 @@
-// Layout: the order of a tensor's elements in device memory when it is not C order. An opaque value: programs know its
-// name, memory plans its size, hosts the conversions; what it means is known to the kernels that use it. A new packing
-// is one file: a class and a LayoutFamily.
+// Layout: an order of a tensor's elements in device memory that is not C order. It is an opaque value: programs contain
+// its name, the memory plan its size, hosts use its conversions; only the kernels that use it know what it means. A new
+// packing is one file: a class and a LayoutFamily.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace popart::executable {
 
-// Immutable, one object per name for the life of the process: layouts are equal when their addresses are. Everywhere a
-// null `const Layout *` is plain memory, C order.
+// Immutable; there is one object for each name in a process, so layouts are equal if their addresses are. A null
+// `const Layout *` always means plain memory in C order.
 class Layout {
  public:
   explicit Layout(std::string name) : name_(std::move(name)) {}
@@ -21,10 +21,10 @@ class Layout {
   Layout &operator=(const Layout &) = delete;
 
   const std::string &name() const { return name_; }  // in IR text: "channels_last"
-  // Bytes that a tensor takes, padding included. Throws popart::error for a shape that the layout does not describe.
+  // Bytes of a tensor, including padding. Throws popart::error for a shape that the layout does not describe.
   virtual int64_t bytes(const TensorInfo &info) const = 0;
-  // Between C order (info.nbytes() bytes) and this layout (bytes(info)), bit exact, padding zero. Pure: any number of
-  // threads may call them. Throw internal_error for elements of more than 8 bytes.
+  // Conversions between C order (info.nbytes() bytes) and this layout (bytes(info)): bit exact, padding is zero. Any
+  // number of threads may call them. They throw internal_error for elements of more than 8 bytes.
   virtual void pack(const TensorInfo &info, const void *plain, void *stored) const = 0;
   virtual void unpack(const TensorInfo &info, const void *stored, void *plain) const = 0;
   // Whether the layout of this tensor equals C order.
@@ -37,11 +37,11 @@ class Layout {
   std::string name_;
 };
 
-// Layouts whose names one function understands. Declare one as a constant next to the class it makes.
+// The layouts whose names one function parses. Declare one as a constant next to the class it makes.
 class LayoutFamily {
  public:
   using Parse = std::unique_ptr<const Layout> (*)(std::string_view name);
-  // `form`: of the names, for messages: "packed<columns>". `parse` gives null for a name of no layout of the family.
+  // `form`: pattern of the names, for messages: "packed<columns>". `parse` returns null for names of other families.
   LayoutFamily(std::string form, Parse parse);
 
   const std::string &form() const { return form_; }
@@ -57,7 +57,7 @@ const Layout *layoutNamed(std::string_view name);
 // (N, spatial…, C) for a tensor (N, C, spatial…).
 const Layout *channelsLast();
 
-// ---- the same of layouts that may be null
+// ---- the same for layouts that may be null
 
 std::string layoutName(const Layout *layout);  // "plain" for null
 int64_t storageBytes(const TensorInfo &info, const Layout *layout);

@@ -20,7 +20,7 @@ class LoadOrder::Reader {
  public:
   explicit Reader(const Executable &executable) : executable_(executable) {}
 
-  // Appends to `nodes`; false: what follows is not certain.
+  // Appends to `nodes`; returns false if the loads that follow are not certain.
   bool read(const Program &program, std::vector<Node> &nodes) const {
     for (const Step &s : program.steps) {
       if (s.kind == Step::Kind::HostLoad) {
@@ -76,7 +76,7 @@ void LoadOrder::advance() {
   settle();
 }
 
-// To the next load at or behind the cursor.
+// Moves to the next load at or after the cursor.
 void LoadOrder::settle() {
   while (!frames_.empty()) {
     Frame &f = frames_.back();

@@ -1,5 +1,5 @@
-// LoadOrder: which values of the host a run of an executable loads for certain, in order. Loads in branches, in loops
-// of unknown length and behind them are not certain.
+// LoadOrder: the host values that a run of an executable certainly loads, in order. Loads in branches, in loops of
+// unknown length, and after these are not certain.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,11 +19,11 @@ class LoadOrder {
   LoadOrder() = default;
   explicit LoadOrder(const Executable &executable);
   void restart();                    // to the first load of a run
-  std::optional<Load> next() const;  // none: what follows is not certain
-  void advance();                    // past next(), which there is
+  std::optional<Load> next() const;  // nullopt: the loads that follow are not certain
+  void advance();                    // past next(), which must not be nullopt
 
  private:
-  // A load, or a loop over some.
+  // A load, or a loop over loads.
   struct Node {
     int stream = -1;
     int64_t trips = 1;
@@ -41,7 +41,7 @@ class LoadOrder {
   std::vector<Frame> frames_;
 };
 
-// Whether a run moves more than one value of some stream: only then something can be done ahead.
+// Whether a run transfers more than one value of some stream; otherwise nothing can be fetched ahead.
 bool movesSeveralValues(const Executable &executable);
 
 }  // namespace popart::executable

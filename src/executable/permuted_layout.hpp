@@ -1,5 +1,5 @@
-// PermutedLayout: a layout that permutes the elements and fills the padding with zeros. The derived class states the
-// permutation; sizes and both conversions follow.
+// PermutedLayout: a layout that permutes the elements and pads with zeros. The derived class defines the permutation;
+// sizes and both conversions follow from it.
 #pragma once
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace popart::executable {
 
 // Derived has, for a tensor's info,
 //   bool describes(info) const               whether the layout has this shape
-//   int64_t places(info) const               elements that are stored, padding included
+//   int64_t places(info) const               number of stored elements, including padding
 //   void forEach(info, move) const           calls move(logical, place) for each element, `logical` in C order
 // Base: Layout or a class between.
 template <class Derived, class Base = Layout>
@@ -25,7 +25,7 @@ class PermutedLayout : public Base {
   }
   void pack(const TensorInfo &info, const void *plain, void *stored) const final {
     const int64_t size = bytes(info);
-    if (size > 0) std::memset(stored, 0, static_cast<size_t>(size));  // memory of no bytes may be null
+    if (size > 0) std::memset(stored, 0, static_cast<size_t>(size));  // memory of size 0 may be null
     withElements(info, [&]<class T>(T) {
       const T *from = static_cast<const T *>(plain);
       T *to = static_cast<T *>(stored);

@@ -1,4 +1,4 @@
-// Text of executables, and what is counted in them.
+// Prints executables, and counts their memory.
 #include <algorithm>
 #include <functional>
 
@@ -147,7 +147,7 @@ std::string toText(const Sharers &sharers) {
 }
 
 int64_t Sharers::shareOf(int64_t bytes, int64_t replicas, int64_t locals) const {
-  if (locals == replicas) return bytes / size;  // each group is there as a whole
+  if (locals == replicas) return bytes / size;  // the process contains each group completely
   int64_t most = 0;
   for (int64_t first = 0; first < replicas; first += locals) {
     int64_t owners = 0;

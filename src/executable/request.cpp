@@ -1,4 +1,4 @@
-// Requests for kernels, read off the graph, and the cost of what is made for them.
+// Makes requests for kernels from the graph, and the cost of the resulting kernels.
 #include <popart/graph.hpp>
 
 #include "executable/channel_slice.hpp"

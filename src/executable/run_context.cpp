@@ -80,7 +80,7 @@ void RunContext::reportText(const std::string &op, const char *what) noexcept {
   try {
     text_ = op + ": " + what;
   } catch (const std::exception &) {
-    text_.clear();  // out of memory: the message is the step's name alone
+    text_.clear();  // out of memory: the message is only the step's name
   }
 }
 

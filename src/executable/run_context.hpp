@@ -1,8 +1,8 @@
-// RunContext: what a kernel knows of its run, and where it reports a value outside its domain.
+// RunContext: what a kernel knows about its run, and where it reports a value outside its domain.
 //
-// Kernels cannot throw. One that meets an invalid index, label or divisor reports it, goes on without touching memory
-// outside its operands, and leaves an unspecified result. After each step the engine checks whether anything was
-// reported and then ends the run with runtime_error. Without a report that check is the only cost.
+// Kernels cannot throw. A kernel that finds an invalid index, label or divisor reports it, continues without accessing
+// memory outside of its operands, and leaves an unspecified result. After each step the engine checks for reports, and
+// ends the run with runtime_error if there are any. Without a report this check is the only cost.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -27,7 +27,7 @@ enum class FailureKind : uint8_t {
   Abort,             // the program stops itself: the value of its condition
 };
 
-// What a device itself refuses in the midst of a run; poplar_application_runtime_error in Python.
+// An error that the device itself raises during a run; poplar_application_runtime_error in Python.
 class application_error : public runtime_error {
   using runtime_error::runtime_error;
 };
@@ -35,17 +35,17 @@ class application_error : public runtime_error {
 // A value outside its domain. Plain data, so that a report allocates nothing.
 struct ValueFailure {
   FailureKind kind = FailureKind::Index;
-  int32_t operand = 0;        // input of the kernel that holds the value
+  int32_t operand = 0;        // input of the kernel with the value
   int64_t position = 0;       // element of that input in C order; for arithmetic, element of the result
   int64_t value = 0;          // the value itself; QuotientOverflow: the dividend
-  int64_t low = 0, high = 0;  // what was expected, both included, where the kind says so
+  int64_t low = 0, high = 0;  // expected range, both ends included, for kinds that have one
   // Texts, alive as long as the kernel:
-  const char *type = nullptr;     // of the operator, where a kernel computes several
-  const char *subject = nullptr;  // the op that failed ("Log 'y'"), where a kernel watches another one's result …
-  const char *tensor = nullptr;   // … which is this tensor
+  const char *type = nullptr;     // of the operator, if a kernel computes several
+  const char *subject = nullptr;  // the op that failed ("Log 'y'"), if a kernel checks the result of another op …
+  const char *tensor = nullptr;   // … which is in this tensor
 };
 
-// One thread's view of a run: private to the thread that runs the task, like scratch memory, so a report needs no lock.
+// One thread's view of a run. It is private to the thread, like scratch memory, so a report needs no lock.
 class alignas(64) RunContext {
  public:
   // `failed` is shared by all threads of the run: set by the first report.
@@ -54,19 +54,19 @@ class alignas(64) RunContext {
 
   int replica() const noexcept { return replica_; }
   Collectives *collectives() const noexcept { return collectives_; }  // null: the run has one replica
-  // Kernel `link` of several that run as one step, in their order: reports of earlier kernels come first.
+  // Starts kernel `link` of several that run as one step; reports of earlier kernels take precedence.
   void enterLink(int link) noexcept { link_ = link; }
 
-  // Keeps the report of the earliest link, of those the one of the smallest position. May be called any number of
-  // times.
+  // Keeps the report of the earliest link and, within a link, that of the smallest position. May be called any number
+  // of times.
   void report(const ValueFailure &failure) noexcept;
   // A failure with a message: the exception of a user's kernel. The first one is kept.
   void reportText(const std::string &op, const char *what) noexcept;
 
-  // Throws runtime_error with the message about a step (application_error for what a device itself refuses).
+  // Throws runtime_error with the message about a step (application_error for errors of the device itself).
   [[noreturn]] void raise(const std::string &step) const;
   bool hasFailure() const noexcept { return state_ != State::Good; }
-  // Whether this context's failure comes before the other's; both have one.
+  // Whether this context's failure precedes the other one's; both must have one.
   bool precedes(const RunContext &other) const noexcept;
   // The message about a step; `step` is its op's name: "Gather 'lookup'".
   std::string message(const std::string &step) const;

@@ -7,10 +7,10 @@
 //          │ │ A │  C  │ │
 //          └─┴───┴─────┴─┴──▶ time
 //
-// In the order of their starts this is a best-fit allocator, n·log(n) for n buffers. Where it leaves holes, other
-// orders are tried, the best one is improved step by step, and the best result is kept. Those look at every pair of
-// buffers with overlapping live ranges; where there are too many pairs, only the largest buffers are placed so, and the
-// others above them.
+// In the order of their starts this is a best-fit allocator, n·log(n) for n buffers. If it leaves holes, other orders
+// are tried, the best one is improved step by step, and the best result is kept. The other orders look at every pair of
+// buffers with overlapping live ranges. If there are too many pairs, only the largest buffers are placed this way, and
+// the others above them.
 #include "memory/arena.hpp"
 
 #include <algorithm>
@@ -54,7 +54,7 @@ struct Placement {
     for (int b = x.first / kBucket; b <= x.last / kBucket; ++b)
       for (int other : buckets[b]) {
         const Interval &y = intervals[other];
-        if (std::max(y.first, x.first) / kBucket != b) continue;  // seen once: in the bucket where the overlap starts
+        if (std::max(y.first, x.first) / kBucket != b) continue;  // count a pair once: where the overlap starts
         if (y.first <= x.last && x.first <= y.last)
           taken.emplace_back(offsets[other], offsets[other] + aligned(y.bytes));
       }
@@ -70,7 +70,7 @@ struct Placement {
     return best;
   }
 
-  static constexpr int kBucket = 16;  // times per bucket: most live ranges span few ops
+  static constexpr int kBucket = 16;  // times per bucket; most live ranges span few ops
   const std::vector<Interval> &intervals;
   std::vector<std::vector<int>> buckets;
   std::vector<int64_t> offsets = std::vector<int64_t>(intervals.size(), 0);
@@ -81,7 +81,7 @@ class FreeRanges {
  public:
   FreeRanges() { add(0, kEndless); }
 
-  // Best fit; of equal ranges the lowest.
+  // Best fit; of equally large ranges the lowest.
   int64_t take(int64_t bytes) {
     const auto [size, begin] = *bySize_.lower_bound({bytes, 0});
     remove(begin, size);
@@ -125,7 +125,7 @@ std::vector<int> orderOfStarts(const std::vector<Interval> &intervals) {
   return sorted(intervals, [&](int a, int b) { return intervals[a].first < intervals[b].first; });
 }
 
-// Same as planInOrder for buffers in the order of their starts. `pairs` becomes the number of pairs that are live
+// As planInOrder, for buffers in the order of their starts. Sets `pairs` to the number of pairs that are live
 // together.
 ArenaPlan planByStart(const std::vector<Interval> &intervals, const std::vector<int> &order, int64_t &pairs) {
   ArenaPlan plan;
@@ -173,7 +173,7 @@ void promoteHighest(const std::vector<Interval> &intervals, std::vector<int> ord
   }
 }
 
-// Tries orders that look at pairs, and replaces `best`, the plan in the order `bestOrder`, by what is better.
+// Tries the orders that look at pairs, and replaces `best`, the plan for `bestOrder`, by better plans.
 void improve(const std::vector<Interval> &intervals, int64_t pairs, int64_t peak, std::vector<int> bestOrder,
              ArenaPlan &best) {
   auto length = [&](int n) { return intervals[n].last - intervals[n].first; };
@@ -191,7 +191,7 @@ void improve(const std::vector<Interval> &intervals, int64_t pairs, int64_t peak
   promoteHighest(intervals, std::move(bestOrder), attempts, peak, best);
 }
 
-// The largest buffers by searching orders, the others above them in the order of their starts.
+// Places the largest buffers by searching orders, the others above them in the order of their starts.
 ArenaPlan planInTwoLayers(const std::vector<Interval> &intervals) {
   const std::vector<int> order =
       sorted(intervals, [&](int a, int b) { return intervals[a].bytes > intervals[b].bytes; });

@@ -1,4 +1,4 @@
-// Arena planning: places buffers with known lifetimes in one block of memory. Pure functions on intervals; knows no
+// Arena planning: places buffers with known lifetimes in one block of memory. Pure functions on intervals, without
 // ops.
 #pragma once
 #include <cstdint>

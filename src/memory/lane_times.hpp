@@ -1,5 +1,5 @@
-// The times at which sections of a schedule run, and those of their lanes (schedule/lanes.hpp). Times in two lanes of
-// one section come in no order.
+// The times at which sections of a schedule and their lanes run (schedule/lanes.hpp). Times in two lanes of one section
+// are not ordered.
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@ namespace popart::memory {
 
 class LaneTimes {
  public:
-  // A section begins at `first`, behind all others; then its lanes end one after the other, the first beginning there.
+  // Starts a section at time `first`, after all others; its lanes then end one after the other; the first starts there.
   void beginSection(int first) { sections_.push_back({first, {}}); }
   void endLane(int last) { sections_.back().ends.push_back(last); }
 
@@ -25,12 +25,12 @@ class LaneTimes {
     return {static_cast<int>(behind - sections_.begin()) - 1,
             static_cast<int>(std::lower_bound(ends.begin(), ends.end(), time) - ends.begin())};
   }
-  // Whether nothing says which of the two times comes first.
+  // Whether the two times are not ordered.
   bool areConcurrent(int a, int b) const {
     const Where x = at(a), y = at(b);
     return x.section >= 0 && x.section == y.section && x.lane != y.lane;
   }
-  // Whether a section begins behind the one time and before the other.
+  // Whether a section starts between the two times.
   bool hasSectionBetween(int before, int behind) const {
     const auto next = std::upper_bound(sections_.begin(), sections_.end(), before,
                                        [](int t, const Section &s) { return t < s.first; });

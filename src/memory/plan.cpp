@@ -1,8 +1,8 @@
-// One walk over the schedule numbers every op with a time (loop bodies and branches inside their op's range) and
-// records the times at which each storage is read and written. Views alias their input, loop carries the loop's
-// results, a loop-invariant carry the outer value, a LoopRow its place in the stack; the rest is decided in
-// sharing.cpp. What a loop stacks is written where the stack has it, and a carry that is stacked is read there.
-// Then the arena is planned.
+// One walk over the schedule gives every op a time (loop bodies and branches are inside the time of their op) and
+// records when each storage is read and written. Views alias their input, loop carries alias the loop's results, a
+// loop-invariant carry the outer value, a LoopRow its part of the stack; sharing.cpp decides the rest. Values that a
+// loop stacks are written directly into the stack, and a carry that is stacked is read there. Then the arena is
+// planned.
 #include "memory/plan.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class Planner {
 
   MemoryPlan run() {
     const Graph &main = program_.getMainGraph();
-    for (Tensor *t : main.tensorsOfType(TensorType::Variable))  // used or not: the host may read and write it
+    for (Tensor *t : main.tensorsOfType(TensorType::Variable))  // even if unused: the host may read and write it
       storage(main, t->index());
     visitGraph(main);
     sharing_.run();
@@ -48,7 +48,7 @@ class Planner {
 
   struct Carry {  // of a loop that changes it, between the times `start` and `end`
     const Op *loop;
-    int carry, own;  // in the body, and for the graph around it
+    int carry, own;  // in the body, and in the enclosing graph
     int value;       // for the next iteration
     int start, end;
     bool isResultRead;
@@ -150,7 +150,7 @@ class Planner {
   }
 
   // ---- control ----------------------------------------------------------------------------------
-  // Whether the rows lie in their stack in the first and the last iteration, and so in all.
+  // Whether the rows are inside their stack in the first and the last iteration, and so in all.
   static bool staysInside(const Op &loop, const Op &row) {
     if (!loop.hasAttr("trip_count")) return false;
     const int64_t most = row.inShape(0)[0] - row.attrInt("rows"), first = row.attrInt("first");
@@ -159,7 +159,7 @@ class Planner {
            !__builtin_add_overflow(last, first, &last) && std::min(first, last) >= 0 && std::max(first, last) <= most;
   }
 
-  // Whether `row` is one of a stack that is the same in all iterations, so that visitLoop keeps it until the loop ends.
+  // Whether `row` is a row of a stack that no iteration changes, so that visitLoop keeps it until the loop ends.
   static bool isRowOf(const Op &loop, const Op &row) {
     const Graph &body = *loop.getCalledGraphs().front();
     const TensorIndex stack = row.inputs()[0];
@@ -225,7 +225,7 @@ class Planner {
     for (int j = carries; j < op.outputCount(); ++j) visitScan(graph, op, body, j, start, end);
   }
 
-  // After each iteration body results move to the carries; a result that is another carry goes through a temporary.
+  // After each iteration, results of the body are copied to the carries; one that is another carry is copied twice.
   void copyCarried(const Op &op, const Graph &body, const std::vector<int> &carried, const std::vector<bool> &invariant,
                    int start, int end) {
     std::vector<Copy> &copies = plan_.carried[&op], last;
@@ -251,8 +251,8 @@ class Planner {
     return t.valid() && (!graph.tensor(t).uses().empty() || graph.tensor(t).isGraphOutput());
   }
 
-  // A second number for the memory of a carry, which has the loop's initial value and its result: the body's number may
-  // come to mean rows of a stack (readCarriesInStacks).
+  // A second number for the memory of a carry, with the loop's initial value and its result: the number in the body may
+  // later mean rows of a stack (readCarriesInStacks).
   int ownMemory(int carry) {
     const int own = storages_.add(Place::Arena, storages_.bytes(carry), 0, "");
     storages_.join(own, carry);
@@ -268,21 +268,21 @@ class Planner {
     scans_.push_back({&op, row, stack, rowBytes, start, end});
   }
 
-  // A stacked value that lives in one iteration only is written into the stack by what makes it.
+  // If a stacked value lives only in one iteration, its producer writes it directly into the stack.
   void writeScansInPlace() {
     for (const Scan &s : scans_) {
       const int row = storages_.find(s.row);
       if (storages_.place(row) != Place::Arena || storages_.bytes(row) != s.rowBytes || !fitsRows(s.rowBytes)) continue;
       if (storages_.firstDefinition(row) <= s.start || storages_.lastUse(row) > s.end) continue;
-      if (storages_.bytes(s.stack) < s.rowBytes || storages_.hasSlices(row)) continue;  // bytes: a loop that never runs
+      if (storages_.bytes(s.stack) < s.rowBytes || storages_.hasSlices(row)) continue;  // fewer bytes: it never runs
       storages_.makeScanRow(row, s.stack);
       plan_.rows[s.loop].push_back(row);
       inPlace_.push_back(s);
     }
   }
 
-  // A carry whose value for the next iteration is a row of a stack is read from that row. Its own memory keeps the
-  // initial value, which nothing in the loop may change then, and has the last value when the loop ends.
+  // If the next value of a carry is a row of a stack, the next iteration reads it in that row. The carry's own memory
+  // keeps the initial value, which nothing in the loop may change then, and gets the last value when the loop ends.
   void readCarriesInStacks() {
     for (size_t s = 0; s < inPlace_.size();) {
       size_t end = s;
@@ -292,14 +292,14 @@ class Planner {
     }
   }
 
-  // The stacks of one loop. Lanes of its body would read rows that others of them write.
+  // The stacks of one loop. Not if its body has lanes: they would read rows that other lanes write.
   void readCarriesInStacks(std::span<const Scan> scans) {
     const auto [start, end] = std::pair(scans.front().start, scans.front().end);
     if (lanes_.hasSectionBetween(start, end)) return;
     std::map<int, const Scan *> stacked;  // by the storage of the row
     for (const Scan &s : scans) stacked.emplace(storages_.find(s.row), &s);
     const auto first =
-        std::ranges::lower_bound(carries_, end, {}, &Carry::end);  // loops come in the order of their ends
+        std::ranges::lower_bound(carries_, end, {}, &Carry::end);  // loops are sorted by their ends
     std::vector<std::pair<const Carry *, const Scan *>> found;
     for (auto c = first; c != carries_.end() && c->end == end; ++c)
       if (const auto s = stacked.find(storages_.find(c->value));
@@ -311,7 +311,7 @@ class Planner {
       if (!written.contains(storages_.find(carry->carry))) readInStack(*carry, *scan);
   }
 
-  // What kernels of the loop between these times, and the loops in it, write. `carry`: its first one.
+  // Storages that kernels of the loop between these times, and of loops inside it, write. `carry`: its first one.
   std::set<int> writtenWithin(int start, int end, std::ptrdiff_t carry) const {
     std::set<int> written;
     const std::vector<KernelUse> &kernels = sharing_.kernels();
@@ -362,7 +362,7 @@ class Planner {
     for (const Sharing::Assign &a : sharing_.copies()) {
       int from = a.value;
       ++time_;
-      if (storages_.place(from) == Place::Variable) {  // may be overwritten by another copy: read it first
+      if (storages_.place(from) == Place::Variable) {  // another copy may overwrite it, so read it first
         const int temporary = storages_.add(Place::Arena, storages_.bytes(from), 0, "assign");
         storages_.keep(temporary, 0, end);
         plan_.assigned.push_back({from, temporary, storages_.bytes(from)});
@@ -374,7 +374,7 @@ class Planner {
     plan_.assigned.insert(plan_.assigned.end(), last.begin(), last.end());
   }
 
-  // Storages that were joined into another one get its number; copies that sharing made redundant are removed.
+  // Storages that were joined get the number of their target; copies that became unnecessary are removed.
   void place() {
     const Storages::Placed placed = storages_.place(lanes_);
     std::vector<int> number(storages_.size(), -1);
@@ -408,10 +408,10 @@ class Planner {
   const schedule::Schedule &schedule_;
   const KernelOf &kernelOf_;
   MemoryPlan plan_;
-  const Op *loop_ = nullptr;  // whose body is being visited
+  const Op *loop_ = nullptr;  // the loop whose body is visited
   std::vector<Scan> scans_, inPlace_;
   std::vector<Carry> carries_;
-  std::map<int, int> readElsewhere_;  // carries that are read in stacks, and the rows there
+  std::map<int, int> readElsewhere_;  // carries that are read in stacks → the rows there
   Storages storages_;
   LaneTimes lanes_;
   Sharing sharing_{storages_, lanes_};
@@ -504,7 +504,7 @@ void verify(const MemoryPlan &plan) {
       byStart.push_back({s.first, s.offset, s.last, s.bytes});
     } else if (s.place == Place::Row) {
       const int64_t whole = plan.storages.at(static_cast<size_t>(s.stack)).bytes;
-      const int64_t start = s.offset + (s.initial < 0 ? 0 : s.stride);  // of the first iteration in which it is a row
+      const int64_t start = s.offset + (s.initial < 0 ? 0 : s.stride);  // in the first iteration that uses the row
       if (start < 0 || start + s.bytes > whole)
         throw internal_error("memory plan: row '{}' is outside its stack of {} bytes: {} bytes at {}", s.name, whole,
                              s.bytes, start);

@@ -1,5 +1,5 @@
-// MemoryPlan: the memory of every value of a scheduled program. Live ranges, sharing and placement in one value, which
-// emission reads, people print and the check verifies.
+// MemoryPlan: the memory of every value of a scheduled program. One value contains live ranges, sharing and placement;
+// `emit` reads it, people print it, and `verify` checks it.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,10 +18,10 @@ namespace popart::memory {
 
 using Place = executable::Buffer::Place;
 
-// Whether rows of stacks may lie `bytes` apart: kernels expect operands at multiples of 64 bytes.
+// Whether rows of stacks may be `bytes` apart: kernels expect operands at multiples of 64 bytes.
 constexpr bool fitsRows(int64_t bytes) { return bytes % 64 == 0; }
 
-// A piece of memory. Values that share memory (views, in-place results, updated variables, loop carries) have one.
+// A piece of memory. Values that share memory (views, in-place results, updated variables, loop carries) have the same.
 struct Storage {
   Place place = Place::Arena;
   int64_t bytes = 0;
@@ -29,12 +29,12 @@ struct Storage {
   // MemoryPlan::variables or constants.
   int64_t offset = 0;
   int first = -1, last = -1;         // live range, both times included; -1: never live
-  std::string name;                  // of the value it was made for
+  std::string name;                  // name of the value that it was made for
   int stack = -1;                    // Row: index in MemoryPlan::storages
   int64_t stride = 0;                // Row: bytes from one iteration to the next
-  int initial = -1;                  // Row: the storage it is in the first iteration; -1: a part of the stack
-  executable::Sharers sharers = {};  // Variable: the replicas that have it in one memory
-  int whole = -1;                    // of the arena: index in MemoryPlan::storages of the one that this is a slice of
+  int initial = -1;                  // Row: the storage that replaces it in the first iteration; -1: none
+  executable::Sharers sharers = {};  // Variable: the replicas that share it
+  int whole = -1;                    // Slice: index in MemoryPlan::storages of the whole
 };
 
 // A copy between storages that sharing could not remove.
@@ -43,28 +43,28 @@ struct Copy {
   int64_t bytes = 0;
 };
 
-// The order in which ops were made: that of texts.
+// The order in which ops were made, which texts use.
 struct ByOpId {
   bool operator()(const Op *a, const Op *b) const { return a->id < b->id; }
 };
 
 struct MemoryPlan {
   std::vector<Storage> storages;
-  std::vector<const Tensor *> variables, constants;  // of the program the plan was made for
-  // After each iteration of a loop, in this order: results that become carries.
+  std::vector<const Tensor *> variables, constants;  // of the program that the plan is for
+  // Copies after each iteration of a loop, in this order: from results to carries.
   std::map<const Op *, std::vector<Copy>, ByOpId> carried;
-  // After the last iteration of a loop, as if one more began: carries that were read where they were stacked.
+  // Copies after the last iteration of a loop, addressed as in a further iteration: carries that were read in stacks.
   std::map<const Op *, std::vector<Copy>, ByOpId> results;
-  // Storages that move on with the iterations of a loop: rows of stacks that its body reads or writes in place.
+  // Storages whose address advances with the iterations of a loop: rows that its body reads or writes in place.
   std::map<const Op *, std::vector<int>, ByOpId> rows;
-  // At the end of the program, in this order: new values of variables.
+  // Copies at the end of the program, in this order: new values of variables.
   std::vector<Copy> assigned;
   int64_t arenaBytes = 0;
   int64_t largestLiveSetBytes = 0;  // lower bound of every arena
 
-  // Index in storages; -1 when the tensor takes no memory (nothing runs that touches it).
+  // Index in storages; -1 if the tensor needs no memory, because nothing that runs uses it.
   int of(const Graph &graph, TensorIndex t) const;
-  // Whether the storage is the row of the stack that iteration i writes: at i times its bytes.
+  // Whether the storage is the row of the stack that iteration i writes, at i times its size.
   bool isScanRow(int storage, int stack) const;
   std::unordered_map<const Graph *, std::vector<int>> storageOf;  // by tensor index
 };
@@ -77,18 +77,18 @@ MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, con
 // One line per storage (offset, bytes, lifetime, values), then the copies and the totals.
 std::string print(const MemoryPlan &plan);
 
-// Throws internal_error when a lane writes memory that another lane of its section reads or writes. The plan is that of
-// the program and the schedule.
+// Throws internal_error if a lane writes memory that another lane of its section reads or writes. The plan must be that
+// of the program and the schedule.
 void verifyLanes(const MemoryPlan &plan, const Ir &program, const schedule::Schedule &schedule);
 
-// Finds the variables that replicas can have in one memory: nothing writes them but CollectiveUpdates, in place, and
-// while these are under way nothing else uses them. planMemory has done so; the plan is that of the program.
+// Finds the variables that replicas can share: only CollectiveUpdates write them, in place, and nothing else uses them
+// from the publishing of an update to its end. planMemory calls it; the plan must be that of the program.
 void shareVariables(MemoryPlan &plan, const Ir &program, const schedule::Schedule &schedule);
-// Throws internal_error when a variable that replicas share is none of those.
+// Throws internal_error if the plan shares another variable.
 void verifySharedVariables(const MemoryPlan &plan, const Ir &program, const schedule::Schedule &schedule);
 
-// Throws internal_error when storages with overlapping live ranges overlap in the arena, one exceeds the arena, a row
-// is outside of its stack, or a slice outside of what it is a slice of.
+// Throws internal_error if storages with overlapping live ranges overlap in the arena, one exceeds the arena, a row is
+// outside of its stack, or a slice is outside of its whole.
 void verify(const MemoryPlan &plan);
 
 }  // namespace popart::memory

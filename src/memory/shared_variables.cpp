@@ -1,5 +1,5 @@
-// Variables that replicas share. From the publishing of an update to its end another replica may write them, so that
-// nothing of this one may touch them in between; everywhere else nobody writes them.
+// Variables that replicas share. Another replica may write them from the publishing of an update to its end, so nothing
+// of this replica may use them in that time; at other times nothing writes them.
 #include <map>
 #include <set>
 
@@ -12,7 +12,7 @@ namespace {
 
 using executable::Sharers;
 
-// Walks over the steps of a program as they run.
+// Walks over the steps of a program in the order in which they run.
 class Finder {
  public:
   Finder(const MemoryPlan &plan, const schedule::Schedule &schedule) : plan_(plan), schedule_(schedule) {}
@@ -31,14 +31,14 @@ class Finder {
   }
 
  private:
-  // The storage, or the stack that it is a row of; -1: none.
+  // The storage, or the stack whose row it is; -1: none.
   int of(const Graph &graph, TensorIndex t) const {
     int s = t.valid() ? plan_.of(graph, t) : -1;
     while (s >= 0 && plan_.storages[static_cast<size_t>(s)].place == Place::Row)
       s = plan_.storages[static_cast<size_t>(s)].stack;
     return s;
   }
-  // Something other than an update in place writes it, or touches it while others may.
+  // Marks it as not shared: something else writes it, or uses it while other replicas may write it.
   void own(int storage) { own_.insert(storage); }
 
   void visit(const Graph &graph) {
@@ -67,7 +67,7 @@ class Finder {
     const std::vector<int64_t> &replaces = op.attrInts("replaces");
     const bool isPublished = op.hasAttr("channel");
     const Sharers sharers{op.attrInt("group_size"), op.attrInt("stride")};
-    std::set<int> given{of(graph, op.inputs()[0])};  // to the other members
+    std::set<int> given{of(graph, op.inputs()[0])};  // published to the other members
     for (size_t o = 0; o < replaces.size(); ++o) {
       const int s = of(graph, op.outputs()[o]);
       const bool isInPlace = replaces[o] > 0 && of(graph, op.inputs()[static_cast<size_t>(replaces[o])]) == s;
@@ -96,7 +96,7 @@ class Finder {
 
   const MemoryPlan &plan_;
   const schedule::Schedule &schedule_;
-  std::map<int, Sharers> shared_;  // what updates write
+  std::map<int, Sharers> shared_;  // storages that updates write
   std::set<int> own_, published_;
 };
 

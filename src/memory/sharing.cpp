@@ -1,4 +1,4 @@
-// Decided once for the whole program, from the times at which each storage is read and written:
+// Decisions for the whole program, from the times at which each storage is read and written:
 //   - a loop-carried value takes the memory of its initial value when nothing else reads that value later: a variable
 //     that the program assigns, or a value whose last use is the loop;
 //   - a variable is updated in place when every read of the old value comes before, or is in the same element-wise
@@ -43,7 +43,7 @@ void Sharing::indexKernels() {
   }
 }
 
-// The kernel that writes storage s, when exactly one does.
+// The kernel that writes storage s, if there is exactly one.
 const KernelUse *Sharing::writer(int s) const {
   const KernelUse *found = nullptr;
   for (auto it = writers_.lower_bound({storages_.find(s), 0}); it != writers_.end() && it->first == storages_.find(s);
@@ -58,7 +58,7 @@ const KernelUse *Sharing::writer(int s) const {
 // after `last` see the new contents.
 bool Sharing::canWriteInto(int value, int target, int last) const {
   if (storages_.place(value) != Place::Arena || storages_.find(value) == storages_.find(target)) return false;
-  if (storages_.hasSlices(value)) return false;  // which are written earlier
+  if (storages_.hasSlices(value)) return false;  // slices are written earlier
   if (storages_.bytes(value) != storages_.bytes(target)) return false;
   const KernelUse *producer = writer(value);
   if (!producer || usedBeside(target, producer->time)) return false;
@@ -107,7 +107,7 @@ bool Sharing::readAfter(int s, int time) const {
   return false;
 }
 
-// Whether another lane uses the storage while this time runs: then nothing may be written into it there.
+// Whether another lane uses the storage at this time, so that it must not be written.
 bool Sharing::usedBeside(int s, int time) const {
   if (lanes_.at(time).section < 0) return false;
   const int storage = storages_.find(s);
@@ -120,7 +120,7 @@ bool Sharing::usedBeside(int s, int time) const {
   return false;
 }
 
-// An assign whose value aliases another variable copies it at the end of the program.
+// If the value of an assign aliases another variable, it is copied at the end of the program.
 void Sharing::readAssignedVariables() {
   for (const Assign &a : assigns_)
     if (storages_.place(a.value) == Place::Variable && storages_.find(a.value) != storages_.find(a.variable))
@@ -159,7 +159,7 @@ void Sharing::shareUpdates() {
   }
 }
 
-// A target that several kernels update one after the other, each a part of it: what they hand on takes its memory too.
+// If several kernels in turn update parts of a target, the values between them take its memory too.
 void Sharing::shareEarlierValues(int value, int target, int last) {
   std::vector<int> earlier;
   while (const KernelUse *k = writer(value)) {
@@ -170,7 +170,7 @@ void Sharing::shareEarlierValues(int value, int target, int last) {
   for (int v : earlier) joinInto(v, target);
 }
 
-// The value of the arena that kernel k may overwrite by `value`: nothing reads it later. -1: none.
+// The value in the arena that kernel k may overwrite by `value`, because nothing reads it later. -1: none.
 int Sharing::overwritten(const KernelUse &k, int value) const {
   for (size_t o = 0; o < k.out.size(); ++o)
     for (size_t i = 0; i < k.in.size(); ++i)
@@ -189,7 +189,7 @@ void Sharing::shareCarries() {
   for (const CarriedMove &m : carriedMoves_) carries.insert({storages_.find(m.carry), m.start});
   for (const CarriedMove &m : carriedMoves_) {
     const int from = storages_.find(m.value), to = storages_.find(m.carry);
-    const KernelUse *producer = writer(m.value);  // before the loop: the carry's initial value would overwrite it
+    const KernelUse *producer = writer(m.value);  // before the loop the initial value would overwrite it
     if (!producer || producer->time <= m.start || from == to || carries.count({from, m.start})) continue;
     if (!canWriteInto(m.value, m.carry, m.end)) continue;
     shareEarlierValues(m.value, m.carry, m.end);
@@ -225,7 +225,7 @@ void Sharing::shareInPlace() {
   }
 }
 
-// Another operand of the same kernel aliases `in` and may not be overwritten by output o.
+// Whether another operand of the same kernel aliases `in` and must not be overwritten by output o.
 bool Sharing::readElsewhere(const KernelUse &k, size_t operand, int in, int o) const {
   for (size_t i = 0; i < k.in.size(); ++i)
     if (i != operand && k.in[i] >= 0 && storages_.wholeOf(k.in[i]) == in &&

@@ -1,5 +1,5 @@
-// Which values share memory: an element-wise result is computed in place of an operand whose last use it is, a
-// variable's new value in the variable, a loop's result in the carry it feeds.
+// Decides which values share memory: an element-wise result with an operand that has its last use there, a variable's
+// new value with the variable, a loop's result with the carry that it becomes.
 #pragma once
 #include <map>
 #include <set>
@@ -11,7 +11,7 @@
 
 namespace popart::memory {
 
-// What a kernel reads and writes. Storages are numbered as in Storages, -1: not connected.
+// The storages that a kernel reads and writes. Storages are numbered as in Storages, -1: not connected.
 struct KernelUse {
   const executable::Kernel *kernel = nullptr;
   std::vector<int> in, out;
@@ -25,21 +25,21 @@ class Sharing {
   Sharing(Storages &storages, const LaneTimes &lanes) : storages_(storages), lanes_(lanes) {}
 
   void addKernel(KernelUse kernel) { kernels_.push_back(std::move(kernel)); }
-  // A step that runs no kernel reads `s`.
+  // Records that a step without a kernel reads `s`.
   void readOutsideKernels(int s, int time);
-  // The variable takes `value` when the program ends; the two can share memory only in the same layout.
+  // Records that the variable gets `value` when the program ends; they can share memory only in the same layout.
   enum class Layouts { Same, Different };
   void addAssign(int variable, int value, Layouts layouts, int time);
-  // The carry of the loop that begins at `start` gets its initial value from `outer`.
+  // Records that the carry of the loop that starts at `start` gets its initial value from `outer`.
   void addFirstValue(int outer, int carry, int start) { firstValues_.push_back({outer, carry, start, start}); }
-  // `value` moves to the carry at the end of each iteration of the loop from `start`, where the carry gets its initial
-  // value, to `end`.
+  // Records that `value` is copied to the carry at the end of each iteration of the loop from `start`, where the carry
+  // gets its initial value, to `end`.
   void addCarriedMove(int value, int carry, int start, int end) { carriedMoves_.push_back({value, carry, start, end}); }
 
   void run();
 
   const std::vector<KernelUse> &kernels() const { return kernels_; }
-  // After run(): assigns whose value has other memory and must be copied.
+  // After run(): assigns whose value is in other memory and must be copied.
   struct Assign {
     int variable, value;
     Layouts layouts;
@@ -48,7 +48,7 @@ class Sharing {
   const std::vector<Assign> &copies() const { return assigns_; }
 
  private:
-  // Between a carry and its source: the initial value, or that of the next iteration.
+  // A copy from the source of a carry: its initial value, or its value for the next iteration.
   struct CarriedMove {
     int value, carry;
     int start, end;

@@ -80,7 +80,7 @@ void Storages::keep(int s, int first, int last) {
 
 namespace {
 
-// Storages that are placed together: the block of one lane, or all that no lane has for itself.
+// Storages that are placed together: those of one lane, or all that are not specific to a lane.
 struct Block {
   std::vector<int> storages;
   std::vector<Interval> intervals;

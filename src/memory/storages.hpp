@@ -1,5 +1,5 @@
-// Storages: the pieces of memory behind values while a plan is being made. Values that share memory (views,
-// in-place results, updated variables, loop carries) are joined into one storage; what is left is placed in the arena.
+// Storages: the pieces of memory of values while a plan is made. Values that share memory (views, in-place results,
+// updated variables, loop carries) are joined to one storage; the rest is placed in the arena.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,17 +13,17 @@ namespace popart::memory {
 class Storages {
  public:
   int add(Place place, int64_t bytes, int64_t index, std::string name);
-  // The row of `stack` that lies `offset` bytes from its start in iteration 0 of a loop and moves by `stride`.
+  // Adds the row of `stack` at `offset` in iteration 0 of a loop; its address advances by `stride`.
   int addRow(int64_t bytes, int stack, int64_t offset, int64_t stride, std::string name);
-  // The bytes of `whole` from `offset` on: uses of the slice are uses of `whole` too. No other storage joins a slice,
-  // and `whole`, which is of the arena, joins no other.
+  // Adds the bytes of `whole` from `offset` on; uses of the slice are uses of `whole` too. No other storage joins a
+  // slice, and `whole`, which is in the arena, joins no other.
   int addSlice(int64_t bytes, int whole, int64_t offset, std::string name);
-  // `s`, of the arena, becomes the row that iteration i finds i times its bytes from the stack's start.
+  // Turns `s`, in the arena, into the row that in iteration i is i times its size from the start of the stack.
   void makeScanRow(int s, int stack);
-  // The row of `stack` that the iteration before wrote; in the first iteration `initial`.
+  // Adds the row of `stack` that the previous iteration wrote; in the first iteration it is `initial`.
   int addRowBefore(int stack, int initial, int64_t bytes, std::string name);
   int find(int s) const;
-  // `s` becomes part of `target`; uses of both count for target.
+  // Joins `s` to `target`, which gets the uses of both.
   void join(int s, int target);
 
   void define(int s, int time);           // written at `time`
@@ -32,16 +32,16 @@ class Storages {
   Place place(int s) const { return items_[find(s)].place; }
   int64_t bytes(int s) const { return items_[find(s)].bytes; }
   int64_t index(int s) const { return items_[find(s)].index; }
-  // The storage with the bytes of `s`: what it is a slice of, or `s`.
+  // The storage with the bytes of `s`: its whole if it is a slice, else `s`.
   int wholeOf(int s) const;
   bool hasSlices(int s) const { return items_[find(s)].hasSlices; }
   int lastUse(int s) const { return items_[find(s)].last; }
   int firstDefinition(int s) const { return items_[find(s)].first; }
   size_t size() const { return items_.size(); }
 
-  // Places the storages of the arena. One entry per storage number; joined ones repeat their target's. What only one
-  // lane of a section uses shares memory with others of that lane; against everything else it is live over the whole
-  // section, and so is what several lanes use.
+  // Places the storages of the arena. One entry for each storage number; joined ones have the entry of their target.
+  // Storages of a single lane of a section share memory with others of that lane; for all others they are live over the
+  // whole section. So are storages that several lanes use.
   struct Placed {
     std::vector<Storage> storages;
     int64_t arenaBytes = 0;
@@ -58,7 +58,7 @@ class Storages {
     int first = -1, last = -1;  // -1: never
     int stack = -1;             // Row; its offset is `index`
     int64_t stride = 0;
-    int initial = -1;  // Row: what it is in the first iteration
+    int initial = -1;  // Row: the storage that replaces it in the first iteration
     int whole = -1;    // Slice; its offset is `index`
     bool hasSlices = false;
   };

@@ -1,5 +1,5 @@
-// What the ops of each lane touch, with the bodies they run, as ranges of bytes: made from the plan and the graphs
-// alone, so that it sees what sharing and placement have got wrong.
+// The ranges of bytes that the ops of each lane, and the bodies they run, access. They are computed only from the plan
+// and the graphs, so that errors of sharing and placement are found.
 #include <algorithm>
 #include <tuple>
 
@@ -33,7 +33,7 @@ class Touched {
       const bool isLoop = op.is(Role::Loop);
       for (size_t i = 0; i < called->inputs().size(); ++i) {
         const TensorIndex in = called->inputs()[i];
-        // What no iteration changes stays where it lies.
+        // A value that no iteration changes keeps its memory.
         const bool changes = isLoop && !(i >= 2 && called->outputs()[i - 1] == in);
         touch(*called, in, changes ? writes : reads);
       }
@@ -44,7 +44,7 @@ class Touched {
   std::vector<Range> reads, writes;
 
  private:
-  // Whether output `o` is memory that the op leaves as it was: that of an operand, or of what a loop does not change.
+  // Whether output `o` is memory that the op does not change: of an operand, or of a value that a loop does not change.
   static bool shows(const Op &op, size_t o) {
     if (!op.is(Role::Loop)) return executable::isFreeView(op) || op.is(Role::LoopRow) || executable::joinsSlices(op);
     const Graph &body = *op.getCalledGraphs().front();
@@ -91,7 +91,7 @@ void require(const MemoryPlan &plan, const std::vector<Range> &written, const st
                            plan.storages[static_cast<size_t>(r->storage)].name);
 }
 
-// Ranges once each.
+// Removes duplicates.
 void reduce(std::vector<Range> &ranges) {
   const auto key = [](const Range &r) { return std::tuple(r.place, r.item, r.begin, r.end); };
   std::ranges::sort(ranges, {}, key);

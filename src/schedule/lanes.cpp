@@ -1,7 +1,7 @@
-// See lanes.hpp. One walk over the ops around a cycle gives each its place: before, in the lane of the one stage it
-// depends on, or behind. Where an op of a stage depends on another stage, either what it depends on moves before the
-// section or the op and what depends on it move behind, whichever is less work, and the walk starts again. Loops of one
-// depth depend on no other of it, so that each is a lane.
+// See lanes.hpp. One walk over the ops around a cycle assigns each op to a position: before the section, in the lane of
+// the only stage it depends on, or after the section. If an op of a stage depends on another stage, either its
+// dependences move before the section, or the op and its dependents move after it, whichever is less work; then the
+// walk starts again. Loops of the same depth do not depend on each other, so each is a lane.
 #include "schedule/lanes.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace popart::schedule {
 namespace {
 
 constexpr int kBefore = -1, kBehind = std::numeric_limits<int>::max();
-constexpr int kMostMoves = 100;  // of ops that leave their lane, for one section: bounds compile time
+constexpr int kMostMoves = 100;  // largest number of moves out of lanes for one section: bounds compile time
 
 const std::string *hintOf(const Op &op, const char *name) {
   const auto found = op.settings.hints.find(name);
@@ -24,10 +24,10 @@ const std::string *hintOf(const Op &op, const char *name) {
 
 int join(int a, int b) { return a == kBefore || a == b ? b : b == kBefore ? a : kBehind; }
 
-// The ops of a range of a graph's order, numbered from its begin.
+// The ops of a range of a graph's order, numbered from the start of the range.
 class SectionFinder {
  public:
-  // Whether ops of no stage may be in a lane.
+  // Whether ops without a stage may be in a lane.
   enum class Others : uint8_t { MayJoin, StayOutside };
 
   SectionFinder(const Graph &graph, std::vector<OpIndex> &order, int begin, int end, const WorkOf &work, Others others)
@@ -40,7 +40,7 @@ class SectionFinder {
     pinned_.assign(count_, 0);
   }
 
-  // The section of the ops that `stageOf` gives a number; ops of the order change their places.
+  // The section of the ops for which `stageOf` returns a number. Changes the order of the ops.
   template <class StageOf>
   std::optional<Section> run(const Graph &graph, StageOf stageOf, const std::vector<std::string> &names) {
     for (size_t i = 0; i < count_; ++i) {
@@ -72,7 +72,8 @@ class SectionFinder {
     for (const auto &[before, after] : graph.constraints()) {
       if (!graph.alive(before) || !graph.alive(after) || at(before) < 0 || at(after) < 0) continue;
       const auto a = static_cast<size_t>(at(before)), b = static_cast<size_t>(at(after));
-      // Constraints of programs say what can share memory; between lanes nothing does, and the plan sees to that.
+      // Constraints of programs allow ops to share memory. Lanes share no memory with each other, so constraints
+      // between lanes are not needed; the memory plan ensures it.
       if (stage_[a] == kBefore || stage_[b] == kBefore || stage_[a] == stage_[b]) depend(a, b);
     }
     orderOutside();
@@ -100,8 +101,9 @@ class SectionFinder {
     }
   }
 
-  // An op of no stage that could work in an operand's memory, and whose result no stage here reads, waits for the
-  // operand's other readers: a ring that is updated beside them would be copied. The next cycle may read its rows here.
+  // An op without a stage may write in place into an operand. If no stage of this cycle reads its result, it waits for
+  // all other readers of the operand; otherwise the operand, a ring buffer, would be copied. The next cycle may read
+  // its rows.
   template <class At>
   void waitForReaders(const Graph &graph, size_t i, At at) {
     const Op &op = *ops_[i];
@@ -118,7 +120,7 @@ class SectionFinder {
     }
   }
 
-  // False: an op of a stage depends on another one, and one of them was pinned outside.
+  // Returns false if an op of a stage depends on another stage, after one of them was pinned outside.
   bool place() {
     place_.assign(count_, kBefore);
     for (size_t i = 0; i < count_; ++i) {
@@ -168,7 +170,7 @@ class SectionFinder {
     }
   }
 
-  // What only one lane reads is made there.
+  // Moves ops whose results only one lane reads into that lane.
   void takeIntoLanes() {
     for (size_t i = count_; i-- > 0;) {
       if (place_[i] != kBefore || stage_[i] != kBefore || outside_[i] || pinned_[i] || ops_[i]->has(Trait::Call))
@@ -191,7 +193,7 @@ class SectionFinder {
           std::ranges::find(lanes, place_[i]) == lanes.end())
         lanes.push_back(place_[i]);
     if (lanes.size() < 2) return std::nullopt;
-    for (int &p : place_)  // lanes that only hold views
+    for (int &p : place_)  // lanes with nothing but views
       if (p != kBefore && p != kBehind && std::ranges::find(lanes, p) == lanes.end()) return std::nullopt;
     std::vector<OpIndex> arranged;
     const auto take = [&](int where) {
@@ -250,7 +252,7 @@ class GraphLanes {
     return (own ? *own : "") == cycle ? hintOf(op, kLane) : nullptr;
   }
 
-  // `free`: where the section before ends.
+  // `free`: the end of the previous section.
   std::optional<Section> find(const std::string &cycle, int free) const {
     int begin = -1, end = -1;
     std::vector<std::string> names;
@@ -279,7 +281,7 @@ class GraphLanes {
   const WorkOf &work_;
 };
 
-// The sections of a graph whose lanes are its loops, and of the bodies and branches that run in no lane.
+// Finds sections whose lanes are loops, in a graph and in bodies and branches outside of lanes.
 class LoopLanes {
  public:
   LoopLanes(const Ir &ir, Schedule &schedule, const WorkOf &work, const Choose &choose)
@@ -305,7 +307,7 @@ class LoopLanes {
     if (!sections.empty()) schedule_.sections.emplace(graph.id, std::move(sections));
   }
 
-  // Loops by the most loops that come one after the other before them.
+  // Loops by depth: the length of the longest chain of loops that precede them.
   std::vector<std::vector<OpIndex>> loopsByDepth(const Graph &graph, const std::vector<OpIndex> &order) const {
     std::vector<std::vector<OpIndex>> loops;
     if (std::ranges::none_of(order, [&](OpIndex o) { return graph.op(o).is(Role::Loop); })) return loops;
@@ -324,7 +326,7 @@ class LoopLanes {
     return loops;
   }
 
-  // `free`: where the section before ends.
+  // `free`: the end of the previous section.
   std::optional<Section> find(const Graph &graph, std::vector<OpIndex> &order, const std::vector<OpIndex> &loops,
                               int free) const {
     if (loops.size() < 2) return std::nullopt;
@@ -380,7 +382,7 @@ Schedule findLanes(const Ir &ir, const Schedule &schedule, const WorkOf &work) {
   for (auto &[id, order] : result.orders)
     if (std::vector<Section> sections = GraphLanes(ir.getGraph(id), order, work).run(); !sections.empty())
       result.sections.emplace(id, std::move(sections));
-  const auto found = result.sections;  // threads are shared out once: no section runs inside of a lane
+  const auto found = result.sections;  // threads are divided only once: there is no section inside a lane
   for (const auto &[id, sections] : found) {
     const Graph &graph = ir.getGraph(id);
     for (const Section &s : sections)

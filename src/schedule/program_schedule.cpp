@@ -1,4 +1,4 @@
-// Schedule: the orders of all graphs that run, as a value with a text and a check.
+// Schedule: the orders of all graphs that run, as a value, with text and check.
 #include <algorithm>
 #include <set>
 

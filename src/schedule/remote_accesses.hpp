@@ -1,4 +1,4 @@
-// Which remote variables ops reach, themselves or in the graphs they call.
+// The remote variables that ops access, themselves or in the graphs that they call.
 #pragma once
 #include <map>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace popart::schedule {
 
-// Remembers what it has seen of graphs; they must not change meanwhile.
+// Caches results for each graph; graphs must not change meanwhile.
 class RemoteAccesses {
  public:
   // Calls visit(id of the variable, whether it is written) for each.

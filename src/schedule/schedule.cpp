@@ -1,6 +1,6 @@
-// Program-order list scheduling. In-place ops: all tensors that share memory form one alias set; an op that
-// writes the set runs after the readers and writers that precede it in program order and before those that come
-// after it, unless data dependences demand otherwise. A remote variable is such a set as well.
+// List scheduling in program order. In-place ops: all tensors that share memory form one alias set. An op that writes
+// the set runs after the readers and writers that precede it in program order, and before those that follow it, unless
+// data dependences require otherwise. A remote variable is an alias set too.
 #include "schedule/schedule.hpp"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ std::vector<std::vector<Access>> memoryAccesses(const Graph &graph, const std::v
   return accesses;
 }
 
-// Whether a path leads from one node to another. `sorted`: all edges lead to higher positions.
+// Whether there is a path from one node to another. `sorted`: all edges lead to higher positions.
 bool reaches(int from, int to, const std::vector<std::vector<int>> &successors, const std::vector<int> &position,
              bool sorted) {
   if (sorted && position[from] > position[to]) return false;
@@ -97,7 +97,7 @@ void addMemoryEdges(const Graph &graph, const std::vector<Op *> &ops, const std:
     auto link = [&](int a, int b) {
       if (a == b || a < 0) return;
       const bool forward = position[a] < position[b];
-      if (!(forward && sorted) && reaches(b, a, successors, position, sorted)) return;  // it would form a cycle
+      if (!(forward && sorted) && reaches(b, a, successors, position, sorted)) return;  // the edge would close a cycle
       edges.emplace_back(a, b);
       successors[a].push_back(b);
       sorted &= forward;
@@ -139,7 +139,7 @@ std::vector<int> order(int n, const Edges &edges, const std::vector<int64_t> &ke
 
 namespace {
 
-// The ops of a graph as nodes, the edges between them, and an order that heeds them; shorter where they form a cycle.
+// The ops of a graph as nodes, the edges between them, and an order that obeys them; incomplete if there is a cycle.
 struct Ordering {
   std::vector<Op *> ops;
   Edges edges;
