@@ -298,8 +298,7 @@ class Planner {
     if (lanes_.hasSectionBetween(start, end)) return;
     std::map<int, const Scan *> stacked;  // by the storage of the row
     for (const Scan &s : scans) stacked.emplace(storages_.find(s.row), &s);
-    const auto first =
-        std::ranges::lower_bound(carries_, end, {}, &Carry::end);  // loops are sorted by their ends
+    const auto first = std::ranges::lower_bound(carries_, end, {}, &Carry::end);  // loops are sorted by their ends
     std::vector<std::pair<const Carry *, const Scan *>> found;
     for (auto c = first; c != carries_.end() && c->end == end; ++c)
       if (const auto s = stacked.find(storages_.find(c->value));

@@ -1,5 +1,5 @@
-// See ahead_streams.hpp. The engine's thread says what it needs, has taken and has made; the calling thread answers
-// these events in order, so that what is asked when follows from the program alone.
+// See ahead_streams.hpp. The engine's thread posts events: what it needs, has taken and has made. The calling thread
+// answers them in order, so that the order of its calls depends only on the program.
 #include "session/ahead_streams.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kInterruptPeriod{50};  // between two checks of a thread that waits
 
-// Waits until `isSo`. Not by wait() without a time, which asks for the C++ library of gcc 12: a wheel runs with an
+// Waits until `isSo`. Not by wait() without a time, which requires the C++ library of gcc 12: a wheel must run with an
 // older one.
 template <class F>
 void waitUntil(std::condition_variable &condition, std::unique_lock<std::mutex> &lock, const F &isSo) {
@@ -37,7 +37,7 @@ struct Event {
   enum class Kind : uint8_t { Needed, Taken, Made, Ended };
   Kind kind = Kind::Ended;
   int stream = -1;
-  int64_t number = 0;  // Needed: of the value in its stream
+  int64_t number = 0;  // Needed: number of the value in its stream
 };
 
 // First in, first out; keeps its memory.
@@ -67,16 +67,16 @@ class Events {
   size_t first_ = 0, count_ = 0;
 };
 
-// Values on their way, in slots of their own.
+// The values of a stream that are under way, in slots.
 struct AheadStream {
   int64_t bytes = 0;
-  int64_t values = 1;           // of one load: of all replicas, or one for all
-  int64_t depth = 0, most = 0;  // of AheadRule, in values
-  bool intoLoops = false;       // `most` also where a loop begins
+  int64_t values = 1;           // of one load: one for each replica, or one for all
+  int64_t depth = 0, most = 0;  // of its AheadRule, in values
+  bool intoLoops = false;       // `most` also at the start of a loop
   std::vector<std::vector<char>> slots;
-  int64_t written = 0, read = 0;  // values; shared by both threads
-  int64_t asked = 0, freed = 0;   // inputs, of the calling thread: values asked for, and those taken since
-  std::exception_ptr failure;     // inputs: in place of value number `written`
+  int64_t written = 0, read = 0;  // numbers of values; shared by both threads
+  int64_t asked = 0, freed = 0;   // inputs, on the calling thread: values asked for, and those taken since
+  std::exception_ptr failure;     // inputs: replaces value number `written`
 
   AheadStream(const auto &spec, const std::map<TensorId, AheadRule> &rules, int64_t valuesOfLoad)
       : bytes(spec.info.nbytes()), values(valuesOfLoad) {
@@ -250,7 +250,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     }
   }
 
-  // None: nothing happens, and it is time to look at interrupts.
+  // nullopt: nothing happened for a while, so that interrupts can be checked.
   std::optional<Event> nextEvent() {
     std::unique_lock lock(mutex_);
     if (!posted_.wait_for(lock, kInterruptPeriod, [&] { return !events_.empty(); })) return std::nullopt;
@@ -260,7 +260,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   void answer(const Event &e) {
     switch (e.kind) {
       case Event::Kind::Needed:
-        if (inputs_[static_cast<size_t>(e.stream)].asked > e.number) return;  // an earlier event has brought it
+        if (inputs_[static_cast<size_t>(e.stream)].asked > e.number) return;  // fetched for an earlier event
         waitsForNeed_ = false;
         bring(e.stream, false);
         break;
@@ -275,7 +275,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     goAhead();
   }
 
-  // Values that the program will load, in its order, as far as the next one may be ahead.
+  // Fetches values that the program will load, in its order, as far as the rules allow.
   void goAhead() {
     for (auto load = order_.next(); load && !waitsForNeed_ && !failed_; load = order_.next()) {
       const AheadStream &s = inputs_[static_cast<size_t>(load->stream)];
@@ -285,7 +285,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     }
   }
 
-  // The next value of a stream into its slot. False: the source has none yet, or has failed.
+  // Fetches the next value of a stream into its slot. Returns false if the source has none yet, or has failed.
   bool bring(int stream, bool ahead) {
     if (failed_) return false;
     AheadStream &s = inputs_[static_cast<size_t>(stream)];
@@ -313,7 +313,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
     return true;
   }
 
-  // The order counts loads; one of all replicas brings as many values.
+  // The order counts loads; a load of all replicas has one value for each.
   void passInOrder(int stream) {
     if (!order_.next()) return;
     if (left_ == 0) left_ = inputs_[static_cast<size_t>(stream)].values;
@@ -342,7 +342,7 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   }
 
   void notifyEngine() {
-    const std::lock_guard lock(mutex_);  // whoever waits sees stop_, or will look at it before waiting
+    const std::lock_guard lock(mutex_);  // a thread that waits sees stop_, or checks it before it waits
     served_.notify_one();
   }
 
@@ -355,14 +355,14 @@ class AheadStreams::Impl final : public runtime::StreamSource {
   Events events_;
   const std::function<void(runtime::StreamSource &)> *job_ = nullptr;
   bool quits_ = false;
-  std::atomic<bool> stop_{false};  // the run is to end: the calling thread knows why
+  std::atomic<bool> stop_{false};  // the run must end; the calling thread knows why
   std::exception_ptr engineFailure_;
 
-  // Of the calling thread alone.
+  // Only used by the calling thread.
   runtime::StreamSource *source_ = nullptr;
-  int64_t left_ = 0;           // values of the load that order_ stands at, when it has begun
+  int64_t left_ = 0;           // values left of the current load of order_, if it has started
   bool waitsForNeed_ = false;  // the source had no value yet
-  bool failed_ = false;        // the source is asked for nothing more
+  bool failed_ = false;        // the source is not asked for more values
   std::exception_ptr hostFailure_;
   std::thread thread_;
 };

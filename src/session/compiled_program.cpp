@@ -1,4 +1,4 @@
-// See compiled_program.hpp. What can fail fails in compile and load; a run only fails by what it is given.
+// See compiled_program.hpp. Errors of the program appear in compile and load; a run fails only because of its input.
 #include "session/compiled_program.hpp"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ TensorData firstValue(const Ir &ir, const TensorId &variable) {
   return {};
 }
 
-// `value`, that of the first of `members`, becomes the mean of all: to the bit the same where they are equal. What the
-// others differ by is added in the order in which collectives add.
+// Replaces `value`, that of the first of `members`, by the mean of all. If all are equal, its bits do not change. The
+// differences of the others are added in the order in which collectives add.
 void averageInto(char *value, const TensorInfo &info, unsigned members, const auto &read) {
   using Values = std::vector<double>;
   TensorData other(info);
@@ -73,7 +73,7 @@ void checkGroups(const Ir &ir, int replicas) {
     }
 }
 
-// Those whose hashes are worth keeping, in the order of the program.
+// The constants whose hashes are worth keeping, in program order.
 std::vector<TensorData> largeConstants(const Ir &ir) {
   std::vector<TensorData> constants;
   for (const Graph *graph : ir.getAllGraphs())
@@ -82,7 +82,7 @@ std::vector<TensorData> largeConstants(const Ir &ir) {
   return constants;
 }
 
-// Rules that are not the default ones.
+// The rules as text, without those that have their default.
 std::string textOf(const lower::CollectiveRules &rules) {
   if (rules == lower::CollectiveRules()) return "";
   std::string text = "collectives";
@@ -272,7 +272,7 @@ void CompiledProgram::load(DeviceInfo &device) {
     replicas_ = withinMemory("Session '" + name_ + "': loading",
                              [&] { return std::make_unique<runtime::Replicas>(executable_, *device_, settings_); });
   } catch (const std::exception &e) {
-    if (transport_) transport_->abort(e.what());  // the others wait
+    if (transport_) transport_->abort(e.what());  // the other processes wait
     throw;
   }
   runs_ = 0;
@@ -379,14 +379,14 @@ void CompiledProgram::readVariable(int variable, void *data) const {
     }
     return;
   }
-  // Of a group that every process has replicas of, each reads its own.
+  // If every process has replicas of a group, each reads the value from its own.
   const auto isInEachProcess = [&](unsigned g) {
     return exchange::membersOf(job_->layout(), groups, static_cast<int>(g)).size() ==
            static_cast<size_t>(job_->layout().processes());
   };
   const bool areAllHere = settings_.locals == settings_.replicas ||
                           (job_ && std::ranges::all_of(std::views::iota(0U, groups.getNumGroups()), isInEachProcess));
-  std::vector<int> readers;  // by group
+  std::vector<int> readers;  // the replica to read, by group
   for (unsigned g = 0; g < groups.getNumGroups(); ++g) {
     unsigned member = 0;
     const auto reader = [&] { return static_cast<int>(groups.getReplicaAt(g, member)); };

@@ -1,4 +1,4 @@
-// What a program exchanges with the host, read off its host loads and stores: known as soon as there is an Ir.
+// The streams of a program, found from the host loads and stores of its Ir.
 #pragma once
 #include <map>
 
@@ -6,7 +6,7 @@
 
 namespace popart::session {
 
-// Streams by id. Of each one transfer: the micro-batch of one replica.
+// Streams by id, with type and shape of one transfer: the micro-batch of one replica.
 struct HostStreams {
   std::map<TensorId, TensorInfo> inputs;
   std::map<TensorId, TensorInfo> outputs;

@@ -1,7 +1,7 @@
-// Whether results depend on an order that the graph does not fix: an op that modifies memory and shows it as a result,
-// and another op that reads the same memory, must be ordered by data or by constraints. Memory is followed through
-// views and in-place results in one graph. What changes memory without showing it, as a call that updates a variable
-// and returns nothing of it, runs in program order.
+// Whether results depend on an order that the graph does not determine. If an op modifies memory and returns it as a
+// result, and another op reads the same memory, data or constraints must order the two. Memory is followed through
+// views and in-place results in one graph. Ops that change memory without returning it, such as a call that updates a
+// variable, run in program order.
 #include "session/inplace_ambiguity.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace popart::session {
 namespace {
 
-// Which ops an order of the graph puts before which others, asked for between two places of one schedule.
+// Answers which ops must run before which others, between two positions of one schedule.
 class Order {
  public:
   explicit Order(const Graph &graph) : before_(graph.opSlots()), after_(graph.opSlots()), place_(graph.opSlots()) {
@@ -30,7 +30,7 @@ class Order {
   }
   int place(const Op *op) const { return place_[op->index().value]; }
 
-  // By op slot: whether `op` comes after `start` (before `end`), for ops up to a place in the schedule (from one on).
+  // By op slot: whether `op` must run after `start` (before `end`), for ops up to a position (from a position on).
   std::vector<char> opsAfter(const Op *start, int last) const {
     return reach(after_, start, [&](uint32_t o) { return place_[o] <= last; });
   }
@@ -78,13 +78,13 @@ struct Accesses {
       modifier->debugName(), reader->debugName(), id);
 }
 
-// Every op must be ordered against every modifier. In a schedule that is so when each op comes after the modifier in
-// front of it and before the next one: order is transitive.
+// Every op must be ordered against every modifier. It suffices that each op is ordered after the last modifier before
+// it in the schedule and before the next one, because order is transitive.
 void checkOrdered(const Accesses &ops, size_t piece, const Order &order, const UnionFind &memory) {
   std::vector<const Op *> scheduled(ops.all.begin(), ops.all.end());
   std::sort(scheduled.begin(), scheduled.end(),
             [&](const Op *a, const Op *b) { return order.place(a) < order.place(b); });
-  size_t begin = 0;  // behind the last modifier
+  size_t begin = 0;  // after the last modifier
   for (size_t i = 0; i <= scheduled.size(); ++i) {
     const Op *next = i < scheduled.size() ? scheduled[i] : nullptr;
     if (next && !ops.modifiers.count(next)) continue;
@@ -132,7 +132,7 @@ void checkInplaceAmbiguity(const Graph &graph) {
   std::vector<std::pair<const Op *, size_t>> modifiers;
   const UnionFind memory = memoryOf(graph);
   for (const Op *op : graph.ops()) {
-    // Parts of a variable do not overlap; what updates them was ordered by the compiler.
+    // Parts of a variable do not overlap; the compiler has ordered their updates.
     if (op->settings.hints.count(kSerialised) != 0) continue;
     for (InIndex i = 0; i < op->inputCount(); ++i)
       if (op->hasInput(i) && op->modifiesInput(i) && shows(*op, i)) modifiers.emplace_back(op, op->inputs()[i].value);

@@ -1,10 +1,10 @@
-// Whether results depend on an order that the graph does not fix.
+// Whether results depend on an order that the graph does not determine.
 #pragma once
 #include <popart/graph.hpp>
 
 namespace popart::session {
 
-// Throws popart::error when an op modifies memory that another op reads and nothing orders the two.
+// Throws popart::error if an op modifies memory that another op reads, and nothing orders the two.
 void checkInplaceAmbiguity(const Graph &graph);
 
 }  // namespace popart::session

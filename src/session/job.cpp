@@ -1,4 +1,4 @@
-// See job.hpp. Texts and values have transports of their own, since the thread of an exchange uses its own alone.
+// See job.hpp. Texts and values use separate transports, because only the thread of an exchange may use its transport.
 #include "session/job.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using exchange::ReplicaLayout;
 
 constexpr int64_t kShortBytes = int64_t{64} << 10, kPieceBytes = int64_t{16} << 20;
 
-// Numbers of the processors that a process may use, as a text for the others.
+// The processors that this process may use, as a text for the other processes.
 std::string ownProcessors() {
   std::ostringstream out;
   for (const std::vector<int> &core : processorLimits().cores)
@@ -36,8 +36,8 @@ std::set<int> processorsOf(const std::string &text) {
   return {std::istream_iterator<int>(in), {}};
 }
 
-// f(memory, at, bytes) for the parts of [begin, end) of some pieces of memory, one behind the other: where a part is,
-// and how far from `begin`.
+// Calls f(memory, at, bytes) for the parts of [begin, end) of several pieces of memory, as if concatenated: where a
+// part is, and its distance from `begin`.
 template <class F>
 void forEachPart(std::span<const exchange::Piece> pieces, int64_t begin, int64_t end, F f) {
   int64_t first = 0;  // of the piece
@@ -51,8 +51,8 @@ void forEachPart(std::span<const exchange::Piece> pieces, int64_t begin, int64_t
 
 }  // namespace
 
-// An all-gather between the processes, or with a root a broadcast, on a buffer of the host: equal parts of it for all
-// replicas, or all of it for the root. A second operation is for few bytes.
+// An all-gather between the processes, or with a root a broadcast, through a buffer of the host: equal parts of it for
+// all replicas, or all of it for the root. A second, smaller operation is used for few bytes.
 class Job::Values {
  public:
   explicit Values(Job &job, int root = -1)
@@ -83,7 +83,7 @@ class Job::Values {
     exchange_.connect();
   }
 
-  // The bytes that one turn moves for each replica, or of the root, when so many are left.
+  // The bytes that one turn transfers for each replica, or from the root, if `left` bytes are left.
   int64_t each(int64_t left) const { return each_[numberFor(left)]; }
   std::byte *data() { return buffer_.data(); }
   void run(int64_t left) { exchange_.run(static_cast<int>(numberFor(left))); }
@@ -93,8 +93,8 @@ class Job::Values {
 
   std::unique_ptr<exchange::Transport> transport_;
   std::vector<std::byte> buffer_;
-  std::vector<int64_t> each_;    // bytes, by operation
-  exchange::Exchange exchange_;  // the last one: its thread uses all of the above
+  std::vector<int64_t> each_;    // bytes for each operation
+  exchange::Exchange exchange_;  // declared last: its thread uses all of the above
 };
 
 Job::Job(MakeTransport makeTransport, const JobSettings &settings)
@@ -168,7 +168,7 @@ void Job::complete(void *data, int64_t valueBytes, std::span<const int> replicas
   for (size_t v = 0; v < replicas.size(); ++v)
     owned[static_cast<size_t>(layout().processOf(replicas[v]))].push_back(
         {static_cast<std::byte *>(data) + static_cast<int64_t>(v) * valueBytes, valueBytes});
-  int64_t each = 0;  // that a replica passes on, where values of a process are cut evenly
+  int64_t each = 0;  // bytes for each replica, if the values of a process are divided evenly
   for (size_t p = 0; p < processes; ++p) {
     const int64_t count = layout().count(static_cast<int>(p));
     each = std::max(each, (static_cast<int64_t>(owned[p].size()) * valueBytes + count - 1) / count);

@@ -1,4 +1,4 @@
-// The time of a file's last change is the time of its last use: find sets it.
+// The modification time of a file is the time of its last use: find sets it.
 #include "session/program_cache.hpp"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr const char *kEnding = ".popef";
 constexpr size_t kKeyDigits = 32;
 
-// The key in a file's name; empty when it is not one of ours.
+// The key in a file's name; empty for other files.
 std::string keyOf(const fs::path &path) {
   const std::string key = path.stem().string();
   const bool ours = path.extension() == kEnding && key.size() == kKeyDigits &&
@@ -48,7 +48,7 @@ std::optional<lower::Program> ProgramCache::find(const ProgramDescription &descr
     check(stored.description().key == description.key && stored.description().target == description.target,
           "cached program '{}': its content does not match its name", file);
     lower::Program program = stored.checkedProgram(description.threads, held, first);
-    ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // a folder that cannot be written keeps its times
+    ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // fails if the folder cannot be written
     return program;
   } catch (const error &e) {
     logging::session::warn("{}. The program is compiled again", e.what());
@@ -94,7 +94,7 @@ std::vector<ProgramCache::Entry> ProgramCache::prune(const CacheLimits &limits) 
   for (const Entry &e : all) {
     if (files <= limits.files && bytes <= limits.bytes) break;
     std::error_code failure;
-    if (fs::remove(path(e.key), failure)) removed.push_back(e);  // false: another process was faster
+    if (fs::remove(path(e.key), failure)) removed.push_back(e);  // false: another process has removed it
     check(!failure, "cache folder '{}': cannot remove '{}': {}", folder_, path(e.key), failure.message());
     --files, bytes -= e.bytes;
   }

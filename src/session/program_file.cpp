@@ -3,7 +3,7 @@
 //                values, u64 lengths of the three texts, u64 number of values
 //   description  JSON: {"key", "target", "threads"}
 //   program      text of lower::Program, large values as `hash …`, variables without values; empty: variables only
-//   variables    an Ir that holds nothing but variables and their values
+//   variables    an Ir that contains only variables and their values
 //   table        per value: u64 hash (XXH3 of its bytes), u64 offset, u64 bytes
 //   values       each at a multiple of 64 bytes
 #include "session/program_file.hpp"
@@ -31,7 +31,7 @@ static_assert(std::endian::native == std::endian::little, "files of compiled pro
 constexpr char kMagic[] = "POPARTEX";
 constexpr uint32_t kVersion = 2;
 constexpr uint64_t kAlign = 64;
-// Larger values lie in memory of the process, which comes in large pages; pages of files are small ones.
+// Larger values are copied into memory of the process, which has huge pages; pages of mapped files are small.
 constexpr uint64_t kOwnMemoryBytes = uint64_t{16} << 20;
 
 struct Header {
@@ -41,7 +41,7 @@ struct Header {
   uint64_t descriptionBytes, programBytes, variablesBytes, valueCount;
 };
 static_assert(sizeof(Header) == 64);
-constexpr size_t kChecked = 32;  // offset of what the checksum covers
+constexpr size_t kChecked = 32;  // offset of the first byte that the checksum covers
 
 struct TableRow {
   uint64_t hash, offset, bytes;
@@ -49,7 +49,7 @@ struct TableRow {
 
 uint64_t aligned(uint64_t offset) { return (offset + kAlign - 1) / kAlign * kAlign; }
 
-// Kernels read values of programs at multiples of 64 bytes; those of a model may lie anywhere in a file.
+// Kernels read values at multiples of 64 bytes; values of a model may be anywhere in a file.
 bool mayServe(const TensorData &held, uint64_t bytes) {
   return static_cast<uint64_t>(held.nbytes()) == bytes && reinterpret_cast<uintptr_t>(held.data()) % kAlign == 0;
 }
@@ -120,7 +120,7 @@ ProgramFile ProgramFile::open(const std::string &path, const std::string &what) 
 }
 
 ProgramFile ProgramFile::parse(std::string bytes, const std::string &what) {
-  // Values are read where they lie, at multiples of 64 bytes of the start.
+  // Values are used in place, at multiples of 64 bytes from the start.
   const auto size = static_cast<int64_t>(bytes.size());
   auto copy = std::make_shared<TensorData>(TensorInfo(DataType::UINT8, {size}), bytes.data());
   const std::string_view view(static_cast<const char *>(copy->data()), bytes.size());
@@ -211,7 +211,7 @@ void ProgramFile::checkValuesBeside(const std::function<void()> &other, int thre
       if (!isIntact(all[i].first, *all[i].second)) good = false;
     });
   } catch (...) {
-    failure = std::current_exception();  // of `other`, which has perhaps seen a damaged value
+    failure = std::current_exception();  // from `other`, which may have read a damaged value
   }
   areValuesBeingChecked_ = false;
   if (!good) damaged("the checksum of a value is wrong");

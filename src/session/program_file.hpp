@@ -1,6 +1,7 @@
 // Files of compiled programs: the lowered program as text, the values of its variables as text, and every larger value
-// by content, where it can be mapped and used as it lies. What runs is made from the text again: schedule, kernels and
-// memory plan. Format: program_file.cpp. A reader trusts no byte: everything has a checksum.
+// by content, so that it can be mapped and used in place. Schedule, kernels and memory plan are made from the text
+// again.
+// Format: program_file.cpp. A reader trusts no byte: everything has a checksum.
 #pragma once
 #include <functional>
 #include <iosfwd>
@@ -16,40 +17,40 @@
 
 namespace popart::session {
 
-// What a file is about.
+// The description of a file.
 struct ProgramDescription {
-  std::string key;     // of the prepared program and how it was compiled; equal keys: the same lowered program
+  std::string key;     // of the prepared program and the compile options; equal keys have the same lowered program
   std::string target;  // device, kernel providers and their variants: "cpu (cpu AVX3, ref)"
-  int threads = 1;     // that it was planned for; any number runs it
+  int threads = 1;     // number that it was planned for; any number can run it
 };
 
 using VariableValues = std::map<TensorId, TensorData>;  // plain C order
 
-// Hands the bytes of a file, in order, to `write`. `program` null: variables only. Throws popart::error for a variable
+// Passes the bytes of a file, in order, to `write`. `program` null: variables only. Throws popart::error for a variable
 // without values.
 void writeProgramFile(const ProgramDescription &description, const lower::Program *program,
                       const VariableValues &variables, const std::function<void(const void *, size_t)> &write);
-// The same to a file that takes the place of `path` when it is complete. Throws popart::error naming the path.
+// Writes them to a file that replaces `path` when it is complete. Throws popart::error naming the path.
 void saveProgramFile(const std::string &path, const ProgramDescription &description, const lower::Program *program,
                      const VariableValues &variables);
 
 class ProgramFile {
  public:
-  // Maps the file, or reads it wholly with POPART_PRELOAD_POPEF=full-preload. `what` leads the messages. Throw
-  // popart::error: no readable file, no file of a compiled program, another version, damaged (header and texts; values
-  // are looked at when they are used).
+  // Maps the file, or reads it completely with POPART_PRELOAD_POPEF=full-preload. `what`: start of the messages. Throw
+  // popart::error if it is not a readable file, not a compiled program, of another version, or damaged (header and
+  // texts; values are checked when they are used).
   static ProgramFile open(const std::string &path, const std::string &what);
   static ProgramFile parse(std::string bytes, const std::string &what);
 
   const ProgramDescription &description() const { return description_; }
   bool hasProgram() const { return !program_.empty(); }
-  // Checks all values, on so many threads, and brings those of 16 MiB and more into memory of the process, unless
-  // `held` has the same bytes there. Throws popart::error when one is damaged.
+  // Checks all values, on this number of threads, and copies those of 16 MiB and more into memory of the process,
+  // unless `held` contains the same bytes. Throws popart::error if one is damaged.
   void checkValues(int threads, const ValueTable &held = {});
-  // Values below 16 MiB share memory with the file. Throw popart::error when values are damaged or missing; program()
-  // also when there is none or the text is not one of a program.
+  // Values below 16 MiB share memory with the file. Throw popart::error if values are damaged or missing; program()
+  // also if there is no program or the text is not one.
   lower::Program program(const lower::FirstValues &first = {}) const;
-  // checkValues and program at the same time: the text is read on one thread while the others read values.
+  // checkValues and program at the same time: one thread reads the text while the others read values.
   lower::Program checkedProgram(int threads, const ValueTable &held = {}, const lower::FirstValues &first = {});
   VariableValues variables() const;
 
@@ -57,21 +58,21 @@ class ProgramFile {
   struct Value {
     const char *data;
     uint64_t bytes;
-    TensorData memory{};   // that has the bytes of a large value: used in place of the file
-    void *copy = nullptr;  // where it is copied to while it is checked: `memory`, unless the session holds that
+    TensorData memory{};   // memory with the bytes of a large value: used instead of the file
+    void *copy = nullptr;  // destination of the copy during the check: `memory`, unless the session already has it
     bool isChecked = false;
   };
-  // Whether the value is what its hash says; then it is ready for use.
+  // Whether the value has its hash; then it is ready for use.
   static bool isIntact(uint64_t hash, Value &value);
-  // Gives a large value memory of the process: what the session holds, or some that it is copied to.
+  // Gives a large value memory of the process: that of the session's value, or new memory to copy it to.
   static void takeMemory(Value &value, const TensorData *held);
   ProgramFile(std::shared_ptr<const void> owner, std::string_view bytes, std::string what);
-  // checkValues with `other` as one more task, which sees values that are not checked yet.
+  // checkValues with `other` as one more task, which may read values that are not checked yet.
   void checkValuesBeside(const std::function<void()> &other, int threads, const ValueTable &held);
   TensorData value(uint64_t hash, const TensorInfo &info) const;
   [[noreturn]] void damaged(const std::string &how) const;
 
-  std::shared_ptr<const void> owner_;  // of the bytes
+  std::shared_ptr<const void> owner_;  // owner of the bytes
   std::string_view bytes_, program_, variables_;
   std::string what_;
   ProgramDescription description_;

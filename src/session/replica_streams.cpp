@@ -1,4 +1,4 @@
-// See replica_streams.hpp. A round holds one value of a stream for every replica; replicas may be some rounds apart.
+// See replica_streams.hpp. A round has one value of a stream for every replica; replicas may be in different rounds.
 #include "session/replica_streams.hpp"
 
 #include <cstring>
@@ -10,15 +10,15 @@ namespace popart::session {
 namespace {
 
 struct Round {
-  std::vector<std::vector<char>> values;  // by replica; of a broadcast input the first one alone
-  int done = 0;                           // replicas that have read, or written, theirs
+  std::vector<std::vector<char>> values;  // by replica; for a broadcast input only one
+  int done = 0;                           // number of replicas that have read, or written, their value
 };
 
 struct ReplicaStream {
-  std::deque<Round> rounds;   // from `first` on
+  std::deque<Round> rounds;   // rounds from number `first` on
   std::vector<Round> spare;   // memory of earlier rounds
   int64_t first = 0;          // number of the oldest round
-  std::vector<int64_t> next;  // by replica: the round it takes next
+  std::vector<int64_t> next;  // by replica: number of its next round
   bool broadcast = false;
 
   Round &round(int64_t number) { return rounds[static_cast<size_t>(number - first)]; }
@@ -105,7 +105,7 @@ class ReplicaStreams::Shared {
   }
 
  private:
-  // The values of all replicas, in their order.
+  // Fetches the values of all replicas, in their order.
   void fetch(ReplicaStream &s, int stream, int64_t bytes) {
     guarded([&] {
       for (std::vector<char> &value : s.add(s.broadcast ? 1 : replicas_).values) {
@@ -116,8 +116,8 @@ class ReplicaStreams::Shared {
     });
   }
 
-  // After a failure the source is asked for nothing more: its cursors are no longer those of the replicas. All of them
-  // end with the same exception, whichever thread's is seen first.
+  // After a failure the source is not asked again, because its cursors differ from those of the replicas. All replicas
+  // end with the same exception.
   void requireSource() const {
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -135,7 +135,7 @@ class ReplicaStreams::Shared {
   std::mutex mutex_;
   size_t replicas_;
   runtime::StreamSource *source_ = nullptr;
-  std::exception_ptr failure_;  // of the source in this run
+  std::exception_ptr failure_;  // failure of the source in this run
   std::vector<ReplicaStream> inputs_, outputs_;
 };
 

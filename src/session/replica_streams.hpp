@@ -1,7 +1,7 @@
-// ReplicaStreams: one source of host data for several replicas, which run at the same time. For each micro-batch the
-// source sees the replicas in order: whichever replica comes first asks for the values of all, and the last one to make
-// a value hands over those of all. So the order of calls depends on no thread's speed, and no replica waits for
-// another.
+// ReplicaStreams: one source of host data for several replicas that run at the same time. For each micro-batch the
+// source gets calls for the replicas in order: the first replica that needs a value asks for the values of all, and the
+// last one that makes a value delivers those of all. So the order of calls does not depend on timing, and no replica
+// waits for another.
 #pragma once
 #include <memory>
 #include <span>
@@ -13,12 +13,12 @@ namespace popart::session {
 
 class ReplicaStreams {
  public:
-  // `broadcast`: by input, whether all replicas get the same value. `outputs`: how many there are.
+  // `broadcast`: for each input, whether all replicas get the same value. `outputs`: number of outputs.
   ReplicaStreams(int replicas, std::vector<bool> broadcast, size_t outputs);
   ~ReplicaStreams();
 
-  // The streams of each replica, over values of `source`. Drops what an earlier run has left. Calls of `source` come
-  // from any replica's thread, one at a time.
+  // The streams of each replica, backed by `source`. Discards values of an earlier run. `source` is called from threads
+  // of any replica, one call at a time.
   std::span<runtime::StreamSource *const> lanes(runtime::StreamSource &source);
 
  private:

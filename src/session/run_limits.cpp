@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMostSeconds = 366.0 * 24 * 3600;
 
-// Whether the whole text is a number, which `value` then is.
+// Whether the whole text is a number; sets `value`.
 template <class T>
 bool isNumber(const std::string &text, T &value) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);

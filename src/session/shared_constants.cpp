@@ -10,7 +10,7 @@
 namespace popart::session {
 namespace {
 
-// The front tells most constants apart; equality is then tried on all bytes.
+// Size and first bytes distinguish most constants; only if they are equal are all bytes compared.
 using Front = std::tuple<int64_t, uint64_t>;
 
 Front frontOf(const TensorData &values) {

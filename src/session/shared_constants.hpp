@@ -1,4 +1,4 @@
-// Large constants that several programs of one session have in common are in memory once.
+// Large constants that several programs of one session have in common are stored once.
 #pragma once
 #include <memory>
 #include <span>
@@ -9,7 +9,7 @@ namespace popart::session {
 
 constexpr int64_t kLargeConstantBytes = int64_t{64} << 10;
 
-// `program`, of whose large constants those with the bytes of one of `others` are that one.
+// Replaces large constants of `program` by constants of `others` with the same bytes.
 lower::Program shareConstants(lower::Program program,
                               std::span<const std::shared_ptr<const executable::Executable>> others);
 

@@ -18,8 +18,8 @@ struct Difference {
   int process;
 };
 
-// The first value that is another one than in most processes, which have values of the same names (all). Two steps: the
-// hashes of single values are only told where anything differs.
+// The first value that differs from that of most processes; all have values with the same names (all). Hashes of single
+// values are only exchanged if something differs.
 std::optional<Difference> findDifference(Job &job, const Hashes &hashes) {
   Hasher whole;
   for (const auto &[id, hash] : hashes) whole.addText(id).add(hash);
@@ -58,7 +58,7 @@ Compared comparedValues(const std::map<std::string, std::string> &engineOptions)
   return given->second == "all" ? Compared::All : Compared::Numbers;
 }
 
-// A source that hashes what goes to all replicas. One thread at a time asks it for a stream.
+// A source that hashes the inputs that all replicas get. One thread at a time reads a stream.
 class ValueComparison::Watched final : public runtime::StreamSource {
  public:
   explicit Watched(std::vector<bool> broadcast) : broadcast_(std::move(broadcast)), hashes_(broadcast_.size()) {}
