@@ -16,7 +16,7 @@ namespace popart::lower {
 namespace {
 
 constexpr size_t kMostSteps = 12;
-constexpr int kMostVisits = 64;  // ops looked at in search of the product
+constexpr int kMostVisits = 64;  // largest number of ops in a search for the product
 
 bool isRowOf(const Op &op, const OpDef &def) { return &op.def().base() == &def.base(); }
 bool isFloatProduct(const Op &op) {
@@ -28,7 +28,7 @@ bool isViewOfRows(const Op &op) {
   return op.has(Trait::View) && !op.isUserOp() && op.inRank(0) > 0 && op.outRank(0) > 0 &&
          op.inShape(0).back() == op.outShape(0).back() && op.inInfo(0).nelms() == op.outInfo(0).nelms();
 }
-// To 16 bits or back.
+// A cast to 16 bits or back.
 bool isRounding(const Op &op) {
   const auto isFloat = [](DataType t) { return t == DataType::FLOAT || isHalf(t); };
   return op.has(Trait::Conversion) && isElementwise(op) && isFloat(op.inInfo(0).dataType()) &&
@@ -41,7 +41,7 @@ bool exchangesLastTwo(const Op &op) {
   return std::is_sorted(perm.begin(), perm.end());
 }
 
-// Whether an operand is followed through products with a number.
+// Whether the search for an operand passes through products with a number.
 enum class Factors : uint8_t { kStay, kTaken };
 
 class AttentionMatcher {
@@ -55,7 +55,7 @@ class AttentionMatcher {
     m_.q = operandOf(product_->inputs()[0], Factors::kTaken), m_.k = operandOf(product_->inputs()[1], Factors::kTaken);
     if (!followProbabilities(softmax_.outputs()[0], false) || !m_.weighted) return std::nullopt;
     m_.v = operandOf(m_.weighted->inputs()[1], Factors::kStay);
-    // Rows of the probabilities are those of the first product, batch by batch.
+    // Rows of the probabilities must be those of the first product, batch by batch.
     Shape scores = product_->outShape(0);
     if (m_.weighted->inShape(0) != scores || !valuesFit(scores)) return std::nullopt;
     if (softmaxGradient_ ? !findGradient() : valueGradient_ != nullptr) return std::nullopt;
@@ -71,7 +71,7 @@ class AttentionMatcher {
   void backward(const Op &op) {
     if (inside_.insert(op.index()).second) m_.backwardOps.push_back(op.index());
   }
-  // Long chains are no attention; each call of what follows values begins with an op more.
+  // Long chains are not attention. Each recursive function that follows values first adds an op to `inside_`.
   bool isTooLong() const { return inside_.size() > 2 * kMostVisits; }
   const Op *producer(TensorIndex t) const { return t.valid() ? graph_.tensor(t).getProducerUnsafe() : nullptr; }
   bool isStep(const Op &op) const {
@@ -79,7 +79,7 @@ class AttentionMatcher {
            !op.settings.hints.count(kKeepApart);
   }
 
-  // The product whose values `t` is made of by element-wise steps; notes the steps in order.
+  // Finds the product from which element-wise steps compute `t`, and records the steps in order.
   bool findProduct(TensorIndex t) {
     if (t.valid() && t == m_.product) return true;
     const Op *op = producer(t);
@@ -129,16 +129,16 @@ class AttentionMatcher {
       if (!widens && !isTransposeOfKnownAxes(*op)) break;
       if (!widens) o.originPerm = read(o.originPerm, *op);
       o.origin = op->inputs()[0];
-      m_.spare.push_back(op->index());  // a cast that was made for this operand alone
+      m_.spare.push_back(op->index());  // a cast that only this operand uses
     }
     return o;
   }
-  // `perm` of the transpose's result, as a permutation of its operand.
+  // Converts `perm` of the transpose's result to a permutation of its operand.
   static std::vector<int64_t> read(std::vector<int64_t> perm, const Op &transpose) {
     for (int64_t &d : perm) d = transpose.attrInts("perm")[static_cast<size_t>(d)];
     return perm;
   }
-  // What `op` multiplies by a number, which `scale` takes in.
+  // If `op` multiplies by a number, multiplies `scale` by it and returns the other operand.
   std::optional<TensorIndex> scaled(const Op &op, float &scale) const {
     for (TensorIndex t : op.inputs())
       if (const auto factor = factorOf(graph_, op, t)) return scale *= *factor, t;
@@ -152,7 +152,7 @@ class AttentionMatcher {
            std::equal(batch.begin(), batch.end(), m_.weighted->outShape(0).begin());
   }
 
-  // All readers of the probabilities: the product with v, the softmax gradient, the product that gives dv.
+  // Checks all readers of the probabilities: the product with v, the softmax gradient, the product that computes dv.
   bool followProbabilities(TensorIndex t, bool isTurned) {
     if (isTooLong()) return false;
     for (const Use &use : graph_.tensor(t).uses()) {
@@ -199,8 +199,8 @@ class AttentionMatcher {
            graph_.info(g.product).dataType() == DataType::FLOAT;
   }
 
-  // All readers of the gradient of the scores: steps, and then the products that give dq and dk. `step`: the result of
-  // the last step before `t`.
+  // Checks all readers of the gradient of the scores: steps, then the products that compute dq and dk. `step`: the
+  // result of the last step before `t`.
   bool followScoreGradient(TensorIndex t, TensorIndex step) {
     if (isTooLong()) return false;
     AttentionMatch::Gradient &g = *m_.gradient;
@@ -235,7 +235,7 @@ class AttentionMatcher {
     return true;
   }
 
-  // The steps that `t` needs, in order; those of the forward pass come before.
+  // Orders the steps that `t` needs, after those of the forward pass.
   bool orderGradientSteps(TensorIndex t) {
     const Op *op = producer(t);
     if (!op || (!gradientSteps_.count(op) && (isForwardStep(op) || !isOfScores(t, kMostSteps)))) return true;
@@ -249,7 +249,7 @@ class AttentionMatcher {
     return true;
   }
   bool isForwardStep(const Op *op) const { return std::ranges::find(m_.steps, op) != m_.steps.end(); }
-  // Whether steps alone make `t` of the scores of the forward pass; at most `depth` of them.
+  // Whether at most `depth` steps alone compute `t` from the scores of the forward pass.
   bool isOfScores(TensorIndex t, size_t depth) const {
     if (t.valid() && t == m_.product) return true;
     const Op *op = producer(t);
@@ -258,7 +258,8 @@ class AttentionMatcher {
            std::ranges::any_of(op->inputs(), [&](TensorIndex in) { return isOfScores(in, depth - 1); });
   }
 
-  // A first step that multiplies by a number, and the last one of the gradient with it, become a factor of the match.
+  // If the first step, and the last one of the gradient, multiply by a number, the number becomes a factor of the
+  // match.
   void foldScale() {
     if (m_.steps.empty()) return;
     const Op &first = *m_.steps.front();
@@ -279,7 +280,7 @@ class AttentionMatcher {
     m_.scale = *factor;
   }
 
-  // Nothing else reads what lies between, and nothing keeps the ops apart.
+  // Whether nothing else reads values between the ops, and no hint forbids to merge the ops.
   bool staysTogether() const {
     std::set<TensorIndex> results{m_.weighted->outputs()[0]};
     if (m_.gradient)
@@ -293,7 +294,7 @@ class AttentionMatcher {
         for (const Use &use : tensor.uses())
           if (!inside_.count(use.op)) return false;
       }
-    // What belongs to the gradient comes late anyway, whether it reads copies or not.
+    // Ops of the gradient run late in any case, whether they read copies or not.
     return areOneGroup(m_.forwardOps, [](const Op &a, const Op &b) { return staysApart(a, b) || staysApart(b, a); }) &&
            areOneGroup(m_.backwardOps, runsApart);
   }

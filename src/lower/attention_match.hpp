@@ -1,4 +1,4 @@
-// Finding attention in a program by its structure (fuse_attention.cpp).
+// Finds attention in a program by its structure (for fuse_attention.cpp).
 #pragma once
 #include <array>
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace popart::lower {
 
-// What a product reads: a tensor, the order in which its dimensions are read, a factor.
+// An operand of a product: a tensor, the order in which its dimensions are read, a factor.
 struct AttentionOperand {
   TensorIndex tensor;
   std::vector<int64_t> perm;
@@ -16,28 +16,28 @@ struct AttentionOperand {
   // The tensor before further transposes and casts from 16 bits, which several operands may share.
   TensorIndex origin;
   std::vector<int64_t> originPerm;
-  // The same values with the last two dimensions exchanged.
+  // Whether both have the same values, with the last two dimensions exchanged.
   bool isTurned(const AttentionOperand &other) const;
 };
 
 struct AttentionMatch {
   AttentionOperand q, k, v;
   const Op *weighted = nullptr;   // the product with v
-  TensorIndex product, scores;    // of q and k as the steps see it; what the softmax reads
-  float scale = 1.0f;             // of the product, besides those of q and k
-  std::vector<const Op *> steps;  // from the one to the other, in order
+  TensorIndex product, scores;    // the product of q and k that the steps read; the operand of the softmax
+  float scale = 1.0f;             // factor of the product, in addition to those of q and k
+  std::vector<const Op *> steps;  // from `product` to `scores`, in order
 
   struct Gradient {
     AttentionOperand gradOut;
     const Op *ofProbabilities = nullptr;     // the product of the gradient and v
-    TensorIndex scores, product;             // gradients of the scores, and of the product as the steps see it
-    std::vector<const Op *> steps;           // from the one to the other
-    std::array<const Op *, 3> results = {};  // products that give dq, dk and dv; nullptr: not wanted
+    TensorIndex scores, product;             // gradients of the scores, and of the product that the steps read
+    std::vector<const Op *> steps;           // from `scores` to `product`
+    std::array<const Op *, 3> results = {};  // products that compute dq, dk and dv; nullptr: not computed
   };
   std::optional<Gradient> gradient;
 
-  std::vector<OpIndex> forwardOps, backwardOps;  // that the fused ops replace
-  std::vector<OpIndex> spare;                    // that may be unread then
+  std::vector<OpIndex> forwardOps, backwardOps;  // ops that the fused ops replace
+  std::vector<OpIndex> spare;                    // ops that may be unused afterwards
 
   static std::optional<AttentionMatch> find(const Graph &graph, const Op &softmax);
 };
@@ -46,9 +46,9 @@ struct AttentionMatch {
 bool isSoftmaxOfRows(const Op &op);
 bool isTransposeOfKnownAxes(const Op &op);
 bool isSoftmaxGradient(const Op &op);
-// What is looked for between products, in FLOAT: a softmax of any type and axis, or its gradient.
+// Whether the op may be part of attention, which is matched in FLOAT: a softmax of any type and axis, or its gradient.
 bool mayBeAttention(const Op &op);
-// As ops::factorOf, of FLOAT alone: products with 16-bit values round.
+// As ops::factorOf, but only for FLOAT, because products with 16-bit values round.
 std::optional<float> factorOf(const Graph &graph, const Op &op, TensorIndex t);
 
 }  // namespace popart::lower

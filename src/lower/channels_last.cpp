@@ -1,12 +1,12 @@
-// Every op asks for a layout of each operand: plain, the backend's choice (channels last around convolutions, panels
-// for weights), or "the same as its other operands" (element-wise ops, pools, normalisations). Tensors tied by "the
-// same" form an equivalence class, a set. A set takes the layout one of its ops wants; without one it is plain, unless
-// only channels last has a kernel. A tensor gets the layout its producer writes, a variable or constant that of its
-// set; other readers get a Reorder in front. When the backend refuses an op in its set's layout, the op is excluded (it
-// asks for plain memory) and the layouts are computed again, until a fixed point is reached.
+// Every op requests a layout for each operand: plain, the backend's choice (channels last around convolutions, panels
+// for weights), or "the same as its other operands" (element-wise ops, pools, normalisations). Tensors connected by
+// "the same" form an equivalence class, a set. A set gets the layout that one of its ops requests; without a request it
+// is plain, unless only channels last has a kernel. A tensor gets the layout that its producer writes, a variable or
+// constant that of its set; for other readers a Reorder is inserted. If the backend refuses an op in the layout of its
+// set, the op is excluded (it requests plain memory) and the layouts are computed again, until nothing changes.
 //
-// Where every convolution of the program has a kernel of plain memory as well (depthwise ones do), none wants channels
-// last: their activations are "the same as the others", so that a lone convolution reads and writes what the host has.
+// If every convolution of the program also has a kernel for plain memory (as depthwise ones do), none requests channels
+// last: their activations are "the same as the others", so that a single convolution reads and writes C order.
 #include "lower/channels_last.hpp"
 
 #include <algorithm>
@@ -51,9 +51,9 @@ class ChannelsLastAssigner {
 
  private:
   struct Set {
-    const Layout *weights = nullptr;  // a packing that some op wants
-    bool isTentative = false;         // wanted by a ChosenLast operand: a Chosen one replaces it
-    bool isLast = false;              // some op wants channels last
+    const Layout *weights = nullptr;  // a packing that an op requests
+    bool isTentative = false;         // requested for a ChosenLast operand; a Chosen one replaces it
+    bool isLast = false;              // an op requests channels last
   };
 
   static bool takesPart(const Graph &graph, TensorIndex t) { return t.valid() && graph.info(t).rank() >= 3; }
@@ -69,7 +69,7 @@ class ChannelsLastAssigner {
     return asked;
   }
 
-  // Operands that the backend wants channels last are to lie like the others.
+  // Requests "the same as the others" for operands that the backend prefers channels last.
   void askAsNeighbours(const Op &op, OperandLayouts &asked) const {
     forOperands(op, OperandLayouts(asked), [&](Side side, int i, TensorIndex, OperandLayout of) {
       if (isChosen(of) && backend_.wantedLayout(op, side, i) == executable::channelsLast())
@@ -77,7 +77,7 @@ class ChannelsLastAssigner {
     });
   }
 
-  // False for an op that wants channels last and has no kernel for plain activations.
+  // False for an op that prefers channels last and has no kernel for plain activations.
   bool canBePlain(const Op &op) const {
     const OperandLayouts asked = ops::operandLayouts(op);
     OperandLayouts plain = asked;
@@ -94,7 +94,7 @@ class ChannelsLastAssigner {
     return backend_.createKernel(r, reason) != nullptr;
   }
 
-  // f(loop or branch, passed value) for the values that get a layout, those of outer graphs first.
+  // Calls f(loop or branch, passed value) for the values that get a layout, outer graphs first.
   template <class F>
   void forPassed(F &&f) const {
     for (Op *op : ops_)
@@ -129,7 +129,7 @@ class ChannelsLastAssigner {
     for (Graph *graph : tensors_.graphs())
       for (Tensor *t : graph->tensors())
         if (isStored(*t) && takesPart(*graph, t->index()) && !isConstantOfManyUses(*t)) choose(*t, ofSet(*t));
-    // A branch reads a value as it lies; what loops carry lies as its set wants.
+    // A branch reads a value in its own layout; a value that a loop carries has the layout of its set.
     forPassed([&](Op &op, const Passed &p) {
       Tensor &inner = p.graph->tensor(p.inner);
       choose(inner, p.next.valid() ? ofSet(inner) : layoutOf(op.getGraph().tensor(p.outer)));
@@ -140,7 +140,7 @@ class ChannelsLastAssigner {
   static bool isStored(const Tensor &t) {
     return t.tensorType() == TensorType::Variable || t.tensorType() == TensorType::Const;
   }
-  // Constants read by ops that want plain memory stay as they are.
+  // A constant that an op reads in plain memory stays plain.
   bool isConstantOfManyUses(const Tensor &t) const {
     if (t.tensorType() != TensorType::Const) return false;
     return std::any_of(t.uses().begin(), t.uses().end(), [&](const Use &u) {
@@ -180,7 +180,7 @@ class ChannelsLastAssigner {
     return r;
   }
 
-  // The request with every "same" operand channels last.
+  // The request in which every "same" operand is channels last.
   executable::KernelRequest lastRequest(const Op &op, const OperandLayouts &layouts) const {
     executable::KernelRequest r = request(op, layouts);
     forOperands(op, layouts, [&](Side side, int i, TensorIndex, OperandLayout asked) {
@@ -194,7 +194,7 @@ class ChannelsLastAssigner {
     return (side == Side::In ? request.inputs : request.outputs)[static_cast<size_t>(i)];
   }
 
-  // False when an op was excluded or forced, so that the layouts must be computed again.
+  // Returns false if an op was excluded or forced, so that the layouts must be computed again.
   bool allAccepted() {
     bool all = true;
     for (const Op *op : ops_) {
@@ -241,7 +241,7 @@ class ChannelsLastAssigner {
     graph.replaceUse({op.index(), input}, reordered(graph.tensor(t), layout, &op));
   }
 
-  // A value enters a loop, and each iteration, in one layout.
+  // A value has the same layout before a loop and in each iteration.
   void reorderPassed(Op &op) {
     for (const Passed &p : passedBy(op)) {
       if (!takesPart(op.getGraph(), p.outer)) continue;
@@ -268,7 +268,7 @@ class ChannelsLastAssigner {
     graph.setOutputs(outputs);
   }
 
-  // `near`: an op beside which the copy is made; null for a value that no op makes or reads.
+  // `near`: an op whose position the copy takes; null for a value that no op makes or reads.
   TensorIndex reordered(Tensor &t, const Layout *layout, const Op *near) {
     TensorIndex &copy = copies_[{&t, layout}];
     if (copy.valid()) return copy;
@@ -289,9 +289,9 @@ class ChannelsLastAssigner {
   UnionFind sets_;
   std::vector<Set> found_;  // by representative of the set
   std::map<Tensor *, const Layout *> chosen_;
-  std::map<const Graph *, std::map<int, const Layout *>> carriedLayouts_;  // of a body, by output
+  std::map<const Graph *, std::map<int, const Layout *>> carriedLayouts_;  // for a body, by output
   std::set<const Op *> excluded_, forced_;
-  bool followsNeighbours_ = false;  // no convolution wants channels last
+  bool followsNeighbours_ = false;  // no convolution requests channels last
   std::set<std::pair<const Op *, bool>> accepted_;
   std::map<std::pair<const Tensor *, const Layout *>, TensorIndex> copies_;
 };
@@ -304,7 +304,7 @@ bool isSpatial(const Op &op) { return op.has(Trait::Spatial); }
 
 namespace {
 
-// `same`: of operands that lie as others do.
+// `same`: the layout of operands that have the layout of the others.
 bool supportsWith(const Layout *same, const Op &op, const executable::Backend &backend, std::string &reason) {
   executable::KernelRequest request = executable::requestOf(op);
   forOperands(op, ops::operandLayouts(op), [&](Side side, int i, TensorIndex t, OperandLayout asked) {

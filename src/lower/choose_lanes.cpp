@@ -1,5 +1,5 @@
-// See choose_lanes.hpp. A section takes as long as its slowest lane; what a loop carries from a lane to another one is
-// copied after each iteration, as no lane may write what another one reads.
+// See choose_lanes.hpp. A section takes as long as its slowest lane. A value that a loop carries from one lane to
+// another is copied after each iteration, because no lane may write memory that another one reads.
 #include "lower/choose_lanes.hpp"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ using schedule::LaneGroup;
 using schedule::Schedule;
 using schedule::Section;
 
-// Of the time in order. Lanes of stages take memory, and the prediction is none to the percent; recurrent loops have
-// little to keep.
+// Least gains, as fractions of the time in order. Lanes of stages need memory, and predictions are not exact to a
+// percent; recurrent loops have little state.
 constexpr double kLeastGain = 0.05, kLeastGainOfLoops = 0.03;
 
 class Costs {
@@ -35,7 +35,7 @@ class Costs {
  private:
   struct Time {
     double nanoseconds = 0;
-    bool isShared = false;  // by several threads
+    bool isShared = false;  // used by several threads
   };
 
   Time of(const Op &op, int threads, bool staysInCache) const {
@@ -61,7 +61,7 @@ class Costs {
     return longest;
   }
 
-  // Of what each iteration makes for the next one; sums of which it changes a row are none of it.
+  // Bytes that each iteration passes to the next one, without sums of which it changes only a row.
   static int64_t stateBytes(const Op &loop) {
     int64_t sum = 0;
     for (const Passed &c : passedBy(loop)) {
@@ -71,7 +71,7 @@ class Costs {
     return sum;
   }
 
-  // Of all that the graph works on.
+  // Bytes of all tensors of the graph.
   int64_t bytesOf(const Graph &graph) const {
     const auto [known, fresh] = bytes_.try_emplace(&graph, 0);
     if (!fresh) return known->second;
@@ -92,14 +92,14 @@ class SectionCosts {
   SectionCosts(const Graph &graph, const std::vector<OpIndex> &order, const Section &section, const Costs &costs)
       : graph_(graph), order_(order), section_(section), costs_(costs) {}
 
-  // One after the other, each op on all threads.
+  // Time of all ops in order, each on all threads.
   double inOrder(int threads) const {
     double sum = 0;
     for (size_t lane = 0; lane < section_.lanes.size(); ++lane) sum += of(lane, threads);
     return sum;
   }
 
-  // The fastest groups of lanes with the predicted time of the slowest.
+  // The fastest groups of lanes, with the predicted time of the slowest one.
   std::pair<std::vector<LaneGroup>, double> best(int threads) const {
     std::pair<std::vector<LaneGroup>, double> result{{}, 0};
     const auto most = std::min(section_.lanes.size(), static_cast<size_t>(threads));
@@ -125,7 +125,7 @@ class SectionCosts {
     return sum;
   }
 
-  // The longest lanes first, each into the group that has least.
+  // Assigns the longest lanes first, each to the group with the least time.
   std::vector<LaneGroup> balanced(size_t count) const {
     std::vector<double> times(section_.lanes.size()), sums(count);
     for (size_t lane = 0; lane < times.size(); ++lane) times[lane] = of(lane, 1);
@@ -143,7 +143,7 @@ class SectionCosts {
     return groups;
   }
 
-  // Each thread goes to the slowest group; returns the time of the slowest in the end.
+  // Gives each thread to the slowest group; returns the final time of the slowest group.
   double shareThreads(std::vector<LaneGroup> &groups, int threads) const {
     std::vector<double> times;
     for (const LaneGroup &group : groups) times.push_back(of(group, 1));
@@ -160,8 +160,8 @@ class SectionCosts {
   const Costs &costs_;
 };
 
-// Nanoseconds of the copies after each iteration that lanes make necessary: of values that one lane makes for the next
-// iteration while another one reads those of this one.
+// Nanoseconds of the copies after each iteration that lanes require: for values that one lane makes for the next
+// iteration while another one reads those of this iteration.
 double copiesOf(const Graph &graph, const Op *loop, const std::vector<OpIndex> &order, const Section &section) {
   if (!loop) return 0;
   std::vector<int> laneOf(graph.opSlots(), -1);
@@ -193,7 +193,7 @@ Loops loopsByBody(const Ir &program) {
   return loops;
 }
 
-// How often a graph runs in a run of the program; loops of a length that is not known count once.
+// How often a graph runs in a run of the program; loops of unknown length count once.
 double runsOf(const Graph &graph, const Loops &loops) {
   const auto loop = loops.find(&graph);
   if (loop == loops.end()) return 1;
@@ -201,7 +201,7 @@ double runsOf(const Graph &graph, const Loops &loops) {
   return static_cast<double>(op.hasAttr("trip_count") ? op.attrInt("trip_count") : 1) * runsOf(op.getGraph(), loops);
 }
 
-// Each section on its own.
+// Decides each section separately.
 Schedule chooseLoops(const Ir &program, const Schedule &plain, const Costs &costs, int threads, LaneRule rule) {
   const auto choose = [&](const Graph &graph, std::vector<OpIndex> &order, Section &section) {
     const SectionCosts sectionCosts(graph, order, section, costs);

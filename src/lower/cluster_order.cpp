@@ -1,6 +1,6 @@
-// Order maintenance by integer labels with gaps. A move puts clusters at the start of the gap in front of its target,
-// the square root of the gap apart: most of the gap is left for later moves to the same target, and every moved cluster
-// has a gap of its own. When a gap is used up, all labels are assigned anew.
+// Order maintenance by integer labels with gaps. A move puts clusters at the start of the gap before its target, the
+// square root of the gap apart: most of the gap is left for later moves to the same target, and every moved cluster has
+// its own gap. When a gap is used up, all labels are assigned again.
 #include "lower/cluster_order.hpp"
 
 #include <algorithm>

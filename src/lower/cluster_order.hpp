@@ -1,6 +1,6 @@
-// ClusterOrder: a topological order of clusters of ops, maintained while clusters merge. To merge a cluster with one of
-// its readers, whatever the reader depends on is moved in front of both. Every path between two clusters leads through
-// clusters that stand between them in the order:
+// ClusterOrder: a topological order of clusters of ops that is maintained while clusters merge. To merge a cluster with
+// one of its readers, everything that the reader depends on is moved before both. Every path between two clusters goes
+// through clusters that are between them in the order:
 //   a p b q, with p → b      becomes      p (a b) q
 #pragma once
 #include <cstdint>
@@ -13,7 +13,7 @@ class ClusterOrder {
  public:
   explicit ClusterOrder(int count);  // clusters 0 … count - 1, in order
   bool isBefore(int a, int b) const { return labels_[a] < labels_[b]; }
-  // Puts `clusters` directly in front of `other`, in their present order.
+  // Moves `clusters` directly before `other`, in their current order.
   void moveBefore(std::vector<int> clusters, int other);
   void remove(int cluster) { byLabel_.erase(labels_[cluster]); }
 

@@ -1,4 +1,4 @@
-// See collective_updates.hpp. Everything is decided from what the program says before the first change.
+// See collective_updates.hpp. All decisions are made from the unchanged program.
 #include "lower/collective_updates.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using ops::ReplicaGroup;
 
-// The group of all collectives of the program; none: it has no collective, or groups of several kinds.
+// The group of all collectives of the program; nullopt if there is no collective, or groups differ.
 std::optional<ReplicaGroup> onlyGroup(const Ir &program) {
   std::optional<ReplicaGroup> group;
   for (const Graph *graph : schedule::programGraphs(program))
@@ -28,7 +28,7 @@ std::optional<ReplicaGroup> onlyGroup(const Ir &program) {
   return group;
 }
 
-// Whether the replicas of each such group begin with one value.
+// Whether the replicas of each such group start with the same value.
 bool haveOneValue(const VariableSettings &settings, const ReplicaGroup &group) {
   if (!settings.isUsingCommGroup())
     return settings.getGroupSize() > 0 && ReplicaGroup{settings.getGroupSize(), settings.getStride()}.contains(group);
@@ -40,7 +40,7 @@ bool haveOneValue(const VariableSettings &settings, const ReplicaGroup &group) {
 
 class UpdateFuser {
  public:
-  // `loop`: whose body the graph is, or null.
+  // `loop`: the loop whose body the graph is, or null.
   UpdateFuser(Graph &graph, const Op *loop, const ReplicaValues &values, const executable::Backend &backend)
       : graph_(graph), values_(values), backend_(backend), known_(graph.tensorSlots()) {
     for (const Op *op : graph.ops())
@@ -72,14 +72,14 @@ class UpdateFuser {
     if (const auto replaces = replacedBy(update, inputs)) replace(reduction, update, inputs, *replaces);
   }
 
-  // Whether all operands but the gradient are the same on all replicas.
+  // Whether all operands except the gradient are the same on all replicas.
   bool areSame(const std::vector<TensorIndex> &inputs) const {
     return std::all_of(inputs.begin() + 1, inputs.end(), [&](TensorIndex t) {
       return t.value < known_ && values_.of(graph_, t).kind == ReplicaValue::Same;
     });
   }
 
-  // The operand in whose place each result is made; none: a result has no such operand.
+  // The operand that each result replaces; nullopt if a result replaces none.
   std::optional<std::vector<int64_t>> replacedBy(const Op &update, const std::vector<TensorIndex> &inputs) const {
     std::vector<int64_t> replaced;
     const auto take = [&](size_t i, TensorIndex result) {
@@ -103,7 +103,7 @@ class UpdateFuser {
                const std::vector<int64_t> &replaces) {
     Graph &body = *update.getCalledGraphs().front();
     const std::vector<TensorIndex> old = body.inputs();
-    std::vector<TensorIndex> ordered;  // the joined gradient first
+    std::vector<TensorIndex> ordered;  // the reduced gradient first
     for (const bool isJoined : {true, false})
       for (size_t i = 0; i < old.size(); ++i)
         if ((update.inputs()[i] == reduction.outputs()[0]) == isJoined) ordered.push_back(old[i]);
@@ -133,7 +133,7 @@ class UpdateFuser {
   Graph &graph_;
   const ReplicaValues &values_;
   const executable::Backend &backend_;
-  const size_t known_;                            // tensors that `values_` knows
+  const size_t known_;                            // number of tensors that `values_` knows
   std::multimap<TensorIndex, TensorIndex> olds_;  // by new value
 };
 

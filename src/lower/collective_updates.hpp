@@ -1,5 +1,5 @@
-// Updates of weights and optimizer state in the collective over the gradient: each replica updates a share of what all
-// of them have alike, instead of all of it.
+// Updates of weights and optimizer state inside the collective of the gradient: each replica updates a share of the
+// variables that are equal on all replicas, instead of all of them.
 #pragma once
 #include <popart/ir.hpp>
 
@@ -8,13 +8,13 @@
 namespace popart::lower {
 
 //   g = CollectiveReduce(x);  w1, m1 = FusedElementwise(g, w, m, …)   →   w1, m1 = CollectiveUpdate(x, w, m, …)
-// where nothing else reads g, `backend` has a kernel, and
-//   - all other operands are the same on the replicas of the group, whatever data these are given: variables of one
-//     value for the group, that nothing changes but such updates, and what is computed from them and from constants;
-//   - each result is the new value of an operand (of a variable, or of a value that a loop carries), or has the type
-//     and shape of x, in whose place it is made.
-// Programs whose collectives have groups of several kinds stay as they are. The bits are those of before: each element
-// is joined in the same order and updated by the same arithmetic.
+// if nothing else reads g, `backend` has a kernel, and
+//   - all other operands are the same on the replicas of the group, whatever their data: variables with one value for
+// the     group that only such updates change, and values computed from them and from constants;
+//   - each result is the new value of an operand (a variable, or a value that a loop carries), or has the type and
+// shape     of x and replaces it in memory.
+// Programs whose collectives have different groups do not change. Results keep their bits: each element is reduced in
+// the same order and updated by the same arithmetic.
 void updateWhereReplicasMeet(Ir &program, const executable::Backend &backend);
 
 }  // namespace popart::lower

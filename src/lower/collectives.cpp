@@ -1,6 +1,6 @@
-// See collectives.hpp. Both passes look at one valid order of the graph's ops. A collective may run anywhere behind the
-// op that makes its last operand and before the first that reads a result; each pass chooses such a place for it and
-// moves nothing else. So there is an order of the new graph too: the old one, with collectives at their new places.
+// See collectives.hpp. Both passes look at one valid order of the graph's ops. A collective may run anywhere after the
+// producer of its last operand and before the first reader of a result. Each pass chooses such a position for it and
+// moves nothing else. So the new graph has a valid order too: the old one, with the collectives at their new positions.
 #include "lower/collectives.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace popart::lower {
 namespace {
 
-// CollectiveUpdate: no other row says what its results replace.
+// CollectiveUpdate: only its row says what its results replace.
 bool isUpdate(const Op &op) { return op.hasAttr("replaces"); }
 
 bool isCollective(const Op &op) {
@@ -24,16 +24,16 @@ bool isCollective(const Op &op) {
          op.is(Role::CollectiveGather);
 }
 
-// Operands that are joined.
+// The operands that are reduced or gathered.
 std::span<const TensorIndex> joinedOperands(const Op &op) {
   return std::span(op.inputs()).first(isUpdate(op) ? 1 : op.inputs().size());
 }
 
-// A collective and where it may run: behind the op at position `ready`, before the one at `use`.
+// A collective and where it may run: after the op at position `ready`, before the one at `use`.
 struct Stop {
   Op *op;
   int ready, use;
-  int at;  // it shall run behind the op at this position
+  int at;  // chosen: it runs after the op at this position
   int64_t place, bytes;
 };
 
@@ -57,7 +57,7 @@ class Route {
 
   const std::vector<Stop> &stops() const { return stops_; }
   int64_t placeAt(int position) const { return position < 0 ? 0 : places_[static_cast<size_t>(position)]; }
-  // Whether each operand that is joined is a value of this graph that only this op reads.
+  // Whether each operand that is reduced or gathered is a value of this graph that only this op reads.
   bool readsAlone(const Op &op) const {
     return std::ranges::all_of(joinedOperands(op), [&](TensorIndex t) {
       const Tensor &operand = graph_.tensor(t);
@@ -89,7 +89,7 @@ class Route {
     }
     for (const TensorIndex t : op.is(Role::CollectiveGather) ? op.outputs() : joinedOperands(op))
       stop.bytes += graph_.tensor(t).info.nbytes();
-    // A gather takes memory, and is left where the program has it.
+    // A gather needs memory, so it keeps its position.
     if (!op.is(Role::CollectiveGather) && readsAlone(op)) {
       stop.at = stop.ready;
       stop.place = placeAt(stop.at);
@@ -100,12 +100,12 @@ class Route {
   const Graph &graph_;
   const std::vector<OpIndex> order_;
   std::vector<int> position_;
-  std::vector<char> ofLeaves_;   // step counters and the like: they will run where they are first read
-  std::vector<int64_t> places_;  // by position, before anything moved
+  std::vector<char> ofLeaves_;   // step counters and similar ops, which will run where they are first read
+  std::vector<int64_t> places_;  // by position, before any move
   std::vector<Stop> stops_;
 };
 
-// One op in the place of several: their operands and results in order.
+// Replaces several ops by one, with their operands and results in order.
 void putTogether(Graph &graph, const std::vector<Op *> &ops, const std::vector<TensorIndex> &inputs,
                  const Attributes &attributes, int64_t place) {
   Op::Settings settings = inheritSettings(*ops.front(), graph);
@@ -126,7 +126,7 @@ void putTogether(Graph &graph, const std::vector<Op *> &ops, const std::vector<T
 
 // ---- merging ----------------------------------------------------------------------------------
 
-// Collectives that will be one.
+// Collectives that are merged.
 struct Bucket {
   std::vector<Stop> stops;
   int ready = -1, use = INT_MAX, at = -1;
@@ -143,7 +143,7 @@ class Merger {
       Bucket &open = open_[kindOf(*stop.op)];
       if (open.stops.empty() || !add(stop, open)) {
         if (!open.stops.empty() && stop.bytes > open.bytes) {
-          close(bucketOf(stop));  // a large one alone: small ones behind it still join those before
+          close(bucketOf(stop));  // a large one stays alone; small ones after it can still join those before it
         } else {
           close(std::exchange(open, bucketOf(stop)));
         }
@@ -167,7 +167,7 @@ class Merger {
                                             : rules_.gather;
   }
 
-  // Reductions wait for the last of them; gathers come with the first, as soon as all of them can.
+  // Merged reductions run at the position of the last; gathers at that of the first, once all of them can.
   bool add(const Stop &stop, Bucket &to) const {
     Bucket all = to;
     all.ready = std::max(to.ready, stop.ready);
@@ -217,14 +217,14 @@ class Merger {
 
 // ---- two phases -------------------------------------------------------------------------------
 
-// Cut in two: the step that waits, and where it shall run.
+// A collective that is split in two: the step that waits, and where it runs.
 struct Cut {
   Op *op;
   std::vector<TensorIndex> inputs;
   int64_t channel, place;
 };
 
-// The inputs of the step that waits: the op's own, or as they are published.
+// The inputs of the step that waits: those of the op, or their published forms.
 std::vector<TensorIndex> publish(Graph &graph, const Stop &stop, int64_t channel) {
   const Op &op = *stop.op;
   Op::Settings settings = inheritSettings(op, graph);
@@ -256,7 +256,7 @@ void overlapGraph(Graph &graph, const CollectiveRules &rules, int64_t &channels)
   for (const Stop &stop : route.stops())
     if (!stop.op->is(Role::CollectiveGather) && route.readsAlone(*stop.op)) stops.push_back(stop);
   std::vector<Cut> cuts;
-  int last = -1;  // behind which the last one that was cut is waited for
+  int last = -1;  // position after which the last split collective is waited for
   for (size_t i = 0; i < stops.size(); ++i) {
     size_t next = std::min(i + 1, stops.size() - 1);
     const int64_t ahead = stops[i].op->is(Role::CollectiveScatter) ? 0 : rules.ahead;
@@ -269,8 +269,8 @@ void overlapGraph(Graph &graph, const CollectiveRules &rules, int64_t &channels)
         {stops[i].op, publish(graph, stops[i], channels), channels, std::max(stops[i].place, route.placeAt(at))});
     ++channels;
   }
-  // Created behind all that publishes, which runs first where both could, and in their order: what is waited for first
-  // is work that the next ones need not wait for.
+  // The waiting steps are created after all that publish, so that publishing runs first if both can, and in their
+  // order: work of the first to be waited for need not be done while the next ones are waited for.
   for (const Cut &cut : cuts) {
     Attributes attributes = cut.op->attributes();
     attributes.set("channel", cut.channel);

@@ -18,7 +18,7 @@ class StepLog {
   ~StepLog() {
     try {
       if (!text_.empty()) logging::devicex::info("compile time by step: {}", text_);
-    } catch (const std::exception &) {  // a log that cannot be written ends nothing
+    } catch (const std::exception &) {  // failure to write the log is ignored
     }
   }
   template <class Step>
@@ -42,7 +42,7 @@ class StepLog {
 
 namespace {
 
-// From a schedule on.
+// The steps after scheduling.
 Compiled compileScheduled(const Program &program, schedule::Schedule schedule, const Kernels &kernels,
                           const LowerOptions &options, StepLog &log,
                           std::shared_ptr<executable::Executable> &executable) {

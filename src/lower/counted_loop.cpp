@@ -119,7 +119,7 @@ std::optional<Line> CountedLoop::derive(TensorIndex t) {
   return a->isConstant() ? plus({}, *b, a->first) : plus({}, *a, b->first);
 }
 
-// A carried value that every iteration adds a constant to, or takes one from.
+// A carried value to which every iteration adds a constant, or from which it subtracts one.
 std::optional<Line> CountedLoop::ofCarried(const Passed &c) {
   const auto first = constant(loop_.getGraph(), c.outer);
   if (!first || c.next == c.inner) return first;
@@ -131,7 +131,7 @@ std::optional<Line> CountedLoop::ofCarried(const Passed &c) {
   return step ? plus(*first, {0, step->first}, op->is(Role::Sub) ? -1 : 1) : std::nullopt;
 }
 
-// A row of what another loop stacked.
+// A row of a stack that another loop made.
 std::optional<Line> CountedLoop::ofStacked(const Op &gather) {
   const auto position = known(gather.inputs()[1]);
   const auto stack = carried_.find(gather.inputs()[0]);

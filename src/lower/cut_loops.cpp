@@ -1,5 +1,5 @@
-// See cut_loops.hpp. New ops stand where the last loop of the wave did, chunk c of a part at `depth` in turn c + depth:
-// what stands in one turn waits for turns before only, and for the ops of its own chunk.
+// See cut_loops.hpp. New ops take the position of the last loop of the wave. Chunk c of a part at `depth` has turn
+// c + depth: ops of a turn wait only for earlier turns, and for ops of their own chunk.
 #include "lower/cut_loops.hpp"
 
 #include <algorithm>
@@ -18,12 +18,12 @@
 namespace popart::lower {
 namespace {
 
-constexpr int64_t kCounts[] = {2, 3, 4, 6, 8, 12, 16};  // of chunks
-// Of a chunk: loops of fewer do not pack the weights they read (assignLayouts), which changes how products add up.
+constexpr int64_t kCounts[] = {2, 3, 4, 6, 8, 12, 16};  // numbers of chunks to try
+// Of a chunk. Shorter loops do not pack the weights they read (assignLayouts), which changes the order of sums.
 constexpr int64_t kFewestIterations = 4;
-constexpr double kLeastSaving = 0.1;  // of the time in order: chunks take memory, and predictions are rough
+constexpr double kLeastSaving = 0.1;  // of the time in order: chunks need memory, and predictions are rough
 
-// Iterations of the chunks before `chunk`: the first ones have one more where they are not all alike.
+// Number of iterations before `chunk`; if chunks are unequal, the first ones have one more.
 int64_t beginOf(int64_t chunk, int64_t chunks, int64_t trips) {
   return chunk * (trips / chunks) + std::min(chunk, trips % chunks);
 }
@@ -31,8 +31,8 @@ int64_t lengthOf(int64_t chunk, int64_t chunks, int64_t trips) {
   return beginOf(chunk + 1, chunks, trips) - beginOf(chunk, chunks, trips);
 }
 
-// Products of few rows have kernels that add up in another order than those of many, so that a chunk's product must not
-// be one of few rows where the whole one is none.
+// Kernels for products of few rows add in another order than those for many rows, so a chunk's product must not have
+// few rows if the whole product does not.
 bool keepsSums(const Wave &wave, int64_t chunks) {
   constexpr int64_t kMostOfFew = 16;
   return std::ranges::all_of(wave.parts, [&](const WavePart &part) {
@@ -44,26 +44,26 @@ bool keepsSums(const Wave &wave, int64_t chunks) {
 
 // ---- prediction ---------------------------------------------------------------------------------
 
-// Kernels that products and the ops on elements behind them become. Operands lie in memory only where no op in front
-// makes them.
+// Estimates of the kernels that products and the element-wise ops after them become. Only operands that no op before
+// them makes are read from memory.
 struct Work {
   double flops = 0, bytes = 0;
   int kernels = 0;
 };
 
-// Of kernels one after the other, each with as many tasks as threads.
+// Time of kernels in sequence, each with as many tasks as threads.
 double elapsed(double nanoseconds, int kernels, int threads, double waking = 1) {
   const int count = std::max(1, kernels), used = executable::threadsThatPay(nanoseconds / count, threads, threads);
   return nanoseconds / used + waking * count * executable::wakingNanoseconds(used);
 }
 
-// One thread's.
+// The same on one thread.
 double aloneOn(double flops, double bytes) {
   return executable::staysInCache(static_cast<int64_t>(bytes)) ? executable::predictedCachedNanoseconds(flops, bytes)
                                                                : executable::predictedNanoseconds(flops, bytes);
 }
 
-// An iteration reads from memory what its loop gives it: of stacks, their rows.
+// An iteration reads the operands of its loop from memory; of stacks, only rows.
 Work workOf(const Graph &body) {
   Work work;
   const auto isGiven = [&](TensorIndex t) {
@@ -82,8 +82,8 @@ Work workOf(const Graph &body) {
   return work;
 }
 
-// Kernels of an iteration are short: what it reads again and again comes from the nearest cache, faster than other
-// bytes that are in one, and threads wait for each other more often than they work.
+// Kernels of an iteration are short: data that it reads repeatedly comes from the nearest cache, faster than other
+// cached data, and threads wait for each other more than they work.
 double iterationOf(const Work &work, int threads) {
   constexpr double kNearer = 3, kWaiting = 2;
   const double alone = executable::predictedCachedNanoseconds(work.flops, work.bytes / kNearer);
@@ -124,8 +124,8 @@ class Prediction {
     int depth;
   };
 
-  // Loops of a turn are spread over groups of threads. It takes as long as the longest of them with the ops in front of
-  // it, or as all of them together where there are more than groups.
+  // The loops of a turn are divided among groups of threads. A turn takes as long as the longest loop with the ops
+  // before it, or as all loops together if there are more than groups.
   double turnOf(int64_t turn, int64_t chunks) const {
     std::vector<const Loop *> running;
     for (const Loop &loop : loops_)
@@ -147,11 +147,11 @@ class Prediction {
   const int threads_;
   std::vector<Loop> loops_;
   double between_ = 0;  // nanoseconds of the ops between the loops, on one thread
-  int kernels_ = 0;     // that they become
-  double joins_ = 0;    // nanoseconds of the copies that put stacks together
+  int kernels_ = 0;     // number of kernels that they become
+  double joins_ = 0;    // nanoseconds of the copies that join stacks
 };
 
-// How many chunks each loop of the wave becomes; 1: the loops stay.
+// The number of chunks of each loop of the wave; 1: the loops do not change.
 int64_t chooseChunks(const Graph &graph, const Wave &wave, int threads, LaneRule rule) {
   const Prediction prediction(graph, wave, threads);
   int64_t best = 1;
@@ -211,7 +211,7 @@ Graph &copyBody(const Graph &source) {
   return copy;
 }
 
-// Iterations count from `begin` on, except where rows of `cut` stacks are read, which hold those of the chunk alone.
+// Lets iterations count from `begin` on, except for reads of `cut` stacks, which have only the rows of the chunk.
 void beginAt(Graph &body, int64_t begin, const std::set<TensorIndex> &cut, const Op &loop) {
   const TensorIndex iteration = body.inputs()[0];
   std::vector<Use> others;
@@ -252,7 +252,7 @@ class WaveCutter {
       graph_.eraseOpAndOutputs(part->op->index());
       if (!body.empty()) graph_.getIr().removeGraph(body);
     }
-    int64_t place = 0;  // places would be the same for all new ops, and then those of what later passes make of them
+    int64_t place = 0;  // with equal places for all new ops, ops that later passes derive from them would have them too
     for (Op *op : programOrder(graph_)) op->settings.sequence = place++;
   }
 
@@ -263,7 +263,7 @@ class WaveCutter {
     return settings;
   }
 
-  // What the chunk reads of the part's input.
+  // The chunk's operand for an input of the part.
   TensorIndex inputOf(const WavePart &part, size_t i, int64_t chunk) {
     const TensorIndex t = part.op->inputs()[i];
     if (part.rows[i] == OperandRows::All) return t;
@@ -301,7 +301,7 @@ class WaveCutter {
     }
     std::vector<TensorIndex> inputs(op.inputs().size());
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (op.inputs()[i].valid()) inputs[i] = inputOf(part, i, chunk);  // may make a slice, in front
+      if (op.inputs()[i].valid()) inputs[i] = inputOf(part, i, chunk);  // may add a slice before the op
     Op &made = *graph_.addOp(std::move(clone));
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].valid()) graph_.connectInput(made.index(), static_cast<InIndex>(i), inputs[i]);
@@ -359,16 +359,16 @@ class WaveCutter {
   const Wave &wave_;
   const int64_t chunks_;
   int64_t place_ = 0;
-  std::map<TensorIndex, std::vector<TensorIndex>> rows_;           // of what is cut, by chunk
-  std::map<std::pair<TensorIndex, int64_t>, TensorIndex> slices_;  // of what is read whole, for a chunk
-  std::map<OpIndex, std::vector<TensorIndex>> carried_;            // by loop: what its next chunk is given
+  std::map<TensorIndex, std::vector<TensorIndex>> rows_;           // rows of stacks that are divided, by chunk
+  std::map<std::pair<TensorIndex, int64_t>, TensorIndex> slices_;  // slices of whole stacks, for a chunk
+  std::map<OpIndex, std::vector<TensorIndex>> carried_;            // by loop: the carried values for its next chunk
 };
 
 }  // namespace
 
 void cutLoops(Ir &flat, int threads, LaneRule rule) {
   if (threads < 2 || rule == LaneRule::Never) return;
-  std::vector<std::pair<Graph *, Wave>> waves;  // found before bodies go; a loop of a wave has none in its body
+  std::vector<std::pair<Graph *, Wave>> waves;  // found before bodies are erased; bodies of waves have no loops
   for (Graph *graph : schedule::programGraphs(flat))
     for (Wave &wave : findWaves(*graph)) waves.emplace_back(graph, std::move(wave));
   for (const auto &[graph, wave] : waves)

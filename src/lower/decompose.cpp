@@ -1,5 +1,5 @@
-// Expansion of composite ops, and clean-up of functional graphs (identities, pairs of inverse ops, common
-// subexpressions, dead code).
+// Expands composite ops, and simplifies functional graphs (identities, pairs of inverse ops, common subexpressions,
+// dead code).
 #include "lower/decompose.hpp"
 
 #include <algorithm>
@@ -45,13 +45,13 @@ void shortenPair(Graph &graph, Op &op) {
   graph.connectInput(op.index(), 0, x);
 }
 
-// Slice(Slice(x)) → Slice(x), where nothing else reads the first.
+// Slice(Slice(x)) → Slice(x), if nothing else reads the first.
 void joinSlices(Graph &graph, Op &op) {
   const Op *first = op.inputCount() == 1 && op.hasInput(0) ? op.inTensor(0)->getProducerUnsafe() : nullptr;
   auto both = first ? ops::sliceOfSlice(*first, op) : std::nullopt;
   if (!both) return;
   const Tensor &between = *op.inTensor(0), &x = *first->inTensor(0);
-  const bool isUpdated = x.tensorType() == TensorType::Variable;  // perhaps before this one's readers run
+  const bool isUpdated = x.tensorType() == TensorType::Variable;  // the update may run before readers of this slice
   if (between.uses().size() != 1 || between.isGraphOutput() || isUpdated || staysApart(*first, op)) return;
   op.mutableAttributes() = std::move(*both);
   graph.connectInput(op.index(), 0, x.index());
@@ -75,7 +75,7 @@ void moveNarrow(Graph &graph, Op &narrowing) {
   replaceByInput(graph, narrowing, moved->outputs()[0]);
 }
 
-// Add(x, DynamicSliceGrad(g, at)) → DynamicAdd(x, at, g): outside of the window there is nothing to add.
+// Add(x, DynamicSliceGrad(g, at)) → DynamicAdd(x, at, g): outside of the window the gradient is zero.
 void addIntoWindow(Graph &graph, Op &op) {
   if (!op.is(Role::Add)) return;
   for (const int i : {1, 0}) {
@@ -99,12 +99,12 @@ void addIntoWindow(Graph &graph, Op &op) {
 }
 
 bool mergeable(const Op &op) {
-  const bool isWritten = op.has(Trait::Init) && op.has(Trait::NeverFolded);  // one for two would be copied for each
+  const bool isWritten = op.has(Trait::Init) && op.has(Trait::NeverFolded);  // a shared one would be copied for each
   return !isWritten && !op.has(Trait::SideEffect) && !op.has(Trait::Random) && !op.has(Trait::HostIo) &&
          !op.has(Trait::Call) && !op.isUserOp() && op.outputCount() > 0;
 }
 
-// A recomputed copy is equal to its original by design; merging the two would keep the original's result alive.
+// Recomputed copies equal their originals intentionally; merging them would keep the original's result in memory.
 void mergeEqual(Graph &graph) {
   std::map<std::tuple<const OpDef *, bool, std::vector<TensorIndex>>, std::vector<Op *>> seen;
   for (OpIndex o : schedule::orderOps(graph)) {
@@ -125,7 +125,7 @@ void mergeEqual(Graph &graph) {
   }
 }
 
-// Whether running the op is visible outside its results: by itself or by an op of a graph it runs.
+// Whether the op, or an op of a graph that it runs, has effects other than its results.
 bool hasEffects(const Op &op) {
   if (op.hasSideEffect() || op.has(Trait::HostIo)) return true;
   for (const Graph *called : op.getCalledGraphs())
@@ -154,8 +154,9 @@ std::optional<FoldSize> largeTranspose(const Graph &graph, const Op &op, const s
   return follows ? std::optional(FoldSize::WithinBudget) : std::nullopt;
 }
 
-// Statistics of a batch that nothing reads are not made. Without new running ones those before, which the row wants,
-// are not read either: the scale, of the same shape, stands for them, so that what computes them goes.
+// Removes statistics of a batch that nothing reads. Without new running statistics the old ones, which the row
+// requires, are not read either; the scale, which has the same shape, replaces them, so that ops that compute them can
+// be removed.
 void dropUnreadStatistics(Graph &graph, Op &op) {
   enum { kScale = 1, kMean = 3, kVariance = 4 };
   if (!op.is(Role::BatchNormalization) || op.attrInt("training_mode") == 0) return;

@@ -1,4 +1,4 @@
-// decompose: expands every op that the first backend has no kernel for but whose row knows how to build it from other
+// decompose: expands every op for which the first backend has no kernel, but whose row says how to build it from other
 // rows.
 #pragma once
 #include <popart/ir.hpp>
@@ -8,16 +8,16 @@
 
 namespace popart::lower {
 
-// Every flat graph of the program, until a fixed point is reached.
+// Expands ops in every flat graph of the program, until nothing changes.
 void decompose(Ir &flat, const executable::Backend &backend);
 
-// Computes the transposes of large constants that the importer did not fold (kFoldTransposeBytes), and what
-// depends on them and constants alone, except those that only matrix products read.
+// Computes the transposes of large constants that the importer did not fold (kFoldTransposeBytes), and ops that depend
+// only on them and on constants, except transposes that only matrix products read.
 void foldLargeTransposes(Ir &flat, const EvaluateOp &evaluate);
 
-// Removes no-ops: Identity-like views of equal shape, single-input Sum, double negations, slices and transposes, casts
-// from 16 bits to FLOAT and back (around a transpose, too), unused ops without side effects, unread statistics of
-// batches with what is read for them alone, and merges equal ops on equal inputs (never random or host ops).
+// Removes ops that compute nothing: identity-like views of equal shape, single-input Sum, double negations, slices of
+// slices, pairs of transposes, casts from 16 bits to FLOAT and back (also around a transpose), unused ops without side
+// effects, unread statistics of batches with the ops that only they need. Merges equal ops (never random or host ops).
 void simplify(Ir &flat);
 
 }  // namespace popart::lower

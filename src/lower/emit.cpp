@@ -52,9 +52,9 @@ class Emitter {
   }
 
  private:
-  // Finds the graphs whose ops work on what stays in a core's cache (Step::staysInCache), and what they work on: the
-  // main graph runs again and again, and so do bodies of loops, with what they call. `repeated`: which of these the
-  // graph belongs to.
+  // Finds the graphs whose data stays in a core's cache (Step::staysInCache), and their data: the main graph runs
+  // repeatedly, and so do bodies of loops, with the graphs that they call. `repeated`: which of these the graph belongs
+  // to.
   void findCached(const Graph &graph, const Graph &repeated) {
     repeated_[&graph] = &repeated;
     std::unordered_set<int> &used = used_[&repeated];
@@ -103,7 +103,7 @@ class Emitter {
     step.layer = op.name();
   }
 
-  // The op itself where it is more than its bodies, and the ops of these.
+  // The ops that a fused op computes: those of its bodies, and the op itself if it computes more than these.
   static std::vector<std::string> fusedInto(const Op &op) {
     std::vector<std::string> fused;
     if (!op.has(Trait::Internal)) return fused;
@@ -230,8 +230,8 @@ class Emitter {
     }
   }
 
-  // What is loaded gets a buffer apart from its storage, which the first op that works on it in place may write:
-  // kernels read the one and write the other.
+  // A loaded value gets a buffer in addition to its storage, which the first in-place op may write: kernels read the
+  // buffer and write the storage.
   void shareLoad(const Graph &graph, const Op &load) {
     const TensorIndex loaded = load.outputs()[0];
     const int s = plan_.of(graph, loaded);
@@ -253,9 +253,9 @@ class Emitter {
   }
 
   struct Writers {
-    const Graph *graph = nullptr;  // of all of them
-    bool areKnown = true;          // else values of loops and branches, or of several graphs, are among them
-    int last = -1;                 // position of the last one in the order of the graph
+    const Graph *graph = nullptr;  // the graph of all writers
+    bool areKnown = true;          // false: some are values of loops or branches, or in several graphs
+    int last = -1;                 // position of the last writer in the order of the graph
   };
 
   void findWriters(const Graph &graph, std::vector<Writers> &writers) const {
@@ -278,8 +278,8 @@ class Emitter {
       }
   }
 
-  // A value is made where the host wants it when nothing writes its storage once it is stored, and it is clear which
-  // value of the stream it is.
+  // A value is computed directly in the host's memory if nothing writes its storage after the store, and if it is known
+  // which value of the stream it is.
   void shareStores(const Graph &graph, const std::vector<Writers> &writers,
                    const std::unordered_map<std::string, int> &stores) {
     const std::vector<OpIndex> &order = schedule_.of(graph);
@@ -398,9 +398,9 @@ class Emitter {
   std::unordered_map<std::string, int> inputStreams_, outputStreams_;
   std::unordered_map<const Graph *, const Graph *> repeated_;
   std::unordered_map<const Graph *, std::unordered_set<int>> used_;  // storages, by graph that is repeated
-  std::unordered_set<const Graph *> cached_;                         // those whose storages stay in a cache
+  std::unordered_set<const Graph *> cached_;                         // repeated graphs whose storages stay in a cache
   std::unordered_set<const Op *> sharing_;                           // loads and stores that can use the host's memory
-  std::unordered_map<const Graph *, std::map<TensorIndex, int>> loaded_;  // the buffers of values that such loads give
+  std::unordered_map<const Graph *, std::map<TensorIndex, int>> loaded_;  // buffers of the values of such loads
 };
 
 }  // namespace

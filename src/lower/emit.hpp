@@ -1,4 +1,4 @@
-// emit: program + schedule + kernels + memory plan → executable. Decides nothing: it writes steps.
+// emit: program + schedule + kernels + memory plan → executable. It makes no decisions: it writes steps.
 #pragma once
 #include <memory>
 
@@ -7,7 +7,7 @@
 
 namespace popart::lower {
 
-// Throws popart::error when one host stream gets values of different types or shapes.
+// Throws popart::error if values of one host stream have different types or shapes.
 std::shared_ptr<executable::Executable> emit(const Ir &program, const schedule::Schedule &schedule,
                                              const Kernels &kernels, const memory::MemoryPlan &plan);
 

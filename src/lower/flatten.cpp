@@ -1,10 +1,10 @@
-// Memory to values: every source tensor refers to a root (a piece of memory) through a path of views. Reading
-// a tensor whose root was rewritten since re-applies the path to the root's current value; writing through a view
+// From memory to values: every source tensor refers to a root (a piece of memory) through a path of views. If the root
+// was rewritten since, reading a tensor re-applies the path to the root's current value; writing through a view
 // computes the root's new value with the inverse of each view on the path, innermost first:
 //
 //   x ──Slice──▶ v      v += 1   ⇒   x' = update(x, v + 1);  later readers of x see x', of v see v + 1
-// A concatenation that shares memory is a root made of parts: reading concatenates them again when one changed, writing
-// rewrites each of them.
+// A concatenation that shares memory is a root made of parts. Reading it concatenates them again if one has changed;
+// writing it rewrites each of them.
 #include "lower/flatten.hpp"
 
 #include <algorithm>
@@ -22,16 +22,16 @@ namespace {
 struct Ref {
   int root = -1;
   std::vector<const Op *> path;  // in-place view ops of the source graph, outermost first
-  TensorIndex cached;            // value seen through the path …
+  TensorIndex cached;            // value at the end of the path …
   int64_t cachedVersion = -1;    // … at this version of the root
 };
 
 struct Root {
   TensorIndex value;  // current value in the flat graph
   int64_t version = 0;
-  const Op *concat = nullptr;  // concatenates `parts`; null: a piece of memory of its own
+  const Op *concat = nullptr;  // concatenates `parts`; null: separate memory
   std::vector<Ref> parts;
-  int64_t partsVersion = 0;  // sum of the versions of the parts that `value` shows
+  int64_t partsVersion = 0;  // sum of the versions of the parts that `value` contains
 };
 
 class Flattener {
@@ -144,13 +144,13 @@ class Flattener {
     ref.cachedVersion = roots_[ref.root].version;
   }
 
-  // New values of what `view` shows, when its result is replaced by `written`.
+  // New values of the operand of `view`, if its result is replaced by `written`.
   std::vector<TensorIndex> writeBack(Scope &scope, const Op &view, const std::vector<TensorIndex> &inputs,
                                      TensorIndex written) {
     OpEmitter emitter(scope.flat, view);
     const size_t first = scope.flat.opSlots();
     std::vector<TensorIndex> values = view.def().writeBackRule()(emitter, inputs, written);
-    for (size_t o = first; o < scope.flat.opSlots(); ++o)  // the view's place is one of the source graph
+    for (size_t o = first; o < scope.flat.opSlots(); ++o)  // the place of the view is a place in the source graph
       scope.flat.op(OpIndex{static_cast<uint32_t>(o)}).settings.sequence = -1;
     return values;
   }
@@ -194,7 +194,8 @@ class Flattener {
     }
   }
 
-  // What a recomputed call runs is recomputed; what a call of a pipeline's stage runs belongs to that and its cycle.
+  // Ops inside a recomputed call are recomputed; ops inside a call of a pipeline's stage belong to that stage and
+  // cycle.
   Op::Settings settingsOf(const Op &op, Graph &flat) const {
     Op::Settings settings = copySettings(op, flat);
     if (names_)
@@ -221,7 +222,7 @@ class Flattener {
     std::vector<TensorId> ids(op.outputCount());
     for (int i = 0; i < op.outputCount(); ++i)
       if (op.hasOutput(i)) ids[i] = scope.flat.freeId(op.outTensor(i)->id);
-    // A new value that only the modified input shows (the time step of AdamUpdater) is a result here.
+    // A new value that is only in the modified input (the time step of AdamUpdater) becomes a result here.
     for (const auto &a : op.def().aliasRules()) {
       if (!a.modifies || a.output == 0 || !op.hasInput(a.input) || op.hasOutput(a.output)) continue;
       if (ids.size() <= static_cast<size_t>(a.output)) ids.resize(static_cast<size_t>(a.output) + 1);
@@ -242,7 +243,7 @@ class Flattener {
     const OpDef &def = op.def().base();
     if (def.role() == Role::HostLoad || def.role() == Role::RemoteLoad) {
       std::vector<TensorIndex> inputs = readInputs(scope, op);
-      if (!inputs.empty()) inputs[0] = TensorIndex();  // what the tensor held before does not matter
+      if (!inputs.empty()) inputs[0] = TensorIndex();  // the previous value of the tensor is not needed
       copy = scope.flat.addConnectedOp(def, inputs, outputIds(scope, op), op.attributes(), settingsOf(op, scope.flat));
     } else if (op.isUserOp()) {
       auto clone = op.clone();
@@ -255,7 +256,7 @@ class Flattener {
         if (op.hasOutput(i)) scope.flat.createOutput(copy->index(), i, scope.flat.freeId(op.outTensor(i)->id));
       copy->setup();
     } else {
-      const std::vector<TensorIndex> inputs = readInputs(scope, op);  // may make tensors, so before the new ids
+      const std::vector<TensorIndex> inputs = readInputs(scope, op);  // may add tensors, so it precedes the new ids
       copy = scope.flat.addConnectedOp(def, inputs, outputIds(scope, op), op.attributes(), settingsOf(op, scope.flat));
     }
     for (int i = 0; i < op.outputCount(); ++i)
@@ -314,7 +315,7 @@ class Flattener {
     return result_->createGraph(id);
   }
 
-  // A copy of `body` as a functional graph of the result; its outputs are the body's. Inputs stay by position.
+  // Copies `body` as a functional graph of the result, with the same outputs and the same positions of inputs.
   Graph &flattenBody(const Graph &body) {
     Graph &flat = createGraph(body.id);
     Scope scope(body, flat);
@@ -326,8 +327,8 @@ class Flattener {
   }
 
   // Loop bodies: inputs after the loop-carried ones become loop-carried, with their value at the end of the iteration,
-  // so that writes to them persist; the condition that a body reads is always true while it runs; iterations are
-  // counted in INT64, whatever the body wants.
+  // so that writes to them persist. The condition that a body reads is always true while it runs. Iterations are
+  // counted in INT64, whatever the type of the body's input.
   //   [iteration, cond, carried…, others…] -> [cond, carried…, scans…]
   //   becomes  [iteration, cond, carried…, others…] -> [cond, carried…, others…, scans…]
   Graph &flattenLoopBody(const Op &loop, const Graph &body, int carried) {
@@ -362,11 +363,11 @@ class Flattener {
     attributes.set("carried", int64_t{inputs});
     attributes.erase("modified");
     std::vector<TensorIndex> values = readInputs(scope, op);
-    if (values.size() < 2) {  // nothing is passed in; operands are counted from the trip count and the condition on
+    if (values.size() < 2) {  // no operands; the first two are always trip count and condition
       values.resize(2);
       values[1] = scope.flat.addConstant(scope.flat.freeId("condition"), TensorData::scalar(true));
     }
-    if (values[0].valid() && scope.flat.info(values[0]).dataType() != DataType::INT64)  // what counts at run time
+    if (values[0].valid() && scope.flat.info(values[0]).dataType() != DataType::INT64)  // the counter at run time
       values[0] =
           OpEmitter(scope.flat, op).emit("Cast", {values[0]}, {{"to", int64_t{toOnnxDataType(DataType::INT64)}}});
     std::vector<TensorId> ids = outputIds(scope, op);
@@ -407,9 +408,9 @@ class Flattener {
   std::vector<Root> roots_;
   std::unordered_map<const Graph *, std::vector<OpIndex>> schedules_;
   int depth_ = 0;
-  bool recomputes_ = false;                             // inside of a recomputed call
-  const std::map<OpId, std::string> *names_ = nullptr;  // of ops in the call around, Op::Settings::namesInside
-  std::map<std::string, std::string> stage_;            // hints kCycle and kLane of the call around
+  bool recomputes_ = false;                             // inside a recomputed call
+  const std::map<OpId, std::string> *names_ = nullptr;  // of ops inside the enclosing call, Op::Settings::namesInside
+  std::map<std::string, std::string> stage_;            // hints kCycle and kLane of the enclosing call
 };
 
 }  // namespace

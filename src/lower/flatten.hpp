@@ -1,7 +1,7 @@
-// flatten: the whole program as one sequential, functional main graph. Calls are inlined, in-place ops become their
-// functional rows, and what they wrote is threaded through the later readers; each variable that changes gets one
-// VariableAssign at the end. Only Loop bodies and If branches stay separate graphs. Later passes therefore never think
-// about memory or order.
+// flatten: makes one sequential, functional main graph of the whole program. Calls are inlined; in-place ops are
+// replaced by their functional rows, and later readers read the values that they wrote. Each variable that changes gets
+// one VariableAssign at the end. Only Loop bodies and If branches stay separate graphs. Later passes need not consider
+// memory or order.
 #pragma once
 #include <memory>
 

@@ -1,4 +1,4 @@
-// FLOAT8 operators in terms of what devices have.
+// FLOAT8 operators, expressed by operators that devices have.
 //   y = MatMul(a: FLOAT8, b: FLOAT8, s)   becomes
 //   y = Cast(MatMul(CastThenPow2Scale(a, s), CastThenPow2Scale(b, 0)), FLOAT16)
 // Products are summed in FLOAT and rounded to FLOAT16 once; scaling by a power of two is exact.
@@ -7,7 +7,7 @@
 
 namespace popart::lower {
 
-// `checkScales`: runs end where a scale does not lie in [-32, 32). Scales that are constants within are not looked at.
+// `checkScales`: runs end if a scale is not in [-32, 32). Constant scales inside this range need no check.
 void widenFloat8(Ir &flat, bool checkScales);
 
 }  // namespace popart::lower

@@ -1,4 +1,4 @@
-// See floating_point_checks.hpp. Every tensor is looked at once, so that no operand lives longer than without checks.
+// See floating_point_checks.hpp. Every tensor is checked once, so that no operand lives longer than without checks.
 #include "lower/floating_point_checks.hpp"
 
 #include <map>
@@ -6,7 +6,7 @@
 namespace popart::lower {
 namespace {
 
-// FLOAT8 is looked at where it becomes wider.
+// FLOAT8 is checked where it is widened.
 bool isWatched(DataType type) { return (typeBit(type) & kFloats) != 0; }
 
 bool computes(const Op &op) {

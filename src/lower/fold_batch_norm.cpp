@@ -29,7 +29,7 @@ bool isKnown(const Op &op) {
   return true;
 }
 
-// The convolution in front of `norm` that can absorb it, or nullptr.
+// The convolution before `norm` that can absorb it, or nullptr.
 Op *convolutionOf(const Graph &graph, const Op &norm) {
   const TensorIndex x = norm.inputs()[kX];
   Op *conv = graph.tensor(x).getProducerUnsafe();

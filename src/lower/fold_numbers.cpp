@@ -1,4 +1,4 @@
-// See fold_numbers.hpp. One walk in program order, so that a number is known before what reads it.
+// See fold_numbers.hpp. One walk in program order, so that a number is known before its readers are visited.
 #include "lower/fold_numbers.hpp"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class NumberFolder {
     return isNumber && evaluate_ && op.inputCount() > 0 && foldOp(op, evaluate_, budget_);
   }
 
-  // Which operand a Where of one constant condition is.
+  // The operand that a Where with one constant condition returns.
   std::optional<InIndex> chosenOperand(const Op &op) const {
     if (!op.is(Role::Where) || !ops::isNumber(graph_.tensor(op.inputs()[0]))) return std::nullopt;
     return graph_.tensor(op.inputs()[0]).tensorData().asDoubles()[0] != 0.0 ? 1 : 2;
@@ -55,12 +55,12 @@ class NumberFolder {
     graph_.eraseOpAndOutputs(op.index());
   }
 
-  // One number in every element of a larger result.
+  // Whether all elements of a larger result are one number.
   bool isRepetition(const Op &op) const {
     return op.is(Role::Expand) && op.hasOutput(0) && isOne(op.inputs()[0]) && !isOne(op.outputs()[0]);
   }
 
-  // Gradients and updates want operands of equal shape.
+  // Gradients and updates require operands of equal shape.
   static bool isBroadcasting(const Op &op) {
     return isElementwise(op) && op.outputCount() == 1 && !op.has(Trait::Gradient | Trait::VarUpdate);
   }
@@ -83,7 +83,7 @@ class NumberFolder {
     expand(op, number);
   }
 
-  // The op becomes an Expand of `t`.
+  // Replaces the op by an Expand of `t`.
   void expand(Op &op, TensorIndex t) {
     const Op *expanded = tryReplace(
         graph_, {opDef("Expand"), {t}, {{"shape", op.outShape(0)}}, inheritSettings(op, graph_), {op.outputs()[0]}},
@@ -93,7 +93,7 @@ class NumberFolder {
     if (isRepetition(*expanded)) number_[expanded->outputs()[0]] = t;
   }
 
-  // The numbers themselves, as long as the other operands have the shape of the result.
+  // Reads the numbers themselves, if another operand has the shape of the result.
   void readNumbers(Op &op) {
     const std::vector<TensorIndex> operands = op.inputs();
     for (size_t i = 0; i < operands.size(); ++i) {

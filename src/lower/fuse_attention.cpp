@@ -1,12 +1,12 @@
-// A match begins at a softmax over the last axis and grows along the program's values:
+// A match starts at a softmax over the last axis and grows along the program's values:
 //
 //   q, k ── MatMul ── steps ── Softmax ── MatMul ── y        steps: element-wise ops on scores, with other operands
 //                                │          v
 //   dy, vᵀ ── MatMul ── SoftmaxGrad ── steps ── MatMul ── dq
 //                                           └── MatMul ── dk     dv = pᵀ @ dy
 //
-// Between them may stand what moves no score out of its row: views, casts to 16 bits and back, and exchanged last
-// dimensions where a product reads them. In the end nothing but the match may read a matrix of scores.
+// Between them there may be ops that keep each score in its row: views, casts to 16 bits and back, and exchanged last
+// dimensions where a product reads them. At the end only the match may read a matrix of scores.
 #include "lower/fuse_attention.hpp"
 
 #include <algorithm>
@@ -24,10 +24,10 @@
 namespace popart::lower {
 namespace {
 
-// Inputs of FusedAttentionGrad: the outputs of FusedAttention begin at kResult.
+// Inputs of FusedAttentionGrad: the outputs of FusedAttention start at kResult.
 constexpr int kResult = 3, kGradOut = 6;
 
-// A graph of element-wise ops on scores, and the operands that it reads besides them.
+// A graph of element-wise ops on scores, and its other operands.
 class StepsGraph {
  public:
   StepsGraph(Ir &ir, const Graph &graph, std::vector<TensorIndex> &extras) : ir_(ir), graph_(graph), extras_(extras) {
@@ -38,12 +38,12 @@ class StepsGraph {
   }
 
   void given(TensorIndex t) { addInput(t); }
-  // All operands of a graph that was made before, in their order; no others may follow.
+  // Gives it all operands of a graph that was made before, in order; no others may follow.
   void giveExtras() {
     for (TensorIndex t : extras_) addInput(t);
     isClosed_ = true;
   }
-  // False where an op reads what the graph is not given.
+  // Returns false if an op reads a tensor that is not an operand of the graph.
   bool add(const Op &op) {
     std::vector<TensorIndex> inputs;
     for (TensorIndex t : op.inputs()) {
@@ -94,10 +94,10 @@ void setPermutation(Attributes &attributes, const char *name, const std::vector<
   if (!std::is_sorted(perm.begin(), perm.end())) attributes.set(name, perm);
 }
 
-// Where a result of the fused op goes: the tensor that it replaces, which may be a transposed or scaled form of it.
+// The tensor that a result of the fused op replaces, which may be a transposed or scaled form of it.
 struct ResultPlace {
   TensorIndex tensor;
-  std::vector<int64_t> perm;  // of the result
+  std::vector<int64_t> perm;  // permutation of the result
   float scale = 1.0f;
 };
 
@@ -128,8 +128,8 @@ class AttentionFuser {
     return false;
   }
 
-  // A softmax that is computed again for its gradient has no product with v, because nothing reads it; the fused
-  // gradient does. Adds that product; invalid: it is there, or there is no gradient.
+  // A softmax that is recomputed for its gradient has no product with v, because nothing reads that; the fused gradient
+  // does. Adds that product. Returns an invalid index if it exists, or if there is no gradient.
   OpIndex addProduct(const Op &softmax) {
     const TensorIndex p = softmax.outputs()[0];
     const Op *gradient = nullptr;
@@ -160,7 +160,7 @@ class AttentionFuser {
       graph_.eraseOpAndOutputs(tensor.producerIndex());
   }
 
-  // The graphs of steps; false where those of the gradient read more than the forward pass.
+  // Makes the graphs of steps; returns false if those of the gradient read more than the forward pass.
   bool makeGraphs(const AttentionMatch &m, std::vector<TensorIndex> &extras, std::vector<GraphId> &graphs,
                   Attributes &forward, Attributes &backward) {
     if (!m.steps.empty()) {
@@ -186,7 +186,7 @@ class AttentionFuser {
     return true;
   }
 
-  // What the gradient of the product needs, in order; some of it the forward pass has computed as well.
+  // The steps that the gradient of the product needs, in order; some are also in the forward pass.
   static std::vector<const Op *> gradientSteps(const AttentionMatch &m) {
     std::vector<const Op *> all = m.steps, needed;
     all.insert(all.end(), m.gradient->steps.begin(), m.gradient->steps.end());
@@ -221,7 +221,7 @@ class AttentionFuser {
     return true;
   }
 
-  // The gradient's op; nullptr where the backend does not take it.
+  // Adds the op of the gradient; nullptr if the backend refuses it.
   Op *addGradient(AttentionMatch &m, const Op &forward, const std::vector<TensorIndex> &extras, const ResultPlace &y,
                   Attributes attributes) {
     const AttentionMatch::Gradient &g = *m.gradient;
@@ -252,7 +252,7 @@ class AttentionFuser {
 
   // ---- 16 bits
 
-  // An operand or result in 16 bits: the tensor on the other side of a cast and of transposes, and its permutation.
+  // A 16-bit operand or result: the tensor on the other side of a cast and of transposes, and its permutation.
   struct HalfPlace {
     TensorIndex tensor;
     std::vector<int64_t> perm;
@@ -268,7 +268,7 @@ class AttentionFuser {
     return op.has(Trait::Conversion) && op.inInfo(0).dataType() == from && op.outInfo(0).dataType() == to;
   }
 
-  // What input `i` was widened from; nullopt where it was not, from this type.
+  // The tensor from which input `i` was widened; nullopt if it was not widened from this type.
   std::optional<HalfPlace> widenedFrom(const Op &op, int i, const char *name, DataType type) const {
     const TensorIndex wide = op.inputs()[static_cast<size_t>(i)];
     const Op *producer = graph_.tensor(wide).getProducerUnsafe();
@@ -282,7 +282,7 @@ class AttentionFuser {
     }
     return place;
   }
-  // What output `o` is rounded to, whatever `besides` reads; nullopt where others read it in FLOAT.
+  // The tensor to which output `o` is rounded; nullopt if ops other than `besides` read it in FLOAT.
   std::optional<HalfPlace> roundedTo(const Op &op, int o, const char *name, DataType type, const Op *besides) const {
     const TensorIndex wide = op.outputs()[static_cast<size_t>(o)];
     const Op *cast = nullptr;
@@ -304,12 +304,12 @@ class AttentionFuser {
     return place;
   }
 
-  // An op of both passes with operands and results in 16 bits.
+  // The op of either pass, with 16-bit operands and results.
   struct HalfOp {
     const char *type;
     std::vector<TensorIndex> inputs;
     Attributes attributes;
-    std::vector<std::optional<HalfPlace>> results;  // nullopt: not rounded, or not there
+    std::vector<std::optional<HalfPlace>> results;  // nullopt: not rounded, or absent
     std::vector<OpIndex> passed;
     bool isComplete = true;
 
@@ -331,8 +331,8 @@ class AttentionFuser {
     }
   };
 
-  // FusedAttention(Cast(q), Cast(k), Cast(v)) → Cast, and its gradient likewise → both on 16-bit operands, where the
-  // backend takes them: the result is rounded once, and the gradient reads it rounded.
+  // FusedAttention(Cast(q), Cast(k), Cast(v)) → Cast, and its gradient in the same form → both on 16-bit operands, if
+  // the backend accepts them: the result is rounded once, and the gradient reads it rounded.
   void inHalves(Op &forward, Op *backward) {
     const Op *cast = graph_.tensor(forward.inputs()[0]).getProducerUnsafe();
     if (!cast || !cast->has(Trait::Conversion)) return;
@@ -383,7 +383,7 @@ class AttentionFuser {
     graph_.eraseOpAndOutputs(made->index());
     return nullptr;
   }
-  // The readers of the rounded results read those of `made`.
+  // Lets the readers of the rounded results read those of `made`.
   void take(const HalfOp &halves, const Op &made, const Op &wide) {
     for (size_t o = 0; o < halves.results.size(); ++o)
       if (halves.results[o]) moveReaders(halves.results[o]->tensor, made.outputs()[o]);
@@ -409,7 +409,7 @@ class AttentionFuser {
     return backend_.supports(op, reason);
   }
 
-  // The op's output takes the id and the readers of `old`.
+  // Gives the op's output the id and the readers of `old`.
   void moveReaders(TensorIndex old, TensorIndex fresh) {
     const TensorId id = graph_.tensor(old).id;
     graph_.renameTensor(old, graph_.freeId(id + "/replaced"));
@@ -418,7 +418,7 @@ class AttentionFuser {
   }
 
   enum class Follow : uint8_t { kTransposes, kFactorsToo };
-  // Follows the only readers of a result as long as they turn or scale it.
+  // Follows the only readers of a result while they transpose or scale it.
   ResultPlace placeOf(TensorIndex t, Follow follow, std::vector<OpIndex> &spare) const {
     ResultPlace target{t, std::vector<int64_t>(static_cast<size_t>(graph_.info(t).rank())), 1.0f};
     std::iota(target.perm.begin(), target.perm.end(), 0);
@@ -444,7 +444,7 @@ class AttentionFuser {
     return staysApart(*tensor.getProducer(), reader) ? nullptr : &reader;
   }
 
-  // Ops of the match, and those in front of and behind it that nothing reads any more.
+  // Erases the ops of the match, and ops before and after it that nothing reads any more.
   void erase(const AttentionMatch &m) {
     std::vector<OpIndex> left = m.spare;
     left.insert(left.end(), m.forwardOps.begin(), m.forwardOps.end());

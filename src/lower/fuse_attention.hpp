@@ -1,4 +1,4 @@
-// Products around a softmax become attention without the matrix of scores.
+// Replaces products around a softmax by attention without the matrix of scores.
 #pragma once
 #include <popart/ir.hpp>
 
@@ -6,9 +6,9 @@
 
 namespace popart::lower {
 
-// softmax(steps(q @ k)) @ v → FusedAttention, with element-wise steps, and its gradients → FusedAttentionGrad, where
-// nothing else reads what lies between and the backend takes both. Sums are made in another order, factors of q and k
-// are taken together, and the 16-bit rounding of probabilities and of their gradients is left out. Flat graphs only.
+// softmax(steps(q @ k)) @ v → FusedAttention, with element-wise steps, and its gradients → FusedAttentionGrad, if
+// nothing else reads the values in between and the backend accepts both. Sums are made in another order, factors of q
+// and k are combined, and the 16-bit rounding of probabilities and of their gradients is left out. Flat graphs only.
 void fuseAttention(Ir &flat, const executable::Backend &backend);
 
 }  // namespace popart::lower

@@ -1,15 +1,15 @@
 // Greedy clustering in program order. An op joins the cluster of each producer of equal output shape, unless the merged
-// set would not be convex, that is, some value leaves the set and comes back through an op outside:
+// set would not be convex, that is, a value leaves the set and returns through an op outside:
 //
 //        ┌── exp ──┐                 exp and add may merge;
-//   x ───┤         ├── add           exp, sum and add may not: sum is no element-wise op,
+//   x ───┤         ├── add           exp, sum and add may not: sum is not an element-wise op,
 //        └── sum ──┘                 so {exp, add} with exp → sum → add is refused.
 //
-// What is stored in remote memory and loaded from there is such a value as well: a load depends on the stores before
+// A value that is stored in remote memory and loaded from it is such a value too: a load depends on the stores before
 // it.
 //
 // The search for such a path walks backwards from the reader's inputs, cluster by cluster, and never goes before the
-// producer in the order of the clusters (ClusterOrder). It stops without merging after kMaxVisits ops, which keeps the
+// producer in the order of the clusters (ClusterOrder). After kMaxVisits ops it stops without merging, which keeps the
 // pass linear.
 #include "lower/fuse_elementwise.hpp"
 
@@ -95,7 +95,7 @@ class Fuser {
     }
   }
 
-  // Merges cluster `b` into cluster `a`, whose results it reads.
+  // Merges cluster `b` into cluster `a`, whose results `b` reads.
   void tryMerge(int a, int b) {
     std::vector<int> members;
     std::merge(clusters_[a].members.begin(), clusters_[a].members.end(), clusters_[b].members.begin(),
@@ -116,10 +116,10 @@ class Fuser {
     clusters_[b].members.clear();
   }
 
-  // The cluster of an op in the order of clusters; an op that cannot be fused is a cluster of its own.
+  // The cluster of an op in the order of clusters; an op that cannot be fused is a separate cluster.
   int nameOf(int position) const { return clusterOf_[position] < 0 ? position : clusters_[clusterOf_[position]].name; }
 
-  // Clusters after `a` that `b` depends on; nullopt when one of them depends on `a`, or when there are too
+  // Clusters after `a` that `b` depends on; nullopt if one of them depends on `a`, or if there are too
   // many.
   std::optional<std::vector<int>> clustersBetween(const Cluster &a, const Cluster &b) const {
     std::set<int> seen{b.name};
@@ -175,7 +175,7 @@ class Fuser {
                                    std::string reason;
                                    return backend_.supports(op, reason);
                                  });
-    if (!fused) return ir_.removeGraph(id);  // the backend has kernels for the single ops only
+    if (!fused) return ir_.removeGraph(id);  // the backend has kernels only for the single ops
     for (size_t i = c.members.size(); i-- > 0;) graph_.eraseOpAndOutputs(ops_[c.members[i]]->index());
   }
 
@@ -214,7 +214,7 @@ class Fuser {
   const executable::Backend &backend_;
   std::vector<Op *> ops_;  // by position
   std::vector<int> positionOf_, clusterOf_;
-  std::map<int, std::vector<int>> accessesBefore_;  // by position: of an access to remote memory
+  std::map<int, std::vector<int>> accessesBefore_;  // by position of an access to remote memory
   std::vector<Cluster> clusters_;
   std::optional<ClusterOrder> order_;
 };

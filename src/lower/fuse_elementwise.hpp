@@ -1,5 +1,5 @@
-// Clusters of element-wise ops with one output shape become FusedElementwise ops: one loop over cache-sized blocks
-// instead of one pass over memory per op.
+// Turns clusters of element-wise ops with the same output shape into FusedElementwise ops: one loop over blocks that
+// fit into the cache, instead of a pass over memory for each op.
 #pragma once
 #include <popart/ir.hpp>
 
@@ -10,13 +10,13 @@ namespace popart::lower {
 // Only ops that `backend` supports on its own are clustered. Flat graphs only.
 void fuseElementwise(Ir &flat, const executable::Backend &backend);
 
-// Whether the op computes each element from the elements at the same position, of types that fused ops take.
+// Whether the op computes each element from the elements at the same position, and has types that fused ops accept.
 bool isElementwise(const Op &op);
-// Whether the two must not become one op: the reader is a recomputed copy (RecomputeType::Recomputed) and the producer
-// is not, so that it would run early, with the forward pass, and its results would be kept after all; or they belong to
-// different cycles or stages of a pipeline (kCycle, kLane).
+// Whether the two must not be fused. Either the reader is a recomputed copy (RecomputeType::Recomputed) and the
+// producer is not: the copy would run early, with the forward pass, and its results would be kept after all. Or they
+// belong to different cycles or stages of a pipeline (kCycle, kLane).
 bool staysApart(const Op &producer, const Op &reader);
-// Whether the ops are of different cycles or lanes of a pipeline.
+// Whether the ops belong to different cycles or lanes of a pipeline.
 bool runsApart(const Op &a, const Op &b);
 
 }  // namespace popart::lower

@@ -1,6 +1,6 @@
 // Fusion around matrix products and convolutions. A transposed operand or result is read or written through strides. An
-// element-wise reader is absorbed when it has the product's shape and is the only reader; when several products feed
-// one reader, the last in program order absorbs it.
+// element-wise reader is absorbed if it has the product's shape and is the only reader. If several products feed one
+// reader, the last one in program order absorbs it.
 #include "lower/fuse_epilogue.hpp"
 
 #include <algorithm>
@@ -39,25 +39,25 @@ bool isTranspose(const Op *op) {
   return op && op->is(Role::Transpose) && op->hasAttr("perm") && op->attrInts("perm").size() >= 2;
 }
 
-// What a product reads instead of one operand: the tensor before its chain of transposes.
+// The tensor that a product reads instead of an operand: the one before its chain of transposes.
 struct ProductOperand {
   TensorIndex tensor;
   std::vector<int64_t> perm;        // of all transposes together
-  std::vector<OpIndex> transposes;  // and conversions; innermost last
+  std::vector<OpIndex> transposes;  // and casts; innermost last
   bool swaps() const {              // whether it permutes at most the last two dimensions
     for (size_t i = 0; i + 2 < perm.size(); ++i)
       if (perm[i] != static_cast<int64_t>(i)) return false;
     return true;
   }
   bool isTransposed() const { return swaps() && perm.back() + 1 != static_cast<int64_t>(perm.size()); }
-  // One dimension of the matrices is contiguous.
+  // Whether one dimension of the matrices is contiguous.
   bool isReadable() const {
     const auto last = static_cast<int64_t>(perm.size()) - 1;
     return perm[perm.size() - 1] == last || perm[perm.size() - 2] == last;
   }
 };
 
-// What a product reads instead of its operand `index`, where valid.
+// The tensor that a product reads instead of its operand `index`, if valid.
 struct ConstantOperand {
   int index = 0;
   TensorIndex tensor;
@@ -113,7 +113,7 @@ class EpilogueFuser {
            op.inInfo(0).dataType() == DataType::FLOAT && op.inRank(0) >= 2 && op.inRank(1) >= 2;
   }
 
-  // Below these, packing the right operand takes longer than the product. Constants lie packed in FLOAT already.
+  // Below these, packing the right operand takes longer than the product. Constants are already packed in FLOAT.
   bool hasManyRows(const Op &product) const {
     constexpr int64_t kFewestRows = 8, kFewestRowsOfConstant = 32;
     const Shape &out = product.outShape(0);
@@ -124,7 +124,7 @@ class EpilogueFuser {
            (isConstant ? kFewestRowsOfConstant : kFewestRows);
   }
 
-  // View(Cast(x)) → Cast(View(x)) where only products read the view, transposed or not.
+  // View(Cast(x)) → Cast(View(x)), if only products read the view, transposed or not.
   void widenAfterView(Op &view) {
     if (!view.has(Trait::View) || view.outputCount() != 1 || isGraphOutput(view.outputs()[0])) return;
     Op *cast = graph_.tensor(view.inputs()[0]).getProducerUnsafe();
@@ -144,7 +144,8 @@ class EpilogueFuser {
     eraseUnread({cast->index()});
   }
 
-  // A constant whose values are all of the 16-bit type, and which one op reads, in that type; otherwise invalid.
+  // If all values of a constant, which one op reads, are values of the 16-bit type: the constant in it. Otherwise
+  // invalid.
   TensorIndex narrowed(TensorIndex t, DataType type) {
     const Tensor &tensor = graph_.tensor(t);
     if (tensor.tensorType() != TensorType::Const || tensor.info.dataType() != DataType::FLOAT ||
@@ -163,9 +164,9 @@ class EpilogueFuser {
                               TensorData(TensorInfo(type, tensor.info.shape()), halves.data()));
   }
 
-  // The fused op takes the product's position: an update then runs right after the gradient, while its operands are
-  // in cache. Its name is the product's, which takes most of the time, even where the product has none and the reader
-  // is a gradient: gradients have names, so that such a product belongs to the forward pass.
+  // The fused op takes the product's position: an update then runs right after the gradient, while its operands are in
+  // the cache. It has the product's name, because the product takes most of the time, even if that is empty and the
+  // reader is a gradient: gradients have names, so a product without one belongs to the forward pass.
   Op::Settings settingsOf(const Op &product, const Op &reader) const {
     Op::Settings settings = inheritSettings(product, graph_);
     const bool isForward = layerOf(reader.settings.name).phase == TrainingPhase::Forward;
@@ -173,8 +174,8 @@ class EpilogueFuser {
     return settings;
   }
 
-  // Which transposes an operand absorbs: all, or those that swap the last two dimensions; and whether it has to begin
-  // in 16 bits.
+  // The transposes that an operand absorbs: all, or those that swap the last two dimensions; and whether it must be a
+  // 16-bit tensor.
   enum class Through { kAll, kSwaps, kAllInHalves, kSwapsInHalves };
   static bool isInHalves(Through through) { return through >= Through::kAllInHalves; }
   static bool isAll(Through through) { return through == Through::kAll || through == Through::kAllInHalves; }
@@ -204,7 +205,7 @@ class EpilogueFuser {
     return o;
   }
 
-  // MatMul (and transposes in front of it) → FusedMatMul without epilogue.
+  // MatMul (and transposes before it) → FusedMatMul without epilogue.
   void toFused(Op &op) {
     if (!toFused(op, Through::kAll)) toFused(op, Through::kSwaps);
   }
@@ -236,7 +237,7 @@ class EpilogueFuser {
     return true;
   }
 
-  // Cast(FusedMatMul(a, b)) to the type of a and b → FusedMatMul(a, b; rounded) where nothing else reads the product.
+  // Cast(FusedMatMul(a, b)) to the type of a and b → FusedMatMul(a, b; rounded), if nothing else reads the product.
   void roundProduct(Op &product) {
     const TensorIndex wide = product.outputs()[0];
     const std::vector<Op *> readers = graph_.tensor(wide).consumerOps();
@@ -265,8 +266,8 @@ class EpilogueFuser {
     return toFused(op, through);
   }
 
-  // What was widened although there are kernels for 16 bits: convolutions, whose kernels are those of fused ops; what
-  // may be attention (widen.cpp); reductions that an op was decomposed to after it was widened.
+  // Ops that were widened although there are 16-bit kernels: convolutions, whose 16-bit kernels are those of fused ops;
+  // ops that may be attention (widen.cpp); reductions that a widened op was decomposed into.
   static bool computesInHalves(const Op &op) {
     const bool isConvolution = op.is(Role::Conv) || op.is(Role::ConvDataGrad) || op.is(Role::ConvWeightsGrad);
     const bool isReduction = op.def().piecesRule() == ops::reductionPieces;
@@ -274,8 +275,9 @@ class EpilogueFuser {
            op.outInfo(0).dataType() == DataType::FLOAT;
   }
 
-  // What such an op reads instead of `t` to compute in the 16-bit type: the tensor before a cast, or a constant.
-  // Invalid where there is none.
+  // The tensor that such an op reads instead of `t` to compute in the 16-bit type: the one before a cast, or a
+  // constant.
+  // Invalid if there is none.
   TensorIndex inHalves(const Op &op, TensorIndex t, DataType type, std::vector<OpIndex> &casts) {
     const Op *producer = graph_.tensor(t).getProducerUnsafe();
     if (!producer) return narrowed(t, type);
@@ -284,7 +286,7 @@ class EpilogueFuser {
     return producer->inputs()[0];
   }
 
-  // Cast(Conv(Cast(x), Cast(w))) → FusedConv(x, w), and the like for other ops: operands and result of one type.
+  // Cast(Conv(Cast(x), Cast(w))) → FusedConv(x, w), and the same for other ops: operands and result have one type.
   void computeInHalves(Op &op) {
     const TensorIndex wide = op.outputs()[0];
     const std::vector<Op *> readers = graph_.tensor(wide).consumerOps();
@@ -312,7 +314,7 @@ class EpilogueFuser {
     for (TensorIndex t : fused ? replaced : constants) graph_.eraseTensor(t);
   }
 
-  // Cast(gradient) of an op that gives a loss and its gradient → the op rounds it, where nothing else reads it.
+  // Cast(gradient) of an op that returns a loss and its gradient → the op rounds it, if nothing else reads it.
   void roundGradient(Op &loss) {
     const std::vector<AttributeDef> &known = loss.def().attributes();
     const auto isType = [](const AttributeDef &a) { return a.name == ops::kGradientType; };
@@ -352,8 +354,8 @@ class EpilogueFuser {
            product.inRank(1) == 2;
   }
 
-  // Transpose(A·B) → Bᵀ·Aᵀ. The gradient of a weight that is read transposed takes this form, and can then be written,
-  // or applied to the weight, in the weight's own layout.
+  // Transpose(A·B) → Bᵀ·Aᵀ. The gradient of a weight that is read transposed has this form. It can then be written to
+  // the weight, or used for its update, in the weight's own layout.
   void swapOperands(Op &product, Op &transpose) {
     Attributes attributes = product.attributes();
     attributes.set("trans_a", int64_t{product.attrInt("trans_b") == 0});
@@ -370,7 +372,8 @@ class EpilogueFuser {
     absorbReader(*fused);
   }
 
-  // FusedMatMul without epilogue → Transpose that keeps the last dimension: the product writes the transposed result.
+  // FusedMatMul without epilogue, then a Transpose that keeps the last dimension: the product writes the transposed
+  // result.
   void absorbTranspose(Op &product, Op &transpose) {
     const auto perm = transpose.attrInts("perm");
     if (isPlainMatrixProduct(product) && swapsLastTwo(transpose)) return swapOperands(product, transpose);
@@ -393,7 +396,7 @@ class EpilogueFuser {
     products_.push_back(fused);
   }
 
-  // The fused op, if the backend can compute it.
+  // Adds the fused op; null if the backend cannot compute it.
   Op *tryFuse(Replacement replacement) {
     return tryReplace(graph_, std::move(replacement), [this](const Op &fused) {
       std::string reason;
@@ -422,7 +425,7 @@ class EpilogueFuser {
     absorb(product, reader, ir_.getGraph(body));
   }
 
-  // The cluster of another shape that alone reads a product.
+  // Absorbs the cluster of another shape that is the only reader of a product.
   void absorbGates(Op &product) {
     if (product.hasAttr("epilogue") || product.hasAttr("perm_out") || isGraphOutput(product.outputs()[0])) return;
     const auto readers = graph_.tensor(product.outputs()[0]).consumerOps();
@@ -436,7 +439,7 @@ class EpilogueFuser {
     absorb(product, reader, *reader.getCalledGraphs().front());
   }
 
-  // The element-wise op or cluster whose only reader is a convolution, as its operand.
+  // Absorbs the element-wise op or cluster whose only reader is a convolution.
   void absorbProducer(Op &conv) {
     const TensorIndex value = conv.inputs()[0];
     Op *producer = graph_.tensor(value).getProducerUnsafe();
@@ -480,7 +483,7 @@ class EpilogueFuser {
     return it->second;
   }
 
-  // A body graph that holds one op.
+  // Makes a body graph with one op.
   GraphId wrap(const Op &op) {
     GraphId id;
     do id = "fused/" + std::to_string(ir_.getAndIncrSubgraphCounter());
@@ -506,7 +509,7 @@ class EpilogueFuser {
     return id;
   }
 
-  // The operands of the reader, one per body input, in body order.
+  // The operands of the reader, one for each body input, in the order of the body.
   std::vector<TensorIndex> operandsOf(const Op &reader) const {
     if (reader.is(Role::FusedElementwise)) return reader.inputs();
     std::vector<TensorIndex> operands;
@@ -517,7 +520,7 @@ class EpilogueFuser {
     return operands;
   }
 
-  // The row of the product with an epilogue.
+  // The row of the product's fused form.
   static const OpDef &withEpilogue(const Op &product) {
     if (product.is(Role::ConvDataGrad)) return opDef("FusedConvDataGrad");
     return product.is(Role::ConvWeightsGrad) ? opDef("FusedConvWeightsGrad") : product.def();
@@ -539,13 +542,13 @@ class EpilogueFuser {
     body.setInputs(bodyInputs);
     std::vector<TensorIndex> inputs = product.inputs();
     const auto others = product.hasAttr("prologue") ? product.attrInt("prologue_operands") : int64_t{0};
-    if (product.is(Role::FusedConv))  // an absent bias keeps its place
+    if (product.is(Role::FusedConv))  // an absent bias keeps its position
       inputs.resize(std::max<size_t>(3, inputs.size()));
     inputs.insert(inputs.end() - others, extras.begin(), extras.end());
     Attributes attributes = product.attributes();
     attributes.set("epilogue", GraphRef{body.id});
     if (!tryFuse({withEpilogue(product), inputs, attributes, settingsOf(product, reader), reader.outputs()})) {
-      body.setInputs(old);  // product and reader stay two ops
+      body.setInputs(old);  // product and reader are not fused
       if (!reader.is(Role::FusedElementwise)) ir_.removeGraph(body.id);
       return;
     }

@@ -1,5 +1,5 @@
-// See hand_down.hpp; the layouts of operands stand in ops/control/control.cpp. In flat programs loops carry all that
-// they are given.
+// See hand_down.hpp; ops/control/control.cpp defines the order of operands. In flat programs loops carry all their
+// operands.
 #include "lower/hand_down.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace popart::lower {
 namespace {
 
-// Puts output `at` and those behind it `places` further.
+// Moves output `at` and those after it by `places`.
 void shiftOutputs(Graph &graph, Op &op, int at, int places) {
   const std::vector<TensorIndex> outputs = op.outputs();
   for (int o = op.outputCount() - 1; o >= at; --o) {
@@ -20,7 +20,7 @@ void shiftOutputs(Graph &graph, Op &op, int at, int places) {
   }
 }
 
-// Puts input `at` and those behind it one place further.
+// Moves input `at` and those after it by one.
 void shiftInputs(Graph &graph, Op &op, int at) {
   const std::vector<TensorIndex> inputs = op.inputs();
   for (int i = op.inputCount() - 1; i >= at; --i) {
@@ -56,7 +56,7 @@ TensorIndex handDown(Op &caller, Graph &callee, TensorIndex t) {
   if (caller.is(Role::Loop)) return handDown(caller, callee, std::vector<TensorIndex>{t}).front();
   Graph &graph = caller.getGraph();
   const TensorIndex inner = innerInput(graph, callee, t);
-  // the inputs of the then branch stand before those of the other one
+  // the inputs of the then branch precede those of the else branch
   int position = static_cast<int>(callee.inputs().size());
   if (caller.attributes().getAttribute<GraphRef>("else_branch").id == callee.id)
     position = caller.inputCount();
@@ -71,7 +71,7 @@ Op &dropCarried(Op &loop, Graph &body, const std::vector<TensorIndex> &inner) {
   Graph &graph = loop.getGraph();
   const std::set<TensorIndex> gone(inner.begin(), inner.end());
   const std::vector<TensorIndex> &inputs = body.inputs(), &outputs = body.outputs();
-  // The places of body inputs are those of the loop's; outputs lack the iteration, results the condition as well.
+  // Positions of body inputs equal those of the loop; outputs do not have the iteration, and results not the condition.
   std::vector<TensorIndex> innerKept, outerKept, outputsKept, resultsKept, dropped;
   for (size_t i = 0; i < std::max(inputs.size(), outputs.size() + 1); ++i) {
     const bool keeps = i >= inputs.size() || !gone.contains(inputs[i]);

@@ -1,4 +1,4 @@
-// Values of a graph made known to a graph that one of its ops runs, in programs that are flat already.
+// Passes values of a graph into a graph that one of its ops runs, in flat programs.
 #pragma once
 #include <vector>
 
@@ -6,14 +6,14 @@
 
 namespace popart::lower {
 
-// Adds `t` to what `caller`, a Loop or an If, hands to `callee`, its body or one of its branches. Loops carry it
-// unchanged. Returns the callee's input.
+// Adds `t` to the values that `caller`, a Loop or an If, passes to `callee`, its body or one of its branches. Loops
+// carry it unchanged. Returns the callee's input.
 TensorIndex handDown(Op &caller, Graph &callee, TensorIndex t);
-// The same of several values of a loop, which stand behind what it carried before.
+// The same for several values of a loop; they follow the values that it already carries.
 std::vector<TensorIndex> handDown(Op &loop, Graph &body, const std::vector<TensorIndex> &values);
 
-// Takes away the values that `loop` carries in the body's inputs `inner`. Nothing may read them, neither in the body,
-// nor what the loop makes of them. Returns the loop, which is made anew.
+// Removes the values that `loop` carries in the body's inputs `inner`. Nothing may read them, neither in the body nor
+// after the loop. Returns the loop, which is made again.
 Op &dropCarried(Op &loop, Graph &body, const std::vector<TensorIndex> &inner);
 
 }  // namespace popart::lower

@@ -15,7 +15,7 @@ using ops::extremeOf;
 
 std::vector<int64_t> reducedAxes(const Op &op) { return ops::reductionAxes(op.attributes(), op.inRank(0)); }
 
-// The ReduceMax beside this ReduceMin.
+// The ReduceMax of the same tensor as this ReduceMin.
 Op *greatestBeside(const Op &least) {
   for (Op *op : least.getGraph().tensor(least.inputs()[0]).consumerOps())
     if (extremeOf(*op) == Extreme::Greatest && op->outInfo(0) == least.outInfo(0) &&

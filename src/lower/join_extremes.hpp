@@ -1,4 +1,4 @@
-// Both extremes of a tensor are found in one pass over it.
+// Computes both extremes of a tensor in one pass over it.
 #pragma once
 #include <popart/ir.hpp>
 
@@ -7,7 +7,7 @@
 namespace popart::lower {
 
 //   a = ReduceMin(x); b = ReduceMax(x)   →   a, b = ReduceExtremes(x)
-// where axes and shapes are the same and `backend` has a kernel. Flat graphs only.
+// if axes and shapes are the same and `backend` has a kernel. Flat graphs only.
 void joinExtremes(Ir &flat, const executable::Backend &backend);
 
 }  // namespace popart::lower

@@ -1,4 +1,5 @@
-// See join_in_place.hpp. Concatenations are visited from the last one on, so that the rows of the outer one are known.
+// See join_in_place.hpp. Concatenations are visited from the last to the first, so that the rows of the outer one are
+// known.
 #include "lower/join_in_place.hpp"
 
 #include <algorithm>
@@ -14,12 +15,12 @@
 namespace popart::lower {
 namespace {
 
-// The positions in program order from the one that makes a value to the last one that reads it.
+// The positions in program order from the producer of a value to its last reader.
 struct Range {
   int first = 0, last = 0;
 };
 
-// Bytes of all values that are live at each position of a graph, as if none shared memory but slices and their whole.
+// Bytes of all live values at each position of a graph, as if only slices and their whole shared memory.
 class LiveBytes {
  public:
   LiveBytes(const Graph &graph, const std::vector<OpIndex> &order) : graph_(graph), live_(order.size(), 0) {
@@ -29,8 +30,8 @@ class LiveBytes {
         if (t.valid()) count(ranges_[t] = rangeOf(graph.tensor(t)), bytesOf(t));
   }
 
-  // Takes parts into the memory of the whole, and leaves out those that are made first while more bytes would be live
-  // at one time than before. Returns those that were left out.
+  // Moves parts into the memory of the whole. Leaves out parts that are made early, if otherwise more bytes would be
+  // live at one time than before. Returns the parts that were left out.
   std::vector<TensorIndex> join(std::vector<TensorIndex> parts, TensorIndex whole) {
     while (wholes_.count(whole)) whole = wholes_.at(whole);
     const int64_t most = *std::ranges::max_element(live_);
@@ -94,7 +95,7 @@ class Joiner {
            executable::layoutOf(*op.outTensor(0)) == executable::channelsLast() && op.outInfo(0).nelms() > 0;
   }
 
-  // Reads the result of the longest earlier Concat whose operands are the first, or the last, of this one.
+  // Lets this Concat read the result of the longest earlier Concat whose operands are its first, or its last, operands.
   void nest(size_t j) {
     Op &op = graph_.op(joins_[j]);
     const std::vector<TensorIndex> &inputs = parts_[j];
@@ -152,7 +153,7 @@ class Joiner {
     return joins == 1 && !passesOn(t.getProducer()) && !runsApart(*t.getProducer(), join) && t.info.nelms() > 0;
   }
 
-  // Gives the tensor the layout, where all ops around it take it.
+  // Whether all ops that use the tensor accept the layout.
   bool takesPart(Tensor &t, const executable::Layout *layout) const {
     executable::setLayout(t, layout);
     std::vector<Op *> around = t.consumerOps();
@@ -169,7 +170,7 @@ class Joiner {
   Graph &graph_;
   const executable::Backend &backend_;
   std::vector<OpIndex> joins_;                   // in program order
-  std::vector<std::vector<TensorIndex>> parts_;  // what each joined at first
+  std::vector<std::vector<TensorIndex>> parts_;  // the original parts of each
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// See join_parts.hpp. The memory plan lets the updates work in one piece of memory.
+// See join_parts.hpp. The memory plan puts the updates into one piece of memory.
 #include "lower/join_parts.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The key of a request: operator, attributes (graphs by content, not by id), and what it says about every operand.
-// Values of small constants are part of the key; large ones go by address.
+// The key of a request: operator, attributes (graphs by content, not by id), and all facts about every operand. The key
+// contains values of small constants; large ones are compared by address.
 #include "lower/kernel_cache.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// KernelCache: a backend that caches the answers of another backend. Equal requests share one kernel object, so that a
-// subgraph called many times creates its kernels once, and a pass that asks "is there a kernel" costs nothing later.
+// KernelCache: a backend that caches the answers of another backend. Equal requests share one kernel object: a subgraph
+// that is called many times makes its kernels once, and the question "is there a kernel" in a pass costs nothing later.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace popart::lower {
 
-// Lives while one program is lowered. User operators are not cached: their kernels may depend on more than the
-// request says.
+// Exists while one program is lowered. User operators are not cached: their kernels may depend on more than the
+// request.
 class KernelCache final : public executable::Backend {
  public:
-  // Every request is made for `threads` threads.
+  // All requests are for `threads` threads.
   KernelCache(const executable::Backend &backend, int threads) : backend_(backend), threads_(threads) {}
 
   std::string name() const override { return backend_.name(); }
@@ -27,7 +27,7 @@ class KernelCache final : public executable::Backend {
                                                          std::string &reason) const override;
   bool supports(const Op &op, std::string &reason) const override;
 
-  // Misses and hits, for tests and logs.
+  // Numbers of misses and hits, for tests and logs.
   int64_t made() const { return made_; }
   int64_t shared() const { return shared_; }
 
@@ -35,10 +35,10 @@ class KernelCache final : public executable::Backend {
   struct Answer {
     std::shared_ptr<const executable::Kernel> kernel;  // null: refused
     std::string reason;
-    std::vector<TensorData> constants;  // keeps the addresses in the key from being used again
+    std::vector<TensorData> constants;  // kept, so that addresses in the key are not reused
   };
 
-  // Asks the backend; throws internal_error where its kernel has no cost.
+  // Asks the backend; throws internal_error if its kernel has no cost.
   std::shared_ptr<const executable::Kernel> make(const executable::KernelRequest &request, std::string &reason) const;
 
   const executable::Backend &backend_;
@@ -47,7 +47,7 @@ class KernelCache final : public executable::Backend {
   mutable int64_t made_ = 0, shared_ = 0;
 };
 
-// Kernel providers in order of preference, each with a cache while one program is lowered and compiled.
+// Backends in order of preference, each with a cache while one program is lowered and compiled.
 using Backends = std::vector<std::unique_ptr<KernelCache>>;
 
 }  // namespace popart::lower

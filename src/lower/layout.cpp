@@ -1,8 +1,9 @@
 // Tensors that must share a layout form equivalence classes (sets): operands and results of an element-wise op, a
-// product's result and the parameters of its update epilogue, a variable and its new value. A set takes the layout an
-// op wants for a variable or constant in it (the right operand of a product) if all ops that touch it have kernels. A
-// collective that cuts or joins parts of a tensor works in C order; a Reorder stands between it and another layout. So
-// it does in front of a loop whose products read a value that is computed before and that no iteration changes.
+// product's result and the parameters of its update epilogue, a variable and its new value. A set gets the layout that
+// an op requests for a variable or constant in it (the right operand of a product), if all ops that use it have
+// kernels. A collective that splits or joins a tensor works in C order; a Reorder converts between it and other
+// layouts. A Reorder is also inserted before a loop whose products read a value that is computed before and that no
+// iteration changes.
 #include "lower/layout.hpp"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ class LayoutAssigner {
   }
 
   void run() {
-    // Terminates: each round refuses at least one more tensor.
+    // Terminates: each round excludes at least one more tensor.
     do decide();
     while (!allAccepted());
     for (Graph *graph : tensors_.graphs())
@@ -43,7 +44,7 @@ class LayoutAssigner {
 
  private:
   static constexpr int kRank = 2;  // of the tensors that this pass lays out; assignChannelsLast takes those above
-  static constexpr int64_t kFewestIterations = 4;  // a Reorder is worth, since one thread runs it
+  static constexpr int64_t kFewestIterations = 4;  // from which a Reorder, which one thread runs, is worth it
 
   struct Set {
     const Layout *wanted = nullptr;
@@ -51,7 +52,7 @@ class LayoutAssigner {
     bool isStored = false, isPlain = false;
   };
 
-  // In the order in which they first run: the first op that wants a layout decides, wherever passes have put it.
+  // In the order in which ops first run: the first op that requests a layout decides, wherever passes have moved it.
   void collectOps(const Graph &graph) {
     if (!collected_.insert(&graph).second) return;
     for (OpIndex o : schedule::orderOps(graph)) {
@@ -72,8 +73,8 @@ class LayoutAssigner {
 
   bool isReread(const Passed &p) const { return reread_.contains(tensors_.number(*p.graph, p.inner)); }
 
-  // Inputs of loop bodies that every loop over the body is given by an op, and that no iteration changes. What is
-  // stored, and so has a layout of its own, is none of them.
+  // Finds inputs of loop bodies for which every loop over the body gets the operand from an op, and that no iteration
+  // changes. Stored tensors, which have their own layout, are excluded.
   void findReread() {
     std::set<uint32_t> stored, others;
     for (const Graph *graph : tensors_.graphs())
@@ -100,24 +101,24 @@ class LayoutAssigner {
     return set.isPlain || !set.isStored ? nullptr : set.wanted;
   }
 
-  // Operands that may lie otherwise than the op has them.
+  // Whether the operand may have another layout than the op requests, because a Reorder can be inserted.
   static bool isApart(const Graph &graph, TensorIndex t, OperandLayout asked) {
     return asked == OperandLayout::ChosenLast && graph.info(t).rank() == kRank;
   }
 
-  // Whether the tensor is put together from parts, which no more than copies it.
+  // Whether the tensor is joined from parts by ops that only copy.
   static bool isJoined(const Tensor &t) {
     if (!t.hasProducer()) return false;
     const OperandLayouts layouts = ops::operandLayouts(*t.getProducer());
     return isApart(t.getGraph(), t.index(), layouts.out[static_cast<size_t>(t.producerOutput())]);
   }
 
-  // Its layout is that of memory which stays, or which a copy fills.
+  // Whether its layout is that of a variable or constant, or of memory that a copy fills.
   static bool isStored(const Tensor &t) {
     return t.tensorType() == TensorType::Variable || t.tensorType() == TensorType::Const || isJoined(t);
   }
 
-  // Whole tensors of the same parts lie alike, whoever reads them: kernels for one layout give the same bits.
+  // Whole tensors joined from the same parts get the same layout: kernels for one layout return the same bits.
   void joinCopies() {
     std::map<uint32_t, const Tensor *> first;  // by set of the parts
     for (const Op *op : ops_) {
@@ -152,7 +153,7 @@ class LayoutAssigner {
     });
   }
 
-  // What the loop rereads is brought into the layout of its body once.
+  // Converts the tensors that the loop reads repeatedly into the layout of its body, once.
   void reorderBefore(Op &loop) {
     Graph &graph = loop.getGraph();
     for (const Passed &p : passedBy(loop)) {
@@ -200,7 +201,7 @@ class LayoutAssigner {
     if (isBroadcast && isElementwise(layouts)) keepPlain(graph, op.outputs()[0]);
     if (op.has(Trait::Call)) keepBordersPlain(op);
     if (const TensorIndex remote = remoteVariable(op); remote.valid() && op.hasInput(1))
-      keepPlain(flat_.getMainGraph(), remote);  // its rows are addressed
+      keepPlain(flat_.getMainGraph(), remote);  // its rows are accessed by address
   }
   // All operands and results that are not plain have one layout.
   static bool isElementwise(const OperandLayouts &layouts) {
@@ -208,8 +209,8 @@ class LayoutAssigner {
            std::find(layouts.in.begin(), layouts.in.end(), OperandLayout::Chosen) == layouts.in.end();
   }
 
-  // Inputs and outputs of the op's graphs, except values that are passed: the last inputs, and as many outputs of a
-  // loop body after the condition.
+  // Keeps inputs and outputs of the op's graphs plain, except values that are passed in: the last inputs, and the same
+  // number of outputs of a loop body after the condition.
   void keepBordersPlain(const Op &op) {
     const std::vector<Passed> passed = passedBy(op);
     for (const Graph *graph : op.getCalledGraphs()) {
@@ -228,7 +229,7 @@ class LayoutAssigner {
     return all;
   }
 
-  // Whether the backend has a kernel for the op with these layouts; otherwise its operands become plain.
+  // Whether the backend has a kernel for the op with these layouts. If not, its operands become plain.
   bool isAccepted(const Op &op) {
     const Graph &graph = op.getGraph();
     if (!needsKernel(op)) return true;
@@ -254,7 +255,7 @@ class LayoutAssigner {
   std::vector<Op *> ops_;
   std::set<const Graph *> collected_;
   std::set<uint32_t> reread_;  // numbers of inputs of loop bodies
-  std::map<std::tuple<const Graph *, uint32_t, const Layout *>, TensorIndex> reordered_;  // by what was reordered
+  std::map<std::tuple<const Graph *, uint32_t, const Layout *>, TensorIndex> reordered_;  // by the original tensor
   UnionFind sets_;
   std::vector<Set> found_;  // by representative of the set
   std::vector<char> refused_;

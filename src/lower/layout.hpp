@@ -1,5 +1,5 @@
-// assignLayouts: which tensors are stored in a layout that their kernels prefer to C order. Weights of matrix products
-// become packed panels, together with their gradients, optimizer state and updated values, which only element-wise ops
+// assignLayouts: stores tensors in layouts that their kernels prefer to C order. Weights of matrix products become
+// packed panels, together with their gradients, optimizer state and updated values, which only element-wise ops
 // read.
 #pragma once
 #include <popart/ir.hpp>
@@ -8,8 +8,8 @@
 
 namespace popart::lower {
 
-// Sets Tensor::layout to what the first backend likes. A layout stays only where a backend has a kernel for every op
-// that sees it.
+// Sets Tensor::layout to the preference of the first backend. A layout is kept only if a backend has a kernel for every
+// op that uses it.
 void assignLayouts(Ir &flat, const Backends &backends);
 
 }  // namespace popart::lower

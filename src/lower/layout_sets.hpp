@@ -1,6 +1,6 @@
-// Sets of tensors that must share one layout: operands that an op wants in the same layout, the names of a value
-// outside and inside of a loop or branch, a remote variable and what is loaded from it and stored. Both passes that
-// assign layouts begin with them.
+// Sets of tensors that must share one layout: operands for which an op requests the same layout, the names of a value
+// outside and inside a loop or branch, a remote variable and the values loaded from and stored to it. Both passes that
+// assign layouts start with them.
 #pragma once
 #include <vector>
 
@@ -13,7 +13,7 @@ namespace popart::lower {
 
 using Side = executable::Backend::Side;
 
-// f(side, position, tensor, the layout the op asks for) for every connected operand, inputs first.
+// Calls f(side, position, tensor, requested layout) for every connected operand, inputs first.
 template <class F>
 void forOperands(const Op &op, const OperandLayouts &layouts, F &&f) {
   for (size_t i = 0; i < layouts.in.size(); ++i)
@@ -22,9 +22,9 @@ void forOperands(const Op &op, const OperandLayouts &layouts, F &&f) {
     if (op.outputs()[i].valid()) f(Side::Out, static_cast<int>(i), op.outputs()[i], layouts.out[i]);
 }
 
-// Classes over tensor numbers. `layoutsOf(op)`: what the op asks for; `takesPart(graph, tensor)`: whether the tensor
-// may share a set; `isAlike(layout)`: whether operands of an op that ask for this layout are one set; `isCut(passed)`:
-// whether a value may lie otherwise in the graph that it is passed to.
+// Sets over tensor numbers. `layoutsOf(op)`: the layouts that the op requests; `takesPart(graph, tensor)`: whether the
+// tensor may be in a set; `isAlike(layout)`: whether operands for which an op requests this layout are one set;
+// `isCut(passed)`: whether a value may have another layout in the graph that it is passed to.
 template <class Ops, class LayoutsOf, class TakesPart, class IsAlike, class IsCut>
 UnionFind layoutSets(const ProgramTensors &tensors, const Ops &ops, LayoutsOf &&layoutsOf, TakesPart &&takesPart,
                      IsAlike &&isAlike, IsCut &&isCut) {

@@ -7,7 +7,7 @@
 namespace popart::lower {
 namespace {
 
-// How many rows of its first operand the op reads, from the position in its second operand on; 0: it is no such op.
+// The number of rows of its first operand that the op reads, from the position in its second operand on; else 0.
 int64_t rowsRead(const Op &op) {
   if (op.is(Role::Gather))
     return op.attrInt("axis") % op.inRank(0) == 0 && op.attrInt("group_size") == 1 && op.inInfo(1).nelms() == 1;
@@ -49,7 +49,7 @@ void replaceByRow(Graph &body, const RowRead &read) {
 }  // namespace
 
 void readRowsInPlace(Ir &flat) {
-  std::vector<std::pair<Graph *, std::vector<RowRead>>> all;  // found before any is replaced
+  std::vector<std::pair<Graph *, std::vector<RowRead>>> all;  // all are found before any is replaced
   for (const Graph *graph : schedule::programGraphs(flat))
     for (const Op *op : graph->ops()) {
       if (!op->is(Role::Loop)) continue;

@@ -14,7 +14,7 @@
 namespace popart::lower {
 namespace {
 
-// Of iterations: products over more rows are as fast one by one.
+// Of iterations: with more rows, separate products are as fast.
 constexpr int64_t kMostRows = 256;
 // Columns of b for each one of a that are stacked for the product.
 constexpr int64_t kMostColumns = 8;
@@ -23,7 +23,7 @@ bool readsOnce(const Graph &graph, TensorIndex t) {
   return graph.tensor(t).uses().size() == 1 && !graph.tensor(t).isGraphOutput();
 }
 
-// The op `role` that alone makes `t`, which nothing but its reader reads; null: another one.
+// The producer of `t` if it is the op `role` and `t` has only one reader; else null.
 Op *soleProducer(const Graph &graph, TensorIndex t, Role role) {
   Op *op = graph.tensor(t).getProducerUnsafe();
   return op && op->is(role) && readsOnce(graph, t) ? op : nullptr;
@@ -39,7 +39,7 @@ std::vector<Op *> loopsOf(const Ir &flat) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// Along which axis the op adds one slice of the sum it makes; -1: it adds several.
+// The axis along which the op adds one slice of its sum; -1: it adds several.
 int64_t sliceAxis(const Op &gradient) {
   if (gradient.inInfo(1).nelms() != 1 || gradient.attrInt("group_size") != 1) return -1;
   return normalizeAxis(gradient.attrInt("axis"), gradient.outRank(0), "axis");
@@ -72,7 +72,7 @@ void addRows(CountedLoop &loop) {
 
 // ---- products -----------------------------------------------------------------------------------
 
-// What each iteration holds in one value, outside of the loop: row `line` of `whole`.
+// A value that each iteration has is, outside the loop, row `line` of `whole`.
 struct Stack {
   TensorIndex whole;
   Line line;
@@ -86,16 +86,16 @@ struct CarriedProduct {
   TensorIndex b() const { return product->inputs()[1]; }
 };
 
-// A sum that becomes a product behind the loop.
+// A sum that becomes a product after the loop.
 struct Move {
   Passed carried;
   CarriedProduct product;
   Stack a;
   std::optional<Stack> b;
-  size_t rows = 0;  // where there is no b: which of the new stacks
+  size_t rows = 0;  // without b: index of the new stack
 };
 
-// Rows of b in the order of the stack of a, which the loop is made to write.
+// Rows of b in the order of the stack of a; the loop is changed to write them.
 struct NewStack {
   CarriedProduct of;
   Line line;
@@ -113,7 +113,7 @@ class LoopProducts {
     noteOutputs();
     std::vector<Move> moves;
     std::vector<NewStack> stacks;
-    std::map<std::pair<TensorIndex, Shape>, size_t> places;  // of b without views and with its shape, in stacks
+    std::map<std::pair<TensorIndex, Shape>, size_t> places;  // of b without views, and its shape → index in stacks
     for (const Passed &carried : passed_) {
       const auto found = productOf(carried);
       if (!found) continue;
@@ -165,14 +165,14 @@ class LoopProducts {
     return CarriedProduct{carried.inner, add, product, transpose};
   }
 
-  // An Add whose only reader is the next iteration.
+  // The Add whose only reader is the next iteration.
   Op *soleProducerOfOutput(TensorIndex t) const {
     const Tensor &tensor = body_.tensor(t);
     Op *op = tensor.getProducerUnsafe();
     return op && op->is(Role::Add) && tensor.uses().empty() && timesOutput_.at(t) == 1 ? op : nullptr;
   }
 
-  // Whether each row of a stack is taken once, forwards or backwards.
+  // Whether each row of a stack is used once, in ascending or descending order.
   bool takesAll(const CountedLoop &counted, const Line &line, TensorIndex whole) const {
     const int64_t rows = counted.trips();
     return graph_.info(whole).rank() > 0 && graph_.info(whole).shape()[0] == rows &&
@@ -205,7 +205,7 @@ class LoopProducts {
     return Stack{stack->outer, *line};
   }
 
-  // zeros, to which every iteration adds the value in one place.
+  // A stack of zeros, to which every iteration adds the value at one position.
   std::optional<Stack> addedToStack(CountedLoop &counted, TensorIndex t) const {
     for (auto [it, end] = added_.equal_range(t); it != end; ++it) {
       const Passed &carried = *it->second;
@@ -231,7 +231,7 @@ class LoopProducts {
     return body_.info(p.b()).shape()[1] <= kMostColumns * body_.info(p.a()).shape()[1];
   }
 
-  // Those that begin at the last row are carried and written row by row; the others are stacked by the loop.
+  // Stacks that start at the last row are carried and written row by row; the loop stacks the others.
   void write(std::vector<NewStack> &stacks) {
     const TensorId id = graph_.tensor(loop_.outputs()[0]).id + "/rows";
     std::vector<TensorIndex> fresh;
@@ -272,7 +272,7 @@ class LoopProducts {
     const CarriedProduct &p = m.product;
     const int64_t rows = ops::iterationCount(loop_) * body_.info(p.a()).shape()[0];
     OpEmitter behind(graph_, loop_);
-    // Both stacks have a row of each iteration, one of them perhaps from the last to the first.
+    // Both stacks have a row for each iteration; one of them may be in reverse order.
     const bool areOpposite = m.b && m.b->line != m.a.line;
     const TensorIndex rowsOfA =
         areOpposite ? behind.emit("Reverse", {m.a.whole}, {{"dimensions", std::vector<int64_t>{0}}}) : m.a.whole;
@@ -287,7 +287,7 @@ class LoopProducts {
   }
 
   void drop(const std::vector<Move> &moves) {
-    std::map<TensorIndex, TensorIndex> sums;  // as the body gives them -> as it gets them
+    std::map<TensorIndex, TensorIndex> sums;  // output of the body → input of the body
     std::vector<TensorIndex> inner, outputs = body_.outputs();
     for (const Move &m : moves) sums[m.carried.next] = m.product.sum, inner.push_back(m.product.sum);
     for (TensorIndex &t : outputs)
@@ -301,9 +301,9 @@ class LoopProducts {
   Op &loop_;
   Graph &graph_, &body_;
   std::vector<Passed> passed_;
-  std::map<TensorIndex, int> timesOutput_;            // of the body
-  std::map<TensorIndex, TensorIndex> written_;        // value without views -> what the loop stacks of it
-  std::multimap<TensorIndex, const Passed *> added_;  // value without views -> the stack it is added to
+  std::map<TensorIndex, int> timesOutput_;            // how often a tensor is an output of the body
+  std::map<TensorIndex, TensorIndex> written_;        // value without views → its stack, made by the loop
+  std::multimap<TensorIndex, const Passed *> added_;  // value without views → the stack that it is added to
 };
 
 }  // namespace

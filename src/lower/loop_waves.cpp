@@ -1,7 +1,7 @@
-// See loop_waves.hpp. Every tensor has a round: results of a loop belong to the round after that of the loop, except
-// its stacks, whose rows belong to the loop's own round. What only reads rows at its place keeps them rows of that
-// round. A loop joins those whose rows of its own round it reads: all else it reads is of its round at the latest, so
-// that it waits for the end of none of these.
+// See loop_waves.hpp. Every tensor has a round. Results of a loop belong to the round after that of the loop, except
+// its stacks, whose rows belong to the loop's own round. Ops that only read rows at their own position keep them rows
+// of that round. A loop joins the loops whose rows of its own round it reads: all its other operands are of its round
+// or earlier, so it does not wait for the end of any of these loops.
 #include "lower/loop_waves.hpp"
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 namespace popart::lower {
 namespace {
 
-// Whether the op could run at another time, as far as others like it are concerned.
+// Whether the op could run at another time, relative to others of its kind.
 bool mayMove(const Op &op) {
   return !schedule::belongsOutside(op) && !op.settings.hints.contains(kLane) && !op.settings.hints.contains(kRing);
 }
 
-// Products whose rows have one right operand, ops on elements, and what only moves rows. No other op that adds numbers
-// up: how it does could depend on how many rows there are.
+// Products whose rows have the same right operand, element-wise ops, and ops that only move rows. No other op that
+// adds: the order of its sums could depend on the number of rows.
 bool keepsRows(const Op &op) {
   if (op.is(Role::MatMul)) return op.inRank(0) >= 2 && op.inRank(1) == 2;
   return op.has(Trait::View) || op.has(Trait::Elementwise) || op.has(Trait::Conversion) || op.is(Role::Transpose) ||
@@ -58,12 +58,12 @@ class WaveFinder {
  private:
   struct Rows {
     int round = 0;
-    int64_t trips = 0;  // of the loops behind it; 0: no rows
+    int64_t trips = 0;  // iterations of the loops that made the rows; 0: no rows
     int depth = 0;      // of the last of these loops
   };
 
   const Rows &of(TensorIndex t) const { return rows_[t.value]; }
-  // From which round on all of the tensor is there.
+  // The round from which on the whole tensor is available.
   int roundOfWhole(TensorIndex t) const { return of(t).round + (of(t).trips > 0); }
 
   void visit(Op &op) {
@@ -81,14 +81,14 @@ class WaveFinder {
     return round;
   }
 
-  // How often a loop runs that can be cut; otherwise 0.
+  // The number of iterations of a loop that can be divided; otherwise 0.
   int64_t tripsOf(const Op &op) const {
     constexpr int64_t kFewest = 8;  // two chunks of four
     if (!op.is(Role::Loop) || op.hasAttr("counter") || !mayMove(op) || constrained_.contains(op.index())) return 0;
     const int64_t trips = ops::iterationCount(op);
     if (trips < kFewest) return 0;
     const std::vector<Op *> inner = op.getCalledGraphs().front()->ops();
-    // Bodies are copied, and so would be what they run.
+    // Bodies are copied, and graphs that they call would be copied too.
     return std::ranges::all_of(inner, [](const Op *i) { return mayMove(*i) && !i->has(Trait::Call); }) ? trips : 0;
   }
 
@@ -117,7 +117,7 @@ class WaveFinder {
     if (depth > 0) join(loop);
   }
 
-  // Whether iteration i reads block i of the value, as all that is done with it.
+  // Whether iteration i reads only block i of the value.
   bool readsRows(const Passed &p, int64_t trips) const {
     if (p.next != p.inner || std::ranges::count(p.graph->outputs(), p.inner) != 1) return false;
     if (p.result.valid() && (!graph_.tensor(p.result).uses().empty() || graph_.tensor(p.result).isGraphOutput()))
@@ -130,7 +130,7 @@ class WaveFinder {
     });
   }
 
-  // Whether the results are rows, of those that the op reads.
+  // Whether the results are rows, one for each row that the op reads.
   bool keepRows(const Op &op) {
     int round = 0;
     InIndex first = -1;
@@ -157,12 +157,12 @@ class WaveFinder {
     }
     for (TensorIndex t : op.outputs())
       if (t.valid()) rows_[t.value] = made;
-    depth_[op.index().value] = made.depth + 1;  // beside the loop that reads it
+    depth_[op.index().value] = made.depth + 1;  // as the loop that reads it
     read_[op.index().value] = std::move(reads);
     return true;
   }
 
-  // The loop reads rows: it, the ops in front of it and the loops before them belong together.
+  // The loop reads rows: puts it, the ops before it and the loops before those into one set.
   void join(const Op &loop) {
     std::vector<const Op *> open{&loop};
     isPart_[loop.index().value] = 1;

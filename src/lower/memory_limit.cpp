@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kNamed = 8;
 
-// The value that a storage was made for; null when the program has it no more.
+// The value that a storage was made for; null if the program no longer has it.
 const Tensor *tensorOf(const memory::MemoryPlan &plan, int storage) {
   const std::string &name = plan.storages[static_cast<size_t>(storage)].name;
   for (const auto &[graph, storages] : plan.storageOf)
@@ -20,7 +20,7 @@ const Tensor *tensorOf(const memory::MemoryPlan &plan, int storage) {
   return nullptr;
 }
 
-// ", made by MatMul 'dense'", ", a variable"; "" where nothing is known.
+// ", made by MatMul 'dense'", ", a variable"; "" if it is not known.
 std::string originOf(const memory::MemoryPlan &plan, int storage) {
   const memory::Place place = plan.storages[static_cast<size_t>(storage)].place;
   if (place == memory::Place::Variable) return ", a variable";
@@ -32,7 +32,7 @@ std::string originOf(const memory::MemoryPlan &plan, int storage) {
   return producer ? ", made by " + producer->debugName() : "";
 }
 
-// Whether a storage is memory of its own on the device.
+// Whether a storage is separate memory on the device.
 bool takesMemory(const memory::MemoryPlan &plan, const memory::Storage &storage) {
   switch (storage.place) {
     case memory::Place::Arena:

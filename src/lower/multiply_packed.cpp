@@ -20,14 +20,14 @@ bool isOutput(const Graph &graph, TensorIndex t) {
   return std::ranges::find(graph.outputs(), t) != graph.outputs().end();
 }
 
-// The product of a matrix, or stack of them, and the transpose of what DequantizePacked makes.
+// A product of a matrix, or stack of matrices, and the transposed result of DequantizePacked.
 bool isPlainProduct(const Op &op) {
   return op.is(Role::FusedMatMul) && op.attrInt("trans_a") == 0 && op.attrInt("trans_b") != 0 &&
          !op.hasAttr("perm_a") && !op.hasAttr("perm_b") && !op.hasAttr("perm_out") &&
          op.inInfo(0).dataType() == DataType::FLOAT && op.inRank(1) == 2;
 }
 
-// The numbers that an op unpacks of a constant, as they are: with the scale 1 and without a zero point.
+// The numbers that an op unpacks from a constant, unscaled: with scale 1 and without a zero point.
 std::optional<TensorData> plainNumbers(const Op &unpack) {
   const Graph &graph = unpack.getGraph();
   if (!unpack.is(Role::DequantizePacked) || unpack.hasInput(kZero) || unpack.attrFloat("zero_point") != 0) return {};
@@ -45,7 +45,7 @@ std::optional<TensorData> plainNumbers(const Op &unpack) {
   return numbers;
 }
 
-// Erases ops of which nothing is read, the last ones first.
+// Erases ops whose results nothing reads, the last ones first.
 void eraseUnread(Graph &graph, std::initializer_list<Op *> ops) {
   for (Op *op : ops) {
     if (!op || !graph.tensor(op->outputs()[0]).uses().empty() || isOutput(graph, op->outputs()[0])) return;

@@ -1,8 +1,8 @@
-// One constraint per (reader, update) pair, unless the reader depends on the new value. In a loop body, a loop-carried
-// value is what a variable is in the main graph. Then the element-wise ops of updates take the position in program
-// order of the last op they depend on, so that the scheduler runs them as soon as they are ready, what they store in
-// remote memory with them, and what updates read besides (step counters, loads from remote memory) that of the first
-// reader: a gradient would wait for it in memory.
+// One constraint for each (reader, update) pair, unless the reader depends on the new value. In a loop body,
+// loop-carried values are treated like variables of the main graph. Then the element-wise ops of updates move, in
+// program order, to the last op they depend on, so that the scheduler runs them as soon as they are ready; their stores
+// to remote memory move with them. Other operands of updates (step counters, loads from remote memory) move to their
+// first reader, because a gradient would have to wait for them in memory.
 #include "lower/order_updates.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct NewValue {
   TensorIndex old, fresh;
 };
 
-// Of the main graph: new values of variables. Of a loop body: the values carried into the next iteration.
+// In the main graph: new values of variables. In a loop body: the values carried into the next iteration.
 std::vector<NewValue> newValuesOf(const Graph &graph, const Op *loop) {
   std::vector<NewValue> result;
   for (const Op *op : graph.ops())
@@ -34,9 +34,9 @@ std::vector<NewValue> newValuesOf(const Graph &graph, const Op *loop) {
   return result;
 }
 
-// Element-wise ops whose results only replacements, stores to remote memory and other such ops read, and what assigns
-// and stores. What a product reads is none of them: an activation, cast or computed again for a weight's gradient,
-// would be made in the forward pass.
+// Element-wise ops whose results are read only by assignments, stores to remote memory and other such ops; and these
+// assignments and stores. Not ops that a product reads: an activation that is cast or recomputed for a weight's
+// gradient would move into the forward pass.
 std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &order,
                             const std::vector<NewValue> &replacements) {
   std::vector<char> found(graph.opSlots(), 0), isOutput(graph.tensorSlots(), 0), isFresh(graph.tensorSlots(), 0);
@@ -56,8 +56,8 @@ std::vector<char> updateOps(const Graph &graph, const std::vector<OpIndex> &orde
   return found;
 }
 
-// The op that makes a new value, when only assignments read its results; nullptr otherwise. Constraints in front
-// of such ops cannot form a cycle.
+// The producer of a new value, if only assignments read its results; otherwise nullptr. Constraints before such ops
+// cannot form a cycle.
 Op *soleUpdate(const Graph &graph, TensorIndex fresh) {
   Op *update = graph.tensor(fresh).getProducerUnsafe();
   if (!update) return nullptr;
@@ -69,7 +69,7 @@ Op *soleUpdate(const Graph &graph, TensorIndex fresh) {
   return update;
 }
 
-// Where an update begins to change the old value: the op that lets other replicas write it, or the update itself.
+// The op from which on the old value changes: the one that lets other replicas write it, or the update itself.
 const Op &beginOf(const Graph &graph, const Op &update, TensorIndex old) {
   for (TensorIndex t : update.inputs()) {
     const Op *producer = t.valid() ? graph.tensor(t).getProducerUnsafe() : nullptr;
@@ -79,7 +79,7 @@ const Op &beginOf(const Graph &graph, const Op &update, TensorIndex old) {
   return update;
 }
 
-// Ops that read a value or, when a loop carries it, the loop's result, which may be the same memory.
+// Adds the readers of a value or, if a loop carries it, of the loop's result, which may be the same memory.
 void addReaders(const Graph &graph, TensorIndex t, std::vector<const Op *> &readers) {
   for (const Use &use : graph.tensor(t).uses()) {
     const Op &op = graph.op(use.op);
@@ -89,7 +89,7 @@ void addReaders(const Graph &graph, TensorIndex t, std::vector<const Op *> &read
   }
 }
 
-// Whether `to` depends on `from`; true as well when the search is given up.
+// Whether `to` depends on `from`; also true if the search is stopped early.
 bool leadsTo(const std::map<uint32_t, std::vector<uint32_t>> &after, uint32_t from, uint32_t to) {
   constexpr size_t kMostVisits = 100;  // bounds compile time: updates depend on few ops
   std::vector<uint32_t> stack{from};
@@ -106,7 +106,7 @@ bool leadsTo(const std::map<uint32_t, std::vector<uint32_t>> &after, uint32_t fr
 }
 
 void orderGraph(Graph &graph, const Op *loop) {
-  if (!graph.constraints().empty()) return;  // the program states its own order; never risk a cycle with it
+  if (!graph.constraints().empty()) return;  // the program has its own constraints; avoid cycles with them
   std::vector<std::pair<OpIndex, OpIndex>> pairs;
   for (const NewValue &r : newValuesOf(graph, loop)) {
     const Op *made = soleUpdate(graph, r.fresh);
@@ -117,7 +117,7 @@ void orderGraph(Graph &graph, const Op *loop) {
     for (const Op *reader : readers)
       if (!reader->is(Role::VariableAssign) && reader != update) pairs.emplace_back(reader->index(), update->index());
   }
-  // Only assignments read an update, so that only updates that read one another's old values can form a cycle.
+  // Only assignments read an update, so only updates that read each other's old values can form a cycle.
   std::set<uint32_t> updates;
   for (const auto &pair : pairs) updates.insert(pair.second.value);
   std::map<uint32_t, std::vector<uint32_t>> after;  // among updates
@@ -130,7 +130,7 @@ void orderGraph(Graph &graph, const Op *loop) {
   }
 }
 
-// Place of the op, or of what reads its results first.
+// Place of the op, or of the first reader of its results.
 int64_t firstPlace(const Op &op) {
   int64_t first = op.place();
   for (TensorIndex t : op.outputs()) {
@@ -140,11 +140,11 @@ int64_t firstPlace(const Op &op) {
   return first;
 }
 
-// Places of the accesses to remote variables so far: stores and loads keep their order. A load that depends on leaves
-// alone counts where its first reader is, in front of which it will run.
+// Places of the accesses to remote variables so far: stores and loads keep their order. A load that depends only on
+// leaves counts at its first reader, before which it will run.
 class RemotePlaces {
  public:
-  // The latest place that the op must not run before; -1: none.
+  // The last place after which the op must run; -1: none.
   int64_t bound(const Op &op) {
     int64_t latest = -1;
     accesses_.each(op, [&](const std::string &variable, bool writes) {
@@ -162,7 +162,7 @@ class RemotePlaces {
       last.access = std::max(last.access, op.place());
       if (!writes) return;
       last.store = std::max(last.store, op.place());
-      last.freeLoads.clear();  // the store runs behind them
+      last.freeLoads.clear();  // the store runs after them
     });
   }
 
@@ -195,7 +195,7 @@ void runEarly(Graph &graph, const Op *loop) {
     }
     remote.add(op, ofLeaves[o.value] != 0);
   }
-  // Step counters, loads and the like: in front of the first op that waits for them.
+  // Moves step counters, loads and similar ops before the first op that waits for them.
   for (size_t i = order.size(); i-- > 0;) {
     Op &op = graph.op(order[i]);
     if (!ofLeaves[order[i].value]) continue;
@@ -203,7 +203,7 @@ void runEarly(Graph &graph, const Op *loop) {
   }
 }
 
-// work(graph, the loop whose body it is or null) for the main graph and all loop bodies.
+// Calls work(graph, loop whose body it is, or null) for the main graph and all loop bodies.
 template <class Work>
 void eachUpdatedGraph(const Ir &flat, Work work) {
   work(flat.getMainGraph(), nullptr);

@@ -12,7 +12,7 @@ namespace popart::lower {
 
 void packConstants(Ir &program, int threads) {
   struct Work {
-    std::vector<Tensor *> tensors;  // of the same values: copies of a loop's body
+    std::vector<Tensor *> tensors;  // tensors with the same values: copies of a loop's body
     const executable::Layout *layout;
     TensorData stored;
   };
@@ -32,7 +32,7 @@ void packConstants(Ir &program, int threads) {
       work.push_back({{t}, layout, TensorData(TensorInfo(DataType::UINT8, {size}))});
       bytes.push_back(size);
     }
-  for (Work &w : work) w.stored.mutableData();  // allocated here, because tasks must not throw
+  for (Work &w : work) w.stored.mutableData();  // allocates here, because tasks must not throw
   forEachSized(bytes, threads, [&work](size_t i) {
     Work &w = work[i];
     w.layout->pack(w.tensors[0]->info, w.tensors[0]->tensorData().data(), w.stored.mutableData());

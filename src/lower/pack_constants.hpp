@@ -1,6 +1,6 @@
-// Packs constants into their layouts: the values of a constant become the bytes that kernels read, as a UINT8 tensor of
-// its stored size, so that a stored program can be used in place. Invariant: a constant with a layout has its plain
-// values before this pass and stored bytes after it.
+// Stores constants in their layouts: the values of a constant become the bytes that kernels read, as a UINT8 tensor of
+// the stored size, so that a program file can be used in place. Invariant: a constant with a layout has plain values
+// before this pass and stored bytes after it.
 #pragma once
 #include <popart/ir.hpp>
 

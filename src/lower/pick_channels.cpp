@@ -1,5 +1,5 @@
-// See pick_channels.hpp. A move is composed with the moves in front of it, so that each place names a tensor that is
-// made in any case. The work is that of listing the channels which the program would copy.
+// See pick_channels.hpp. A move is composed with the moves before it, so that each position names a tensor that is
+// computed in any case. The cost is that of listing the channels that the program would copy.
 #include "lower/pick_channels.hpp"
 
 #include <algorithm>
@@ -25,9 +25,9 @@ bool isKnown(const Op &op, int input) {
          (op.inTensor(input)->tensorType() == TensorType::Const && op.inTensor(input)->hasTensorData());
 }
 bool isKnownConv(const Op &op) { return op.is(Role::Conv) && isKnown(op, 1) && isKnown(op, 2); }
-// Sums over all channels of its input.
+// Whether the op sums over all channels of its input.
 bool sumsChannels(const Op &op) { return isKnownConv(op) && op.attrInt("group") == 1; }
-// Gives a channel for each of its input's.
+// Whether the op has a result channel for each input channel.
 bool keepsChannels(const Op &op) {
   if (op.is(Role::Conv)) {
     const int64_t channels = op.inShape(0)[1];
@@ -36,11 +36,11 @@ bool keepsChannels(const Op &op) {
   return isElementwise(op) && op.inputCount() == 1 && op.outputCount() == 1;
 }
 
-// With index order[i] of the dimension at i.
+// The data with index order[i] of the dimension at position i.
 TensorData permuted(const TensorData &data, size_t dimension, const std::vector<int64_t> &order) {
   TensorData result(data.info());
   if (data.info().nelms() == 0) return result;
-  int64_t outer = 1, inner = data.nbytes();  // bytes behind the dimension
+  int64_t outer = 1, inner = data.nbytes();  // bytes of the dimensions after it
   for (size_t d = 0; d <= dimension; ++d) {
     inner /= data.info().shape()[d];
     if (d < dimension) outer *= data.info().shape()[d];
@@ -75,7 +75,7 @@ class Picker {
   struct Move {
     Op *op = nullptr;
     std::vector<ChannelPlace> places;
-    bool isRead = false;  // by others than moves
+    bool isRead = false;  // by ops that are not moves
     bool joinsMoves = false;
   };
 
@@ -85,7 +85,7 @@ class Picker {
     ChannelMove move = ops::channelMove(op);
     if (move.places.empty()) return;
     const auto isApart = [&](const Op *before) { return staysApart(*before, op); };
-    // What an update may change is read where the program says.
+    // Variables that an update may change are read at their original position.
     const auto isChanged = [&](const ChannelPlace &p) {
       return graph_.tensor(p.tensor).tensorType() == TensorType::Variable;
     };
@@ -95,7 +95,7 @@ class Picker {
     moves_.emplace(op.outputs()[0], Move{&op, std::move(move.places), false, isShuffle});
   }
 
-  // From the last op to the first: whether the result of a move, or of a part of one, has to be made.
+  // Called from the last op to the first: decides whether the result of a move, or of a part of one, is needed.
   void decideWhatStays(const Op &op) {
     const auto move = op.outputCount() == 1 ? moves_.find(op.outputs()[0]) : moves_.end();
     if (move == moves_.end() && !parts_.count(&op)) return;
@@ -135,7 +135,7 @@ class Picker {
     });
   }
 
-  // Whether the result has all channels of one tensor in their order.
+  // Whether the result is all channels of one tensor in order.
   bool isWhole(const Move &move) const {
     const TensorIndex source = move.places.front().tensor;
     int64_t next = 0;
@@ -155,7 +155,7 @@ class Picker {
     std::unordered_map<TensorIndex, int64_t> numbers;
     for (const ChannelPlace &p : move.places)
       if (numbers.emplace(p.tensor, static_cast<int64_t>(sources.size())).second) sources.push_back(now(p.tensor));
-    std::vector<std::tuple<int64_t, int64_t, int64_t>> picked;  // input, channel, place in the result
+    std::vector<std::tuple<int64_t, int64_t, int64_t>> picked;  // input, channel, position in the result
     for (const ChannelPlace &p : move.places)
       picked.emplace_back(numbers.at(p.tensor), p.channel, static_cast<int64_t>(picked.size()));
     if (!readers.empty()) std::ranges::sort(picked);
@@ -179,8 +179,8 @@ class Picker {
     for (Op *reader : readers) permuteWeights(*reader, order);
   }
 
-  // All that depends on the order of the tensor's channels, up to sums over them: convolutions with known weights.
-  // Empty when something else does.
+  // All ops that depend on the order of the tensor's channels, up to sums over them: convolutions with known weights.
+  // Empty if other ops do.
   std::vector<Op *> readersThatFollow(TensorIndex channels) const {
     std::vector<Op *> readers;
     std::vector<TensorIndex> open{channels};
@@ -220,7 +220,7 @@ class Picker {
   const executable::Backend &backend_;
   std::unordered_map<TensorIndex, Move> moves_;  // by result
   std::set<const Op *> parts_;                   // the transposes and views of shuffles
-  std::set<const Op *> unmade_;                  // nothing but moves reads their results
+  std::set<const Op *> unmade_;                  // only moves read their results
   std::unordered_map<TensorIndex, TensorIndex> replaced_;
 };
 

@@ -32,7 +32,7 @@ void verifyOp(const Op &op) {
         op.debugName());
 }
 
-// The step that waits reads what its channel has published.
+// The waiting step reads the results of the publishing step of its channel.
 void verifyChannel(const Graph &graph, const Op &op) {
   if (!op.hasAttr("channel") || op.is(Role::CollectivePublish)) return;
   for (const int i : publishedInputs(op)) {
@@ -84,7 +84,7 @@ Program parseProgram(std::string_view text, const FindValues &find, const FirstV
     program.backends.emplace_back(names.substr(0, comma));
     names.remove_prefix(std::min(comma + 2, names.size()));
   }
-  // The header keeps its line, so that messages count lines as the text does.
+  // The header line is replaced by an empty comment, so that messages have the line numbers of the text.
   std::unique_ptr<Ir> ir = parseWithTable("//" + std::string(text), find);
   for (Tensor *variable : ir->getMainGraph().tensorsOfType(TensorType::Variable))
     if (TensorData values = first ? first(variable->id) : TensorData(); !values.empty())

@@ -1,5 +1,5 @@
 // Numbers for the tensors of all graphs that run, so that a pass can put tensors of different graphs into one set; and
-// values that pass from graph to graph, which have a name in each.
+// the values that ops pass to graphs, which have a name in each graph.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -28,25 +28,25 @@ class ProgramTensors {
   uint32_t size_ = 0;
 };
 
-// One value that an op passes to a graph it calls.
+// A value that an op passes to a graph.
 struct Passed {
   Graph *graph;       // loop body or branch
   int input;          // of the op
   TensorIndex outer;  // the op's input
   TensorIndex inner;  // input of the graph
-  // Loops carry the value on.
+  // For loops, which carry the value:
   TensorIndex next;    // output of the body; invalid for branches
   TensorIndex result;  // output of the loop; invalid when not connected
   int output = -1;     // of the body
 };
 
-// The remote variable that an op loads from or stores to, of the main graph; invalid for other ops.
+// The remote variable, in the main graph, that an op loads or stores; invalid for other ops.
 inline TensorIndex remoteVariable(const Op &op) {
   if (!op.is(Role::RemoteLoad) && !op.is(Role::RemoteStore)) return {};
   return op.getIr().getMainGraph().find(op.attrString("remote_buffer"));
 }
 
-// In the order of the op's inputs; empty for ops that are no loop or branch.
+// The passed values in the order of the op's inputs; empty for ops that are neither Loop nor If.
 inline std::vector<Passed> passedBy(const Op &op) {
   std::vector<Passed> result;
   if (op.is(Role::Loop)) {

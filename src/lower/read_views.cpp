@@ -1,4 +1,4 @@
-// See read_views.hpp. Views of one reader are taken one at a time: those that the backend refuses stay.
+// See read_views.hpp. Views of one reader are merged one at a time; those that the backend refuses stay.
 #include "lower/read_views.hpp"
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 namespace popart::lower {
 namespace {
 
-constexpr int kMostOpsBetween = 8;  // a view and its reader, in program order
+constexpr int kMostOpsBetween = 8;  // most ops between a view and its reader, in program order
 
-// The body of a fused op, made of ops outside.
+// The body of a fused op, copied from ops outside.
 struct Body {
   const Graph &outside;
   Graph &graph;
@@ -39,7 +39,7 @@ struct Body {
     for (const TensorIndex t : op.inputs()) inputs.push_back(of(t));
     return inner[op.outputs()[0]] = copyOf(op, inputs);
   }
-  // All of another body with these operands, and its outputs.
+  // Copies another body with these operands, including its outputs.
   void copyAll(const Graph &other, const std::vector<TensorIndex> &given) {
     std::map<TensorIndex, TensorIndex> here;
     for (size_t i = 0; i < given.size(); ++i) here[other.inputs()[i]] = of(given[i]);
@@ -104,7 +104,7 @@ class ViewReader {
            made != position_.end() && at - made->second <= kMostOpsBetween;
   }
 
-  // Null when the backend refuses.
+  // Returns null if the backend refuses.
   Op *merge(Op &reader, TensorIndex t) {
     Op &view = *graph_.tensor(t).getProducer();
     GraphId id;

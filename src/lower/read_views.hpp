@@ -1,4 +1,4 @@
-// Element-wise ops read strided views of their operands where they lie, instead of copies:
+// Element-wise ops read strided views of their operands in place, instead of copies:
 //
 //   s = Slice(x);  y = Add(s, b)   →   y = FusedElementwise(x, b) { s = Slice(x);  y = Add(s, b) }
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace popart::lower {
 
-// Views (ops/shape/strided_view.hpp) of plain memory with one reader, which follows closely, so that the operand is
-// not kept for much longer; none of variables, which an update may change before the reader runs. Only where `backend`
-// takes the op that results. Flat graphs with their layouts only.
+// For views (ops/shape/strided_view.hpp) of plain memory with one reader. The reader must follow closely, so that the
+// operand is not kept much longer. Not for views of variables, which an update may change before the reader runs. Only
+// if `backend` accepts the resulting op. Only flat graphs with layouts.
 void readViews(Ir &flat, const executable::Backend &backend);
 
 }  // namespace popart::lower

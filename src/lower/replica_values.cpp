@@ -1,4 +1,4 @@
-// See replica_values.hpp. Everything counts as the same at first; what differs spreads until nothing changes.
+// See replica_values.hpp. At first all values count as Same; differences are propagated until nothing changes.
 #include "lower/replica_values.hpp"
 
 namespace popart::lower {
@@ -6,7 +6,7 @@ namespace {
 
 using ops::ReplicaFlow;
 
-// What reads both.
+// The result of an op that reads both.
 ReplicaValue join(const ReplicaValue &a, const ReplicaValue &b) {
   if (a == b || b.kind == ReplicaValue::Same) return a;
   if (a.kind == ReplicaValue::Same) return b;
@@ -21,7 +21,7 @@ ReplicaValue through(const ReplicaFlow &flow, const ReplicaValue &x) {
     case ReplicaFlow::Own:
       return {ReplicaValue::Differs, {}};
     case ReplicaFlow::Reduces:
-    case ReplicaFlow::Gathers:  // over other replicas than those that have the parts: these stay parts
+    case ReplicaFlow::Gathers:  // over other replicas than those with the parts: the values stay parts
       return isApart && !flow.group.contains(x.group) ? x : ReplicaValue{};
     case ReplicaFlow::Scatters:
       return isApart ? ReplicaValue{ReplicaValue::Differs, {}} : ReplicaValue{ReplicaValue::Parts, flow.group};
@@ -83,7 +83,7 @@ bool ReplicaValues::visitCall(const Op &op) {
     const ReplicaValue passed = join(of(graph, p.outer), next);
     changes |= add(*p.graph, p.inner, passed) | add(graph, p.result, passed);
   }
-  const size_t skipped = op.is(Role::Loop) ? 1 : 0;  // the condition that a body gives
+  const size_t skipped = op.is(Role::Loop) ? 1 : 0;  // the condition that a body returns
   for (const Graph *called : op.getCalledGraphs())
     for (size_t o = 0; o < op.outputs().size(); ++o)
       changes |= add(graph, op.outputs()[o], join(choice, of(*called, called->outputs()[o + skipped])));

@@ -1,12 +1,12 @@
-// Which values of a program are the same on several replicas, whatever data these are given.
+// Which values of a program are equal on several replicas, whatever the data of the replicas.
 //
-//   Same     on the replicas of a group: constants; what collectives give to each member of a group; streams of one
-//            number (a learning rate, a loss scale, which hosts give to all replicas alike)
-//   Parts    on replicas that have the same place in their group: what a scatter gives, state that is in parts
-//   Differs  all others, and what reads data
+//   Same     on the replicas of a group: constants; results of collectives that each member of a group gets; streams of
+//            one number (a learning rate, a loss scale, which hosts pass equally to all replicas)
+//   Parts    on replicas with the same position in their group: results of a scatter, sharded state
+//   Differs  all others, and results that depend on data
 //
-// Results of ops are what their operands are, and variables are what is written to them: their first values say nothing
-// of how replicas differ in the rest of the program. Who asks may know more of them.
+// Results of ops are derived from their operands, and variables from the values written to them. Initial values of
+// variables are not considered; the caller may know more about them.
 #pragma once
 #include <functional>
 #include <vector>
@@ -24,10 +24,10 @@ struct ReplicaValue {
 
 class ReplicaValues {
  public:
-  // `differs`: of a variable, or of what a stream gives, whether replicas may have different values.
+  // `differs`: whether replicas may have different values of a variable or a stream.
   using Differs = std::function<bool(const Tensor &)>;
   explicit ReplicaValues(const Ir &flat, const Differs &differs = {});
-  // Tensors added later must not be asked for.
+  // Not for tensors that were added later.
   ReplicaValue of(const Graph &graph, TensorIndex t) const { return values_[tensors_.number(graph, t)]; }
 
  private:

@@ -23,7 +23,7 @@ void readRingsFirst(Ir &flat) {
         const Op &writer = *ring.getProducer();
         if (hintOf(writer, kRing) != kWritesRow || hintOf(writer, kCycle) != hintOf(*op, kCycle)) break;
         graph->replaceUse({op->index(), 0}, writer.inputs()[0]);
-        graph->addConstraint(op->index(), writer.index());  // which then works in the ring's memory
+        graph->addConstraint(op->index(), writer.index());  // so that the writer can work in the ring's memory
       }
     }
 }

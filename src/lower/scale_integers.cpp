@@ -10,7 +10,7 @@
 namespace popart::lower {
 namespace {
 
-// The input that is the scale of a product of integers, as its row says; -1: the op is none.
+// The input for the scale of an integer product, from its row; -1 for other ops.
 int placeOfScale(const Op &op) {
   const auto &rows = op.def().inputs();
   const auto named = [&](const char *name) {
@@ -21,7 +21,7 @@ int placeOfScale(const Op &op) {
 }
 bool isIntegerProduct(const Op &op) { return placeOfScale(op) >= 0 && op.outInfo(0).dataType() == DataType::INT32; }
 
-// The op that alone reads the result of `op`.
+// The only reader of the result of `op`; else null.
 Op *onlyReader(const Op &op) {
   const Graph &graph = op.getGraph();
   const TensorIndex result = op.outputs()[0];
@@ -30,10 +30,10 @@ Op *onlyReader(const Op &op) {
   return !isOutput && readers.size() == 1 && !staysApart(op, *readers.front()) ? readers.front() : nullptr;
 }
 
-// A conversion of values, not of what their bits mean.
+// Whether the op converts values, instead of reinterpreting bits.
 bool isCast(const Op &op) { return op.has(Trait::Conversion) && isElementwise(op); }
 
-// Whether the numbers of a tensor, which is broadcast to the product's result, are one, or one for each column.
+// Whether a tensor that is broadcast to the product's result has one number, or one for each column.
 bool isScale(const Op &product, const TensorInfo &info) {
   if (info.dataType() != DataType::FLOAT || info.rank() > product.outRank(0)) return false;
   if (info.nelms() == 1) return true;

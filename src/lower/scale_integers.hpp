@@ -1,4 +1,4 @@
-// Products of integers that are scaled to FLOAT end so by themselves, as dynamically quantised models have them.
+// Integer products, as in dynamically quantised models, apply the scale that converts them to FLOAT.
 #pragma once
 #include <popart/ir.hpp>
 
@@ -8,8 +8,8 @@ namespace popart::lower {
 
 //   p = IntegerMatMul(a, b); f = Cast(p) to FLOAT; y = Mul(f, scale)
 //   →  y = IntegerMatMul(a, b, scale)
-// for one scale, or one for each column (channel of IntegerConv), where nothing else reads p and f and `backend` has a
-// kernel. Every bit stays. Flat graphs only; runs before fuseElementwise, which would take the Cast.
+// for one scale, or one for each column (channel of IntegerConv), if nothing else reads p and f and `backend` has a
+// kernel. Results keep their bits. Flat graphs only; runs before fuseElementwise, which would absorb the Cast.
 void scaleIntegerProducts(Ir &flat, const executable::Backend &backend);
 
 }  // namespace popart::lower

@@ -1,4 +1,4 @@
-// Backwards in program order, so that a chain of element-wise ops is passed from its end to its beginning.
+// Runs backwards in program order, so that slices move from the end of a chain of element-wise ops to its start.
 #include "lower/slice_operands.hpp"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class OperandSlicer {
       if (t.valid()) eraseUnread(t);
   }
 
-  // The slice that made `t`, when its readers take slices of its operand now.
+  // Erases the slice that made `t`, after its readers were changed to slices of its operand.
   void eraseUnread(TensorIndex t) {
     const Tensor &tensor = graph_.tensor(t);
     if (tensor.uses().empty() && tensor.hasProducer() && !tensor.isGraphOutput() &&
@@ -50,7 +50,7 @@ class OperandSlicer {
   }
 
   bool arePieces(const Op &op, const std::vector<Op *> &slices) const {
-    std::map<int64_t, int64_t> pieces;  // first element to the one behind the last
+    std::map<int64_t, int64_t> pieces;  // first element → end
     for (const Op *slice : slices) {
       const auto range = ops::rangeOfLast(*slice);
       if (!range || range->size == 0 || range->size == op.outShape(0).back() || staysApart(op, *slice)) return false;
@@ -69,7 +69,7 @@ class OperandSlicer {
     return true;
   }
 
-  // Numbers, what has one column, and values that are made as large as the result.
+  // Single numbers, tensors of one column, and tensors of the size of the result.
   bool canSlice(const Op &op, TensorIndex t) const {
     const Tensor &operand = graph_.tensor(t);
     const Shape &shape = operand.info.shape();
@@ -79,7 +79,7 @@ class OperandSlicer {
 
   // slice(op(…)) → op(slice(…), …)
   void compute(const Op &op, Op &slice) {
-    std::map<TensorIndex, TensorIndex> pieces;  // an operand that is read twice is sliced once
+    std::map<TensorIndex, TensorIndex> pieces;  // so that an operand that is read twice is sliced once
     std::vector<TensorIndex> operands;
     for (const TensorIndex t : op.inputs()) {
       const auto [piece, isNew] = pieces.try_emplace(t);

@@ -1,5 +1,5 @@
 // See stochastic_rounding.hpp. Streams are numbered in program order before anything is fused or decomposed, so that
-// draws depend on the program alone, not on the device.
+// the random numbers depend on the program alone, not on the device.
 #include "lower/stochastic_rounding.hpp"
 
 #include <map>
@@ -16,7 +16,7 @@ namespace {
 
 enum class Method { Nearest, Differing, Identical };
 
-// How a result rounds at random: on replicas with the same such value by the same draws.
+// How a result is rounded: replicas with the same such value use the same random numbers.
 ReplicaValue drawsOf(Method method) {
   return {method == Method::Differing ? ReplicaValue::Differs : ReplicaValue::Same, {}};
 }
@@ -39,14 +39,14 @@ bool givesHalves(const Op &op) {
   return false;
 }
 
-// Results of ops that only move elements are exact; random numbers are drawn in their type.
+// Whether the op rounds: ops that only move elements are exact, and random numbers are drawn in their type.
 bool rounds(const Op &op) {
   const bool stays = op.has(Trait::Call | Trait::HostIo | Trait::View | Trait::SideEffect | Trait::Init);
   const bool draws = op.has(Trait::Random) && (op.has(Trait::Internal) || op.def().findAttribute("dtype"));
   return !stays && !draws && !op.isUserOp() && givesHalves(op) && costOf(op).flops > 0;
 }
 
-// Attributes that name the type of the result name FLOAT.
+// The attributes, with FLOAT in those that name the type of the result.
 Attributes inFloat(const Op &op) {
   Attributes attributes = op.attributes();
   for (const char *name : {"to", "dtype", "output_type"}) {
@@ -64,7 +64,7 @@ Op::Settings firstIn(Graph &graph) {
   return settings;
 }
 
-// The seeds of each graph, made where the first one is asked for.
+// The seeds of each graph, added when first needed.
 class Seeds {
  public:
   explicit Seeds(Ir &ir) : ir_(ir) {
@@ -124,10 +124,10 @@ class Seeds {
 struct Rounding {
   Op *op;
   ReplicaValue draws;
-  int64_t stream;  // of the first output
+  int64_t stream;  // stream of the first output
 };
 
-// Numbers equal values of a graph alike, so that a recomputed copy gets the streams of its original.
+// Gives equal values of a graph the same numbers, so that a recomputed copy gets the streams of its original.
 class Streams {
  public:
   // The number of the op's first stream.

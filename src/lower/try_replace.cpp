@@ -1,4 +1,4 @@
-// See try_replace.hpp. The results are renamed first, so that the new op's outputs have their ids from the start.
+// See try_replace.hpp. The old results are renamed first, so that the outputs of the new op have the final ids.
 #include "lower/try_replace.hpp"
 
 namespace popart::lower {

@@ -1,4 +1,4 @@
-// Replacing ops by one that the backend may refuse.
+// Replaces ops by one that the backend may refuse.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace popart::lower {
 
-// An op that would replace the producers of `results`; its outputs get their ids.
+// An op to replace the producers of `results`; its outputs get their ids.
 struct Replacement {
   const OpDef &def;
   std::vector<TensorIndex> inputs;
@@ -17,8 +17,8 @@ struct Replacement {
   std::vector<TensorIndex> results;
 };
 
-// Adds the op to the graph. When `accepts` returns true, readers of the results read its outputs and it is returned;
-// the caller erases the ops that made the results. Otherwise the graph is unchanged and nullptr is returned.
+// Adds the op to the graph. If `accepts` returns true, readers of the results read its outputs, and it is returned; the
+// caller erases the ops that made the results. Otherwise the graph does not change, and nullptr is returned.
 Op *tryReplace(Graph &graph, Replacement replacement, const std::function<bool(const Op &)> &accepts);
 
 }  // namespace popart::lower

@@ -42,7 +42,8 @@ TensorIndex cast(const Op &op, TensorIndex t, DataType type) {
   Graph &graph = op.getGraph();
   if (graph.info(t).dataType() == type) return t;
   Op::Settings settings = inheritSettings(op, graph);
-  // What a gradient reads of the forward pass is kept in 16 bits, and widened late: a copy joins no cast of that pass.
+  // Values that a gradient reads from the forward pass are kept in 16 bits and widened late: no cast of that pass is
+  // reused.
   const Op *producer = graph.tensor(t).getProducerUnsafe();
   if (type == DataType::FLOAT && op.has(Trait::Gradient) && producer && !producer->has(Trait::Gradient))
     settings.recomputeType = RecomputeType::Recomputed;
@@ -87,7 +88,7 @@ void computeInFloat(Op &op, Attributes attributes, const Narrow &narrow) {
 void widenHalves(Ir &flat, const executable::Backend &backend) {
   for (Graph *graph : flat.getAllGraphs())
     for (Op *op : graph->ops()) {
-      // fuseAttention looks for FLOAT; multiplyHalves narrows what it leaves.
+      // fuseAttention matches FLOAT; multiplyHalves narrows the ops that it did not match.
       if (!mayWiden(*op) || (!mayBeAttention(*op) && hasKernel(*op, backend))) continue;
       if (op->def().hasDecomposition() || isSpatial(*op) || takesWidened(*op, backend))
         computeInFloat(*op, op->attributes(), [&](TensorIndex t, DataType type) { return cast(*op, t, type); });
