@@ -46,7 +46,7 @@ const char *modeName(AdamMode mode) {
   throw internal_error("Adam: unknown mode: got {}.", static_cast<int>(mode));
 }
 
-// Both moments of scaled state in the unit of the loss scale at hand, where that may change: they follow it.
+// Scales both moments by the change of the loss scale: scaled state is in units of the current one.
 void rescale(UpdateEmitter &e, const AdamRule &adam, const WeightUpdate &u, TensorIndex &m, TensorIndex &v) {
   if (!adam.scaledState || e.lossScaling().isConst()) return;
   const TensorIndex scale = e.scalar("adamLossScaling", u);

@@ -1,10 +1,10 @@
-// Updates of all weights in order of their ids, in two halves: up to the tensor that clipping scales, clipping of each
-// group by its joint norm, the rest. Clipping of a group:
+// Updates of all weights in the order of their ids, in two halves: up to the tensor that clipping scales; then clipping
+// of each group by its joint norm, and the rest. Clipping of a group:
 //   norm = sqrt(sum_i sum(t_i^2))
 //   t_i *= maxNorm / max(norm, maxNorm)
-// and of PyTorch's optimizers, as torch.nn.utils.clip_grad_norm_:
+// and for PyTorch's optimizers, as torch.nn.utils.clip_grad_norm_:
 //   t_i *= min(1, maxNorm / (norm + 1e-6))
-// With Overflow::Skip each op that changes a weight or a state is due only where all gradients are finite:
+// With Overflow::Skip, ops change weights and states only if all gradients are finite:
 //   areFinite = all-reduce(sum_i sum(0 · g_i)) == 0          0 · g is 0, or NaN where g is not finite
 #include "transforms/add_optimizer.hpp"
 

@@ -1,7 +1,7 @@
-// addOptimizer: puts the update of every weight into the graph: gradient clipping, optimizer state and the update ops.
-// Formulas: docs/compat/optimizers.md. State tensors are Variables with isOptimizerState and the
-// documented names (Accl___w, Accl1___w, Accl2___w, Accl3___w, Step___w); a Variable of that name in the graph is taken
-// as it is.
+// addOptimizer: adds the update of every weight to the graph: gradient clipping, optimizer state and the update ops.
+// Formulas: docs/compat/optimizers.md. State tensors are Variables with isOptimizerState and the documented names
+// (Accl___w, Accl1___w, Accl2___w, Accl3___w, Step___w); if the graph has a Variable of that name, it is used
+// unchanged.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace popart::transforms {
 
-// A Variable that holds a non-constant scalar: scalar `name` of the rule of `weight` gives its value.
+// A Variable for a non-constant scalar: its value is scalar `name` of the rule of `weight`.
 struct ScalarVariable {
   TensorId id;
   std::string name;
@@ -23,27 +23,28 @@ struct ScalarVariable {
   bool unscales = false;  // see OptimizerScalar
 };
 
-// What addOptimizer has put into a graph.
+// What addOptimizer has added to a graph.
 struct WeightUpdates {
   std::vector<ScalarVariable> scalars;  // in order of creation
   int64_t firstOp = INT64_MAX;          // its ops have indices from here on
-  std::set<OpIndex> sums;               // ops that add up over all elements of their operand: norms
-  std::set<OpIndex> resets;             // ops that empty an accumulator, whatever it holds
-  TensorIndex areFinite;                // Overflow::Skip: whether all gradients of the update are
+  std::set<OpIndex> sums;               // ops that sum over all elements of their operand: norms
+  std::set<OpIndex> resets;             // ops that set an accumulator to zero
+  TensorIndex areFinite;                // Overflow::Skip: whether all gradients of the update are finite
 };
 
 // Gradients of the parts of a weight, in order.
 using GradientParts = std::map<TensorId, std::vector<TensorPart>>;
 
-// What happens when a gradient that enters an update is infinite or NaN. Skip: neither weights nor states change on any
-// replica; accumulators are emptied, and the next update begins as this one did.
+// What to do if a gradient of an update is infinite or NaN. Skip: neither weights nor states change on any replica;
+// accumulators are set to zero, and the next update starts like this one.
 enum class Overflow : uint8_t { Apply, Skip };
 
-// `weightToGradient`: finished gradients by weight. A weight that has parts as well is updated part by part, each in
-// the memory of the weight and its states and right after its gradient, last part first as the backward pass makes
-// them; Lamb, which needs norms of the whole weight, is not.
-// Throws popart::error: clip group naming a weight without gradient, Adam state scaled by a non-constant loss scale,
-// weights that are no Variable.
+// `weightToGradient`: finished gradients by weight. A weight that also has parts is updated part by part, in the memory
+// of the weight and its states, right after the gradient of the part, last part first, in the order of the backward
+// pass.
+// Not with Lamb, which needs norms of the whole weight.
+// Throws popart::error: a clip group names a weight without gradient, Adam state is scaled by a non-constant loss
+// scale, a weight is not a Variable.
 WeightUpdates addOptimizer(Graph &graph, const UpdateRules &rules, const std::map<TensorId, TensorId> &weightToGradient,
                            const GradientParts &parts = {}, Overflow overflow = Overflow::Apply);
 

@@ -1,5 +1,5 @@
-// See automatic_loss_scale.hpp. Counts stand beside the gradients, so that these live no longer; with a period above 1
-// gradients are counted in the first update of each period alone, by a counter of micro-batches.
+// See automatic_loss_scale.hpp. Counts are placed next to the gradients, so that gradients are not kept longer. With a
+// period above 1, gradients are counted only in the first update of each period, by a counter of micro-batches.
 #include "transforms/automatic_loss_scale.hpp"
 
 #include <set>
@@ -43,7 +43,7 @@ class LossScaler {
           "automaticLossScalingSettings: the optimizer's loss scaling is constant: got {}, expected one that may "
           "change. Give lossScaling as (value, False)",
           program_.rules.lossScaling.val());
-    const auto *adam = std::get_if<AdamRule>(&program_.rules.common.form);  // that of the optimizer: all weights' form
+    const auto *adam = std::get_if<AdamRule>(&program_.rules.common.form);  // the same for all weights
     check(!adam || !adam->scaledState,
           "automaticLossScalingSettings: the optimizer is an Adam with scaled optimizer state, whose unit would change "
           "while training. Make the optimizer without scaled_optimizer_state, or turn automatic loss scaling off");
@@ -57,7 +57,7 @@ class LossScaler {
     if (settings_.tracked == AutomaticLossScale::Tracked::Named) return namedGradients();
     std::vector<TensorIndex> result;
     const std::set<TensorIndex> needed = neededByWeights();
-    std::set<TensorIndex> scaled{lossScaling};  // what depends on the loss scale
+    std::set<TensorIndex> scaled{lossScaling};  // tensors that depend on the loss scale
     for (const Op *op : main_.getOpSchedule()) {
       bool isScaled = false, isStart = false;
       for (TensorIndex t : op->inputs()) isScaled |= scaled.count(t) > 0, isStart |= t == lossScaling;
@@ -77,7 +77,7 @@ class LossScaler {
     return !op.has(Trait::View) && !op.isIdentity();
   }
 
-  // The gradients of the weights and all they are computed from.
+  // The gradients of the weights, and all tensors they are computed from.
   std::set<TensorIndex> neededByWeights() const {
     std::set<TensorIndex> needed;
     std::vector<TensorIndex> stack;
@@ -107,7 +107,7 @@ class LossScaler {
     return result;
   }
 
-  // ---- where the scale goes in and out
+  // ---- where the scale is multiplied in and divided out
   TensorIndex state(const TensorId &id, const TensorData &initial) {
     TensorIndex t = main_.find(id);
     if (!t.valid()) t = main_.addVariable(id, initial);
@@ -158,13 +158,13 @@ class LossScaler {
     return emitter_.cast(all, DataType::FLOAT, "lossScaleUpdateFactor___countsOfMicroBatch");
   }
 
-  // The edge is a number of the gradients' type; below its range it is 0, and every gradient large.
+  // The edge is a number of the gradients' type; if it rounds to 0, every gradient counts as large.
   Attributes histogramAttributes() const {
     const auto edge = static_cast<float>(Half(settings_.binEdge * kLargestHalf));
     return {{"levels", std::vector<float>{edge}}, {"absoluteOfInput", int64_t{1}}};
   }
 
-  // The counter of micro-batches in a period takes a step. Returns its new value.
+  // Increments the counter of micro-batches in a period. Returns its new value.
   TensorIndex stepped(const Op &where) {
     const auto number = [&](const char *id, int64_t value) {
       return main_.addConstant(main_.freeId(id), TensorData::scalar(static_cast<int32_t>(value)));
@@ -177,7 +177,7 @@ class LossScaler {
     return emitBeside(where, "CopyVarUpdate", {counter_, inPeriod}, name + "counted");
   }
 
-  // The counter is in the first update of its period where it is less than this.
+  // Values of the counter below this one belong to the first update of a period.
   TensorIndex endOfFirstUpdate() {
     return main_.addConstant(main_.freeId("microBatchesOfUpdate"),
                              TensorData::scalar(static_cast<int32_t>(microBatches())));
@@ -231,7 +231,7 @@ class LossScaler {
   const TrainingProgram &program_;
   UpdateEmitter emitter_;
   TensorIndex factor_, counter_, counted_, isDue_;
-  Graph *idle_ = nullptr;  // the branch that counts nothing
+  Graph *idle_ = nullptr;  // the branch that does not count
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// See batch_groups.hpp. One walk over the schedule. The level of an op counts the groups that must be finished before
-// it; ops of one level depend on each other through parts alone.
+// See batch_groups.hpp. One walk over the schedule. The level of an op is the number of groups that must be finished
+// before it; ops of one level depend on each other only through parts.
 #include "transforms/batch_groups.hpp"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class GroupFinder {
     return result_.axes.count(t) ? graph_.tensor(t).getProducerUnsafe() : nullptr;
   }
 
-  // Where the samples of an operand lie; kWhole: it has none.
+  // The axis of the samples of an operand; kWhole: it has none.
   int axisOf(TensorIndex t) const {
     if (const auto stream = streams_.find(t); stream != streams_.end()) return stream->second;
     const auto found = result_.axes.find(t);
@@ -73,7 +73,7 @@ class GroupFinder {
     return std::nullopt;
   }
 
-  // No operand would be cut along another axis than its samples'.
+  // Whether every operand is divided along the axis of its samples.
   bool agrees(const Op &op, const Pieces &pieces) const {
     for (size_t i = 0; i < op.inputs().size(); ++i) {
       const int axis = op.inputs()[i].valid() ? axisOf(op.inputs()[i]) : Pieces::kWhole;
@@ -87,7 +87,7 @@ class GroupFinder {
            (options_.method != BatchSerialisation::Method::Loop || isBackward(from) == isBackward(to));
   }
 
-  // Groups that must be finished before the whole tensor is there.
+  // The number of groups that must be finished before the whole tensor is available.
   int64_t levelOfWhole(TensorIndex t) const {
     if (const Op *producer = cutProducer(t)) return levels_.at(producer->index()) + 1;
     const Op *producer = graph_.tensor(t).getProducerUnsafe();
@@ -138,7 +138,7 @@ class GroupFinder {
         }
       result_.groups.push_back(std::move(group));
     }
-    // What several groups need whole, they do not pass on in parts too.
+    // A tensor that several groups need whole is not also passed on in parts.
     if (options_.method == BatchSerialisation::Method::Loop)
       for (const auto &[t, axis] : result_.axes)
         for (const Use &use : graph_.tensor(t).uses()) {

@@ -1,5 +1,5 @@
-// See batch_part.hpp. In a loop, the iteration says which part it is; results are stacked by iteration and put back
-// where their samples lie.
+// See batch_part.hpp. In a loop, the iteration is the number of the part; results are stacked by iteration, and then
+// rearranged along the axis of their samples.
 #include "transforms/batch_part.hpp"
 
 #include "transforms/batch_groups.hpp"
@@ -122,7 +122,7 @@ class PartLoop {
   Graph &body_;
   std::map<TensorIndex, TensorIndex> passed_, made_;
   std::map<std::pair<TensorIndex, int>, TensorIndex> slices_;
-  std::map<int64_t, TensorIndex> offsets_;  // of the part at hand, by its size
+  std::map<int64_t, TensorIndex> offsets_;  // offset of the current part, by its size
 };
 
 }  // namespace

@@ -6,14 +6,14 @@
 
 namespace popart::transforms {
 
-// A copy of `op` in `graph` for one part, see copyOp; attributes that state sizes are the part's.
+// A copy of `op` in `graph` for one part, see copyOp; attributes with sizes get those of the part.
 Op *copyPart(const Op &op, const Pieces &pieces, Graph &graph, const std::vector<TensorIndex> &inputs,
              const Op::Settings &settings, const std::string &suffix);
 
 // Attributes of a window of `size` elements along an axis.
 Attributes windowAlong(int64_t axis, int64_t size);
 
-// The group's ops in a loop over the parts. Gives what of their results is needed whole: tensor of the group -> the
+// Runs the group's ops in a loop over the parts. Returns its results that are needed whole: tensor of the group → the
 // same values in `graph`.
 struct BatchGroup;
 struct BatchGroups;

@@ -1,4 +1,5 @@
-// See body_stages.hpp. Stages are raised until nothing changes; what floats sinks afterwards.
+// See body_stages.hpp. Stages are raised until nothing changes; then ops without a fixed stage move as late as
+// possible.
 #include "transforms/body_stages.hpp"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ class BodyStages {
         for (OutIndex o = 0; o < op->outputCount(); ++o)
           if (op->hasInput(i) && op->hasOutput(o) && op->aliasesInput(i, o))
             memory_.join(input(*op, i).value, output(*op, o).value);
-    std::map<uint32_t, const Op *> lastWriter;  // of memory that outlives the iteration
+    std::map<uint32_t, const Op *> lastWriter;  // last writer of memory that is kept for the next iteration
     for (const TensorIndex t : body_.inputs()) lastWriter.emplace(memory_.find(t.value), nullptr);
     for (const Op *op : order_)
       for (InIndex i = 0; i < op->inputCount(); ++i)

@@ -1,12 +1,12 @@
-// When the backward pass comes to a segment, memory holds what crosses the cuts in front of it, what is kept of it, and
-// what was computed again for ops behind this point. The last segment is different: the backward pass begins with it.
+// When the backward pass reaches a segment, memory contains the values that cross the cuts before it, the values kept
+// from it, and those recomputed for later ops. The last segment is different: the backward pass starts with it.
 //
 //        segment 0   |   segment 1   |   segment 2
-//   ops  a  b  c  d  |  e  f  g  h   |  i  j  k  l      behind l: values of 2, what crosses both cuts
-//                    d               h                  then: e f g h again, values of 1, what crosses the first
+//   ops  a  b  c  d  |  e  f  g  h   |  i  j  k  l      after l: values of 2, values that cross the cuts
+//                    d               h                  then: e f g h again, values of 1 and of the first cut
 //
-// Segments have equal shares of the bytes that are computed again; each cut may move by half a share to where the least
-// bytes cross it.
+// Segments have equal shares of the bytes that are recomputed. Each cut may move by half a share to the position that
+// the fewest bytes cross.
 #include "transforms/checkpoints.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class Cutter {
     return cuts;
   }
 
-  // What these cuts keep, and the most bytes that the backward pass then finds.
+  // The values that these cuts keep, and the peak of memory in the backward pass.
   std::pair<Checkpoints, int64_t> keepFor(std::vector<int> cuts) const {
     auto segmentOf = [&](int position) {
       return static_cast<size_t>(std::lower_bound(cuts.begin(), cuts.end(), position) - cuts.begin());
@@ -75,8 +75,8 @@ class Cutter {
  private:
   const std::vector<ForwardValue> &values_;
   const LastSegment last_;
-  std::vector<int64_t> crossing_;   // bytes that cross a cut behind each position
-  std::vector<int64_t> readBytes_;  // made up to each position, read backwards and not kept in any case
+  std::vector<int64_t> crossing_;   // bytes that cross a cut after each position
+  std::vector<int64_t> readBytes_;  // made up to each position, read backwards and not always kept
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which results of a forward pass are kept where others are computed again: a pure function on intervals that knows no
+// Chooses which results of a forward pass to keep if the others are recomputed: a pure function on intervals, without
 // ops.
 #pragma once
 #include <cstdint>
@@ -6,32 +6,34 @@
 
 namespace popart::transforms {
 
-// Memory that an op of the forward pass fills. Positions count the ops of the forward pass in the order they run.
+// Memory that an op of the forward pass fills. Positions number the ops of the forward pass in the order in which they
+// run.
 struct ForwardValue {
   int made = 0;                 // position of the op that fills it
-  int lastRead = 0;             // of the last op of the forward pass that reads it; `made` when none does
+  int lastRead = 0;             // position of its last reader in the forward pass; `made` if there is none
   int64_t bytes = 0;            // its size
-  bool readBackward = false;    // by an op of the backward pass
-  std::vector<int> makes = {};  // the values that are computed from it, by number
-  bool isKept = false;          // in any case
+  bool readBackward = false;    // an op of the backward pass reads it
+  std::vector<int> makes = {};  // indices of the values that are computed from it
+  bool isKept = false;          // it is kept in any case
 };
 
-// What becomes of the last segment, with which the backward pass begins.
+// What to do with the last segment, with which the backward pass starts.
 enum class LastSegment : uint8_t {
-  Kept,       // whole
-  WherePays,  // what would be computed again at its very beginning, because others need it there
+  Kept,       // all of it is kept
+  WherePays,  // values are kept that would be recomputed right at the start, because others need them there
 };
 
-// Where a forward pass is cut into segments, and what is kept then.
+// The division of a forward pass into segments, and the values that are kept.
 struct Checkpoints {
-  std::vector<int> cuts;     // positions behind which to cut, ascending
+  std::vector<int> cuts;     // positions after which to cut, ascending
   std::vector<char> isKept;  // by value
 };
 
-// Cuts `count` ops; `values` in the order they are made. Values that cross a cut are kept, and of the last segment what
-// `last` says; the others are computed again, each when the backward pass comes to a reader of it or of what is
-// computed from it. Cuts stand where the least bytes cross them; how many there are is decided by the least predicted
-// peak, for a network of equal layers about the square root of their number. None where cutting saves nothing.
+// Divides `count` ops into segments; `values` are in the order in which they are made. Values that cross a cut are
+// kept, and those of the last segment that `last` names; the others are recomputed when the backward pass reaches a
+// reader of them or of values computed from them. Cuts are where the fewest bytes cross. Their number is that of the
+// least predicted peak, about the square root of the number of layers for a network of equal layers. No cuts if they
+// save nothing.
 // O(n log n).
 Checkpoints chooseCheckpoints(int count, const std::vector<ForwardValue> &values, LastSegment last);
 

@@ -1,5 +1,5 @@
-// foldConstants: computes at compile time what depends on constants and shapes only. Values stay the same to the bit of
-// the reference backend; ids of the tensors stay. Variables are never folded.
+// foldConstants: computes ops that depend only on constants and shapes at compile time. Values are bit by bit those of
+// the reference backend; ids of tensors do not change. Variables are never folded.
 #pragma once
 #include <popart/graph.hpp>
 
@@ -7,9 +7,10 @@
 
 namespace popart::transforms {
 
-// Folds, in topological order, every op whose inputs are all Const, and Shape and Size always (the rules of
-// isFoldable). Ops the evaluator refuses stay. Constants that only fed folded ops are erased. Returns the number of ops
-// folded.
+// Folds, in topological order, every op whose inputs are all Const, and always Shape and Size (the rules of
+// isFoldable).
+// Ops that the evaluator refuses stay. Constants that only folded ops read are erased. Returns the number of folded
+// ops.
 int foldConstants(Graph &graph, const EvaluateOp &evaluate);
 
 }  // namespace popart::transforms

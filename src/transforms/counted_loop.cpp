@@ -1,4 +1,4 @@
-// See counted_loop.hpp. Carried values stand before what is passed in: who wants some adds them first.
+// See counted_loop.hpp. Carried values come before values that are passed in, so add them first.
 #include "transforms/counted_loop.hpp"
 
 #include <algorithm>

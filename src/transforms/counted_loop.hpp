@@ -1,4 +1,4 @@
-// Loops that run a known number of times, made by passes piece by piece.
+// Functions with which passes build loops with a known number of iterations.
 #pragma once
 #include <vector>
 
@@ -6,17 +6,17 @@
 
 namespace popart::transforms {
 
-// Adds a Loop of `count` iterations, named `settings.name`, to `graph`. Its body is a new graph that takes
-// [iteration, condition] and gives [condition].
+// Adds a Loop of `count` iterations, named `settings.name`, to `graph`. Its body is a new graph with inputs [iteration,
+// condition] and output [condition].
 Op *addCountedLoop(Graph &graph, int64_t count, const Op::Settings &settings);
 
 Graph &bodyOf(const Op &loop);
 
-// Gives the body tensor `t` of the loop's graph, under the same id where it is free: input i of the loop is input i of
-// the body. Returns i.
+// Passes `t`, a tensor of the loop's graph, into the body, with the same id if it is free: input i of the loop is input
+// i of the body. Returns i.
 InIndex passIn(Op &loop, TensorIndex t);
 
-// What the body writes into these inputs reaches the tensors that were passed in.
+// Lets the body's writes to these inputs change the tensors that were passed in.
 void writeThrough(Op &loop, const std::vector<InIndex> &inputs);
 
 }  // namespace popart::transforms

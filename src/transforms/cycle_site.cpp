@@ -1,4 +1,4 @@
-// See cycle_site.hpp. Numbers of cycles are constants outside of the loop of full cycles.
+// See cycle_site.hpp. Outside of the loop of full cycles, the numbers of cycles are constants.
 #include "transforms/cycle_site.hpp"
 
 #include <popart/ir.hpp>
@@ -39,7 +39,7 @@ TensorIndex CycleSite::numberBefore(int64_t cycles) {
 }
 
 TensorIndex CycleSite::rowOf(int64_t cyclesAgo, int64_t rows) {
-  const int64_t offset = (cycle_ - cyclesAgo) % rows;  // no row is read before the first cycle is over
+  const int64_t offset = (cycle_ - cyclesAgo) % rows;  // no row is read before the end of the first cycle
   if (!iteration_.valid()) return number(offset);
   TensorIndex &t = rows_[{offset, rows}];
   if (!t.valid()) {

@@ -1,4 +1,4 @@
-// See decompose_sums.hpp. The last addition takes over the sum's output tensor, so ids and uses seen outside stay.
+// See decompose_sums.hpp. The last addition gets the output tensor of the sum, so its id and uses do not change.
 #include "transforms/decompose_sums.hpp"
 
 #include <algorithm>
@@ -24,12 +24,12 @@ TensorIndex emitZero(Graph &graph, const Op &sum, const TensorInfo &info) {
   return graph.addConnectedOp(opDef("Init"), {}, {id}, attributes, inheritSettings(sum, graph, "init"))->outputs()[0];
 }
 
-// Gradients are named by prefix, in subgraphs behind their scopes.
+// Gradients are recognised by the prefix of their names, after the scopes of subgraphs.
 bool sumsGradients(const Op &op) {
   return op.is(Role::Sum) && op.outId(0).find(reservedGradientPrefix()) != TensorId::npos;
 }
 
-// Place in program order (decisions/0006) of the op that makes a tensor; before all ops when none does.
+// Place in program order (decisions/0006) of the op that makes a tensor; before all ops if none does.
 int64_t placeOf(const Graph &graph, TensorIndex t) {
   const Tensor &tensor = graph.tensor(t);
   if (!tensor.hasProducer()) return 0;

@@ -17,7 +17,7 @@ const Op *makerOf(const Graph &graph, TensorIndex t) {
   return t.valid() ? graph.tensor(t).getProducerUnsafe() : nullptr;
 }
 
-// The latest phase that an op reads from; none where it reads from ops without.
+// The latest phase of the ops whose results an op reads; nullopt if none has a phase.
 std::optional<ExecutionPhase> phaseRead(const Graph &graph, const Op &op) {
   std::optional<ExecutionPhase> latest;
   for (const TensorIndex t : op.inputs())
@@ -78,7 +78,7 @@ class VariableOrder {
  public:
   explicit VariableOrder(const Graph &graph) : graph_(graph) {}
 
-  // The earliest phase for an op, which comes behind those asked about before; `phase`: what its operands ask for.
+  // The earliest phase for an op that comes after all previous ones; `phase`: the one that its operands require.
   ExecutionPhase follow(const Op &op, ExecutionPhase phase) {
     for (InIndex i = 0; i < op.inputCount(); ++i)
       if (const TensorIndex root = rootOf(op, i); root.valid())
@@ -105,10 +105,10 @@ class VariableOrder {
 
   const Graph &graph_;
   std::map<TensorIndex, ExecutionPhase> accessed_, written_;  // latest phase, by variable
-  std::map<TensorIndex, TensorIndex> roots_;                  // what shows a variable -> the variable
+  std::map<TensorIndex, TensorIndex> roots_;                  // a view of a variable → the variable
 };
 
-// Phases of the program; what has none yet gets that of what it reads.
+// Sets phases of the program; an op without a phase gets that of its operands.
 void passOn(const Graph &graph, const std::vector<Op *> &order, int64_t phases, int64_t firstGradient) {
   VariableOrder variables(graph);
   for (Op *op : order) {
@@ -119,7 +119,7 @@ void passOn(const Graph &graph, const std::vector<Op *> &order, int64_t phases, 
     const ExecutionPhase earliest = variables.follow(*op, phase.value_or(0));
     if (phase || earliest > 0) phase = earliest;
   }
-  // Loads and what else reads nothing.
+  // Loads, and other ops without operands.
   for (auto op = order.rbegin(); op != order.rend(); ++op) {
     if ((*op)->settings.executionPhase) continue;
     std::optional<ExecutionPhase> earliest;

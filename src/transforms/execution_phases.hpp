@@ -1,6 +1,6 @@
-// Execution phases: the program as a sequence of phases, between which tensors off chip (off_chip.hpp) leave the
-// device. The forward pass has phases 0 to P - 1; what belongs to phase p runs in phase 2 P - 2 - p of the backward
-// pass, so that the last phase of the one is the first of the other.
+// Execution phases: the program as a sequence of phases, between which tensors that are off chip (off_chip.hpp) leave
+// the device. The forward pass has phases 0 to P - 1. The backward pass of phase p runs in phase 2 P - 2 - p, so that
+// the last phase of the forward pass is the first of the backward pass.
 #pragma once
 #include <optional>
 
@@ -8,15 +8,15 @@
 
 namespace popart::transforms {
 
-// Gives every op of a forward graph its phase: the one that it is annotated with or, where none is, one of `phases`
-// stretches of the schedule with equal shares of work. Throws popart::error for a graph in which some ops have a phase
-// and others have none, a phase that is not below `phases`, and an op that reads what a later phase makes.
+// Gives every op of a forward graph its phase: the annotated one or, if no op has one, one of `phases` ranges of the
+// schedule with equal cost. Throws popart::error if only some ops have a phase, if a phase is not below `phases`, or if
+// an op reads a result of a later phase.
 void assignExecutionPhases(Graph &graph, int64_t phases);
 
-// On the whole program: turns the phases of forward ops into those of the program, `firstGradient`: the place of the
+// For the whole program: converts the phases of forward ops to those of the program. `firstGradient`: place of the
 // first op of the backward pass, if there is one; set to its new place. Ops that passes have added run in the phase of
-// what they read, and otherwise of what reads them. Op::Settings::sequence then has the program phase by phase,
-// vgraphId the one of `stages` IPUs that a phase runs on.
+// their operands or, without any, in that of their readers. Afterwards Op::Settings::sequence orders the program phase
+// by phase, and vgraphId is the one of `stages` IPUs that a phase runs on.
 void placeExecutionPhases(Graph &graph, int64_t phases, int64_t stages, std::optional<int64_t> &firstGradient);
 
 }  // namespace popart::transforms

@@ -57,7 +57,7 @@ class Widener {
     main_.eraseOpAndOutputs(op.index());
   }
 
-  // The result keeps its id: it is the gradient that the user may ask for.
+  // The result keeps its id, because the user may ask for this gradient.
   void replace(TensorIndex old, const Op &made, OutIndex output, bool isScaleAlone) {
     const TensorIndex result = made.outputs()[output];
     const TensorId id = main_.tensor(old).id;
@@ -75,7 +75,7 @@ class Widener {
   }
 
   Graph &main_;
-  std::map<TensorIndex, TensorIndex> wide_;  // FLOAT16 tensors that hold the scale alone -> the same in FLOAT
+  std::map<TensorIndex, TensorIndex> wide_;  // FLOAT16 tensors that depend only on the scale → the same in FLOAT
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Keeps the loss scale in FLOAT where the loss is FLOAT16: a scale above 65504 is no FLOAT16 number.
+// Keeps the loss scale in FLOAT if the loss is FLOAT16, because FLOAT16 has no numbers above 65504.
 //
 //   g16 = Cast(scale);  d = NllGrad(g16, p)   becomes   d = Cast(NllGrad(scale, Cast(p, FLOAT)), FLOAT16)
 #pragma once
@@ -6,9 +6,9 @@
 
 namespace popart::transforms {
 
-// `narrow`: the FLOAT16 tensor that the backward pass starts from; `wide`: the same value in FLOAT. What has one
-// element and depends on the scale alone is computed in FLOAT; the first gradients of activations are rounded to
-// FLOAT16. Throws popart::error when `narrow` is not FLOAT16, or a subgraph takes the scale.
+// `narrow`: the FLOAT16 tensor that the backward pass starts from; `wide`: the same value in FLOAT. Tensors of one
+// element that depend only on the scale are computed in FLOAT; the first gradients of activations are rounded to
+// FLOAT16. Throws popart::error if `narrow` is not FLOAT16, or if a subgraph reads the scale.
 void ensureFp32LossScale(Graph &main, TensorIndex narrow, TensorIndex wide);
 
 }  // namespace popart::transforms

@@ -1,4 +1,4 @@
-// See shard_state.hpp. One walk over the schedule: the first reader of a phase decides where the gather stands.
+// See shard_state.hpp. One walk over the schedule: a gather is placed before its first reader in a phase.
 #include <popart/ir.hpp>
 
 #include "transforms/host_io.hpp"
@@ -37,13 +37,13 @@ class Gatherer {
     PassOfStep phase = PassOfStep::Forward;
   };
 
-  // The weight that the op gathers for the model; invalid: it does something else.
+  // The weight that the op gathers for the model; invalid for other ops.
   TensorIndex gathered(const Op &op) const {
     if (!op.is(Role::ReplicatedAllGather)) return {};
     if (op.settings.executionContext == ExecutionContext::AccumulateOuterFragment) return {};
     const TensorIndex t = op.inputs()[0];
     for (const Use &use : main_.tensor(op.outputs()[0]).uses())
-      if (main_.op(use.op).is(Role::HostStore)) return {};  // it sees what the step has made of the weight
+      if (main_.op(use.op).is(Role::HostStore)) return {};  // it reads the updated weight
     return shardings_.count(main_.tensor(t).id) ? t : TensorIndex{};
   }
 
@@ -77,9 +77,9 @@ class Gatherer {
   Graph &main_;
   const Shardings &shardings_;
   const std::vector<Op *> order_;
-  std::map<OpIndex, PassOfStep> phases_;  // of the ops there were
+  std::map<OpIndex, PassOfStep> phases_;  // phases of the original ops
   std::vector<OpIndex> gathers_;
-  std::map<TensorIndex, Copy> copies_;  // by weight: the one at hand
+  std::map<TensorIndex, Copy> copies_;  // by weight: the current copy
   TensorIndex last_;                    // the weight that was gathered last
 };
 

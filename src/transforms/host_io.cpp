@@ -1,4 +1,4 @@
-// See host_io.hpp. Loads stand first in program order, stores last, so that an anchored variable is stored after its
+// See host_io.hpp. Loads are first in program order and stores last, so that an anchored variable is stored after its
 // update.
 #include "transforms/host_io.hpp"
 

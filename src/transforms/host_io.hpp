@@ -1,4 +1,4 @@
-// Host streams as ops: stream tensors are read by HostLoad, anchors are written by HostStore.
+// Host streams as ops: HostLoad reads stream tensors, HostStore writes anchors.
 #pragma once
 #include <string>
 
@@ -6,13 +6,13 @@
 
 namespace popart::transforms {
 
-// Every Stream tensor of the main graph that an op or an anchor reads gets one HostLoad, whose output the readers use.
-// Returns the loaded tensor of `stream`; the same one when asked again.
+// Adds one HostLoad for a Stream tensor of the main graph and lets the readers use its output. Returns the loaded
+// tensor of `stream`; later calls return the same one.
 TensorIndex loadStream(Graph &main, TensorIndex stream);
 void loadStreams(Graph &main);
 
 // Adds HostStore{stream} of tensor `id`, in each micro-batch or after the update. Throws popart::error naming the
-// nearest ids when there is no such tensor.
+// nearest ids if there is no such tensor.
 void storeAnchor(Graph &main, const TensorId &id, const std::string &stream,
                  ExecutionContext context = ExecutionContext::Normal);
 

@@ -1,5 +1,5 @@
-// Tensors that show one memory are a piece: views and what existing in-place ops return. A piece may be written by the
-// op that reads it last in the schedule when all its other readers lead to that op through data.
+// Tensors that share memory are a piece: views, and results of existing in-place ops. The op that reads a piece last in
+// the schedule may write it if data makes that op run after all other readers.
 #include "transforms/in_place.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace popart::transforms {
 namespace {
 
-// Bounds of the search for other readers: what has more is left alone.
+// Bounds of the search for other readers; tensors with more do not change.
 constexpr size_t kMostReaders = 8;
 constexpr int kMostVisits = 64;
 
@@ -29,7 +29,7 @@ class InPlace {
     for (const Op *op : order_) joinPieces(*op);
     facts_.resize(graph.tensorSlots());
     for (const Tensor *t : graph.tensors()) {
-      // Loops carry their results in memory of their own, variables among them.
+      // Loops have their own memory for results, including variables.
       if (!t->hasProducer() || t->getProducer()->has(Trait::Call) || kept.contains(t->id)) factOf(*t).isKept = true;
       if (t->isGraphOutput()) factOf(*t).isOutput = true;
     }
@@ -44,10 +44,10 @@ class InPlace {
   }
 
  private:
-  // Of one piece, at the tensor that stands for it.
+  // Facts of one piece, stored for its representative.
   struct Facts {
     bool isKept = false;
-    bool isOutput = false;            // of the graph: it lies where the caller wants it
+    bool isOutput = false;            // it is an output of the graph, whose memory the caller chooses
     std::vector<const Op *> readers;  // in the order of the schedule, up to one more than kMostReaders
   };
 
@@ -64,7 +64,7 @@ class InPlace {
     for (InIndex i = 0; i < op.inputCount(); ++i) {
       if (!op.hasInput(i)) continue;
       Facts &facts = factOf(*op.inTensor(i));
-      if (op.modifiesInput(i)) facts.isKept = true;  // the program says itself what is written there
+      if (op.modifiesInput(i)) facts.isKept = true;  // the program already determines what is written there
       if (facts.readers.size() > kMostReaders) {
         facts.isKept = true;
       } else if (facts.readers.empty() || facts.readers.back() != &op) {
@@ -73,7 +73,7 @@ class InPlace {
     }
   }
 
-  // The row of the variant that the op may become; null: none.
+  // The row of the in-place variant for the op; null: none.
   const OpDef *variantOf(const Op &op) {
     if (op.isUserOp() || op.settings.excludePatterns.contains("InPlace") || !op.hasOutput(0)) return nullptr;
     const InplaceDef *best = nullptr;
@@ -103,7 +103,7 @@ class InPlace {
     return std::ranges::any_of(variant.aliasRules(), [](const AliasDef &a) { return a.modifies; });
   }
 
-  // Whether `last` needs what `op` makes, so that it always runs behind it; false as well when the search is given up.
+  // Whether `last` depends on `op`, and so always runs after it; also false if the search is stopped early.
   bool leadsTo(const Op &op, const Op &last) const {
     std::vector<const Op *> stack{&op};
     std::set<const Op *> seen;

@@ -1,6 +1,7 @@
-// computeInPlace: an operator that is the last to need an operand, however the program is ordered, becomes the in-place
-// variant that writes its result into it. The memory plan shares memory by the same rule, so that the program shows
-// what is computed in place; a plain operator may still be: the plan sees layouts, fusion and loops as well.
+// computeInPlace: if an operator is the last to need an operand in any order of the program, it is replaced by its
+// in-place variant, which writes the result into the operand. The memory plan shares memory by the same rule, so the
+// program shows what is computed in place. Plain operators may be in place too: the plan also considers layouts, fusion
+// and loops.
 //
 //   %h = MatMul(%x, %w); %y = Relu(%h)   ⇒   %h = MatMul(%x, %w); %y = ReluInplace(%h)
 #pragma once
@@ -10,10 +11,10 @@
 
 namespace popart::transforms {
 
-// Never written: what no op of the graph makes (variables, constants, streams, graph inputs), `kept` and outputs of the
-// graph, and all that shows their memory. Variants are tried in the order of Op::Settings::inplacePreferences, by
-// default of their rows; those of preference 0 or less are not, and neither are ops that exclude the pattern InPlace
-// and ops of users. Returns the number of ops that changed. Linear in the graph.
+// Never written: tensors that no op of the graph makes (variables, constants, streams, graph inputs), `kept` and
+// outputs of the graph, and all that share their memory. Variants are tried in the order of
+// Op::Settings::inplacePreferences, by default that of their rows. Not tried: variants with a preference of 0 or less,
+// ops that exclude the pattern InPlace, and ops of users. Returns the number of ops that changed. Linear in the graph.
 int computeInPlace(Graph &graph, const std::set<TensorId> &kept);
 
 }  // namespace popart::transforms

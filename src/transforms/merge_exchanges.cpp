@@ -1,4 +1,5 @@
-// See merge_exchanges.hpp. One walk over the schedule; what does not fit the exchange at hand begins the next one.
+// See merge_exchanges.hpp. One walk over the schedule; a transfer that does not fit the current exchange starts the
+// next.
 #include "transforms/merge_exchanges.hpp"
 
 #include <algorithm>
@@ -30,14 +31,14 @@ class Merger {
   }
 
  private:
-  // With what a transfer may be one exchange: the host, or remote memory for the op that needs what it moves.
+  // The other side of a transfer, which all parts of an exchange share: the host, or remote memory for one op.
   struct Partner {
     bool isHost;
     const Op *user = nullptr;
     bool operator==(const Partner &) const = default;
   };
 
-  // None: no transfer, or one whose data no op of the graph needs or makes.
+  // nullopt: not a transfer, or no op of the graph reads or makes its data.
   std::optional<Partner> partnerOf(const Op &op) const {
     switch (op.def().base().role()) {
       case Role::HostLoad:
@@ -63,8 +64,8 @@ class Merger {
     return first;
   }
 
-  // Whether the op reads what a part of the exchange loads, or reaches remote memory that a part stores, or stores what
-  // a part reaches.
+  // Whether the op reads the result of a load of the exchange, or accesses remote memory that a part stores, or stores
+  // remote memory that a part accesses.
   bool needsPart(const Op &op) const {
     return std::ranges::any_of(parts_, [&](const Op *part) {
       const bool reads = std::ranges::any_of(op.inputs(), [&](TensorIndex t) {
@@ -89,7 +90,7 @@ class Merger {
   const std::vector<Op *> order_;
   std::vector<int> place_;  // of ops, in the order
   std::optional<Partner> partner_;
-  std::vector<Op *> parts_;  // of the exchange at hand, each with `partner_`
+  std::vector<Op *> parts_;  // parts of the current exchange, all with `partner_`
 };
 
 }  // namespace

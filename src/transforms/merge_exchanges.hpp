@@ -1,5 +1,5 @@
-// mergeExchanges: transfers that run next to one another become parts of one exchange (ir/print_hints.hpp), which
-// programs see as one MultiExchange.
+// mergeExchanges: merges consecutive transfers to one exchange (ir/print_hints.hpp), which programs see as one
+// MultiExchange.
 //
 //   %x = HostLoad(); %labels = HostLoad()   ⇒   one exchange of both
 #pragma once
@@ -7,9 +7,9 @@
 
 namespace popart::transforms {
 
-// Neighbours in the schedule that need none of each other's data: transfers of the host, and transfers of remote
-// memory for one op, which lowering leaves next to one another wherever it puts that op. Two parts or more make an
-// exchange; its number is that of its first part.
+// Merges neighbours in the schedule that do not need each other's data: transfers of the host, and transfers of remote
+// memory for one op, which lowering keeps next to each other. An exchange has two parts or more; its number is that of
+// its first part.
 void mergeExchanges(Graph &graph);
 
 }  // namespace popart::transforms

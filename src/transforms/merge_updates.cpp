@@ -1,5 +1,5 @@
-// See merge_updates.hpp. Chains of one kind are cut into stretches of elements, one for each merged update; op by op of
-// the chain, all stretches are emitted before what stays single reads from them.
+// See merge_updates.hpp. Chains of one kind are divided into ranges of elements, one for each merged update. For each
+// op of the chain, all ranges are emitted before single ops that read them.
 #include "transforms/merge_updates.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Stretch {
   int64_t from, to;
   int64_t size() const { return to - from; }
 };
-using Group = std::vector<Stretch>;  // updated together
+using Group = std::vector<Stretch>;  // ranges that are updated together
 using Chains = std::vector<const UpdateChain *>;
 
 class ChainMerger {
@@ -48,7 +48,7 @@ class ChainMerger {
         ->outputs()[0];
   }
 
-  // Elements of `t` in a row. Views: in the memory of `t`, so that they can be written to.
+  // Elements of `t` as one flat range. Views: in the memory of `t`, so that they can be written.
   enum class As { Views, Values };
   TensorIndex flat(TensorIndex t, const Stretch &stretch, const Op &origin, As as) {
     const TensorId id = graph_.tensor(t).id;
@@ -71,7 +71,7 @@ class ChainMerger {
                 graph_.tensor(tensors[groups_[group][0].chain]).id + "___joined", origin, {{"axis", int64_t{0}}});
   }
 
-  // The variable, as ops of one context see it.
+  // The view of the variable for ops of one context.
   TensorIndex view(size_t variable, size_t group, const Op &reader) {
     TensorIndex &made = views_[{variable, group, reader.settings.executionContext}];
     if (made.valid()) return made;
@@ -80,7 +80,7 @@ class ChainMerger {
     return made = joined(variables, group, reader, As::Views);
   }
 
-  // Number of the variable whose new value the operand is.
+  // Index of the variable whose new value the operand is.
   size_t variableOf(const ChainOperand &operand) const {
     if (operand.kind == Kind::Variable) return operand.at;
     const ChainOp &maker = chains_[0]->ops[operand.at];
@@ -125,7 +125,7 @@ class ChainMerger {
     return made;
   }
 
-  // What single ops, or the host, read of a merged result.
+  // The part of a merged result that single ops, or the host, read.
   TensorIndex resultOf(size_t at, OutIndex output, size_t chain) {
     const Op &op = opOf(at, chain);
     std::vector<TensorIndex> stretches;
@@ -146,7 +146,7 @@ class ChainMerger {
                 {{"shape", op.outShape(output)}, {"allowzero", int64_t{1}}});
   }
 
-  // The single op goes; its results stay where something reads them. Later ops of the chain have gone before.
+  // Removes the single op; results that are read stay. Later ops of the chain are removed first.
   void replace(size_t at, size_t chain) {
     Op &op = graph_.op(opOf(at, chain).index());
     for (OutIndex o = 0; o < op.outputCount(); ++o) {
@@ -175,7 +175,7 @@ class ChainMerger {
   std::map<std::tuple<size_t, size_t, ExecutionContext>, TensorIndex> views_;
 };
 
-// ---- which stretches go together
+// ---- which ranges are updated together
 
 int64_t bytesOf(const Graph &graph, const UpdateChain &chain) { return graph.info(chain.variables[0]).nbytes(); }
 
@@ -195,7 +195,7 @@ std::vector<Group> exactGroups(const Graph &graph, const Chains &chains, int64_t
   return groups;
 }
 
-// What is alive behind each op of the schedule.
+// Bytes that are alive after each op of the schedule.
 class Liveness {
  public:
   explicit Liveness(const Graph &graph) : graph_(graph) {
@@ -213,7 +213,7 @@ class Liveness {
     for (size_t i = 0; i < order.size(); ++i) alive_.push_back(alive += change[i]);
     if (!alive_.empty()) peak_ = *std::ranges::max_element(alive_);
   }
-  // When the gradients of a chain are there.
+  // The position after which all gradients of a chain exist.
   size_t placeOf(const UpdateChain &chain) const {
     size_t place = 0;
     for (const ChainOp &link : chain.ops)
@@ -223,7 +223,7 @@ class Liveness {
             place = std::max(place, places_.at(t.producerIndex()));
     return place;
   }
-  // Bytes below the peak then.
+  // Bytes below the peak at a position.
   int64_t room(size_t place) const { return alive_.empty() ? 0 : peak_ - alive_[place]; }
 
  private:

@@ -1,4 +1,4 @@
-// See off_chip.hpp. One walk over the schedule: the first access of a phase to a variable makes its load.
+// See off_chip.hpp. One walk over the schedule: the first access to a variable in a phase adds its load.
 #include "transforms/off_chip.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace popart::transforms {
 namespace {
 
 // Phases of the program: forward and backward pass, or those of `OffChip::Phases`; then the update after the last
-// micro-batch and, last, stores to the host, so that they see what the step has made of a variable.
+// micro-batch; and finally stores to the host, which read variables after the step has changed them.
 using Phase = int64_t;
 
 class Mover {
@@ -42,11 +42,11 @@ class Mover {
   }
 
  private:
-  struct Copy {  // of a variable, in one phase
+  struct Copy {  // the copy of a variable in one phase
     TensorIndex value;
     Phase phase = 0;
     const Op *changer = nullptr;  // the last op that has changed it
-    TensorIndex changed;          // the value behind that op
+    TensorIndex changed;          // the value after that op
   };
 
   Phase phaseOf(const Op &op, bool behindLoss) const {
@@ -61,8 +61,8 @@ class Mover {
 
   // ---- variables
   struct Alias {
-    TensorIndex variable;  // off chip; invalid: the tensor shows none
-    bool isView = false;   // of the variable, or of a part; otherwise it is the variable itself, changed or not
+    TensorIndex variable;  // off chip; invalid: the tensor does not share its memory
+    bool isView = false;   // a view of the variable or of a part; false: the variable itself, changed or not
   };
 
   void findAliases(const Op &op) {
@@ -87,7 +87,7 @@ class Mover {
       const TensorIndex t = op.inputs()[static_cast<size_t>(i)];
       const auto [variable, isView] = aliasOf(t);
       if (!variable.valid()) continue;
-      // What this phase has made of the variable lies in its own copy.
+      // A value that this phase derived from the variable is in the phase's own copy.
       const bool isOwn = t != variable && phaseOf(*main_.tensor(t).getProducer()) == phaseOf(op);
       if (isView && !isOwn) {
         requireUnchanged(variable, op, i);
@@ -99,7 +99,7 @@ class Mover {
     }
   }
 
-  // A view that an earlier phase has made goes on showing the copy of that phase.
+  // A view that was made in an earlier phase still refers to the copy of that phase.
   void requireUnchanged(TensorIndex variable, const Op &op, InIndex i) const {
     const auto copy = copies_.find(variable);
     check(!op.modifiesInput(i) && !changed_.count(variable) && (copy == copies_.end() || !copy->second.changer),
@@ -108,7 +108,7 @@ class Mover {
           op.debugName(), main_.tensor(variable).id, op.inId(i));
   }
 
-  // The operand of a change after it: the result that has taken its place or, of a call, the operand itself.
+  // The operand of a change, after the change: the result that replaces it or, for a call, the operand itself.
   static TensorIndex valueBehind(const Op &op, InIndex i) {
     for (const AliasDef &alias : op.def().aliasRules())
       if (alias.modifies && alias.input == i && op.hasOutput(alias.output))
@@ -160,7 +160,7 @@ class Mover {
     }
   }
 
-  // What the next phase reads is still on the device.
+  // Values that the next phase reads are still on the device.
   bool isFarBehind(Phase made, Phase read) const { return read > made + (rules_.phases ? 1 : 0); }
 
   bool isMoved(const Tensor &t, const Op &producer) const {
@@ -178,7 +178,7 @@ class Mover {
     return settings;
   }
 
-  // `ahead`: when the phase before that of the reader begins, if it comes behind `stored`, where the value was stored.
+  // `ahead`: load at the start of the phase before the reader's, if that is after `stored`, the phase of the store.
   TensorIndex load(const TensorId &id, const Op &reader, bool ahead, Phase stored) {
     Op::Settings settings = besides(reader);
     if (const auto span = spans_.find(phaseOf(reader)); rules_.phases && span->first <= lastPhase()) {
@@ -203,9 +203,9 @@ class Mover {
   const bool accumulates_;
   const std::vector<Op *> order_;
   std::map<OpIndex, Phase> phases_;
-  std::map<Phase, std::pair<int64_t, int64_t>> spans_;  // places of its first and last op
-  std::map<TensorIndex, Copy> copies_;                  // of the phase at hand
-  std::map<TensorIndex, Alias> aliases_;                // variables off chip and what shows them
+  std::map<Phase, std::pair<int64_t, int64_t>> spans_;  // places of the first and last op of a phase
+  std::map<TensorIndex, Copy> copies_;                  // copies in the current phase
+  std::map<TensorIndex, Alias> aliases_;                // variables off chip, and tensors that share their memory
   std::map<TensorIndex, Phase> changed_;                // variables -> the last phase that has changed them
 };
 

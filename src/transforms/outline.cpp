@@ -1,11 +1,12 @@
-// See outline.hpp. A schedule becomes a sequence of numbers, equal ones for operators that are alike, in which repeats
-// are searched. A repeat is a candidate; its places form classes by how operators are connected within the place:
+// See outline.hpp. A schedule becomes a sequence of numbers, the same for equal operators, in which repeats are
+// searched.
+// A repeat is a candidate. Its places are classified by how operators are connected within the place:
 //
 //   a  b  c | a  b  c       a: MatMul(x, w1)   b: Relu(a)   c: Add(b, x)
 //   outside values are numbered by first use: x = 0, w1 = 1; the connections are 0 1, op 0, op 1 0
 //
-// Candidates are taken in the order of what they save, (places - 1) * value. Looking at the places of a candidate costs
-// steps that are counted; when a budget in proportion to the number of operators is spent, what remains stays as it is.
+// Candidates are taken in the order of their savings, (places - 1) * value. Comparing the places of a candidate costs
+// steps that are counted; when a budget proportional to the number of operators is used up, the rest does not change.
 #include "transforms/outline.hpp"
 
 #include <algorithm>
@@ -19,9 +20,9 @@
 namespace popart::transforms {
 namespace {
 
-constexpr int64_t kStepsPerOp = 200;  // of looking at places
+constexpr int64_t kStepsPerOp = 200;  // budget of steps for comparing places
 
-// What an operator is worth: products, convolutions and normalisations the high value whatever their size.
+// The value of an operator; products, convolutions and normalisations always have the high value.
 double valueOf(const Op &op) {
   double elements = 0;
   for (InIndex i = 0; i < op.inputCount(); ++i)
@@ -50,13 +51,13 @@ class Outliner {
       if (valueBetween(placeOf(repeat), repeat.length) > double{threshold_}) tryRepeat(repeat);
     }
     if (classes_.empty()) return;
-    // Calls stand where their operators stood, so that everything runs in the same order as before.
+    // Calls take the places of their operators, so that everything runs in the same order as before.
     for (size_t i = 0; i < ops_.size(); ++i) ops_[i]->settings.sequence = static_cast<int64_t>(i);
     for (const std::vector<Place> &places : classes_) replace(places);
   }
 
  private:
-  // A stretch of the schedule, and the values from outside that it reads, by first use.
+  // A range of the schedule, and the outside values that it reads, by first use.
   struct Place {
     int first = 0, length = 0;
     std::vector<TensorIndex> reads;
@@ -135,7 +136,7 @@ class Outliner {
     return true;
   }
 
-  // Where each operand comes from: -1 absent, an even number: value from outside, an odd one: result of the place.
+  // The source of each operand: -1 absent, an even number: value from outside, an odd one: result of the place.
   std::vector<int> connections(Place &place) {
     std::map<TensorIndex, int> known;
     for (int i = 0; i < place.length; ++i)
@@ -165,7 +166,7 @@ class Outliner {
            });
   }
 
-  // Operator (counted from the place's first) and output of what some place's surroundings read.
+  // Operator (counted from the first of the place) and output of each result that is read outside in some place.
   std::vector<std::pair<int, OutIndex>> results(const std::vector<Place> &places) const {
     std::set<std::pair<int, OutIndex>> found;
     for (const Place &place : places)
@@ -228,13 +229,13 @@ class Outliner {
   Graph &graph_;
   const double threshold_;
   std::vector<Op *> ops_;      // the schedule
-  std::vector<int> position_;  // in it, by op index
+  std::vector<int> position_;  // positions in the schedule, by op index
   std::set<OpIndex> constrained_;
-  std::vector<double> value_;  // of all operators before a position
+  std::vector<double> value_;  // value of all operators before a position
   Repeats repeats_;
   std::vector<char> taken_;  // by position
   int64_t budget_ = 0;
-  std::vector<std::vector<Place>> classes_;  // that become graphs
+  std::vector<std::vector<Place>> classes_;  // classes that become graphs
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// See pipeline_loop.hpp. Stage graphs are made first; cycles then call them where they are needed: in the graph around
-// the loop and in the body of the new loop, which are the two sites.
+// See pipeline_loop.hpp. Stage graphs are made first. Cycles then call them in two graphs: the one around the loop, and
+// the body of the new loop.
 #include "transforms/pipeline_loop.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace popart::transforms {
 namespace {
 
-// One stage as a graph of its own. Inputs and outputs are tensors of the loop's body, in the order of the graph's.
+// One stage as a separate graph. Inputs and outputs are given as tensors of the loop's body, in order.
 struct Stage {
   Graph *graph = nullptr;
   std::vector<TensorIndex> inputs, outputs;
@@ -64,7 +64,7 @@ class Pipeliner {
   int64_t stages() const { return static_cast<int64_t>(stages_.size()); }
   size_t stageIndex(const Op &op) const { return static_cast<size_t>(stageOf_[op.index().value]); }
   bool isInput(TensorIndex t) const { return !body_.tensor(t).hasProducer(); }
-  // The number of the output of the loop that `t` becomes.
+  // The outputs of the loop whose value is `t`.
   std::vector<size_t> resultsOf(TensorIndex t) const {
     std::vector<size_t> results;
     for (size_t i = 0; i < carried_; ++i)
@@ -72,8 +72,8 @@ class Pipeliner {
     return results;
   }
 
-  // Ops that give the same in every iteration, as the transpose of a weight does: each stage that reads them has its
-  // own.
+  // Ops with the same result in every iteration, such as the transpose of a weight: each stage that reads them gets its
+  // own copy.
   void findInvariant() {
     isInvariant_.assign(body_.opSlots(), 0);
     std::set<TensorIndex> changing{body_.inputs()[0]};
@@ -92,7 +92,7 @@ class Pipeliner {
   }
   bool isInvariant(const Op &op) const { return isInvariant_[op.index().value] != 0; }
 
-  // Tensors that later stages read, and how many cycles later the last of them does.
+  // Tensors that later stages read, and the largest number of cycles in between.
   void findCrossings() {
     for (const Op *op : body_.ops())
       for (const TensorIndex t : op->inputs()) {
@@ -160,7 +160,7 @@ class Pipeliner {
     return stage.graph->inputs()[static_cast<size_t>(at)];
   }
 
-  // The inputs of the body whose memory an op changes through one of its own.
+  // The inputs of the body whose memory an op changes through its input `i`.
   std::set<TensorIndex> changedBy(const Op &op, InIndex i) const {
     std::set<TensorIndex> inputs = memoryShownBy(body_, op.inputs()[static_cast<size_t>(i)]);
     std::erase_if(inputs, [&](TensorIndex t) { return body_.tensor(t).tensorType() == TensorType::Const; });
@@ -173,7 +173,7 @@ class Pipeliner {
       if (cycles > 1) site.values[t] = site.makeRing("Stashed___" + body_.tensor(t).id, body_.info(t), cycles);
   }
 
-  // Later stages first: they read what the cycle before has made.
+  // Later stages first: they read results of the previous cycle.
   void emitCycle(CycleSite &site, int64_t first, int64_t last) {
     for (int64_t s = last; s >= first; --s) callStage(site, s);
   }
@@ -212,7 +212,7 @@ class Pipeliner {
   }
 
   // ---- the loop of full cycles
-  // Whether iterations read the value that the one before left, or the last iteration makes the loop's result.
+  // Whether iterations read the value that the previous one left, or the last iteration computes the loop's result.
   bool isCarried(size_t result) const {
     const Op *producer = body_.tensor(body_.outputs()[result + 1]).getProducerUnsafe();
     return producer && (stageIndex(*producer) == 0 || !body_.tensor(body_.inputs()[result + 2]).uses().empty());
@@ -288,8 +288,8 @@ class Pipeliner {
   const std::vector<int64_t> stageOf_;  // by op of the body
   std::vector<Stage> stages_;
   std::vector<char> isInvariant_;                               // by op of the body
-  std::map<TensorIndex, int64_t> delay_;                        // in cycles, of what crosses stages
-  std::map<std::pair<size_t, TensorIndex>, TensorIndex> made_;  // by stage and tensor of the body: that of its graph
+  std::map<TensorIndex, int64_t> delay_;                        // in cycles, of values that cross stages
+  std::map<std::pair<size_t, TensorIndex>, TensorIndex> made_;  // (stage, tensor of the body) → tensor of its graph
 };
 
 bool isPipeline(const Op &loop) {

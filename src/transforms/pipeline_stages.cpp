@@ -1,4 +1,4 @@
-// See pipeline_stages.hpp. Checks run in the order of the reference: placement first, depth last.
+// See pipeline_stages.hpp. Checks run in the documented order: placement first, depth last.
 #include "transforms/pipeline_stages.hpp"
 
 #include <algorithm>
@@ -115,7 +115,7 @@ void checkDepth(const Graph &main, const PipelineRules &rules) {
 
 // ---- the backward pass
 
-// Stages that read the results of a copy, through other copies too. One stage runs it.
+// The stages that read results of a copy, directly or through other copies. A copy runs in one stage.
 class CopyStages {
  public:
   explicit CopyStages(Graph &main) : main_(main) {}
@@ -148,7 +148,7 @@ class CopyStages {
   Graph &main_;
 };
 
-// An anchored tensor cannot be restored in place, and RecomputationType.Pipeline restores all that it stashes so.
+// An anchored tensor cannot be restored in place, but RecomputationType.Pipeline restores all stashed tensors in place.
 void checkAnchorsAreNotStashed(const Graph &main, int64_t firstGradient, const std::set<TensorId> &anchors) {
   for (const TensorId &id : anchors) {
     const TensorIndex t = main.find(id);
@@ -177,7 +177,7 @@ int64_t stageCount(const Graph &main) {
 void inferPipelineStages(Graph &main) {
   const std::vector<Op *> order = main.getOpSchedule();
   if (std::ranges::any_of(order, [](const Op *op) { return op->settings.pipelineStage.has_value(); })) return;
-  std::map<VGraphId, VirtualGraphIds> before;  // the virtual graphs that each one reads from
+  std::map<VGraphId, VirtualGraphIds> before;  // for each virtual graph those that it reads from
   for (const Op *op : order) {
     if (!op->settings.vgraphId) return;
     VirtualGraphIds &sources = before[*op->settings.vgraphId];
@@ -190,7 +190,7 @@ void inferPipelineStages(Graph &main) {
     auto next = std::ranges::find_if(before, [&](const auto &entry) {
       return std::ranges::all_of(entry.second, [&](VGraphId source) { return stages.count(source) != 0; });
     });
-    if (next == before.end()) next = before.begin();  // values go in a circle: checkPipeline names one that goes back
+    if (next == before.end()) next = before.begin();  // values move in a circle; checkPipeline names one that goes back
     stages.emplace(next->first, static_cast<PipelineStage>(stages.size()));
     before.erase(next);
   }

@@ -1,4 +1,4 @@
-// Backward reachability from effects and kept tensors; ops that stay unmarked are erased, consumers first.
+// Backward reachability from effects and kept tensors; unmarked ops are erased, consumers first.
 #include "transforms/prune.hpp"
 
 #include <algorithm>

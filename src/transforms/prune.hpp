@@ -7,11 +7,11 @@
 
 namespace popart::transforms {
 
-// Kept are the tensors named in `anchors` and the graph's outputs. Variables, streams and inputs always stay; constants
-// without readers go. Returns the number of ops removed.
+// Keeps the tensors named in `anchors` and the graph's outputs. Variables, streams and inputs always stay; constants
+// without readers are removed. Returns the number of ops removed.
 int prune(Graph &graph, const std::set<TensorId> &anchors);
 
-// Whether running `op` is visible outside its results: it has a side effect, writes to an input, or calls a graph whose
+// Whether `op` has effects other than its results: it has a side effect, writes to an input, or calls a graph whose
 // ops do.
 bool hasEffect(const Op &op);
 

@@ -5,7 +5,7 @@
 //   AdamW     Adam without g += wd w; x += wd w; Lamb: then x *= |w| / |x|
 //   Adamax    g += wd w; u = max(beta2 u, |g| + eps); x = m̂ / u
 //   RMSprop   g += wd w; x = g / (√v + eps), centered: v - m²; momentum: x = b = momentum b + x
-//   Adagrad   g += wd w; s += g²; x = g / (√s + eps); lr / (1 + t lr_decay) in place of lr
+//   Adagrad   g += wd w; s += g²; x = g / (√s + eps); lr / (1 + t lr_decay) instead of lr
 //   Adadelta  g += wd w; x = g √(d + eps) / √(v + eps); d of x²
 //   w -= lr x
 #include <cmath>
@@ -50,7 +50,7 @@ class Step {
   TensorIndex updated(const char *prefix, TensorIndex value, TensorIndex factor, const char *kind, double first = 0.0) {
     return accumulate(e_, state(prefix, first), value, factor, kind, prefix + ("Updated___" + u_.id));
   }
-  // How many updates there were before this one.
+  // The number of updates before this one.
   TensorIndex steps() { return e_.state("Step___" + u_.id, TensorInfo(DataType::FLOAT, {}), 0.0, u_); }
   TensorIndex scalar(const char *name) { return e_.scalar(name, u_); }
   TensorIndex number(const char *name, float value) {

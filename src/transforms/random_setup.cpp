@@ -1,5 +1,5 @@
-// See random_setup.hpp. Runs before differentiation: gradient ops read the seed of their forward op and so repeat its
-// mask.
+// See random_setup.hpp. Runs before differentiation, so that gradient ops read the seed of their forward op and repeat
+// its mask.
 #include "transforms/random_setup.hpp"
 
 #include <set>
@@ -26,11 +26,11 @@ class SeedSetup {
   }
 
  private:
-  // Advances the seed once in each run; its readers get seeds made of it. False when it has none.
+  // Advances the seed once in each run, and gives its readers derived seeds. Returns false if it has no readers.
   bool feed(Graph &main, TensorIndex seed) {
     if (!seed.valid() || main.tensor(seed).uses().empty()) return false;
     std::vector<Use> uses;
-    Op *get = nullptr;  // of an earlier run, with the seeds it has given
+    Op *get = nullptr;  // from an earlier run of this pass, with its derived seeds
     for (const Use &use : main.tensor(seed).uses()) {
       if (main.op(use.op).is(Role::GetRandomSeed))
         get = &main.op(use.op);
@@ -100,7 +100,7 @@ class SeedSetup {
     if (op.has(Trait::Call)) enter(op, use.input);
   }
 
-  // The subgraph input that input `i` of a Call, Loop or If reaches.
+  // Enters the subgraph input for input `i` of a Call, Loop or If.
   void enter(Op &op, int i) {
     for (Graph *graph : op.getCalledGraphs()) {
       if (op.is(Role::If)) {

@@ -1,4 +1,4 @@
-// See recompute.hpp. Decisions are about memory: a view is kept or made again with the tensor whose elements it shows.
+// See recompute.hpp. Decisions are about memory: a view is kept or recomputed together with the tensor that it views.
 // Ops are visited backwards to find the first reader of each copy, then forwards to make the copies.
 #include "transforms/recompute.hpp"
 
@@ -58,7 +58,7 @@ class Recomputer {
       }
   }
 
-  // Casts of variables to narrower types, and the transposes and views in front of them.
+  // Casts of variables to narrower types, and the transposes and views before them.
   void findNarrowedVariables() {
     for (const Op *cast : forward_) {
       if (!cast->has(Trait::Conversion) || cast->outInfo(0).nbytes() >= cast->inInfo(0).nbytes()) continue;
@@ -76,7 +76,7 @@ class Recomputer {
     return op.settings.recomputeType == RecomputeType::Recompute || narrowsVariable_.contains(&op);
   }
 
-  // Memory that forward ops write to. A copy must see what its original saw.
+  // Memory that forward ops write. A copy must read the same values as its original.
   void findWrites() {
     std::vector<std::pair<uint32_t, size_t>> writes;
     for (size_t at = 0; at < forward_.size(); ++at) {
@@ -96,7 +96,8 @@ class Recomputer {
     if (t.valid()) kept_[storage_[t.value]] = 1;
   }
 
-  // A chosen tensor, or nothing that is read backwards, so that only others that are computed again may need it.
+  // Whether the op makes a chosen tensor, or only tensors that the backward pass does not read, so that only recomputed
+  // ops may need it.
   bool makesChosen(const Op &op) const {
     const auto isChosen = [&](TensorIndex t) { return t.valid() && options_.chosen.contains(graph_.tensor(t).id); };
     const auto isRead = [&](TensorIndex t) { return t.valid() && readBackward_[t.value]; };
@@ -128,7 +129,7 @@ class Recomputer {
     for (uint32_t t = 0; t < kept_.size(); ++t)
       if (const TensorIndex i{t}; graph_.alive(i)) {
         const Op *producer = graph_.tensor(i).getProducerUnsafe();
-        kept_[t] = !producer || !isForward(*producer);  // a view of it stays as well
+        kept_[t] = !producer || !isForward(*producer);  // views of it are kept too
       }
     for (const TensorId &id : options_.anchors)
       if (const TensorIndex t = graph_.find(id); t.valid()) keep(t);
@@ -140,8 +141,8 @@ class Recomputer {
 
   // ---- segments, by position in the forward pass
 
-  // Keeps what one segment makes and another one reads, and all that the last segment makes; marked ops are computed
-  // again wherever they are.
+  // Keeps values that one segment makes and another one reads, and all values of the last segment. Marked ops are
+  // recomputed in every segment.
   void keepBetween(const std::vector<int> &segments) {
     const int last = segments.empty() ? 0 : *std::max_element(segments.begin(), segments.end());
     std::vector<int> madeIn(storage_.size(), last);
@@ -159,7 +160,7 @@ class Recomputer {
     }
   }
 
-  // The memory that forward ops fill, as far as it may be computed again, and `withKept` what is kept for the backward
+  // Memory that forward ops fill and that may be recomputed; with `withKept`, also memory that is kept for the backward
   // pass in any case.
   struct Values {
     std::vector<ForwardValue> values;
@@ -209,7 +210,7 @@ class Recomputer {
       if (chosen.isKept[v] && !isMarked(*graph_.tensor(all.tensors[v]).getProducer())) keep(all.tensors[v]);
   }
 
-  // An op without a stage belongs to the latest stage that it reads from.
+  // An op without a stage belongs to the latest stage of its operands.
   std::vector<int> stages() const {
     std::vector<int> stageOf(graph_.opSlots(), 0), result;
     for (const Op *op : forward_) {
@@ -225,7 +226,7 @@ class Recomputer {
 
   // ---- copies
 
-  // For each op that is computed again, the position of the first op that needs its copy.
+  // For each recomputed op, the position of the first op that needs its copy.
   void findFirstReaders() {
     for (int i = static_cast<int>(order_.size()); i-- > 0;) {
       const Op &op = *order_[static_cast<size_t>(i)];
@@ -240,8 +241,8 @@ class Recomputer {
   }
 
   void copyOps() {
-    // The copy stands behind the op that runs before its first reader. An op may run later than its own place says,
-    // when it waits for others: what counts is the latest place up to there.
+    // The copy is placed after the op that runs before its first reader. An op may run later than its place, if it
+    // waits for others, so the latest place up to that position is used.
     std::vector<int64_t> latest(order_.size());
     int64_t place = 0;
     for (size_t i = 0; i < order_.size(); ++i) latest[i] = place = std::max(place, order_[i]->place());
@@ -270,7 +271,7 @@ class Recomputer {
     }
   }
 
-  // What an op of the forward pass sees of a tensor: itself or, when a later op writes to its memory, a copy made then.
+  // The tensor that a forward op reads: itself or, if a later op writes to its memory, a copy made before the write.
   TensorIndex asReadAt(size_t at, TensorIndex t) {
     if (!t.valid()) return t;
     const auto write = lastWrite_.find(memory_.find(t.value));
@@ -287,12 +288,12 @@ class Recomputer {
   const std::vector<Op *> order_;
   std::vector<const Op *> forward_;            // in order
   std::set<const Op *> narrowsVariable_;       // forward ops that make a narrower form of a variable
-  std::vector<uint32_t> storage_;              // by tensor: the one whose memory it shows
-  std::vector<char> kept_;                     // by tensor that stands for its memory
+  std::vector<uint32_t> storage_;              // by tensor: the one whose memory it shares
+  std::vector<char> kept_;                     // by representative of the memory
   std::vector<char> readBackward_;             // the same
   std::vector<int> firstReader_;               // by op: position in `order_`
-  UnionFind memory_;                           // tensors that in-place ops tie together
-  std::map<uint32_t, size_t> lastWrite_;       // by what stands for such a set: position in `forward_`
+  UnionFind memory_;                           // tensors that share memory through in-place ops
+  std::map<uint32_t, size_t> lastWrite_;       // by representative of such a set: position in `forward_`
   std::map<TensorIndex, TensorIndex> copies_;  // of forward tensors
   Recomputation result_;
 };

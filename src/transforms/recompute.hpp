@@ -1,8 +1,8 @@
-// recompute: what the backward pass reads of the forward pass is computed again there, by copies of the forward ops,
-// instead of being kept. What is kept, a checkpoint, and other copies are all that a copy reads.
+// recompute: values of the forward pass that the backward pass reads are not kept, but computed again by copies of the
+// forward ops. A copy reads only checkpoints, which are kept, and results of other copies.
 //
 //   h = MatMul(x, w); y = Gelu(h); …; dh = GeluGrad(dy, h)
-//   becomes, when MatMul is to be computed again,
+//   becomes, if MatMul is recomputed,
 //   h = MatMul(x, w); y = Gelu(h); …; h' = MatMul(x, w) <recomputed>; dh = GeluGrad(dy, h')
 #pragma once
 #include <set>
@@ -11,28 +11,28 @@
 
 namespace popart::transforms {
 
-// Which forward ops are computed again, besides those that are marked so (RecomputeType::Recompute) and those that make
-// a narrower form of a variable (casts of weights to 16 bits): the variable is in memory anyway.
+// Which forward ops are recomputed, in addition to those that are marked (RecomputeType::Recompute) and to casts of
+// variables to narrower types (weights to 16 bits), because the variable is in memory in any case.
 enum class RecomputeRule : uint8_t {
   Marked,    // no others
-  Chosen,    // those that make a chosen tensor, in segments as chooseCheckpoints (checkpoints.hpp) has them
-  Standard,  // those of all segments but the last one, segments as chooseCheckpoints has them
+  Chosen,    // those that make a chosen tensor, in the segments of chooseCheckpoints (checkpoints.hpp)
+  Standard,  // those of all segments of chooseCheckpoints except the last one
   Norms,     // normalisations (Trait::Norm)
-  Stages,    // those of all pipeline stages but the last one; what another stage reads is kept
+  Stages,    // those of all pipeline stages except the last one; values for other stages are kept
   All,
 };
 
 struct RecomputeOptions {
   RecomputeRule rule = RecomputeRule::Marked;
   int64_t firstGradient = 0;   // place in program order (Op::place) of the first op of the backward pass
-  std::set<TensorId> anchors;  // in memory until the end anyway, so never computed again
-  std::set<TensorId> chosen;   // of rule Chosen; what leads to them and is not read backwards is computed again as well
+  std::set<TensorId> anchors;  // in memory until the end in any case, so never recomputed
+  std::set<TensorId> chosen;   // for rule Chosen; ops before them that are not read backwards are recomputed too
 };
 
-// Whether an op may run a second time: no effect, no exchange with the host, not marked Checkpoint, and its class says
-// so (Op::canRecompute).
+// Whether an op may run a second time: it has no effect, does not exchange data with the host, is not marked
+// Checkpoint, and its class allows it (Op::canRecompute).
 bool mayRepeat(const Op &op);
-// Whether the op shows the elements of its first operand.
+// Whether the op returns a view of its first operand.
 bool isViewOfFirst(const Op &op);
 
 // The copies that were made.
@@ -41,10 +41,10 @@ struct Recomputation {
   Cost cost;  // of one run of them
 };
 
-// Kept are the results of ops that may not repeat, anchors and outputs of the graph. Views follow the memory they show.
-// A copy stands in front of the first op of the backward pass that needs it, has the settings of its original, the name
+// Keeps the results of ops that may not repeat, anchors and outputs of the graph. Views follow the memory they share. A
+// copy is placed before the first op of the backward pass that needs it. It has the settings of its original, the name
 // "<name>/recomputed" and RecomputeType::Recomputed; its results are called "<id>___recomputed". Random ops read the
-// seed of their original. Results are the same bits. O(n log n).
+// seed of their original. Results keep their bits. O(n log n).
 Recomputation recompute(Graph &graph, const RecomputeOptions &options);
 
 }  // namespace popart::transforms

@@ -46,7 +46,7 @@ class AttentionMarks {
     return reader;
   }
 
-  // Goes back from scores along values of as many elements to the product that they come from.
+  // Follows values with the number of elements of the scores back to the product that they are computed from.
   bool findProduct(TensorIndex t, std::set<TensorIndex> &seen, std::vector<Op *> &made) const {
     Op *op = graph_.tensor(t).getProducerUnsafe();
     if (!op || !seen.insert(t).second) return false;
@@ -57,7 +57,7 @@ class AttentionMarks {
       for (TensorIndex operand : op->inputs()) addFactors(operand, made);
     return true;
   }
-  // Products with a number that make the operand, and the transposes behind them.
+  // Adds the multiplications by a number that make the operand, and the transposes after them.
   void addFactors(TensorIndex operand, std::vector<Op *> &made) const {
     size_t needed = made.size();
     for (Op *op = graph_.tensor(operand).getProducerUnsafe(); op;) {
@@ -74,7 +74,7 @@ class AttentionMarks {
     }
     made.resize(needed);
   }
-  // What the op multiplies by a number; not valid: it does not.
+  // The operand that the op multiplies by a number; invalid for other ops.
   TensorIndex scaledBy(const Op &op) const {
     for (TensorIndex t : op.inputs())
       if (t.valid() && ops::factorOf(graph_, op, t)) return t;

@@ -1,5 +1,5 @@
-// See reduce_precision.hpp. One walk in order of execution; for each tensor two facts are known when its readers come:
-// whether it exists in 16 bits, and whether a parameter has a part in it.
+// See reduce_precision.hpp. One walk in order of execution. Two facts about each tensor are known before its readers
+// are visited: whether it exists in 16 bits, and whether it depends on a parameter.
 #include "transforms/reduce_precision.hpp"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ class Reducer {
     return anyFloat && (precision == Precision::Reduced || anyReduced);
   }
 
-  // Parameters and statistics of normalisations whose row takes them in another type than the data stay FLOAT.
+  // Parameters and statistics of normalisations stay FLOAT if the row accepts another type for them than for the data.
   static bool takesReduced(const Op &op, InIndex i) {
     const auto &rows = op.def().inputs();
     const InputDef &row = rows[std::min(static_cast<size_t>(i), rows.size() - 1)];
@@ -89,7 +89,7 @@ class Reducer {
     ++reduced_;
   }
 
-  // The result keeps its tensor, which a Cast now makes; results of other types are taken over as they are.
+  // The result keeps its tensor, which is now the output of a Cast; results of other types are taken over unchanged.
   void giveBack(Op &op, Op &made, OutIndex o) {
     const TensorIndex old = op.outputs()[static_cast<size_t>(o)], fresh = made.outputs()[static_cast<size_t>(o)];
     graph_.disconnectOutput(op.index(), o);
@@ -106,7 +106,7 @@ class Reducer {
     reducedForm_[old] = fresh;
   }
 
-  // The tensor in 16 bits: what a converted op made, a constant, or one Cast for all readers.
+  // The tensor in 16 bits: the result of a converted op, a constant, or one Cast for all readers.
   TensorIndex reducedForm(TensorIndex t, const Op &reader) {
     if (isReduced(t)) return reducedForm_.at(t);
     if (const auto found = casts_.find(t); found != casts_.end()) return found->second;
@@ -141,7 +141,7 @@ class Reducer {
   Graph &graph_;
   const DataType type_;
   const std::set<TensorId> &kept_;
-  std::set<TensorIndex> ofNetwork_;                 // a parameter has a part in them
+  std::set<TensorIndex> ofNetwork_;                 // tensors that depend on a parameter
   std::map<TensorIndex, TensorIndex> reducedForm_;  // results of converted ops → the same in 16 bits
   std::map<TensorIndex, TensorIndex> casts_;        // FLOAT tensors → the same in 16 bits, rounded
   int reduced_ = 0;

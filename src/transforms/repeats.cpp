@@ -1,5 +1,5 @@
-// See repeats.hpp. The suffix array is sorted by prefixes of doubling length. Neighbours in it share a prefix; the
-// stretches are the intervals in which no shared prefix is shorter than the stretch (lcp intervals), found with a
+// See repeats.hpp. The suffix array is sorted by prefixes of doubling length. Neighbours in it share a prefix. The
+// repeats are the intervals in which no shared prefix is shorter than the repeat (lcp intervals), found with a
 // stack:
 //   lcp   3 5 5 2      intervals of length 5: [1, 3], of 3: [0, 3], of 2: [0, 4]
 #include "transforms/repeats.hpp"
@@ -26,12 +26,12 @@ std::vector<int> sortedSuffixes(const std::vector<int> &sequence) {
   }
 }
 
-// Numbers that the suffixes at i and i + 1 of the array share.
+// The length of the prefix that the suffixes at i and i + 1 of the array share.
 std::vector<int> sharedPrefixes(const std::vector<int> &sequence, const std::vector<int> &suffixes) {
   const int n = static_cast<int>(sequence.size());
   std::vector<int> rank(sequence.size()), shared(sequence.size(), 0);
   for (int i = 0; i < n; ++i) rank[suffixes[i]] = i;
-  int length = 0;  // falls by one at most from one position to the next
+  int length = 0;  // decreases by at most one from one position to the next
   for (int p = 0; p < n; ++p) {
     if (rank[p] + 1 == n) {
       length = 0;

@@ -1,5 +1,5 @@
-// See return_types.hpp. Micro-batches of a run are numbered from the iterations of the loops around a store, so that
-// nothing is counted from one iteration to the next.
+// See return_types.hpp. The number of a micro-batch in a run is computed from the iterations of the loops around a
+// store, so no counter is carried from one iteration to the next.
 #include "transforms/return_types.hpp"
 
 #include <popart/error.hpp>
@@ -40,7 +40,7 @@ class ReturnMaker {
     return loop ? loop->attrInt("trip_count") * runs(loop->getGraph()) : 1;
   }
 
-  // `store` for tensor `value` of another graph, as its last op.
+  // Copies `store` to the end of another graph, for its tensor `value`.
   static Op &copyInto(Graph &graph, TensorIndex value, const Op &store) {
     Op::Settings settings = inheritSettings(store, graph);
     settings.sequence = -1;
@@ -51,7 +51,7 @@ class ReturnMaker {
     store.getGraph().eraseOp(store.index());
   }
 
-  // The store in a loop of its own where it runs less often than there are micro-batches.
+  // Puts the store into its own loop if it runs less often than there are micro-batches.
   Op &forEachMicroBatch(Op &store) {
     Graph &graph = store.getGraph();
     const int64_t times = microBatches_ / runs(graph);
@@ -68,7 +68,7 @@ class ReturnMaker {
     return inner;
   }
 
-  // The result of an op that helps a loop, in `graph`, which is the loop's body or stands around it.
+  // Adds an op for a loop to `graph`, which is the body or the enclosing graph, and returns its result.
   static TensorIndex emit(Graph &graph, const Op &loop, const char *type, const std::vector<TensorIndex> &inputs,
                           const TensorId &id, Attributes attributes = {}) {
     return graph
@@ -80,7 +80,7 @@ class ReturnMaker {
     return graph.addConstant(graph.freeId(std::to_string(value)), TensorData::scalar(value));
   }
 
-  // INT64 scalar: how often the ops of the graph ran before in this run of the program.
+  // INT64 scalar: how often the ops of the graph have run in this run of the program.
   TensorIndex runsBefore(Graph &graph) {
     if (const auto it = runsBefore_.find(&graph); it != runsBefore_.end()) return it->second;
     const TensorIndex iteration = graph.inputs()[0];
@@ -123,7 +123,7 @@ class ReturnMaker {
     check(info.dataType() != DataType::BOOL, "DataFlow anchor '{}': the values of {} have no sum. Return all of them",
           store.attrString("stream"), info);
     const TensorId id = graph->tensor(value).id + "___sum";
-    Op *last = nullptr;  // what changed `value`
+    Op *last = nullptr;  // the op that changed `value` last
     while (Op *loop = loopAround(*graph)) {
       Graph &outside = loop->getGraph();
       const double zero = 0;

@@ -1,5 +1,5 @@
-// See serialise_batch.hpp. Groups are emitted in order, each part after part. A result that is needed whole keeps its
-// tensor; its parts are for the readers in its own group, all others cut the whole one again.
+// See serialise_batch.hpp. Groups are emitted in order, part after part. A result that is needed whole keeps its
+// tensor; only readers in its own group use its parts, all others slice the whole one again.
 #include "transforms/serialise_batch.hpp"
 
 #include <algorithm>
@@ -136,7 +136,7 @@ class BatchCutter {
     return emit("DynamicUpdate", {buffer, offset(part * size), value}, windowAlong(axis, size), id, maker);
   }
 
-  // What the group made before goes; results that are needed whole keep their tensors.
+  // Erases the original ops of the group; results that are needed whole keep their tensors.
   void takeOver(const BatchGroup &group, const std::map<TensorIndex, TensorIndex> &whole) {
     for (auto op = group.ops.rbegin(); op != group.ops.rend(); ++op) {
       const Parts outputs = (*op)->outputs();
@@ -161,13 +161,13 @@ class BatchCutter {
   const BatchGroups &plan_;
   const BatchGroup *group_ = nullptr;
   std::map<TensorIndex, Parts> parts_;                   // by result
-  std::map<std::pair<TensorIndex, int>, Parts> slices_;  // of the group at hand, by whole tensor and axis
-  std::map<TensorIndex, TensorIndex> buffers_;           // Dynamic: what has been joined so far
+  std::map<std::pair<TensorIndex, int>, Parts> slices_;  // of the current group, by whole tensor and axis
+  std::map<TensorIndex, TensorIndex> buffers_;           // Dynamic: the parts joined so far
   std::map<int64_t, TensorIndex> offsets_;
   std::vector<TensorIndex> gone_;
 };
 
-// Places as the schedule has the ops, so that what later passes put in between finds room.
+// Numbers the places in the order of the schedule, with gaps for ops of later passes.
 void renumber(Graph &graph) {
   int64_t place = 0;
   for (Op *op : graph.getOpSchedule()) op->settings.sequence = place++;

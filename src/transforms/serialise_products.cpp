@@ -1,5 +1,5 @@
-// See serialise_products.hpp. What cuts and what joins is known by facts: both show the memory of their operands, the
-// one of one tensor, the other of several.
+// See serialise_products.hpp. Ops that split and ops that join are recognised by facts: both share the memory of their
+// operands, the first of one tensor, the second of several.
 #include "transforms/serialise_products.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::string markOf(const Op &op, const char *name) {
   return found == op.settings.hints.end() ? "" : found->second;
 }
 
-// Of the computation; updates of weights, which see parts in place, stay as they are.
+// Whether the op is a part of the computation; updates of weights use parts in place and do not change.
 bool isPart(const Op &op) {
   return op.settings.hints.count(kSerialised) != 0 && !op.has(Trait::VarUpdate) && !op.def().isInplaceVariant();
 }
@@ -32,8 +32,8 @@ bool cutsOneTensor(const Op &op) {
   return isPart(op) && op.def().writeBackRule() && op.def().inputs()[0].arity != Arity::Variadic;
 }
 
-// One way to cut a product: the axis of each operand and of the result, counted from the end; 0: not cut. Results that
-// are not cut are added.
+// One way to divide a product: the axis of each operand and of the result, counted from the end; 0: not divided.
+// Results that are not divided are added.
 struct Cut {
   const char *mode, *dimension;
   int left, right, result;
@@ -125,7 +125,7 @@ class ProductCutter {
     return emit(product_.opType(), {left, right}, attributes, {}, "part");
   }
 
-  // Each part is added as soon as it is there.
+  // Each part is added as soon as it is computed.
   void addUp(int64_t parts) {
     TensorIndex total = emitPart(0, parts);
     for (int64_t part = 1; part < parts; ++part) {
@@ -149,7 +149,7 @@ class ProductCutter {
 
 // ---- after differentiation ------------------------------------------------------------------------
 
-// Parts whose sum is asked for in FLOAT are computed in it.
+// Parts whose sum is requested in FLOAT are computed in FLOAT.
 void addInFloat(Graph &graph, Op &sum) {
   const TensorIndex result = sum.outputs()[0];
   const DataType type = graph.info(result).dataType();
@@ -189,7 +189,7 @@ bool addsParts(const Graph &graph, const Op &op) {
   });
 }
 
-// Every reader but the first gets a cut of its own, which lowering does not merge with the first one again.
+// Gives every reader except the first its own slice, which lowering does not merge with the first one.
 void cutForEachReader(Graph &graph, Op &cut) {
   const std::vector<Use> uses = graph.tensor(cut.outputs()[0]).uses();
   if (uses.empty()) return;

@@ -2,9 +2,9 @@
 //   SGD0  w = SGD0VarUpdate(w, g)
 //   SGD1  v = Accumulate(v, g); w = SGD1VarUpdate(w, v); v = SGD1AcclUpdate(v, w)
 //   SGD2  v = SGD2PartialAcclUpdate(v, w); v = Accumulate(v, g); w = SGD2VarUpdate(w, v)
-//   Replicas: g is joined over them, or, where v accumulates over micro-batches, v: the scalars take account of it.
+//   Replicas: g is reduced over them, or v if it accumulates over micro-batches, which the scalars consider.
 //   Overflow::Skip and micro-batches: SGD1's v = CopyVarUpdate(v, v', overflowed); v' = CopyVarUpdate(v', v)
-//   Nesterov: the weight update takes SGD1Nesterov(g, w, v) in place of v, g summed over the micro-batches.
+//   Nesterov: the weight update reads SGD1Nesterov(g, w, v) instead of v, with g summed over the micro-batches.
 #include "transforms/update_emitter.hpp"
 
 namespace popart::transforms {
@@ -29,8 +29,8 @@ TensorIndex velocityState(UpdateEmitter &e, const SgdRule &sgd, const WeightUpda
   return e.state("Accl___" + u.id, e.info(u.weight), TensorData::fromDoubles(first.info(), values), u);
 }
 
-// Micro-batches add to a velocity before it is known that one of them overflowed. It then gets its former value back,
-// which another state holds.
+// Micro-batches add to a velocity before it is known whether one of them overflows. If so, the velocity gets its former
+// value back, which another state stores.
 void restoreVelocity(UpdateEmitter &e, const WeightUpdate &u, TensorIndex velocity) {
   const TensorIndex variable = e.graph().find("Accl___" + u.id);
   const TensorIndex former =
@@ -65,7 +65,7 @@ void beginUpdate(UpdateEmitter &e, const SgdRule &sgd, WeightUpdate &u) {
   u.clippable = u.velocity;
   if (combined && e.accumulates()) u.finished = u.velocity;
   if (!sgd.usesNesterov) return;
-  // A combined velocity holds dampened gradients only, so the plain ones are summed beside it.
+  // A combined velocity contains only dampened gradients, so the plain ones are summed separately.
   if (combined) u.gradient = e.summedIn("Accl___" + u.id + "_nesterovGrad", u);
   u.clippable = e.emitOne("SGD1Nesterov",
                           {u.gradient, u.weight, u.velocity, e.scalar("nesterovUnscale", u), e.scalar("weightDecay", u),

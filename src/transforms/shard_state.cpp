@@ -1,6 +1,6 @@
-// See shard_state.hpp. One walk over the schedule. A tensor is "in parts" when it exists in parts only: variables that
-// were chosen and what is computed from them. Everything else stays whole, and its parts are made where they are asked
-// for: a reduction scatters, element-wise arithmetic runs on parts of its operands, what else there is is cut.
+// See shard_state.hpp. One walk over the schedule. A tensor is "in parts" if it exists only in parts: the chosen
+// variables and tensors computed from them. All other tensors stay whole, and parts of them are made where they are
+// needed: a reduction scatters, element-wise arithmetic runs on parts of its operands, everything else is sliced.
 #include "transforms/shard_state.hpp"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ class Sharder {
     return settings;
   }
 
-  // A further op like `op` on other operands, whose results are named like those of `op` with `suffix`.
+  // Copies `op` with other operands; the results have the names of those of `op`, with `suffix`.
   Op *again(const Op &op, const std::vector<TensorIndex> &inputs, const char *suffix) {
     std::vector<TensorId> ids;
     for (const TensorIndex t : op.outputs())
@@ -91,7 +91,7 @@ class Sharder {
   }
 
   // ---- operands
-  // The whole tensor of one in parts, for the ops of one context.
+  // The whole tensor of a tensor in parts, for the ops of one context.
   TensorIndex wholeOf(TensorIndex t, const Op &reader) {
     const Parts parts = inParts_.at(t);
     TensorIndex &whole = wholes_[{t, reader.settings.executionContext}];
@@ -136,7 +136,7 @@ class Sharder {
     return part;
   }
 
-  // Right behind the gradient, which then takes no memory until the update.
+  // Right after the gradient, which then needs no memory until the update.
   TensorIndex reduceScatter(TensorIndex t, const ReplicaGrouping &domain, const std::string &join, const Op &near,
                             const TensorId &name) {
     Op::Settings settings = besides(near);
@@ -148,7 +148,7 @@ class Sharder {
         ->outputs()[0];
   }
 
-  // Whether the op does the same to each element of tensors of this shape, or of parts of them.
+  // Whether the op is element-wise on tensors of this shape, so that it can run on parts of them.
   bool worksOnParts(const Op &op, const Shape &whole) const {
     return op.has(Trait::Elementwise) && std::ranges::all_of(op.inputs(), [&](TensorIndex t) {
              return !t.valid() || main_.info(t).nelms() == 1 || wholeShape(t) == whole;
@@ -175,7 +175,7 @@ class Sharder {
     readWhole(op);
   }
 
-  // The operand in parts that decides how the others are shared out: the one that is changed, or else the first.
+  // The operand in parts that determines how the others are divided: the one that is changed, or else the first.
   TensorIndex leadingOperand(const Op &op) const {
     TensorIndex first;
     for (InIndex i = 0; i < op.inputCount(); ++i) {
@@ -205,7 +205,7 @@ class Sharder {
     }
   }
 
-  // The whole tensor in whose memory output `o` of the op lies.
+  // The whole tensor whose memory output `o` of the op shares.
   TensorIndex changedWhole(const Op &op, OutIndex o) const {
     for (const AliasDef &alias : op.def().aliasRules())
       if (alias.modifies && alias.output == o && op.hasInput(alias.input))
@@ -225,7 +225,7 @@ class Sharder {
     replaceResult(old, assigned);
   }
 
-  // `fresh` takes the place and, in the end, the id of `old`.
+  // `fresh` replaces `old` and, at the end, gets its id.
   void replaceResult(TensorIndex old, TensorIndex fresh) {
     main_.replaceTensor(old, fresh);
     names_.emplace_back(fresh, main_.tensor(old).id);
@@ -241,7 +241,7 @@ class Sharder {
     replaceResult(op.outputs()[0], all);
   }
 
-  // ---- state that adds up gradients over micro-batches, and that replicas reduce after the last one
+  // ---- state that sums gradients over micro-batches, and that replicas reduce after the last one
   void findLateReductions() {
     for (Op *op : order_)
       if (isUpdate(*op) && isCollective(*op) && op->modifiesInput(0))
@@ -249,9 +249,9 @@ class Sharder {
           lateReductions_[variable] = op;
   }
 
-  // In parts it adds up what the replicas have in common already. An accumulator is empty before; other state is the
-  // same on all replicas, each of which brings it along: a sum has it that many times, so they are reduced to means,
-  // which are multiplied in the end.
+  // In parts it sums values that are already reduced over the replicas. An accumulator is zero before. Other state is
+  // equal on all replicas, and each of them contributes it, so a sum would contain it once per replica; so they are
+  // reduced to means, which are multiplied at the end.
   std::vector<TensorIndex> lateReductionOperands(const Op &op, const Parts &parts) {
     if (op.settings.executionContext == ExecutionContext::AccumulateOuterFragment || !op.modifiesInput(0)) return {};
     const TensorIndex variable = variableOf(main_, op.inputs()[0]);
@@ -302,7 +302,7 @@ class Sharder {
     replaceResult(t, wholeOf(t, *main_.tensor(t).getProducer()));
   }
 
-  // Their results' ids are free then.
+  // This frees the ids of their results.
   void eraseReplaced() {
     for (size_t i = replaced_.size(); i-- > 0;) main_.eraseOpAndOutputs(replaced_[i]);
     for (const auto &[t, id] : names_) main_.renameTensor(t, id);
@@ -310,7 +310,7 @@ class Sharder {
     names_.clear();
   }
 
-  // A sum over the elements of what is else needed in parts alone.
+  // A sum over all elements of a tensor that is otherwise needed only in parts.
   void shardSum(OpIndex sum, const Shardings &shardings) {
     if (!main_.alive(sum)) return;
     Op &op = main_.op(sum);
@@ -322,7 +322,7 @@ class Sharder {
     addUpParts(op, *domain);
   }
 
-  // Over whom a tensor is shared out that has parts already, or that is computed from such tensors alone.
+  // The replicas over which a tensor is divided, if it has parts already or is computed only from such tensors.
   std::optional<ReplicaGrouping> partsAreThere(TensorIndex t, const Shardings &shardings) const {
     const Op *producer = main_.tensor(t).getProducerUnsafe();
     if (!producer || !isUpdate(*producer)) return std::nullopt;
@@ -336,7 +336,7 @@ class Sharder {
     return domain;
   }
 
-  // Where the whole result of the reduction is needed too, its parts are cut from it.
+  // If the whole result of the reduction is needed too, its parts are slices of it.
   void keepOneReduction(OpIndex reduction, OpIndex scatter) {
     if (!main_.alive(reduction) || !main_.alive(scatter)) return;
     const TensorIndex whole = main_.op(reduction).outputs()[0];
@@ -358,12 +358,12 @@ class Sharder {
   const std::set<TensorId> &anchors_;
   const std::vector<Op *> order_;
   std::map<TensorIndex, Parts> inParts_;                                    // tensors that exist in parts only
-  std::map<Key, TensorIndex> parts_;                                        // of these and of whole tensors
+  std::map<Key, TensorIndex> parts_;                                        // parts of these and of whole tensors
   std::map<std::pair<TensorIndex, ExecutionContext>, TensorIndex> wholes_;  // of tensors in parts
   std::map<TensorIndex, const Op *> lateReductions_;                        // by variable
-  std::vector<std::pair<OpIndex, OpIndex>> scatters_;  // reductions and what scatters in their place
+  std::vector<std::pair<OpIndex, OpIndex>> scatters_;  // reductions, and the scatters that replace them
   std::vector<OpIndex> replaced_;
-  std::vector<std::pair<TensorIndex, TensorId>> names_;  // that results take over
+  std::vector<std::pair<TensorIndex, TensorId>> names_;  // ids that results take over
 };
 
 }  // namespace

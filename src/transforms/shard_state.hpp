@@ -1,6 +1,6 @@
-// shardState: weights, optimizer state and accumulators of which each replica keeps a part (ZeRO 1, 2, 3). Updates of
-// variables in parts run on parts: gradients are joined by a ReduceScatter in place of an AllReduce. A weight that
-// stays whole is updated by parts that are gathered; one in parts is gathered where the model reads it.
+// shardState: each replica keeps only a part of weights, optimizer state and accumulators (ZeRO 1, 2, 3). Updates of
+// variables in parts run on parts: a ReduceScatter of gradients replaces the AllReduce. If a weight stays whole, its
+// updated parts are gathered; if it is in parts, it is gathered where the model reads it.
 //
 //   g' = AllReduce(g)                           g' = ReduceScatter(g)
 //   m' = Accumulate(m, g')                 →    m' = Accumulate(m, g')                      m: a part
@@ -13,21 +13,21 @@
 
 namespace popart::transforms {
 
-// `updates`: the optimizer's ops; all later ones belong to them. Element-wise ops keep their bits. Sums over all
-// elements (norms) become sums over parts, joined by an AllReduce, where the whole operand is needed for nothing else.
-// An accumulator in parts adds up what the replicas have in common: they reduce once per micro-batch. `anchors` keep
-// their ids and are whole. Returns what is in parts now. Throws popart::error: what shardingOf throws, a tensor
-// by name that is no variable, or that the model itself changes.
+// `updates`: the optimizer's ops, which include all later ops. Element-wise ops keep their bits. Sums over all elements
+// (norms) become sums over parts with an AllReduce, if nothing else needs the whole operand. An accumulator in parts
+// sums reduced values: replicas reduce once per micro-batch. `anchors` keep their ids and are whole. Returns the
+// variables that are in parts now. Throws popart::error: as shardingOf; a named tensor is not a variable, or the model
+// itself changes it.
 Shardings shardState(Graph &main, const ShardRules &rules, const WeightUpdates &updates,
                      const std::set<TensorId> &anchors);
 
-// HostStore of the whole value that a micro-batch, or the step, has made of a variable in parts.
+// Adds a HostStore of the whole value of a variable in parts, after a micro-batch or after the step.
 void storeWhole(Graph &main, const TensorId &variable, const Sharding &sharding, const std::string &stream,
                 ExecutionContext context);
 
-// The weights in parts are gathered once for the forward pass and once for the backward pass, each before its first use
-// there, so that in between they take no memory; the one that was gathered last is kept. Before: any gathers of them.
-// `loss`: the tensor behind which the backward pass begins; empty or unknown: there is none.
+// Gathers the weights in parts once for the forward pass and once for the backward pass, before their first use in it,
+// so that they need no memory in between; the weight that was gathered last is kept. Replaces existing gathers of them.
+// `loss`: the tensor after which the backward pass starts; empty or unknown: there is none.
 void gatherByPhase(Graph &main, const Shardings &shardings, const TensorId &loss);
 
 }  // namespace popart::transforms

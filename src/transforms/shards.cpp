@@ -19,7 +19,7 @@ int64_t elementsOf(const Sharding &s, unsigned index) {
   return std::clamp<int64_t>(s.whole.nelms() - first, 0, part);
 }
 
-// Calls f(byte of a whole value, byte among all parts, bytes) for each part of the value that `replica` has.
+// Calls f(offset in the whole value, offset in all parts, bytes) for each part of the value that `replica` has.
 template <class F>
 void forEachPart(const Sharding &s, unsigned replica, F &&f) {
   const int64_t partBytes = s.partInfo().nbytes(), elementBytes = TensorInfo(s.whole.dataType(), {}).nbytes();
@@ -51,7 +51,7 @@ ReplicaGrouping domainOf(const Tensor &variable, const CommGroup &domain, unsign
   return groups;
 }
 
-// By variable an op that changes it and cannot work on a part: one before `firstUpdate`, or one that has a view of it.
+// For each variable an op that changes it and cannot work on a part: one before `firstUpdate`, or one with a view.
 std::map<TensorIndex, const Op *> changers(const Graph &main, int64_t firstUpdate) {
   std::map<TensorIndex, const Op *> found;
   for (const Op *op : main.ops())

@@ -1,4 +1,4 @@
-// See spare_memory.hpp. Decisions are about memory: views count to the tensor whose elements they show.
+// See spare_memory.hpp. Decisions are about memory: views count for the tensor that they view.
 #include "transforms/spare_memory.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Lister {
   // ---- activations
 
   void listActivations() {
-    std::vector<std::vector<TensorIndex>> readBackward(storage_.size());  // by what they show
+    std::vector<std::vector<TensorIndex>> readBackward(storage_.size());  // by the tensor that they view
     std::vector<int> readers(storage_.size());                            // in the forward pass
     for (const Op *op : order_)
       for (const TensorIndex t : op->inputs()) {
@@ -47,7 +47,7 @@ class Lister {
           readBackward[memory].push_back(t);
         }
       }
-    std::vector<Cost> again(storage_.size());  // of making it, and what leads to it and is not read backwards
+    std::vector<Cost> again(storage_.size());  // its cost, with ops before it that are not read backwards
     for (const Op *op : order_) {
       if (!isForward(*op) || isViewOfFirst(*op)) continue;
       Cost cost = costOf(*op);
@@ -56,7 +56,7 @@ class Lister {
       listResults(*op, readBackward, cost);
       for (const TensorIndex t : op->outputs()) {
         if (!t.valid()) continue;
-        const double share = 1.0 / std::max(1, readers[t.value]);  // each reader would need it, and it is made once
+        const double share = 1.0 / std::max(1, readers[t.value]);  // each reader needs it, and it is made once
         again[t.value] = {cost.flops * share, cost.bytesRead * share, cost.bytesWritten * share};
       }
     }
@@ -88,7 +88,7 @@ class Lister {
 
   bool isAnchored(TensorIndex t) const { return options_.anchors.contains(main_.tensor(t).id); }
 
-  // Nobody has said where it lies.
+  // Whether no option says where it is stored.
   bool mayMove(const Tensor &t) const {
     return isFloatingPoint(t.info.dataType()) && !offChip_.byTensor.contains(t.id);
   }
@@ -106,7 +106,7 @@ class Lister {
   void listVariable(const Tensor &variable) {
     if (!mayMove(variable) || variable.isRemote || offChip_.holds(variable) || isAnchored(variable.index())) return;
     std::array<bool, 3> reads{}, writes{};
-    bool isShown = false;  // by a view, which could outlive a change
+    bool isShown = false;  // by a view, which could exist longer than a change
     for (const Use &use : variable.uses()) {
       const Op &op = main_.op(use.op);
       if (op.is(Role::HostStore)) continue;
@@ -151,7 +151,7 @@ class Lister {
   const OffChip &offChip_;
   const SpareMemoryOptions &options_;
   const std::vector<Op *> order_;
-  std::vector<uint32_t> storage_;  // by tensor: the one whose memory it shows
+  std::vector<uint32_t> storage_;  // by tensor: the one whose memory it shares
   std::vector<SpareMemory> result_;
 };
 

@@ -1,6 +1,6 @@
-// See step_loops.hpp. A body keeps the ids of the tensors it takes over; variables, and what else the main graph makes,
-// reach it as loop inputs, constants move or are copied. A tensor that is a variable's new value is read as that
-// variable after the loop.
+// See step_loops.hpp. A body keeps the ids of the tensors it takes over. Variables and other tensors of the main graph
+// are passed in as loop inputs; constants move or are copied. After the loop, a tensor that is a variable's new value
+// is read as that variable.
 #include "transforms/step_loops.hpp"
 
 #include <map>
@@ -27,7 +27,7 @@ Op::Settings firstIn(Graph &graph, const char *name) {
 
 class LoopMaker {
  public:
-  // `moves`: whether an op belongs into the body.
+  // `moves`: whether an op moves into the body.
   LoopMaker(Ir &ir, int64_t count, const char *name, bool (*moves)(const Op &))
       : main_(ir.getMainGraph()),
         loop_(*addCountedLoop(main_, count, firstIn(main_, name))),
@@ -66,7 +66,7 @@ class LoopMaker {
     }
   }
 
-  // The loop carries what `value` is at the end of each iteration.
+  // Lets the loop carry `value` at the end of each iteration.
   void addCarried(TensorIndex value) {
     const TensorId id = main_.tensor(value).id;
     passIn(loop_, main_.addConstant(main_.freeId(id + "___beforeLoop"), TensorData(main_.info(value))));
@@ -133,7 +133,7 @@ class LoopMaker {
   Graph &body_;
   bool (*moves_)(const Op &);
   std::vector<Op *> moved_, outer_;
-  std::map<TensorIndex, InIndex> inputs_;      // of the loop, by what is passed in
+  std::map<TensorIndex, InIndex> inputs_;      // inputs of the loop, by the tensor that is passed in
   std::map<TensorIndex, TensorIndex> inBody_;  // main -> body
   std::map<OpIndex, OpIndex> opInBody_;
   std::set<TensorIndex> modified_;              // variables the body writes
@@ -141,7 +141,7 @@ class LoopMaker {
   std::map<TensorIndex, TensorIndex> results_;  // such a value -> the loop's output
 };
 
-// What the update makes is stored after the loop.
+// Results of the update are stored after the loop.
 void storeOuterValuesAfterwards(Graph &main) {
   for (Op *op : main.ops())
     if (op->is(Role::HostStore) && op->inTensor(0)->hasProducer() && isOuter(*op->inTensor(0)->getProducer()))

@@ -1,5 +1,5 @@
-// The loops of a step: micro-batches of one update, and batches of one run. The program of one micro-batch becomes the
-// body of the inner loop, updates follow it; both together become the body of the outer one.
+// The loops of a step: over the micro-batches of one update, and over the batches of one run. The program of one
+// micro-batch becomes the body of the inner loop, followed by updates; both become the body of the outer loop.
 //   load, forward, backward, accumulate, update, store
 //   →  loop batchesPerStep times { loop accumulationFactor times { load, forward, backward, accumulate, store }, update
 // }
@@ -8,13 +8,13 @@
 
 namespace popart::transforms {
 
-// Ops whose executionContext is AccumulateOuterFragment stay in the main graph and run after the loop, as do stores of
-// what they make; all others move into its body, so that a variable is stored with what the micro-batch did to it. What
-// the body writes are variables; other values that stay behind read are carried out of the last iteration. Streams must
-// have been replaced by HostLoad ops. A `count` of 1 changes nothing.
+// Ops whose executionContext is AccumulateOuterFragment stay in the main graph and run after the loop, and so do stores
+// of their results. All others move into its body, so that a variable is stored as the micro-batch left it. The body
+// may write only variables; other values that remaining ops read are carried out of the last iteration. Streams must
+// already be replaced by HostLoad ops. A `count` of 1 changes nothing.
 void addAccumulationLoop(Ir &ir, int64_t count);
 
-// The whole main graph becomes the body of a loop of `count` batches, which works on the variables themselves. A
+// Makes the whole main graph the body of a loop over `count` batches, which changes the variables directly. A
 // `count` of 1 changes nothing.
 void addMainLoop(Ir &ir, int64_t count);
 

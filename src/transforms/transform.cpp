@@ -1,4 +1,4 @@
-// The transforms of users, by name.
+// Transforms that users register, by name.
 #include <popart/transforms/transform.hpp>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// See update_chains.hpp. Ops belong together that pass elements on to each other, or use one variable.
+// See update_chains.hpp. Ops belong to one chain if one reads elements of the other, or both use one variable.
 #include "transforms/update_chains.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class ChainFinder {
  private:
   bool isOptimizers(const Op &op) const { return int64_t{op.index().value} >= first_; }
   bool isVariable(TensorIndex t) const { return graph_.tensor(t).tensorType() == TensorType::Variable; }
-  // Elements that the optimizer works on.
+  // Whether the tensor contains elements that the optimizer works on.
   bool carries(TensorIndex t) const {
     if (!t.valid() || graph_.info(t).nelms() < 2) return false;
     const Op *producer = graph_.tensor(t).getProducerUnsafe();
@@ -84,7 +84,7 @@ class ChainFinder {
         if (op->hasOutput(o)) known[op->outputs()[static_cast<size_t>(o)]] = {Kind::Result, chain.ops.size(), o};
       chain.ops.push_back(std::move(link));
     }
-    // A number that the chain itself makes is its own.
+    // A number that the chain itself computes is specific to the chain.
     for (ChainOp &link : chain.ops)
       for (size_t i = 0; i < link.operands.size(); ++i)
         if (link.operands[i].kind == Kind::Result && graph_.info(link.op->inputs()[i]).nelms() < 2) link.merges = false;
@@ -97,7 +97,7 @@ class ChainFinder {
         places.insert({op.settings.vgraphId, op.settings.pipelineStage, op.settings.executionPhase});
   }
 
-  // Whether a kernel of the device reads the variable, or a view of it, in a layout of its own.
+  // Whether a kernel of the device reads the variable, or a view of it, in a special layout.
   bool isPacked(TensorIndex t) const {
     for (const Use &use : graph_.tensor(t).uses()) {
       const Op &op = graph_.op(use.op);
@@ -109,7 +109,7 @@ class ChainFinder {
     return false;
   }
 
-  // The variable whose new value the result is.
+  // Whether the result is the new value of a variable.
   bool isNewValue(const UpdateChain &chain, const ChainOperand &operand) const {
     const ChainOp &maker = chain.ops[operand.at];
     for (const AliasDef &alias : maker.op->def().aliasRules())
@@ -120,7 +120,7 @@ class ChainFinder {
     return false;
   }
 
-  // A variable that no merged op sees.
+  // Whether the operand is a variable that no merged op uses.
   static bool isOfSingleOps(const UpdateChain &chain, const ChainOperand &operand) {
     return operand.kind == Kind::Variable && std::ranges::none_of(chain.ops, [&](const ChainOp &link) {
              return link.merges && std::ranges::find(link.operands, operand) != link.operands.end();
@@ -146,7 +146,7 @@ class ChainFinder {
       if (!op.inputs()[i].valid() || graph_.info(op.inputs()[i]).nelms() < 2) continue;
       if (graph_.info(op.inputs()[i]).nelms() != chain.elements) return false;
       if (!link.merges && op.modifiesInput(static_cast<InIndex>(i)) && !isOfSingleOps(chain, operand)) return false;
-      // What crosses from each micro-batch to the update after the last one is a variable.
+      // Only variables may pass from the micro-batches to the update after the last one.
       if (operand.kind == Kind::Result && !isNewValue(chain, operand) &&
           chain.ops[operand.at].op->settings.executionContext != op.settings.executionContext)
         return false;
@@ -159,7 +159,7 @@ class ChainFinder {
   const std::set<TensorId> &alone_;
 };
 
-// One number for all: the same tensor, or constants of one value.
+// Whether two numbers are the same: one tensor, or constants of equal value.
 bool sameNumber(const Graph &graph, TensorIndex t, TensorIndex u) {
   const Tensor &a = graph.tensor(t), &b = graph.tensor(u);
   if (t == u) return true;

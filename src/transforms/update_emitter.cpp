@@ -1,4 +1,4 @@
-// See update_emitter.hpp. Scalars are FLOAT whatever the weight's type, so that small factors keep their precision.
+// See update_emitter.hpp. Scalars are FLOAT for all weight types, so that small factors keep their precision.
 #include "transforms/update_emitter.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace popart::transforms {
 namespace {
 
-// That of the first named op which reads the weight; else its own name.
+// The name of the first named op that reads the weight; else the name of the weight.
 std::string layerOfWeight(const Graph &graph, const WeightUpdate &u) {
   for (const Use &use : graph.tensor(u.variable).uses()) {
     const LayerOf reader = layerOf(graph.op(use.op).name());
@@ -79,7 +79,7 @@ TensorIndex UpdateEmitter::overflowed() {
   return overflowed_;
 }
 
-// What each micro-batch changes leads to the answer, and cannot wait for it.
+// Changes made in each micro-batch are inputs of the test for overflow, so they cannot depend on its result.
 void UpdateEmitter::skipWhereNotFinite() {
   if (!made_.areFinite.valid()) return;
   for (Op *op : graph_.ops()) {
@@ -173,7 +173,7 @@ TensorIndex UpdateEmitter::partOf(TensorIndex variable, const WeightUpdate &u) {
                               {"starts", std::vector<int64_t>{u.part->start}},
                               {"ends", std::vector<int64_t>{u.part->end}}};
   const TensorIndex part = emitOne("SliceInplace", {variable}, graph_.tensor(variable).id + "___part", attributes);
-  // Forward reads of the same part must not keep it in memory until the update.
+  // Otherwise the read of the same part in the forward pass would keep it in memory until the update.
   graph_.tensor(part).getProducer()->settings.recomputeType = RecomputeType::Recomputed;
   wholes_[part] = variable;
   return part;

@@ -1,6 +1,6 @@
 // The plain values of optimizers: lookup in UpdateRules; comparison, hashing and checks of OptimizerValue,
 // OptimizerValueMap and ClipNormSettings. Invariant: hashes agree with validReplacement: a non-constant value
-// contributes its constness only.
+// contributes only whether it is constant.
 #include <popart/clipnormsettings.hpp>
 #include <popart/error.hpp>
 #include <popart/optimizervaluemap.hpp>

@@ -1,4 +1,4 @@
-// What variables are to a training program, and which tensors are a variable under another name.
+// The roles of variables in a training program, and the tensors that share their memory.
 #pragma once
 #include <set>
 
@@ -6,19 +6,19 @@
 
 namespace popart::transforms {
 
-// Of `rules`, which has one member for each kind of variable, that of `variable`.
+// The member of `rules`, which has one for each kind of variable, for the kind of `variable`.
 template <class Rules>
 auto &ruleOfKind(Rules &rules, const Tensor &variable);
 
-// Whether the variable adds up gradients over micro-batches and holds nothing else.
+// Whether the variable only sums gradients over micro-batches.
 bool isAccumulator(const Tensor &variable);
 
-// The variable whose new value `t` is; invalid when it is none.
+// The variable whose new value `t` is; invalid if it is not a new value.
 TensorIndex variableOf(const Graph &graph, TensorIndex t);
 
-// The tensors that no op makes (variables, inputs, constants) whose memory `t` shows, or parts of it.
+// The tensors without a producer (variables, inputs, constants) whose memory, or a part of it, `t` shares.
 std::set<TensorIndex> memoryShownBy(const Graph &graph, TensorIndex t);
-// Those that are variables.
+// Those of them that are variables.
 std::set<TensorIndex> variablesShownBy(const Graph &graph, TensorIndex t);
 
 template <class Rules>

@@ -1,4 +1,4 @@
-// See virtual_graphs.hpp. Auto: costs of ops in the order they run, cut into intervals.
+// See virtual_graphs.hpp. Auto: the ops in the order in which they run are divided into intervals by cost.
 #include "transforms/virtual_graphs.hpp"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ double timeOf(const Op &op) {
   return cost.flops + cost.bytesRead + cost.bytesWritten;
 }
 
-// Whether what an op computes depends on variables and constants only, as the transpose of a weight does.
+// Whether the result of an op depends only on variables and constants, as the transpose of a weight does.
 bool readsParametersOnly(const Graph &main, const Op &op) {
   return op.inputCount() > 0 && std::ranges::all_of(op.inputs(), [&](TensorIndex t) {
            if (!t.valid()) return true;
@@ -50,12 +50,12 @@ bool readsParametersOnly(const Graph &main, const Op &op) {
          });
 }
 
-// Places where the schedule may be cut: in front of op i. What is read on both sides of a cut would have to be there
-// twice; what is computed of parameters stays with its readers.
+// Positions where the schedule may be divided: before op i. A tensor that is read on both sides would have to exist
+// twice; values computed from parameters stay with their readers.
 std::vector<int> splitPoints(const Graph &main, const std::vector<Op *> &order) {
   std::vector<int> position(main.opSlots());
   for (size_t i = 0; i < order.size(); ++i) position[order[i]->index().value] = static_cast<int>(i);
-  std::vector<int> crossing(order.size() + 1, 0);  // sum up to i: how many such tensors are read before and behind i
+  std::vector<int> crossing(order.size() + 1, 0);  // sum up to i: how many such tensors are read before and after i
   for (const Tensor *t : main.tensors()) {
     const Op *producer = t->getProducerUnsafe();
     if (producer ? !readsParametersOnly(main, *producer) : !isOfOneVirtualGraph(*t)) continue;
@@ -85,7 +85,7 @@ std::vector<double> sharesOf(const VirtualGraphs &wanted) {
   return shares;
 }
 
-// The points of `points` at which `cost`, the sum of all before, comes nearest to the ends of the shares.
+// The positions of `points` at which `cost`, the sum of all previous ones, is nearest to the ends of the shares.
 std::vector<int> chooseCuts(const std::vector<int> &points, const std::vector<double> &cost,
                             const std::vector<double> &shares) {
   std::vector<int> cuts;
@@ -93,7 +93,7 @@ std::vector<int> chooseCuts(const std::vector<int> &points, const std::vector<do
   size_t from = 0;
   for (size_t k = 0; k + 1 < shares.size(); ++k) {
     end += shares[k] * cost.back();
-    const size_t left = shares.size() - 2 - k;  // cuts behind this one
+    const size_t left = shares.size() - 2 - k;  // cuts after this one
     const auto first = points.begin() + static_cast<int64_t>(from), last = points.end() - static_cast<int64_t>(left);
     const auto nearest = std::min_element(first, last, [&](int a, int b) {
       return std::abs(cost[static_cast<size_t>(a)] - end) < std::abs(cost[static_cast<size_t>(b)] - end);

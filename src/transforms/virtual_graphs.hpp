@@ -1,5 +1,5 @@
-// Virtual graphs: on which IPU of its replica each op is (Op::Settings::vgraphId). A fact of the program that no result
-// depends on.
+// Virtual graphs: the IPU of its replica on which each op runs (Op::Settings::vgraphId). A fact of the program on which
+// no result depends.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -9,30 +9,31 @@
 namespace popart::transforms {
 
 enum class VirtualGraphRule : uint8_t {
-  Keep,    // as the program has them
-  Drop,    // what the program says is ignored
+  Keep,    // keep those of the program
+  Drop,    // remove those of the program
   Manual,  // every op of the main graph must have one
-  Auto,    // the main graph is cut by cost, whatever the program says
+  Auto,    // divide the main graph by cost, ignoring the program
 };
 
 struct VirtualGraphs {
   VirtualGraphRule rule = VirtualGraphRule::Keep;
   int64_t ipus = 1;           // of one replica, for Auto
-  std::vector<float> ratios;  // for Auto: share of the cost on each IPU; empty: equal shares on all of them
+  std::vector<float> ratios;  // for Auto: share of the cost on each IPU; empty: equal shares
 };
 
-// Whether a pipeline needs all readers of a tensor on one virtual graph: of variables, apart from the seed of random
-// numbers. A stream is loaded for its first reader and passed on to the others.
+// Whether a pipeline requires that all readers of a tensor are on one virtual graph: true for variables, except the
+// seed of random numbers. A stream is loaded for its first reader and passed on to the others.
 bool isOfOneVirtualGraph(const Tensor &t);
 
-// For a forward graph. Auto cuts the schedule where no variable is read on both sides, as near to
-// the wanted shares of cost as that leaves; graphs that are called are where their callers are. Throws popart::error:
-// Manual when some ops or all have no virtual graph, with the counts; Auto when there are not enough places to cut.
+// For a forward graph. Auto divides the schedule where no variable is read on both sides, as near to the requested
+// shares of cost as possible; graphs that are called are where their callers are. Throws popart::error: Manual, if ops
+// have no virtual graph, with the counts; Auto, if there are not enough positions to divide.
 void placeOnVirtualGraphs(Ir &ir, const VirtualGraphs &wanted);
 
-// Once the program is whole: a tensor that is made on one virtual graph and read on another one goes through an
-// IpuCopy, one for each destination, called "<id>_c<destination>". It stands with the op that makes the tensor and
-// computes nothing. Readers that change the tensor keep it. Returns the number of copies.
+// For the whole program: adds an IpuCopy for each tensor that is made on one virtual graph and read on another one, one
+// for each destination, called "<id>_c<destination>". It is placed with the op that makes the tensor and computes
+// nothing.
+// Readers that change the tensor keep reading it directly. Returns the number of copies.
 int addIpuCopies(Graph &main);
 
 }  // namespace popart::transforms
