@@ -1,9 +1,9 @@
 // The two entry points of autodiff.
-//   growBackward   gradient ops go into the graph itself; activations are read where they are.
-//   differentiate  gradient ops go into a new graph. A forward tensor that a gradient op reads becomes an input
-//                  of it; one that call sites cannot reach yet becomes an extra output of the forward graph (and
-//                  of each Call of it), or is computed again inside the gradient graph when something other than
-//                  a Call runs the forward graph.
+//   growBackward   adds gradient ops to the graph itself, which read activations directly.
+//   differentiate  adds gradient ops to a new graph. A forward tensor that a gradient op reads becomes an input of it;
+// one                  that call sites cannot access yet becomes an extra output of the forward graph (and of each Call
+// of                  it), or is recomputed inside the gradient graph if something other than a Call runs the forward
+//                  graph.
 // Invariant: afterwards expectedInputs/expectedOutputs of every GradInfo match the gradient graph's inputs and outputs.
 #include "autodiff/autodiff.hpp"
 
@@ -21,8 +21,8 @@ namespace popart::autodiff {
 namespace {
 
 enum class MissingGradients { Refuse, Skip };
-// Tensors that a gradient op is documented to read and does not need: inputs of the gradient graph where a user counts
-// them, left out where the graph belongs to a training program.
+// Tensors that a gradient op reads by its documentation, but does not need. Keep: they are inputs of the gradient
+// graph, because users count them; Drop: for the graphs of a training program.
 enum class UnusedReads { Keep, Drop };
 
 struct Request {
@@ -50,7 +50,7 @@ void refuseModifyingOps(const Graph &graph) {
   }
 }
 
-// Differentiates graphs, called graphs first; keeps what it has made.
+// Differentiates graphs, called graphs first; caches the results.
 class Differentiator {
  public:
   Differentiator(Ir &ir, const GradInfos &known, UnusedReads unused) : ir_(ir), known_(known), unused_(unused) {}
@@ -58,7 +58,7 @@ class Differentiator {
 
   const GradInfo &differentiate(Graph &forward, const Request &request);
 
-  // Gradient information for a called graph that covers at least what is asked for.
+  // Gradient information for a called graph that covers at least the request.
   GradInfo forCall(Graph &callee, const CalledRequest &asked) {
     if (auto it = known_.find(callee.id); it != known_.end()) return it->second;
     Request request;
@@ -90,10 +90,10 @@ class Differentiator {
   const GradInfos &known_;
   UnusedReads unused_;
   GradInfos made_;
-  std::map<GraphId, Request> requests_;  // what the gradient graphs of called graphs were made for
+  std::map<GraphId, Request> requests_;  // the requests that the gradient graphs of called graphs cover
 };
 
-// The forward tensors a gradient graph reads: handed out as tensors of that graph, connected at the end.
+// The forward tensors that a gradient graph reads: represented by tensors of that graph, connected at the end.
 class Activations {
  public:
   Activations(Graph &forward, Graph &gradient) : fwd_(forward), grad_(gradient) {}
@@ -150,7 +150,7 @@ class Activations {
     }
   }
 
-  // The forward tensor, computed again in the gradient graph from what call sites can reach.
+  // The forward tensor, recomputed in the gradient graph from tensors that call sites can access.
   TensorIndex recomputed(TensorIndex forward) {
     if (reachable(forward)) return get(forward);
     if (auto it = copies_.find(forward); it != copies_.end()) return it->second;
@@ -174,7 +174,7 @@ class Activations {
   }
 
   Graph &fwd_, &grad_;
-  std::map<TensorIndex, TensorIndex> seen_;    // forward -> stand-in in the gradient graph
+  std::map<TensorIndex, TensorIndex> seen_;    // forward → its representative in the gradient graph
   std::map<TensorIndex, TensorIndex> copies_;  // forward -> recomputed
 };
 
@@ -186,7 +186,7 @@ TensorIndex findForward(const Graph &forward, const TensorId &id, const char *ro
   return t;
 }
 
-// Takes a new graph out of the Ir again unless keep() was called: a refused autodiff leaves no graph behind.
+// Removes a new graph from the Ir unless keep() was called, so that a failed autodiff leaves no graph.
 class UnfinishedGraph {
  public:
   UnfinishedGraph(Ir &ir, GraphId id) : ir_(&ir), id_(std::move(id)) {}

@@ -18,7 +18,7 @@ struct ExpectedConnection {
   bool operator==(const ExpectedConnection &) const = default;
 };
 
-// What a gradient graph expects and gives, aligned with its inputs and outputs.
+// The meaning of the inputs and outputs of a gradient graph, in their order.
 struct GradInfo {
   GraphId forward;
   GraphId gradient;
@@ -27,17 +27,18 @@ struct GradInfo {
 };
 using GradInfos = std::map<GraphId, GradInfo>;
 
-// Differentiates subgraph `forward` (docs/compat/autodiff.md): makes graph "<id>_bwd" with inputs = provided gradients,
-// then the forward tensors it reads sorted by id; outputs = gradients of `gradsRequired`. Null: gradients of all
-// outputs are provided, those of all inputs required. Called graphs without an entry in `known` are differentiated
-// first. Missing activations become extra outputs of `forward` and of its existing call sites. Returns the infos of
-// every graph differentiated. Throws popart::error: modifying ops, a required gradient that cannot be had, unknown ids.
+// Differentiates subgraph `forward` (docs/compat/autodiff.md): makes the graph "<id>_bwd". Its inputs are the provided
+// gradients, then the forward tensors that it reads, sorted by id; its outputs are the gradients of `gradsRequired`.
+// Null: gradients of all outputs are provided, those of all inputs required. Called graphs without an entry in `known`
+// are differentiated first. Missing activations become extra outputs of `forward` and of its call sites. Returns the
+// infos of every graph differentiated. Throws popart::error: modifying ops, a required gradient that does not exist,
+// unknown ids.
 GradInfos differentiate(Ir &ir, const GraphId &forward, const std::vector<TensorId> *gradsProvided,
                         const std::vector<TensorId> *gradsRequired, const GradInfos &known = {});
 
-// Grows gradient ops for `targets` from `lossId` in the same graph; gradient of x is named Gradient___x.
-// `lossGradient` is the tensor that starts the backward pass. Returns target -> gradient (targets without one are
-// absent).
+// Adds gradient ops for `targets`, starting at `lossId`, to the same graph; the gradient of x is named Gradient___x.
+// `lossGradient` is the tensor that starts the backward pass. Returns target → gradient, without targets that have
+// none.
 std::map<TensorId, TensorId> growBackward(Graph &graph, const TensorId &lossId, TensorIndex lossGradient,
                                           const std::vector<TensorId> &targets);
 

@@ -1,7 +1,7 @@
-// Reverse walk over one graph. First the tensors that depend on a target are marked (a gradient that reaches no target
-// is never built); then the ops are visited in reverse schedule order. An op's gradient rule turns the gradients of its
-// outputs into contributions to its inputs; when the first consumer of a tensor in schedule order has been visited, all
-// its contributions are known and one Sum op joins them.
+// Reverse walk over one graph. First, tensors that depend on a target are marked, so that only gradients that reach a
+// target are built. Then the ops are visited in reverse schedule order. The gradient rule of an op computes
+// contributions to the gradients of its inputs from the gradients of its outputs. After the first consumer of a tensor
+// in schedule order was visited, all its contributions are known, and one Sum op adds them.
 #include "autodiff/backward_walk.hpp"
 
 #include <algorithm>
@@ -50,8 +50,8 @@ class Walker {
       finish(target, Op::Settings(grad_));
       result.push_back(slot(target).sum);
     }
-    // Gradient ops come after the forward pass, in order of creation, and not at the place of the ops they belong to;
-    // what is to be kept or computed again are results of the forward pass.
+    // Gradient ops come after the forward pass, in order of creation, not at the places of their forward ops. Marks for
+    // keeping and recomputation are for results of the forward pass.
     for (size_t i = firstNew; i < grad_.opSlots(); ++i)
       if (const OpIndex o{static_cast<uint32_t>(i)}; grad_.alive(o)) {
         grad_.op(o).settings.sequence = -1;
@@ -64,12 +64,12 @@ class Walker {
   struct Slot {
     bool active = false;  // depends on a target
     size_t firstConsumer = SIZE_MAX;
-    size_t startParts = 0;           // how many of `parts` were given
-    std::vector<TensorIndex> parts;  // contributions, in the order they were found
+    size_t startParts = 0;           // number of `parts` that are given
+    std::vector<TensorIndex> parts;  // contributions, in the order in which they were found
     TensorIndex sum;                 // the whole gradient
   };
 
-  // Gradients are floating point; they are integers where what is differentiated is one.
+  // Gradients are floating point; for integer targets they are integers.
   bool carriesGradient(TensorIndex t) const {
     const DataType type = fwd_.info(t).dataType();
     if (isFloatingPoint(type) || !isInteger(type)) return isFloatingPoint(type);
@@ -94,8 +94,8 @@ class Walker {
     }
   }
 
-  // Gradient ops without a rule of their own that lie on the way are differentiated as what they consist of. Returns
-  // whether there was one.
+  // Gradient ops on the path that have no rule are replaced by their decompositions. Returns whether there was
+  // one.
   bool expandGradientOps(const std::vector<Op *> &schedule) {
     const auto isOpen = [&](const Op *op) {
       const OpDef &def = op->def();
@@ -119,7 +119,7 @@ class Walker {
     return any;
   }
 
-  // What `op` consists of takes its place, and gives tensors of the ids that its results had.
+  // Replaces `op` by its decomposition; the results keep their ids.
   void expand(Op &op) {
     const size_t firstNew = fwd_.tensorSlots();
     const std::vector<TensorIndex> before = op.outputs();
@@ -151,8 +151,8 @@ class Walker {
     }
     const TensorId id = gradientId(fwd_, grad_, fwd_.tensor(forward).id);
     if (TensorIndex taken = grad_.find(id); taken.valid()) {
-      // The tensor given from outside, or the result of a called gradient graph, steps aside: the whole gradient has
-      // the plain name.
+      // A given tensor, or the result of a called gradient graph, is renamed: the whole gradient gets the plain
+      // name.
       const bool given = s.startParts > 0 && taken == s.parts[0];
       const bool ofCall = grad_.tensor(taken).hasProducer() && !finished_.count(taken.value);
       if (given || ofCall) grad_.renameTensor(taken, grad_.uniqueId(id));
@@ -252,11 +252,11 @@ class Walker {
     return given;
   }
 
-  // If(condition, then, else) -> If(condition, gradient of then, gradient of else): each branch gives a gradient for
-  // every wanted input of both branches, zeros for the inputs of the other one.
+  // If(condition, then, else) -> If(condition, gradient of then, gradient of else): each branch returns a gradient for
+  // every requested input of both branches, zeros for the inputs of the other one.
   void differentiateIf(Op &op, const std::vector<TensorIndex> &gradOuts, const std::vector<bool> &wanted) {
     Ir &ir = fwd_.getIr();
-    std::vector<int> results;  // inputs of the op whose gradients the branches give
+    std::vector<int> results;  // inputs of the op whose gradients the branches return
     for (int i = 1; i < op.inputCount(); ++i)
       if (wanted[i]) results.push_back(i);
     std::vector<TensorIndex> inputs = {walk_.activation(op.inputs()[0])};
@@ -283,7 +283,7 @@ class Walker {
     }
   }
 
-  // A graph around the gradient graph of one branch, whose forward inputs are the inputs `first`… of the If op.
+  // A wrapper of the gradient graph of one branch, whose forward inputs are the inputs `first`… of the If op.
   Graph &branchGradient(const Op &op, const GradInfo &info, const std::vector<int> &results, int first) {
     Ir &ir = fwd_.getIr();
     const Graph &forward = ir.getGraph(info.forward);
@@ -348,7 +348,7 @@ class Walker {
     }
   }
 
-  // What the gradient graph of `callee` reads for `c`; the inputs of `callee` are the inputs `first`… of `op`.
+  // The operand of the gradient graph of `callee` for `c`; the inputs of `callee` are the inputs `first`… of `op`.
   TensorIndex calledGradientInput(Op &op, const Graph &callee, const ExpectedConnection &c,
                                   const std::vector<TensorIndex> &gradOuts, int first) {
     const TensorIndex formal = callee.find(c.fwdId);
@@ -385,7 +385,7 @@ class Walker {
 
   const BackwardWalk &walk_;
   Graph &fwd_, &grad_;
-  std::vector<std::pair<TensorIndex, TensorIndex>> starts_;  // as the walk's, of what is there after expansion
+  std::vector<std::pair<TensorIndex, TensorIndex>> starts_;  // those of the walk, after decompositions
   std::vector<TensorIndex> targets_;
   std::vector<Slot> slots_;
   std::unordered_set<uint32_t> named_;     // tensors of the gradient graph that have their final id

@@ -1,4 +1,4 @@
-// See extra_outputs.hpp. A Loop keeps its number of carried values: what is added is a scan output.
+// See extra_outputs.hpp. A Loop keeps its number of carried values; a scan output is added.
 #include "autodiff/extra_outputs.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Further outputs of a graph that is already called: how values of a forward graph reach its gradient graph.
-// Invariant: outputs are appended, so the positions of those a graph has stay; every call site gets the new one.
+// Adds outputs to a graph that is already called, so that its gradient graph can read more of its values. Invariant:
+// outputs are appended, so existing positions do not change; every call site gets the new output.
 #pragma once
 #include <popart/graph.hpp>
 
@@ -8,8 +8,8 @@ namespace popart::autodiff {
 // Whether addOutput is possible: only Call ops, and Loop ops with a bound of their iterations, run the graph.
 bool canAddOutputs(const Graph &graph);
 
-// Makes `t` the last output of `graph`. A Call of it gains the value, a Loop the values of all iterations stacked along
-// a new first dimension (as many as its bound; those of iterations that were run are written). They are named
+// Makes `t` the last output of `graph`. A Call of it gets the value; a Loop gets the values of all iterations, stacked
+// along a new first dimension (its bound; only iterations that ran are written). They are named
 // "autodiff_output__t<K>".
 void addOutput(Graph &graph, TensorIndex t);
 

@@ -1,6 +1,6 @@
-// See loop_gradient.hpp. Which carried values take part is a fixed point over iterations: a carried value has a
-// gradient when it depends, in some iteration, on a wanted input, and when an output with a gradient depends on it. The
-// backward loop carries the gradients of these, then the sums for the wanted values from outside.
+// See loop_gradient.hpp. The carried values that have a gradient are a fixed point over iterations: those that depend,
+// in some iteration, on a requested input, and on which an output with a gradient depends. The backward loop carries
+// their gradients, then the sums for the requested values from outside.
 #include "autodiff/loop_gradient.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr int64_t kMostStacked = int64_t{1} << 20;
 
 bool carriesGradient(const Graph &graph, TensorIndex t) { return isFloatingPoint(graph.info(t).dataType()); }
 
-// Adds to `active` what depends on it along floating-point tensors.
+// Adds to `active` the tensors that depend on it through floating-point tensors.
 void spreadForward(const Graph &graph, const std::vector<Op *> &schedule, Tensors &active) {
   for (const Op *op : schedule) {
     if (op->def().cutsGradient()) continue;
@@ -33,7 +33,7 @@ void spreadForward(const Graph &graph, const std::vector<Op *> &schedule, Tensor
   }
 }
 
-// Adds to `needed` what it depends on along floating-point tensors.
+// Adds to `needed` the tensors that it depends on through floating-point tensors.
 void spreadBackward(const Graph &graph, const std::vector<Op *> &schedule, Tensors &needed) {
   for (size_t i = schedule.size(); i-- > 0;) {
     const Op &op = *schedule[i];
@@ -178,7 +178,7 @@ class LoopGradient {
     return emit("Sub", {captured(loopInputs_[0]), one}, "last");
   }
 
-  // A tensor of the graph around the loop, as the body sees it.
+  // The body's input for a tensor of the graph around the loop.
   TensorIndex captured(TensorIndex outer) {
     if (const auto it = captured_.find(outer); it != captured_.end()) return it->second;
     captures_.push_back(outer);
@@ -186,14 +186,14 @@ class LoopGradient {
                addBodyInput(r_.gradient.removeScope(r_.gradient.tensor(outer).id), r_.gradient.info(outer));
   }
 
-  // What the iteration in hand has of a tensor stacked over all iterations.
+  // The slice of the current iteration from a tensor that is stacked over all iterations.
   TensorIndex slice(TensorIndex stack) {
     const TensorIndex whole = captured(stack);
     if (const auto it = slices_.find(whole); it != slices_.end()) return it->second;
     return slices_[whole] = emit("Gather", {whole, position_}, "of_iteration", {{"axis", int64_t{0}}});
   }
 
-  // The gradient of a body output: what later iterations gave it and what its stacked values were given.
+  // The gradient of a body output: that of later iterations plus that of its stacked values.
   TensorIndex outputGradient(const TensorId &id, const std::map<int, TensorIndex> &state) {
     const TensorIndex formal = forward_.find(id);
     std::vector<TensorIndex> parts;
@@ -204,7 +204,7 @@ class LoopGradient {
     return parts.empty() ? addZeros(*body_, forward_.info(formal)) : addSum(*body_, parts, r_.op);
   }
 
-  // A forward tensor of the body, an input or output of it, in the iteration in hand.
+  // A forward tensor of the body, one of its inputs or outputs, in the current iteration.
   TensorIndex forwardValue(const TensorId &id) {
     const TensorIndex formal = forward_.find(id);
     const auto &in = forward_.inputs();
@@ -232,7 +232,7 @@ class LoopGradient {
 
   // ---- the backward loop
   std::vector<TensorIndex> addLoop() {
-    std::vector<int> inputs;  // of the forward op, whose gradients the loop gives
+    std::vector<int> inputs;  // inputs of the forward op whose gradients the loop returns
     for (int value : states_) inputs.push_back(2 + value);
     for (int value : sums_) inputs.push_back(2 + value);
     std::vector<TensorIndex> gradients(r_.wanted.size());
@@ -255,7 +255,7 @@ class LoopGradient {
   Graph &forward_;
   const int carried_;
   const int counter_;    // carried value that counts the iterations; -1: their number is known
-  const int64_t trips_;  // as many, or at most as many where they are counted
+  const int64_t trips_;  // their number or, if they are counted, its bound
   Graph *body_ = nullptr;
   std::vector<int> states_, sums_;  // carried values and values from outside that have gradients, by number
   std::vector<int> scans_;          // outputs of the op that are stacks with a gradient

@@ -1,4 +1,4 @@
-// See choices.hpp. Costs are those of executable/cost.hpp, as the kernels' own.
+// See choices.hpp. Costs are those of executable/cost.hpp, as for kernels.
 #include "fitting/choices.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace popart::fitting {
 namespace {
 
-constexpr double kPerStep = 500;  // nanoseconds: a kernel or a copy more
+constexpr double kPerStep = 500;  // nanoseconds for an additional kernel or copy
 
 double recomputing(const transforms::SpareMemory &m, const ChoiceRules &rules) {
   const double once = executable::predictedNanoseconds(m.again.flops, m.again.bytesRead + m.again.bytesWritten);

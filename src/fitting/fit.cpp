@@ -1,6 +1,6 @@
-// See fit.hpp. Choices are ranked by what they cost for each byte, so that a prefix of the ranking is the cheapest way
-// to its sum of bytes. How long it has to be is searched with real memory plans: first as long as the sum asks for,
-// then longer by what is missing, then between the shortest that fits and the longest that does not.
+// See fit.hpp. Choices are ranked by cost per byte, so a prefix of the ranking is the cheapest way to save its sum of
+// bytes. The length of the prefix is searched with real memory plans: first the length for the required sum, then
+// longer ones by the missing bytes, then between the shortest that fits and the longest that does not.
 #include "fitting/fit.hpp"
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 namespace popart::fitting {
 namespace {
 
-constexpr double kCloseEnough = 0.02;  // of the bytes to save: no search between shorter and longer
+constexpr double kCloseEnough = 0.02;  // fraction of the bytes to save within which no shorter prefix is searched
 
 struct Candidate {
-  size_t count = 0;  // of choices
+  size_t count = 0;  // number of choices
   pipeline::Prepared prepared;
   lower::Program program;
   executable::MemoryReport memory;
@@ -35,7 +35,7 @@ class Search {
     plainMilliseconds_ = predict(*plain_.executable);
     pipeline::PrepareRequest listing = request_.prepare({});
     if (!runsAsOne(listing.options)) return;
-    // A copy would round by chance in another way than its original.
+    // With stochastic rounding a copy would differ from its original.
     rules_.recomputes = listing.options.recompute == transforms::RecomputeRule::Marked && listing.updates.has_value() &&
                         !request_.lowering.roundStochastically;
     rules_.movesOffChip = request_.movesOffChip;
@@ -58,7 +58,7 @@ class Search {
   }
 
  private:
-  // Stages, phases, parts of variables, parts of batches and merged updates say themselves what lies where and when.
+  // Not with stages, phases, sharded variables, batches in parts or merged updates, which place tensors themselves.
   static bool runsAsOne(const pipeline::PipelineOptions &options) {
     return !options.pipelines && options.executionPhases <= 1 && !options.sharding.any() && !options.serialiseForward &&
            !options.serialiseWhole && !options.mergeUpdates;
@@ -81,14 +81,14 @@ class Search {
     saved_.assign(1, 0);
     for (const Choice &c : choices_) saved_.push_back(saved_.back() + c.memory->bytes);
     const int64_t needed = plain_.executable->memory.total() - request_.mostBytes;
-    size_t none = 0;  // the longest prefix that does not fit
+    size_t none = 0;  // length of the longest prefix that does not fit
     size_t next = prefixFor(needed);
     while (none < choices_.size()) {
       const int64_t over = attempt(next);
       if (over <= 0) break;
       none = next;
       if (none == choices_.size()) return;
-      // What was saved so far was less than the sum: go on with twice what is missing, in the end with all there is.
+      // The prefix saved less than its sum: continue with twice the missing bytes, at the end with all choices.
       const bool isLast = tried_ + 1 >= kMostCompilations / 2;
       next = isLast ? choices_.size() : std::max(none + 1, prefixFor(saved_[none] + 2 * over));
     }
@@ -101,13 +101,13 @@ class Search {
     }
   }
 
-  // The shortest prefix with so many bytes, or all.
+  // The length of the shortest prefix with this sum of bytes, or of all.
   size_t prefixFor(int64_t bytes) const {
     const auto found = std::ranges::lower_bound(saved_, bytes);
     return found == saved_.end() ? choices_.size() : static_cast<size_t>(found - saved_.begin());
   }
 
-  // Compiles with that many choices. The bytes above the limit; 0 or less: it fits, and is kept if it is the fastest.
+  // Compiles with `count` choices. Returns the bytes above the limit. If it fits and is the fastest so far, keeps it.
   int64_t attempt(size_t count) {
     ++tried_;
     pipeline::PrepareRequest prepare = request_.prepare(constantsOf(choices_, count));

@@ -1,5 +1,5 @@
-// fitIntoMemory: a program that needs more than a limit becomes one that computes activations again, or keeps tensors
-// off chip, until it fits, with the least predicted time. Results are the same bits. Programs that fit never come here.
+// fitIntoMemory: changes a program that needs more than a limit until it fits, by recomputing activations or keeping
+// tensors off chip, with the least predicted time. Results keep their bits. Programs that fit are never passed to it.
 #pragma once
 #include <functional>
 #include <set>
@@ -11,17 +11,17 @@
 
 namespace popart::fitting {
 
-// What a program is prepared from, anew at each call and each time the same, but for the constants that are variables.
+// Makes the request to prepare a program; equal for each call, except for the constants that become variables.
 using MakeRequest = std::function<pipeline::PrepareRequest(const std::set<TensorId> &variables)>;
 
 struct FitRequest {
   MakeRequest prepare;
-  std::set<TensorId> constants;               // that may become variables, to lie off chip
-  lower::LowerOptions lowering;               // its limit does not count here
-  const lower::Backends *backends = nullptr;  // set; those of `lowering`
-  int64_t mostBytes = 0;                      // that one replica may have on the device; above 0
-  bool movesOffChip = true;                   // remote memory is other memory than the limited one
-  int replicas = 1;                           // that share `mostBytes` x replicas
+  std::set<TensorId> constants;               // constants that may become variables, to be kept off chip
+  lower::LowerOptions lowering;               // its memory limit is ignored
+  const lower::Backends *backends = nullptr;  // must be set; those of `lowering`
+  int64_t mostBytes = 0;                      // limit of one replica on the device; above 0
+  bool movesOffChip = true;                   // whether remote memory is not counted in the limit
+  int replicas = 1;                           // replicas that share `mostBytes` x replicas
 };
 
 struct Fitted {
@@ -30,8 +30,8 @@ struct Fitted {
   MemoryFit report;
 };
 
-// `plain`: the program as it is, which does not fit. At most kMostCompilations programs are compiled; the plan and each
-// attempt are logged. Throws memory_allocation_err, with the remedies that cost the least, when none fits.
+// `plain`: the unchanged program, which does not fit. Compiles at most kMostCompilations programs; logs the plan and
+// each attempt. Throws memory_allocation_err, with the cheapest remedies, if none fits.
 Fitted fitIntoMemory(const FitRequest &request, const lower::Program &plain);
 constexpr int kMostCompilations = 10;
 

@@ -1,5 +1,5 @@
-// See remedies.hpp. Estimates start from the program as it is and, where that is not enough, from the smallest one that
-// was compiled, since the same choices would be made again for a smaller batch or fewer replicas.
+// See remedies.hpp. Estimates start from the unchanged program and, if that is not enough, from the smallest compiled
+// one, because the same choices would be made again for a smaller batch or fewer replicas.
 #include "fitting/remedies.hpp"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constexpr size_t kNamed = 3;
 
 struct Remedy {
   std::string what;
-  int64_t bytes = 0;  // of one replica
-  double times = 1;   // the plain program's time
+  int64_t bytes = 0;  // memory of one replica
+  double times = 1;   // time as a multiple of the plain program's time
   bool isEstimate = true;
 };
 
@@ -47,7 +47,7 @@ class Remedies {
   }
 
  private:
-  // What is moved off chip is shared no more, so that all choices may leave more than there was.
+  // Replicas do not share memory off chip, so all choices together may need more memory than before.
   static Attempt smallestOf(const Refusal &refusal, const Attempt &plain) {
     const bool saves = refusal.smallest && refusal.smallest->memory.total() < plain.memory.total();
     return saves ? *refusal.smallest : plain;
@@ -63,7 +63,7 @@ class Remedies {
     return common;
   }
 
-  // Memory falls with the batch, down to the gradient of the largest weight.
+  // Memory decreases with the batch, down to the gradient of the largest weight.
   bool addSmallerBatch(const Attempt &base) {
     int64_t largest = 0, all = 0;
     for (const Tensor *v : refusal_.asked.ir.getMainGraph().tensorsOfType(TensorType::Variable)) {
@@ -93,7 +93,7 @@ class Remedies {
     return false;
   }
 
-  // What is there once stays once; variables are as a rule shared by all.
+  // Memory that replicas share does not change; variables are usually shared by all.
   executable::MemoryReport ofFewer(executable::MemoryReport memory, int count) const {
     if (refusal_.replicas > 1)
       memory.sharedVariableBytes =
@@ -121,7 +121,7 @@ class Remedies {
     return false;
   }
 
-  // The largest one has to be there at one time; all of them are loaded, and stored again where they change.
+  // The largest variable must be in memory; all are loaded, and stored again if they change.
   void addRemoteVariables() {
     int64_t largest = 0;
     for (const Tensor *variable : refusal_.plain.plan.variables)

@@ -1,4 +1,4 @@
-// The refusal of a program that nothing makes fit, with what its user could do.
+// The error for a program that cannot be made to fit, with remedies.
 #pragma once
 #include <optional>
 
@@ -7,19 +7,19 @@
 
 namespace popart::fitting {
 
-// A program that was compiled on the way: its memory and its time as a multiple of the plain program's.
+// A compiled attempt: its memory, and its time as a multiple of the plain program's time.
 struct Attempt {
   executable::MemoryReport memory;
   double times = 1;
 };
 
-// What its user asked for, and in whose words remedies are: options of popart's sessions, or statements of PopXL.
+// The user's settings, and the interface for whose users remedies are written: options of popart, or PopXL.
 struct Asked {
   enum class Words : uint8_t { Popart, Popxl };
   const Ir &ir;
   Words words = Words::Popart;
-  bool keepsGradients = true;  // up to the update: memory does not fall below the largest one
-  bool accumulates = false;    // popart: gradients over micro-batches
+  bool keepsGradients = true;  // until the update: memory is at least that of the largest gradient
+  bool accumulates = false;    // popart: gradients are accumulated over micro-batches
   int64_t accumulationFactor = 1;
 };
 Asked askedOf(const pipeline::PrepareRequest &request);
@@ -30,12 +30,12 @@ struct Refusal {
   int64_t mostBytes = 0;         // of one replica
   int replicas = 1;
   Asked asked;
-  std::optional<Attempt> smallest;  // with all choices; none: there were none
-  std::optional<Attempt> inFiles;   // one that fits once remote memory is files
+  std::optional<Attempt> smallest;  // with all choices; nullopt: there were none
+  std::optional<Attempt> inFiles;   // one that fits if remote memory is in files
 };
 
-// Throws memory_allocation_err: what is needed, what is allowed, at most three remedies, those first that cost the
-// least time, and the largest tensors. Remedies that no plan was made for say "about".
+// Throws memory_allocation_err with: needed and allowed bytes, at most three remedies, in ascending order of time, and
+// the largest tensors. Remedies without a memory plan say "about".
 [[noreturn]] void throwDoesNotFit(const Refusal &refusal);
 
 }  // namespace popart::fitting

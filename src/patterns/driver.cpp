@@ -1,5 +1,5 @@
-// The rewrite driver: pattern by pattern in order of priority, op by op in creation order, rounds until nothing
-// changes. An op opts out of a pattern by its excludePatterns setting. A bound on the rounds turns a pair of rewrites
+// The rewrite driver: pattern by pattern in order of priority, op by op in creation order, in rounds until nothing
+// changes. An op opts out of a pattern by its excludePatterns setting. A limit on the rounds turns a pair of rewrites
 // that undo each other into an error.
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace popart::patterns {
 namespace {
 
 constexpr int kMaxRounds = 100;
-constexpr Trait kNoOps{};  // that patterns spare
+constexpr Trait kNoOps{};  // traits of ops that patterns do not change
 
 bool writesTo(const Graph &graph, TensorIndex t) {
   const auto &uses = graph.tensor(t).uses();
@@ -168,7 +168,7 @@ void expandOp(Graph &graph, Op &op) {
     if (!old[o].valid()) continue;
     const Tensor &fresh = graph.tensor(results[o]);
     const OpIndex producer = fresh.producerIndex();
-    if (producer.valid() && producer.value >= firstNew) {  // the old tensor takes the place of the new one
+    if (producer.valid() && producer.value >= firstNew) {  // the old tensor replaces the new one
       const OutIndex output = fresh.producerOutput();
       graph.replaceUses(results[o], old[o]);
       graph.disconnectOutput(producer, output);

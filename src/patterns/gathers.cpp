@@ -1,4 +1,4 @@
-// SplitGather: a gather of very many positions in pieces, so that indices and rows of one piece at a time are at work.
+// SplitGather: divides a gather of very many positions into pieces, so that only one piece at a time needs memory.
 //   y = Gather(x, i)   →   y = Concat(Gather(x, Slice(i)), Gather(x, Slice(i)), …)
 #include <algorithm>
 

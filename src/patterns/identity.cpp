@@ -3,7 +3,7 @@
 //                           →  x and y become one tensor
 //   OpToIdentity            y = Reshape{same shape}(x), Dropout without training, Concat(x), Scale{1}(x) …
 //                           →  y = Identity(x)
-// Detach is removed because patterns run after differentiation. Nop stays: users put it where nothing may be optimised.
+// Detach is removed because patterns run after differentiation. Nop stays: users add it to prevent optimisation.
 #include <algorithm>
 #include <array>
 

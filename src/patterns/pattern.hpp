@@ -1,5 +1,5 @@
-// Rewrite rows and their driver. A row looks at one op and, when it matches, changes the graph around it. Rewrites keep
-// every value that is anchored or a graph output; rows are applied in order of priority until none matches any more.
+// Rewrite rows and their driver. A row matches one op and changes the graph around it. Rewrites keep every value that
+// is anchored or a graph output. Rows are applied in order of priority until none matches.
 #pragma once
 #include <set>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace popart::patterns {
 
-// What a rewrite may ask and do besides editing the graph.
+// Functions for rewrites, in addition to those of the graph.
 class Rewriter {
  public:
   Rewriter(Graph &graph, const std::set<TensorId> &anchors) : graph_(graph), anchors_(anchors) {}
@@ -19,11 +19,11 @@ class Rewriter {
   bool isKept(TensorIndex t) const;
   // Every use of `t` is by `op`, and its value need not stay.
   bool onlyFeeds(TensorIndex t, const Op &op) const;
-  // Removes `op` (one used output), whose output 0 equals its input 0: the two tensors become one, under the id that
-  // must stay (otherwise that of the output). False: nothing was done because both ids must stay or one tensor is
+  // Removes `op` (one used output), whose output 0 equals its input 0: the two tensors become one, with the id that
+  // must stay, otherwise that of the output. Returns false, without a change, if both ids must stay or one tensor is
   // written to.
   bool mergeThrough(Op &op) const;
-  // Puts a new op in the place of `op`: output i of the new one takes over the tensor of output i. Returns the new op.
+  // Replaces `op` by a new op: output i of the new one gets the tensor of output i. Returns the new op.
   Op *replaceOp(Op &op, std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes) const;
 
  private:
@@ -39,32 +39,32 @@ struct PatternRow {
   float priority;  // higher first; ties by name
   bool enabled;    // at level Default
   bool mandatory;
-  RewriteFn rewrite;  // null: the expansion is a decomposition row, done by lower() where a backend has no kernel
-  // Types of the ops that the expansion is of, between blanks, where programs may see it done.
+  RewriteFn rewrite;  // null: a decomposition row of the catalog, which lower() applies if a backend has no kernel
+  // Types of the ops that are expanded, separated by blanks, if programs may observe the expansion.
   const char *expands = "";
-  // What it expands has no kernel in PopART: without the pattern a program that has such an op is refused.
+  // PopART has no kernel for these ops: without the pattern, a program with such an op is refused.
   bool needed = false;
-  const char *hint = "";  // that those ops have, where others share their type (ir/hints.hpp)
+  const char *hint = "";  // a hint of those ops, if other ops have the same type (ir/hints.hpp)
 };
 
-// Rows in order of priority, user patterns included.
+// Rows in order of priority, including user patterns.
 std::vector<PatternRow> allPatterns();
 
 // Applies the enabled patterns to one graph until nothing matches. Returns the number of rewrites.
 int applyPatterns(Graph &graph, const Patterns &patterns, const std::set<TensorId> &anchors);
 
-// The same for a graph that a program holds and goes on with: what patterns expand is expanded as well, and ops that
-// mark a place (Trait::NeverFolded) stay. Returns the number of rewrites.
+// The same for a graph that a program continues to use: ops of patterns that expand are expanded too, and ops that mark
+// a position (Trait::NeverFolded) stay. Returns the number of rewrites.
 int applyInPlace(Graph &graph, const Patterns &patterns);
 
-// Throws popart::error for the first op that PopART cannot run without a pattern that is off. Parts of operators that
-// import rules compose (kComposed), and their gradients, run without patterns.
+// Throws popart::error for the first op that PopART cannot run without a pattern that is off. Parts of compositions by
+// import rules (kComposed), and their gradients, run without patterns.
 void requireExpansions(const Ir &ir, const Patterns &patterns);
 
-// Throws popart::error, naming the op and the nearest names, where an op opts out of a pattern that there is not.
+// Throws popart::error, naming the op and similar names, if an op opts out of an unknown pattern.
 void checkExcluded(const Graph &graph, const Patterns &patterns);
 
-// Replaces `op` by what its row's decomposition builds; its results stay the same tensors.
+// Replaces `op` by the decomposition of its row; its results stay the same tensors.
 void expandOp(Graph &graph, Op &op);
 
 // ---- the rewrites (identity.cpp, losses.cpp, arithmetic.cpp, shapes.cpp, gathers.cpp)

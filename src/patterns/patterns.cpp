@@ -1,5 +1,5 @@
-// The table of patterns and the class that says which of them run. Names, defaults, mandatory marks and priorities are
-// those of PopART; rows without a rewrite stand for expansions that are decomposition rows of the operator catalog
+// The table of patterns, and the class that says which of them run. Names, defaults, mandatory marks and priorities are
+// those of PopART. Rows without a rewrite are expansions that are decomposition rows of the operator catalog
 // here.
 #include <popart/patterns/patterns.hpp>
 
@@ -125,7 +125,7 @@ bool Patterns::isPatternEnabled(const std::string &name) const {
   if (name == kInPlace) return inplaceEnabled_;
   if (name == kInplacePriorities) return updateInplacePrioritiesForIpu_;
   if (const auto it = enabled_.find(name); it != enabled_.end()) return it->second;
-  // A user pattern registered after this object was made: its own default.
+  // A user pattern that was registered after this object was made has its own default.
   for (const auto &user : patterns::userPatterns())
     if (user.name == name) return user.enabled;
   throwUnknown(name);

@@ -1,4 +1,4 @@
-// Rewrites of operators that cut and join tensors, and of random operators that take a shape from a tensor.
+// Rewrites of operators that split and join tensors, and of random operators that take a shape from a tensor.
 //   SplitOp               a, b = Split(x)                          →  a = Slice(x); b = Slice(x)
 //   SplitGradOpToConcat   SplitGrad(da, db)                        →  Concat(da, db)
 //   PadSum                Sum(Pad(a), Pad(b)), the pads disjoint   →  Concat(a, b)      (SliceGrad counts as a Pad)
@@ -23,13 +23,13 @@ bool isConstrained(const Graph &graph, const Op &op) {
                      [&](const auto &c) { return c.first == op.index() || c.second == op.index(); });
 }
 
-// A tensor that is zero outside of one stretch of one axis.
+// A tensor that is zero outside of one range of one axis.
 struct PaddedPart {
   TensorIndex source;
   int64_t axis, start, length;
 };
 
-// Where the elements of `op`, a Pad or SliceGrad, lie in its result: first position along each axis.
+// The position of the operand of `op`, a Pad or SliceGrad, in its result: first index along each axis.
 std::optional<Ints> placement(const Op &op) {
   const Shape &whole = op.outShape(0);
   Ints starts;

@@ -17,7 +17,7 @@ namespace {
 constexpr Phase kCheckpoints[] = {Phase::Fwd0,     Phase::Fwd1,      Phase::Bwd0,
                                   Phase::PreAlias, Phase::MainLoops, Phase::Final};
 
-// What later phases read: the loss and the tensors whose gradients are asked for, until the backward pass has them.
+// Tensors that later phases read: the loss and, until the backward pass exists, tensors whose gradients are requested.
 std::set<TensorId> readLater(const PassContext &c, Phase phase) {
   std::set<TensorId> kept = phase < Phase::Bwd0 ? readByBackwardPass(c) : c.anchors;
   if (phase < Phase::PreAlias)
@@ -27,7 +27,7 @@ std::set<TensorId> readLater(const PassContext &c, Phase phase) {
 }
 
 struct OwnTransform {
-  const char *name;  // PopART's
+  const char *name;  // its name in PopART
   void (*apply)(PassContext &, Phase);
 };
 

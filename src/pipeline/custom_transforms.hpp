@@ -1,5 +1,5 @@
-// Transforms that SessionOptions name for checkpoints, which are the ends of phases: those of users, and passes that a
-// program may run once more.
+// Transforms that SessionOptions name for checkpoints, which are the ends of phases: transforms of users, and passes
+// that a program may run again.
 #pragma once
 #include "pipeline/passes.hpp"
 
@@ -8,7 +8,7 @@ namespace popart::pipeline {
 // Throws popart::error for an unknown checkpoint, and for a transform that is neither registered nor one of these.
 void checkCustomTransforms(const PipelineOptions &options);
 
-// Those of the checkpoint at the end of `phase`, in the order given, on the main graph.
+// Runs those of the checkpoint at the end of `phase`, in the given order, on the main graph.
 void applyCustomTransforms(PassContext &context, Phase phase);
 
 }  // namespace popart::pipeline

@@ -14,7 +14,7 @@ namespace {
 using Options = SessionOptions;
 struct Conflict {
   OptionApplies applies;
-  const char *message;  // "{}" stands for what was found
+  const char *message;  // "{}" is replaced by the value that was found
   std::string (*found)(const Options &) = nullptr;
 };
 
@@ -35,7 +35,7 @@ std::string lowerCase(std::string text) {
   return text;
 }
 
-// The name of the first option that puts tensors on IO tiles; empty: none does.
+// The name of the first option that puts tensors on IO tiles; empty if there is none.
 std::string locationOnIoTiles(const Options &o) {
   const auto isOnIo = [](const TensorLocation &location) {
     return location.loadTileSet == TileSet::IO || location.storageTileSet == TileSet::IO;

@@ -19,7 +19,7 @@ namespace {
 
 using Options = SessionOptions;
 
-// Whether a process says something for the first time. Thread-safe.
+// Whether this process calls it with this text for the first time. Thread-safe.
 bool firstTime(const std::string &what) {
   static std::mutex mutex;
   static std::set<std::string> said;
@@ -41,7 +41,7 @@ const OptionKey *findKey(std::string_view map, std::string_view key) {
   return nullptr;
 }
 
-// Values that switch nothing on.
+// Whether the value switches nothing on.
 bool isOff(const std::string &value) { return value.empty() || value == "false" || value == "0" || value == "none"; }
 
 void warnAboutKeys(const std::string &map, const Options::StringMap &options) {
@@ -129,11 +129,11 @@ void warnAboutMarks(const Ir &ir) {
 }
 
 SessionOptions withEnvironment(SessionOptions options) {
-  options.engineOptions.merge(environment::engineOptions());  // keeps what the program gave
+  options.engineOptions.merge(environment::engineOptions());  // options of the program take precedence
   if (const auto folder = environment::profileFolder()) options.engineOptions.emplace("profile", *folder);
   const bool isRandom = options.syntheticDataMode == SyntheticDataMode::RandomNormal ||
                         options.syntheticDataMode == SyntheticDataMode::RandomUniform;
-  if (isRandom) options.engineOptions.emplace("ignore_out_of_range_labels", "true");  // labels are no classes then
+  if (isRandom) options.engineOptions.emplace("ignore_out_of_range_labels", "true");  // random labels are no classes
   return options;
 }
 

@@ -15,13 +15,13 @@ const Options &defaults() {
   return options;
 }
 
-// Another value than the default.
+// Whether the value differs from the default.
 template <auto Member>
 bool changed(const Options &options, RunMode) {
   return options.*Member != defaults().*Member;
 }
 
-// A switch that is on, or a list that is not empty.
+// Whether a switch is on, or a list is not empty.
 template <auto Member>
 bool given(const Options &options, RunMode) {
   if constexpr (requires { (options.*Member).empty(); })

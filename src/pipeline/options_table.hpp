@@ -1,9 +1,9 @@
-// What each session option does here: the one truth behind refusals, warnings, docs/options.md and its tests.
+// What each session option does here. Refusals, warnings, docs/options.md and its tests are made from this table.
 //
 // Invariant: every member of SessionOptions has a row, and so has every member of its structs, under its own dotted
-// name ("batchSerializationSettings.factor") or under that of the struct. A value that promises memory, time or files
-// which nothing here gives is refused or named in a warning; a row NoEffect is a claim that results, planned memory and
-// the serialised IR are the same with any value, and tests hold it to that.
+// name ("batchSerializationSettings.factor") or under that of the struct. A value that should save memory or time, or
+// write files, but does not, is refused or causes a warning. A row NoEffect claims that results, planned memory and the
+// serialised IR are the same with any value; tests check the claim.
 #pragma once
 #include <span>
 
@@ -15,14 +15,15 @@ namespace popart::pipeline {
 enum class RunMode { Inference, Training };
 
 // Built: as documented. Refused: popart::error when the session is made. Warned: one log line per process, and the
-// option does nothing. NoEffect: nothing that a user gets depends on it.
+// option has no effect. NoEffect: nothing that a user gets depends on it.
 enum class OptionKind { Built, Refused, Warned, NoEffect };
 
 const char *kindName(OptionKind kind);  // "built", "refused", "warned", "no effect"
 
 using OptionApplies = bool (*)(const SessionOptions &, RunMode);
 
-// An option, or some of its values. An option with two rows is built for the values that the other row does not name.
+// An option, or some of its values. An option with two rows is built for the values that the other row does not
+// mention.
 struct OptionRow {
   const char *name;
   OptionKind kind;
@@ -31,8 +32,8 @@ struct OptionRow {
   const char *remark;     // what happens, or what does not; what to do instead
 };
 
-// A key of one of the maps of option texts (engineOptions and its kin), or all keys that begin with `name` when it ends
-// in "*". Unknown keys are named in a warning.
+// A key of one of the maps of option texts (engineOptions and others), or all keys that start with `name` if it ends in
+// "*". Unknown keys cause a warning.
 struct OptionKey {
   const char *map;
   const char *name;
@@ -43,11 +44,11 @@ struct OptionKey {
 // Rewrites of popart::Patterns by their names, several with ", " between them.
 struct PatternNote {
   const char *names;
-  const char *state;  // "rewrite": the documented one; otherwise where its work is done
+  const char *state;  // "rewrite": the documented one; otherwise what does its work
   const char *remark;
 };
 
-// What a builder method asks of single nodes and nothing here gives.
+// A mark of single nodes, set by a builder method, that has no effect here.
 struct MarkRow {
   const char *method;
   bool (*applies)(const Op &);

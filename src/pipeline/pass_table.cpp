@@ -71,7 +71,7 @@ bool scalingLoss(const PassContext &c) { return c.trains() && c.request.options.
 bool reducingPrecision(const PassContext &c) { return c.request.options.precision.has_value(); }
 bool serialisingForward(const PassContext &c) { return c.request.options.serialiseForward.has_value(); }
 bool serialisingBatch(const PassContext &c) { return c.request.options.serialiseWhole.has_value(); }
-// Gradients of a batch in parts are added part by part.
+// Gradients of a batch that runs in parts are added part by part.
 bool decomposingGradientSums(const PassContext &c) {
   return c.request.options.decomposeGradSum || (c.trains() && serialisingForward(c));
 }
@@ -85,7 +85,7 @@ bool placing(const PassContext &c) {
   return c.request.options.virtualGraphs.rule != transforms::VirtualGraphRule::Keep;
 }
 bool pipelining(const PassContext &c) { return c.request.options.pipelines.has_value(); }
-// What goes from stage to stage of a pipeline is carried or stashed: further copies would be stashed beside it.
+// Values between stages of a pipeline are carried or stashed; copies between IPUs would be stashed in addition.
 bool copyingBetweenIpus(const PassContext &c) {
   return placing(c) && c.request.options.virtualGraphs.rule != transforms::VirtualGraphRule::Drop && !pipelining(c);
 }
@@ -102,7 +102,7 @@ bool serialisingProducts(const PassContext &c) { return c.request.options.serial
 bool outlining(const PassContext &c) { return c.request.options.outlineThreshold.has_value(); }
 bool mergingExchanges(const PassContext &c) { return c.request.options.mergesExchanges; }
 bool computingInPlace(const PassContext &c) { return c.request.patterns.isInPlaceEnabled(); }
-// Chunks take memory, so that a program with a limit has none unless they are asked for.
+// Chunks need memory, so a program with a memory limit has none unless they are requested.
 bool cuttingLoops(const PassContext &c) {
   const bool mayTakeMemory = c.lowering.maxMemoryBytes == 0 || c.lowering.lanes == lower::LaneRule::Always;
   return c.lowering.threads > 1 && c.lowering.lanes != lower::LaneRule::Never && mayTakeMemory;
@@ -117,7 +117,7 @@ void setUpRandomSeeds(PassContext &c) {
   c.result.randomSeed = transforms::setUpRandomSeeds(c.ir(), c.request.options.factors.replicationFactor);
 }
 
-// One group, and groups of one channel, are the same either way.
+// One group, and groups of one channel, are the same with and without strides.
 void strideGroups(PassContext &c) {
   for (Graph *graph : c.ir().getAllGraphs())
     for (Op *op : graph->ops())
@@ -170,7 +170,7 @@ void decomposeGradientSums(PassContext &c) {
 
 void loadStreams(PassContext &c) { transforms::loadStreams(c.main()); }
 
-// The end of a step, of which Final asks, is after the update of a variable.
+// Final returns values at the end of a step, which is after the update of a variable.
 ExecutionContext storeContextOf(const PassContext &c, const Anchor &anchor) {
   const bool isAtEnd = anchor.returns.kind == transforms::ReturnType::Kind::Final;
   const bool accumulates = c.request.options.factors.accumulationFactor > 1;
@@ -251,7 +251,7 @@ void removeUnusedGraphs(PassContext &c) {
 
 // ---- lowering -----------------------------------------------------------------------------------
 
-// Kernels of fused rows rely on what fusion checked, so that these rows come from fusion alone.
+// Kernels of fused rows rely on checks of fusion, so only fusion may make ops of these rows.
 void requireNotLowered(const Ir &ir) {
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops())
@@ -268,7 +268,7 @@ void warnAboutLocations(PassContext &c) { pipeline::warnAboutLocations(c.ir(), c
 void readRingsFirst(PassContext &c) { lower::readRingsFirst(c.ir()); }
 void simplify(PassContext &c) { lower::simplify(c.ir()); }
 void widenFloat8(PassContext &c) { lower::widenFloat8(c.ir(), c.lowering.checkLog2Scales); }
-// After decompositions, so that every loss that has a kernel is there.
+// After decompositions, so that every loss with a kernel exists.
 void ignoreLabelsOutOfRange(PassContext &c) {
   for (Graph *graph : c.ir().getAllGraphs())
     for (Op *op : graph->ops())

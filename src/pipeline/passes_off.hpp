@@ -8,12 +8,12 @@
 
 namespace popart::pipeline {
 
-// Names with "," between them; blanks around a name do not count. `device`: whose own passes count as well. Throws
-// popart::error, which begins with `what`, for a name that no pass has, with the nearest ones, and for a pass that is
-// needed (Pass::needed), with the reason.
+// Names separated by ","; blanks around a name are ignored. `device`: its own passes are included. Throws
+// popart::error, starting with `what`: for an unknown name, with similar names, and for a pass that is needed
+// (Pass::needed), with the reason.
 std::set<std::string> passesOff(const std::string &names, const executable::Backend &device, const std::string &what);
 
-// Those of `engineOptions["disable_passes"]`, else of the environment variable POPART_DISABLE_PASSES. Throws as above.
+// The passes of `engineOptions["disable_passes"]`, else of the variable POPART_DISABLE_PASSES. Throws as above.
 std::set<std::string> passesOff(const std::map<std::string, std::string> &engineOptions,
                                 const executable::Backend &device);
 

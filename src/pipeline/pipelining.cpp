@@ -1,4 +1,4 @@
-// Passes of placement and pipelining: which IPU and which stage each op belongs to, and the pipeline itself.
+// Passes of placement and pipelining: the IPU and the stage of each op, and the pipeline itself.
 #include <algorithm>
 
 #include <popart/error.hpp>
@@ -35,7 +35,7 @@ void checkReturnTypes(const PassContext &c) {
           anchor.streamId());
 }
 
-// compat: a joint norm needs the gradients of all virtual graphs, whose updates would wait for one another
+// compat: a joint norm needs the gradients of all virtual graphs, so their updates would wait for one another
 // (test_clipping_needs_another_schedule).
 void checkClipping(const PassContext &c) {
   check(!c.trains() || c.request.updates->clipping.empty() || !c.request.options.updatesInTurn,

@@ -15,7 +15,7 @@
 namespace popart::pipeline {
 namespace {
 
-// Writes the IR as JSON to the file that POPART_IR_DUMP names, be it finished or as far as the passes came.
+// Writes the IR as JSON to the file of POPART_IR_DUMP, also if a pass has failed.
 class IrDump {
  public:
   explicit IrDump(const Ir &ir) : ir_(ir) {}

@@ -56,8 +56,8 @@ void finishPhase(PassContext &c, Phase phase) {
   writeDot(c, phaseName(phase));
 }
 
-// Writes a program to the folder of POPART_PASS_DUMP and returns the path. Numbers count on over preparation and
-// lowering of one process, so that the files sort in the order of the passes.
+// Writes a program to the folder of POPART_PASS_DUMP and returns the path. Numbers continue over preparation and
+// lowering in one process, so that the files sort in the order of the passes.
 std::string dump(const std::string &folder, const Ir &ir, const std::string &name, PrintData data) {
   static std::atomic<int> number{0};
   std::string path = fmt::format("{}/{:05}-{}.ir", folder, number++, name);
@@ -70,8 +70,8 @@ std::string dump(const std::string &folder, const Ir &ir, const std::string &nam
   return path;
 }
 
-// While an exception of `pass` is handled: throws it again. `before`: the program that the pass was given; null: nobody
-// asked for it.
+// Throws the exception of `pass` that is handled again, with more information. `before`: the program before the pass;
+// null: not recorded.
 [[noreturn]] void rethrow(const Pass &pass, const Ir *before, const std::string &folder) {
   std::string hint = "Set POPART_PASS_DUMP to a folder to get the program before it";
   if (before) {
@@ -117,7 +117,7 @@ void PassContext::replaceIr(std::unique_ptr<Ir> ir) {
 
 namespace {
 
-// Milliseconds that it took, which are logged; 0 when it is switched off.
+// Runs the pass and logs its milliseconds, which are returned; 0 if it is switched off.
 double runTimed(PassContext &c, const Pass &pass) {
   check(pass.applies(c), "pass '{}' does not apply: it belongs to {}", pass.name,
         isPreparation(pass.phase) ? "training, or to an option. Give a loss, or the option"

@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char *kGradientPrefix = "Gradient___";
 
-// Variables that training may change: floating point of 16 bits or more, and no op of the model writes or keeps
-// statistics in them.
+// Variables that training may change: floating point of 16 bits or more, which no op of the model writes or uses for
+// statistics.
 bool isTrainable(const Graph &main, const Tensor &variable) {
   if ((typeBit(variable.info.dataType()) & kFloats) == 0 || variable.isOptimizerState) return false;
   for (const Use &use : variable.uses()) {
@@ -30,7 +30,7 @@ bool isTrainable(const Graph &main, const Tensor &variable) {
   return true;
 }
 
-// Initializers of integers: training refuses them where a loss of integers gives them a gradient.
+// Integer initializers: training refuses them if the loss would need their gradient.
 std::vector<TensorId> integerWeights(const PassContext &c) {
   std::vector<TensorId> ids;
   for (const TensorId &id : c.request.initializers)
@@ -55,7 +55,7 @@ TensorIndex lossGradient(PassContext &c, const Tensor &loss) {
       ->outputs()[0];
 }
 
-// Tensors of the model whose gradients steer the loss scale, where the user names them.
+// Tensors of the model whose gradients control the loss scale, if the user names them.
 std::vector<TensorId> trackedTensors(const PassContext &c) {
   const auto &scaling = c.request.options.automaticLossScale;
   if (!scaling) return {};
@@ -69,7 +69,7 @@ std::vector<TensorId> trackedTensors(const PassContext &c) {
   return scaling->named;
 }
 
-// Where an op stands that reads `input`: on its producer's IPU and in its stage, where there is one.
+// Settings for an op that reads `input`: on its producer's IPU and in its stage, if there is one.
 Op::Settings behind(Graph &main, TensorIndex input, const std::string &name) {
   Op::Settings settings(main, name);
   if (const Op *producer = main.tensor(input).getProducerUnsafe()) {
@@ -140,7 +140,7 @@ void growBackwardPass(PassContext &c) {
     if (std::find(targets.begin(), targets.end(), id) == targets.end()) targets.push_back(id);
   const std::vector<TensorId> integers = integerWeights(c);
   targets.insert(targets.end(), integers.begin(), integers.end());
-  transforms::GradientParts parts;  // of forward tensors
+  transforms::GradientParts parts;  // parts of forward tensors
   for (const TensorId &weight : weights) {
     parts[weight] = transforms::weightParts(main, main.getTensor(weight)->index());
     for (const transforms::TensorPart &part : parts[weight]) targets.push_back(main.tensor(part.value).id);
@@ -216,7 +216,7 @@ std::set<TensorId> readByBackwardPass(const PassContext &c) {
   return kept;
 }
 
-// Tensors are whole that are anchored or whose gradients are asked for.
+// Anchored tensors, and tensors whose gradients are requested, stay whole.
 void serialiseForwardBatch(PassContext &c) {
   c.noteInfos();
   transforms::serialiseBatch(c.main(), *c.request.options.serialiseForward, readByBackwardPass(c));
