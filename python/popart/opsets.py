@@ -369,7 +369,7 @@ class AiGraphcoreOpset1(Opset):
             debugContext: Name of the node.
 
         Returns:
-            Ids of the outputs, one for each convolution.
+            Ids of the outputs. One for each convolution.
 
         Raises:
             popart_exception: There is no convolution, one has not two or three inputs, a list does not have one entry
