@@ -1,5 +1,5 @@
-// The devices of this machine: which one stands behind each device type of PopART, and which kernels it runs. The first
-// backend also decides what is fused and decomposed; it leaves user operators to the second.
+// The devices of this machine: the device that each PopART device type uses, and the kernels that it runs. The first
+// backend also decides which ops are fused and decomposed; it leaves user operators to the second.
 #include "api/compile_options.hpp"
 
 #include <algorithm>

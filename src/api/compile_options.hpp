@@ -10,14 +10,14 @@
 
 namespace popart {
 
-// The device behind a device type.
+// The device that runs programs for a device type.
 const runtime::Device &deviceFor(DeviceType type);
 
-// For that device, constants computed by the reference backend; the replicas share `threads` threads. No limit of
-// memory, any order accepted.
+// The options for that device: the reference backend computes constants, and the replicas share `threads` threads.
+// There is no limit of memory, and any order of ops is accepted.
 session::CompileOptions compileOptionsFor(DeviceType type, int threads, int replicas = 1);
 
-// The passes that `engineOptions["disable_passes"]` or the environment switches off. Throws as pipeline::passesOff.
+// The passes that `engineOptions["disable_passes"]` or the environment switches off. Throws like pipeline::passesOff.
 std::set<std::string> passesOff(const std::map<std::string, std::string> &engineOptions, DeviceType type);
 
 }  // namespace popart

@@ -1,4 +1,4 @@
-// See forward_program.hpp. Values of variables go through the host: their layouts in the two programs may differ.
+// See forward_program.hpp. Values of variables are copied through the host: their layouts may differ between programs.
 #include "api/forward_program.hpp"
 
 namespace popart {

@@ -1,6 +1,6 @@
-// ForwardProgram: the second program of a training session (SessionOptions::createImplicitPipeliningFwdOnlyProgram):
-// the forward pass alone, pipelined over the micro-batches of a step. It reads the values that variables have in the
-// training program and leaves them as they are.
+// ForwardProgram: the second program of a training session (SessionOptions::createImplicitPipeliningFwdOnlyProgram). It
+// runs only the forward pass, pipelined over the micro-batches of a step. It reads the values that variables have in
+// the training program, and does not change them.
 #pragma once
 #include <memory>
 
@@ -14,21 +14,22 @@ namespace popart {
 
 class ForwardProgram {
  public:
-  static constexpr const char *kHandle = "implicitPipeliningFwdOnly";  // what Session::run calls it
+  static constexpr const char *kHandle = "implicitPipeliningFwdOnly";  // its name for Session::run
 
-  // `sizes`: of the training program; a step reads as much, and may have room for anchors that it does not write.
+  // `sizes`: those of the training program. A step reads as much; its array may have room for anchors that it does not
+  // write.
   ForwardProgram(const std::string &session, pipeline::Prepared prepared, popx::Executablex sizes);
 
   const Ir &ir() const { return *prepared_.ir; }
-  // As CompiledProgram::compile and load.
+  // Like CompiledProgram::compile and load.
   void compile(const session::CompileOptions &options) { program_.compile(ir(), options); }
   void load(DeviceInfo &device, SyntheticDataMode synthetic);
   void unload() { program_.unload(); }
-  // With its own copy of the variables; nothing before compile.
+  // Includes its copy of the variables; 0 before compile.
   int64_t deviceBytes() const;
   int64_t exchangeBytes() const;  // as CompiledProgram
 
-  // One step, with the values that variables have in `training`, which is loaded. Throws as Session::run.
+  // Runs one step with the values that variables have in `training`, which is loaded. Throws like Session::run.
   void run(const session::CompiledProgram &training, IStepIO &stepIO);
 
  private:
@@ -38,7 +39,7 @@ class ForwardProgram {
   popx::Executablex sizes_;
   session::CompiledProgram program_;
   std::unique_ptr<StepStreams> streams_;         // null before load()
-  std::unique_ptr<SyntheticStreams> synthetic_;  // null: data are those of the step IO
+  std::unique_ptr<SyntheticStreams> synthetic_;  // null: data come from the step IO
 };
 
 }  // namespace popart

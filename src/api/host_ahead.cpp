@@ -1,4 +1,4 @@
-// See host_ahead.hpp. Buffering depths are the host's, exchange strategies the program's own; they add up.
+// See host_ahead.hpp. Buffering depths apply to the host, exchange strategies to the program; the two add up.
 #include "api/host_ahead.hpp"
 
 #include <popart/error.hpp>
@@ -8,7 +8,7 @@ namespace {
 
 using Exchange = session::AheadRule::Exchange;
 
-// Strategies are about IO tiles: on the others a value is exchanged when it is needed.
+// Strategies apply to IO tiles; on other tiles a value is exchanged when it is needed.
 Exchange exchangeOf(const char *what, const TensorId &id, TileSet tiles, ExchangeStrategy strategy,
                     const SessionOptions &options) {
   if (strategy == ExchangeStrategy::OverlapStep)

@@ -1,5 +1,5 @@
-// How far the host data of a session go ahead of its program: session options, settings of inputs and anchors → rules
-// of session/ahead_streams.hpp.
+// How far the host data of a session may be ahead of its program: converts session options and the settings of inputs
+// and anchors to the rules of session/ahead_streams.hpp.
 #pragma once
 #include <map>
 
@@ -12,15 +12,15 @@
 
 namespace popart {
 
-// What a session's streams are asked to do. `options`: keys of bufferingDepthMap are stream ids.
+// The settings for the streams of a session. `options`: the keys of bufferingDepthMap are stream ids.
 struct StreamRequests {
   const SessionOptions &options;
   const DataFlow &dataFlow;                                // of the anchors, by stream id
   const std::map<TensorId, InputSettings> &inputSettings;  // those that are not the default
 };
 
-// Rules for the streams of a program. Throws popart::error naming stream, option and what to do: a depth that is not
-// possible, OverlapStep, overlapped exchanges and EveryN where the options do not allow them.
+// The rules for the streams of a program. Throws popart::error with the stream, the option and a remedy for an
+// impossible depth, and for OverlapStep, overlapped exchanges and EveryN where the options do not allow them.
 session::AheadRules aheadRules(const StreamRequests &requests, const session::HostStreams &streams);
 
 }  // namespace popart

@@ -1,4 +1,5 @@
-// What a program tells of the model, options and data flow it was made from; its preparation: session_create.cpp.
+// The parts of Ir that describe the model, options and data flow a program was made from. Preparation:
+// session_create.cpp.
 #include <algorithm>
 
 #include <popart/io.hpp>

@@ -1,4 +1,4 @@
-// The session core over whole-run stream buffers.
+// IrSession: the session core, with stream buffers for whole runs.
 #include "api/ir_session.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 namespace popart {
 namespace {
 
-// Streams over buffers that hold `slices` values each; past the last slice a stream starts again.
+// Streams over buffers that hold `slices` values each; after the last slice a stream starts again.
 class SliceStreams : public runtime::StreamSource {
  public:
   void start(const executable::Executable &executable, int64_t slices) {
@@ -78,10 +78,10 @@ class SliceStreams : public runtime::StreamSource {
   int64_t slices_ = 1;
   std::vector<int64_t> inputCursor_, outputCursor_, inputBytes_, outputBytes_;
   std::vector<runtime::HostSpan> spans_;
-  std::vector<bool> inputUsed_, outputUsed_;  // where they lie
+  std::vector<bool> inputUsed_, outputUsed_;  // whether streams use the buffers in place
 };
 
-// Throws popart::error for what may stand in a graph that is built, and not in a program.
+// Throws popart::error for content that a graph may have while it is built, but not in a program.
 void refuseUnfinished(const Ir &ir) {
   for (const Graph *graph : ir.getAllGraphs())
     for (const Op *op : graph->ops()) {
@@ -106,21 +106,21 @@ struct IrSession::Impl {
   session::CompiledProgram program{"popxl"};
   Profile profile;
   CompileTimes times;
-  DeviceInfo *device = nullptr;  // that the program was loaded on
+  DeviceInfo *device = nullptr;  // on which the program was loaded
   int threads = 1;
   std::vector<Stream> inputs, outputs;
   SliceStreams streams;
   int64_t slices = 1;
   int64_t ipus = 1;
 
-  // Number of a variable of the loaded program.
+  // The number of a variable of the loaded program.
   int variable(const TensorId &id) const {
     program.requireLoaded("access to a variable");
     const int found = program.findVariable(id);
     if (found < 0) throw error("Session: the compiled program has no variable '{}'", id);
     return found;
   }
-  // The same of a variable that has the row.
+  // The same for a variable that must have the row.
   int row(const TensorId &id, int64_t row) const {
     const int found = variable(id);
     const TensorInfo &info = program.executable()->variables[static_cast<size_t>(found)].info;
@@ -128,16 +128,17 @@ struct IrSession::Impl {
     check(row >= 0 && row < rows, "Session: variable '{}' has no row {}: expected 0 to {}", id, row, rows - 1);
     return found;
   }
-  // Whether the compiled program is within a limit of bytes for all replicas; 0: none.
+  // Whether the compiled program fits within a limit of bytes for all replicas; 0: no limit.
   bool fits(const session::CompileOptions &compiling, int64_t limit) const {
     const int64_t most = limit / compiling.localReplicas();
     return most <= 0 || program.executable()->memory.total() <= most;
   }
-  // Throws memory_allocation_err when the compiled program is above a limit of bytes for all replicas; 0: none.
+  // Throws memory_allocation_err when the compiled program exceeds a limit of bytes for all replicas; 0: no limit.
   void requireFits(const Ir &ir, const session::CompileOptions &compiling, int64_t limit) const;
 };
 
-// What lies where and when is stated by the program, so that nothing can be chosen for it: remedies are for its author.
+// The program itself states where values are and when ops run, so nothing can be chosen automatically. The remedies in
+// the message are for its author.
 void IrSession::Impl::requireFits(const Ir &ir, const session::CompileOptions &compiling, int64_t limit) const {
   if (fits(compiling, limit)) return;
   const int64_t most = limit / compiling.localReplicas();
@@ -189,14 +190,14 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   compiling.checkLog2Scales = options.checkLog2Scales;
   compiling.cacheFolder = options.cacheFolder;
   refuseUnfinished(ir);
-  verify(ir);  // what a program leaves open must not reach a pass
+  verify(ir);  // checks that the program leaves nothing open that a pass cannot handle
   checkOperandTypes(ir);
   pipeline::logOperations(ir);
   impl_->program.compile(ir, compiling);
   const int64_t limit = session::memoryLimitBytes(given.engineOptions, placement ? placement->processesOnHost() : 1);
   if (compiling.lanes == lower::LaneRule::Auto && executable::mostLanes(impl_->program.executable()->main) > 1 &&
       !impl_->fits(compiling, limit)) {
-    compiling.lanes = lower::LaneRule::Never;  // each lane has memory of its own
+    compiling.lanes = lower::LaneRule::Never;  // each lane has separate memory
     impl_->program.compile(ir, compiling);
   }
   impl_->requireFits(ir, compiling, limit);
@@ -222,7 +223,7 @@ void IrSession::load(DeviceInfo &device) {
                                 "Make them of the same numbers in all processes");
   std::random_device source;
   std::array<uint32_t, 2> state{source(), source()};
-  if (impl_->job) {  // that of the first process
+  if (impl_->job) {  // the state of the first process
     std::istringstream first(impl_->job->gather(toText(state[0]) + " " + toText(state[1]))[0]);
     first >> state[0] >> state[1];
   }

@@ -1,4 +1,4 @@
-// The losses of popart/losses.hpp: those of onnx/losses.hpp on the core of a Builder.
+// The losses of popart/losses.hpp, implemented by those of onnx/losses.hpp on the core of a Builder.
 #include <popart/losses.hpp>
 
 #include <popart/builder.hpp>

@@ -1,4 +1,4 @@
-// What comes back from a model whose outputs are sequences, optional values or of sizes that depend on data.
+// How a session returns outputs that are sequences, optional values or have sizes that depend on data.
 #pragma once
 #include <map>
 #include <set>
@@ -10,9 +10,8 @@
 
 namespace popart {
 
-// The tensors to anchor for each graph output, and for each tensor of the model in `returned`. `inputShapeInfo` as for
-// sessions; `weights` as the session has them.
-// Throws popart::error for a model that is refused.
+// The tensors to anchor for each graph output, and for each tensor of the model in `returned`. `inputShapeInfo`: as for
+// sessions. `weights`: as the session has them. Throws popart::error for a model that is refused.
 std::map<std::string, onnx::OutputTensors> outputTensors(const std::string &modelProtoOrFilename,
                                                          const InputShapeInfo &inputShapeInfo, onnx::WeightRole weights,
                                                          const std::set<TensorId> &returned = {});

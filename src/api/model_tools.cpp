@@ -1,4 +1,4 @@
-// GraphTransformer, the inference form, NumericsReport and outputTensors over the ONNX room.
+// GraphTransformer, the inference form of a model, NumericsReport and outputTensors, implemented by the ONNX room.
 #include <algorithm>
 #include <cmath>
 
@@ -80,7 +80,7 @@ std::vector<TrainableTensor> trainableTensors(std::string_view modelProtoOrFilen
 namespace numerics {
 namespace {
 
-// Values of one initializer in the four models.
+// The values of one initializer in the four models.
 std::vector<double> valuesOf(const onnx::Initializers &model, const TensorId &id, const TensorInfo &expected) {
   const TensorData data = model.value(id);
   check(data.info() == expected, "NumericsReport '{}': the models differ: got {} and {}", id, data.info(), expected);

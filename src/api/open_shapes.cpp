@@ -21,7 +21,7 @@ int64_t elementsOf(std::span<const int64_t> shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-// As the model declares it: "[batch, 8]".
+// The shape as the model declares it: "[batch, 8]".
 std::string declaredShape(const Input &input) {
   if (!input.hasShape) return "any shape";
   std::vector<std::string> dimensions;
@@ -64,7 +64,7 @@ bool Session::OpenShapes::anyOpen() const { return most_ > 0 && !inputs_.empty()
 void Session::OpenShapes::takeWeights(const onnx::Model &model) {
   if (!anyOpen()) inputs_.clear();  // the shapes are fixed
   weights_ = model.inputsWithValues();
-  most_ = std::max(most_, 2);  // with and without them
+  most_ = std::max(most_, 2);  // one program with them and one without
 }
 
 bool Session::OpenShapes::mayDiffer(const IStepIO &stepIO, const Program &current) const {
@@ -156,8 +156,8 @@ TensorInfo Session::OpenShapes::infoOf(const Input &input, const SequentialBuffe
   return {type, shapeOf(input, array.info.shape())};
 }
 
-// `array` without what it holds in front of a micro-batch: dimensions for the micro-batches of a step, or a multiple of
-// its first one.
+// `array` without its leading dimensions for micro-batches: either these dimensions, or a multiple of the micro-batch's
+// first dimension.
 Shape Session::OpenShapes::shapeOf(const Input &input, const Shape &array) const {
   if (!input.isOpen()) {
     Shape shape;
@@ -240,7 +240,7 @@ void Session::OpenShapes::use(const Key &shapes, Program &current, Session &sess
 }
 
 void Session::Impl::takeStateOf(Impl &from) {
-  model = from.model;  // with the files that its weights lie in
+  model = from.model;  // with the data files of its weights
   if (from.optimizer) optimizer = from.optimizer->clone();
   seed = from.seed;
   rngState = from.rngState;

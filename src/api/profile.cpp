@@ -35,12 +35,12 @@ double hertzOf(const DeviceInfo &device) {
   return isModel(device) && machine ? machine->hertz : kHostHertz;
 }
 
-// Of the IPUs of one replica.
+// The tiles of the IPUs of one replica.
 int64_t tilesOfReplica(const Executable &executable, const DeviceInfo &device) {
   return std::max<int64_t>(device.getNumIpus() / executable.memory.replicas, 1) * device.getTilesPerIPU();
 }
 
-// Nothing for devices that are no model.
+// Empty for devices that are not IPU models.
 std::optional<ipu_model::Estimate> estimateOf(const Executable &executable, const DeviceInfo &device) {
   const ipu_model::Machine *machine = machineOf(device);
   if (!isModel(device) || !machine) return std::nullopt;
@@ -58,8 +58,8 @@ struct Life {
   }
 };
 
-// When each buffer is used, by the number of the step; steps of loops count once, and what a loop shares with its
-// surroundings lives as long as the loop.
+// When each buffer is used, as numbers of steps. The steps of a loop count once, and buffers that a loop shares with
+// its surroundings live as long as the loop.
 class Lives {
  public:
   explicit Lives(const Executable &executable) : executable_(executable), lives_(executable.buffers.size()) {
@@ -68,7 +68,7 @@ class Lives {
   const std::vector<std::string> &steps() const { return steps_; }
   const Life &of(size_t buffer) const { return lives_[buffer]; }
 
-  // Bytes of the arena that hold a value during a step.
+  // The bytes of the arena that hold a value during a step.
   int64_t liveBytes(int time) const {
     std::vector<std::pair<int64_t, int64_t>> spans;
     for (size_t i = 0; i < lives_.size(); ++i) {
@@ -119,8 +119,8 @@ const char *placeName(executable::Buffer::Place place) {
   return kNames[static_cast<size_t>(place)];
 }
 
-// Enough to plan the exchange between processes. `channel`: the number that the step that publishes and the one that
-// waits have in common; -1: one step does both. The one that publishes has no results.
+// Enough information to plan the exchange between processes. `channel`: the number shared by the step that publishes
+// and the step that waits; -1: one step does both. The step that publishes has no results.
 Json collectiveJson(const executable::CollectiveSpec &spec) {
   return {{"operation", exchange::nameOf(exchange::exchangeSpec(spec).operation)},
           {"type", getDataTypeInfo(spec.type).name},
@@ -135,7 +135,7 @@ Json collectiveJson(const executable::CollectiveSpec &spec) {
           {"channel", spec.channel}};
 }
 
-// The steps of the program as a tree. Numbers are those of StepTimes.
+// The steps of the program as a tree. Step numbers are those of StepTimes.
 class ProgramTree {
  public:
   Json of(const executable::Program &program) {
@@ -149,7 +149,7 @@ class ProgramTree {
     constexpr const char *kTypes[] = {"OnTileExecute", "StreamCopy", "StreamCopy", "StreamCopy", "StreamCopy",
                                       "DoExchange",    "Repeat",     "If",         "Sequence"};
     const LayerOf layer = layerOf(step.layer);
-    if (!step.layer.empty()) phase_ = layer.phase;  // a step without a name belongs to those around it
+    if (!step.layer.empty()) phase_ = layer.phase;  // a step without a name belongs to the scope around it
     const bool isHost = step.kind == Kind::HostLoad || step.kind == Kind::HostStore;
     Json entry = {{"type", kTypes[static_cast<size_t>(step.kind)]},
                   {"number", number_++},
@@ -236,7 +236,7 @@ Profile::Profile(const std::map<std::string, std::string> &engineOptions) {
 void Profile::ask(size_t runs, size_t before) {
   on_ = keepsEvents_ = runs > 0;
   timesRuns_ = timesRuns_ || on_;
-  if (!on_) return;  // what was recorded stays
+  if (!on_) return;  // recorded runs are kept
   mostRuns_ = runs;
   skipped_ = before;
   runs_.clear();
@@ -331,12 +331,12 @@ double totalCycles(const Executable &executable, const DeviceInfo &device, const
     cycles = *statistics.seconds * kHostHertz;
   else
     cycles = executable::predictedRunNanoseconds(executable, threads) * runs;
-  return std::max(cycles, runs);  // a run takes some time
+  return std::max(cycles, runs);  // at least one cycle for each run
 }
 
 namespace {
 
-// The times of the steps of the other replicas here.
+// The times of the steps of the other replicas in this process.
 Json othersJson(const Profile::Run &run, int64_t first) {
   Json others = Json::array();
   for (size_t i = 0; i < run.others.size(); ++i) {

@@ -1,5 +1,5 @@
-// Profile: what the first runs of a session took, step by step, and the report of memory and time that programs read
-// (Session::getReport, decision 0042). On where engineOptions ask for it.
+// Profile: records how long the steps of a session's first runs took, and makes the report of memory and time for
+// programs (Session::getReport, decision 0042). Active if engineOptions enable it.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -24,34 +24,33 @@ class CompiledProgram;
 class Profile {
  public:
   struct Step {
-    int number = 0;  // in the order of the program, those inside of loops before the ones behind
+    int number = 0;  // in the order of the program; steps inside loops come before the steps after the loop
     int64_t calls = 0, nanoseconds = 0;
   };
   struct Run {
     std::string name;
-    int64_t begin = 0, nanoseconds = 0;             // begin: of the clock of StepTimes
-    std::vector<Step> steps;                        // that ran, in order; of the first replica here
+    int64_t begin = 0, nanoseconds = 0;             // begin: by the clock of StepTimes
+    std::vector<Step> steps;                        // that ran, in order, on the first replica here
     std::vector<std::vector<Step>> others;          // the same of the other replicas here
-    std::vector<runtime::StepTimes::Event> events;  // empty unless profile or profileRuns asks
-    size_t lostEvents = 0;                          // which did not fit
-    int64_t exchangeNanoseconds = 0;                // in which operations between processes were under way
+    std::vector<runtime::StepTimes::Event> events;  // empty unless profile or profileRuns requests them
+    size_t lostEvents = 0;                          // events that did not fit
+    int64_t exchangeNanoseconds = 0;                // in which operations between processes were in progress
     int64_t exchangeWaitNanoseconds = 0;            // in which the first replica waited for them
   };
 
   Profile() = default;
-  // Throws popart::error for a bad number of runs in `engineOptions`.
+  // Throws popart::error for an invalid number of runs in `engineOptions`.
   explicit Profile(const std::map<std::string, std::string> &engineOptions);
   bool isOn() const { return on_; }
   int64_t mostEvents() const { return keepsEvents_ ? kMostEvents : 0; }
-  // From now on the next `runs` runs behind `before` others are recorded with their events; 0: none.
+  // Records `runs` runs with their events, after skipping `before` runs; 0: none.
   void ask(size_t runs, size_t before);
-  // Runs that are to be left out, and behind them to be recorded.
+  // The number of runs to skip, and the number of runs to record after them.
   std::pair<size_t, size_t> runsToCome() const {
     return on_ ? std::pair(skipped_, mostRuns_ - std::min(mostRuns_, runs_.size())) : std::pair<size_t, size_t>();
   }
-  bool timesRuns() const { return timesRuns_; }  // some option of reports is set, so that whole runs are timed
-  // Adds the run that has just ended, as long as fewer were recorded than autoReport.executionProfileProgramRunCount
-  // says (2).
+  bool timesRuns() const { return timesRuns_; }  // an option of reports is set, so that whole runs are timed
+  // Adds the run that has just ended, until autoReport.executionProfileProgramRunCount runs (default 2) are recorded.
   void record(session::CompiledProgram &program, const std::string &name);
   void reset(session::CompiledProgram &program);
   static void resetTimes(session::CompiledProgram &program);  // of all replicas here
@@ -76,13 +75,13 @@ class Profile {
   std::vector<Name> names_;  // of all steps of the program that was recorded, by number
 };
 
-// Cycles that one run would take on the IPUs of a model; nothing for other devices.
+// The cycles that one run would take on the IPUs of a model; empty for other devices.
 std::optional<double> modelCycles(const executable::Executable &executable, const DeviceInfo &device);
-// Cycles of `statistics.runs` runs: of a model of IPUs those of modelCycles, else the time that they took, or are
-// predicted to take on `threads` threads where they are not timed.
+// The cycles of `statistics.runs` runs: for a model of IPUs those of modelCycles, otherwise the time that the runs took
+// or, where runs are not timed, the predicted time on `threads` threads.
 double totalCycles(const executable::Executable &executable, const DeviceInfo &device, const RunStatistics &statistics,
                    int threads);
-// What a report is made of.
+// The inputs of a report.
 struct ProfileFacts {
   const executable::Executable &executable;
   const DeviceInfo &device;
@@ -90,7 +89,7 @@ struct ProfileFacts {
   const CompileTimes &compileTimes;
   std::string session;
   int replicas;                      // of all processes
-  executable::LocalReplicas locals;  // the first of which is recorded
+  executable::LocalReplicas locals;  // the first of them is recorded
   int threads;
   double totalCycles;
 };

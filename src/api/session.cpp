@@ -1,4 +1,4 @@
-// Session: what it asks of the session core, and facts of the program. Weights are in session_weights.cpp, creation in
+// Session: its use of the session core, and queries about the program. Weights are in session_weights.cpp, creation in
 // session_create.cpp.
 #include <popart/session.hpp>
 
@@ -91,7 +91,7 @@ int Session::Impl::threads() const {
 session::CompileOptions Session::Impl::compileOptions() const {
   const int locals = static_cast<int>(options.getLocalReplicationFactor());
   session::CompileOptions compiling = compileOptionsFor(device->getType(), threads(), locals);
-  session::replicasTimeout(options.engineOptions);  // refuses a bad one
+  session::replicasTimeout(options.engineOptions);  // throws for an invalid value
   if (isInJob()) {
     compiling.replicas = static_cast<int>(options.getGlobalReplicationFactor());
     compiling.locals = locals;
@@ -140,7 +140,7 @@ void Session::Impl::compile() {
   const bool runsLanes =
       compiling.lanes == lower::LaneRule::Auto && executable::mostLanes(program.executable()->main) > 1;
   if (prepareRequest && !fits(compiling) && (runsLanes || compiling.replicas > 1)) {
-    if (runsLanes) compiling.lanes = lower::LaneRule::Never;  // each lane has memory of its own
+    if (runsLanes) compiling.lanes = lower::LaneRule::Never;  // each lane has separate memory
     compiling.collectives.saveMemory();
     first.lanes = compiling.lanes, first.collectives = compiling.collectives;
     program.compile(ir(), first);
@@ -152,11 +152,11 @@ void Session::Impl::compile() {
   if (forward) {
     compiling.program.reset();
     compiling.constants = nullptr;
-    if (compiling.maxMemoryBytes > 0)  // what the training program leaves
+    if (compiling.maxMemoryBytes > 0)  // the memory that the training program leaves free
       compiling.maxMemoryBytes = std::max<int64_t>(1, compiling.maxMemoryBytes - deviceBytes() - exchangeBytes());
     forward->compile(compiling);
   }
-  if (logging::shouldLog(logging::Module::session, logging::Level::Info))  // the size of the model is counted for it
+  if (logging::shouldLog(logging::Module::session, logging::Level::Info))  // as it counts the size of the model
     logging::session::info("session '{}': {} bytes predicted peak with the host's copies", name, predictedPeakBytes());
 }
 
@@ -182,7 +182,7 @@ void Session::Impl::fit(session::CompileOptions compiling) {
   }
   compiling.program = compiling.cacheFolder.empty() ? std::make_shared<const lower::Program>(fitted->program) : nullptr;
   program.compile(running(), compiling);
-  fitted->program = {};  // the session's own is made from it
+  fitted->program = {};  // the session makes its own program from it
 }
 
 void Session::Impl::fillSizes() {
@@ -218,9 +218,9 @@ void Session::Impl::load() {
   const auto &variables = program.executable()->variables;
   for (size_t i = 0; i < variables.size(); ++i) {
     const auto host = hostWeights.find(variables[i].id);
-    if (host == hostWeights.end()) continue;  // of the device alone
+    if (host == hostWeights.end()) continue;  // the host has no value
     hasWeights |= !ops::isRandomSeed(variables[i].id);
-    const void *data = host->second.data();  // the engine has written the first values itself
+    const void *data = host->second.data();  // the engine has already written the initial values
     if (variables[i].initial.data() != data) writeToDevice(static_cast<int>(i), host->second);
   }
 }
@@ -275,7 +275,7 @@ void Session::run(IStepIO &stepIO, std::string debugName) {
     s.hostWeightsInSync = s.hasReadDevice = false;
     s.program.run(connect);
   } catch (...) {
-    if (connected) s.streams->rewind();  // what the run has taken counts as not taken
+    if (connected) s.streams->rewind();  // values that the run has taken count as not taken
     throw;
   }
   if (s.profile.isOn()) [[unlikely]]
@@ -305,13 +305,14 @@ RunStatistics Session::statistics() const {
 }
 
 TensorInfo Session::getInfo(TensorId id) const {
-  // Of an anchor, what a micro-batch of a replica gives back: transforms keep tensors of its name in other forms.
+  // For an anchor: the value that one micro-batch of a replica returns. Transforms keep tensors with its name in other
+  // forms.
   if (const auto anchor = impl_->sizes.outputs.find(id); anchor != impl_->sizes.outputs.end())
     return anchor->second.info;
   if (const transforms::Sharding *sharding = impl_->shardingOf(impl_->tensorId(id))) return sharding->whole;
   if (const auto whole = impl_->prepared.infos.find(impl_->tensorId(id)); whole != impl_->prepared.infos.end())
     return whole->second;
-  // What transforms made later: with several batches, or micro-batches, in graphs of their own.
+  // Tensors that transforms made later: with several batches, or micro-batches, they are in separate graphs.
   for (const Graph *graph : impl_->ir().getAllGraphs())
     if (const TensorIndex t = graph->find(impl_->tensorId(id)); t.valid()) return graph->info(t);
   if (const auto gone = impl_->prepared.outlined.find(impl_->tensorId(id)); gone != impl_->prepared.outlined.end())

@@ -1,4 +1,4 @@
-// Creation of sessions: model → Ir → pipeline, with the checks that come first.
+// Creation of sessions: from the model over the Ir to the pipeline, with the checks that come first.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -41,7 +41,8 @@ transforms::ReturnType toReturnType(const AnchorReturnType &type) {
   return {};
 }
 
-// Weights that groups of an optimizer may name: floating-point variables, and initializers that are none here.
+// The weights that groups of an optimizer may name: floating-point variables, and initializers that are not variables
+// here.
 std::vector<TensorId> namesForGroups(const Graph &main, const std::optional<onnx::Model> &model) {
   const auto isFloat = [&](const TensorId &id) {
     const TensorIndex t = main.find(id);
@@ -69,8 +70,8 @@ std::vector<pipeline::Anchor> toAnchors(const DataFlow &dataFlow, const TensorNa
   return anchors;
 }
 
-// Labels that only a loss object reads: streams of the shapes in `infos`. Labels of an Nll loss without one are class
-// numbers, one for each row of probabilities.
+// Adds labels that only a loss object reads, as streams of the shapes in `infos`. Labels of an Nll loss without a shape
+// are class numbers, one for each row of probabilities.
 void addLossInputs(Graph &main, const LossObject &loss, const std::map<TensorId, TensorInfo> &infos) {
   for (size_t i = 0; i < loss.inputs.size(); ++i) {
     const TensorId &id = loss.inputs[i];
@@ -93,7 +94,7 @@ pipeline::LossSpec toLossSpec(const LossObject &loss, const TensorNames &names) 
   return spec;
 }
 
-// The versions that the model's operator sets mean; the catalog's rows state the newest ones.
+// Records the versions that the model's operator sets imply; the catalog's rows state the newest versions.
 void stateVersions(const Ir &ir, const std::map<std::string, int64_t> &opsets) {
   for (const Graph *graph : ir.getAllGraphs())
     for (Op *op : graph->ops()) {
@@ -104,7 +105,7 @@ void stateVersions(const Ir &ir, const std::map<std::string, int64_t> &opsets) {
     }
 }
 
-// Anchors, losses and inputs of losses that no tensor is called by but that mean the model's result.
+// Anchors, losses and inputs of losses whose names match no tensor but refer to the model's result.
 TensorNames namesOfTheResult(const Creation &c, const onnx::Model &model, const Graph &main) {
   std::vector<TensorId> used = c.dataFlow.anchors();
   used.push_back(c.loss);
@@ -131,7 +132,7 @@ TensorNames namesOfTheResult(const Creation &c, const onnx::Model &model, const 
 struct SessionCreation : Session {
   using ImplPtr = std::unique_ptr<Session::Impl>;
 
-  // With open shapes there is no program yet; with fixed ones that no step chooses among there is no `open`.
+  // With open shapes there is no program yet. With fixed shapes and no choice between programs, `open` is null.
   struct Made {
     ImplPtr impl;
     std::unique_ptr<Session::OpenShapes> open;
@@ -140,7 +141,7 @@ struct SessionCreation : Session {
   static Made fromModel(std::string_view modelText, const Creation &given) {
     if (!given.device)
       throw error("Session '{}': deviceInfo must be specified: got null. Make a device with DeviceManager", given.name);
-    onnx::Model model = onnx::Model::fromProtoOrFile(modelText);  // a bad model is reported before all else
+    onnx::Model model = onnx::Model::fromProtoOrFile(modelText);  // an invalid model is reported before anything else
     checkRequest(given);
     checkNames(model, given.inputShapeInfo);
     Creation c = given;
@@ -162,13 +163,13 @@ struct SessionCreation : Session {
     return {std::move(program), std::move(open)};
   }
 
-  // Whether weights are folded into the program: constants are in the device's memory, whole on every replica.
+  // Whether weights are folded into the program as constants. Every replica holds all constants in device memory.
   static bool weightsAreConstant(const Creation &c) {
     return !c.optimizer && c.options.constantWeights && !pipeline::offChipRules(c.options).any() &&
            !pipeline::shardRules(c.options).any();
   }
 
-  // Doubtful tensors: a warning for each of a few, one for all where there are more.
+  // Warns of tensors that are uncertain: one warning for each if they are few, otherwise one for all.
   static void warnOfGuesses(const onnx::TrainableTensors &found, const std::string &session) {
     constexpr size_t kNamed = 3;
     for (const bool trains : {true, false}) {
@@ -188,7 +189,7 @@ struct SessionCreation : Session {
     }
   }
 
-  // What trains; a line of the log says how much, and warnings name what was guessed.
+  // The tensors that train. A line in the log says how many, and warnings name the ones that were guessed.
   static std::shared_ptr<const onnx::TrainableTensors> trainableOf(const onnx::Model &model, const Creation &c) {
     if (weightsAreConstant(c)) return nullptr;
     if (!c.optimizer) return std::make_shared<const onnx::TrainableTensors>(onnx::trainableTensors(model));
@@ -209,7 +210,7 @@ struct SessionCreation : Session {
     return found;
   }
 
-  // Unless the caller froze what would.
+  // Warns if nothing trains, unless the caller froze the tensors that would.
   static void warnIfNothingTrains(const onnx::TrainableTensors &found, const std::string &session) {
     if (found.tensors.empty() || !found.trained.empty()) return;
     if (std::ranges::any_of(found.tensors, [](const TrainableTensor &t) { return t.reason.starts_with("frozen"); }))
@@ -234,7 +235,7 @@ struct SessionCreation : Session {
           c.name);
   }
 
-  // `made`: the program, where Ir::prepare has made it of the same.
+  // `made`: the program, if Ir::prepare has already made it from the same model.
   static ImplPtr build(const onnx::Model &model, const Creation &c, std::shared_ptr<Ir> made = nullptr) {
     const auto start = std::chrono::steady_clock::now();
     const bool training = c.optimizer != nullptr;
@@ -293,7 +294,7 @@ struct SessionCreation : Session {
   }
 
  private:
-  // The program as it is now, whatever was changed in it since it was prepared.
+  // The program in its current state, including all changes since it was prepared.
   static ImplPtr fromPrepared(std::shared_ptr<Ir> ir, std::shared_ptr<DeviceInfo> device, const std::string &name,
                               Session::Impl::Mode mode, int batchesPerStep) {
     const bool training = mode == Session::Impl::Mode::Training;
@@ -336,7 +337,7 @@ struct SessionCreation : Session {
     return ids;
   }
 
-  // What both programs of a session have in common: the forward pass as the model states it, and what is asked of it.
+  // The part that both programs of a session share: the forward pass as the model states it, and the requests to it.
   static pipeline::PrepareRequest requestFor(Session::Impl &impl, const Creation &c) {
     const bool training = c.optimizer != nullptr;
     onnx::BuildOptions build;
@@ -374,7 +375,7 @@ struct SessionCreation : Session {
     };
     std::unique_ptr<Ir> ir = impl.makeIr({});
     for (const Tensor *stream : ir->getMainGraph().tensorsOfType(TensorType::Stream))
-      impl.modelInputs.insert(stream->id);  // elements of sequences have names of their own
+      impl.modelInputs.insert(stream->id);  // elements of sequences have separate names
     checkUpdatableBuffers(ir->getMainGraph(), buffers);
     for (const Tensor *variable : ir->getMainGraph().tensorsOfType(TensorType::Variable))
       impl.constantWeights.erase(variable->id);
@@ -407,19 +408,19 @@ struct SessionCreation : Session {
     return {settings, std::move(ir)};
   }
 
-  // FLOAT16 gradients of a model that states no loss scale: the scale follows them.
+  // For FLOAT16 gradients of a model that states no loss scale: the scale adapts to the gradients.
   static void scaleLossOfHalves(Session::Impl &impl, pipeline::PipelineOptions &options) {
     const OptimizerValue given = impl.optimizer->lossScaling();
     if (options.precision != DataType::FLOAT16 || options.automaticLossScale) return;
     if (!given.isConst() || given.val() != 1.0f) return;
-    constexpr float kFirstScale = 1024;  // of GradScaler 65536; ours finds its value in a few updates, up or down
+    constexpr float kFirstScale = 1024;  // GradScaler: 65536; ours finds its value in a few updates, up or down
     impl.chosenLossScaling = OptimizerValue(kFirstScale, false);
     impl.optimizer->setLossScaling(*impl.chosenLossScaling);
     options.automaticLossScale = transforms::AutomaticLossScale{};
     options.automaticLossScale->tracked = transforms::AutomaticLossScale::Tracked::ProductGradients;
   }
 
-  // Frozen tensors take no part in what is asked of weights: groups of clipped gradients, parts on replicas.
+  // Removes frozen tensors from the requests about weights: groups of clipped gradients, and parts on replicas.
   static void leaveOut(const std::set<TensorId> &frozen, pipeline::PrepareRequest &request) {
     const auto isFrozen = [&](const TensorId &id) { return frozen.contains(id); };
     for (ClipNormSettings &group : request.updates->clipping) std::erase_if(group.weightIds, isFrozen);
@@ -459,7 +460,7 @@ struct SessionCreation : Session {
     impl.prepared.ir->origin_ = std::make_shared<Ir::Origin>(*impl.model, std::move(asked), std::move(facts));
   }
 
-  // The micro-batches of a step come one behind the other, as there is no update between them.
+  // The micro-batches of a step follow each other directly, as there is no update between them.
   static void prepareForward(Session::Impl &impl, const Creation &c) {
     pipeline::PrepareRequest request = requestFor(impl, c);
     const Graph &main = request.ir->getMainGraph();
@@ -495,7 +496,7 @@ void Ir::prepare(const IrBundle &bundle) {
   check((bundle.optimizer != nullptr) == !bundle.loss.empty(),
         "Ir::prepare '{}': {}. Give both for training, none for inference", bundle.sessionName,
         bundle.optimizer ? "there is an optimizer but no loss" : "there is a loss but no optimizer");
-  // The device is asked for its size alone.
+  // Only the size of the device is used.
   const std::shared_ptr<DeviceInfo> device(std::shared_ptr<void>(), &bundle.deviceInfo);
   SessionCreation::prepareIr(*this, onnx::Model(bundle.modelProto.content()),
                              {bundle.dataFlow,

@@ -1,4 +1,4 @@
-// What sessions and Ir::prepare ask of a program that is made from a model, and what the program remembers of it.
+// The request of a session or of Ir::prepare for a program made from a model, and the record of it in the program.
 #pragma once
 #include <memory>
 #include <set>
@@ -17,7 +17,7 @@
 
 namespace popart {
 
-// Its own of everything: programs for other input shapes are made of it later.
+// Copies of all arguments: programs for other input shapes are made from them later.
 struct Creation {
   DataFlow dataFlow;
   std::shared_ptr<DeviceInfo> device;
@@ -28,14 +28,14 @@ struct Creation {
   std::shared_ptr<const Optimizer> optimizer;  // null: inference
   TensorId loss;
   std::vector<LossObject> losses;
-  std::set<TensorId> fed{};  // weights that are graph inputs too, of which runs bring the values
+  std::set<TensorId> fed{};  // weights that are also graph inputs and whose values come with the runs
   std::shared_ptr<const onnx::TrainableTensors> trainable = nullptr;  // of the model; null: weights are constants
 };
 
 // Shared by copies of the Ir.
 struct Ir::Origin {
   onnx::Model model;
-  Creation request;          // without device: who runs the program brings one
+  Creation request;          // without device: the caller that runs the program provides one
   pipeline::Prepared facts;  // without Ir
 };
 

@@ -1,5 +1,5 @@
 // Compiled programs of a session in files (session/program_file.hpp).
-// Invariant: nothing of the session changes unless the whole file was read and fits.
+// Invariant: the session does not change unless the whole file was read and matches.
 #include <filesystem>
 #include <istream>
 #include <iterator>
@@ -96,7 +96,7 @@ void Session::Impl::use(session::ProgramFile file, const std::string &what) {
   check(found.target == target,
         "{}: the file is for other hardware: got {}, expected {}. Export it again on a machine of this kind", what,
         found.target, target);
-  compiling.threads = found.threads;  // the number it was planned for is part of its key, and no other reason to refuse
+  compiling.threads = found.threads;  // the number of threads is in its key, and is no other reason to refuse it
   ValueTable held;
   check(found.key == session::describeProgram(ir(), compiling, &held).key,
         "{}: the file holds another program than this session. Make the session with the model, options and data flow "
@@ -111,7 +111,7 @@ void Session::Impl::use(session::ProgramFile file, const std::string &what) {
   session::VariableValues values = file.variables();
   for (const auto &[id, value] : values) {
     const auto host = hostWeights.find(id);
-    // The name is shown only when the session has it: that of a damaged file may be any bytes.
+    // The name is shown only if the session has it: in a damaged file it may be any bytes.
     check(host != hostWeights.end() && isModelVariable(id),
           "{}: the file holds a variable that the session does not have", what);
     check(host->second.info() == value.info(), "{}: variable '{}' does not fit the session: got {}, expected {}", what,

@@ -1,6 +1,6 @@
-// See collective_work.hpp. The elements that a collective makes are numbered through all operands, and cut at cache
-// lines: of a Reduce or a Scatter those of the operands, of a Gather those of the results. Each is read and written in
-// one piece, so that operands may be results.
+// See collective_work.hpp. The elements that a collective makes are numbered through all operands (for a Reduce or a
+// Scatter the elements of the operands, for a Gather those of the results), and this range is cut at cache lines. Each
+// element is read and written within one piece, so an operand may also be a result.
 #include "runtime/collective_work.hpp"
 
 #include <algorithm>
@@ -41,8 +41,8 @@ void takeElements(const T *a, const int64_t count, TermOf<T> *to) {
   for (int64_t i = 0; i < count; ++i) to[i] = termOf(a[i]);
 }
 
-// all = operand `o` of the members from element `at` on, joined in the order of executable/join_tree.hpp, for `count`
-// elements, at most kBlock.
+// all = operand `o` of the members, joined in the order of executable/join_tree.hpp: `count` elements (at most kBlock),
+// beginning with element `at`.
 template <class T>
 void joinBlock(Join how, std::span<const PublishedOperands> members, size_t o, int64_t at, int64_t count,
                Block<TermOf<T>> &all) {
@@ -60,7 +60,7 @@ void joinBlock(Join how, std::span<const PublishedOperands> members, size_t o, i
   });
 }
 
-// Where the joined elements are: of one source its own, else rounded in `block`.
+// The address of the joined elements: with one source they are read in place, otherwise they are rounded into `block`.
 template <class T>
 const T *joined(Join how, std::span<const PublishedOperands> sources, size_t o, int64_t at, int64_t count,
                 Block<T> &block) {
@@ -112,7 +112,7 @@ void CollectiveWork::updateOn(int64_t begin, int64_t end, std::span<const Publis
   Block<T> block;
   for (int64_t at = begin, count = 0; at < end; at += count) {
     count = std::min(kBlock, end - at);
-    // Results may be made where a source is.
+    // A result may be written to the memory of a source.
     const T *from = joined(spec_.join, sources, 0, at, count, block);
     if (from != block.values) std::copy_n(from, count, block.values);
     spec_.update->run(block.values, at, count, args, out.data());
@@ -120,7 +120,7 @@ void CollectiveWork::updateOn(int64_t begin, int64_t end, std::span<const Publis
   }
 }
 
-// To the members that have memory of their own.
+// Copies the results to the members that have separate memory for them.
 void CollectiveWork::handOut(int64_t begin, int64_t count, std::span<const PublishedOperands> members,
                              const PublishedOperands &own) const noexcept {
   for (const auto &[slot, width] : spec_.updated)

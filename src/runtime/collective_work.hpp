@@ -1,4 +1,5 @@
-// The arithmetic of a collective among replicas of one process, in pieces that any of their threads may do.
+// CollectiveWork: the computation of a collective among replicas of one process, in pieces that any of their threads
+// may run.
 #pragma once
 #include <span>
 
@@ -7,22 +8,22 @@
 
 namespace popart::runtime {
 
-// What one member has published: an address per operand and per result.
+// The operands that one member has published: an address for each operand and each result.
 struct PublishedOperands {
   std::vector<const void *> in;
   std::vector<void *> out;
 };
 
-// Pieces of one collective, for all members together. They have nothing to do with each other, and which one does an
-// element follows from the spec alone.
+// The pieces of one collective, for all members together. Pieces are independent, and the spec alone determines which
+// piece computes an element.
 class CollectiveWork {
  public:
-  // `firstMember`: of those that get results, its number in the group.
+  // `firstMember`: the number in the group of the first member that gets results.
   explicit CollectiveWork(const executable::CollectiveSpec &spec, int firstMember = 0);
   int pieces() const { return pieces_; }
-  // `sources`: whose operands are joined or moved: those of all members in the order of the group, or one, which is
-  // taken as it is. `members`: those of this process, which get the results; `own`: the one that works, on a task with
-  // these operands.
+  // `sources`: the operands that are joined or moved: those of all members in the order of the group, or those of one
+  // member, which are taken as they are. `members`: the members of this process, which get the results. `own`: the
+  // operands of the member whose thread runs this piece.
   void run(int piece, std::span<const PublishedOperands> sources, std::span<const PublishedOperands> members,
            const PublishedOperands &own, const executable::KernelArgs &args) const noexcept;
 
@@ -43,8 +44,8 @@ class CollectiveWork {
   int pieces_ = 1;
 };
 
-// The term of members that are a node of the tree (executable/join_tree.hpp): their operand `operand`, joined and not
-// rounded. `to`: as many elements, of type executable::TermOf.
+// The joined, unrounded operand `operand` of members that form a node of the tree in executable/join_tree.hpp. `to`: as
+// many elements, of the type executable::TermOf.
 void joinTerm(const executable::CollectiveSpec &spec, std::span<const PublishedOperands> members, size_t operand,
               void *to) noexcept;
 

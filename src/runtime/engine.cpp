@@ -1,5 +1,5 @@
-// Engine: one block of arena memory and one for all variables, on a queue of the device. All pointers are resolved when
-// the engine is made; running is a walk over prepared steps.
+// Engine: one block of arena memory and one block for all variables, on a queue of the device. All pointers are
+// resolved when the engine is made; a run walks over the prepared steps.
 #include "runtime/engine.hpp"
 
 #include <chrono>
@@ -27,16 +27,16 @@ struct BoundMove {
   int64_t bytes;
 };
 
-// A row of a stack: the addresses of both, and all operands that are the row.
+// A row of a stack: the addresses of the row and of the stack, and all operands that refer to the row.
 struct BoundRow {
   void *const *stack;
-  void *const *initial;  // what it is in iteration 0; null: a part of the stack
+  void *const *initial;  // its content in iteration 0; null: a part of the stack
   void **row;
   int64_t offset, stride;
   std::vector<void **> operands;
 };
 
-// A buffer that can be the host's memory: its entry in the addresses and all operands that are it.
+// A buffer that can be replaced by memory of the host: its entry in the addresses and all operands that refer to it.
 struct SharedBuffer {
   void *own;  // its place in the arena
   void **address;
@@ -51,7 +51,7 @@ struct SharedBuffer {
 
 struct BoundProgram;
 
-// A step with every pointer resolved. Pointers to rows of a loop's stacks change from iteration to iteration.
+// A step with all pointers resolved. Pointers to rows of a loop's stacks change from iteration to iteration.
 struct BoundStep {
   Step::Kind kind;
   int clock = 0;                   // number of the step in StepTimes
@@ -59,7 +59,7 @@ struct BoundStep {
   const Step *step = nullptr;
   int stream = -1;
   int64_t bytes = 0;
-  const BoundStep *nextLoad = nullptr;  // RemoteLoad: the one behind it in its program
+  const BoundStep *nextLoad = nullptr;  // RemoteLoad: the next RemoteLoad of its program
   const void *const *in = nullptr;
   void *const *out = nullptr;
   const SharedBuffer *shared = nullptr;  // HostLoad, HostStore: null when the value is copied
@@ -74,10 +74,10 @@ struct BoundStep {
 };
 struct BoundProgram {
   std::vector<BoundStep> steps;
-  std::vector<const BoundStep *> sharedStores;  // whose values can be made in the host's memory
+  std::vector<const BoundStep *> sharedStores;  // the ones whose values can be written directly to the host's memory
 };
 
-// What a walk over steps works on.
+// The data that a walk over steps uses.
 struct Walk {
   Queue &queue;
   StreamSource &streams;
@@ -116,7 +116,7 @@ struct Engine::Impl {
     return settings;
   }
 
-  // The variable's memory: remote, in the block of the replica that owns it, or in the own one.
+  // The variable's memory: remote, or in the block of this replica, or in that of the replica that owns it.
   char *placeOf(size_t i, const RunSettings &settings, std::span<const std::unique_ptr<Engine>> before) {
     const executable::VariableSpec &v = executable.variables[i];
     if (v.isRemote) return queue->allocateRemote(executable::storageBytes(v.info, v.layout));
@@ -125,8 +125,8 @@ struct Engine::Impl {
     return before[static_cast<size_t>(owner - settings.firstLocal())]->impl_->variables[i];
   }
 
-  // Start of each variable in the block of this replica, and the end of the last. Those in remote memory and of other
-  // replicas take no place there.
+  // Where each variable begins in the block of this replica, and where the last one ends. Remote variables and those of
+  // other replicas take no space there.
   static std::vector<int64_t> offsetsOf(const Executable &e, const RunSettings &settings) {
     constexpr int64_t kAlign = 64;
     std::vector<int64_t> offsets{0};
@@ -139,7 +139,7 @@ struct Engine::Impl {
     return offsets;
   }
 
-  // The value that this replica's group begins with.
+  // The initial value for this replica's group.
   static const char *initialOf(const executable::VariableSpec &v, const RunSettings &settings) {
     const auto *values = static_cast<const char *>(v.initial.data());
     if (v.initial.nbytes() == v.info.nbytes()) return values;
@@ -150,7 +150,7 @@ struct Engine::Impl {
   // ---- values of the host -----------------------------------------------------------------------
   char *variable(size_t i) const { return variables[i]; }
 
-  // Conversions work on the host: in place when the device's memory is there.
+  // Layouts are converted on the host: in place when the device's memory is there.
   void writeVariable(size_t i, const void *data) {
     const auto &v = executable.variables.at(i);
     if (!v.layout) return queue->copyIn(variable(i), data, v.info.nbytes());
@@ -177,14 +177,15 @@ struct Engine::Impl {
   void readRow(size_t i, int64_t row, void *data) const {
     queue->copyOut(data, variable(i) + row * rowBytes(i), rowBytes(i));
   }
-  // Where kernels read a constant: the executable's own memory serves every engine that can read it.
+  // The address of a constant for kernels: the executable's memory serves every engine that can read it.
   void *place(const TensorData &data) {
     if (isHostMemory) return const_cast<void *>(data.data());
     char *memory = queue->allocate(data.nbytes(), {});
     queue->copyIn(memory, data.data(), data.nbytes());
     return memory;
   }
-  // Trip counts and conditions of loops and branches: read directly where the host can. Memory of BOOL holds any byte.
+  // Trip counts and conditions of loops and branches: read directly where the host can. The bytes of a BOOL may have
+  // any value.
   template <class T>
   T read(Queue &from, const void *device) const {
     if (isHostMemory) return *static_cast<const T *>(device);
@@ -203,7 +204,7 @@ struct Engine::Impl {
   }
 
   // ---- binding ----------------------------------------------------------------------------------
-  // Null for rows: loops move them.
+  // Null for rows, whose address changes in loops.
   void *addressOf(const executable::Buffer &buffer) const {
     switch (buffer.place) {
       case executable::Buffer::Place::Arena:
@@ -288,7 +289,7 @@ struct Engine::Impl {
       b.iteration = address(s.iteration);
       b.condition = address(s.condition);
       b.initial = bindMoves(s.initial);
-      b.rows = bindRows(s.rows);  // before what reads them
+      b.rows = bindRows(s.rows);  // before the steps that read them
       b.carried = bindMoves(s.carried);
       b.results = bindMoves(s.results);
       for (const auto &scan : s.scans) b.scans.push_back({operands({scan.from, scan.to}), scan.bytesPerIteration});
@@ -318,7 +319,7 @@ struct Engine::Impl {
     for (BoundStep &s : program.steps) runStep(s, walk);
   }
 
-  // Loops, branches and lanes are not timed: the steps in them are.
+  // Loops, branches and lanes are not timed; the steps inside them are.
   void runTimedProgram(BoundProgram &program, const Walk &walk) {
     for (BoundStep &s : program.steps) {
       const int64_t begin = StepTimes::now();
@@ -361,7 +362,7 @@ struct Engine::Impl {
     }
   }
 
-  // All lanes run to their end or to their own failure, so that the one that is thrown is the same every time.
+  // All lanes run to their end or to their failure, so that the same failure is thrown every time.
   void runLanes(BoundStep &s, const Walk &walk) {
     if (!s.lanes) {
       for (const auto &program : s.programs) runInner(*program, walk);
@@ -389,7 +390,7 @@ struct Engine::Impl {
   void load(const BoundStep &s, StreamSource &streams) {
     const void *from = streams.input(s.stream, s.bytes);
     if (s.shared && streams.inputStays(s.stream)) {
-      s.shared->moveTo(const_cast<void *>(from));  // which nothing writes
+      s.shared->moveTo(const_cast<void *>(from));  // nothing writes to it
     } else {
       if (s.shared) s.shared->moveTo(const_cast<void *>(s.in[0]));
       queue->copyIn(s.out[0], from, s.bytes);
@@ -418,7 +419,8 @@ struct Engine::Impl {
     return row * s.bytes;
   }
 
-  // Programs go through remote memory in order: behind a row they need one of its neighbours, or what is loaded next.
+  // Programs go through remote memory in order: after a row they need one of its neighbours, or the row of the next
+  // load.
   void remoteLoad(const BoundStep &s) const {
     const auto *base = static_cast<const char *>(s.in[0]);
     const int64_t offset = rowOffset(s);
@@ -482,7 +484,7 @@ struct Engine::Impl {
   std::vector<char *> variables;  // where each begins
   std::vector<void *> constants;
   std::vector<void *> addresses;                             // of the buffers; those of rows change while loops run
-  std::vector<std::unique_ptr<SharedBuffer>> sharedBuffers;  // by buffer; null for those that cannot be the host's
+  std::vector<std::unique_ptr<SharedBuffer>> sharedBuffers;  // by buffer; null: cannot be in the host's memory
   std::vector<BoundRow *> rowOf;  // while binding: the rows of the loops around a step, by buffer
   std::vector<std::unique_ptr<void *[]>> pointerLists;
   std::unique_ptr<BoundProgram> main;
@@ -496,7 +498,7 @@ Engine::Engine(std::shared_ptr<const Executable> executable, const Device &devic
 Engine::~Engine() {
   std::optional<std::string> file = environment::stepTimes();
   if (!impl_->times || !file) return;
-  if (impl_->process >= 0) *file += "." + std::to_string(impl_->process);  // processes do not write to one file
+  if (impl_->process >= 0) *file += "." + std::to_string(impl_->process);  // so that no two processes write to one file
   std::ofstream(*file, std::ios::app) << impl_->times->table();
 }
 

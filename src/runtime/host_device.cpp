@@ -1,4 +1,4 @@
-// The host's queue: a team of threads, and memory of the system for it.
+// The host's queue: a team of threads, with memory from the system.
 #include "runtime/host_device.hpp"
 #include "base/host_memory.hpp"
 
@@ -32,7 +32,7 @@ ThreadPoolOptions poolOptions(const RunSettings &settings) {
   return options;
 }
 
-// All memory is committed at the start: an allocation that the machine cannot back would end the process later.
+// All memory is committed at the start; otherwise the system could end the process later, when memory runs out.
 void requireMemoryFor(const Executable &e, const RunSettings &settings) {
   constexpr int64_t kAlwaysThere = int64_t{64} << 20;
   const int64_t remote = environment::remoteMemory() ? 0 : e.memory.remoteBytes;
@@ -47,7 +47,7 @@ void requireMemoryFor(const Executable &e, const RunSettings &settings) {
   throw memory_allocation_err(text + ". Use a smaller batch or free memory" + files, text);
 }
 
-// What is there before the queue that works on it.
+// The state that exists before the queue that uses it.
 struct AllThreads {
   explicit AllThreads(const RunSettings &settings)
       : team(settings.threads, poolOptions(settings), settings.waking, settings) {}
@@ -91,13 +91,13 @@ class HostQueue final : private AllThreads, public TeamQueue {
   }
 
  private:
-  // What tasks of a kernel share: the first lane has that of the whole queue.
+  // The memory that the tasks of a kernel share: the first lane uses that of the whole queue.
   char *shared(size_t lane) {
     while (shared_.size() <= lane) touchInTurn(shared_.emplace_back(sharedBytes_));
     return shared_[lane].data();
   }
 
-  // Memory that every thread uses: first touched in interleaved blocks.
+  // Memory that every thread uses: threads touch its blocks in turn.
   void touchInTurn(const HostMemory &memory) {
     team.pool.onEachThread([&](int thread, int) {
       constexpr auto kBlock = static_cast<int64_t>(HostMemory::kHugePage);
@@ -105,7 +105,7 @@ class HostQueue final : private AllThreads, public TeamQueue {
         memory.touch(at, at + kBlock);
     });
   }
-  // Each value in contiguous parts, as kernels partition it into tasks.
+  // Memory that threads use in parts: each value is touched in contiguous parts, as kernels divide it into tasks.
   void touchInParts(const HostMemory &memory, std::span<const int64_t> values) {
     team.pool.onEachThread([&](int thread, int) {
       const int64_t threads = team.pool.threads();

@@ -1,5 +1,5 @@
-// HostDevice: the host's own processors and memory. Kernels are those of executable/host_kernel.hpp; a kernel wakes as
-// many threads as are worth it, and memory is first touched by the threads that use it.
+// HostDevice: the host's processors and memory. Kernels are those of executable/host_kernel.hpp. A kernel wakes only as
+// many threads as make it faster, and memory is first touched by the threads that use it.
 #pragma once
 #include "runtime/device.hpp"
 
@@ -11,7 +11,7 @@ class HostDevice : public Device {
       : name_(std::move(name)), backends_(std::move(backends)) {}
   std::string name() const override { return name_; }
   const std::vector<const executable::Backend *> &backends() const override { return backends_; }
-  // With one thread per allowed core each worker is bound to its core.
+  // With one thread per allowed core, each worker is bound to a core.
   std::unique_ptr<Queue> open(const executable::Executable &executable, const RunSettings &settings) const override;
 
  private:

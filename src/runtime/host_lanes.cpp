@@ -49,11 +49,11 @@ void HostLanes::run(LaneFn body, void *state) {
   all_.pool.parallel(static_cast<int>(members_.size()), [&](int task, int thread) {
     const Member member = members_[static_cast<size_t>(task)];
     const bool isCaller = thread == 0;
-    if (member.thread > 0) {  // the caller has interrupts to look at; a lane need not have all its workers
+    if (member.thread > 0) {  // the caller checks for interrupts; a lane need not have all its workers
       if (!isCaller) lanes_[static_cast<size_t>(member.lane)]->team.pool.serve(member.thread);
       return;
     }
-    for (size_t i = 0; i < lanes_.size(); ++i)  // its own lane, then those whose thread has not come
+    for (size_t i = 0; i < lanes_.size(); ++i)  // its own lane, then those whose thread has not arrived
       lead((static_cast<size_t>(member.lane) + i) % lanes_.size(), isCaller, body, state);
     if (isCaller) waitForOthers();
   });
@@ -68,7 +68,7 @@ void HostLanes::lead(size_t lane, bool isCaller, LaneFn body, void *state) noexc
     body(state, static_cast<int>(lane));
   }
   lanes_[lane]->team.pool.release();
-  if (timesEnded() != before) stop_ = true;  // what has ended this lane ends the others, too
+  if (timesEnded() != before) stop_ = true;  // what has ended this lane ends the others too
   --running_;
   wait_.ring();
 }
@@ -79,7 +79,7 @@ void HostLanes::waitForOthers() noexcept {
     if (changesSoon(running_, running, spins)) continue;
     try {
       wait_.sleepWhile(running_, running);
-    } catch (const RunEnded &) {  // the thread that ends the run knows why
+    } catch (const RunEnded &) {  // the thread that ends the run knows the reason
       stop_ = true;
     } catch (...) {
       if (!interrupt_) interrupt_ = std::current_exception();

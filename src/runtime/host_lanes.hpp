@@ -1,6 +1,7 @@
-// Lanes of the host: the threads of one pool in groups, each of which runs the kernels of one lane. While lanes run,
-// their leaders walk over the steps, and the other threads of a group are lent to its pool. A lane whose leader has not
-// come, because it slept or another program has its core, is led by the first that has ended its own.
+// HostLanes: lanes of the host. The threads of one pool are divided into groups, and each group runs the kernels of one
+// lane. While lanes run, the leading thread of each group walks over the steps, and the other threads of the group work
+// for its pool. If the leader of a lane has not arrived, because it slept or another program uses its core, the first
+// leader that has finished its own lane leads that one too.
 #pragma once
 #include <atomic>
 #include <exception>
@@ -14,14 +15,14 @@
 
 namespace popart::runtime {
 
-// The threads of each lane where there are `threads` in all: as asked for when that is their sum, otherwise at least
-// one each and the others in proportion. Empty: there are fewer threads than lanes.
+// The threads of each lane when there are `threads` in total: as requested when that is their sum, otherwise at least
+// one for each lane and the rest in proportion. Empty: there are fewer threads than lanes.
 std::vector<int> threadsOfLanes(std::span<const int> asked, int threads);
 
 class HostLanes final : public Lanes {
  public:
-  // `threads`: of each lane, as many in all as the team has. `shared`: memory that tasks of a kernel share, for each
-  // lane. The team and its memory outlive the lanes.
+  // `threads`: for each lane; their sum is the number of threads of the team. `shared`: for each lane, the memory that
+  // the tasks of a kernel share. The team and its memory outlive the lanes.
   HostLanes(const std::string &device, Team &team, const std::vector<int> &threads, const std::vector<char *> &shared,
             const RunSettings &settings);
   Queue &queue(int lane) override { return lanes_[static_cast<size_t>(lane)]->queue; }
@@ -37,7 +38,7 @@ class HostLanes final : public Lanes {
         : team(threads, options, waking, settings), queue(device, team) {}
     Team team;
     TeamQueue queue;
-    std::atomic<bool> isTaken{false};  // some thread leads or has led it
+    std::atomic<bool> isTaken{false};  // a thread leads it or has led it
   };
   struct Member {
     int lane, thread;
@@ -45,7 +46,7 @@ class HostLanes final : public Lanes {
 
   Team &all_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<Member> members_;  // by thread of the whole team, as long as all come
+  std::vector<Member> members_;  // by thread of the whole team, if all arrive
   std::atomic<int> running_{0};  // lanes
   std::atomic<bool> stop_{false};
   WatchfulWait wait_;             // of the calling thread, for the other lanes

@@ -1,4 +1,4 @@
-// Which buffers of the host a program can read and write where they lie (StreamSource::inputStays, outputAhead).
+// Finds the buffers of the host that a program can read and write in place (StreamSource::inputStays, outputAhead).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,15 +11,15 @@ struct HostSpan {
   const char *begin = nullptr;
   int64_t bytes = 0;
   bool isWritten = false;
-  size_t stream = 0;  // for the one who asks
+  size_t stream = 0;  // for the caller
   bool isUsable = false;
 
   const char *end() const { return begin + bytes; }
 };
 
-// Whether a buffer of values of so many bytes has each of them where kernels can work on it.
+// Whether a buffer of values of this many bytes has each value where kernels can work on it.
 bool isAligned(const void *begin, int64_t valueBytes);
-// Sorts the spans. Those that were usable stay so unless another one has a part of them and one of the two is written.
+// Sorts the spans. A usable span stays usable unless another one overlaps it and one of the two is written.
 void findUsable(std::vector<HostSpan> &spans);
 
 }  // namespace popart::runtime

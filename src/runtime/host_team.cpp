@@ -1,4 +1,4 @@
-// See host_team.hpp. What a launch needs is resolved when it is bound.
+// See host_team.hpp. All addresses and tasks of a launch are resolved when it is bound.
 #include "runtime/host_team.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using executable::HostKernel;
 using executable::RunContext;
 using executable::Step;
 
-constexpr int64_t kLeastCopyBytes = int64_t{256} << 10;  // of one thread; takes some times what waking a thread costs
+constexpr int64_t kLeastCopyBytes = int64_t{256} << 10;  // for one thread; takes a few times as long as waking a thread
 
 class HostLaunch : public Launch {
  public:
@@ -67,7 +67,7 @@ class HostLaunch : public Launch {
   int threads_ = 1;
 };
 
-// The same with what each thread does, for a profile.
+// The same, and records the work of each thread for a profile.
 class TimedLaunch final : public HostLaunch {
  public:
   TimedLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)

@@ -1,5 +1,5 @@
-// A team: threads of the host with what their tasks need, and the queue of kernels that run on them. A queue of the
-// host is the team of all its threads; the lanes of a section are teams that share these threads out.
+// Team: threads of the host with the memory that their tasks need, and the queue of kernels that run on them. A queue
+// of the host is the team of all its threads; the lanes of a section are teams that divide these threads.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -13,7 +13,7 @@
 namespace popart::runtime {
 
 struct Team {
-  // `settings`: of the run that the team's tasks belong to.
+  // `settings`: of the run that executes the team's tasks.
   Team(int threads, ThreadPoolOptions options, Waking waking, const RunSettings &settings)
       : pool(threads, std::move(options)),
         waking(waking),
@@ -23,12 +23,12 @@ struct Team {
   Team(const Team &) = delete;
   Team &operator=(const Team &) = delete;
 
-  // Ends the run with what the tasks of this step reported first.
+  // Throws the failure that the tasks of this step reported first, which ends the run.
   [[noreturn]] void throwFailure(const executable::Step &step);
 
   ThreadPool pool;
   const Waking waking;
-  StepTimes *const events;  // to which kernels add what threads do; null: they do not
+  StepTimes *const events;  // where kernels record what threads do; null: nothing is recorded
   int firstThread = 0;      // number of the team's first one among those of the engine
   char *scratch = nullptr;  // of thread t at t * scratchStride
   int64_t scratchStride = 0;
@@ -37,7 +37,7 @@ struct Team {
   std::vector<executable::RunContext> contexts;  // one per thread
 };
 
-// Copies and kernels on a team; has no memory to give. `device`: its name, for messages.
+// Copies and kernels on a team; allocates no memory. `device`: its name, for messages.
 class TeamQueue : public Queue {
  public:
   TeamQueue(std::string device, Team &team) : device_(std::move(device)), team_(team) {}

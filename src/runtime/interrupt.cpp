@@ -1,5 +1,5 @@
-// See interrupt.hpp. The clock is read in strides of iterations that grow while they take little time, so that a loop
-// of tiny iterations does not pay for it and one of long iterations checks after each.
+// See interrupt.hpp. The clock is read after a number of iterations that grows while iterations are short. So a loop of
+// tiny iterations is not slowed down, and a loop of long iterations checks after each one.
 #include "runtime/interrupt.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPeriod{50};        // between two checks; well below what a person notices
+constexpr milliseconds kPeriod{50};        // between two checks; too short for a person to notice
 constexpr microseconds kShortStride{200};  // a stride that took less may grow
 constexpr int64_t kLongestStride = 64;     // iterations
 

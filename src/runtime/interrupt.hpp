@@ -1,5 +1,5 @@
-// When a loop calls the check of popart/interrupt.hpp. Why it polls instead of reading a flag that a signal handler
-// sets: docs/decisions/0014-interrupting-a-run.md.
+// When a loop calls the check of popart/interrupt.hpp. Decision 0014 (docs/decisions/0014-interrupting-a-run.md) says
+// why it polls instead of reading a flag that a signal handler sets.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -9,23 +9,24 @@
 
 namespace popart::runtime {
 
-// Calls the check; throws what it throws.
+// Calls the check; throws the same exceptions.
 void askInterruptCheck();
 
-// What ends a run whose reason another thread knows.
+// Thrown to end the work of this thread when another thread holds the reason for the end of the run.
 struct RunEnded {};
 
-// While it lives, loops on this thread throw RunEnded once `stop` is set. Flags may lie inside of each other.
+// While this object exists, loops on this thread throw RunEnded once `stop` is set. Flags may be nested.
 class StopFlag {
  public:
-  // Asks: the run belongs to this thread, whose loops go on asking the check. Quiet: to another one, which asks.
+  // Asks: the run belongs to this thread, whose loops continue to call the check. Quiet: it belongs to another thread,
+  // which calls the check.
   enum class Thread : uint8_t { Asks, Quiet };
   explicit StopFlag(const std::atomic<bool> &stop, Thread thread = Thread::Quiet);
   ~StopFlag();
   StopFlag(const StopFlag &) = delete;
   StopFlag &operator=(const StopFlag &) = delete;
 
-  // Throws RunEnded if this flag or one around it is set. Whether all of them let the thread ask the check.
+  // Throws RunEnded if this flag or an enclosing one is set. Returns whether all of them let the thread call the check.
   bool asksOrThrow() const;
 
  private:
@@ -34,8 +35,8 @@ class StopFlag {
   const StopFlag *const outer_;
 };
 
-// While it lives, lookAtInterrupts and loops on this thread throw runtime_error, which names `max_run_seconds`, once so
-// much time has gone since it was made; 0: never. There is one on a thread.
+// While this object exists, lookAtInterrupts and loops on this thread throw runtime_error, which names
+// `max_run_seconds`, once this much time has passed since its creation; 0: never. A thread has at most one.
 class RunDeadline {
  public:
   explicit RunDeadline(std::chrono::nanoseconds longest);
@@ -44,17 +45,17 @@ class RunDeadline {
   RunDeadline &operator=(const RunDeadline &) = delete;
 };
 
-// For a thread that waits: throws RunEnded once a flag around it is set, and asks the check if it may, at most twenty
-// times a second; throws what that throws.
+// For a thread that waits: throws RunEnded once an enclosing flag is set, and calls the check if it may, at most twenty
+// times a second. Throws what the check throws.
 void lookAtInterrupts();
-// How often a loop or a wait on this thread was ended so.
+// How often a loop or a wait on this thread was ended in this way.
 int64_t timesEnded() noexcept;
 
-// Where a thread that may have to end a run waits for others, which sleep for as long as it takes.
+// Used where a thread that may have to end a run waits for other threads, which sleep as long as necessary.
 class WatchfulWait {
  public:
-  // Sleeps until the number is no longer `value`, and looks at interrupts meanwhile; throws what lookAtInterrupts
-  // throws. Who changes the number calls ring() behind it.
+  // Sleeps until the number is no longer `value`, and checks for interrupts meanwhile; throws what lookAtInterrupts
+  // throws. The thread that changes the number calls ring() afterwards.
   template <class T>
   void sleepWhile(const std::atomic<T> &number, T value) {
     const Sleeper sleeper(*this);
@@ -68,7 +69,7 @@ class WatchfulWait {
     }
   }
   void ring() noexcept {
-    // A write in the place of a read: either it comes behind the sleeper's, or the sleeper sees the number.
+    // A write instead of a read: either it comes after the sleeper's write, or the sleeper sees the new number.
     if (sleepers_.fetch_add(0) == 0) return;
     { const std::lock_guard guard(lock_); }
     bell_.notify_all();
@@ -86,7 +87,7 @@ class WatchfulWait {
   std::condition_variable bell_;
 };
 
-// Decides in one loop when to read the clock: after every iteration when they take long, after some when they do not.
+// Decides for one loop when to read the clock: after every iteration if they are long, less often if they are short.
 class InterruptPace {
  public:
   // Call once per iteration. Throws what the check throws, and RunEnded.

@@ -1,9 +1,10 @@
-// See rank_collectives.hpp. Channels have fixed memory, and replicas publish other addresses from round to round, as in
-// loops. So terms and results have memory of their own: members' terms are joined into it, and results copied from it.
-// Both steps are there anyway when a process has several members.
+// See rank_collectives.hpp. Channels have fixed memory, but the addresses that replicas publish change from round to
+// round, for example in loops. So terms and results have separate memory: the members' terms are joined into it, and
+// results are copied from it. A process with several members needs both steps anyway.
 //
-// Collectives that are published and waited for in one step share this memory within a group: a member that publishes
-// for the second one has left the first one, which it does when all its results are handed out.
+// Collectives that are published and waited for in one step share this memory within a group. This is safe: a member
+// that publishes for the second collective has left the first one, and it leaves only after all its results are handed
+// out.
 #include "runtime/rank_collectives.hpp"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ using executable::Join;
 
 int64_t widthOf(DataType type) { return getDataTypeInfo(type).nbytes; }
 
-// What is left when results are there: one source has them, and each member gets its own.
+// The work that is left when results exist: one source holds them, and each member gets its part.
 CollectiveSpec handingOut(CollectiveSpec spec, const MemberRange &members) {
   if (spec.kind == CollectiveKind::Reduce) return spec;
   spec.join = Join::Keep;
@@ -51,7 +52,7 @@ MemberRange membersHere(const exchange::ReplicaLayout &layout, const ExchangeSpe
   return *std::ranges::find(all, process, &MemberRange::process);
 }
 
-// Gives out memory, one cache line after the other; without memory, counts.
+// Assigns memory in whole cache lines; without memory, counts the bytes.
 class Places {
  public:
   explicit Places(std::byte *memory = nullptr) : memory_(memory) {}
@@ -151,8 +152,8 @@ class GroupMemory {
   }
 };
 
-// Bytes of terms and results: of collectives that publish and wait in one step the largest of each group, which they
-// share.
+// Bytes of terms and results. Collectives that publish and wait in one step share the memory of the largest of them in
+// their group.
 class OwnBytes {
  public:
   using Group = std::tuple<int, int, int>;
@@ -235,7 +236,7 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   }
 
  private:
-  // What is moved and not joined: operands of a gather, and chunks that members keep of their own.
+  // Values that are moved but not joined: the operands of a gather, and the chunks that members keep.
   void takeOperands(std::span<const PublishedOperands> members, size_t o) noexcept {
     const int64_t width = widthOf(spec_.type);
     for (size_t m = 0; m < count(); ++m) {
@@ -320,7 +321,7 @@ int64_t RankCollectives::bytesOf(std::span<const CollectiveSpec *const> collecti
   for (const CollectiveSpec *spec : collectives) {
     const ReplicaGrouping grouping = exchange::groupingOf(exchange::exchangeSpec(*spec), layout);
     for (const int group : exchange::groupsOf(layout, grouping, process)) {
-      if (exchange::membersOf(layout, grouping, group).size() == 1) continue;  // ThreadCollectives alone
+      if (exchange::membersOf(layout, grouping, group).size() == 1) continue;  // handled by ThreadCollectives
       GroupMemory memory(*spec, layout, process, group);
       own.add(memory);
       if (memory.isExchanged()) exchanged.push_back(memory.operation());
@@ -345,7 +346,7 @@ const char *RankCollectives::problem() const noexcept {
 }
 
 void RankCollectives::start() noexcept {
-  // Operations of a run that failed end soon; only then they may be started again, which fails.
+  // The operations of a run that failed end soon. They may be started again only after that; starting them then fails.
   if (isOver_.load(std::memory_order_acquire))
     for (const Group *g : groups_) waitWhile(g->state(), GroupAcross::kUnderWay, false);
   threads_.start();
@@ -354,7 +355,7 @@ void RankCollectives::start() noexcept {
 void RankCollectives::fail(const std::exception *why) noexcept {
   const char *problem = threads_.problem();
   const std::string text = why ? why->what() : *problem ? problem : "a replica failed";
-  // First: the replicas that threads_ wakes fail as well, and do not know why.
+  // Must come first: the replicas that threads_ wakes fail as well, and do not know the reason.
   if (!isOver_.exchange(true, std::memory_order_acq_rel)) exchange_.fail(text);
   threads_.fail(why);
 }

@@ -1,22 +1,23 @@
-// RankCollectives: replicas of one program in several processes. The replicas of this process are threads. Groups that
-// have all members here use ThreadCollectives alone. Of a group with members in other processes, the last member here
-// to publish joins the terms of all members here along the tree of executable/join_tree.hpp, and starts the operation
-// between processes; each member waits for it where it waits for the others here, and the results are then handed out
-// in pieces, or update variables of this process.
+// RankCollectives: collectives for the replicas of one program in several processes. The replicas of one process are
+// threads. Groups with all members in this process use ThreadCollectives alone. For a group with members in other
+// processes, the last member in this process to publish joins the terms of all members here along the tree of
+// executable/join_tree.hpp, and starts the operation between processes. Each member waits for the operation where it
+// waits for the other members here. The results are then handed out in pieces, or update variables of this process.
 //
 //   RankCollectives collectives(transport, layout, settings);
 //   …                       // engines call `handle` for all their collectives
-//   collectives.connect();  // all processes; Replicas does it
+//   collectives.connect();  // all processes; called by Replicas
 //
-// Why there is no deadlock, whatever the order of threads. A replica publishes its operands in the order of its
-// program, so all members of a group execute the group's collectives in the same order. Let X be before Y. In each
+// Why there is no deadlock, whatever the order of threads: a replica publishes its operands in the order of its
+// program, so all members of a group execute the group's collectives in the same order. Let X come before Y. In each
 // process, the replica that publishes last for X starts X before it publishes for Y, and Y starts when all members have
 // published for it. So every process starts the operations of a group in the order of the program, and an operation
 // waits only for earlier ones of its group (exchange/exchange.cpp). Operations of different groups may start in
-// different orders in two processes: they share no memory, so that neither waits for the other.
+// different orders in two processes: they share no memory, so neither waits for the other.
 //
-// A failure ends the job: a replica that fails, an interrupt, a process that ends or does not come within the timeout.
-// All replicas of all processes go on with `false`, now or at their next collective, and later runs fail as well.
+// A failure ends the job. Failures are: a replica that fails, an interrupt, a process that ends or does not arrive
+// within the timeout. All replicas of all processes get `false`, now or at their next collective, and later runs fail
+// as well.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -35,14 +36,14 @@ namespace popart::runtime {
 
 class RankCollectives final : public executable::Collectives {
  public:
-  // Transport and layout outlive this. `settings.spin`: whether replicas that wait poll for a while; `settings.ended`
-  // is not used. Throws as Exchange.
+  // `transport` and `layout` outlive this object. `settings.spin`: whether replicas that wait poll for a while;
+  // `settings.ended` is not used. Throws like Exchange.
   RankCollectives(exchange::Transport &transport, const exchange::ReplicaLayout &layout,
                   exchange::ExchangeSettings settings);
   ~RankCollectives() override;
 
   int replicas() const noexcept override { return layout_.replicas(); }
-  // Throws internal_error for a collective that was not there when `connect` was called.
+  // Throws internal_error for a collective that did not exist when `connect` was called.
   executable::CollectiveHandle &handle(int replica, const executable::CollectiveSpec &spec) override;
   void connect() override;
   const char *problem() const noexcept override;
@@ -51,19 +52,20 @@ class RankCollectives final : public executable::Collectives {
   void fail(const std::exception *why) noexcept override;
   std::exception_ptr takeInterrupt() noexcept override { return threads_.takeInterrupt(); }
 
-  // Memory for terms and results of this process, and for received terms; 0 before `connect`. Of a collective these are
-  // the bytes of its results, of a sum of 16-bit types over several members here three times as many, of a scatter
-  // those of its operands besides. Collectives of one group whose replicas publish and wait in one step share them.
+  // Memory for terms and results of this process, and for received terms; 0 before `connect`. A collective takes the
+  // bytes of its results; a sum of 16-bit types over several members here takes three times as many; a scatter takes
+  // the bytes of its operands in addition. Collectives of one group that publish and wait in one step share this
+  // memory.
   int64_t bytes() const { return ownBytes_ + exchange_.receivedBytes(); }
-  // The same before there is a job, of the collectives of a program that wait. Throws as exchange::planExchange.
+  // The same before a job exists, for the collectives of a program that wait. Throws like exchange::planExchange.
   static int64_t bytesOf(std::span<const executable::CollectiveSpec *const> collectives,
                          const exchange::ReplicaLayout &layout, int process,
                          const exchange::ExchangeSettings &settings);
-  // The same of the process with most, since parts differ by a cache line or two; of the first 16 processes of a larger
-  // job. All processes get the same number.
+  // The same for the process that needs most, as parts may differ by a cache line or two. In a job of more than 16
+  // processes only the first 16 count. All processes get the same number.
   static int64_t mostBytesOf(std::span<const executable::CollectiveSpec *const> collectives,
                              const exchange::ReplicaLayout &layout, const exchange::ExchangeSettings &settings);
-  // How long operations between processes were under way, and the first replica here waited for them.
+  // How long operations between processes were in progress, and how long the first replica here waited for them.
   struct Times {
     std::chrono::nanoseconds exchanging{0}, waiting{0};
   };
@@ -81,11 +83,11 @@ class RankCollectives final : public executable::Collectives {
   std::vector<Group *> groups_;                          // of threads_: those with members in other processes
   bool isConnected_ = false;
   std::atomic<bool> isOver_{false};                     // a replica of this process failed
-  std::atomic<const char *> exchangeProblem_{nullptr};  // what a replica that waited saw
+  std::atomic<const char *> exchangeProblem_{nullptr};  // the problem that a waiting replica saw
   ThreadCollectives threads_;
   int64_t ownBytes_ = 0;
   std::optional<HostMemory> memory_;  // terms and results
-  exchange::Exchange exchange_;       // the last one: its thread uses all of the above
+  exchange::Exchange exchange_;       // must be the last member: its thread uses all of the above
 };
 
 }  // namespace popart::runtime

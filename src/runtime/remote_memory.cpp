@@ -20,7 +20,7 @@ namespace {
 
 class File {
  public:
-  // Without a name in the folder. File systems that cannot make one get a name for a moment.
+  // A file without a name in the folder. On file systems that cannot make one, it has a name for a moment.
   File(const std::string &folder, int64_t bytes) {
 #ifdef O_TMPFILE
     number_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -40,7 +40,7 @@ class File {
       throw memory_allocation_err(text + ". Free space or name another folder", text);
     }
   }
-  ~File() { close(number_); }  // mappings keep it
+  ~File() { close(number_); }  // mappings keep the file
   File(const File &) = delete;
   File &operator=(const File &) = delete;
   int number() const { return number_; }

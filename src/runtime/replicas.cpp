@@ -1,4 +1,5 @@
-// A thread per replica of this process but the first, which sleeps between runs; they exchange values in collectives.
+// Every replica of this process except the first has a thread, which sleeps between runs. Replicas exchange values in
+// collectives.
 #include "runtime/replicas.hpp"
 
 #include <atomic>
@@ -58,25 +59,25 @@ struct Replicas::Crew {
     }
   }
 
-  // The replica's exception, which is being handled, ends the run.
+  // Ends the run with the exception of this replica, which is being handled.
   void endBy(int replica, const std::exception *why) noexcept {
     failures[static_cast<size_t>(replica)] = {std::current_exception(), ++failed};
     end(why);
   }
 
-  // All replicas, at their next iteration or collective.
+  // Ends all replicas, at their next iteration or collective.
   void end(const std::exception *why) noexcept {
     ending = true;
     collectives.fail(why);
   }
 
-  // The first replica, which has the thread of the caller, has ended.
+  // Called when the first replica, which runs on the calling thread, has ended.
   void waitForOthers() {
     while (const int left = busy.load(std::memory_order_acquire)) {
       if (changesSoon(busy, left, spin)) continue;
       try {
         wait.sleepWhile(busy, left);
-      } catch (const RunEnded &) {  // the thread that ends the run knows why
+      } catch (const RunEnded &) {  // the thread that ends the run knows the reason
         end(nullptr);
       } catch (...) {
         if (!interrupt) interrupt = std::current_exception();
@@ -92,7 +93,7 @@ struct Replicas::Crew {
 
   struct Failure {
     std::exception_ptr exception;
-    int order = 0;  // 1: the first one of the run
+    int order = 0;  // 1: the first exception of the run
   };
   const bool spin;  // whether waiting threads poll for a while
   executable::Collectives &collectives;
@@ -102,8 +103,8 @@ struct Replicas::Crew {
   std::atomic<bool> ending{false};  // a replica has failed: the others end at their next collective or iteration
   std::span<StreamSource *const> streams;
   std::atomic<uint32_t> runs{0};
-  std::atomic<int> busy{0};  // replicas that run, but the first
-  WatchfulWait wait;         // of the first one, for these
+  std::atomic<int> busy{0};  // replicas that are running, except the first
+  WatchfulWait wait;         // in which the first one waits for them
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
 };

@@ -1,5 +1,5 @@
-// Replicas: the engines of one program that run at the same time in this process, each with its own variables, threads
-// and host data, and exchange values in collectives. With one replica in all this is the engine alone.
+// Replicas: the engines of one program that run at the same time in this process. Each has separate variables, threads
+// and host data; they exchange values in collectives. With one replica in total this is a single engine.
 #pragma once
 #include <memory>
 #include <span>
@@ -13,9 +13,9 @@ class ThreadCollectives;
 
 class Replicas {
  public:
-  // Makes settings.locals engines, for replicas settings.replica and those after it; the settings are those of each,
-  // its numbers aside. settings.collectives: of all replicas, to be there as long as this is used; null: these are
-  // all replicas of the program, and they are threads. Throws as Engine and as Collectives::connect.
+  // Makes settings.locals engines, for replica settings.replica and those after it. Each gets these settings, with its
+  // own replica numbers. settings.collectives: for all replicas, must outlive this object; null: all replicas of the
+  // program are threads of this process. Throws like Engine and Collectives::connect.
   Replicas(std::shared_ptr<const executable::Executable> executable, const Device &device, const RunSettings &settings);
   ~Replicas();
   Replicas(const Replicas &) = delete;
@@ -25,16 +25,16 @@ class Replicas {
   Engine &engine(int local) { return *engines_[static_cast<size_t>(local)]; }
   const Engine &engine(int local) const { return *engines_[static_cast<size_t>(local)]; }
 
-  // Runs main once on every replica here, the first one on the calling thread. `streams`: one for each; they are called
-  // from the replicas' threads at the same time. When a replica throws, all others end at their next collective, and
-  // the exception that came first is thrown; see Engine::run for what variables then hold.
+  // Runs main once on every replica here, the first one on the calling thread. `streams`: one for each replica; they
+  // are called from the replicas' threads at the same time. When a replica throws, all others end at their next
+  // collective, and the first exception is thrown. Engine::run says what variables then hold.
   void run(std::span<StreamSource *const> streams);
 
  private:
   struct Crew;
   std::unique_ptr<ThreadCollectives> threads_;  // null: those of the settings are used, or there is one replica
   std::vector<std::unique_ptr<Engine>> engines_;
-  std::unique_ptr<Crew> crew_;  // null: one replica in all
+  std::unique_ptr<Crew> crew_;  // null: one replica in total
 };
 
 }  // namespace popart::runtime

@@ -1,7 +1,7 @@
-// StepTimes: a profile of a run, step by step, for people who make kernels or networks faster. Enabled by
+// StepTimes: a profile of a run, step by step, for people who make kernels or networks faster. It is enabled by
 // RunSettings::timesSteps, and by the environment variable POPART_STEP_TIMES=FILE: when an engine ends, its table is
-// appended to FILE. An engine without either reads no clock. With RunSettings::mostEvents it also keeps when each step
-// ran, and when each thread worked on it.
+// appended to FILE. Without either, an engine reads no clock. With RunSettings::mostEvents it also records when each
+// step ran, and when each thread worked on it.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -19,13 +19,14 @@ class StepTimes {
  public:
   explicit StepTimes(int64_t mostEvents = 0) : events_(static_cast<size_t>(mostEvents)) {}
 
-  // Nanoseconds of the clock of all times here, which is that of Python's time.monotonic_ns.
+  // Nanoseconds of the clock that all times here use, which is that of Python's time.monotonic_ns.
   static int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
   }
 
-  // Registers a step; the returned number is given to add(). The step must outlive this object. Before the first run.
+  // Registers a step; add() takes the number that this returns. The step must outlive this object. Before the first
+  // run.
   int registerStep(const executable::Step &step);
   int numberOf(const executable::Step &step) const;  // the number of a registered step
   void add(int step, int64_t begin, int64_t end) {
@@ -34,8 +35,8 @@ class StepTimes {
     ++entry.calls;
     if (!events_.empty()) addEvent({step, kWholeStep, begin, end, end - begin});
   }
-  // A table, longest first: share of all time, calls, mean microseconds, GFLOP/s (kernels that state their work), step
-  // with its layer, kernel. Then the sums per kernel and per scope of the layers.
+  // A table of steps, longest first: share of the total time, calls, mean microseconds, GFLOP/s (for kernels that state
+  // their work), step with its layer, kernel. Then the sums by kernel and by scope of the layers.
   std::string table() const;
 
   struct Entry {
@@ -43,16 +44,16 @@ class StepTimes {
     int64_t nanoseconds = 0, calls = 0;                // since the last reset()
     int64_t earlierNanoseconds = 0, earlierCalls = 0;  // before it, for the table
   };
-  // In the order of the program, those inside of loops before the ones behind.
+  // In the order of the program; steps inside loops come before the steps after the loop.
   const std::vector<Entry> &entries() const { return entries_; }
 
   static constexpr int kWholeStep = -1;
-  // A call of a step; or what one thread did in it, from its first task to the end of its last one.
+  // A call of a step; or the work of one thread in it, from the start of its first task to the end of its last one.
   struct Event {
     int step = 0, thread = kWholeStep;
     int64_t begin = 0, end = 0, busy = 0;  // busy: nanoseconds in tasks
   };
-  // Any number of threads may add at the same time. What is more than fits is counted and not kept.
+  // Any number of threads may add at the same time. Events that do not fit are counted and dropped.
   void addEvent(const Event &event) noexcept {
     const size_t at = added_.fetch_add(1, std::memory_order_relaxed);
     if (at < events_.size()) events_[at] = event;

@@ -1,17 +1,19 @@
-// A collective goes in rounds, one each time that the program comes to it. The last member to publish opens the round.
-// The members that have arrived then take the pieces of work. A member that comes late finds them done, and no member
-// waits for its share.
+// A collective works in rounds, one each time that the program reaches it. The last member to publish opens the round.
+// The members that have arrived then take the pieces of work. A member that arrives late finds them done, and no member
+// waits for the share of a late one.
 //
 // One wait per collective is enough, because of what a member does between two rounds of one collective: it publishes
 // round n + 1 only after the end of its round n, and that end comes when all pieces of n are done. So when round n + 1
-// opens, every member has published it, has left round n, and nobody reads or writes what belongs to round n any more:
-// the counters of pieces start again there. Before that, a late member of round n still reads the counters of n, which
-// say that nothing is left. For the same reason `end` needs no second wait for the others: what a member published is
-// neither read nor written once all pieces are done. Waiting for pieces cannot last: who takes one finishes it.
+// opens, every member has published it and has left round n, and nobody reads or writes the data of round n any more.
+// The counters of pieces restart there. Before that, a late member of round n still reads the counters of n, which
+// say that nothing is left. For the same reason `end` needs no second wait for the others: the addresses that a member
+// published are neither read nor written once all pieces are done. The wait for pieces always ends: a member that takes
+// a piece finishes it.
 //
-// Collectives are atomics alone. Only a replica that is about to sleep takes the lock: it says where it sleeps, and
-// looks whether anybody is left who could open a round. Replicas that run are not on the list, so when everybody sleeps
-// in a round that is not open, or has ended, nobody will ever come. A sleeper whose round is open is about to wake up.
+// Collectives use atomics only. Only a replica that is about to sleep takes the lock: it records where it sleeps, and
+// checks whether any replica is left that could open a round. Replicas that run are not on the list. So if everybody
+// sleeps in a round that is not open, or has ended, no round can open any more. A sleeper whose round is open is about
+// to wake up.
 #include "runtime/thread_collectives.hpp"
 
 #include <algorithm>
@@ -24,12 +26,12 @@ namespace popart::runtime {
 
 using executable::CollectiveSpec;
 
-// The members of one group that this process has, in one collective.
+// The members of one group in this process, for one collective.
 struct alignas(64) ThreadCollectives::Site {
-  unsigned first = 0;                       // of these members, its number in the group
+  unsigned first = 0;                       // number in the group of the first of these members
   std::vector<PublishedOperands> operands;  // by member, from the first on
-  std::unique_ptr<GroupAcross> across;      // null: the group has no others
-  const CollectiveWork *work = nullptr;     // of the spec that is waited for, not of the one that is only published
+  std::unique_ptr<GroupAcross> across;      // null: all members of the group are in this process
+  const CollectiveWork *work = nullptr;     // of the spec that members wait for, not of one that is only published
   std::span<const PublishedOperands> sources;
   std::atomic<int> published{0};       // members, in the round that is not open yet
   std::atomic<uint32_t> opened{0};     // rounds in which all members have published
@@ -47,7 +49,7 @@ class ThreadCollectives::Handle final : public executable::CollectiveHandle {
 
   // Whether a member has not published what this one waits for.
   bool waits() const noexcept { return site_.opened.load(std::memory_order_acquire) == round_; }
-  // Whether both wait for members of one group.
+  // Whether this handle and `other` wait for members of the same group.
   bool waitsBeside(const Handle &other) const noexcept;
 
  private:
@@ -60,7 +62,7 @@ class ThreadCollectives::Handle final : public executable::CollectiveHandle {
   uint32_t round_ = 0;  // how often it has waited here
 };
 
-// One collective of the program, wherever it runs.
+// One collective of the program, with the data of all replicas of this process.
 struct ThreadCollectives::Collective {
   Collective(ThreadCollectives &all, const CollectiveSpec &spec)
       : grouping(static_cast<unsigned>(all.replicas_), static_cast<unsigned>(spec.stride),
@@ -84,7 +86,7 @@ struct ThreadCollectives::Collective {
     }
     for (unsigned r = first; r < end; ++r) handles.push_back(std::make_unique<Handle>(all, *this, r));
   }
-  // Room for what members publish in a step with this spec.
+  // Makes room for the addresses that members publish in a step with this spec.
   void add(const CollectiveSpec &spec, const MakeAcross &across) {
     const bool waits = !spec.resultElements.empty();
     if (!work && waits) work = std::make_unique<CollectiveWork>(spec);
@@ -192,13 +194,13 @@ void ThreadCollectives::sleep(Handle &handle) noexcept {
   sleeper = nullptr;
 }
 
-// The first replica has the thread of the caller, which may end the run.
+// The first replica runs on the calling thread, which may end the run.
 template <class T>
 void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, T value) noexcept {
   if (local > 0) return popart::sleepWhile(number, value);
   try {
     wait_.sleepWhile(number, value);
-  } catch (const RunEnded &) {  // the thread that ends the run knows why
+  } catch (const RunEnded &) {  // the thread that ends the run knows the reason
     fail(nullptr);
   } catch (...) {
     interrupt_ = std::current_exception();
@@ -206,7 +208,7 @@ void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, 
   }
 }
 
-// A replica that waits here is not among the sleepers: the operation ends in any case, if only by its timeout.
+// A replica that waits here is not among the sleepers: the operation always ends, at the latest at its timeout.
 bool ThreadCollectives::completes(GroupAcross &group, int64_t local) noexcept {
   if (group.state().load(std::memory_order_acquire) == GroupAcross::kUnderWay) {
     const auto begin = std::chrono::steady_clock::now();
@@ -218,7 +220,7 @@ bool ThreadCollectives::completes(GroupAcross &group, int64_t local) noexcept {
   return goesOn() && group.isComplete();
 }
 
-// With the lock. Of a group whose members wait in several collectives, each waits for the others.
+// Called with the lock. If the members of a group wait in several collectives, each of them waits for the others.
 void ThreadCollectives::stopIfNobodyComes() noexcept {
   const auto waits = [](const Handle *handle) { return handle && handle->waits(); };
   const auto waiting = std::ranges::count_if(sleeping_, waits);
@@ -230,7 +232,7 @@ void ThreadCollectives::stopIfNobodyComes() noexcept {
   stop(areApart ? Problem::DifferentSteps : Problem::NobodyComes);
 }
 
-// With the lock. The first problem counts.
+// Called with the lock. The first problem is kept.
 void ThreadCollectives::stop(Problem problem) noexcept {
   if (!goesOn()) return;
   problem_.store(problem, std::memory_order_release);

@@ -1,6 +1,7 @@
-// ThreadCollectives: replicas that are threads of one process. Each member of a group publishes the addresses of its
-// operands; the member that arrives first then computes for all. Members of a group that is in other processes too
-// publish together, wait for an operation between processes, and take its results together: see GroupAcross.
+// ThreadCollectives: collectives for replicas that are threads of one process. Each member of a group publishes the
+// addresses of its operands, and the members that have arrived compute the results for all of them. Members of a group
+// that is also in other processes publish together, wait for an operation between processes, and take its results
+// together: see GroupAcross.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -25,27 +26,27 @@ namespace popart::runtime {
 class GroupAcross {
  public:
   virtual ~GroupAcross() = default;
-  // All members of this process have published these operands, in the order of the group. Takes them, starts the
-  // operation between processes, and does not wait for it.
+  // Called when all members of this process have published these operands, in the order of the group. Takes the
+  // operands and starts the operation between processes, without waiting for it.
   virtual void begin(std::span<const PublishedOperands> members) noexcept = 0;
-  // The operation is under way while this number is kUnderWay. Who changes it notifies all on it, and then calls
-  // ThreadCollectives::ring.
+  // The operation is in progress while this number is kUnderWay. The thread that changes it notifies all waiters, and
+  // then calls ThreadCollectives::ring.
   virtual const std::atomic<uint32_t> &state() const noexcept = 0;
   static constexpr uint32_t kUnderWay = 1;
-  // When it is no longer under way: whether its results are there.
+  // Called when the operation is no longer in progress. Whether its results are available.
   virtual bool isComplete() noexcept = 0;
-  // What is left: to hand out the results to the members of this process, or to update with them.
+  // The work that is left: to hand out the results to the members of this process, or to update variables with them.
   virtual const CollectiveWork &work() const noexcept = 0;
   virtual std::span<const PublishedOperands> results() const noexcept = 0;
 };
 
 class ThreadCollectives final : public executable::Collectives {
  public:
-  // All replicas of a program. `spin`: whether waiting replicas poll for a while before they sleep; false when there
-  // are more threads than cores.
+  // For all replicas of a program. `spin`: whether waiting replicas poll for a while before they sleep; false when
+  // there are more threads than cores.
   ThreadCollectives(int replicas, bool spin) : ThreadCollectives(replicas, {0, replicas}, spin) {}
-  // Those of one process. `across` makes what groups with members in other processes need, for each collective of a
-  // group once, groups in ascending order; null: there are none.
+  // For the replicas of one process. `across` makes the GroupAcross for groups with members in other processes, once
+  // for each collective of a group, groups in ascending order; null: there are no such groups.
   using MakeAcross =
       std::function<std::unique_ptr<GroupAcross>(const executable::CollectiveSpec &spec, unsigned group)>;
   ThreadCollectives(int replicas, const executable::LocalReplicas &local, bool spin, MakeAcross across = {});
@@ -61,7 +62,7 @@ class ThreadCollectives final : public executable::Collectives {
   std::exception_ptr takeInterrupt() noexcept override { return std::exchange(interrupt_, nullptr); }
   // How long the first replica here has waited for operations between processes.
   std::chrono::nanoseconds waited() const { return std::chrono::nanoseconds(waited_.load(std::memory_order_relaxed)); }
-  // The state of a GroupAcross has changed.
+  // Must be called when the state of a GroupAcross has changed.
   void ring() noexcept { wait_.ring(); }
 
  private:
@@ -86,7 +87,7 @@ class ThreadCollectives final : public executable::Collectives {
   std::unordered_map<const executable::CollectiveSpec *, Collective *> bySpec_;
   std::map<int64_t, Collective *> byChannel_;
   std::atomic<Problem> problem_{Problem::None};
-  std::mutex lock_;                       // of what follows: who sleeps where, and who has ended
+  std::mutex lock_;                       // of the members below: where replicas sleep, and which have ended
   std::vector<const Handle *> sleeping_;  // by local replica; null: it does not sleep
   int ended_ = 0;
   WatchfulWait wait_;  // of the first replica

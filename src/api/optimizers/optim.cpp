@@ -1,4 +1,4 @@
-// Optimizers by PyTorch's names (see optim.hpp): their numbers, ranges, groups and scalars.
+// Optimizers with PyTorch's names (see optim.hpp): their arguments, ranges, groups and scalars.
 #include <popart/optim.hpp>
 
 #include <fnmatch.h>
@@ -16,7 +16,7 @@ namespace {
 
 struct Row {
   const char *name;
-  std::vector<std::string> values;  // its numbers, "lr" and "weight_decay" apart
+  std::vector<std::string> values;  // its arguments, except "lr" and "weight_decay"
 };
 
 const Row &rowOf(PyTorchMode mode) {
@@ -40,7 +40,7 @@ std::vector<std::string> valueNames(PyTorchMode mode) {
   return names;
 }
 
-// The range of a number, as torch.optim checks it.
+// Checks the range of a number, as torch.optim does.
 void checkRange(const std::string &optimizer, const std::string &name, float value) {
   if (name == "beta1" || name == "beta2")
     check(value >= 0.0f && value < 1.0f, "optim::{}: invalid {}: got {}, expected 0 or more and less than 1", optimizer,
@@ -59,7 +59,7 @@ bool hasBetas(PyTorchMode mode) {
          mode == PyTorchMode::Lamb;
 }
 
-// The argument behind a scalar of the update; empty: it is made of several.
+// The argument that a scalar of the update is made from; empty: it is made from several.
 std::string argumentOf(const std::string &scalar) {
   if (scalar == "weightDecay") return "weight_decay";
   if (scalar == "learningRateDecay") return "lr_decay";

@@ -1,4 +1,4 @@
-// Optimizer: what all optimizers share: checks of values and keys, replacement rules, loss scale and factors.
+// Optimizer: the parts that all optimizers share: checks of values and keys, replacement rules, loss scale and factors.
 #include <popart/optimizer.hpp>
 
 #include <algorithm>
