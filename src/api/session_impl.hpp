@@ -101,7 +101,7 @@ struct Session::Impl {
   // Throws runtime_error if `id` is a constant of a training program and `value` is a different value.
   void checkConstant(const TensorId &id, const TensorData &value) const;
   // Takes over weights, optimizer state and random numbers from another program of the same session. If `from` has them
-  // on the device, this program is loaded as well, and then `from` is unloaded; otherwise both stay as they are.
+  // on the device, this program is loaded as well, and then `from` is unloaded if it has weights.
   void takeStateOf(Impl &from);
   TensorData deviceValues(int variable) const;  // in the host's form: plain, with parts joined
   // The state that prepareDevice keeps on the device when it is called again.
@@ -143,9 +143,8 @@ struct Session::Impl {
   void requireWeights() const;   // runtime_error: training before weightsFromHost
   void fillSizes();              // `sizes` from the Ir
   void checkDeviceFits() const;  // popart::error: too few IPUs
-  std::vector<std::shared_ptr<const executable::Executable>>
-      beside;           // the other programs of the session, during compile
-  void writeScalars();  // optimizer scalars -> hostWeights
+  std::vector<std::shared_ptr<const executable::Executable>> beside;  // other programs of the session, for compile
+  void writeScalars();                                                // optimizer scalars -> hostWeights
 };
 
 }  // namespace popart

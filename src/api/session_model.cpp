@@ -24,7 +24,7 @@ void Session::resetHostWeights(const std::string &modelProtoOrFilename, const bo
   if (impl_->trainable)
     for (const auto &[result, source] : impl_->trainable->separate)
       if (const auto found = values.find(source); found != values.end()) values.emplace(result, found->second);
-  // Initializers that are constants of the program have no weight.
+  // Initializers that are constants of the program are not weights of the session.
   std::set<TensorId> own;
   if (impl_->model)
     for (const TensorId &id : onnx::Initializers(*impl_->model).ids()) own.insert(id);
@@ -63,7 +63,7 @@ void Session::modelToHost(const std::string &fileName, const ModelForm form) {
     throw runtime_error("Session '{}': modelToHost: the session was not made from an ONNX model", impl_->name);
   impl_->program.requireCompiled("modelToHost");
   if (impl_->program.isLoaded()) {
-    if (!impl_->job || !impl_->hasReadDevice) weightsToHost();  // of a job, one process may save what all have read
+    if (!impl_->job || !impl_->hasReadDevice) weightsToHost();  // in a job, one process may save what all have read
     for (const auto &[id, read] : impl_->streamBuffers) impl_->hostWeights.at(id) = read;
   }
   std::map<TensorId, TensorData> values;

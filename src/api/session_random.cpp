@@ -1,4 +1,4 @@
-// The random seed and the state of stochastic rounding between host and device.
+// Transfers of the random seed and the state of stochastic rounding between host and device.
 #include <cstring>
 
 #include <popart/error.hpp>

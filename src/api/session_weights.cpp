@@ -19,15 +19,15 @@
 namespace popart {
 namespace {
 
-// Throws runtime_error unless the array can take or give the values of a variable of type `info`.
+// Throws runtime_error unless the array can hold the values of a variable of type `info`.
 void checkFits(const char *what, const TensorId &id, const TensorInfo &array, const TensorInfo &info) {
-  Shape ofOneGroup = info.shape();  // the dimension of groups may be there
+  Shape ofOneGroup = info.shape();  // the array may have the dimension of groups
   ofOneGroup.insert(ofOneGroup.begin(), 1);
   if (array.dataType() != info.dataType() || (array.shape() != info.shape() && array.shape() != ofOneGroup))
     throw runtime_error("{} '{}': the array does not fit the variable: got {}, expected {}", what, id, array, info);
 }
 
-// Throws runtime_error unless the array of readWeights can take the values.
+// Throws runtime_error unless the array of readWeights can hold the values.
 void checkWritable(const IWeightsIO &weightsIO, const TensorId &id, const TensorInfo &info) {
   checkFits("readWeights", id, weightsIO.weight(id).info, info);
   if (weightsIO.isReadOnly(id))
@@ -36,8 +36,8 @@ void checkWritable(const IWeightsIO &weightsIO, const TensorId &id, const Tensor
 
 }  // namespace
 
-// Initializers that the program has as constants, or does not need, are left alone by readWeights; writeWeights refuses
-// the constants, as their value cannot change.
+// readWeights ignores initializers that are constants of the program or that it does not need. writeWeights refuses the
+// constants, as their values cannot change.
 void Session::Impl::checkKnown(const char *what, const IWeightsIO &weightsIO, bool writes) const {
   const std::set<TensorId> &initializers = sizes.weights;
   for (const TensorId &id : weightsIO.ids()) {
@@ -243,7 +243,7 @@ void Session::buffersFromHost() {
 }
 
 void Session::weightsToHost() {
-  logging::session::trace("Session::weightsToHost");  // compat: this text and the next are documented
+  logging::session::trace("Session::weightsToHost");  // compat: this message and the next one are documented
   const session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsToHost");
   logging::devicex::debug("Writing weights to host");

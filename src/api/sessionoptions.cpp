@@ -1,4 +1,4 @@
-// SessionOptions: environment defaults, derived values, comparison and hash from the list of fields.
+// SessionOptions: environment defaults, derived values, and comparison and hash made from the list of fields.
 #include <popart/sessionoptions.hpp>
 
 #include <popart/error.hpp>

@@ -1,4 +1,4 @@
-// Trainer and Predictor over sessions (see simple_session.hpp).
+// Trainer and Predictor, implemented with sessions (see simple_session.hpp).
 #include <popart/simple_session.hpp>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ std::shared_ptr<DeviceInfo> deviceOrCpu(std::shared_ptr<DeviceInfo> device) {
   return device ? device : DeviceManager::createDeviceManager().createCpuDevice();
 }
 
-const std::string kNamed = "named:";  // in front of the name, as type of a loss that attachLoss adds
+const std::string kNamed = "named:";  // prefix of the name in the type of a loss that attachLoss adds
 
-// The model with the loss of that name, which becomes one of the model.
+// The model with the named loss added to it; `loss` then refers to that loss.
 std::string withNamedLoss(const std::string &model, LossObject &loss) {
   const auto builder = Builder::createFromOnnxModel(model);
   loss = modelLoss(attachLoss(*builder, loss.type.substr(kNamed.size()), loss.inputs.at(0)).loss);
@@ -62,7 +62,7 @@ float meanOf(const TensorData &losses) {
 }  // namespace
 
 SpanIO::SpanIO(const StepInputs &inputs, const StepOutputs &outputs) {
-  // StepIOGeneric reads inputs only
+  // StepIOGeneric does not write to inputs
   for (const auto &[id, values] : inputs) addInput(id, const_cast<void *>(values.data()), values.info());
   for (const auto &[id, values] : outputs) addOutput(id, values.data(), values.info());
 }

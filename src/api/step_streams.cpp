@@ -203,7 +203,7 @@ void StepStreams::outputDone(int index) {
   Stream &s = outputs_[static_cast<size_t>(index)];
   if (s.conversion != Conversion::None) {
     const int64_t elements = s.pending.info.nelms();
-    if (s.conversion == Conversion::NarrowInt64) {  // host int64, tensor int32
+    if (s.conversion == Conversion::NarrowInt64) {  // host: int64, tensor: int32
       for (int64_t i = 0; i < elements; ++i)
         static_cast<int64_t *>(s.pending.data)[i] = reinterpret_cast<const int32_t *>(s.staging.data())[i];
     } else {

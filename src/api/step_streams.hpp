@@ -1,6 +1,6 @@
-// StepStreams: feeds the engine's streams from an IStepIO: sizes, wrap-around and element types (see
-// docs/compat/sessions.md). Buffers of a StepIO are resolved once per (session, StepIO) pair; after that a stream costs
-// an addition and a comparison.
+// StepStreams: supplies the engine's streams from an IStepIO, and checks sizes, wrap-around and element types (see
+// docs/compat/sessions.md). The buffers of a StepIO are resolved once for each pair of session and StepIO; after that a
+// stream costs one addition and one comparison.
 #pragma once
 #include <memory>
 #include <vector>
@@ -13,17 +13,17 @@
 
 namespace popart {
 
-// Lives as long as the engine it feeds.
+// Lives as long as the engine that it supplies.
 class StepStreams : public runtime::StreamSource {
  public:
   explicit StepStreams(std::shared_ptr<const executable::Executable> executable);
-  // Streams come from `stepIO` from now on. Throws runtime_error for missing tensors, element types that do not fit,
-  // and arrays that do not fit `sizes`, which a StepIO is checked against once, as its arrays stay.
+  // From now on streams use `stepIO`. Throws runtime_error for missing tensors, element types that do not match, and
+  // arrays that do not match `sizes`. A StepIO is checked only once, as its arrays stay the same.
   void connect(IStepIO &stepIO, const popx::Executablex &sizes);
-  // Buffers stand again where they stood at connect(): what a run that ended early has taken counts as not taken.
+  // Resets buffers to their state at connect(): values that a run took before it ended early count as not taken.
   void rewind();
 
-  // As runtime::StreamSource; throw runtime_error when a buffer is used up or a callback gives none.
+  // Like runtime::StreamSource; throw runtime_error when a buffer is used up or a callback provides none.
   const void *input(int stream, int64_t bytes) override;
   const void *inputAhead(int stream, int64_t bytes) override;
   void inputDone(int stream) override;
@@ -34,21 +34,21 @@ class StepStreams : public runtime::StreamSource {
   bool callsHost() const override { return calls_; }
 
  private:
-  // How host elements differ from the stream's.
+  // The difference between the host's elements and the stream's.
   enum class Conversion : uint8_t { None, NarrowInt64, WidenInt32 };
   struct Stream {
     TensorId id;
     TensorInfo info;
     bool broadcast = false;
-    SequentialBuffer *buffer = nullptr;  // null: ask the IStepIO each time
-    int64_t start = 0;                   // of the buffer when the run began
+    SequentialBuffer *buffer = nullptr;  // null: request one from the IStepIO each time
+    int64_t start = 0;                   // position in the buffer when the run began
     Conversion conversion = Conversion::None;
     std::vector<char> staging;
-    MutableVoidData pending;  // output whose staging is copied when done
+    MutableVoidData pending;  // an output whose staging buffer is copied when it is done
     bool warned = false;
     bool isUsedInPlace = false;  // the program works in the buffer itself
   };
-  // Throws runtime_error unless an array of a callback holds a micro-batch in its order.
+  // Throws runtime_error unless an array of a callback holds a micro-batch in the right order.
   static void requireInOrder(const char *direction, const Stream &stream, const Shape &shape);
   static Conversion conversionFor(const char *direction, const TensorId &id, DataType host, DataType device);
   void bind(IStepIO &stepIO, const popx::Executablex &sizes);

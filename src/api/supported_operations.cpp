@@ -1,4 +1,4 @@
-// Facts about operators, read from the catalog's rows and the import rules.
+// Queries about operators, answered from the catalog's rows and the import rules.
 #include "api/supported_operations.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void forEachIdentifier(F &&f) {
   }
 }
 
-// Calls f(identifier, rule) for each version of each operator that models may use because of an import rule.
+// Calls f(identifier, rule) for each version of each operator that an import rule makes available to models.
 template <class F>
 void forEachRule(F &&f) {
   for (const auto &[name, rule] : onnx::importRules()) {

@@ -1,4 +1,4 @@
-// What getSupportedOperations and its kin tell about the catalog.
+// The catalog's information for getSupportedOperations and related functions.
 #pragma once
 #include <map>
 #include <string>
@@ -10,13 +10,13 @@ namespace popart {
 
 // Operands and attributes of one operator.
 struct SupportedOperation {
-  // An input or output; outputs list every type, their rule decides.
+  // An input or output. For outputs all types are listed; the operator's rule decides.
   struct Operand {
     std::string name;
     std::vector<DataType> types;
-    bool constant = false;  // must be known at compile time
+    bool constant = false;  // must be known when the program is compiled
   };
-  // What an attribute takes.
+  // The values that an attribute takes.
   struct AttributeFacts {
     std::string supportedValuesRegex;
   };
@@ -24,10 +24,10 @@ struct SupportedOperation {
   std::map<std::string, AttributeFacts> attributes;
 };
 
-// Sorted. With includeInternal also gradient and compiler-made operators.
+// Sorted. With includeInternal also gradient operators and operators that the compiler makes.
 std::vector<OperatorIdentifier> supportedOperations(bool includeInternal);
-// The operators of ai.onnx operator set `opset` that no model may use here, sorted. Throws popart::error for a set that
-// does not exist.
+// The operators of ai.onnx operator set `opset` that models cannot use here, sorted. Throws popart::error for a set
+// that does not exist.
 std::vector<OperatorIdentifier> unsupportedOperations(int64_t opset);
 // Throws popart::error for an identifier that supportedOperations(true) does not list.
 SupportedOperation supportedOperation(const OperatorIdentifier &opid);

@@ -1,5 +1,5 @@
-// Numbers are drawn by base/philox.hpp with the number of the stream as seed; normal ones by the reference kernel of
-// RandomNormal.
+// Random numbers come from base/philox.hpp with the number of the stream as seed; the reference kernel of RandomNormal
+// makes the normal ones.
 #include "api/synthetic_streams.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto kDrawnByKernel = kFloatElements;
 
-// Lowest and largest finite number of a real type.
+// The lowest and the largest finite number of a real type.
 struct Range {
   double low = 0, high = 1;
 };
@@ -64,7 +64,7 @@ TensorData normal(const TensorInfo &info, uint32_t stream) {
   return TensorData::fromDoubles(info, values);
 }
 
-// Integers are random bits; floats are evenly spread over the finite numbers of the type.
+// Integers are random bits; floats are spread evenly over the finite numbers of the type.
 TensorData uniform(const TensorInfo &info, uint32_t stream) {
   const DataType type = info.dataType();
   TensorData result(info);

@@ -1,4 +1,4 @@
-// SyntheticStreams: host data for programs that are to run without a host's (SessionOptions::syntheticDataMode).
+// SyntheticStreams: generated data for programs that run without data of the host (SessionOptions::syntheticDataMode).
 #pragma once
 #include <vector>
 
@@ -10,10 +10,10 @@
 
 namespace popart {
 
-// Every input stream has one value, made here, which each micro-batch of each replica reads: zeros; N(0, 1), for
-// integers rounded to the nearest one of the type, for BOOL whether the number is not 0; or uniform over the whole
-// range of the type, -largest to largest for floats. Random labels and indices are mostly illegal: use zeros for them.
-// What the program gives back is dropped.
+// Every input stream has one generated value, which each micro-batch of each replica reads. It holds zeros; or N(0, 1),
+// for integers rounded to the nearest one of the type, for BOOL whether the number is not 0; or numbers that are
+// uniform over the whole range of the type (-largest to largest for floats). Random labels and indices are mostly
+// invalid: use zeros for them. Outputs of the program are dropped.
 class SyntheticStreams : public runtime::StreamSource {
  public:
   // Throws internal_error for the mode Off.

@@ -1,4 +1,4 @@
-// See text.hpp. RE2 has no backtracking, so that a model's pattern cannot hang a run.
+// See text.hpp. RE2 does not backtrack, so the pattern of a model cannot make a run hang.
 #include "api/text.hpp"
 
 #include <re2/re2.h>

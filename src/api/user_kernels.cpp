@@ -1,5 +1,5 @@
-// Registry of user kernels and the backend that serves them: plain layouts, one task. An exception is reported to the
-// run it happened in, which ends with it.
+// The registry of user kernels and the backend that provides them, with plain layouts and one task. An exception is
+// reported to the run that called the kernel, and ends it.
 #include "api/user_kernels.hpp"
 
 #include <map>

@@ -1,9 +1,9 @@
-// The kernels users registered, as a backend among others.
+// The kernels that users have registered, as one of the backends.
 #pragma once
 #include "executable/host_kernel.hpp"
 
 namespace popart {
 
-const executable::Backend &userKernelBackend();  // refuses an op without kernel, with a reason
+const executable::Backend &userKernelBackend();  // refuses an op without a kernel, with a reason
 
 }  // namespace popart

@@ -1,4 +1,4 @@
-// Built-in devices (see virtual_ipus.hpp). Attachment is bookkeeping per process: a set of attached IPU numbers.
+// Built-in devices (see virtual_ipus.hpp). Attachment is recorded per process, as a set of attached IPU numbers.
 #include "api/virtual_ipus.hpp"
 
 #include <mutex>
@@ -14,7 +14,7 @@
 namespace popart {
 namespace {
 
-const std::string kVersion = "ipu2";  // of IPUs where nothing else is asked for
+const std::string kVersion = "ipu2";  // of IPUs unless another version is requested
 constexpr int kTilesOfSimulation = 4;
 constexpr int kWorkerContexts = 6;
 
@@ -29,7 +29,7 @@ int tilesOf(const std::string &ipuVersion) {
   throw error("device option 'ipuVersion': got '{}', expected 'ipu1', 'ipu2' or 'ipu21'", ipuVersion);
 }
 
-// What all built-in devices share.
+// The part that all built-in devices share.
 class HostDevice : public DeviceInfo {
  public:
   struct Shape {

@@ -1,6 +1,5 @@
-// The catalog: all operator rows, found by type or by ONNX name. Rows live in stable storage for the life of the
-// process; in-place variants are made from their base rows here. Look-ups may come from any thread; registration (user
-// ops) excludes them.
+// The catalog: all operator rows, found by type or by ONNX name. Rows are stored for the life of the process; in-place
+// variants are made from their base rows here. Any thread may look up rows, but not during registration (user ops).
 #include "ops/catalog.hpp"
 
 #include <deque>
@@ -68,7 +67,7 @@ constexpr Family kFamilies[] = {
     ops::collectiveOps,
     ops::exchangeOps,
     ops::tensorParallelOps,
-    // ---- made by lowering
+    // ---- rows for ops that lowering makes
     ops::fusedOps,
     ops::attentionOps,
     ops::floatingPointCheckOps,

@@ -1,6 +1,7 @@
-// The families of the operator catalog. Every file below src/ops defines the rows of one op or tight family in one
-// function declared here and listed once in catalog.cpp. The functions run once, at the first look-up, so that rows
-// need no static initialisation order. Adding an operator = its file, one line here, one line in catalog.cpp.
+// The families of the operator catalog. Every file below src/ops defines the rows of one op, or of a few related ops,
+// in one function that is declared here and listed once in catalog.cpp. The functions run once, at the first look-up,
+// so rows do not depend on the order of static initialisation. To add an operator: add its file, one line here and one
+// line in catalog.cpp.
 #pragma once
 #include <vector>
 
@@ -71,7 +72,7 @@ OpDefs collectiveOps();      // ReplicatedAllReduce, …
 OpDefs exchangeOps();        // ReplicatedAllToAll, …
 OpDefs tensorParallelOps();  // ReplicatedAllReduceTP, CrossEntropySharded, …
 
-// ---- made by lowering
+// ---- rows for ops that lowering makes
 OpDefs fusedOps();               // FusedElementwise, FusedMatMul, Reorder, VariableAssign
 OpDefs attentionOps();           // FusedAttention and its gradient
 OpDefs floatingPointCheckOps();  // FirstNonFinite, FloatingPointCheck

@@ -1,5 +1,5 @@
 // Evaluation of single ops on constants. Shape and Size are computed here from the infos, everything else by the
-// evaluator passed in, so that this room needs no backend.
+// evaluator in the argument, so this room needs no backend.
 #include "ops/constant_evaluation.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace popart {
 namespace {
 
-// Ops whose result is no function of constants, or that mark a place in the program.
+// Ops whose result does not depend on constants alone, or that mark a place in the program.
 constexpr Trait kNeverFolded = Trait::SideEffect | Trait::Random | Trait::VarUpdate | Trait::HostIo | Trait::Call |
                                Trait::Loss | Trait::NeverFolded;
 
@@ -62,7 +62,7 @@ int64_t constantBytes(const Graph &graph) {
   return bytes;
 }
 
-// Takes a result's bytes from the budget, and gives them back when there is no result after all.
+// Takes the bytes of a result from the budget, and returns them if the result is not made after all.
 class Reservation {
  public:
   Reservation(FoldBudget &budget, int64_t bytes) : budget_(budget), bytes_(bytes), isHeld_(budget.take(bytes)) {}
@@ -119,7 +119,7 @@ bool foldOp(Op &op, const EvaluateOp &evaluate, FoldBudget &budget, FoldSize siz
     } catch (const internal_error &) {
       throw;
     } catch (const error &) {
-      return false;  // no kernel for it: the op stays in the graph
+      return false;  // it has no kernel: the op stays in the graph
     }
   }
   const OpIndex index = op.index();

@@ -1,4 +1,4 @@
-// Expression: writes element-wise formulas of gradients and decompositions the way they stand in a book:
+// Expression: for writing the element-wise formulas of gradients and decompositions as in a textbook:
 //   Expression g(b, b.in(0)), y(b, b.in(1));  b.result(0, g * (1.0 - y * y));
 // Each operator emits one op of the catalog; numbers become scalar constants of the operand's element type.
 #pragma once

@@ -1,4 +1,4 @@
-// See forward_op.hpp. The forward op lives in a program of its own that ends with the check.
+// See forward_op.hpp. The forward op is in a separate program that is destroyed after the check.
 #include "ops/forward_op.hpp"
 
 #include <popart/error.hpp>
@@ -8,7 +8,7 @@
 namespace popart::ops {
 namespace {
 
-// `given` and the attributes of `from` that `row` has too.
+// `given`, and those attributes of `from` that `row` has too.
 Attributes sharedAttributes(const OpDef &row, const Attributes &from, Attributes given) {
   for (const auto &[name, value] : from.entries())
     if (row.findAttribute(name) && !given.hasAttribute(name)) given.set(name, value);

@@ -16,7 +16,7 @@ void setOfResultShape(const Op &op, OperandLayouts &layouts, size_t firstInput, 
     if (const int n = static_cast<int>(i); op.hasOutput(n) && op.outShape(n) == shape) layouts.out[i] = layout;
 }
 
-// One channel or one place: the order of dimensions does not show.
+// With one channel or one position, the order of dimensions makes no difference.
 bool isOnePerChannel(const Shape &s) {
   return s.size() < 3 || elementCount(s) == 0 || s[1] == 1 || elementCount(s) == s[0] * s[1];
 }
@@ -64,7 +64,7 @@ void reducedChannels(const Op &op, OperandLayouts &layouts) {
 
 void spreadChannels(const Op &op, OperandLayouts &layouts) {
   if (op.inInfo(0).nelms() == 1)
-    layouts.out[0] = OperandLayout::Alike;  // equal elements have no order
+    layouts.out[0] = OperandLayout::Alike;  // all elements are equal
   else if (op.outRank(0) >= 3 && isOnePerChannel(op.inShape(0)))
     layouts.out[0] = OperandLayout::Channels;
 }
@@ -72,8 +72,8 @@ void spreadChannels(const Op &op, OperandLayouts &layouts) {
 void productLayouts(const Op &op, OperandLayouts &layouts) {
   layouts.in[1] = OperandLayout::Chosen;
   if (!op.has(Trait::Internal)) return;
-  // A weight gradient, Aᵀ·B, may lie as the parameters and optimizer state that its epilogue works on, when they are
-  // full matrices and single elements: none is broadcast along rows or columns.
+  // A weight gradient, Aᵀ·B, may have the layout of the parameters and optimizer state that its epilogue uses, if they
+  // are full matrices and single elements: none is broadcast along rows or columns.
   bool isGradient = op.attrInt("trans_a") != 0 && op.attrInt("trans_b") == 0;
   for (int i = 2; i < op.inputCount(); ++i) isGradient &= op.inShape(i) == op.outShape(0) || op.inInfo(i).nelms() == 1;
   if (!isGradient) return;

@@ -12,7 +12,7 @@ namespace {
 
 bool contains(const std::vector<int64_t> &axes, int64_t axis) { return std::ranges::find(axes, axis) != axes.end(); }
 
-// The size of the axis, which all operands must have that are cut, divides by the count.
+// Whether the count divides the size of the axis, which all operands that are cut must have.
 bool divides(const Op &op, const Pieces &pieces) {
   const auto fits = [&](const Shape &shape, int axis) {
     return axis >= 0 && axis < static_cast<int>(shape.size()) && shape[static_cast<size_t>(axis)] % pieces.count == 0;
@@ -26,7 +26,7 @@ bool divides(const Op &op, const Pieces &pieces) {
   return true;
 }
 
-// Rows that state the shape of result 0.
+// For rows that state the shape of result 0.
 void addSizes(const Op &op, Pieces &pieces) {
   const int rank = op.outRank(0);
   for (const char *name : {"fwd_shape", "shape"}) {
@@ -44,7 +44,7 @@ bool neverFallsApart(const Op &op) {
   return false;
 }
 
-// Input 0 comes back as it is; the others do not matter.
+// The result is input 0; the other inputs do not matter.
 bool identityPieces(const Op &, InIndex cut, int axis, Pieces &pieces) {
   if (cut != 0) return false;
   pieces.in[0] = axis;
@@ -152,7 +152,7 @@ std::vector<int64_t> reducedAxes(const Op &op, int64_t rank) {
   return {axisOf(op.attributes(), rank)};
 }
 
-// Where an axis of a tensor is after the reduction over others.
+// The position of an axis of a tensor after the reduction over others.
 int axisBehind(const std::vector<int64_t> &axes, int axis, bool keepsAxes) {
   return keepsAxes ? axis : axis - static_cast<int>(std::ranges::count_if(axes, [&](int64_t a) { return a < axis; }));
 }

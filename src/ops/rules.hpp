@@ -1,5 +1,5 @@
-// Shape rules and row fragments shared by operator families. Every rule reads only infos and attributes and states its
-// failure through InferContext::fail, so that the message names the op.
+// Shape rules and parts of rows that operator families share. Every rule reads only infos and attributes and reports
+// failures through InferContext::fail, so that the message names the op.
 #pragma once
 #include <vector>
 
@@ -7,9 +7,9 @@
 
 namespace popart::ops {
 
-// The types of products with a scale, as PopART has them.
+// The types of products with a scale, as in PopART.
 constexpr TypeSet kFloat8Types = typeBit(DataType::FLOAT8_143) | typeBit(DataType::FLOAT8_152);
-// The most elements that a tensor can have, as TensorInfo says.
+// The largest number of elements of a tensor, as in TensorInfo.
 constexpr int64_t kMostElements = int64_t{1} << 48;
 
 // Fails unless input `input` is an INT32 scalar.
@@ -17,14 +17,14 @@ void requireLog2Scale(const InferContext &c, int input);
 
 // Output 0 has the NumPy-broadcast shape of all connected inputs from `first` on and the type of input `first`.
 void inferBroadcast(InferContext &c);
-// As inferBroadcast, with BOOL elements.
+// Like inferBroadcast, with BOOL elements.
 void inferBroadcastBool(InferContext &c);
 // Output 0 has the shape of input 0 and BOOL elements.
 void inferLikeBool(InferContext &c);
-// Broadcast shape of inputs [first, count); fails naming both shapes.
+// The broadcast shape of inputs [first, count); fails with both shapes in the message.
 Shape broadcastShape(const InferContext &c, int first, int count);
 
-// The element type with the ONNX number that attribute `name` holds; fails naming the op when there is none.
+// The element type with the ONNX number in attribute `name`; fails, with the name of the op, if there is no such type.
 DataType typeOfAttribute(const InferContext &c, std::string_view name);
 
 // Axes of attribute "axes" normalised, sorted and checked for range and repetition; all axes when the attribute is
@@ -32,33 +32,33 @@ DataType typeOfAttribute(const InferContext &c, std::string_view name);
 std::vector<int64_t> reductionAxes(const Attributes &attributes, int64_t rank);
 std::vector<int64_t> reductionAxes(const InferContext &c);  // of input 0; failures name the op
 Shape reducedShape(const Shape &shape, const std::vector<int64_t> &axes, bool keepDims);
-// Sizes of the `count` pieces of an axis of `size` elements: attribute "split", or equal parts, the last ones smaller
-// or empty when they do not divide (ONNX Split-18).
+// The sizes of the `count` pieces of an axis of `size` elements: attribute "split", or equal parts, of which the last
+// ones are smaller or empty if the size is no multiple (ONNX Split-18).
 std::vector<int64_t> splitSizes(const Attributes &attributes, int64_t size, int64_t count);
-// axis in [-rank, rank) normalised; throws popart::error otherwise.
+// The axis in [-rank, rank), normalised; throws popart::error for another one.
 int64_t axisOf(const Attributes &attributes, int64_t rank);
 
 // Costs. Every arithmetic operation and every function (exp, log, division) counts as one.
 CostFn perElement(double n);  // `n` operations for each element of the largest operand
-CostFn movesData();           // no operations; no more is read than is written
-// Products: a multiply-add for each of `terms` terms of each of `results` results.
+CostFn movesData();           // no operations; reads no more than it writes
+// A multiply-add for each of `terms` terms of each of `results` results.
 double productFlops(int64_t results, int64_t terms);
 double bodyFlops(const Op &op);  // of the graphs that the op's attributes name
 
-// Conditions of identityIf.
+// Conditions for identityIf.
 bool always(const Op &op);
 bool hasOneInput(const Op &op);  // connected
 
-// The way back through a view in memory order: Reshape to the input's shape.
+// The inverse of a view in memory order: Reshape to the input's shape.
 std::vector<TensorIndex> reshapeBack(OpEmitter &e, const std::vector<TensorIndex> &inputs, TensorIndex written);
 
 // Emits a zero tensor of `type` and `shape`.
 TensorIndex emitZeros(OpEmitter &e, DataType type, const Shape &shape);
-// Emits Reshape unless `t` has this shape already.
+// Emits Reshape unless `t` already has this shape.
 TensorIndex emitReshape(OpEmitter &e, TensorIndex t, const Shape &shape);
-// Emits ReduceSumTo unless `t` has this shape already.
+// Emits ReduceSumTo unless `t` already has this shape.
 TensorIndex emitReduceSumTo(OpEmitter &e, TensorIndex t, const Shape &shape);
-// Emits Cast unless `t` has this type already.
+// Emits Cast unless `t` already has this type.
 TensorIndex emitCast(OpEmitter &e, TensorIndex t, DataType type);
 
 }  // namespace popart::ops

@@ -1,4 +1,4 @@
-// Checks that rows of collectives over replicas share.
+// Checks that the rows of collectives over replicas share.
 #pragma once
 #include <popart/opdef.hpp>
 

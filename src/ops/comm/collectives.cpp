@@ -1,7 +1,8 @@
 // Collectives over replicas. Each row states shapes for a group of `group_size` replicas; `op` is the collective
-// operator, `stride` the distance of the group's members. They decompose into the three that devices have kernels for
-// (CollectiveReduce, CollectiveScatter, CollectiveGather), with arithmetic around them; within a group of one they are
-// identities up to shape (SquareAdd squares).
+// operator, and `stride` is the distance between the members of a group. They decompose into the three collectives that
+// devices have kernels for (CollectiveReduce, CollectiveScatter, CollectiveGather) and arithmetic before and after
+// them.
+// Within a group of one they are identities except for the shape (SquareAdd squares).
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -36,12 +37,12 @@ OpDef collectiveRow(const char *type, Role role, TypeSet types = kNumeric | kBoo
 
 bool isAlone(const Op &op) { return op.attrInt("group_size") == 1; }
 
-// What members contribute to a sum of squares, a logical reduction or the like.
+// The value that each member contributes, for example to a sum of squares or a logical reduction.
 TensorIndex contribution(DecomposeBuilder &b) {
   return b.op().attrString("op") == "SquareAdd" ? b.emit("Mul", {b.in(0), b.in(0)}) : b.in(0);
 }
 
-// A collective that devices know, on one tensor.
+// A collective that devices have a kernel for, on one tensor.
 TensorIndex emitCollective(DecomposeBuilder &b, const char *type, TensorIndex x, const std::string &op,
                            Attributes more = {}) {
   more.set("op", op);
@@ -50,7 +51,7 @@ TensorIndex emitCollective(DecomposeBuilder &b, const char *type, TensorIndex x,
   return b.emit(type, {x}, std::move(more));
 }
 
-// Mean and SquareAdd are sums with arithmetic around them.
+// Mean and SquareAdd become sums with additional arithmetic.
 TensorIndex emitReduction(DecomposeBuilder &b, const char *type) {
   const std::string &op = b.op().attrString("op");
   const bool sum = op == "Mean" || op == "SquareAdd";
@@ -125,7 +126,7 @@ void addScatterGather(OpDefs &rows) {
                        }
                        b.result(0, emitReshape(b, flat, b.outInfo(0).shape()));
                      })
-                     .vjp([](VjpBuilder &b) {  // each member gets back its own part
+                     .vjp([](VjpBuilder &b) {  // each member gets the gradient of its own part
                        const TensorIndex part = b.emit("ReplicatedReduceScatter", {b.gradOut(0)},
                                                        {{"op", std::string("Local")},
                                                         {"group_size", b.op().attrInt("group_size")},
@@ -136,8 +137,8 @@ void addScatterGather(OpDefs &rows) {
                           "`shape`."));
 }
 
-// The collectives that devices have kernels for; operands are independent of each other, so that several collectives of
-// one kind can be one collective. They are put together, and cut into two steps, after layouts are chosen.
+// The collectives that devices have kernels for. Their operands are independent, so several collectives of one kind can
+// become one. They are combined, and divided into two steps, after layouts are chosen.
 OpDef loweredRow(const char *type, Role role, TypeSet types = kNumeric | kBool) {
   return OpDef("popart", type, {1})
       .role(role)
@@ -172,7 +173,7 @@ void inferLikeOperands(InferContext &c) {
   for (int i = 0; i < c.inputCount(); ++i) c.out(i, c.in(i));
 }
 
-// `shape`: of the results, one behind the other; `ranks`: of each, where there are several.
+// `shape`: the shapes of the results, one after the other; `ranks`: their ranks, if there are several.
 void inferReplicatedGather(InferContext &c) {
   requireLowered(c);
   requireOneType(c);
@@ -233,7 +234,7 @@ void addLowered(OpDefs &rows) {
                      })
                      .infer(inferReplicatedGather)
                      .doc("Concatenates the flattened tensors of the members; elements beyond `shape` are dropped."));
-  // It moves nothing: its results are the operands' memory, as a rule.
+  // Moves no data: its results usually use the operands' memory.
   rows.push_back(
       loweredRow("CollectivePublish", Role::CollectivePublish)
           .cost([](const Op &, Cost &c) { c = {}; })
@@ -244,7 +245,7 @@ void addLowered(OpDefs &rows) {
                "same graph, is the collective with the same `channel`."));
 }
 
-// Copies between IPUs or tile sets: placement facts that change no number.
+// Copies between IPUs or tile sets: they state placement and change no values.
 void addCopies(OpDefs &rows) {
   auto copyRow = [](const char *type) {
     return OpDef("ai.graphcore", type, {1})
@@ -287,7 +288,7 @@ TensorIndex reduceOverIpus(DecomposeBuilder &b) {
 }
 
 void decomposeAllReduce(DecomposeBuilder &b) {
-  const bool local = b.op().attrString("op") == "Local";  // every IPU keeps its own
+  const bool local = b.op().attrString("op") == "Local";  // every IPU keeps its own value
   const TensorIndex value = local ? TensorIndex() : reduceOverIpus(b);
   for (int i = 0; i < b.op().outputCount(); ++i)
     if (b.hasOut(i)) b.result(i, b.emit("Identity", {local ? b.in(i) : value}));
@@ -313,8 +314,8 @@ void allReduceVjp(VjpBuilder &b) {
     if (b.wants(i)) b.grad(i, grads[i]);
 }
 
-// Reduction across the IPUs of one replica: tensor i lives on IPU ipus[i]; every output has the reduced value.
-// identical_inputs: all inputs are equal, the value is any of them; identical_grad_inputs: the same of the gradients.
+// Reduction over the IPUs of one replica: tensor i is on IPU ipus[i]; every output has the reduced value.
+// identical_inputs: all inputs are equal, and the value is any of them; identical_grad_inputs: the same for gradients.
 void addAllReduce(OpDefs &rows, const char *type) {
   rows.push_back(OpDef("ai.graphcore", type, {1})
                      .input("inputs", kNumeric | kBool, "", Arity::Variadic)

@@ -13,7 +13,7 @@ int64_t groupSizeOf(const Op &op) { return op.attrInt("group_size"); }
 
 Attributes membersOf(const Op &op) { return {{"group_size", groupSizeOf(op)}, {"stride", op.attrInt("stride")}}; }
 
-// Of a collective over the same members.
+// The attributes of a collective over the same members.
 Attributes groupAttributes(const Op &op, const char *join = "Local") {
   Attributes attributes = membersOf(op);
   attributes.set("op", std::string(join));
@@ -30,7 +30,7 @@ OpDef exchangeRow(const char *type) {
       .notOnnx();
 }
 
-// The values of all members, one behind the other, in `shape`.
+// The values of all members, one after the other, in `shape`.
 TensorIndex gathered(DecomposeBuilder &b, const Shape &shape) {
   Attributes attributes = groupAttributes(b.op());
   attributes.set("shape", shape);
@@ -55,7 +55,7 @@ void addAllToAll(OpDefs &rows) {
             b.result(0, emitReshape(b, b.emit("CollectiveScatter", {byReceiver}, groupAttributes(b.op())),
                                     b.outInfo(0).shape()));
           })
-          .vjp([](VjpBuilder &b) {  // parts go back to where they came from
+          .vjp([](VjpBuilder &b) {  // parts return to the members that sent them
             b.grad(0, b.emit("ReplicatedAllToAll", {b.gradOut(0)}, membersOf(b.op())));
           })
           .doc("Divides the flattened tensor into equal parts and sends part i to member i of the group, which joins "

@@ -1,5 +1,5 @@
-// See replica_flow.hpp. What joins values is a row of collectives.cpp, exchanges.cpp or tensor_parallel.cpp: those with
-// a group of replicas and an operator. Other rows with a group make each replica's part.
+// See replica_flow.hpp. The rows that join values are in collectives.cpp, exchanges.cpp and tensor_parallel.cpp: they
+// have a group of replicas and an operator. Other rows with a group make each replica's part.
 #include "ops/comm/replica_flow.hpp"
 
 #include <algorithm>

@@ -1,22 +1,23 @@
-// How the results of an op depend on the replica that runs it.
+// ReplicaFlow: how the results of an op depend on the replica that runs it.
 #pragma once
 #include <popart/op.hpp>
 
 namespace popart::ops {
 
-// Replicas in groups, as collectives state them; none: no group of several.
+// Groups of replicas, as collectives state them; empty: each group has one replica.
 struct ReplicaGroup {
   int64_t size = 1, stride = 1;
   bool operator==(const ReplicaGroup &) const = default;
-  // Whether each group of `other` lies in one of these.
+  // Whether each group of `other` is inside one of these groups.
   bool contains(const ReplicaGroup &other) const {
     return other.stride % stride == 0 && (size * stride) % (other.size * other.stride) == 0;
   }
 };
 
-// Follows: the same on replicas whose operands are the same. Own: each replica's own. Over a group of several: Reduces:
-// for all members the same join of their operands; Gathers: all parts for all of them; Scatters: a part of the join for
-// each of them; Cuts: a part of an operand that they have in common.
+// Follows: results are the same on replicas with the same operands. Own: results differ on every replica. The others
+// apply to a group of several replicas. Reduces: all members get the same join of their operands. Gathers: all members
+// get all parts. Scatters: each member gets a part of the join. Cuts: each member gets a part of an operand that all
+// members share.
 struct ReplicaFlow {
   enum Kind : uint8_t { Follows, Own, Reduces, Gathers, Scatters, Cuts } kind = Follows;
   ReplicaGroup group;

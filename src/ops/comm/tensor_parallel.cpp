@@ -1,9 +1,9 @@
-// What layers need whose weights lie in parts on the replicas of a group: all-reduces with gradients, the cross entropy
-// of logits whose classes lie in parts, and the layer norm of an axis in parts. All of it decomposes into the
-// collectives of collectives.cpp.
+// Operators for layers with weights in parts on the replicas of a group: all-reduces with gradients, the cross entropy
+// of logits with classes in parts, and the layer norm over an axis in parts. All of them decompose into the collectives
+// of collectives.cpp.
 //   gradient of an all-reduce      the same all-reduce of the gradients, with the two hints swapped
-//   identical_inputs               every member has the same input, which is the value
-//   identical_grad_inputs          every member has the same gradient, which passes as it is
+//   identical_inputs               every member has the same input, which is the result
+//   identical_grad_inputs          every member has the same gradient, which passes unchanged
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -85,7 +85,7 @@ OpDef stridedRow(const char *type, const char *plain) {
       .notOnnx();
 }
 
-// ---- cross entropy over classes in parts
+// ---- cross entropy over classes in parts on replicas
 
 // Checks logits-like (n, c) and labels (n).
 void requireRows(InferContext &c, int logits, int labels) {
@@ -126,14 +126,14 @@ void decomposeCrossEntropy(DecomposeBuilder &b) {
   const Expression sums = overGroup(b, reduceRows(exp(shifted), "ReduceSum", 1), "Add");
   const Expression nls = sums.apply("Log") - shifted;
   const Expression mask = labelMask(b, b.in(1), b.inInfo(0).shape());
-  // selected, not multiplied: classes that are masked out have a loss of infinity
+  // select instead of a product: classes that are masked out have an infinite loss
   const Expression own = reduceRows(select(mask, nls, nls.number(0)), "ReduceSum", 0);
   const DataType type = b.inInfo(0).dataType();
   if (b.hasOut(0)) b.result(0, cast(overGroup(b, own, "Add"), type));
   if (b.hasOut(1)) b.result(1, cast(nls, type));
 }
 
-// Each member's part alone: g (exp(-nls) - onehot(label)).
+// The gradient of each member's part: g (exp(-nls) - onehot(label)).
 void decomposeCrossEntropyGrad(DecomposeBuilder &b) {
   const Expression nls = cast({b, b.in(0)}, DataType::FLOAT), g = cast({b, b.in(2)}, DataType::FLOAT);
   const Shape &shape = b.inInfo(0).shape();
@@ -151,8 +151,8 @@ OpDef crossEntropyRow(const char *type, const char *first) {
       .notOnnx();
 }
 
-// ---- cross entropy over classes in parts of one replica
-// The parts of the logits become one tensor; labels count from the first class of all.
+// ---- cross entropy over classes in parts on one replica
+// The parts of the logits are joined to one tensor; labels count from its first class.
 
 std::vector<TensorIndex> partsFrom(DecomposeBuilder &b, int first) {
   std::vector<TensorIndex> parts;
@@ -272,7 +272,7 @@ void decomposeShardedLayerNormGrad(DecomposeBuilder &b) {
   if (b.hasOut(2)) b.result(2, cast(dy.apply("ReduceSum", overRows), ofWeight));
 }
 
-// x (n, h) and w (h) at these inputs.
+// Checks x (n, h) and w (h) at these inputs.
 void requirePart(InferContext &c, int x, int w) {
   c.require(c.shape(x).size() == 2, "the input must have two dimensions: got shape {}", c.shape(x));
   c.require(c.shape(w) == Shape{c.shape(x)[1]},

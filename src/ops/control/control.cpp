@@ -1,12 +1,12 @@
-// Calls of subgraphs: Call, Loop (ONNX Loop convention) and If. Here are only the rules of shapes and types; the
+// Calls of subgraphs: Call, Loop (ONNX Loop convention) and If. This file has only the rules of shapes and types; the
 // lowering inlines calls and runs loops and branches.
 //   Call: inputs and outputs of the callee in order; `modified` lists the inputs written through.
 //   Loop: inputs [trip count or none, condition or none, carried…, invariant…]; body inputs [iteration, condition,
 //   carried…, invariant…]; body outputs [condition, carried…, scans…]; outputs [carried…, scans…]. Invariant inputs are
-//   the body inputs beyond the carried ones; `carried` counts these (absent: as many as there are both inputs and
-//   outputs, so that scan outputs and invariant inputs together need it). Scan outputs get a leading dimension of
-//   trip_count, which bounds the iterations; rows of iterations that were not run are not written. `counter`: the
-//   carried value that counts iterations.
+//   the body inputs after the carried ones. `carried` is the number of carried values; without it, it is the smaller of
+//   the numbers of such inputs and outputs, so a loop with both scan outputs and invariant inputs needs it. Scan
+// outputs   get a leading dimension of trip_count, the largest number of iterations; rows of iterations that do not run
+// are not   written. `counter`: the carried value that counts iterations.
 //   If: inputs [condition, inputs of the then branch…, inputs of the else branch…].
 #include <algorithm>
 
@@ -31,7 +31,7 @@ void requireAtMost(InferContext &c, size_t inputs) {
             c.inputCount(), inputs);
 }
 
-// Inputs `first`… of the op are those of `graph` from `formal` on. One that is not connected may be later on.
+// Inputs `first`… of the op match those of `graph` from `formal` on. An unconnected input may be connected later.
 void requireInputs(InferContext &c, const Graph &graph, int first, size_t formal = 0) {
   for (size_t i = formal; i < graph.inputs().size(); ++i) {
     const int input = first + static_cast<int>(i - formal);

@@ -1,6 +1,6 @@
-// Rows that watch values while a program runs (src/lower/floating_point_checks.hpp puts them in):
+// Rows that check values while a program runs (src/lower/floating_point_checks.hpp inserts them):
 //   FirstNonFinite       positions of the first NaN and of the first infinity of a tensor
-//   FloatingPointCheck   ends the run when a result holds one that no operand of its operator had
+//   FloatingPointCheck   ends the run when a result has a NaN or infinity and no operand of its operator had one
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"

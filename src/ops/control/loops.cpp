@@ -1,5 +1,5 @@
-// See loops.hpp. A condition counts as constant only where that can be read off the graph: through Identity ops, no
-// evaluation.
+// See loops.hpp. A condition counts as constant only if the graph shows it, with Identity ops between; nothing is
+// evaluated.
 #include "ops/control/loops.hpp"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ int loopCounter(const Op &loop) {
 
 namespace {
 
-// Inputs `first`… of the op are those of `called` from `formal` on.
+// Inputs `first`… of the op match those of `called` from `formal` on.
 void requireInputsOf(const Op &op, const Graph &called, int first, size_t formal) {
   for (size_t i = formal; i < called.inputs().size(); ++i) {
     const int input = first + static_cast<int>(i - formal);

@@ -1,4 +1,4 @@
-// Rows of attention without the score matrix, which fusion makes (src/lower/fuse_attention.cpp).
+// Rows of attention without the score matrix, made by fusion (src/lower/fuse_attention.cpp).
 //
 //   product = scale · (q @ k)              q: (batch…, m, d), k: (batch…, d, n), v: (batch…, n, e)
 //   y       = softmax(scores(product, extras…)) @ v
@@ -6,7 +6,7 @@
 //   dq = dq_scale · dS @ kᵀ;  dk = dk_scale · qᵀ @ dS;  dv = pᵀ @ dy
 //
 // The rows of all batches are the rows of the scores, whatever their leading dimensions: query heads that share a head
-// of keys are rows of one product, and `scores` sees them by head.
+// of keys are rows of one product, and `scores` handles them by head.
 #include <algorithm>
 
 #include <popart/graph.hpp>
@@ -19,7 +19,7 @@
 namespace popart::ops {
 namespace {
 
-// Scores, their largest and their sums are of FLOAT where operands and results are of 16 bits.
+// Scores, their maximum and their sums have the type FLOAT if operands and results have 16 bits.
 DataType scoreType(InferContext &c) {
   const DataType type = c.type(0);
   return isHalf(type) ? DataType::FLOAT : type;
@@ -48,7 +48,8 @@ struct AttentionProducts {
   }
 };
 
-// A graph of element-wise ops on scores: `given` matrices of scores, then the operands from `first` on.
+// Checks a graph of element-wise ops on scores: its inputs are `given` matrices of scores and then the operands from
+// `first` on.
 void checkSteps(InferContext &c, const AttentionProducts &p, const char *attribute, size_t given, int first) {
   if (!c.hasAttr(attribute)) return;
   const Graph &body = c.graph(attribute);
@@ -93,14 +94,14 @@ void inferAttentionGrad(InferContext &c) {
   c.out(2, c.type(0), permuted(c, "perm_dv", p.stacked({p.keys, p.valueSize})));
 }
 
-// Length of dimension `back` from the end of an input in the arrangement of the products.
+// The length of dimension `back`, counted from the end, of an input in the arrangement of the products.
 double lengthInProduct(const Op &op, int input, const char *perm, size_t back) {
   const Shape &shape = op.inShape(input);
   const size_t at = shape.size() - back;
   return static_cast<double>(shape[op.hasAttr(perm) ? static_cast<size_t>(op.attrInts(perm)[at]) : at]);
 }
 
-// Multiply-adds per score for each element of a key and of a value, and other operations per score.
+// Cost per score: multiply-adds for each element of a key and of a value, and other operations.
 CostFn perScore(double ofKeys, double ofValues, double others) {
   return [=](const Op &op, Cost &c) {
     const double keys = lengthInProduct(op, 1, "perm_k", 1), size = lengthInProduct(op, 1, "perm_k", 2),

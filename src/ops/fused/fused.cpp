@@ -1,5 +1,5 @@
-// Rows of the ops that fusion makes (src/lower): element-wise clusters, products with an element-wise epilogue, layout
-// changes, and the assignment that ends the functional form of a program. They exist in lowered graphs only.
+// Rows of the ops that fusion makes (src/lower): element-wise clusters, matrix products with an element-wise epilogue,
+// layout changes, and the assignment at the end of a program in functional form. They occur only in lowered graphs.
 #include <algorithm>
 
 #include <popart/graph.hpp>
@@ -16,7 +16,7 @@
 namespace popart::ops {
 namespace {
 
-// A body graph that takes `given` and then the op's inputs [first, end).
+// A body graph whose inputs are `given` and then the op's inputs [first, end).
 const Graph &checkedBody(InferContext &c, const char *attribute, std::vector<TensorInfo> given, int first, int end) {
   const Graph &body = c.graph(attribute);
   for (int i = first; i < end; ++i) given.push_back(c.in(i));
@@ -42,7 +42,7 @@ Shape transposedMatrix(Shape shape, bool transpose) {
   return shape;
 }
 
-// The type of a product: 16-bit operands are multiplied and added in FLOAT, and rounded where `rounded` says so.
+// The type of a product: 16-bit operands are multiplied and added in FLOAT, and rounded as `rounded` says.
 DataType fusedProductType(InferContext &c) {
   const DataType operands = c.type(0);
   const bool isRounded = c.hasAttr("rounded") && c.attrInt("rounded") != 0;
@@ -63,7 +63,7 @@ void inferProduct(InferContext &c) {
   outputsOfBody(c, "epilogue", {TensorInfo(fusedProductType(c), out)}, 2);
 }
 
-// a (…, M, K) and rows of K packed numbers.
+// Checks a (…, M, K) and rows of K packed numbers.
 void inferPackedProduct(InferContext &c) {
   const TensorInfo rows =
       ForwardOp(
@@ -104,7 +104,7 @@ void inferFusedConv(InferContext &c) {
 
 void bodyCost(const Op &op, Cost &c) { c.flops = bodyFlops(op); }
 
-// The product in front of the epilogue.
+// The product before the epilogue.
 const TensorInfo &productInfo(const Op &op) {
   if (!op.hasAttr("epilogue")) return op.outInfo(0);
   const Graph &epilogue = op.getIr().getGraph(op.attributes().getAttribute<GraphRef>("epilogue").id);
@@ -117,7 +117,7 @@ int64_t innerDimension(const Op &op) {
   return op.inShape(0)[op.hasAttr("perm_a") ? static_cast<size_t>(op.attrInts("perm_a")[last]) : last];
 }
 
-// Each result takes the memory of one operand, which no other result takes.
+// Each result replaces one operand in its memory; no two results replace the same operand.
 void inferCollectiveUpdate(InferContext &c) {
   requireCollective(c);
   outputsOfBody(c, "body", {}, 0);
@@ -184,7 +184,7 @@ OpDef extremesRow() {
       .doc("The results of ReduceMin and ReduceMax, computed in one pass.");
 }
 
-// Each channel of the result is one of some tensor (N, C, spatial…): channels[i] of input inputs[i].
+// Each channel of the result is a channel of one of the tensors (N, C, spatial…): channels[i] of input inputs[i].
 OpDef pickedChannelsRow() {
   return OpDef("popart", "PickChannels", {1})
       .input("tensors", kStoredTypes, "T", Arity::Variadic)

@@ -1,4 +1,4 @@
-// Boxes of NonMaxSuppression and how much of them is common, in the arithmetic of float32.
+// Boxes of NonMaxSuppression and how much they overlap, computed in float32.
 #pragma once
 #include <algorithm>
 
@@ -20,7 +20,7 @@ struct Box {
 
   float area() const { return (y2 - y1) * (x2 - x1); }
 
-  // Whether the common part is more than `share` of both together.
+  // Whether the intersection is more than `share` of the union.
   bool overlaps(const Box &b, float share) const {
     const float height = std::min(y2, b.y2) - std::max(y1, b.y1), width = std::min(x2, b.x2) - std::max(x1, b.x1);
     if (!(height > 0 && width > 0)) return false;

@@ -1,7 +1,7 @@
 // Operators on a window of a tensor whose position is known only at run time: DynamicSlice, DynamicUpdate, DynamicZero,
-// DynamicAdd. The window starts at offset[i] along axes[i] and has sizes[i] elements there, all elements along other
-// axes. A slice that is written may lack dimensions of size 1 of the window. A window that does not lie inside the
-// tensor ends the run.
+// DynamicAdd. The window starts at offset[i] along axes[i] and has sizes[i] elements there; along other axes it has all
+// elements. A slice that is written may omit dimensions of size 1 of the window. A window that is not inside the tensor
+// ends the run.
 #include <algorithm>
 
 #include "ops/catalog.hpp"

@@ -4,7 +4,7 @@
 
 namespace popart::ops {
 
-// Whether `slice` is the window, some of its dimensions of size 1 left out: the elements are the same, in order.
+// Whether `slice` is the window without some of its dimensions of size 1: the elements are the same, in order.
 bool fillsWindow(const Shape &slice, const Shape &window);
 
 }  // namespace popart::ops

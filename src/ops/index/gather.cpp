@@ -14,7 +14,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// group_size g > 1: dimension 0 of both tensors is the group; each group gathers among its own elements.
+// group_size g > 1: dimension 0 of both tensors is the group; each group gathers only its own elements.
 void inferGather(InferContext &c) {
   const int64_t rank = c.in(0).rank(), group = c.attrInt("group_size");
   const int64_t axis = c.axis("axis", rank);
@@ -32,7 +32,7 @@ void inferGather(InferContext &c) {
   c.out(0, c.type(0), to);
 }
 
-// Slices of the data, or positions.
+// Pieces are slices of the data, or positions.
 bool gatheredPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
   if (op.attrInt("group_size") > 1) return false;
   const int along = static_cast<int>(axisOf(op.attributes(), op.inRank(0))), positions = op.inRank(1);
@@ -184,7 +184,7 @@ void inferGatherND(InferContext &c) {
   c.out(0, c.type(0), to);
 }
 
-// Batches, positions, or what lies behind the coordinates.
+// Pieces are batches, positions, or the elements at each coordinate.
 bool coordinatePieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
   const int batch = static_cast<int>(op.attrInt("batch_dims")), positions = op.inRank(1) - 1;
   const int behind = batch + static_cast<int>(op.inShape(1).back());

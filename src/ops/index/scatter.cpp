@@ -1,6 +1,6 @@
 // Operators that write elements to positions given by an index tensor: Scatter, ScatterElements, ScatterND,
-// ScatterReduce. Negative indices count from the end; an index that is out of range ends the run. Several updates of
-// one position without a reduction: the last one (in C order of the updates) stays.
+// ScatterReduce. Negative indices count from the end; an index that is out of range ends the run. If several updates
+// write one position without a reduction, the last one (in C order of the updates) is kept.
 #include <algorithm>
 #include <array>
 
@@ -43,13 +43,13 @@ void inferScatterElements(InferContext &c) {
   c.out(0, c.in(0));
 }
 
-// The leading part of updates that has indices, one per element; the rest is not used.
+// The leading part of updates that has one index per element; the rest is not used.
 TensorIndex usedUpdates(OpEmitter &e, TensorIndex updates, const Shape &indices, bool isPerElement) {
   if (!isPerElement || e.info(updates).shape() == indices) return updates;
   return e.emit("Slice", {updates}, {{"starts", Ints(indices.size(), 0)}, {"ends", indices}});
 }
 
-// A gradient of the used updates as one of all updates: zeros where nothing was used.
+// Extends a gradient of the used updates to one of all updates, with zeros for unused updates.
 TensorIndex asAllUpdates(OpEmitter &e, TensorIndex used, const Shape &updates) {
   const Shape &shape = e.info(used).shape();
   if (shape == updates) return used;
@@ -58,8 +58,8 @@ TensorIndex asAllUpdates(OpEmitter &e, TensorIndex used, const Shape &updates) {
   return e.emit("Pad", {used}, {{"pads", pads}});
 }
 
-// How updates are read back from a tensor like the output: GatherElements or GatherND with its attributes; and the
-// scatter that it undoes.
+// Reads updates back from a tensor like the output: GatherElements or GatherND with its attributes, and the scatter
+// that it inverts.
 struct ReadBack {
   const char *type, *inverse;
   Attributes attributes;
@@ -69,13 +69,13 @@ ReadBack readBack(const VjpBuilder &b) {
   return {"GatherElements", "ScatterElements", {{"axis", b.attrs().getAttribute<int64_t>("axis")}}};
 }
 
-// What the gradients of a reduction of several values into one read: of data in place, of updates read back.
+// The values for gradients of a reduction of several values to one: the data in place, and the updates read back.
 struct ReducedValues {
   E gradient, data, updates;
   ReadBack read;
   TensorIndex indices;
   E atUpdates(E inPlace) const { return inPlace.apply(read.type, E(inPlace.emitter(), indices), read.attributes); }
-  // What the same scatter makes of other values.
+  // The result of the same scatter for other values.
   E scattered(E ofData, E ofUpdates, const char *reduction) const {
     Attributes attributes = read.attributes;
     attributes.set("reduction", std::string(reduction));
@@ -84,7 +84,7 @@ struct ReducedValues {
   }
 };
 
-// Values equal to the extreme share its gradient evenly.
+// All values equal to the extreme get the same share of its gradient.
 std::array<E, 2> extremeGradients(const ReducedValues &v, E y) {
   E isData = v.data.apply("Equal", y), isUpdate = v.updates.apply("Equal", v.atUpdates(y));
   const DataType type = v.gradient.type();
@@ -92,8 +92,8 @@ std::array<E, 2> extremeGradients(const ReducedValues &v, E y) {
   return {select(isData, share, share.number(0)), select(isUpdate, v.atUpdates(share), share.number(0))};
 }
 
-// A value's slope is the product of the others: of those that are not zero, where no other one is zero. In DOUBLE,
-// which holds products of values that float32 holds one by one.
+// The gradient of a value is the product of the other values, computed with zeros handled separately. It uses DOUBLE,
+// which can hold products of values whose product float32 cannot hold.
 std::array<E, 2> productGradients(const ReducedValues &v) {
   constexpr DataType kWide = DataType::DOUBLE;
   const auto isZero = [](E x) { return x.apply("Equal", x.number(0)); };
@@ -109,7 +109,7 @@ std::array<E, 2> productGradients(const ReducedValues &v) {
           cast(v.atUpdates(g) * slope(updates, v.atUpdates(product), v.atUpdates(zeros)), v.gradient.type())};
 }
 
-// add: all gradients pass.
+// For add, all gradients pass unchanged.
 void scatterReductionVjp(VjpBuilder &b, const std::string &reduction) {
   const ReadBack read = readBack(b);
   E g(b, b.gradOut(0));
@@ -146,7 +146,7 @@ OpDef scatterRow(const char *type, std::vector<OpVersion> versions) {
       .vjp(scatterVjp);
 }
 
-// The infos of data and updates of the ScatterElements whose gradient is input 0, with indices of input 1.
+// The infos of data and updates of the ScatterElements whose gradient is input 0 and whose indices are input 1.
 std::vector<TensorInfo> scatteredElements(InferContext &c) {
   const TensorInfo updates(c.type(0), c.shape(1));
   ForwardOp(c, "ScatterElements", {c.in(0), c.in(1), updates}).gives(0, 0);

@@ -1,5 +1,5 @@
-// Operators that choose by value, with results that have room for the most there can be: Unique and NonMaxSuppression.
-// The importer makes the results of ONNX's operators of these (src/onnx/import/selections.cpp).
+// Operators that select by value and whose results have room for the largest possible selection: Unique and
+// NonMaxSuppression. The importer makes the results of ONNX's operators from these (src/onnx/import/selections.cpp).
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -75,7 +75,7 @@ OpDef nonMaxSuppressionRow() {
       .attr("center_point_box", int64_t{0})
       .attrRequired("most", AttributeType::Int)
       .infer(inferNonMaxSuppression)
-      // Each box with those that are kept.
+      // Compares each box with those that are kept.
       .cost([](const Op &op, Cost &c) {
         c.flops = 8.0 * static_cast<double>(op.inInfo(1).nelms()) * static_cast<double>(op.attrInt("most") + 1);
       })

@@ -1,8 +1,8 @@
-// Tensors from nowhere and from outside: Init, host streams, remote buffers, printing, aborting.
-// HostLoad gives the next micro-batch of stream `stream` (a Stream tensor of the main graph); its optional input is the
-// Init tensor that popxl prints. HostStore hands its input to the anchor of the same name. RemoteLoad and RemoteStore
-// are the only way to remote variables. Host and remote stores, prints and aborts are side effects: never pruned, kept
-// in order.
+// Operators that create tensors or exchange them with the outside: Init, host streams, remote buffers, printing,
+// aborting. HostLoad returns the next micro-batch of stream `stream` (a Stream tensor of the main graph); its optional
+// input is the Init tensor that popxl prints. HostStore passes its input to the anchor of the same name. Only
+// RemoteLoad and RemoteStore access remote variables. Host and remote stores, prints and aborts are side effects: they
+// are never pruned, and keep their order.
 #include <popart/graph.hpp>
 #include <popart/ir.hpp>
 
@@ -57,7 +57,7 @@ void addHostStreams(OpDefs &rows) {
                      .doc("Sends the tensor to the host."));
 }
 
-// What one access reaches: the whole remote variable or, with an offset, a row of it.
+// The part of a remote variable that one access uses: all of it or, with an offset, one row.
 TensorInfo remoteInfo(const InferContext &c) {
   const std::string &id = c.attrString("remote_buffer");
   const Graph &main = c.op().getIr().getMainGraph();
@@ -88,7 +88,7 @@ void addRemote(OpDefs &rows) {
                        c.out(0, info);
                      })
                      .layouts([](const Op &op, OperandLayouts &layouts) {
-                       if (!op.hasInput(1)) layouts.out[0] = OperandLayout::Alike;  // that of the remote variable
+                       if (!op.hasInput(1)) layouts.out[0] = OperandLayout::Alike;  // the layout of the remote variable
                      })
                      .traits(Trait::SideEffect)
                      .role(Role::RemoteLoad)
@@ -114,7 +114,7 @@ void addRemote(OpDefs &rows) {
           .doc("Writes the tensor to the remote variable `remote_buffer` or, with an offset, to that row of it."));
 }
 
-// Code is where calls need it; nothing is left of the op when a program is lowered.
+// Code is always available to calls here, so lowering removes the op.
 OpDef remoteCodeLoadRow() {
   return OpDef("ai.graphcore", "RemoteCodeLoad", {1})
       .attrRequired("graph", AttributeType::String)
@@ -159,7 +159,7 @@ void addPrintAndAbort(OpDefs &rows) {
                      .doc("Identity that prints its input on standard error when it runs."));
   rows.push_back(OpDef("ai.graphcore", "Abort", {1})
                      .input("condition", kAllTypes, "", Arity::Optional)
-                     .attrOptional("reason", AttributeType::String)  // what the error says
+                     .attrOptional("reason", AttributeType::String)  // text of the error
                      .infer([](InferContext &c) {
                        if (c.hasIn(0))
                          c.require(c.in(0).rank() == 0 || c.shape(0) == Shape{1},

@@ -1,7 +1,7 @@
 // Connectionist temporal classification: the loss of sequences whose labels are not aligned with their steps, and the
 // beam search for the most likely labels. log_probs (T, N, C), targets (N, S), lengths (N).
-// Loss of a sample: minus the log of the probability that the steps give its targets, blanks and repetitions left out;
-// Mean divides it by its number of targets (at least 1) and averages over the samples.
+// The loss of a sample is minus the log of the probability that the steps give its targets, without blanks and
+// repetitions; Mean divides it by the sample's number of targets (at least 1) and averages over the samples.
 #include <algorithm>
 
 #include "ops/catalog.hpp"
@@ -21,7 +21,7 @@ void requireBlank(const InferContext &c) {
             c.attrInt("blank"), classes - 1);
 }
 
-// log_probs, targets, lengths of inputs and targets from input `first` on.
+// Checks log_probs, targets, and the lengths of inputs and targets, from input `first` on.
 void requireSequences(const InferContext &c) {
   c.require(c.in(0).rank() == 3, "log_probs must have the dimensions (T, N, C): got shape {}", c.shape(0));
   const int64_t batch = c.shape(0)[1];
@@ -47,7 +47,7 @@ void inferCtc(InferContext &c) {
   c.out(0, lossType(c), reduction == LossReduction::None ? Shape{c.shape(0)[1]} : Shape{});
 }
 
-// Steps times states of the lattice, forward and back.
+// Steps times states of the lattice, forward and backward.
 void latticeCost(const Op &op, Cost &cost) {
   const Shape &x = op.inInfo(0).shape(), &targets = op.inInfo(1).shape();
   if (x.size() == 3 && targets.size() == 2)

@@ -1,7 +1,7 @@
 // L1 and identity losses, the loss operators of ai.onnx and their gradients.
-// L1: lambda |x|, identity: x; both summed, averaged over all elements or left as they are.
+// L1: lambda |x|, identity: x; both are summed, averaged over all elements or left as they are.
 // NegativeLogLikelihoodLoss: input (N, C, d…), target (N, d…), optional weight (C): -w[t] x[n, t, …]; mean divides by
-// the sum of the weights used; targets equal to ignore_index count nothing. SoftmaxCrossEntropyLoss applies it to the
+// the sum of the weights used; targets equal to ignore_index do not count. SoftmaxCrossEntropyLoss applies it to the
 // log softmax.
 #include <algorithm>
 
@@ -19,7 +19,7 @@ namespace {
 
 Shape reducedLossShape(InferContext &c) { return inferLossReduction(c) == LossReduction::None ? c.shape(0) : Shape{}; }
 
-// sum or mean over all elements, or x itself.
+// The sum or mean over all elements, or x itself.
 TensorIndex emitReduction(OpEmitter &b, TensorIndex x, LossReduction reduction) {
   if (reduction == LossReduction::None) return x;
   return b.emit(reduction == LossReduction::Sum ? "ReduceSum" : "ReduceMean", {x}, {{"keepdims", int64_t{0}}});
@@ -113,7 +113,7 @@ void addIdentityLoss(OpDefs &rows) {
                      .doc("The incoming gradient spread over the elements."));
 }
 
-// input (N, C, d…) and target (N, d…), weight (C): shape of the loss.
+// The shape of the loss for input (N, C, d…), target (N, d…) and weight (C).
 Shape inferClassLoss(InferContext &c) {
   const Shape &x = c.shape(0);
   c.require(x.size() >= 2, "the input needs the dimensions (N, C, …): got shape {}", x);
@@ -128,7 +128,7 @@ Shape inferClassLoss(InferContext &c) {
   return inferLossReduction(c) == LossReduction::None ? expected : Shape{};
 }
 
-// Samples of scores, targets and what has one number for each; weights serve all.
+// Pieces are samples of scores, of targets and of values with one number for each sample; all pieces share the weights.
 bool classLossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
   if (axis != 0 || op.inRank(cut) == 0 || !fallsApart(op)) return false;
   const int weights = static_cast<int>(op.def().inputs().size()) - 1;  // by class
@@ -185,7 +185,7 @@ void addNegativeLogLikelihood(OpDefs &rows) {
                             {forwardInfo(c), c.in(1), c.hasIn(2) ? c.in(2) : TensorInfo()});
           })
           .traits(Trait::Gradient)
-          .vjp([](VjpBuilder &b) {  // the loss is linear, and this is its transpose
+          .vjp([](VjpBuilder &b) {  // the loss is linear; this is its transpose
             b.grad(0, b.emit("NegativeLogLikelihoodLoss", {b.gradOut(0), b.in(1), b.in(2)}, sharedAttributes(b)));
           })
           .notOnnx()

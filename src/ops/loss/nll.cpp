@@ -1,7 +1,7 @@
-// Negative log likelihood of class probabilities (ai.graphcore nllloss) and the softmax short cuts.
-// p = probs at the label: loss = -log(max(p, eps)), eps = 1e-7 (float16: 6.104e-5); -p when the input holds log
-// probabilities. Rows whose label is ignoreIndex count 0 and leave the Mean's denominator (at least 1); any other label
-// outside [0, classes) ends the run, or counts 0 with ignoreOutOfRange.
+// Negative log likelihood of class probabilities (ai.graphcore nllloss) and its combined forms with softmax.
+// With p = probs at the label: loss = -log(max(p, eps)), eps = 1e-7 (float16: 6.104e-5); -p when the input holds log
+// probabilities. Rows whose label is ignoreIndex contribute 0 and do not count for Mean (which divides by at least 1).
+// Any other label outside [0, classes) ends the run; with ignoreOutOfRange it contributes 0.
 // Direct gradients assume probs = softmax(x): dx = (probs - onehot(label)) g / count.
 #include <algorithm>
 
@@ -71,14 +71,14 @@ bool lossPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
 
 namespace {
 
-// Not along the classes, and not where labels have another shape than the rows.
+// Not along the classes, and not if labels have another shape than the rows.
 bool rowPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
   const Shape &probs = op.inShape(0);
   return axis < op.inRank(1) && op.inShape(1) == Shape(probs.begin(), probs.end() - 1) &&
          lossPieces(op, cut, axis, pieces);
 }
 
-// Checks probabilities (..., C) against labels (...), gives the shape of the loss.
+// Checks probabilities (..., C) against labels (...), and returns the shape of the loss.
 Shape inferLossShape(InferContext &c) {
   const Shape &probs = c.shape(0), &labels = c.shape(1);
   c.require(!probs.empty(), "probabilities need a class dimension: got a scalar");
@@ -89,7 +89,7 @@ Shape inferLossShape(InferContext &c) {
   return inferLossReduction(c) == LossReduction::None ? labels : Shape{};
 }
 
-// The same for labels that are taken flattened: one for each row, in any shape.
+// The same for labels in any shape, with one label for each row.
 Shape inferFlatLossShape(InferContext &c) {
   const Shape &probs = c.shape(0);
   c.require(!probs.empty(), "probabilities need a class dimension: got a scalar");
@@ -124,8 +124,7 @@ Attributes lossAttributes(const VjpBuilder &b, std::initializer_list<const char 
   return out;
 }
 
-// Linear in the incoming gradient, with the loss of log probabilities as its transpose; -1 / p has the derivative
-// 1 / p².
+// Linear in the incoming gradient; the transpose is the loss of log probabilities. The derivative of -1 / p is 1 / p².
 void nllGradVjp(VjpBuilder &b) {
   Expression h(b, b.gradOut(0));
   if (b.op().attrInt("inputIsLogProbability") == 0) {

@@ -1,5 +1,5 @@
-// Activation functions, element-wise. Formulas as in the newest ONNX operator of the name; Gelu is the tanh
-// approximation and GeluErf the exact one, as in ai.graphcore. Gradients at kinks are PyTorch's
+// Activation functions, element-wise. Formulas are those of the newest ONNX operator with the name; Gelu is the tanh
+// approximation and GeluErf the exact one, as in ai.graphcore. Gradients at kinks are those of PyTorch
 // (docs/decisions/0086-ties-and-kinks.md).
 #include <numbers>
 

@@ -1,8 +1,7 @@
-// Element-wise functions of two arguments with NumPy broadcasting, and their gradients. The gradient of argument k is
-// the row
-// "<Op>Arg<k>Grad": it multiplies the incoming gradient by the partial derivative at the broadcast shape and sums over
-// the axes along which that argument was broadcast (attribute fwd_shape). Integer Div and Fmod truncate toward zero; an
-// integer divided by 0, or a quotient that does not fit its type, ends the run.
+// Element-wise functions of two arguments with NumPy broadcasting, and their gradients. The row of the gradient of
+// argument k is "<Op>Arg<k>Grad": it multiplies the incoming gradient by the partial derivative at the broadcast shape,
+// and sums over the axes along which that argument was broadcast (attribute fwd_shape). Integer Div and Fmod truncate
+// toward zero; an integer divided by 0, or a quotient that does not fit its type, ends the run.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -16,13 +15,14 @@ namespace {
 
 using E = Expression;
 
-// Which forward values the gradient of one argument reads.
+// The forward values that the gradient of one argument reads.
 struct BinaryReads {
   bool a = false;
   bool b = false;
   bool y = false;
 };
-// Partial derivative times g, at the broadcast shape; v holds the forward values read, in the order a, b, y.
+// The partial derivative times g, at the broadcast shape; v holds the forward values that are read, in the order a, b,
+// y.
 using PartialFormula = E (*)(E g, const std::vector<E> &v);
 
 OpDef binaryRow(const char *domain, const char *type, std::vector<OpVersion> versions, TypeSet types) {
@@ -36,8 +36,8 @@ OpDef binaryRow(const char *domain, const char *type, std::vector<OpVersion> ver
       .inplace(std::string(type) + "RhsInplace", 10, 1);
 }
 
-// A forward argument that the gradient does not read may be anything that gives the result's shape: the gradient's info
-// stands for it.
+// If the gradient does not read a forward argument, that argument may be anything that gives the result's shape: the
+// gradient's info is used for it.
 void inferPartial(InferContext &c, const std::string &forward, int argument, BinaryReads reads) {
   const TensorInfo dx = forwardInfo(c);
   int next = 1;
@@ -85,8 +85,8 @@ TensorIndex emitPartial(VjpBuilder &b, const std::string &type, BinaryReads read
   return b.emit(type, inputs, {{"fwd_shape", b.inInfo(argument).shape()}});
 }
 
-// What PopART's gradient op of an argument reads, which fixes the inputs of gradient graphs, where the formula here
-// does with less: nothing more, or both operands and the result.
+// The inputs of PopART's gradient op of an argument, which gradient graphs must have even if the formula here needs
+// fewer: those of the formula, or both operands and the result.
 enum class Documented { Formula, Everything };
 
 struct Partial {
@@ -195,7 +195,7 @@ void addRemainders(OpDefs &rows) {
 }
 
 void addAtan2(OpDefs &rows) {
-  // a is y, b is x of atan2(y, x).
+  // In atan2(y, x), a is y and b is x.
   addDifferentiable(rows, binaryRow("ai.graphcore", "Atan2", {1}, kFloats).doc("Angle of the point (b, a)."),
                     {{.a = true, .b = true},
                      [](E g, const std::vector<E> &v) { return g * v[1] / (v[0] * v[0] + v[1] * v[1]); },
@@ -227,7 +227,7 @@ void addPRelu(OpDefs &rows) {
       {{.a = true}, [](E g, const std::vector<E> &v) { return select(v[0] < 0.0, g * v[0], g.number(0)); }});
 }
 
-// scale0 a + scale1 b; tensors 2 and 3 (scalars), when connected, take the place of the attributes.
+// scale0 a + scale1 b; the scalars 2 and 3, if connected, replace the attributes.
 OpDef scaledAddRow() {
   return OpDef("ai.graphcore", "ScaledAdd", {1})
       .role(Role::ScaledAdd)

@@ -1,5 +1,5 @@
-// Cast: conversion of the element type. Floats become integers by truncation toward zero, anything becomes BOOL by "is
-// not 0".
+// Cast: conversion of the element type. Floats become integers by truncation toward zero; a number becomes true as BOOL
+// if it is not 0.
 #include "ops/math/cast.hpp"
 
 #include <popart/error.hpp>

@@ -1,4 +1,4 @@
-// What Cast's attributes say of values that a small type does not have.
+// The attributes of Cast for values that a small type does not have.
 #pragma once
 #include <popart/attributes.hpp>
 

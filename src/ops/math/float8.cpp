@@ -1,5 +1,5 @@
-// FLOAT8 is stored, moved and multiplied, never computed with: values come and go by casts with a scale, a power of two
-// that is an INT32 scalar of the program.
+// FLOAT8 values are stored, moved and multiplied, but not used in other computations: casts convert them, with a scale
+// that is a power of two, given as an INT32 scalar of the program.
 //   Pow2ScaleThenCast   y = round(x 2^s)          CastThenPow2Scale   y = x 2^s
 // Products of FLOAT8 operands (matmul.cpp, conv.cpp) have the scale of their result as third input.
 #include <popart/op.hpp>

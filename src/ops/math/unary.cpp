@@ -1,5 +1,5 @@
 // Element-wise functions of one argument, y[i] = f(x[i]): powers, logarithms, trigonometry, rounding, sign.
-// Each differentiable row comes with "<Op>Grad", given as a formula of the incoming gradient g and v = x or y.
+// Each differentiable row has a row "<Op>Grad", given as a formula of the incoming gradient g and v = x or y.
 #include <numbers>
 
 #include <popart/op.hpp>

@@ -5,7 +5,7 @@
 
 namespace popart::ops {
 
-// What the gradient needs besides the incoming gradient g.
+// The value that the gradient needs in addition to the incoming gradient g.
 enum class Reads { Input, Output, Nothing };
 // dL/dx from g = dL/dy and v (x or y as Reads says; g again for Nothing). Attributes are those of the forward op.
 using GradientFormula = Expression (*)(Expression g, Expression v, const Attributes &attributes);

@@ -1,5 +1,5 @@
-// Sum, Mean, Max, Min of any number of tensors, element-wise with NumPy broadcasting. The arguments that attain the
-// extreme share the gradient of Max and Min evenly.
+// Sum, Mean, Max, Min of any number of tensors, element-wise with NumPy broadcasting. All arguments equal to the
+// extreme get the same share of the gradient of Max and Min.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -30,7 +30,7 @@ OpDef variadicRow(const char *type, TypeSet types) {
       .cost([](const Op &op, Cost &c) { c.flops *= std::max(op.inputCount() - 1, 1); });
 }
 
-// The gradient's info stands for the other arguments. With inputs 1 and 2 (Max, Min): the argument and the result.
+// The gradient's info is used for the other arguments. With inputs 1 and 2 (Max, Min): the argument and the result.
 void inferArgumentGradient(InferContext &c, const std::string &forward) {
   const TensorInfo dx = forwardInfo(c);
   if (c.hasIn(1))
@@ -84,7 +84,7 @@ void addLinear(OpDefs &rows) {
                      }));
 }
 
-// The part of the gradient that each argument gets which attains the extreme.
+// The share of the gradient for each argument that is equal to the extreme.
 TensorIndex emitTieShare(VjpBuilder &b) {
   if (b.op().inputCount() == 1) return b.gradOut(0);
   std::vector<TensorIndex> inputs{b.gradOut(0), b.out(0)};

@@ -10,7 +10,7 @@ namespace {
 
 enum class Value { X, Y };
 
-// The gradient's info stands for the value that is not asked for.
+// The gradient's info is used for the value whose gradient is not wanted.
 OpDef gradientRow(Value value, DecomposeFn decompose) {
   return OpDef("ai.graphcore", value == Value::X ? "WhereXGrad" : "WhereYGrad", {1})
       .input("condition", kBool)

@@ -1,6 +1,6 @@
-// The operators of popxl_addons that stay on one replica: rotary embedding, weights of four bits, products with sparse
-// constants, scales of 8-bit floats and what optimizers ask of gradients. All decompose into rows of the library.
-// Those that join replicas are in comm/tensor_parallel.cpp.
+// The operators of popxl_addons that work on one replica: rotary embedding, four-bit weights, products with sparse
+// constants, scales of 8-bit floats, and operations on gradients for optimizers. All of them decompose into rows of the
+// library. Operators over several replicas are in comm/tensor_parallel.cpp.
 #include <cmath>
 
 #include <popart/op.hpp>
@@ -26,8 +26,8 @@ TensorIndex concat(Expression a, Expression b, int64_t axis) {
 }
 
 // ---- rotary embedding
-// Pairs (x[2i], x[2i + 1]) of the last axis are turned by an angle of their row:
-//   y[2i] = a cos - b sin, y[2i + 1] = b cos + a sin; elements from rotary_dim on stay.
+// Pairs (x[2i], x[2i + 1]) of the last axis are rotated by an angle for each row:
+//   y[2i] = a cos - b sin, y[2i + 1] = b cos + a sin; elements from rotary_dim on do not change.
 
 int64_t rotaryDim(const Op &op) {
   const int64_t given = op.attrInt("rotary_dim");
@@ -116,8 +116,9 @@ void addSquares(OpDefs &rows) {
                      .doc("Sum of the squares divided by the square of the loss scaling, in FLOAT."));
 }
 
-// ---- weights of four bits
-// Each UINT16 holds four numbers of 0 … 15, the first in the highest bits; times the scale, plus the bias of its group.
+// ---- four-bit weights
+// Each UINT16 holds four numbers from 0 to 15, the first in the highest bits. A weight is such a number times the scale
+// plus the bias of its group.
 
 void inferDecompress(InferContext &c) {
   const Shape &ids = c.shape(0);
@@ -196,8 +197,9 @@ void addSparseProduct(OpDefs &rows) {
 
 // ---- the scale of 8-bit floats
 // Magnitudes are counted between powers of two b_k = 2^(k - 126). A window of `span` exponents that starts at `lo` is
-// what the format resolves: below it all is lost, in it a share q of b_k^2 is, above it the distance to the largest
-// power of the window. The middle one of the windows that lose least gives the scale.
+// the range that the format represents. Below the window a value is lost completely; inside it a share q of b_k^2 is
+// lost; above it the distance to the largest power of the window. The middle one of the windows with the least loss
+// gives the scale.
 constexpr int kPowers = 254, kWindows = 62;
 
 double power(int k) { return std::ldexp(1.0, k - 126); }
@@ -223,7 +225,7 @@ Expression scalarOf(Expression x, const char *reduction) { return x.apply(reduct
 void decomposeFp8Scale(DecomposeBuilder &b) {
   const DataType type = b.inInfo(0).dataType(), format = static_cast<DataType>(b.op().attrInt("format"));
   const int first = type == DataType::FLOAT16 ? 102 : 0, last = type == DataType::FLOAT16 ? 141 : kPowers - 1;
-  std::vector<float> levels;  // those that are numbers above zero in the type of the source
+  std::vector<float> levels;  // those that are positive numbers in the type of the source
   for (int k = first; k <= last; ++k) levels.push_back(static_cast<float>(power(k)));
   const TensorIndex counts = b.emit("Histogram", {b.in(0)}, {{"levels", levels}, {"absoluteOfInput", int64_t{1}}});
   const auto n = static_cast<int64_t>(levels.size());

@@ -3,7 +3,7 @@
 //   training (training_mode = 1): statistics of the batch over all other dimensions; outputs y, running mean, running
 //   variance (momentum running + (1 - momentum) batch), each of its own input's type, and optionally
 //   the batch mean and the batch's inverse standard deviation.
-// The variance of the running statistics is the population's, or with unbiased_variance that of n - 1 samples.
+// The variance for the running statistics is the population's, or with unbiased_variance that of n - 1 samples.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"

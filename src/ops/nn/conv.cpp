@@ -1,7 +1,7 @@
 // Convolution (cross-correlation, ONNX Conv) over any number of spatial dimensions, its gradients, and ConvTranspose.
 // x (N, C, d…), w (M, C / group, k…), b (M): y (N, M, o…).
 //   ConvDataGrad(g, w) scatters g back to x's shape (fwd_shape); ConvWeightsGrad(g, x) correlates g with x.
-// ConvTranspose is the data gradient of the convolution that runs the other way, plus bias: its rows need no kernels.
+// ConvTranspose is the data gradient of the opposite convolution, plus bias, so its rows need no kernels.
 #include <algorithm>
 
 #include <popart/graph.hpp>
@@ -19,7 +19,7 @@
 namespace popart::ops {
 namespace {
 
-// The third input is the bias, and of FLOAT8 operands the log2 scale.
+// The third input is the bias, or for FLOAT8 operands the log2 scale.
 void productOperands(OpDef &row) {
   row.input("X", kFloats | kFloat8Types)
       .input("W", kFloats | kFloat8Types)
@@ -72,7 +72,7 @@ OpDef convGradientRow(const char *type, const char *other) {
   return row;
 }
 
-// The convolution of x and w as far as its gradient `g` goes, which may be the beginning of it.
+// The convolution of x and w, cut to the size of its gradient `g`, which may be smaller.
 TensorIndex convolutionLike(VjpBuilder &b, TensorIndex x, TensorIndex w, const Shape &g) {
   const TensorIndex y = b.emit("Conv", {x, w}, convolutionAttributes(b));
   if (b.info(y).shape() == g) return y;
@@ -135,14 +135,14 @@ void addConv(OpDefs &rows) {
                      .doc("Gradient of Conv with respect to its weights, of shape fwd_shape."));
 }
 
-// Spatial output dimensions and pads of ConvTranspose; the pads are those of the convolution it transposes. Inference
-// leaves pads and output_padding that say the same as auto_pad and output_shape did.
+// Spatial output dimensions and pads of ConvTranspose; the pads are those of the convolution that it transposes.
+// Inference replaces auto_pad and output_shape by equivalent pads and output_padding.
 struct Transposed {
   Window window;
   Shape output;
 };
 
-// out = stride (d - 1) + output_padding + extent - pads; a wanted output size or auto_pad decides the pads instead.
+// out = stride (d - 1) + output_padding + extent - pads; a given output size or auto_pad determines the pads instead.
 Transposed transposedWindow(InferContext &c, const Shape &input, const Shape &kernel) {
   using Ints = std::vector<int64_t>;
   const std::string autoPad = c.attrString("auto_pad");
@@ -220,7 +220,7 @@ TensorIndex transposedDataGradient(VjpBuilder &b) {
   return convolutionLike(b, b.gradOut(0), b.in(1), b.inInfo(0).shape());
 }
 
-// The weights' gradient of the convolution that runs the other way, from the data to the gradient.
+// The weights' gradient of the opposite convolution, from the data to the gradient.
 TensorIndex transposedWeightsGradient(VjpBuilder &b) {
   const TensorIndex g = b.emit("ConvWeightsGrad", {b.in(0), b.gradOut(0)}, gradientAttributes(b, b.inInfo(1).shape()));
   b.graph().tensor(g).getProducer()->settings.hints[kOfTransposed] = "";

@@ -1,9 +1,9 @@
-// IntegerMatMul: y[..., m, n] = sum_k (a[..., m, k] - a_zero) (b[..., k, n] - b_zero) in INT32, modulo 2^32, of
-// INT8 and UINT8; leading dimensions broadcast. What ONNX's quantised products are written with. Zero points: one for
-// all, or one for each row of a and each column of b.
-// IntegerConv: the same of windows, as Conv has them; padding is x_zero, so that it adds nothing.
-// Both may end as ONNX's quantised products do, each step rounded to FLOAT, with numbers for all columns (channels) or
-// for each:
+// IntegerMatMul: y[..., m, n] = sum_k (a[..., m, k] - a_zero) (b[..., k, n] - b_zero) in INT32, modulo 2^32, for INT8
+// and UINT8; leading dimensions broadcast. ONNX's quantised products are imported as this op. Zero points: one for all,
+// or one for each row of a and each column of b.
+// IntegerConv: the same for windows, as in Conv; padding has the value x_zero, so that it adds nothing.
+// Both may end like ONNX's quantised products. Each step is rounded to FLOAT, and its numbers are for all columns
+// (channels) or for each of them:
 //   sum + bias                                        bias: INT32, modulo 2^32
 //   (sum + bias) scale                                scale: FLOAT
 //   saturate(round((sum + bias) scale) + y_zero)      y_zero: one number, UINT8 or INT8, whose type the result has;
@@ -21,7 +21,7 @@ namespace {
 
 constexpr TypeSet kBytes = typeBit(DataType::INT8) | typeBit(DataType::UINT8);
 
-// One number, or an array of shape `each`.
+// Requires one number, or an array of shape `each`.
 void requireZeroPoint(const InferContext &c, int operand, const Shape &each) {
   const int zero = operand + 2;
   if (!c.hasIn(zero)) return;
@@ -33,7 +33,7 @@ void requireZeroPoint(const InferContext &c, int operand, const Shape &each) {
 
 constexpr int kBiasInput = 4, kScaleInput = 5, kZeroInput = 6;
 
-// The type of the result, whose columns (channels) bias and scale are for.
+// The type of the result; bias and scale have a value for all of its columns (channels) or for each.
 DataType requireEnding(const InferContext &c, int64_t columns) {
   for (int i : {kBiasInput, kScaleInput})
     c.require(!c.hasIn(i) || c.in(i).nelms() == 1 || c.shape(i) == Shape{columns},
@@ -45,7 +45,7 @@ DataType requireEnding(const InferContext &c, int64_t columns) {
   return c.type(kZeroInput);
 }
 
-// Two factors, their zero points, and what the product ends in.
+// Adds two factors, their zero points, and the inputs of the final steps.
 OpDef &productInputs(OpDef &row, const std::string &left, const std::string &right) {
   return row.input(left, kBytes)
       .input(right, kBytes)

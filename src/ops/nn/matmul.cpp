@@ -1,7 +1,7 @@
 // MatMul with NumPy rules (ONNX MatMul-13) and its two gradients.
-// y[..., m, n] = sum_k a[..., m, k] b[..., k, n]; a rank-1 operand gets a unit row (left) or column (right) that the
-// result drops; leading dimensions broadcast.  da = dy bᵀ and db = aᵀ dy, summed over the dimensions that were
-// broadcast. A rank-2 right operand (a weight) gets its gradient from one product over all flattened rows.
+// y[..., m, n] = sum_k a[..., m, k] b[..., k, n]; a rank-1 operand gets a unit row (left) or column (right) that is
+// removed from the result; leading dimensions broadcast. da = dy bᵀ and db = aᵀ dy, summed over the dimensions that
+// were broadcast. The gradient of a rank-2 right operand (a weight) is one product over all flattened rows.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -74,7 +74,7 @@ TensorIndex transposeLast(OpEmitter &b, TensorIndex t) {
   return b.emit("Transpose", {t}, {{"perm", perm}});
 }
 
-// The gradient of y with the unit dimensions that a rank-1 operand stands for.
+// The gradient of y with the unit dimensions for rank-1 operands.
 TensorIndex expandGradient(OpEmitter &b, TensorIndex dy, bool vectorLeft, bool vectorRight) {
   Shape shape = b.info(dy).shape();
   if (vectorRight) shape.push_back(1);
@@ -112,7 +112,7 @@ void decomposeRhsGrad(DecomposeBuilder &b) {
   b.result(0, emitReshape(b, emitReduceSumTo(b, product, target), rhs));
 }
 
-// The gradient has the type of the product, which may be another one than the operands'.
+// The gradient has the type of the product, which may differ from that of the operands.
 void inferMatMulGradient(InferContext &c, const TensorInfo &lhs, const TensorInfo &rhs) {
   Attributes more;
   if (c.type(0) != c.type(1)) more.set("output_type", int64_t{toOnnxDataType(c.type(0))});

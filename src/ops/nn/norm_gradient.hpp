@@ -1,4 +1,5 @@
-// Gradients of normalisations as formulas, for rows whose gradient op has kernels but whose derivatives have none.
+// Gradients of normalisations as formulas, for rows whose gradient op has kernels but whose second derivatives have
+// none.
 #pragma once
 #include <vector>
 
@@ -6,7 +7,7 @@
 
 namespace popart::ops {
 
-// How a normalisation sees its operands.
+// How a normalisation reads its operands.
 struct NormView {
   Shape data;                 // of x, with the same elements in the same order
   std::vector<int64_t> axes;  // of `data`, over which x is normalised

@@ -1,12 +1,13 @@
-// Normalisations over parts of one sample: xhat = (x - mean) r, r = 1 / sqrt(variance + eps) (population variance), y =
-// xhat scale + bias.
+// Normalisations over parts of one sample, with xhat = (x - mean) r, r = 1 / sqrt(variance + eps) (population variance)
+// and y = xhat scale + bias.
 //   GroupNormalization: per sample and group of channels, over these channels and all dimensions after 1; scale and
 //     bias (C); outputs y and optionally mean and r, each (N num_groups). Groups are consecutive channels; with
-//     strided_groups group g has the channels g, g + num_groups, g + 2 num_groups …
+//     strided_groups, group g has the channels g, g + num_groups, g + 2 num_groups …
 //   InstanceNormalization: one channel per group.
-//   LayerNormalization: over the dimensions from `axis` on; scale and bias broadcast to x; mean and r have extent 1
-//   there. RMSNormalization: y = x r scale with r = 1 / sqrt(mean(x²) + eps) over the dimensions from `axis` on. LRN: y
-//   = x / (bias + alpha / size sum x²)^beta over `size` neighbouring channels.
+//   LayerNormalization: over the dimensions from `axis` on; scale and bias broadcast to x; these dimensions of mean and
+//     r have size 1.
+//   RMSNormalization: y = x r scale with r = 1 / sqrt(mean(x²) + eps) over the dimensions from `axis` on.
+//   LRN: y = x / (bias + alpha / size sum x²)^beta over `size` neighbouring channels.
 // Gradients: dx = r (h - mean(h) - xhat mean(h xhat)) with h = g scale; RMS without the mean(h) term.
 #include <algorithm>
 
@@ -37,8 +38,8 @@ void inferGroupNorm(InferContext &c) {
   for (int i = 1; i < c.outputCount(); ++i) c.out(i, c.type(0), {x[0] * groups});
 }
 
-// A gradient row (grad_out, x, scale[, mean, inv_std]) of a forward row (x, scale[, bias]): gradients of x, scale and
-// bias.
+// Infos of a gradient row (grad_out, x, scale[, mean, inv_std]) of a forward row (x, scale[, bias]): the gradients of
+// x, scale and bias.
 void inferNormGrad(InferContext &c, const std::string &forward, int inputs) {
   c.require(c.hasIn(3) == c.hasIn(4), "mean and inverse standard deviation must come together: got one of them");
   std::vector<TensorInfo> infos{c.in(1), c.in(2)};
@@ -69,7 +70,8 @@ OpDef &addStatistics(OpDef &row) {
       .output("grad_bias", Arity::Optional);
 }
 
-// Emits `type` with (g, x, scale[, statistics of outputs 1 and 2]) and hands its outputs to the wanted inputs.
+// Emits `type` with (g, x, scale[, statistics of outputs 1 and 2]) and assigns its outputs to the inputs that need
+// them.
 void emitNormGrad(VjpBuilder &b, const char *type, int outputs, Attributes attributes) {
   for (int i = 1; i < b.op().outputCount(); ++i)
     check(!b.hasGradOut(i),
@@ -189,7 +191,7 @@ void inferLayerNorm(InferContext &c) {
   for (int i = 1; i < c.outputCount(); ++i) c.out(i, type, statistics);
 }
 
-// r = 1 / sqrt(mean(x²) + eps) over the dimensions from `axis` on, which keep extent 1.
+// r = 1 / sqrt(mean(x²) + eps) over the dimensions from `axis` on, which get size 1.
 Expression inverseRms(OpEmitter &b, Expression x) {
   const int64_t rank = b.info(x).rank();
   std::vector<int64_t> axes;

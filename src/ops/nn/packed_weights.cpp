@@ -1,8 +1,8 @@
-// DequantizePacked: weights of 2, 4 or 8 bits as floats. The first number of a byte is in its lowest bits.
+// DequantizePacked: converts weights of 2, 4 or 8 bits to floats. The first number of a byte is in its lowest bits.
 //   y[r, c] = (q[r, c] - zero[r, c / block_size]) scale[r, c / block_size]
-// packed (rows, bytes), scale and zero (rows, blocks), y (rows, columns). Without `zero` the attribute zero_point is
-// that of all blocks. Of constants it is never computed before the run: packed weights are what memory holds, and they
-// are not trained.
+// packed (rows, bytes), scale and zero (rows, blocks), y (rows, columns). Without `zero`, the attribute zero_point
+// applies to all blocks. The op is never folded, even for constants, so that memory holds the packed weights. They are
+// not trained.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"

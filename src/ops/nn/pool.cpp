@@ -1,8 +1,8 @@
 // Pooling over sliding windows (MaxPool, AveragePool, LpPool) and over all spatial dimensions, with gradients.
 // x (N, C, d…) → y (N, C, o…). MaxPool's optional indices are flat positions in the whole input (column-major within
 // the spatial dimensions for storage_order 1). The gradient of a maximum goes to the first maximum of the window;
-// averages spread it over the elements they counted. A dilated or ceiled average divides by the positions inside the
-// padded input only. Of a window wholly in the padding the maximum is the least number, the average 0.
+// averages spread it over the elements they counted. A dilated or ceiled average divides by the number of positions
+// inside the padded input only. For a window entirely in the padding, the maximum is the least number, the average 0.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -84,7 +84,7 @@ Attributes averageAttributes(const OpEmitter &b) {
   return out;
 }
 
-// Each window takes from where its maximum is; one wholly in the padding has place -1 and takes nothing.
+// Each window takes the value at its maximum; a window entirely in the padding has position -1 and takes nothing.
 void maxPoolGradVjp(VjpBuilder &b) {
   if (!b.wants(0)) return;
   const TensorIndex places = b.emitMany("MaxPool", {b.in(1)}, 2, poolAttributes(b))[1];
@@ -136,8 +136,8 @@ Expression normSlope(const Expression &x, double p) {
 }
 Expression oneForZero(const Expression &y) { return select(y.apply("Equal", y.number(0)), y.number(1), y); }
 
-// sign(x) |x|^(p - 1) spread(g / y^(p - 1)), 0 where y is 0. What spreads over the elements of each window is the
-// gradient of an average with all of its places counted, times their number: the window ends where the last one does.
+// sign(x) |x|^(p - 1) spread(g / y^(p - 1)), and 0 where y is 0. The gradient of an average that counts all positions,
+// times their number, spreads a value over the elements of each window.
 void decomposeLpPoolGrad(DecomposeBuilder &b) {
   const double p = static_cast<double>(b.op().attrInt("p"));
   const Expression g(b, b.in(0)), x(b, b.in(1)), y(b, b.in(2));
@@ -239,7 +239,7 @@ void addGlobalPools(OpDefs &rows) {
                        const Expression g(b, b.gradOut(0)), x(b, b.in(0)), y(b, b.out(0));
                        if (b.inInfo(0).rank() == 2) return b.grad(0, g * x.apply("Sign"));  // of |x|
                        const auto p = static_cast<double>(b.op().attrInt("p"));
-                       b.grad(0, g * normSlope(x / oneForZero(y), p));  // all x are 0 where y is
+                       b.grad(0, g * normSlope(x / oneForZero(y), p));  // where y is 0, all x are 0
                      })
                      .decompose([](DecomposeBuilder &b) {
                        const double p = static_cast<double>(b.op().attrInt("p"));

@@ -1,4 +1,4 @@
-// RoiAlign: means or maxima over the bins of boxes of images, and the gradient of the images. Boxes have none.
+// RoiAlign: means or maxima over the bins of boxes of images, and the gradient for the images; boxes have no gradient.
 // x (N, C, H, W), boxes (n, 4) as (x1, y1, x2, y2), image of each box (n) → y (n, C, output_height, output_width).
 #include "ops/nn/roi_align.hpp"
 
@@ -40,7 +40,7 @@ OpDef &addRoiAlignAttributes(OpDef &row) {
       .attr("coordinate_transformation_mode", std::string("output_half_pixel"));
 }
 
-// Boxes, with the image of each.
+// Pieces are boxes, with the image index of each.
 bool boxPieces(const Op &, InIndex cut, int axis, Pieces &pieces) {
   if (cut == 0 || axis != 0) return false;
   pieces.in[1] = pieces.in[2] = pieces.out[0] = 0;

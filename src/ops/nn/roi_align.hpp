@@ -1,6 +1,6 @@
-// Where RoiAlign looks: each box of the result falls into bins, each bin has samples, each sample is interpolated
-// between four elements of the image. A bin is the mean of its samples or (mode max) the largest of their elements
-// times weight, as ONNX's reference and ONNX Runtime have it.
+// Where RoiAlign reads: each box of the result is divided into bins, each bin has samples, and each sample is
+// interpolated between four elements of the image. A bin is the mean of its samples or, with mode max, the largest of
+// their elements times weight, as in ONNX's reference and ONNX Runtime.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -29,12 +29,12 @@ struct RoiAlignSizes {
         offset(attributes.getAttribute<std::string>("coordinate_transformation_mode") == "half_pixel" ? 0.5 : 0) {}
 };
 
-// Samples along one axis of a box: `perBin` for each bin.
+// Samples along one axis of a box, `perBin` for each bin.
 struct RoiAxis {
   double first, step;
   int64_t perBin;
 
-  static constexpr double kMost = 9e18;  // samples that are counted
+  static constexpr double kMost = 9e18;  // largest number of samples that are counted
 
   RoiAxis(double low, double high, int64_t bins, const RoiAlignSizes &s) {
     const double from = low * s.scale - s.offset, size = high * s.scale - s.offset - from;
@@ -46,7 +46,7 @@ struct RoiAxis {
   }
 };
 
-// The two elements around a position and their weights; none where it lies more than one element outside.
+// The two elements around a position and their weights; none if it is more than one element outside the image.
 struct RoiTaps {
   int64_t at[2] = {0, 0};
   double weight[2] = {0, 0};
@@ -61,8 +61,8 @@ struct RoiTaps {
   }
 };
 
-// Samples [begin, end), numbered over all bins, among them all that are within an element of an axis of `size`
-// elements: where a box is far larger than the image, most of its samples are not looked at.
+// Samples [begin, end), numbered over all bins; they include all samples that are within one element of an axis of
+// `size` elements. If a box is far larger than the image, most of its samples are skipped.
 struct RoiSamples {
   int64_t begin, end;
 
@@ -77,8 +77,8 @@ struct RoiSamples {
   }
 };
 
-// Calls f(bin, taps) for the samples along an axis, in order. Neighbours in one bin that are outside of the image, and
-// show 0, are one sample.
+// Calls f(bin, taps) for the samples along an axis, in order. Neighbouring samples of one bin that are outside the
+// image, and have the value 0, are combined.
 template <class F>
 void forRoiSamples(const RoiAxis &axis, int64_t bins, int64_t size, F &&f) {
   if (axis.perBin <= 0) return;

@@ -1,4 +1,5 @@
-// MaxRoiPool: the largest element of each bin of boxes of images, and the gradient of the images. Boxes have none.
+// MaxRoiPool: the largest element of each bin of boxes of images, and the gradient for the images; boxes have no
+// gradient.
 // x (N, C, H, W), boxes (n, 5) as (image, x1, y1, x2, y2) → y (n, C, pooled_shape…).
 #include <cmath>
 
@@ -24,7 +25,7 @@ void inferMaxRoiPool(InferContext &c) {
   c.out(0, c.type(0), {boxes[0], x[1], bins[0], bins[1]});
 }
 
-// Every element of the images once for each box, at most.
+// At most every element of the images once for each box.
 void boxCost(const Op &op, Cost &c) {
   c.flops = static_cast<double>(std::max(op.inInfo(0).nelms(), op.outInfo(0).nelms()));
 }

@@ -1,7 +1,8 @@
 // Softmax, LogSoftmax and Hardmax along one axis (ONNX 13 meaning) and the gradients. Softmax with the attribute
 // flatten = 1 works on the matrix [dimensions before axis, dimensions from axis on] (ONNX 1 to 12).
 // y = exp(x - max) / sum(exp(x - max)):  dx = y (g - sum(g y));   log softmax: dx = g - exp(y) sum(g).
-// Where g is 0 in a whole row, dx is 0 whatever y is: rows masked whole have NaN, which networks replace by numbers.
+// If g is 0 in a whole row, dx is 0 for any y: rows that are masked completely have NaN, which networks replace by
+// numbers.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"
@@ -19,7 +20,7 @@ void inferAxisOp(InferContext &c) {
   c.out(0, c.in(0));
 }
 
-// The last axis is a row of the matrix anyway.
+// With the last axis, rows are already rows of the matrix.
 void inferSoftmax(InferContext &c) {
   inferAxisOp(c);
   const bool last = c.attrInt("axis") == c.in(0).rank() - 1;
@@ -30,7 +31,7 @@ bool softmaxPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
   return op.hasAttr("flatten") ? leadingPieces(op, cut, axis, pieces) : otherAxisPieces(op, cut, axis, pieces);
 }
 
-// A row of a softmax that may flatten.
+// A row of a softmax that may have the attribute flatten.
 OpDef flattening(OpDef row, InferFn infer) {
   row.attrOptional("flatten", AttributeType::Int).infer(std::move(infer)).pieces(softmaxPieces);
   return row;

@@ -14,7 +14,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Of kernels, strides, dilations and pads: products of two of them and sums with a dimension stay far below 2^63.
+// Limit of kernels, strides, dilations and pads: products of two of them and sums with a dimension stay far below 2^63.
 constexpr int64_t kLargest = int64_t{1} << 31;
 constexpr int64_t kMostTaps = int64_t{1} << 28;
 
@@ -28,7 +28,7 @@ Ints intsOr(const InferContext &c, const char *name, const Ints &fallback, size_
   return given;
 }
 
-// Pads of SAME_UPPER and SAME_LOWER: the output has ceil(d / stride) elements; the odd element goes to the named side.
+// Pads for SAME_UPPER and SAME_LOWER: the output has ceil(d / stride) elements; an odd element goes to the named side.
 void resolveSame(Window &w, const Shape &input, bool upper) {
   for (size_t i = 0; i < w.rank(); ++i) {
     const int64_t out = (input[i] + w.strides[i] - 1) / w.strides[i];

@@ -1,6 +1,6 @@
-// Sliding windows of convolution and pooling: the attributes kernel_shape, strides, pads, dilations, auto_pad and
-// ceil_mode, checked, completed and resolved into explicit numbers, and the sizes that follow from them.
-// Attributes after inference are complete: kernels read them as they stand and never see auto_pad.
+// Sliding windows of convolution and pooling. The attributes kernel_shape, strides, pads, dilations, auto_pad and
+// ceil_mode are checked, completed and resolved to explicit numbers, and give the sizes of results.
+// After inference the attributes are complete: kernels read them directly and never see auto_pad.
 #pragma once
 #include <vector>
 
@@ -30,13 +30,13 @@ Window completeWindow(InferContext &c, const Shape &input, const std::vector<int
 // Fails when the kernel does not fit.
 Shape windowOutput(const InferContext &c, const Window &window, const Shape &input, Rounding rounding);
 
-// Requires that input 0 is a gradient of the Conv of x and w with the op's attributes, which it completes. Spatial
-// dimensions may be smaller than Conv gives: a transposed convolution with output padding of a stride or more has the
-// beginning of what the convolution of its result gives.
+// Requires that input 0 is a gradient of the Conv of x and w with the op's attributes, which it completes. Its spatial
+// dimensions may be smaller than those of the Conv's result: a transposed convolution with output padding of a stride
+// or more has only the beginning of the convolution of its result.
 void requireConvGradient(InferContext &c, const TensorInfo &x, const TensorInfo &w);
 
-// Operations of a convolution or one of its gradients: every element on the side of the output channels meets the
-// weights of its channel.
+// Operations of a convolution or one of its gradients: every element on the side of the output channels is combined
+// with the weights of its channel.
 double convFlops(const TensorInfo &output, const Shape &weights);
 
 // The spatial part (all but the first two dimensions).

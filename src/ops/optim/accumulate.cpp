@@ -1,4 +1,4 @@
-// Accumulators: a is the accumulator, x the value that comes in, f the factor.
+// Accumulators: a is the accumulator, x the new value, f the factor.
 //   Add            a + x                 DampenedAdd        a + f x            DampenedAddSquare    a + f x²
 //   DecayAdd       f a + x               DecayAddSquare     f a + x²           Infinity             max(f a, |x|)
 //   MovingAverage  f a + (1 - f) x       MovingAverageSquare f a + (1 - f) x²  Mean                 (f a + x) / (f + 1)

@@ -1,11 +1,9 @@
-// The Adam family. m, v moments, t step count, w weight.
-//   AdamUpdater: t += 1; mh = m / (1 - beta1^t), vh = v / (1 - beta2^t) (modes NoBias: m and v themselves; AdaMax: only
-//   mh);
-//     x = mh / (sqrt(vh) + eps), AdaMax: mh / (v + eps); plus wd w when weight decay is given. Output 1 is the new step
-//     count.
-//   AdamVarUpdate: w := w - lr ratio x, ratio = min(sqrt(r1), max_weight_norm) / sqrt(r2) from the sums of squares r1
-//   of w and r2 of x;
-//     1 when r1, r2 or max_weight_norm is 0, or when r1 and r2 are absent.
+// The Adam family. m, v are moments, t is the step count, w the weight.
+//   AdamUpdater: t += 1; mh = m / (1 - beta1^t), vh = v / (1 - beta2^t) (modes NoBias: mh = m and vh = v; AdaMax: only
+//     mh); x = mh / (sqrt(vh) + eps), for AdaMax mh / (v + eps); plus wd w if weight decay is given. Output 1 is the
+// new     step count.
+//   AdamVarUpdate: w := w - lr ratio x, ratio = min(sqrt(r1), max_weight_norm) / sqrt(r2), where r1 and r2 are the sums
+//     of squares of w and x; ratio = 1 when r1, r2 or max_weight_norm is 0, or when r1 and r2 are absent.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"

@@ -1,6 +1,6 @@
-// LossScaleUpdate: the factor of the loss scale follows the share of large gradients. counts = (small, large):
+// LossScaleUpdate: adapts the factor f of the loss scale to the share of large gradients. counts = (small, large):
 //   f := f / 2  if large / (small + large) > threshold or not `finite`,  f := 2 f  otherwise
-// With `due` only where that is true.
+// With `due`, only if that is true.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"

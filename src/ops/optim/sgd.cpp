@@ -1,5 +1,5 @@
-// Stochastic gradient descent. w weight, g gradient, v velocity (names of the scalars as in the optimizer's
-// documentation):
+// Stochastic gradient descent. w is the weight, g the gradient, v the velocity; scalars have the names in the
+// optimizer's documentation:
 //   SGD0VarUpdate      w := wdsf0 w - slr0 g
 //   SGD1AcclUpdate     v := smm1 v + swd1 w                  SGD2PartialAcclUpdate: the same with smm2, swd2
 //   SGD1VarUpdate      w := w - slr1 v                       SGD2VarUpdate: the same with slr2

@@ -1,6 +1,5 @@
-// UpdateFormula: writes the decomposition of an optimizer row as it stands in a book. Arithmetic is in float32 (float64
-// for float64 and integer variables) whatever the element types of the operands; the result is cast to the variable's
-// type.
+// UpdateFormula: for writing the decomposition of an optimizer row as in a textbook. It computes in float32 (in float64
+// for float64 and integer variables) for all element types of the operands; the result is cast to the variable's type.
 #pragma once
 #include <optional>
 
@@ -11,13 +10,13 @@
 
 namespace popart::ops {
 
-// `value` where the op's input "due" is absent or true, and where it is false the former value of the operand that
-// output `output` changes. `value` itself for an output that changes none.
+// `value` if the op's input "due" is absent or true; if it is false, the old value of the operand that output `output`
+// changes. `value` for an output that changes no operand.
 TensorIndex whereDue(DecomposeBuilder &b, int output, TensorIndex value);
 
 class UpdateFormula {
  public:
-  // A scalar parameter: a number known now, or a tensor.
+  // A scalar parameter: a known number, or a tensor.
   struct Factor {
     std::optional<double> number;
     std::optional<Expression> tensor;
@@ -31,7 +30,7 @@ class UpdateFormula {
 
   // Operand `input` in the arithmetic type.
   Expression operand(int input) { return {b_, cast(b_.in(input), arithmetic_)}; }
-  // The tensor of input `input` as a rank-0 value, else the attribute `name`, else `fallback`.
+  // The tensor of input `input` as a rank-0 value, otherwise the attribute `name`, otherwise `fallback`.
   Factor factor(int input, const char *name, double fallback = 0.0) {
     if (b_.hasIn(input) && b_.graph().tensor(b_.in(input)).tensorType() == TensorType::Const)
       return {b_.graph().tensor(b_.in(input)).tensorData().asDoubles()[0], std::nullopt};

@@ -1,4 +1,4 @@
-// See var_update.hpp; CopyVarUpdate is the plainest of these rows.
+// See var_update.hpp. CopyVarUpdate is the simplest of these rows.
 #include "ops/optim/var_update.hpp"
 
 #include <popart/op.hpp>

@@ -1,6 +1,6 @@
-// Dropout and ShapedDropout: y = x mask / (1 - ratio), where the mask keeps an element when its Philox word is at least
-// ratio 2^32. The gradient draws the same mask from the same seed: nothing is stored. Without training_mode, Dropout is
-// identity.
+// Dropout and ShapedDropout: y = x mask / (1 - ratio). The mask keeps an element if its Philox word is at least ratio
+// 2^32. The gradient draws the same mask from the same seed, so nothing is stored. Without training_mode, Dropout is
+// the identity.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"

@@ -1,6 +1,6 @@
 // Random tensors and seeds. Every random op takes its seed, UINT32[2], as last input and draws from Philox4x32-10
-// (base/philox.hpp): the same seed and shape give the same numbers on every backend and number of threads.
-// Regular ONNX nodes have no seed input: the importer connects one.
+// (base/philox.hpp): the same seed and shape give the same numbers on every backend and with any number of threads.
+// ONNX nodes usually have no seed input: the importer connects one.
 #include <popart/op.hpp>
 
 #include "ops/catalog.hpp"

@@ -8,12 +8,12 @@ namespace popart::ops {
 
 constexpr TypeSet kSeedType = typeBit(DataType::UINT32);
 
-// Variables of the main graph: the seed of all random ops, and those of single ops that have a seed of their own.
+// Variables of the main graph: the seed of all random ops, and the seeds of single ops that have separate ones.
 inline constexpr const char *kRandomSeedId = "randomSeed___fromHost";
 inline constexpr const char *kOwnRandomSeedPrefix = "randomSeed___own___";
 inline bool isRandomSeed(std::string_view id) { return id == kRandomSeedId || id.starts_with(kOwnRandomSeedPrefix); }
 
-// Index of the input that is the seed of an op that draws; -1 for others (Dropout without training among them).
+// The index of the seed input of an op that draws numbers; -1 for other ops, for example Dropout without training.
 int seedInput(const Op &op);
 
 // Fails unless input `input` is UINT32[2].

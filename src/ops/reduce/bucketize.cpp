@@ -1,4 +1,4 @@
-// Bucketize: the interval between increasing boundaries that each element lies in.
+// Bucketize: for each element, the interval between increasing boundaries that contains it.
 #include "ops/catalog.hpp"
 #include "ops/pieces.hpp"
 #include "ops/rules.hpp"

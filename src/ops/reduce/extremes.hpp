@@ -1,4 +1,4 @@
-// Which reductions find the extremes of a tensor.
+// Which reductions compute the extremes of a tensor.
 #pragma once
 
 namespace popart {
@@ -9,7 +9,7 @@ namespace popart::ops {
 
 enum class Extreme { None, Least, Greatest };
 
-// What the op finds along its axes: the least elements (ReduceMin), the greatest (ReduceMax), or neither.
+// What the op computes along its axes: the smallest elements (ReduceMin), the largest (ReduceMax), or neither.
 Extreme extremeOf(const Op &op);
 
 }  // namespace popart::ops

@@ -1,6 +1,6 @@
 // Histogram: counts of elements between levels l_0 < l_1 < … < l_{n-1}.
 //   counts[0] = #{x < l_0},  counts[i] = #{l_{i-1} <= x < l_i},  counts[n] = #{not x < l_{n-1}}
-// NaN is below no level, so it counts as large.
+// NaN is not below any level, so it counts as large.
 #include <algorithm>
 
 #include <popart/op.hpp>

@@ -1,6 +1,6 @@
 // Operators that order elements along an axis: ArgMax, ArgMin, TopK, Sort, ReduceMedian. Indices have the integer type
-// with ONNX number `index_type` (INT64 = 7 as ONNX defines, INT32 = 6 as PopXL gives them). Ties go to the smallest
-// index (ArgMax/ArgMin with select_last_index: the largest). NaN counts as larger than every number.
+// with ONNX number `index_type` (INT64 = 7 as in ONNX, INT32 = 6 as in PopXL). Among equal elements the smallest index
+// is chosen (ArgMax/ArgMin with select_last_index: the largest). NaN counts as larger than every number.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -39,13 +39,13 @@ OpDef argRow(const char *type, const char *doc) {
       .doc(doc);
 }
 
-// The positions the op picked: its second output, computed again when the op was made without it.
+// The positions that the op picked: its second output, or the same op again if it was made without that output.
 TensorIndex positions(VjpBuilder &b) {
   if (b.op().hasOutput(1)) return b.out(1);
   return b.emitMany(b.op().def().base().type(), {b.in(0)}, 2, b.attrs())[1];
 }
 
-// Gradient of values picked along an axis: goes back to the positions they came from.
+// The gradient of values picked along an axis: it is added at their original positions.
 void emitPickGradient(VjpBuilder &b) {
   if (!b.hasGradOut(0)) return;
   b.grad(0, b.emit(b.op().def().base().type() + "Grad", {b.gradOut(0), positions(b)},

@@ -1,6 +1,6 @@
-// Reductions over axes, and ReduceSumTo, which undoes a broadcast. Attribute "axes" absent means all axes, an empty
-// list none (docs/decisions/0036: when models mean that).
-// The gradient of a reduction is expanded back over the reduced axes (attribute fwd_shape = shape of the input).
+// Reductions over axes, and ReduceSumTo, which inverts a broadcast. Without the attribute "axes" all axes are reduced,
+// with an empty list none (docs/decisions/0036 says when models mean that).
+// The gradient of a reduction is expanded over the reduced axes (attribute fwd_shape = shape of the input).
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -36,21 +36,21 @@ OpDef reduceRow(const char *domain, const char *type, TypeSet types, OpVersion a
       .pieces(reductionPieces);
 }
 
-// What the gradient reads besides the incoming gradient: the input x, the output y.
+// The values that the gradient reads in addition to the incoming gradient: the input x, the output y.
 struct ReduceReads {
   bool x = false;
   bool y = false;
 };
 // How the input was reduced.
 struct Reduced {
-  Attributes keep;   // of a reduction over the same axes whose result broadcasts to the input
+  Attributes keep;   // of a reduction over the same axes with a result that broadcasts to the input
   double count = 1;  // elements reduced into one
   E by(const char *reduction, E x) const { return x.apply(reduction, keep); }
 };
-// g and y are already broadcastable to the input's shape.
+// g and y can already be broadcast to the input's shape.
 using Formula = E (*)(E g, E x, E y, const Reduced &);
 
-// Whether the forward op kept the reduced dimensions shows in the gradient's rank.
+// The gradient's rank shows whether the forward op kept the reduced dimensions.
 void inferReduceGradient(InferContext &c, const std::string &forward, ReduceReads reads) {
   const TensorInfo dx = forwardInfo(c);
   c.require(!reads.x || c.shape(1) == dx.shape(), "fwd_shape is not the shape of x: got {}, expected {}", dx.shape(),
@@ -117,7 +117,7 @@ void addSums(OpDefs &rows) {
               });
   addGradient(rows, reduceRow("ai.onnx", "ReduceSumSquare", kNumeric, 18).cost(perElement(2)).doc("Sum of squares."),
               {.x = true}, [](E g, E x, E, const Reduced &) { return g * (2.0 * x); });
-  // The logarithm keeps fewer digits than the sum, and loses a part that is far smaller than another: both gradients
+  // The logarithm has fewer digits than the sum, and loses a part that is far smaller than another: both gradients
   // compute from x again.
   addGradient(rows, reduceRow("ai.onnx", "ReduceLogSum", kNumeric, 18).doc("Logarithm of the sum."), {.x = true},
               [](E g, E x, E, const Reduced &r) { return g / r.by("ReduceSum", x); });
@@ -130,13 +130,14 @@ void addSums(OpDefs &rows) {
       });
 }
 
-// g (rows, 1) times the product of the other elements of each row of x (rows, width > 0). Division has no answer where
-// an element is 0, a binary tree has one: upwards the products of pairs, downwards g times what each one's partner has.
+// g (rows, 1) times the product of the other elements of each row of x (rows, width > 0). Division fails where an
+// element is 0; a binary tree does not: upwards it has the products of pairs, downwards each node's g times its
+// partner's product.
 E timesOthers(OpEmitter &b, E g, E x) {
   const Shape shape = b.info(x).shape();
   const E ones(b, b.emit("Expand", {x.number(1)}, {{"shape", Shape{shape[0], 1}}}));
-  std::vector<E> pairs;         // from the leaves on, (rows, pairs, 2); an odd row ends with 1
-  std::vector<int64_t> widths;  // without that 1
+  std::vector<E> pairs;         // from the leaves up, (rows, pairs, 2); an odd row ends with 1
+  std::vector<int64_t> widths;  // without this 1
   for (int64_t width = shape[1]; width > 1; width = (width + 1) / 2) {
     if (!pairs.empty())
       x = pairs.back().apply("ReduceProd", {{"axes", std::vector<int64_t>{2}}, {"keepdims", int64_t{0}}});
@@ -156,7 +157,7 @@ E timesOthers(OpEmitter &b, E g, E x) {
   return g;
 }
 
-// Rows are what a backend has a kernel for, if any; without one they become timesOthers.
+// The form with rows, for which a backend may have a kernel; without one it becomes timesOthers.
 void decomposeProductGradient(DecomposeBuilder &b) {
   const Shape &shape = b.inInfo(1).shape();
   if (b.inInfo(1).nelms() == 0) return b.result(0, b.emit("Identity", {b.in(1)}));

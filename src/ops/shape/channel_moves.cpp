@@ -38,8 +38,8 @@ const Op *viewOf(const Tensor &t) {
   return op && op->has(Trait::View) && !op->isUserOp() ? op : nullptr;
 }
 
-// The dimensions of `inner` behind the first whose product is the channels, when the transpose permutes them among
-// themselves and keeps the others where they are; 0: none.
+// The dimensions of `inner` after the first whose product is the number of channels, if the transpose permutes these
+// among themselves and keeps the others in place; 0: there are none.
 size_t permutedDimensions(const Shape &inner, const std::vector<int64_t> &perm, const Shape &outer) {
   if (inner.empty() || inner[0] != outer[0] || perm[0] != 0) return 0;
   int64_t channels = 1;
@@ -51,7 +51,7 @@ size_t permutedDimensions(const Shape &inner, const std::vector<int64_t> &perm, 
   return end - 1;
 }
 
-// The channel that each place of the permuted dimensions has.
+// The channel at each position of the permuted dimensions.
 std::vector<int64_t> permutedChannels(const Shape &inner, const std::vector<int64_t> &perm, size_t count) {
   const Shape sizes(inner.begin() + 1, inner.begin() + 1 + static_cast<ptrdiff_t>(count)),
       strides = stridesInOrder(sizes);

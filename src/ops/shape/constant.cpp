@@ -1,4 +1,4 @@
-// Operators whose result depends on attributes or shapes alone: Constant, ConstantOfShape, Range, Shape, Size.
+// Operators whose result depends only on attributes or shapes: Constant, ConstantOfShape, Range, Shape, Size.
 #include <algorithm>
 #include <cmath>
 

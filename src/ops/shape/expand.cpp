@@ -1,4 +1,4 @@
-// Expand, Tile and Pad: results that hold elements more than once or among fill values, and their gradients, which sum.
+// Expand, Tile and Pad: results with repeated elements or fill values, and their gradients, which sum.
 #include <algorithm>
 #include <cstring>
 
@@ -143,8 +143,8 @@ void emitPadGradient(VjpBuilder &b) {
                     {"fwd_shape", b.inInfo(0).shape()}}));
 }
 
-// Mode constant: cut what was padded (negative pads). Other modes: along each axis, sum into the position each element
-// shows.
+// Mode constant: removes the padding (negative pads). Other modes: along each axis, adds each element to the position
+// that it was copied from.
 void decomposePadGradient(DecomposeBuilder &b) {
   Ints pads = b.attrs().getAttribute<Ints>("pads");
   const std::string mode = b.attrs().getAttribute<std::string>("mode");

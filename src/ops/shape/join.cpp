@@ -26,7 +26,7 @@ void inferConcat(InferContext &c) {
   c.out(0, c.type(0), to);
 }
 
-// The parts of `whole` that the inputs of Concat `e.op()` are.
+// The parts of `whole` that correspond to the inputs of Concat `e.op()`.
 std::vector<TensorIndex> partsOf(OpEmitter &e, const std::vector<TensorIndex> &, TensorIndex whole) {
   using Ints = std::vector<int64_t>;
   const int64_t axis = axisOf(e.attrs(), e.info(whole).rank());
@@ -100,7 +100,7 @@ void inferSplit(InferContext &c) {
   const std::vector<int64_t> sizes = splitSizes(c.attrs(), size, count);
   c.require(static_cast<int64_t>(sizes.size()) == count,
             "there are not as many sizes as outputs: got {} for {} outputs", sizes, count);
-  int64_t total = 0;  // size + 1 stands for whatever is more
+  int64_t total = 0;  // size + 1 is used for anything larger
   for (int64_t s : sizes) {
     c.require(s >= 0, "a size is negative: got {}, expected sizes of 0 or more", sizes);
     total = std::min(total + std::min(s, size + 1), size + 1);

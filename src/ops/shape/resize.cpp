@@ -1,5 +1,5 @@
-// Resize: another number of elements along each axis, by nearest, linear or cubic interpolation. Along each axis it is
-// a linear map (resize_taps.hpp), and the gradient is the transposed map.
+// Resize: changes the number of elements along each axis by nearest, linear or cubic interpolation. Along each axis it
+// is a linear map (resize_taps.hpp), and the gradient is the transposed map.
 #include <algorithm>
 
 #include "ops/catalog.hpp"
@@ -48,7 +48,7 @@ bool keepsAll(const Op &op) {
   return true;
 }
 
-// Along an axis whose elements stay what they are.
+// Pieces are along an axis whose elements do not change.
 bool untouchedPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
   const Shape &shape = op.inShape(0);
   const auto at = static_cast<size_t>(axis);

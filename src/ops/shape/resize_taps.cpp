@@ -1,4 +1,4 @@
-// Coordinates and weights of Resize, as the ONNX operator's text has them.
+// Coordinates and weights of Resize, as in the text of the ONNX operator.
 #include "ops/shape/resize_taps.hpp"
 
 #include <algorithm>
@@ -49,15 +49,15 @@ double cubic(double x, double a) {
 
 double triangle(double x) { return std::max(0.0, 1 - std::abs(x)); }
 
-// o / scale: exact where sizes say the scale, else in float32, in which it is given.
+// o / scale: exact if sizes determine the scale, otherwise in float32, in which the scale is given.
 double overScale(const ResizeAxis &a, int64_t o) {
   const auto in = static_cast<double>(a.in), out = static_cast<double>(a.out);
   if (a.scale == out / in) return static_cast<double>(o) * in / out;
   return static_cast<double>(static_cast<float>(o) / static_cast<float>(a.scale));
 }
 
-// The element of the input nearest to element `o` of the output. The rule "pytorch" is floor(o / scale) whatever the
-// coordinates. It and tf_half_pixel_for_nn leave an axis alone whose size stays.
+// The element of the input nearest to element `o` of the output. The rule "pytorch" is floor(o / scale) for all
+// coordinates. It and tf_half_pixel_for_nn do not change an axis whose size stays the same.
 int64_t nearest(const ResizeAxis &a, const std::string &transformation, const std::string &rule, int64_t o) {
   const bool isKept = a.in == a.out && (rule == "pytorch" || transformation == "tf_half_pixel_for_nn");
   if (isKept) return o;
@@ -69,7 +69,7 @@ int64_t nearest(const ResizeAxis &a, const std::string &transformation, const st
   return static_cast<int64_t>(x - below <= 0.5 ? below : below + 1);
 }
 
-// The taps of one row: a kernel of half width `reach` around x, stretched when antialiasing shrinks.
+// The taps of one row: a kernel of half width `reach` around x, stretched when antialiasing reduces the size.
 void addKernelRow(AxisTaps &taps, const ResizeAxis &a, double x, double stretch, bool isCubic,
                   const Attributes &attributes) {
   const double reach = (isCubic ? 2 : 1) / stretch, factor = attributes.getAttribute<float>("cubic_coeff_a");
@@ -121,7 +121,7 @@ AxisTaps axisTaps(const ResizeAxis &axis, const Attributes &attributes) {
   return taps;
 }
 
-// The map from rows back to the `in` elements, without offsets.
+// The transposed map, back to the `in` elements, without offsets.
 AxisTaps transposedTaps(const AxisTaps &taps, int64_t in) {
   std::vector<std::vector<std::pair<int64_t, double>>> rows(static_cast<size_t>(in));
   for (size_t i = 0; i < taps.index.size(); ++i)

@@ -1,4 +1,4 @@
-// Slice, Subsample and Reverse: regular selections along axes; SliceGrad, which puts a gradient back into zeros; and
+// Slice, Subsample and Reverse: regular selections along axes; SliceGrad, which writes a gradient into zeros; and
 // SliceUpdate, which replaces a slice of a tensor.
 #include "ops/operand_layouts.hpp"
 #include "ops/shape/slice_range.hpp"
@@ -17,7 +17,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Where one element or none is taken the step says nothing, and may be too large to compute with.
+// With one element or none the step has no meaning, and may be too large to compute with.
 SliceRange rangeOf(int64_t start, int64_t step, int64_t count) { return {start, count > 1 ? step : 1, count}; }
 
 SliceRange clampedRange(int64_t start, int64_t end, int64_t step, int64_t size) {
@@ -42,7 +42,7 @@ void setShape(InferContext &c, const std::vector<SliceRange> &ranges) {
   c.out(0, c.type(0), to);
 }
 
-// A whole axis; not one that is reversed.
+// A whole axis that is not reversed.
 bool forwardPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
   const Shape &whole = op.has(Trait::Gradient) ? op.outShape(0) : op.inShape(0);
   return sliceRanges(op.attributes(), whole)[static_cast<size_t>(axis)].step > 0 &&
@@ -142,7 +142,7 @@ OpDef sliceGradientRow() {
       .doc("Gradient of Slice: zeros at elements that were not selected.");
 }
 
-// The whole tensor after a write through a slice of it. Made when in-place writes are turned into values.
+// The whole tensor after a write to a slice of it. Made when in-place writes are converted to values.
 OpDef sliceUpdateRow() {
   return OpDef("ai.graphcore", "SliceUpdate", {1})
       .input("whole", kStoredTypes, "T")
@@ -295,7 +295,7 @@ std::optional<Attributes> sliceOfSlice(const Op &first, const Op &second) {
     const int64_t end = size > 0 ? start + (size - 1) * step + (step > 0 ? 1 : -1) : 0;
     axes.push_back(static_cast<int64_t>(d));
     starts.push_back(start);
-    ends.push_back(end < 0 ? -shape[d] - 1 : end);  // in front of the first; -1 is the last
+    ends.push_back(end < 0 ? -shape[d] - 1 : end);  // before the first; -1 is the last
     steps.push_back(step);
   }
   return Attributes{{"axes", axes}, {"ends", ends}, {"starts", starts}, {"steps", steps}};

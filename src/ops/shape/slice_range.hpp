@@ -22,11 +22,11 @@ struct SliceRange {
 // starts and ends count from the end; both are clamped. Throws popart::error for lists of different lengths, repeated
 // or out-of-range axes and a step of 0.
 std::vector<SliceRange> sliceRanges(const Attributes &attributes, const Shape &shape);
-// The attributes of one Slice that takes what `second` takes of the result of `first`; nullopt when one of them is no
-// Slice. Shapes are known.
+// The attributes of one Slice that selects the same elements as `first` followed by `second`; empty if one of them is
+// no Slice. Shapes must be known.
 std::optional<Attributes> sliceOfSlice(const Op &first, const Op &second);
-// What a Slice takes of the last dimension, all elements between its ends, when it takes all of the others; nullopt for
-// other ops. Shapes are known.
+// The range of a Slice that takes consecutive elements of the last dimension and all elements of the others; empty for
+// other ops. Shapes must be known.
 std::optional<SliceRange> rangeOfLast(const Op &op);
 // One range per axis of `shape` from attribute "strides" (missing ones are 1).
 std::vector<SliceRange> subsampleRanges(const std::vector<int64_t> &strides, const Shape &shape);

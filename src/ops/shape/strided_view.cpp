@@ -32,7 +32,7 @@ StridedView repeated(const Op &op, const Shape &own) {
   return view;
 }
 
-// Of one position that is known and lies on the axis.
+// For one position that is known and inside the axis.
 std::optional<StridedView> gathered(const Op &op, Shape strides) {
   const Tensor &position = *op.inTensor(1);
   const bool isKnown = position.tensorType() == TensorType::Const && position.hasTensorData();
@@ -44,7 +44,7 @@ std::optional<StridedView> gathered(const Op &op, Shape strides) {
   if (at < 0 || at >= size) return std::nullopt;
   const int64_t offset = at * strides[axis];
   const auto place = strides.erase(strides.begin() + static_cast<ptrdiff_t>(axis));
-  strides.insert(place, position.info.shape().size(), 0);  // along dimensions of one element
+  strides.insert(place, position.info.shape().size(), 0);  // along dimensions of size 1
   return StridedView{offset, std::move(strides)};
 }
 

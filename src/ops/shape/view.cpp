@@ -1,5 +1,5 @@
-// Operators whose output holds the elements of the input in the same memory order: Reshape, Squeeze, Unsqueeze,
-// Identity, Detach, Nop.
+// Operators whose output has the elements of the input in the same memory order: Reshape, Squeeze, Unsqueeze, Identity,
+// Detach, Nop.
 #include <algorithm>
 
 #include "ops/catalog.hpp"
@@ -19,7 +19,7 @@ OpDef viewRow(const char *domain, const char *type, std::vector<OpVersion> versi
       .identityIf(always);
 }
 
-// Axes of `large` without which it is `small`, all of size 1; fails where there are none.
+// The axes of size 1 that `large` has in addition to those of `small`; fails if there are none.
 std::vector<int64_t> axesOfOnes(const InferContext &c, const Shape &large, const Shape &small) {
   std::vector<int64_t> axes;
   size_t next = 0;
@@ -46,7 +46,7 @@ void inferReshapeGradient(InferContext &c, const std::string &forward) {
   inferGradientOf(c, forward, {dx}, more);
 }
 
-// Gradient row with only a fwd_shape: the incoming gradient reshaped.
+// A gradient row with only the attribute fwd_shape: reshapes the incoming gradient.
 OpDef reshapeGradientRow(const std::string &forward) {
   return OpDef("ai.graphcore", forward + "Grad", {1})
       .input("grad", kNumeric)
@@ -68,7 +68,7 @@ VjpFn reshapeGradient(const char *gradient) {
   };
 }
 
-// 0 copies the input's dimension (unless allowzero), one -1 takes what is left.
+// 0 copies the input's dimension (unless allowzero), and one -1 is computed from the others.
 void inferReshape(InferContext &c) {
   const Shape &from = c.shape(0);
   Shape to = c.attrInts("shape");
@@ -153,7 +153,7 @@ OpDefs viewOps() {
           .infer(inferSqueeze)
           .inplace("SqueezeInplace", 10)
           .pieces([](const Op &op, InIndex cut, int axis, Pieces &pieces) {
-            // Without axes, a cut axis of size 1 would go.
+            // Without axes, an axis cut to size 1 would be removed.
             const bool stays = op.hasAttr("axes") || op.inShape(0)[static_cast<size_t>(axis)] > pieces.count;
             return stays && viewPieces(op, cut, axis, pieces);
           })
