@@ -1,8 +1,10 @@
-// Sizes that depend on data of the run (docs/decisions/0057-sizes-from-data.md). A tensor that has one along an axis
-// has room for the most there can be; a count says how much of it is values. What lies behind them is anything that ops
-// can compute with: whoever would let it matter masks it. Private to this room.
+// Sizes that depend on data of the run (docs/decisions/0057-sizes-from-data.md). A tensor with such a size along an
+// axis has room for the largest possible number of values; a count says how many values it holds. The elements after
+// them are arbitrary numbers that ops can compute with: every op whose result they would change masks them. Private to
+// this room.
 //
-//   x (count, 4), room for 100 rows:  relu(x) keeps the count, sum(x, 0) reads zeros behind it, x[:, 1] keeps it.
+//   x (count, 4), room for 100 rows:  relu(x) keeps the count; sum(x, 0) reads zeros after the values; x[:, 1] keeps
+// it.
 #pragma once
 #include <map>
 #include <string>
@@ -26,9 +28,9 @@ struct Bound {
 };
 using Bounds = std::vector<Bound>;  // at most one of each axis
 
-// A number that says a size: known, or `per` times a count of the run.
+// A number that states a size: known, or `per` times a count of the run.
 struct Size {
-  int64_t most = 0;  // the number where it is known, else the most it can be
+  int64_t most = 0;  // the number if it is known, otherwise its upper limit
   TensorIndex count = {};
   int64_t per = 1;
   bool isKnown() const { return !count.valid(); }
@@ -36,14 +38,14 @@ struct Size {
 };
 using Sizes = std::vector<Size>;
 std::vector<int64_t> mostOf(const Sizes &sizes);
-// Of a tensor whose dimensions have these sizes.
+// The bounds of a tensor whose dimensions have these sizes.
 Bounds boundsIn(const Sizes &sizes);
 
-// Ops of a graph that say how sizes are computed and masked; their results have no bounds. An op that is there already
-// is not made again, so that the same selection has the same count wherever it is made.
+// Ops of a graph that compute sizes and masks; their results have no bounds. An op that exists already is not made
+// again, so that the same selection has the same count wherever it is made.
 class PlainOps {
  public:
-  // `base`: what ids of new tensors start with. `settings` of the op that they are made for.
+  // `base`: prefix for ids of new tensors. `settings`: of the op that they are made for.
   PlainOps(Importer &importer, Graph &graph, const TensorId &base, const Op::Settings &settings)
       : importer_(importer), graph_(graph), base_(base), settings_(settings) {}
 
@@ -57,7 +59,7 @@ class PlainOps {
   TensorIndex integer(int64_t value) const;               // INT64, no dimensions
   TensorIndex constant(const TensorData &value) const;
   TensorIndex upTo(int64_t size) const;  // 0, 1, …, size - 1 in INT64
-  // These give the tensor itself where there is nothing to do.
+  // These return the tensor itself if there is nothing to do.
   TensorIndex reshape(TensorIndex t, const Shape &shape) const;
   TensorIndex cast(TensorIndex t, DataType type) const;
   TensorIndex slice(TensorIndex t, int64_t axis, int64_t start, int64_t end) const;
@@ -70,57 +72,57 @@ class PlainOps {
   Op::Settings settings_;
 };
 
-// What is chosen of a list, in order: places, the first of them again behind the last, and how many they are.
+// The elements selected from a list, in order: their positions (then the first one again as filler), and their number.
 struct Selection {
   TensorIndex places;  // INT64, as many as the list has elements
   TensorIndex count;
 };
 
-// Which tensors have such sizes, and which say them. Each graph has counts of its own: a body that reads a tensor with
-// bounds from outside reads the counts as well.
+// Which tensors have such sizes, and which tensors state them. Each graph has separate counts: a body that reads a
+// tensor with bounds from outside reads the counts as well.
 class BoundedSizes {
  public:
   explicit BoundedSizes(Importer &importer) : importer_(importer) {}
 
   const Bounds &boundsOf(const Graph &graph, TensorIndex t) const;
-  // Sizes of the dimensions.
+  // The sizes of the dimensions.
   Sizes shapeOf(const Graph &graph, TensorIndex t) const;
-  // Sizes of no elements at all are known.
+  // Sizes of a tensor without elements are known.
   void setBounds(Graph &graph, TensorIndex t, const Bounds &bounds);
-  // The elements of an integer tensor of at most one dimension; null where one is neither known nor a size.
+  // The elements of an integer tensor with at most one dimension; null if one is neither known nor a size.
   const Sizes *sizesIn(const Graph &graph, TensorIndex t) const;
   void setSizes(const Graph &graph, TensorIndex t, Sizes sizes);
-  // A tensor of these numbers, with no dimensions or one.
+  // Makes a tensor of these numbers, with no dimensions or one.
   void writeSizes(Graph &graph, const TensorId &id, const Sizes &sizes, int rank, const Op::Settings &settings);
 
-  // Whether an op that reads these tensors is a matter of addOp.
+  // Whether an op that reads these tensors must be added by addOp.
   bool concerns(const Graph &graph, const std::vector<TensorIndex> &inputs) const;
-  // As Importer::addOp. Throws unknown_value for an op that says nothing of such sizes.
+  // Like Importer::addOp. Throws unknown_value for an op without a rule for such sizes.
   void addOp(Graph &graph, std::string_view type, const std::vector<TensorIndex> &inputs,
              const std::vector<TensorId> &ids, Attributes attributes, const Op::Settings &settings);
-  // Nothing is known of a graph that is removed.
+  // Forgets everything about a graph that is removed.
   void forget(const Graph &graph) { graphs_.erase(&graph); }
 
   // The number of values along a bounded axis, INT64 without dimensions.
   static TensorIndex length(const PlainOps &to, const Bound &bound);
-  // Whether the places of a dimension of `size` are values, BOOL of shape (size).
+  // Which positions of a dimension of `size` hold values, BOOL of shape (size).
   static TensorIndex isValue(const PlainOps &to, const Bound &bound, int64_t size);
   // The same for all elements of `t`, in its shape.
   TensorIndex areValues(const PlainOps &to, TensorIndex t) const;
-  // `t` with `fill` (no dimensions) where no values are along the axes of `bounds`; it has no bounds.
+  // `t` with `fill` (no dimensions) where there are no values along the axes of `bounds`; the result has no bounds.
   static TensorIndex masked(const PlainOps &to, TensorIndex t, const Bounds &bounds, TensorIndex fill);
-  // `t` as a tensor without bounds.
+  // `t` without bounds.
   TensorIndex plain(const PlainOps &to, TensorIndex t) const;
-  // `t`, which has no bounds, as a tensor with these.
+  // `t`, which has no bounds, with these bounds.
   TensorIndex rebound(const PlainOps &to, TensorIndex t, const Bounds &bounds);
-  // `flags`: BOOL, one dimension, no bounds. Throws popart::error for more than 2^30 of them.
+  // `flags`: BOOL, one dimension, no bounds. Throws popart::error for more than 2^30 flags.
   static Selection select(const PlainOps &to, TensorIndex flags);
 
   struct Made {
     Attributes attributes;
     TensorIndex result;
   };
-  // Of PlainOps: results by type and inputs.
+  // For PlainOps: results by type and inputs.
   using MadeOps = std::map<std::pair<std::string, std::vector<TensorIndex>>, std::vector<Made>>;
   MadeOps &made(const Graph &graph) { return graphs_[&graph].made; }
 
@@ -128,7 +130,7 @@ class BoundedSizes {
   struct OfGraph {
     std::map<TensorIndex, Bounds> bounds;
     std::map<TensorIndex, Sizes> sizes;
-    std::map<TensorIndex, Sizes> knownSizes;  // of constants that were asked for
+    std::map<TensorIndex, Sizes> knownSizes;  // of constants that were needed
     MadeOps made;
   };
 
@@ -136,8 +138,8 @@ class BoundedSizes {
   mutable std::map<const Graph *, OfGraph> graphs_;
 };
 
-// Whether the import rule of an ONNX operator takes tensors with bounds: it leaves them to the ops that it writes and
-// reads no size of them as a number. Operators without a rule of their own do.
+// Whether the import rule of an ONNX operator handles tensors with bounds: it passes them to the ops that it writes,
+// and does not read their sizes as numbers. Operators without a rule do.
 bool ruleTakesBounds(const std::string &domain, const std::string &type);
 
 }  // namespace popart::onnx

@@ -1,8 +1,8 @@
 // ModelBuilder: makes ONNX models node by node. It is the core of the public Builder classes (C++ and Python), which
-// add typed methods. After every node the importer runs it on a scratch Ir, so shapes come from the operator rows;
-// nodes that cannot be compiled may still be built (their outputs then have no known shape) and are refused when a
-// session is made. Tensor names follow PopART (docs/compat/builder.md) and are unique over a builder, its parents
-// and its children.
+// add typed methods. The importer runs every new node on a scratch Ir, so shapes come from the operator rows. Nodes
+// that cannot be compiled may still be added (their outputs have no known shape); they are refused when a session is
+// made.
+// Tensor names follow PopART (docs/compat/builder.md) and are unique over a builder, its parents and its children.
 #pragma once
 #include <map>
 #include <memory>
@@ -34,7 +34,7 @@ using BuilderAttribute = std::variant<int64_t, float, std::string, std::vector<i
                                       const ModelBuilder *>;  // the last: a subgraph
 using BuilderAttributes = std::vector<std::pair<std::string, BuilderAttribute>>;
 
-// compat: models record version 1 of every domain but ONNX's and PopART's own, whatever version custom operators have.
+// compat: models record version 1 of every domain except ONNX's and PopART's, whatever version custom operators have.
 inline int64_t recordedVersion(const std::string &domain, int64_t version) {
   return domain.empty() || domain == "ai.onnx" || domain == "ai.graphcore" ? version : 1;
 }
@@ -43,14 +43,14 @@ class ModelBuilder {
  public:
   // `evaluate` computes constant subexpressions for shape inference (see BuildOptions).
   explicit ModelBuilder(EvaluateOp evaluate = {});
-  // Continues a model; its operator sets become the fixed ones. Throws popart::error for models that do not load.
+  // Continues a model; its operator sets are then fixed. Throws popart::error for models that do not load.
   static std::unique_ptr<ModelBuilder> fromModel(const std::string &modelProtoOrFilename, EvaluateOp evaluate = {});
   ~ModelBuilder();
   ModelBuilder(const ModelBuilder &) = delete;
   ModelBuilder &operator=(const ModelBuilder &) = delete;
 
-  // A builder for a body of If, Loop, Scan or Call; owned by this one. Ids of this builder and its parents are visible
-  // in it.
+  // A builder for a body of If, Loop, Scan or Call; owned by this one. It can use the ids of this builder and its
+  // parents.
   ModelBuilder &createSubgraphBuilder();
   ModelBuilder *parent() const { return parent_; }
 
@@ -62,32 +62,32 @@ class ModelBuilder {
   TensorId addOpenInputTensor(DataType type, const std::vector<std::pair<int64_t, std::string>> &shape,
                               const std::string &debugName);
   TensorId addInitializedInputTensor(const TensorData &value, const std::string &debugName = "");
-  // Kept in the model as metadata of the input `id`. Throw popart::error when this graph has no such input.
+  // Stored in the model as metadata of the input `id`. Throw popart::error when this graph has no such input.
   void setVariableSettings(const TensorId &id, const VariableSettings &settings);
   void setInputSettings(const TensorId &id, const InputSettings &settings);
   void addOutputTensor(const TensorId &id);
 
   // ---- nodes
-  // Adds a node; returns the ids of its `outputs` outputs ("Conv:0"). `domain` "ai.onnx" or "ai.graphcore" or a custom
-  // one; `opset` fixes the version of the domain. An empty id is an absent optional input. The input `output` is the
-  // model's only output where no tensor has that name (logged; decisions/0007). Throws popart::error: unknown input,
-  // wrong number of inputs or outputs, a second version of a domain.
+  // Adds a node; returns the ids of its `outputs` outputs ("Conv:0"). `domain`: "ai.onnx", "ai.graphcore" or a custom
+  // one; `opset` fixes the version of the domain. An empty id is an absent optional input. If no tensor is called
+  // `output`, the input `output` is the model's only output (logged; decisions/0007). Throws popart::error for an
+  // unknown input, a wrong number of inputs or outputs, or a second version of a domain.
   std::vector<TensorId> addNode(const std::string &domain, int64_t opset, const std::string &type,
                                 const std::vector<TensorId> &inputs, int outputs,
                                 const BuilderAttributes &attributes = {}, const std::string &debugName = "");
-  // The same with output ids chosen by the caller (C++ customOp); they must be free.
+  // The same with output ids chosen by the caller (C++ customOp); they must be unused.
   void addNodeNamed(const std::string &domain, int64_t opset, const std::string &type,
                     const std::vector<TensorId> &inputs, const std::vector<TensorId> &outputIds,
                     const BuilderAttributes &attributes = {}, const std::string &debugName = "");
-  // Inserts Identity nodes marked Checkpoint after each id; returns the ids to use from here on.
+  // Inserts Identity nodes marked Checkpoint after each id; returns the ids to use afterwards.
   std::vector<TensorId> checkpointOutput(const std::vector<TensorId> &ids);
-  // Version of a domain fixed so far; nullopt while free.
+  // The version of a domain if it is fixed; otherwise empty.
   std::optional<int64_t> opset(const std::string &domain) const;
-  // The version of ai.onnx that nodes are added in: the one fixed, else the one last asked for, else 10 (PopART's).
+  // The version of ai.onnx for new nodes: the fixed one, otherwise the last requested one, otherwise 10 (PopART's).
   int64_t spokenOpset() const;
   void speakOpset(int64_t version) { root().spoken_ = version; }
 
-  // ---- scopes and attributes that every node added from now on gets
+  // ---- scopes and attributes for every node added from now on
   void pushNameScope(const std::string &name);
   void popNameScope();                                           // throws popart::error when none is open
   std::string getNameScope(const std::string &name = "") const;  // "a/b/<name>"
@@ -114,23 +114,23 @@ class ModelBuilder {
   std::vector<TensorId> getTrainableTensorIds() const;  // initializers
   bool isInitializer(const TensorId &id) const;
   bool hasTensorInfo(const TensorId &id) const;
-  // Throws popart::error: unknown id (known ones listed), or unknown shape (with the refusal of the operator that left
-  // it unknown, be it further up).
+  // Throws popart::error for an unknown id (lists the known ones), and for an unknown shape (with the refusal of the
+  // operator that caused it, even if that is an earlier node).
   TensorInfo getTensorInfo(const TensorId &id) const;
   bool hasTensor(const TensorId &id) const;  // here or in a parent
-  // Type and shape as far as they are known: inferred, else as the model declares them, with open dimensions. Throws
-  // popart::error for an unknown id.
+  // The known type and shape: inferred, or as the model declares them, with open dimensions. Throws popart::error for
+  // an unknown id.
   Model::Input declaredTensor(const TensorId &id) const;
 
   // ---- the model
   void setGraphName(const std::string &name);  // empty: a generated name
-  // Metadata "__replicationFactor"; shapes of weights and collectives that follow are those of that many replicas.
+  // Metadata "__replicationFactor"; weights and collectives added later have the shapes for this number of replicas.
   void embedReplicationFactor(int64_t factor);
   void setMetadata(const std::string &key, const std::string &value);
-  std::string getModelProto() const;                   // serialised; of a subgraph builder: its graph as a model
+  std::string getModelProto() const;                   // serialised; for a subgraph builder: its graph as a model
   std::string getModelText() const;                    // readable summary
   void saveModelProto(const std::string &path) const;  // checks first, writes atomically
-  // Moves the values of initializers to a raw file. Throws popart::error: no initializer, external already, folder
+  // Moves the values of initializers to a raw file. Throws popart::error: no such initializer, already external, folder
   // missing.
   void saveInitializersExternally(const std::vector<TensorId> &ids, const std::string &path);
 
@@ -147,7 +147,7 @@ class ModelBuilder {
   std::string missingResult(const onnx_proto::NodeProto &node) const;
   bool inferAsTruthValues();
   bool inferWithoutChecks();
-  // Shapes declared for the model's outputs were inferred without the attribute that has changed.
+  // The shapes declared for the model's outputs were inferred before this attribute changed.
   void forgetOutputShapes(const std::string &attribute);
   std::string whyUnknown(const TensorId &id) const;
   void registerModelTensors();

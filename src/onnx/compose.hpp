@@ -1,5 +1,5 @@
-// Operators written as ops of the catalog: values with arithmetic, in the node's graph or in the body of a loop that an
-// import rule makes. Everything here is inferred, and folded where it is constant, as it is written.
+// Composer: for writing operators as ops of the catalog. Values have arithmetic operators, in the node's graph or in
+// the body of a loop that an import rule makes. Each op is inferred, and folded if it is constant, when it is written.
 //
 //   Composer in(node);
 //   const Value x = in.input(0);
@@ -15,7 +15,7 @@ namespace popart::onnx {
 
 class Composer;
 
-// A tensor of the graph that a Composer writes; default-made: absent.
+// A tensor of the graph that a Composer writes; a default-constructed one is absent.
 class Value {
  public:
   Value() = default;
@@ -30,12 +30,12 @@ class Value {
   int rank() const { return info().rank(); }
   int64_t dim(int axis) const;  // negative: from the end
 
-  // The op `type` of this and the others; one output.
+  // Adds the op `type` with this value and the others as inputs; it has one output.
   Value op(std::string_view type, const std::vector<Value> &others = {}, Attributes attributes = {}) const;
   std::vector<Value> ops(std::string_view type, int outputs, const std::vector<Value> &others = {},
                          Attributes attributes = {}) const;
 
-  // These give the value itself where there is nothing to do.
+  // These return the value itself if there is nothing to do.
   Value reshape(const Shape &shape) const;
   Value transpose(const std::vector<int64_t> &order) const;
   Value cast(DataType type) const;
@@ -67,8 +67,8 @@ Value tanh(const Value &x);
 Value matmul(const Value &a, const Value &b);
 Value where(const Value &condition, const Value &yes, const Value &no);
 Value concat(const std::vector<Value> &parts, int64_t axis);
-// Where each element of x stands in `keys` (K > 0, ascending, none twice, of x's type): INT64 like x, -1 where it does
-// not.
+// For each element of x its position in `keys` (K > 0, ascending, unique, of x's type): INT64 in the shape of x, -1 for
+// elements that are not in `keys`.
 Value placeIn(const Value &x, const Value &keys);
 
 // Writes one node. Values belong to the composer that made them.
@@ -85,7 +85,7 @@ class Composer {
   Value optionalInput(int i) { return Value(*this, node_.optionalIn(i)); }
   std::vector<Value> emit(std::string_view type, const std::vector<TensorIndex> &inputs, int outputs,
                           Attributes attributes);
-  // A node of an operator of ONNX, as if the model had it here; in the graph of this node alone.
+  // Adds a node of an ONNX operator, as if the model had it here, in the graph of this node.
   std::vector<Value> nodes(const OperatorName &op, const std::vector<Value> &inputs, int outputs,
                            Attributes attributes = {});
   Value node(const OperatorName &op, const std::vector<Value> &inputs, Attributes attributes = {}) {
@@ -93,7 +93,7 @@ class Composer {
   }
   Value constant(const TensorData &value);
   Value ints(const std::vector<int64_t> &values);  // INT64, one dimension
-  Value countUp(int64_t n);                        // 0 to n - 1, made in the run where they are many
+  Value countUp(int64_t n);                        // 0 to n - 1; computed in the run if n is large
   Value scalar(DataType type, double value);
   Value zeros(DataType type, const Shape &shape);
   void result(int output, const Value &value) { node_.resultTensor(output, value.tensor()); }
@@ -103,8 +103,8 @@ class Composer {
   Graph &graph_;
 };
 
-// A loop of a fixed number of iterations. carry() every state, then bring() what iterations read, then write(), then
-// run().
+// A loop with a fixed number of iterations. Call carry() for every state, then bring() for the values that iterations
+// read, then write(), then run().
 class LoopWriter {
  public:
   LoopWriter(Composer &around, const std::string &part, int64_t trips);
@@ -112,11 +112,12 @@ class LoopWriter {
   Composer &body() { return body_; }
   Value iteration() const { return iteration_; }
   Value carry(const Value &initial);  // the state as the body sees it
-  Value bring(const Value &outer);    // a value from around the loop, in the body
-  // The nodes of a graph attribute in the body; gives its outputs.
+  Value bring(const Value &outer);    // a value from outside the loop, in the body
+  // Adds the nodes of a graph attribute to the body; returns its outputs.
   std::vector<Value> write(const onnx_proto::GraphProto &graph, const std::vector<Value> &inputs);
-  // `next`: the states after an iteration; `scans`: what is stacked over all of them. Gives last states, then stacks.
-  // `goesOn`, a BOOL of the body: whether another iteration follows (then there are no stacks, and no gradient).
+  // `next`: the states after an iteration; `scans`: values stacked over all iterations. Returns the last states, then
+  // the stacks. `goesOn`, a BOOL of the body: whether another iteration follows (then there are no stacks, and no
+  // gradient).
   std::vector<Value> run(const std::vector<Value> &next, const std::vector<Value> &scans, const Value &goesOn = {});
 
  private:

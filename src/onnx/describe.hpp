@@ -1,4 +1,4 @@
-// What a model file holds and which of its nodes are refused, for people and tools.
+// Describes the contents of a model file, and the nodes that are refused, for people and tools.
 #pragma once
 #include <string>
 
@@ -7,12 +7,12 @@
 namespace popart::onnx {
 
 // JSON: inputs and outputs (names, types, shapes with the symbols of open dimensions), opsets, nodes by operator type,
-// parameters and their bytes, and the nodes that cannot be imported with these options, each with its reason: an
-// operator, a value or a shape. Nodes that only read what a refused one would have made count as `behindRefused`.
-// Throws popart::error for damaged initializers.
+// parameters and their bytes, and the nodes that cannot be imported with these options, each with the reason (an
+// operator, a value or a shape). Nodes that only fail because they read the result of a refused node count as
+// `behindRefused`. Throws popart::error for damaged initializers.
 std::string describeModel(const Model &model, const BuildOptions &options);
 
-// The graph inputs without values, as `inputs` of that JSON; imports nothing.
+// The graph inputs without values, in the form of `inputs` of that JSON; imports nothing.
 std::string describeInputs(const Model &model);
 
 }  // namespace popart::onnx

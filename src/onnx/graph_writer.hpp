@@ -1,4 +1,4 @@
-// The other direction of the importer's regular rule: ops of the catalog as nodes of a model.
+// The reverse of the importer's regular rule: writes ops of the catalog as nodes of a model.
 #pragma once
 #include <vector>
 
@@ -8,10 +8,10 @@
 
 namespace popart::onnx {
 
-// Adds the node that stands for `op` to `builder`, reading `inputs` (empty ids for absent ones); attributes that ONNX
-// has as inputs become Constant nodes before it. The outputs get the ids of the op's outputs, which must be free in the
-// builder. False, with nothing added, when the row has no ONNX name or the ONNX operator of that name does not say all
-// that the row says (control flow, losses, random numbers, batch normalisation in training, constants).
+// Adds the node for `op` to `builder`, with `inputs` (empty ids for absent ones). Attributes that are inputs in ONNX
+// become Constant nodes before it. The outputs get the ids of the op's outputs, which must be unused in the builder.
+// Returns false, and adds nothing, when the row has no ONNX name or the ONNX operator cannot express all of the row
+// (control flow, losses, random numbers, batch normalisation in training, constants).
 bool addNodeOf(ModelBuilder &builder, const Op &op, const std::vector<TensorId> &inputs);
 
 }  // namespace popart::onnx

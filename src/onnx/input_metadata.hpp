@@ -1,4 +1,4 @@
-// What the builder keeps of graph inputs in their metadata, as lists of whole numbers.
+// What the builder stores in the metadata of graph inputs, as lists of integers.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,12 +9,12 @@
 
 namespace popart::onnx {
 
-// Of an initialised input: its VariableSettings, as the numbers of the tensor fact "replicas".
+// For an initialised input: its VariableSettings, as the numbers of the tensor fact "replicas".
 constexpr const char *kReplicasKey = "popart.replicas";
-// Of an input: its InputSettings as [TileSet, ExchangeStrategy, ReplicatedStreamMode].
+// For an input: its InputSettings as [TileSet, ExchangeStrategy, ReplicatedStreamMode].
 constexpr const char *kInputSettingsKey = "popart.inputSettings";
 
-// The numbers under `key`; nullopt when the input has no such entry. Throws popart::error for anything else.
+// The numbers under `key`; nullopt if the input has no such entry. Throws popart::error for an invalid entry.
 std::optional<std::vector<int64_t>> metadataNumbers(const onnx_proto::ValueInfoProto &input, std::string_view key);
 
 }  // namespace popart::onnx

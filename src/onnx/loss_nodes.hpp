@@ -1,4 +1,4 @@
-// LossNodes: writes the nodes of a loss with a ModelBuilder, in the operator set of the model. Where attributes of one
+// LossNodes: writes the nodes of a loss with a ModelBuilder, in the operator set of the model. If attributes of one
 // version are inputs of another, the operator table decides.
 #pragma once
 #include <string>
@@ -18,12 +18,12 @@ class LossNodes {
   LossNodes(ModelBuilder &builder, std::string loss, std::string name);
 
   int64_t version() const { return version_; }
-  // Number of dimensions, or -1 when it is not known; throws popart::error for an unknown tensor.
+  // Number of dimensions, or -1 if it is unknown; throws popart::error for an unknown tensor.
   int64_t rank(const TensorId &id) const;
   // Size of a dimension, or -1.
   int64_t size(const TensorId &id, int64_t axis) const;
-  DataType type(const TensorId &id) const;  // UNDEFINED: not known
-  // The rank, which this loss needs to know; throws popart::error.
+  DataType type(const TensorId &id) const;  // UNDEFINED: unknown
+  // The rank, which this loss needs; throws popart::error if it is unknown.
   int64_t knownRank(const TensorId &id) const;
   template <class... A>
   void require(bool ok, std::string_view format, const A &...args) const {
@@ -35,7 +35,7 @@ class LossNodes {
 
   // The element type that the loss is computed in: DOUBLE for DOUBLE, FLOAT for all others.
   DataType arithmetic(const TensorId &id) const;
-  TensorId cast(const TensorId &id, DataType type);  // `id` where it has the type
+  TensorId cast(const TensorId &id, DataType type);  // `id` itself if it has the type
   // A float operand in the element type of the loss. A weight that is an initializer does not train.
   TensorId factor(const TensorId &id, DataType type);
   TensorId number(double value, DataType type);
@@ -52,7 +52,7 @@ class LossNodes {
   TensorId reduce(const std::string &type, const TensorId &x, const std::vector<int64_t> &axes = {});
   TensorId unsqueeze(const TensorId &x, int64_t axis) { return withAxes("Unsqueeze", x, {axis}); }
   TensorId squeeze(const TensorId &x, int64_t axis) { return withAxes("Squeeze", x, {axis}); }
-  // Dimension 1 of `rank` becomes the last one; a vector or matrix stays.
+  // Moves dimension 1 of `rank` to the end; a vector or matrix is not changed.
   TensorId classesLast(const TensorId &x, int64_t rank);
   TensorId logSoftmaxLast(const TensorId &x, int64_t rank) { return op("LogSoftmax", {x}, {{"axis", rank - 1}}); }
   TensorId joined(const TensorId &losses, ReductionType reduction);

@@ -1,4 +1,4 @@
-// The losses of popart/losses.hpp, which has the contracts, on a ModelBuilder. The public functions of C++ and Python
+// The losses of popart/losses.hpp (which documents them), on a ModelBuilder. The public functions of C++ and Python
 // call these.
 #pragma once
 #include <popart/losses.hpp>
@@ -31,20 +31,20 @@ TensorId tripletMarginLoss(ModelBuilder &b, const TensorId &anchor, const Tensor
 TensorId ctcLoss(ModelBuilder &b, const TensorId &logProbabilities, const TensorId &targets,
                  const TensorId &inputLengths, const TensorId &targetLengths, const CtcSettings &settings);
 
-// ---- by name
+// ---- losses by name
 
 struct LossName {
   std::string name;                  // "mse"
   std::vector<std::string> aliases;  // "mean_squared_error" …
 };
 const std::vector<LossName> &namedLosses();
-// The name of a loss, given it or an alias. Throws popart::error with the nearest names.
+// The name of a loss, from its name or an alias. Throws popart::error with the nearest names.
 const std::string &lossNamed(const std::string &given);
-// The output that a loss is of unless the caller says: the only one, else the first of a float type (logged).
+// The default output for a loss: the only output, otherwise the first of a float type (logged).
 TensorId lossOutput(const ModelBuilder &b);
-// What is known of a tensor. Throws popart::error for an unknown id.
+// The known type and shape of a tensor. Throws popart::error for an unknown id.
 LossInput lossInput(const ModelBuilder &b, const TensorId &id);
-// Adds the inputs of a loss of `output`: those of `ids` that are given exist already, the others are made.
+// Adds the inputs of a loss of `output`. Inputs given in `ids` exist already, the others are made.
 std::vector<LossInput> addLossInputs(ModelBuilder &b, const std::string &loss, const TensorId &output,
                                      const std::vector<TensorId> &ids = {});
 AttachedLoss attachLoss(ModelBuilder &b, const std::string &loss, const TensorId &output);

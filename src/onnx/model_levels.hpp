@@ -1,4 +1,4 @@
-// The lists of nodes of a message, each with what its names mean: the main graph, the bodies of its nodes, functions.
+// The lists of nodes in a message, each with the meaning of its names: the main graph, bodies of nodes, and functions.
 #pragma once
 #include <functional>
 #include <list>
@@ -16,11 +16,11 @@ class RepeatedPtrField;
 
 namespace popart::onnx {
 
-// One list of nodes. Exactly one of graph and function is there.
+// One list of nodes. Exactly one of graph and function is set.
 struct Level {
   onnx_proto::GraphProto *graph = nullptr;
   onnx_proto::FunctionProto *function = nullptr;
-  const Level *outer = nullptr;  // of a body: the list that holds its node
+  const Level *outer = nullptr;  // for a body: the list that contains its node
   int64_t onnxOpset = 1;         // version of ai.onnx
 
   google::protobuf::RepeatedPtrField<onnx_proto::NodeProto> &nodes() const;
@@ -31,22 +31,22 @@ struct Level {
 std::list<Level> levelsOf(onnx_proto::ModelProto &model);
 // Every name of a tensor in the message.
 std::set<std::string> tensorNames(onnx_proto::ModelProto &model);
-// A name like `wanted` that is not among `names`; added to them.
+// An unused name similar to `wanted`; it is added to `names`.
 std::string unusedName(std::set<std::string> &names, const std::string &wanted);
-// Inputs of nodes, those of bodies too, and outputs of bodies get the new names.
+// Gives inputs of nodes (also in bodies) and outputs of bodies the new names.
 void renameReads(google::protobuf::RepeatedPtrField<onnx_proto::NodeProto> &nodes,
                  const std::map<std::string, std::string> &names);
-// Names that nodes of the list read, those of their bodies among them.
+// Names that nodes of the list read, including names read in their bodies.
 std::set<std::string> namesRead(const google::protobuf::RepeatedPtrField<onnx_proto::NodeProto> &nodes);
 bool isOnnxOperator(const onnx_proto::NodeProto &node, const char *type);
 
-// Which names have values that no run changes: constants, initializers and what follows from them by Identity, Cast,
-// Not and the like. Inputs of functions count when every call gives such a value.
+// Which names have values that no run changes: constants, initializers, and values computed from them by Identity,
+// Cast, Not and similar operators. Inputs of functions count if every call passes such a value.
 class FixedNames {
  public:
   explicit FixedNames(onnx_proto::ModelProto &model);
   bool isFixed(const std::string &name, const Level &level) const;
-  // The truth of such a value where it is stated; 0 or 1, -1 for others.
+  // The truth value of such a name if it is stated: 0 or 1; otherwise -1.
   int truth(const std::string &name, const Level &level) const;
   const std::list<Level> &levels() const { return levels_; }
 

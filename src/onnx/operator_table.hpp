@@ -1,5 +1,5 @@
 // The operators of ai.onnx: numbers of inputs and outputs, versions and attributes, from the operator schemas of the
-// onnx package that the build finds (tools/make_operator_table.py).
+// onnx package that the build uses (tools/make_operator_table.py).
 #pragma once
 #include <optional>
 #include <string>
@@ -16,7 +16,7 @@ struct OperatorArity {
   int maxOutputs;  // -1: any number
 };
 
-// Over all operator sets; nullopt for an operator ai.onnx does not have.
+// Over all operator sets; nullopt for an operator that ai.onnx does not have.
 std::optional<OperatorArity> findArity(std::string_view type);
 
 // An operator of one operator set.
@@ -25,18 +25,18 @@ struct OnnxOperator {
   OpVersion since;   // the version in force
 };
 
-// The operators of ai.onnx operator set `opset` in the order of their names, without those it marks as deprecated. A
-// newer set than the table knows gives the newest one's, below 1 none.
+// The operators of ai.onnx operator set `opset` in the order of their names, without deprecated ones. For a set newer
+// than the table it returns the newest one's, for a number below 1 none.
 std::vector<OnnxOperator> onnxOperators(int64_t opset);
 
-// What an operator of ai.onnx takes and gives in its newest version: names with spaces between.
+// Inputs, outputs and attributes of an operator of ai.onnx in its newest version: names separated by spaces.
 struct OperatorNames {
   const char *inputs = "", *outputs = "", *attributes = "";
 };
 
-// The versions of an operator, ascending, without those it is deprecated in; empty for one ai.onnx does not have.
+// The versions of an operator, ascending, without those in which it is deprecated; empty if ai.onnx does not have it.
 std::vector<OpVersion> onnxVersions(std::string_view type);
-// Empty names for an operator ai.onnx does not have.
+// Empty names for an operator that ai.onnx does not have.
 OperatorNames onnxNames(std::string_view type);
 
 // One attribute of one version of an operator.
@@ -44,7 +44,7 @@ struct AttributeForm {
   std::string_view name;
   std::string_view kind;  // "int", "floats", "graph" …: a type of ONNX in lower case
   bool required = false;
-  std::optional<std::string_view> defaultValue;  // as text, the elements of a list with commas between
+  std::optional<std::string_view> defaultValue;  // as text; elements of a list are separated by commas
 };
 
 // One version of an operator.
@@ -53,7 +53,7 @@ struct OperatorForm {
   OpVersion since;                // the version in force
   int minInputs, maxInputs;       // -1: any number
   int minOutputs, maxOutputs;     // -1: any number
-  std::string_view inputs;        // names with spaces between; "?" follows an optional one, "*" a variadic one
+  std::string_view inputs;        // names separated by spaces; "?" follows an optional one, "*" a variadic one
   std::string_view outputs;       // likewise
   std::string_view attributeRow;  // of the table; `attributes` reads it
 
@@ -61,8 +61,8 @@ struct OperatorForm {
   bool hasAttribute(std::string_view name) const;
 };
 
-// The version of an operator that operator set `opset` has; nullopt where the set lacks it or marks it as deprecated. A
-// newer set than the table knows has the newest one's.
+// The version of an operator in operator set `opset`; nullopt if the set does not have it or marks it as deprecated.
+// For a set newer than the table this is the newest version.
 std::optional<OperatorForm> findForm(std::string_view type, int64_t opset);
 
 // The newest operator set of the table: the newest that models may use under OpVersionRule::Strict.

@@ -1,5 +1,5 @@
-// Large raw values of initializers, taken out of a serialised model before it is parsed: they go to their final memory
-// at once, in large pages and by several threads, and are hashed on the way.
+// Large raw values of initializers, which are taken out of a serialised model before it is parsed. Several threads copy
+// them directly to their final memory, in large pages, and hash them on the way.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,17 +16,17 @@ struct Payload {
   uint64_t hash = 0;  // XXH3 of them
 };
 
-// A serialised ModelProto whose main graph's initializers lack their large `raw_data` fields.
+// A serialised ModelProto without the large `raw_data` fields of its main graph's initializers.
 struct StrippedModel {
   std::string message;
   std::vector<std::pair<int, std::string_view>> raw;  // index of the initializer, its bytes in the given message
 };
 
-// Takes out fields of 64 KiB and more; none when there are none, and when the message is not laid out as writers of
-// models do it (several main graphs, a field twice, groups, damage): what the parser says then stands.
+// Takes out fields of 64 KiB and more. Takes out nothing when the message is not in the form that writers of models use
+// (several main graphs, a repeated field, groups, damage): the parser then reports the problem.
 StrippedModel stripPayloads(std::string_view model);
 
-// Copies of the bytes, in their order.
+// Copies of the bytes, in the same order.
 std::vector<Payload> copyPayloads(const std::vector<std::pair<int, std::string_view>> &raw);
 
 }  // namespace popart::onnx

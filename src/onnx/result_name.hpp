@@ -1,5 +1,6 @@
-// The word `output`: programs name a model's only result so although the file calls it otherwise (exporters choose that
-// name when none is asked for). A name the model has is never touched, and no other word is guessed (decisions/0007).
+// The word `output`: programs use it for a model's only result even if the file has another name for it (exporters
+// choose `output` by default). A name that the model has is never replaced, and no other word is guessed
+// (decisions/0007).
 #pragma once
 #include <optional>
 #include <vector>
@@ -8,8 +9,8 @@
 
 namespace popart::onnx {
 
-// The tensor that a name unknown to the model means: its only output for `output`; nullopt for any other name and for
-// models with no or several outputs.
+// The tensor that a name unknown to the model refers to: for `output` the model's only output; nullopt for any other
+// name and for models with no or several outputs.
 inline std::optional<TensorId> tensorMeantBy(const TensorId &unknown, const std::vector<TensorId> &outputIds) {
   if (unknown != "output" || outputIds.size() != 1) return std::nullopt;
   return outputIds.front();

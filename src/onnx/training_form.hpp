@@ -1,4 +1,4 @@
-// The two forms of nodes that compute something else in training: BatchNormalization and Dropout, in the main graph,
+// The two forms of nodes that compute differently in training: BatchNormalization and Dropout, in the main graph,
 // bodies and functions of a message, for every operator set.
 //
 //                             training                              inference
@@ -7,7 +7,7 @@
 //   Dropout < 12              one form: the session decides         its input
 //   Dropout >= 12             training_mode is a constant true      its input
 //
-// Nodes whose training_mode the run computes keep it. Operator set 6 has an attribute is_test, too.
+// Nodes whose training_mode is computed in the run keep it. Operator set 6 also has the attribute is_test.
 #pragma once
 namespace popart::onnx_proto {
 class ModelProto;
@@ -15,11 +15,11 @@ class ModelProto;
 
 namespace popart::onnx {
 
-// BatchNormalization and Dropout get training form. New outputs are called "<first output>_mean", "_var", "_saved_mean"
-// and "_saved_var".
+// Converts BatchNormalization and Dropout to training form. New outputs are called "<first output>_mean", "_var",
+// "_saved_mean" and "_saved_var".
 void toTrainingForm(onnx_proto::ModelProto &model);
-// BatchNormalization and Dropout get inference form. What reads the running mean or variance of a node, or is an output
-// of its graph by that name, gets the stored one. A Dropout whose mask is read stays, and drops nothing.
+// Converts BatchNormalization and Dropout to inference form. Nodes that read the running mean or variance of a node,
+// and outputs of its graph with that name, get the stored one. A Dropout whose mask is read stays, and drops nothing.
 void toInferenceForm(onnx_proto::ModelProto &model);
 
 }  // namespace popart::onnx

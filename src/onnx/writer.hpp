@@ -1,4 +1,4 @@
-// Writing models and files: new weights into an existing model; files appear whole or not at all.
+// Writing models and files: writes new weights to an existing model; files are written completely or not at all.
 #pragma once
 #include <map>
 #include <string>
@@ -9,37 +9,36 @@
 
 namespace popart::onnx {
 
-// Writes to a temporary name in the same folder, syncs and renames. Throws popart::error naming the file and the
-// reason; the old file, if any, is then unchanged.
+// Writes to a temporary name in the same folder, syncs and renames. Throws popart::error with the file and the reason;
+// an old file is then unchanged.
 void writeFileAtomically(const std::string &path, std::string_view bytes);
 
-// Writes the model with new values of initializers: all else stays as it is. Ids that the model does not have are
-// added as initializers that are no graph inputs (optimizer state). Tensors in data files stay there, with their new
-// values, where the file can be named from the folder of `path` (below it, or written by saveInitializersExternally of
-// this process); state of such a weight goes to the end of its file, in the order of ids, where `places` has it find
-// its place again, and so do weights whose place holds values of others. Other data files are left alone, and their
-// tensors taken into the model. Models that exceed 2 GiB keep all other initializers of 1 KiB and more in
-// "<file name>.data" beside it. Throws popart::error: a value has another type or shape than the initializer, a data
-// missing, is `path` itself or cannot be written. `trainable`: where the program has variables that the file has in
-// another form (tied copies, outputs of Identity, initializers of bodies); null: nowhere.
+// Writes the model with new values of initializers; everything else stays the same. Ids that the model does not have
+// are added as initializers that are no graph inputs (optimizer state). Tensors in data files stay there, with their
+// new values, if the file can be named from the folder of `path` (it is below the folder, or this process wrote it with
+// saveInitializersExternally). State of such a weight is added at the end of its file, in the order of ids, and
+// `places` records where; so are weights whose place is shared with other values. Other data files are not changed, and
+// their tensors are moved into the model. Models that exceed 2 GiB store all other initializers of 1 KiB and more in
+// "<file name>.data" next to the model. `trainable`: if not null, it states which variables of the program have another
+// form in the file (tied copies, outputs of Identity, initializers of bodies). Throws popart::error if a value has
+// another type or shape than the initializer, or if a data file is missing, is `path` itself or cannot be written.
 void writeModel(const std::string &path, const Model &original, const std::map<TensorId, TensorData> &values,
                 std::map<TensorId, DataPlace> &places, const TrainableTensors *trainable = nullptr);
 
-// The bytes of a message. Throws popart::error when there are 2 GiB of them or more.
+// The bytes of a message. Throws popart::error for 2 GiB or more.
 std::string serialised(const onnx_proto::ModelProto &proto);
 
 // The message of a model that has no data files. Throws popart::error when it exceeds 2 GiB.
 std::string bytesOf(const Model &model);
 
-// The model with new values of initializers inside of it, copies of parameters among them; ids that it does not have
-// are left out. `trainable`: as in writeModel. Throws popart::error: a value has another type or shape than the
+// The model with new values of initializers stored inside it, including copies of parameters; ids that it does not have
+// are ignored. `trainable`: as in writeModel. Throws popart::error if a value has another type or shape than the
 // initializer.
 Model withValues(const Model &original, const std::map<TensorId, TensorData> &values,
                  const TrainableTensors *trainable = nullptr);
 
-// The model with the data of file `from` copied to the new file `to` and read from there. Throws popart::error: `to`
-// exists, `from` does not, it holds no initializer. Entries of `places` in `from` are
-// changed to `to`.
+// The model with the data of file `from` copied to the new file `to` and read from there. Throws popart::error if `to`
+// exists, or if `from` does not exist or has no initializer. Entries of `places` in `from` are changed to `to`.
 Model moveExternalData(const Model &model, const std::string &from, const std::string &to,
                        std::map<TensorId, DataPlace> &places);
 

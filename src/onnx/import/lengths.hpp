@@ -1,11 +1,11 @@
-// Lengths of sequences that a node takes as an input.
+// Lengths of sequences as an input of a node.
 #pragma once
 #include "onnx/compose.hpp"
 
 namespace popart::onnx {
 
-// Input `input` as INT64. Lengths below 0 or above `most`, the steps that there are, are refused when the model is read
-// where they are constant, and else end the run. Throws popart::error.
+// Input `input` as INT64. Lengths below 0 or above `most`, the number of steps, are refused: when the model is read if
+// they are constant, otherwise in the run, which ends. Throws popart::error.
 inline Value checkedLengths(Composer &to, int input, int64_t most) {
   const NodeContext &n = to.node();
   const Value lengths = to.input(input);

@@ -1,5 +1,5 @@
-// Operators of com.microsoft: what ONNX Runtime's optimizer and quantizer write, and further ones of its documentation
-// (ContribOperators.md of ONNX Runtime). Each family has a file; this is what they share.
+// Operators of com.microsoft: those that ONNX Runtime's optimizer and quantizer write, and others in its documentation
+// (ContribOperators.md of ONNX Runtime). Each family has a file; this file has the shared parts.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace popart::onnx {
 
-// Why an operator of com.microsoft is not read, with what to do; nullptr where nothing is known about it.
+// Why an operator of com.microsoft is not supported, with a remedy; nullptr if nothing is known about it.
 const char *microsoftRefusal(const std::string &domain, const std::string &type);
 
 namespace microsoft {
@@ -27,21 +27,21 @@ std::vector<ImportRule> productRules();     // microsoft_products.cpp
 std::vector<ImportRule> quantisedRules();   // microsoft_quantised.cpp
 std::vector<ImportRule> signalRules();      // microsoft_signals.cpp
 
-// Those of the node's attributes that have one of these names.
+// The node's attributes with one of these names.
 Attributes attributesOf(const NodeContext &n, std::initializer_list<const char *> names);
 // The attributes that Conv, ConvTranspose and pools of ai.onnx have.
 Attributes windowOf(const NodeContext &n);
-// EmbedLayerNormalization and its quantised form: inputs 0 to 7 are those of both. `asFloats`: elements of input `i` as
-// floats. Absent positionIds: the first rows of the table of positions.
+// EmbedLayerNormalization and its quantised form; inputs 0 to 7 are the same in both. `asFloats`: elements of input `i`
+// as floats. Without positionIds, the first rows of the table of positions are used.
 using AsFloats = std::function<Value(int i, const Value &elements)>;
 void embedLayerNormalization(NodeContext &n, Composer &to, const Value &positionIds, const AsFloats &asFloats);
 // Rows of `columns` numbers from packed rows (rows, bytes), the first in the low bits: (number - zero) scale, with a
-// scale and a zero point, or `middle`, for each block.
+// scale and a zero point (or `middle`) for each block.
 Value unpackedRows(const Value &packed, const Value &scale, const Value &zero, int64_t bits, int64_t block,
                    int64_t columns, double middle);
-// The numbers themselves, of type `type`.
+// The packed numbers, with the type `type`.
 Value packedNumbers(const Value &packed, DataType type, int64_t bits, int64_t columns);
-// Channels first from channels last, and back, of any number of dimensions.
+// Converts channels last to channels first, and back, for any number of dimensions.
 Value channelsFirst(const Value &x);
 Value channelsLast(const Value &x);
 

@@ -1,5 +1,5 @@
-// What an operand of an ONNX node is to a network that learns. Operators that are rows of the catalog state it on the
-// row (OpDef::slots); those that an import rule composes have a line in the table of operand_slots.cpp.
+// The meaning of an operand of an ONNX node for training. Operators that are rows of the catalog state it in the row
+// (OpDef::slots); those that an import rule composes have a line in the table of operand_slots.cpp.
 #pragma once
 #include <popart/opdef.hpp>
 
@@ -7,17 +7,17 @@
 
 namespace popart::onnx {
 
-// What becomes of the value of an operand.
+// How the value of an operand is used.
 enum class Reading : uint8_t {
   Operand,    // as Slot says
   Parameter,  // as Slot says
   Statistic,  // as Slot says
   Setting,    // as Slot says; also operands of operators without a gradient
-  Carried,    // output 0 (every output of Split) holds its elements: views, Transpose, Cast, Slice, Q/DQ …
-  Looked,     // a table whose rows are looked up: Parameter, or Carried where the rows are factors
+  Carried,    // output 0 (every output of Split) has its elements: views, Transpose, Cast, Slice, Q/DQ …
+  Looked,     // a table whose rows are looked up: Parameter, or Carried if the rows are factors
 };
 
-// Of operand `input` of `node`; Operand for operators that this library does not know.
+// For operand `input` of `node`; Operand for operators that this library does not have.
 Reading readingOf(const FlatNode &node, int input);
 // Whether this library has the operator.
 bool isKnownOperator(const FlatNode &node);

@@ -1,5 +1,5 @@
-// What a floating-point initializer is by the operands that read it, followed through views, transposes, casts,
-// Identity, Q/DQ and computations of initializers alone.
+// Classifies a floating-point initializer by the operands that read it, through views, transposes, casts, Identity,
+// Q/DQ and computations on initializers alone.
 #pragma once
 #include <functional>
 #include <string>
@@ -11,34 +11,34 @@
 
 namespace popart::onnx {
 
-// One reading of an initializer, or what several readings come to.
+// The result for one reading of an initializer, or for several together.
 struct Verdict {
-  // In ascending order of weight: of several readings the last counts.
+  // In ascending order: of several readings the last one in this list counts.
   enum class Kind : uint8_t {
     Unread,
     Setting,    // exponent, bound, size …
-    Stays,      // a plain operand that is no parameter
-    Trains,     // a plain operand that is one
-    Parameter,  // by an operand that holds parameters
+    Stays,      // an ordinary operand that is not a parameter
+    Trains,     // an ordinary operand that is a parameter
+    Parameter,  // an operand that holds parameters
     Statistic,
   };
   Kind kind = Kind::Unread;
   std::string reason = "no operator reads it";
   bool doubtful = false;
   bool isTable = false;  // rows of it are looked up
-  bool isUsual = false;  // it stays because such operands seldom train: one number, a subtrahend or divisor
+  bool isUsual = false;  // it stays because such operands seldom train: single numbers, subtrahends and divisors
   bool trains() const { return kind == Kind::Trains || kind == Kind::Parameter; }
 };
 
 class SlotRule {
  public:
-  // `valueOf`: the elements of an initializer. Both outlive the rule.
+  // `valueOf`: returns the elements of an initializer. It and the model outlive the rule.
   using ValueOf = std::function<TensorData(const FlatInitializer &)>;
   SlotRule(const FlatModel &model, ValueOf valueOf);
 
-  // What all readings of the initializer come to, without those through the outputs `apart` of Identity nodes.
+  // The combined result of all readings of the initializer, except those through the outputs `apart` of Identity nodes.
   Verdict of(const FlatInitializer &initializer, const std::vector<int> &apart = {}) const;
-  // What the readings of `value`, an output of an Identity of the initializer, come to.
+  // The combined result of the readings of `value`, an output of an Identity of the initializer.
   Verdict ofOutput(const FlatInitializer &initializer, int value) const;
 
  private:
@@ -70,10 +70,10 @@ class SlotRule {
   const FlatModel &model_;
   ValueOf valueOf_;
   std::vector<int> tables_;  // by initializer: the node that reads it as data, -1: none
-  // By value: it follows from initializers alone that are no such tables.
+  // By value: it depends only on initializers that are not such tables.
   std::vector<bool> isStatic_;
-  // By value: it follows from initializers alone; operators with parameters come before it; it is an input of the
-  // model, moved, joined, scaled by one number or with something added.
+  // By value: it depends only on initializers; operators with parameters come before it; it is an input of the model
+  // that was moved, joined, scaled by one number, or had something added.
   std::vector<bool> ofInitializers_, behind_, ofInput_;
 };
 

@@ -1,5 +1,5 @@
-// What trains in a model, for the importer, the writer and people. The order of the rules, and why, is on
-// docs/decisions/0078-what-trains.md.
+// Which tensors of a model train, for the importer, the writer and people. The order of the rules and the reasons are
+// in docs/decisions/0078-what-trains.md.
 #pragma once
 #include <functional>
 #include <map>
@@ -15,14 +15,14 @@ namespace popart::onnx {
 
 class Model;
 
-// What the caller says. Names or patterns.
+// The caller's choices: names or patterns.
 struct TrainingWishes {
-  std::vector<std::string> trainable, frozen;  // empty: as classified, none
-  // Whether the optimizer never changes the tensor of that name (a constant learning rate of 0); empty: never so.
+  std::vector<std::string> trainable, frozen;  // empty: by classification, and none
+  // Whether the optimizer never changes the tensor of that name (a constant learning rate of 0); empty: it changes all.
   std::function<bool(const TensorId &)> isFrozenByOptimizer = {};
 };
 
-// An initializer with the elements of another one, which a program has once and the file twice.
+// An initializer with the elements of another one: the program has them once, the file twice.
 struct TiedCopy {
   std::string original;
   bool isTransposed = false;  // a matrix; otherwise the elements are in the same order
@@ -30,20 +30,20 @@ struct TiedCopy {
 
 struct TrainableTensors {
   std::vector<TrainableTensor> tensors;  // in the order of the file
-  std::set<TensorId> trained;            // names of those that train, and of copies of them
-  std::set<TensorId> variables;          // all that are variables of a training program: statistics too
-  // Of an inference program whose weights are variables: also what a program might want to replace.
+  std::set<TensorId> trained;            // names of the tensors that train and of their copies
+  std::set<TensorId> variables;          // all variables of a training program, including statistics
+  // For an inference program whose weights are variables: also the tensors that a program might replace.
   std::set<TensorId> replaceable;
-  std::map<TensorId, TiedCopy> copies;    // name -> what it is a copy of; both train
-  std::map<TensorId, TensorId> separate;  // output of an Identity that is a tensor of its own -> the node's initializer
+  std::map<TensorId, TiedCopy> copies;    // name -> the original of the copy; both train
+  std::map<TensorId, TensorId> separate;  // output of an Identity that is a separate tensor -> the node's initializer
   std::map<const onnx_proto::TensorProto *, TensorId> inBodies;  // initializers of bodies that are variables
-  std::vector<std::string> warnings;                             // parameters that no initializer holds
+  std::vector<std::string> warnings;                             // about parameters that no initializer holds
 };
 
-// Throws popart::error as popart::trainableTensors.
+// Throws popart::error like popart::trainableTensors.
 TrainableTensors trainableTensors(const Model &model, const TrainingWishes &wishes = {});
 
-// The elements of a copy, from those of the original.
+// The elements of a copy, made from those of the original.
 TensorData copyOf(const TiedCopy &copy, const TensorData &original, const Shape &shape);
 
 // Initializers of bodies that may be variables: their names and messages.
