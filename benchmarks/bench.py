@@ -1,28 +1,29 @@
-"""Measures this repository beside its peers. Run it with ./dev bench.
+"""Measures this repository and its peers in turns. Run it with ./dev bench.
 
-Every implementation of a name lives in its own process (`worker.py`), pinned to the same two cores. First all build and
-their results are compared with the first peer's; then they take turns for several rounds, so that a change of the
-machine's speed meets all of them. A turn begins with a warm-up; the processes whose turn it is not are stopped. The
-round trip of a cache line between the cores is taken before and after each turn; rounds in which it changed are
-repeated (`machine_state.py`).
-Reported are the median and the best time of one call, half the distance of the turns' medians (±), the ratio of the
+Every implementation of a name runs in a separate process (`worker.py`); all are pinned to the same two cores. First all
+of them build the network, and their results are compared with the first peer's. Then they take turns for several
+rounds, so that a change of the machine's speed affects all of them. A turn begins with a warm-up; the other processes
+are stopped during a turn. The round trip of a cache line between the cores is measured before and after each turn;
+rounds in which it changed are repeated (`machine_state.py`).
+The report has the median and the best time of one call, half the range of the turns' medians (±), the ratio of the
 best peer's median to ours (above 1: ours is faster) and the share of the machine's limit that ours reaches.
 
 The limit of a name is the longer of two times: its multiply-adds (matrix products and convolutions) at the measured
 multiply-add rate of two cores, and the bytes of weights and optimizer state that it must read or write at the measured
-rate at which two cores read a block of that size (from cache where it fits). The share is that time by our median.
+rate at which two cores read a block of that size (from cache if it fits). The share is that time divided by our median.
 
-A program with a loop (`loops.py`) has another form of the same work in the place of peers; both are ours. The GPT of
-examples/popxl (`popxl_gpt.py`) has the same network through ONNX, and PyTorch with its whole step compiled. So have the
-rows of `transforms.py` (--transforms, or by name), whose results are a table of their own (`measure_transforms.py`).
+A program with a loop (`loops.py`) is compared with another form of the same work instead of peers; both are ours. The
+GPT of examples/popxl (`popxl_gpt.py`) is compared with the same network through ONNX, and with PyTorch with its whole
+step compiled. The rows of `transforms.py` (--transforms, or by name) are also compared with other forms; their results
+are in a separate table (`measure_transforms.py`).
 
-With --before FOLDER the names are measured beside another checkout of this repository, built for release.
+With --before FOLDER the names are also measured with another checkout of this repository, built for release.
 
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
-end of the first call), inline_compile_time (by operator, of graphs that are called many times), load_time (a kept
-program instead of the passes; ratio to compiling), memory (what the session predicts against what the process grew by,
+end of the first call), inline_compile_time (by operator, for graphs that are called many times), load_time (a stored
+program instead of the passes; ratio to compiling), memory (the session's prediction and the growth of the process,
 without peers), popxl_build and popxl_transformer12 (building programs in popxl, `building.py`), startup (import and
-first result in a fresh process). docs/benchmarks.md explains each.
+first result in a new process). docs/benchmarks.md explains each.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ TRAINING_NAMES = [
     "gpt_train_b8",
     "bert_tiny_train_b8",
 ]
-FROZEN_NAMES = ["resnet18_head_train_b8"]  # all but the head is frozen
-# Networks that nothing was tuned on (second_set.py).
+FROZEN_NAMES = ["resnet18_head_train_b8"]  # everything except the head is frozen
+# Networks that were not used for tuning (second_set.py).
 SECOND_INFERENCE_NAMES = [
     *("convnext_tiny_b1", "shufflenet_v2_b1", "swin_t_b1", "googlenet_b1"),
     *("fcn_resnet50_b1", "wav2vec_features_b1", "gru_s64_b1", "decoder_cached_b1"),
@@ -90,13 +91,13 @@ NAMES = [
     "popxl_transformer12",
     "startup",
 ]
-# One class of convolutions each, not measured unless asked for; "convolutions" means all of them.
+# One class of convolutions each, only measured when named; "convolutions" means all of them.
 CONVOLUTION_CLASSES = [
     *("stem7x7", "3x3_56", "3x3_28", "3x3_14", "3x3_7", "3x3_stride2"),
     *("1x1_56", "1x1_28", "1x1_14", "1x1_7", "groups32_28", "depthwise_28"),
 ]
 CONVOLUTION_NAMES = [f"conv_{c}_{kind}" for kind in ("b8", "train_b8") for c in CONVOLUTION_CLASSES]
-# Several names by one.
+# One name for several names.
 GROUPS = {
     "convolutions": CONVOLUTION_NAMES,
     "first_set": [*INFERENCE_NAMES, *TRAINING_NAMES],
@@ -107,7 +108,7 @@ GROUPS = {
 COMPILE_TIME_NETWORKS = ["mlp_train_b8", "resnet50_b1", "bert_base_s128_b1", "gpt_train_b8"]
 INFERENCE_PEERS = ["torch_eager", "torch_compile", "torch_autotune", "onnxruntime", "openvino"]
 TRAINING_PEERS = ["torch_eager", "torch_compile", "torch_autotune", "torch_step", "jax"]
-BEFORE = "before"  # another checkout of ours
+BEFORE = "before"  # another checkout of this repository
 PEERS = list(dict.fromkeys([*INFERENCE_PEERS, *TRAINING_PEERS]))
 STARTUP_PEERS = ["torch_eager", "onnxruntime", "openvino", "jax"]
 COMPILED_ONCE = [
@@ -115,9 +116,9 @@ COMPILED_ONCE = [
     "torch_autotune",
     "torch_step",
     "jax",
-]  # a second compilation in the same process would meet a warm cache
+]  # a second compilation in the same process would find a warm cache
 SAME_BITS_STEPS = 2
-SAME_BITS_THREADS = (3, 8)  # besides 1 and 2
+SAME_BITS_THREADS = (3, 8)  # in addition to 1 and 2
 RESULT_TOLERANCE = {"inference": 2e-3, "training": 1e-3}
 
 
@@ -132,7 +133,7 @@ def peers_of(name: str, chosen: list[str]) -> list[str]:
 
 
 def program_of(implementation: str, args: argparse.Namespace) -> tuple[str, Path | None]:
-    """What the worker runs, and the checkout it is taken from; None: this one."""
+    """The implementation that the worker runs, and its checkout; None: this one."""
     return ("ours", args.before) if implementation == BEFORE else (implementation, None)
 
 
@@ -147,7 +148,7 @@ class Measurement:
     def __init__(self, name: str, peers: list[str], args: argparse.Namespace) -> None:
         self.name, self.args = name, args
         self.training = is_training(name) or name in OTHER_FORMS
-        # The first peer's result is what the others are compared with.
+        # The others are compared with the first peer's result.
         self.order = [*peers_of(name, peers), "ours"]
         self.workers: dict[str, Worker] = {}
         self.rounds = Rounds(args.rounds, args.round_trips)
@@ -224,7 +225,7 @@ class Measurement:
 
 
 def limit_of(name: str, budget: float) -> dict[str, Any]:
-    """Least time of one call on this machine by multiply-adds and by bytes; an error text on failure."""
+    """The shortest possible time of one call on this machine by multiply-adds and bytes; an error text on failure."""
     try:
         work = ask_once(budget, "work", name)
     except WorkerFailed as error:
@@ -289,7 +290,7 @@ def measure_inline_compile_time(args: argparse.Namespace) -> list[dict[str, Any]
 
 
 def load_figures(network: str, args: argparse.Namespace) -> dict[str, Any]:
-    """A program from the folder of kept programs, beside compiling it."""
+    """Times of loading a program from the folder of stored programs, and of compiling it."""
     progress(f"load_time {network}")
     times = ask_once(args.budget, "load_time", network, str(args.rounds))
     found = {kind: figures(times[kind]) for kind in ("loading", "compiling")}
@@ -299,7 +300,7 @@ def load_figures(network: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_load_time(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The lowered program from a file instead of from the passes; the ratio is to compiling it."""
+    """The lowered program is read from a file instead of made by the passes; the ratio is to compiling it."""
     entries = []
     for network in COMPILE_TIME_NETWORKS:
         found = attempt(load_figures, network, args)
@@ -329,7 +330,7 @@ def measure_startup(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def memory_of(network: str, folder: Path, warm_up: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """What the session predicts and what the process grew by."""
+    """The session's prediction and the growth of the process."""
     progress(f"memory {network}")
     (folder / network).mkdir()
     ask_once(args.budget, "export", network, str(folder / network))
@@ -337,7 +338,7 @@ def memory_of(network: str, folder: Path, warm_up: Path, args: argparse.Namespac
 
 
 def peer_memory_of(peer: str, network: str, args: argparse.Namespace) -> dict[str, Any]:
-    """What the process of a peer grew by."""
+    """The growth of a peer's process."""
     progress(f"memory {network}: {peer}")
     answer = attempt(ask_once, args.budget, "peer_memory", peer, network)
     if "error" in answer:
@@ -346,7 +347,7 @@ def peer_memory_of(peer: str, network: str, args: argparse.Namespace) -> dict[st
 
 
 def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Planned against measured memory."""
+    """Planned and measured memory."""
     entries = []
     with tempfile.TemporaryDirectory() as folder:
         warm_up = Path(folder) / "warm_up"
@@ -360,7 +361,7 @@ def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def check_same_bits(name: str, repetitions: int, args: argparse.Namespace) -> dict[str, Any]:
-    """One thread once, others and two threads again and again: which tensors differ in any bit."""
+    """Run once with one thread, repeatedly with two and other numbers; returns which tensors differ in any bit."""
     with tempfile.TemporaryDirectory() as folder:
         progress(f"same bits: {name}: export")
         ask_once(args.budget, "export", name, folder)
@@ -510,7 +511,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def measure_names(names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure what stands beside peers or alone, with one row each."""
+    """Measure the names with and without peers, with one row each."""
     header = ["ours", *args.peers, "ratio", "of limit"]
     print(f"{'median ms':<26}" + "".join(f"{column:>16}" for column in header) + "  round trip", flush=True)
     special = {

@@ -1,8 +1,8 @@
-"""How long popxl takes to build programs, in this process; what is built is run and compared before its time counts.
+"""How long popxl takes to build programs, in this process; each program is run and compared before its time counts.
 
-`operators` and `modules` give microseconds of Python for each operator (modules also for each variable), `transformer`
-milliseconds of each part of a training program: its graphs and variables, automatic differentiation, the optimizer, and
-the session.
+`operators` and `modules` return microseconds of Python for each operator (modules also for each variable).
+`transformer` returns milliseconds for each part of a training program: its graphs and variables, automatic
+differentiation, the optimizer, and the session.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from popxl_addons.layers import LayerNorm, Linear
 
 TOLERANCE = 1e-3
 ROWS, WIDTH = 4, 8
-# GPT-2 small but for its vocabulary.
+# GPT-2 small except for its vocabulary.
 TWELVE_LAYERS = popxl_gpt.Sizes(layers=12, hidden=768, heads=12, length=128, vocabulary=512, batch=1)
 NETWORKS = {"calls": popxl_gpt.example.LanguageModel, "one_graph": popxl_gpt.OneGraph}
 
 
 class WrongResult(Exception):
-    """What was built does not compute what it should."""
+    """The built program computes a wrong result."""
 
 
 def compare(what: str, result: np.ndarray, expected: np.ndarray) -> None:
@@ -69,7 +69,7 @@ def operators(count: int, ordered: bool) -> float:
 
 
 class Block(addons.Module):
-    """A linear layer behind a layer norm, and a residual: ``(rows, width)`` to the same."""
+    """A layer norm, then a linear layer, and a residual: ``(rows, width)`` to the same shape."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,10 +132,10 @@ OPERATORS: dict[str, Callable[[int], float]] = {
 
 
 def popxl_build(kind: str, count: str, repetitions: str) -> dict[str, Any]:
-    """Microseconds by operator, or by variable, of building a program of so many operators."""
+    """Microseconds by operator, or by variable, of building a program of `count` operators."""
     times = []
     for _ in range(int(repetitions)):
-        gc.collect()  # the former program's end is not this one's time
+        gc.collect()  # destroying the previous program must not be timed here
         times.append(OPERATORS[kind](int(count)))
     return {"microseconds": times}
 
@@ -145,7 +145,7 @@ def popxl_transformer12(
 ) -> dict[str, dict[str, list[float]]]:
     """Milliseconds of each part of building and compiling a training program, in fresh programs.
 
-    ``total`` is all of that; ``attach`` comes after it: memory, threads and the transfer of the first weights.
+    ``total`` is their sum; ``attach`` comes after it: memory, threads and the transfer of the first weights.
     """
     network, words, labels = networks.instantiate(sizes.benchmark())
     times: dict[str, list[float]] = {}

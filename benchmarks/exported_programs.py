@@ -1,7 +1,8 @@
 """The exported programs of the benchmark as files, and sessions on them, without PyTorch in the process.
 
 A `Program` is an ONNX model, the id of its loss and its optimizer rule (both absent for inference). `save` and `load`
-move it with its inputs through a folder, so that memory and bits are measured in a process that holds nothing else.
+write and read it with its inputs in a folder, so that memory and bits can be measured in a process that has no other
+data.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Program:
         model: Serialised ONNX model with outputs of the network and, for training, the loss.
         loss: Id of the loss; empty for inference.
         rule: Fields of `networks.Optimizer`; None for inference.
-        trainable: Patterns of the tensors that train; empty: as the model is classified.
+        trainable: Patterns of the tensors that train; empty: the classification decides.
     """
 
     model: bytes
@@ -42,7 +43,7 @@ def save(program: Program, inputs: dict[str, np.ndarray], folder: Path) -> None:
 
 
 def load(folder: Path) -> tuple[Program, dict[str, np.ndarray]]:
-    """Read what `save` wrote."""
+    """Read the files of `save`."""
     facts = json.loads((folder / "program.json").read_text())
     with np.load(folder / "inputs.npz") as file:
         inputs = dict(file)
@@ -60,7 +61,7 @@ def optimizer(rule: Mapping[str, Any], further: Mapping[str, Any], **settings: A
 
 
 def leave(options: popart.SessionOptions) -> None:
-    """Leave the options as they are."""
+    """Change no options."""
 
 
 def training_session(
@@ -75,17 +76,17 @@ def training_session(
     returns: popart.AnchorReturnType | None = None,
     adapt: Callable[[popart.SessionOptions], None] = leave,
 ) -> popart.TrainingSession:
-    """A prepared session; the caller sends the weights. Without `load` it is compiled only.
+    """A prepared session; the caller sends the weights. Without `load` it is only compiled.
 
     Args:
-        program: What it trains.
-        prepare: Whether it is compiled; else the caller does.
-        load: Whether it takes memory on the device.
+        program: The program that it trains.
+        prepare: Whether it is compiled; otherwise the caller compiles it.
+        load: Whether it allocates memory on the device.
         batches: Weight updates of one run.
-        micro_batches: Of one update; gradients are means over them and over replicas.
-        replicas: That take part in each update.
-        rule: The optimizer, where it is not that of the program.
-        returns: How the loss is returned; None: of every micro-batch.
+        micro_batches: Micro-batches of one update; gradients are means over them and over replicas.
+        replicas: Replicas that take part in each update.
+        rule: The optimizer; None: that of the program.
+        returns: How the loss is returned; None: for every micro-batch.
         adapt: Sets further options.
     """
     assert program.rule
@@ -111,7 +112,7 @@ def training_session(
 
 
 def inference_session(program: Program, *, prepare: bool = True, load: bool = True) -> popart.InferenceSession:
-    """A session that returns the tensor ``output``, as `training_session`."""
+    """A session that returns the tensor ``output``, made like `training_session`."""
     session = popart.InferenceSession(
         program.model, popart.DataFlow(1, ["output"]), popart.DeviceManager().createCpuDevice()
     )

@@ -1,4 +1,4 @@
-"""Figures of what was measured: times, differences of results, memory."""
+"""Figures of the measurements: times, differences of results, memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def figures(times_ms: list[float]) -> dict[str, Any]:
 
 
 def spread(turns_ms: list[list[float]]) -> float:
-    """How far the medians of turns lie apart: the largest less the smallest, as a share of the median of all calls."""
+    """The range of the medians of turns: the largest minus the smallest, as a share of the median of all calls."""
     medians = [statistics.median(turn) for turn in turns_ms]
     return (max(medians) - min(medians)) / statistics.median([time for turn in turns_ms for time in turn])
 
 
 def geometric_mean(ratios: list[float]) -> float | None:
-    """Of ratios; nothing of none."""
+    """The geometric mean of ratios; None if there are none."""
     return statistics.geometric_mean(ratios) if ratios else None
 
 
@@ -39,7 +39,7 @@ def largest_difference(result: Sequence[float] | np.ndarray, expected: Sequence[
 
 
 def attempt(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """The result of `work`, or the text of its failure."""
+    """The result of `work`, or its error text."""
     try:
         return work(*arguments)
     except WorkerFailed as error:
@@ -54,7 +54,7 @@ def with_ratio(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def memory_figures(answer: dict[str, Any]) -> dict[str, Any]:
-    """What a session predicts beside what the process grew by, from the worker's answer."""
+    """The session's prediction and the growth of the process, from the worker's answer."""
     reported = answer["reported"]
     return {
         "predicted_peak_bytes": reported["predicted peak"],

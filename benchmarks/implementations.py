@@ -1,9 +1,9 @@
-"""Ours and its peers: each builds a network of `networks` and offers one measured call.
+"""This repository and its peers: each builds a network of `networks` and offers one measured call.
 
-`make(peer, name)` returns a `Runner` that holds the network (for those that read ONNX: the exported model) and nothing
+`make(peer, name)` returns a `Runner` that holds the network (for peers that read ONNX: the exported model) but nothing
 of the peer yet; `open` constructs the peer's session or compiled function. Its `call` is one inference, or one
-optimizer step on the same batch; `check` gives what is compared between implementations: the output, or the losses of
-the first steps (which it executes).
+optimizer step on the same batch. `check` returns the values that are compared between implementations: the output, or
+the losses of the first steps (which it executes).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Runner(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Construct what runs the network; what `compile_time` measures together with the first call."""
+        """Construct the session or function; `compile_time` measures this together with the first call."""
 
     @abstractmethod
     def call(self) -> np.ndarray:
@@ -152,7 +152,7 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
 def formats_of(network: torch.nn.Module, inputs: torch.Tensor) -> list[torch.memory_format]:
-    """Memory formats to try: for images also channels last, which PyTorch's guide asks for on CPUs."""
+    """Memory formats to try: for images also channels last, as PyTorch's guide recommends for CPUs."""
     images = inputs.dim() == 4 and any(isinstance(module, torch.nn.Conv2d) for module in network.modules())
     return [torch.contiguous_format, *([torch.channels_last] if images else [])]
 
@@ -160,8 +160,8 @@ def formats_of(network: torch.nn.Module, inputs: torch.Tensor) -> list[torch.mem
 class Torch(Runner):
     """PyTorch in one mode, in the memory format that is faster.
 
-    `open` makes all formats; the first call compiles and tries them. Training and its tries start from the same
-    weights, so that the losses are those of the first steps.
+    `open` makes all formats; the first call compiles and tries them. Training and its trials start from the same
+    weights, so the losses are those of the first steps.
     """
 
     def __init__(self, benchmark: Benchmark, mode: str | None) -> None:
@@ -171,7 +171,7 @@ class Torch(Runner):
         self.format = ""
 
     def open(self) -> None:
-        """Nothing: what is constructed is chosen in the first call."""
+        """Do nothing: the first call chooses and constructs a format."""
 
     def _made(self, memory_format: torch.memory_format) -> Callable[[], torch.Tensor]:
         network, inputs, labels = networks.instantiate(self._benchmark)
@@ -213,7 +213,7 @@ class Torch(Runner):
         return call
 
     def _choose(self) -> None:
-        """The faster format by the best of a few calls, made anew."""
+        """Choose the format with the best of a few calls, and construct it again."""
         network, inputs, _ = networks.instantiate(self._benchmark)
         formats = formats_of(network, inputs)
         best: dict[torch.memory_format, float] = {}
@@ -282,7 +282,7 @@ def _update(
     square: torch.Tensor,
     count: torch.Tensor,
 ) -> None:
-    """One update in place, as PyTorch's optimizers make it."""
+    """One update in place, as in PyTorch's optimizers."""
     if rule.kind == "sgd":
         if rule.momentum:
             mean.mul_(rule.momentum).add_(gradient)
@@ -326,7 +326,7 @@ class OpenVino(Runner):
     def __init__(self, benchmark: Benchmark) -> None:
         network, inputs, _ = networks.instantiate(benchmark)
         self._model = export(network, inputs, training=False)
-        self._input = inputs.numpy()  # shared with the request, so it must live as long
+        self._input = inputs.numpy()  # shared with the request, so it must live as long as that
 
     def open(self) -> None:
         """Compile the model."""
@@ -382,7 +382,7 @@ class Jax(Runner):
         loss, self._params, self._state, self._moments = self._step(
             self._params, self._state, self._moments, float(self._count), *self._data
         )
-        # All parts of the step, not the loss alone, must have been computed.
+        # All parts of the step must have been computed, not only the loss.
         for value in self._params.values():
             value.block_until_ready()
         return np.asarray(loss)

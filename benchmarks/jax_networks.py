@@ -1,7 +1,7 @@
 """The training networks of `networks` as JAX functions over PyTorch's parameters, and their optimizer steps.
 
-Images have channels last (`channels_last`, `images_last`), as XLA wants them on CPUs; linear layers multiply by the
-transposed weight. Batch norm computes batch statistics and carries running ones, so that the work equals PyTorch's.
+Images have channels last (`channels_last`, `images_last`), as XLA prefers on CPUs; linear layers multiply by the
+transposed weight. Batch norm computes batch statistics and updates running ones, so that the work equals PyTorch's.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def conv(p: Params, name: str, x: jax.Array, stride: int = 1, padding: int = 0) 
 
 
 def channels_last(value: Any) -> Any:
-    """A convolution's weight of PyTorch's layout as ``(H, W, I, O)``; other parameters as they are."""
+    """A convolution's weight of PyTorch's layout as ``(H, W, I, O)``; other parameters unchanged."""
     return value.transpose(2, 3, 1, 0) if value.ndim == 4 else value
 
 
 def images_last(value: Any) -> Any:
-    """Images ``(N, C, H, W)`` as ``(N, H, W, C)``; other inputs as they are."""
+    """Images ``(N, C, H, W)`` as ``(N, H, W, C)``; other inputs unchanged."""
     return value.transpose(0, 2, 3, 1) if value.ndim == 4 else value
 
 

@@ -1,10 +1,10 @@
-"""A program with a loop beside the same work without it; both are ours, so that it needs no peer.
+"""A program with a loop, and the same work without it; both are ours, so it needs no peer.
 
 ``gpt_repeat_train_b8``: the character model of ``gpt_train_b8`` in popxl, trained by SGD. ``ours`` runs one block six
-times with `popxl.ops.repeat`: its weights are slices of stacked variables, and automatic differentiation goes through
-the loop. ``unrolled`` has six blocks with variables of their own.
+times with `popxl.ops.repeat`: its weights are slices of stacked variables, and automatic differentiation handles
+the loop. ``unrolled`` has six blocks with separate variables.
 
-`inline_compile_us` measures what compiling a graph costs that is called many times.
+`inline_compile_us` measures the time to compile a graph that is called many times.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class GptTraining(implementations.Runner):
             graph = ir.create_graph(forward, *loaded, *weights.values())
             gradient = autodiff(graph, grads_required=graph.inputs[2:])
             site = ops.call_with_info(graph, *loaded, *weights.values())
-            loss = site.outputs[0]  # behind it: what the gradient graph reads
+            loss = site.outputs[0]  # the other outputs are read by the gradient graph
             start = popxl.constant(np.float32(1))
             grad_site = ops.call_with_info(gradient.graph, start, inputs_dict=gradient.inputs_dict(site))
             for weight, grad in gradient.fwd_parent_ins_to_grad_parent_outs(site, grad_site).items():

@@ -1,9 +1,10 @@
-"""The state of the two cores while engines take turns: near each other or far, by the round trip of a cache line.
+"""The state of the two cores while engines take turns: near or far from each other, by the round trip of a cache line.
 
-A virtual machine moves its processors while programs run. The round trip of a cache line between them is then several
-times longer or shorter, and light networks are slower or faster with it, in every engine. So `Rounds` takes the round
-trip before the first turn of a round and after each turn. A round counts if all its round trips are of one state. A
-round that does not count is repeated, and so is one in another state than the rest, up to as many repeats as rounds.
+A virtual machine may move its processors while programs run. The round trip of a cache line between them is then
+several times longer or shorter, which makes light networks slower or faster in every engine. So `Rounds` measures the
+round trip before the first turn of a round and after each turn. A round counts if all its round trips are of one state.
+A round that does not count is repeated, and so is one in another state than most; there are at most as many repeats as
+rounds.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ ROOT = Path(__file__).resolve().parents[1]
 # nanoseconds, so only the ratio is fixed. Measured were 96-145 ns near and 510-550 ns far, on another machine 53 and
 # 330 ns: the ratio is at most 1.5 within a state and at least 3.5 between two.
 FAR = 2.0
-PROBES = 3  # the median of so many is taken: one in some hundreds is off by more than a factor of two
+PROBES = 3  # the median of this many is used: one in some hundreds is wrong by more than a factor of two
 NEAR_STATE, FAR_STATE, CHANGED, UNKNOWN = "near", "far", "changed", "unknown"
 
 
 def pin_to_two_processors() -> None:
-    """As the workers are."""
+    """Pin this process like the workers."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 
 
 def run_probe(budget: float, *arguments: str) -> dict[str, Any]:
-    """The C++ probe (its limits, and calls from C++ when asked for) within `budget` s; an error text on failure."""
+    """Run the C++ probe (limits, and on request calls from C++) within `budget` s; an error text on failure."""
     preset = os.environ.get("POPART_PRESET", "release")
     program = ROOT / "build" / preset / "bin" / "popart-bench-probe"
     if not program.is_file():
@@ -49,7 +50,7 @@ def run_probe(budget: float, *arguments: str) -> dict[str, Any]:
 
 
 def print_exchange(probe: dict[str, Any]) -> None:
-    """Say how far apart the two cores are, which a virtual machine can change at any time."""
+    """Print the distance of the two cores, which a virtual machine can change at any time."""
     if probe.get("exchange_ns"):
         print(f"a cache line goes from core to core and back in {probe['exchange_ns']:.0f} ns", flush=True)
 
@@ -62,14 +63,14 @@ class RoundTrips:
     """
 
     def __init__(self, probe: Callable[[], dict[str, Any]]) -> None:
-        """`probe` gives ``exchange_ns``, or not where it cannot be measured."""
+        """`probe` returns ``exchange_ns`` if it can be measured."""
         self._probe = probe
         self.smallest_ns: float | None = None
 
     def measure(self) -> float | None:
         """The round trip now, in ns; None if it is unknown."""
         times_ns = [self._probe().get("exchange_ns") for _ in range(PROBES)]
-        if not all(times_ns):  # 0: there is one processor only
+        if not all(times_ns):  # 0: there is only one processor
             return None
         time_ns = statistics.median(times_ns)
         self.smallest_ns = min(time_ns, self.smallest_ns or time_ns)
@@ -90,15 +91,15 @@ class Round:
     """One turn of every engine.
 
     Attributes:
-        round_trips_ns: Before the first turn, and after each turn.
-        times_ms: Of each call, by engine.
+        round_trips_ns: Round trips before the first turn and after each turn.
+        times_ms: Time of each call, by engine.
     """
 
     round_trips_ns: list[float | None]
     times_ms: dict[str, list[float]] = field(default_factory=dict)
 
     def smallest(self) -> float:
-        """Of the round trips, in ns; 0 if one is unknown."""
+        """The smallest round trip, in ns; 0 if one is unknown."""
         return min(time or 0.0 for time in self.round_trips_ns)
 
     def begins(self, other: Round) -> bool:
@@ -108,16 +109,17 @@ class Round:
 
 
 class Rounds:
-    """The rounds of one name: which are to be run, and which count."""
+    """The rounds of one name: which must still run, and which count."""
 
     def __init__(self, wanted: int, round_trips: RoundTrips) -> None:
         self.wanted, self._trips = wanted, round_trips
         self.all: list[Round] = []
 
     def run(self, engines: Callable[[], list[str]], turn: Callable[[str], list[float] | None]) -> Iterator[str]:
-        """Run rounds until enough count, and say after each how it went.
+        """Run rounds until enough count, and report each.
 
-        `engines` gives those that still run; `turn` gives the times of one engine's turn in ms, or None if it failed.
+        `engines` returns those that still run; `turn` returns the times of one engine's turn in ms, or None if it
+        failed.
         """
         while len(self.all) < 2 * self.wanted and len(self.counted()) < self.wanted:
             current = Round([self._trips.measure()])
@@ -132,7 +134,7 @@ class Rounds:
     def counted(self) -> list[Round]:
         """The rounds of the state that most rounds have; the nearer one, if two have as many.
 
-        None while every round has changed its state; all of them once no more are to be run.
+        None while every round has changed its state; all of them once no more will run.
         """
         same = [one for one in self.all if self.state_of(one) != CHANGED]
         groups = [[other for other in same if one.begins(other)] for one in sorted(same, key=Round.smallest)]

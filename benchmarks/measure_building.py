@@ -1,8 +1,8 @@
-"""The rows of `building`: what popxl needs to build a program, beside the times that it must keep.
+"""The rows of `building`: how long popxl takes to build a program, and the times that it must not exceed.
 
-``popxl_build`` gives microseconds by operator, and by variable of modules; ``popxl_transformer12`` milliseconds of the
-parts of building and compiling a training program of twelve layers: graphs and variables, automatic differentiation,
-optimizer, session.
+``popxl_build`` returns microseconds by operator, and by variable of modules. ``popxl_transformer12`` returns
+milliseconds for the parts of building and compiling a training program of twelve layers: graphs and variables,
+automatic differentiation, optimizer, session.
 """
 
 from __future__ import annotations

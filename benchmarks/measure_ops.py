@@ -1,4 +1,4 @@
-"""./dev bench --ops: every operator of `op_rows` beside ONNX Runtime and PyTorch."""
+"""./dev bench --ops: every operator of `op_rows`, compared with ONNX Runtime and PyTorch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from figures import geometric_mean
 from processes import Worker, WorkerFailed, progress
 
 COLUMNS = ("ours", "onnxruntime", "torch_eager")
-LOW = 0.7  # a ratio below it is named again at the end
+LOW = 0.7  # smaller ratios are listed again at the end
 
 
 def chosen_rows(words: list[str]) -> list[dict[str, Any]]:
@@ -21,7 +21,7 @@ def chosen_rows(words: list[str]) -> list[dict[str, Any]]:
 
 
 class OperatorWorker:
-    """The process that measures operators; a new one follows where it failed."""
+    """The process that measures operators; after a failure a new one is started."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -67,7 +67,7 @@ def print_entry(entry: dict[str, Any]) -> None:
 
 
 def summarise(entries: list[dict[str, Any]]) -> None:
-    """Geometric means, and what lies far below."""
+    """Print geometric means, and the ratios below `LOW`."""
     for kind in ("forward", "training", ""):
         ratios = [e["ratio_to_best_peer"] for e in entries if e["kind"].startswith(kind) and e["ratio_to_best_peer"]]
         if mean := geometric_mean(ratios):

@@ -1,19 +1,19 @@
-"""Jobs of several processes (./dev bench --ranks): what the other processes cost, and what PyTorch takes for the same.
+"""Jobs of several processes (./dev bench --ranks): the cost of the other processes, and PyTorch's time for the same.
 
 ``scaling``: two processes with one thread and one processor each train a network, each on half of the batch (`linked`).
-In turns with them: two processes with the same program that know nothing of each other (`alone`), so that the
-memory's bandwidth is in both; and PyTorch's DistributedDataParallel over gloo, as it is and compiled. The losses of the
-first steps are compared before anything is timed. Weak scaling is the median step of `alone` by that of `linked`. In a
-job of its own every run is timed: the exposed share is the time that a replica waits for exchanges by the time that
-exchanges are under way.
-``start``: from the start of four linked processes to the first steps of all, and of one process alone; and the most
-memory of a process.
-``kill``: one of two processes is killed while they train: seconds to the end of the job, its exit code, and what it
-says.
-``model``: steps of two and four processes, predicted by tools/scale_model.py from the profile of two, by the measured
-ones. Where processes share cores, that is in the prediction.
-``link``: sums of 32 MiB between two hosts, which are network namespaces of this machine (`two_hosts`), by what a line
-of 1 Gbit/s allows.
+In turns with them run two processes with the same program that are not connected (`alone`), so that the memory's
+bandwidth is shared in both cases, and PyTorch's DistributedDataParallel over gloo, eager and compiled. The losses of
+the first steps are compared before anything is timed. Weak scaling is the median step of `alone` divided by that of
+`linked`. In a separate job every run is timed: the exposed share is the time that a replica waits for exchanges,
+divided by the time that exchanges are in progress.
+``start``: the time from the start of four linked processes to the first steps of all, and the same for one process
+alone; and the largest memory of a process.
+``kill``: one of two processes is killed while they train. Reported are the seconds to the end of the job, its exit code
+and its messages.
+``model``: steps of two and four processes, predicted by tools/scale_model.py from the profile of two, divided by the
+measured ones. If processes share cores, the prediction includes that.
+``link``: sums of 32 MiB between two hosts, which are network namespaces of this machine (`two_hosts`), compared with
+the limit of a line of 1 Gbit/s.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ GOALS = {
 
 
 def scaling_goal(step_ms: float) -> float | None:
-    """The least weak scaling for steps of this length; short ones have none."""
+    """The required weak scaling for steps of this length; None for short ones."""
     return 0.93 if step_ms >= 50 else 0.85 if step_ms >= 5 else None
 
 
@@ -91,7 +91,7 @@ class Scaling:
             self.errors[kind] = str(error)
             return
         self.jobs[kind] = job
-        # Before the first update all have the same weights; what the replicas of a job exchange shows from then on.
+        # Before the first update all have the same weights; exchanges of a job's replicas have an effect only after it.
         steps = slice(0, 1 if kind == "alone" else None)
         reference = self.jobs.get("ddp", job)
         found, expected = ([one["losses"][steps] for one in of.first] for of in (job, reference))
@@ -176,13 +176,13 @@ def measure_start(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_kill(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """The end of a job of which one process is killed."""
+    """The end of a job after one process is killed."""
     ask_once(args.budget, "export", START_NETWORK, str(folder), str(PROCESSES))
     progress("ranks kill")
     job = RankJob("linked", START_NETWORK, folder, PROCESSES, args.budget)
     try:
         job.send(1_000_000, 0)
-        time.sleep(0.5)  # both are in their steps
+        time.sleep(0.5)  # both are running steps
         os.kill(job.pids[1], signal.SIGKILL)
         begin = time.monotonic()
         try:
@@ -203,7 +203,7 @@ def measure_kill(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def sum_times_ms(name: str, folder: Path, args: argparse.Namespace, hosts: TwoHosts | None = None) -> list[float]:
-    """Times of the exchange of one of `SUMS`, by run: from when the last process has begun it."""
+    """Times of the exchange of one of `SUMS`, by run, from the time when the last process began it."""
     job = RankJob("profiled", name, folder, PROCESSES, args.budget, hosts=hosts)
     job.close()
     expected = float(sum(range(1, PROCESSES + 1)) * (SUMS[name] // 4))
@@ -220,7 +220,7 @@ def measure_model(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]
     progress("ranks model: sums")
     short, long = (statistics.median(sum_times_ms(name, folder, args)) * 1e6 for name in ("sum_4_kib", "sum_1_mib"))
     plain = scale_model.Network()
-    # Of two processes: two rounds, each with half of the bytes of both, and one join of half of them.
+    # For two processes: two rounds, each with half of the bytes of both, and one join of half of them.
     latency = max(0.0, short / 2 - plain.message)
     byte = max(0.0, (long - short) / SUMS["sum_1_mib"] - plain.join_byte / 2) / PROCESSES
     network = scale_model.Network(local_latency=latency, local_byte=byte)
@@ -250,7 +250,7 @@ def measure_model(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]
 
 
 def measure_link(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Sums between two hosts by what the line allows."""
+    """Sums between two hosts, compared with the limit of the line."""
     progress("ranks link")
     size = SUMS[LINK_SUM]
     with TwoHosts() as hosts:
@@ -267,7 +267,7 @@ def measure_link(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def asked(value: float | None, goal: float | None, form: str = ".2f", least: bool = True) -> str:
-    """A figure with what is asked, and whether it is missed."""
+    """A figure with its goal, and whether the goal is missed."""
     if value is None:
         return "-"
     if goal is None:

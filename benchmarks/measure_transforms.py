@@ -1,8 +1,8 @@
-"""The table of --transforms: each row of `transforms` on each of its networks, beside the form without it.
+"""The table of --transforms: each row of `transforms` on each of its networks, compared with the form without it.
 
-Both forms live in one process: first their losses are compared, then they take turns. A row whose losses differ by more
-than its bound is not timed. Memory is measured for each form in a process that holds nothing else, as for the name
-``memory``; forms that several rows stand beside are measured once for each network.
+Both forms run in one process: first their losses are compared, then they take turns. A row whose losses differ by more
+than its limit is not timed. Memory is measured for each form in a process with no other data, as for the name
+``memory``; a form that several rows are compared with is measured once for each network.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import transforms
 
 SIDES = ("ours", "plain")
 COLUMNS = ("with ms", "without", "speed", "plan MB", "without", "peak MB", "plan/peak", "without", "losses")
-CLOSE = 0.05  # what predicted and measured peak may differ by
+CLOSE = 0.05  # largest difference between predicted and measured peak
 
 
 class Exports:
-    """The folder of exported networks; each is written when it is first asked for."""
+    """The folder of exported networks; each is written when it is first needed."""
 
     def __init__(self, folder: Path, budget: float) -> None:
         self.folder, self._budget = folder, budget
@@ -38,7 +38,7 @@ class Exports:
         return folder
 
     def provide(self, row: transforms.Row, network: str) -> None:
-        """Export what the forms of a row need."""
+        """Export the networks for the forms of a row."""
         forms = [row.ours, row.plain, row.expected or row.plain]
         for share in sorted({form.share for form in forms}):
             self._export(transforms.NETWORKS[network], f"{network}_{share}", share)
@@ -106,7 +106,7 @@ class TransformTable:
 
 
 def agreement(entry: dict[str, Any]) -> str:
-    """How the losses agree, as text."""
+    """How closely the losses agree, as text."""
     if entry["bound"] is None:
         return "others"
     return "same bits" if entry["difference"] == 0 else f"to {entry['difference']:.0e}"
@@ -133,7 +133,7 @@ def print_entry(entry: dict[str, Any]) -> None:
 
 
 def measure(names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure rows by name, such as ``recompute_gpt``, and print each when it is known."""
+    """Measure rows by name, such as ``recompute_gpt``, and print each result at once."""
     print(f"{'transform':<30}" + "".join(f"{column:>11}" for column in COLUMNS), flush=True)
     results = []
     with tempfile.TemporaryDirectory() as folder:

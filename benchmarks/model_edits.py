@@ -1,6 +1,6 @@
 """Edits of exported training programs: element types, marks of nodes and settings of inputs, on the ONNX model.
 
-An edit takes a program and its inputs and gives both; forms of training name those they want.
+An edit takes a program and its inputs and returns both; forms of training name the edits that they need.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import onnx
 
 Arrays = dict[str, np.ndarray]
 
-# What computes more than it moves is kept for the backward pass.
+# Results that take more computation than data movement are kept for the backward pass.
 KEPT = ("MatMul", "Gemm", "Conv")
 
 
@@ -131,7 +131,7 @@ def _read_instead(graph: onnx.GraphProto, name: str, other: str) -> None:
 
 
 def _in_bfloat(tensor: onnx.TensorProto) -> onnx.TensorProto:
-    """A FLOAT tensor rounded to the nearest BFLOAT16, ties to even; others as they are."""
+    """A FLOAT tensor rounded to the nearest BFLOAT16, ties to even; others unchanged."""
     if tensor.data_type != onnx.TensorProto.FLOAT:
         return tensor
     bits = onnx.numpy_helper.to_array(tensor).view(np.uint32)
@@ -142,7 +142,7 @@ def _in_bfloat(tensor: onnx.TensorProto) -> onnx.TensorProto:
 
 
 def marked_for_recomputation(program: Program, inputs: Arrays) -> tuple[Program, Arrays]:
-    """Every node but products, convolutions and the loss is computed again for the backward pass."""
+    """Recompute every node except products, convolutions and the loss for the backward pass."""
     builder = popart.Builder(program.model)
     for node in onnx.load_from_string(program.model).graph.node:
         if node.op_type not in (*KEPT, "Constant") and program.loss not in node.output:
@@ -151,14 +151,14 @@ def marked_for_recomputation(program: Program, inputs: Arrays) -> tuple[Program,
 
 
 def with_overlapped_inputs(program: Program, inputs: Arrays) -> tuple[Program, Arrays]:
-    """All inputs on IO tiles, fetched while the iteration before computes."""
+    """All inputs are on IO tiles, and are fetched while the previous iteration computes."""
     model = onnx.load_from_string(program.model)
     shapes = popart.Builder(program.model)
     settings = popart.InputSettings(popart.TileSet.IO, popart.ExchangeStrategy.OverlapInnerLoop)
     for given in model.graph.input:
         if given.name not in inputs:
             continue
-        # What the builder keeps of the settings, taken from an input that has them.
+        # The builder's record of the settings, taken from an input that has them.
         info = popart.TensorInfo(inputs[given.name].dtype, shapes.getTensorShape(given.name))
         marked = popart.Builder()
         marked.addInputTensor(info, settings, given.name)

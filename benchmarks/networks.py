@@ -1,7 +1,7 @@
 """The networks of the benchmark in PyTorch, with fixed random weights, inputs and labels.
 
-Every implementation starts from these weights and inputs; `BENCHMARKS` lists what is measured. Training networks return
-logits with classes last, over which the loss is the mean cross entropy.
+Every implementation starts from these weights and inputs; `BENCHMARKS` lists the names. Training networks return
+logits with classes last; their loss is the mean cross entropy.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Optimizer:
     Attributes:
         kind: ``sgd``, ``adam`` or ``adamw``.
         lr: Learning rate.
-        momentum: Of SGD.
-        weight_decay: Of AdamW (decoupled).
+        momentum: Momentum of SGD.
+        weight_decay: Decoupled weight decay of AdamW.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Benchmark:
     Attributes:
         network: Makes the module.
         inputs: Makes the input tensor.
-        classes: Number of classes of the labels; 0 for inference and for networks with a loss of their own.
+        classes: Number of classes of the labels; 0 for inference and for networks that compute their loss.
         optimizer: Rule of the update; None for inference.
         trainable: Patterns of the parameters that train; empty: all.
     """
@@ -55,7 +55,7 @@ class Benchmark:
     inputs: Callable[[], torch.Tensor]
     classes: int = 0
     optimizer: Optimizer | None = None
-    labels: tuple[int, ...] | None = None  # shape of the labels, where it is not that of tokens or of the batch
+    labels: tuple[int, ...] | None = None  # shape of the labels, if it is not that of tokens or of the batch
     own_loss: bool = False  # the network returns its loss
     trainable: tuple[str, ...] = ()
 
@@ -192,7 +192,7 @@ def torchvision_network(name: str) -> Callable[[], nn.Module]:
 
 
 def gpt(layers: int = 6, width: int = 384, heads: int = 6, context: int = 256) -> Transformer:
-    """Character model with 65 characters."""
+    """Language model of 65 characters."""
     return Transformer(layers, width, heads, 4 * width, context, 65, causal=True, head=True)
 
 
@@ -235,7 +235,7 @@ def convolutions(*layers: tuple[int, int, int, int, int]) -> Callable[[], nn.Mod
 
 _MOMENTUM = Optimizer("sgd", 0.01, momentum=0.9)
 _ADAMW = Optimizer("adamw", 1e-3, weight_decay=0.01)
-# Classes of convolutions as the usual networks have them: input channels, input size, layers.
+# Classes of convolutions in common networks: input channels, input size, layers.
 _CONVOLUTIONS = {
     "stem7x7": (3, 224, [(3, 64, 7, 2, 1)]),
     "3x3_56": (64, 56, [(64, 64, 3, 1, 1)] * 4),
@@ -301,7 +301,7 @@ BENCHMARKS |= {
     "encoder_decoder_256_b1": Benchmark(third_set.encoder_decoder, floats(1, 3, 256, 256)),
     "decoder_s64_b1": Benchmark(third_set.TiedDecoder, tokens(1, 64, 50257)),
     "lstm_s100_b1": Benchmark(third_set.Lstm, floats(1, 100, 80)),
-    # With a rate of 0.01 the losses of float32 and float64 differ by 1e-3 after two updates in PyTorch, too.
+    # With a rate of 0.01 the losses of float32 and float64 differ by 1e-3 after two updates in PyTorch too.
     "bottlenecks_relu6_train_b8": Benchmark(
         third_set.bottlenecks_relu6, floats(8, 3, 224, 224), 1000, Optimizer("sgd", 1e-3, momentum=0.9)
     ),
@@ -353,9 +353,9 @@ def _convolution_gradient_flops(
     result: Any, x: Any, weight: Any, _bias: Any, _stride: Any, _padding: Any, _dilation: Any, transposed: bool,
     _output_padding: Any, _groups: int, wanted: Any, **_: Any,
 ) -> int:  # fmt: skip
-    """As many for each gradient of the input and the weights as the convolution itself has (shapes of its operands).
+    """For each gradient of the input and the weights, the operations of the convolution (from shapes of its operands).
 
-    PyTorch's own count takes the weights of groups for dense ones.
+    PyTorch's count treats the weights of groups as dense ones.
     """
     return 2 * math.prod(x if transposed else result) * math.prod(weight[1:]) * (bool(wanted[0]) + bool(wanted[1]))
 
@@ -380,9 +380,9 @@ def flops_of(benchmark: Benchmark) -> int:
 
 
 def bytes_of(benchmark: Benchmark) -> int:
-    """Bytes of weights and optimizer state that one measured call must read or write at least.
+    """The least number of bytes of weights and optimizer state that one measured call must read or write.
 
-    Inference reads every weight once, of an embedding only the rows in use, unless a product reads it too. Training
+    Inference reads every weight once; of an embedding only the rows in use, unless a product reads it too. Training
     reads and writes weights and optimizer state once, as an update fused into the backward pass could.
     """
     network, inputs, _ = instantiate(benchmark)

@@ -1,8 +1,8 @@
 """Operators of the benchmark (./dev bench --ops): each as a PyTorch function of tensors or an ONNX model, in sizes.
 
 Sizes: ``small`` (about a thousand numbers), ``cache`` (about a megabyte), ``memory`` (tens of megabytes); recurrent
-operators and attention have three shapes of their own instead. `Row.types` are the ONNX operators that a row stands
-for; WITHOUT_ROW says why others have none.
+operators and attention have three other shapes instead. `Row.types` are the ONNX operators that a row represents;
+WITHOUT_ROW says why other operators have none.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Node:
 
     Attributes:
         type: Operator.
-        inputs: Names with spaces between them.
+        inputs: Names separated by spaces.
         output: Name.
-        attributes: By name.
+        attributes: Attributes by name.
         domain: "" for ai.onnx.
     """
 
@@ -47,17 +47,18 @@ class Row:
     """One operator.
 
     Attributes:
-        name: As printed.
-        types: ONNX operators that it stands for.
+        name: The printed name.
+        types: ONNX operators that it represents.
         make: From the size to (function, operands). Operands that are floats are weights in training. None: see model.
-            Without a function PyTorch is left out.
+            Without a function PyTorch is not measured.
         trains: Whether a training step is measured.
-        weights: Whether operands behind the first are weights, which stay the same from call to call.
+        weights: Whether operands after the first are weights, which stay the same from call to call.
         model: From the size to the bytes of a model with the result "output", and its inputs.
-        node: From the size to the node that makes "output" of the operands "a", "b", … and of the constants, where
-            PyTorch's exporter writes others; operators of ai.graphcore run in no other implementation but PyTorch.
+        node: From the size to the node that makes "output" of the operands "a", "b", … and of the constants; used if
+            PyTorch's exporter writes other nodes. Operators of ai.graphcore run in no other implementation than
+            PyTorch.
         constants: Inputs of the node that are no operands.
-        opset: Of the model with the node.
+        opset: Operator set of the model with the node.
     """
 
     name: str
@@ -72,7 +73,7 @@ class Row:
 
 
 def on(shapes: Shapes, function: Callable[..., Any], low: float = -2.0, high: float = 2.0, operands: int = 1) -> Any:
-    """Maker: `function` of so many operands of the shapes, spread over [low, high)."""
+    """Maker of `function` with operands of these shapes, spread over [low, high)."""
     return lambda size: (function, [torch.rand(shapes[size]) * (high - low) + low for _ in range(operands)])
 
 
@@ -87,7 +88,7 @@ def binary(name: str, function: Callable[..., Any], low: float = -2.0, trains: b
 
 
 def number(value: torch.Tensor) -> torch.Tensor:
-    """Booleans and whole numbers as floats, so that results compare."""
+    """Booleans and integers as floats, so that results can be compared."""
     return value.float()
 
 
@@ -125,7 +126,7 @@ RECURRENT = {"small": (16, 1, 64), "cache": (64, 16, 128), "memory": (256, 8, 25
 
 
 def recurrent(name: str, kind: type[nn.RNNBase], both: bool = False, layers: int = 1) -> Row:
-    """A recurrent operator in its three shapes; its weights are its own."""
+    """A recurrent operator in its three shapes, with its weights."""
 
     def make(size: str) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor]]:
         layer = Recurrent(kind, RECURRENT[size][2], both, layers)
@@ -453,7 +454,7 @@ WITHOUT_ROW = {
 
 
 def types_of_cases() -> set[str]:
-    """Operators that tests/cases has cases of; each has a row, or a reason in WITHOUT_ROW."""
+    """Operators with cases in tests/cases; each has a row, or a reason in WITHOUT_ROW."""
     import sys
     from pathlib import Path
 

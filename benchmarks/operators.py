@@ -1,8 +1,8 @@
 """One operator of `op_rows` in three implementations and one process, for ./dev bench --ops.
 
 Forward: the operator on inputs; weights of convolutions, products and norms are constants. Training: a step of forward
-pass, backward pass and plain SGD on all float operands, with the mean squared distance to a target as loss. Everybody
-starts from the same numbers; the results are compared before anything is timed.
+pass, backward pass and plain SGD on all float operands, with the mean squared distance to a target as loss. All
+implementations start from the same numbers; the results are compared before anything is timed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Operator(nn.Module):
                 self.inputs.append(torch.randn(self.result(self.inputs).shape))
 
     def result(self, inputs: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """The operator's own result."""
+        """The operator's result."""
         given = iter(inputs)
         return self.function(*(weight if weight is not None else next(given) for weight in self.fixed))
 
@@ -61,12 +61,12 @@ class Operator(nn.Module):
         return ((result - inputs[-1]) ** 2).mean() if self.training_step else result
 
 
-for _name in ("Sinh", "Cosh", "Asinh", "Acosh", "Atanh"):  # that the exporter does not know
+for _name in ("Sinh", "Cosh", "Asinh", "Acosh", "Atanh"):  # which the exporter does not have
     torch.onnx.register_custom_op_symbolic(f"aten::{_name.lower()}", lambda g, x, name=_name: g.op(name, x), 9)
 
 
 def written(operator: Operator) -> tuple[bytes, dict[str, np.ndarray]]:
-    """The ONNX model with the node of a row, in training with the loss behind it, and its inputs."""
+    """The ONNX model with the node of a row, followed by the loss in training, and its inputs."""
     from onnx import ValueInfoProto, helper, numpy_helper
 
     node = operator.row.node(operator.size)
@@ -114,7 +114,7 @@ def exported(operator: Operator) -> tuple[bytes, dict[str, np.ndarray]]:
 
 
 def trained(operator: Operator, model: bytes) -> tuple[str, ...]:
-    """The initializers of a model of ours that are parameters of the row: those of plain operands have to be named.
+    """The initializers of our model that are parameters of the row: those of ordinary operands must be named.
 
     Statistics of batch norms are left out: a training step updates them and they have no gradient.
     """
@@ -139,7 +139,7 @@ def ours(operator: Operator | None, model: bytes, feeds: dict[str, np.ndarray]) 
     else:
         session = programs.inference_session(programs.Program(model))
     anchors = session.initAnchorArrays()
-    # inputs that the exporter found unused are none of the model
+    # inputs that the exporter found unused are not in the model
     step = popart.PyStepIO({name: np.ascontiguousarray(x) for name, x in feeds.items()}, anchors)
 
     def call() -> np.ndarray:
@@ -185,7 +185,7 @@ MAKERS = {"torch_eager": torch_eager, "onnxruntime": onnx_runtime, "ours": ours}
 
 
 def implementations_of(row: Row, size: str, training: bool) -> list[str]:
-    """Who runs a row: ONNX Runtime neither trains nor knows ai.graphcore."""
+    """The implementations that run a row: ONNX Runtime does not train, and does not have ai.graphcore."""
     absent = set()
     if row.model is not None or row.make(size)[0] is None:
         absent.add("torch_eager")
@@ -195,7 +195,7 @@ def implementations_of(row: Row, size: str, training: bool) -> list[str]:
 
 
 def compared(row: Row, size: str, training: bool, seconds: float, warm_up: float, rounds: int) -> dict[str, Any]:
-    """The times of one row in one size, or why an implementation has none."""
+    """The times of one row in one size, or the reason why an implementation has none."""
     calls: dict[str, Callable[[], np.ndarray]] = {}
     entry: dict[str, Any] = {"results": {}}
     expected: np.ndarray | None = None
@@ -207,7 +207,7 @@ def compared(row: Row, size: str, training: bool, seconds: float, warm_up: float
             model, feeds = row.model(size) if operator is None else exported(operator)
             call = make(operator, model, feeds)
             results = np.array([float(call()) for _ in range(STEPS)] if training else call(), dtype=np.float64)
-        except Exception as problem:  # of three libraries
+        except Exception as problem:  # any exception of three libraries
             entry["results"][name] = {
                 "error": f"{type(problem).__name__}: {str(problem).strip().splitlines()[:1]}"[:300]
             }
@@ -221,7 +221,7 @@ def compared(row: Row, size: str, training: bool, seconds: float, warm_up: float
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            time.sleep(PAUSE_S)  # threads of the previous one stop spinning
+            time.sleep(PAUSE_S)  # until threads of the previous one stop spinning
             measure(call, warm_up)
             times[name] += measure(call, seconds)
     entry["results"] |= {name: figures(found) for name, found in times.items()}
@@ -229,6 +229,6 @@ def compared(row: Row, size: str, training: bool, seconds: float, warm_up: float
 
 
 def operator_times(name: str, size: str, kind: str, seconds: float, warm_up: float, rounds: int) -> dict[str, Any]:
-    """The answer of the worker to one request."""
+    """The worker's answer to one request."""
     row = next(row for row in ROWS if row.name == name)
     return compared(row, size, kind == "training", seconds, warm_up, rounds)

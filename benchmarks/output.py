@@ -1,4 +1,4 @@
-"""How ./dev bench shows figures: rows of its table on the terminal, and a file for programs."""
+"""How ./dev bench shows figures: rows of a table in the terminal, and a file for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import machine_state
 import measure_building
 
 ROOT = Path(__file__).resolve().parents[1]
-# Programs that stand beside other forms of the same work and not beside peers (loops.py, popxl_gpt.py).
+# Programs that are compared with other forms of the same work instead of peers (loops.py, popxl_gpt.py).
 OTHER_FORMS = {"gpt_repeat_train_b8": ["unrolled"], "popxl_gpt_train": ["onnx", "torch_step"]}
 
 
@@ -26,7 +26,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def machine(probe: dict[str, Any]) -> dict[str, Any]:
-    """What the figures depend on."""
+    """The facts about the machine on which the figures depend."""
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     return {

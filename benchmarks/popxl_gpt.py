@@ -1,10 +1,10 @@
-"""The GPT of examples/popxl, trained with popxl_addons, beside the same network in other forms.
+"""The GPT of examples/popxl, trained with popxl_addons, and the same network in other forms.
 
-``popxl_gpt_train``: a step of Adam. ``ours`` is the program of the example, ``onnx`` the same network exported by
-PyTorch and trained by `popart.TrainingSession`, ``torch_step`` PyTorch with forward, backward and update in one
-compiled graph. All start from the same weights.
+``popxl_gpt_train``: a step of Adam. ``ours`` is the program of the example; ``onnx`` is the same network exported by
+PyTorch and trained by `popart.TrainingSession`; ``torch_step`` is PyTorch with forward pass, backward pass and update
+in one compiled graph. All start from the same weights.
 
-A program may have the layers as calls of one graph, as the example has them, or one after the other in one graph.
+The layers of a program may be calls of one graph, as in the example, or follow each other in one graph.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Sizes:
 
 
 class Projection(nn.Module):
-    """``x @ weight + bias`` with the weight as GPT-2 keeps it: ``(columns of x, columns)``."""
+    """``x @ weight + bias`` with the weight in GPT-2's form: ``(columns of x, columns)``."""
 
     def __init__(self, rows: int, columns: int) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class PopxlGpt(implementations.Runner):
         self._part_began = now
 
     def check(self, training: bool) -> np.ndarray:
-        """The losses of the first steps from the weights that the other forms begin with."""
+        """The losses of the first steps from the initial weights of the other forms."""
         arrays = example.language_model_arrays(self._weights, self.sizes.config())
         given = {v: arrays[name] for name, v in self._variables.to_dict().items() if name in arrays}
         self.session.write_variables_data({v: np.ascontiguousarray(a, np.float32) for v, a in given.items()})

@@ -17,7 +17,7 @@ _START = time.monotonic()
 
 
 def progress(text: str) -> None:
-    """Say on stderr what is being done, with the seconds since the start."""
+    """Print the current activity to stderr, with the seconds since the start."""
     print(f"[{time.monotonic() - _START:7.1f}s] {text}", file=sys.stderr, flush=True)
 
 
@@ -50,7 +50,7 @@ class Worker:
         self._errors = b""
 
     def receive(self, seconds: float) -> dict[str, Any]:
-        """Next answer.
+        """Return the next answer.
 
         Raises:
             WorkerFailed: An error answer, no answer in time, or the end of the process.
@@ -97,7 +97,7 @@ class Worker:
             os.killpg(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGCONT)
 

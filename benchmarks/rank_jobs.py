@@ -1,6 +1,6 @@
 """Jobs of several processes (`rank_worker.py`).
 
-They answer over a socket: Open MPI passes stdin to one process only.
+They answer over a socket, because Open MPI passes stdin to only one process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OWN_LAUNCHER = ("linked", "profiled")  # kinds that poprun starts
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses now."""
+    """An unused port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -37,7 +37,7 @@ class RankJob:
 
     Attributes:
         first: The first answer of each process, by rank: losses, memory, seconds of building.
-        started_s: From the start of the job to the last of these.
+        started_s: Seconds from the start of the job to the last of these.
         pids: Process ids, by rank.
     """
 
@@ -54,7 +54,7 @@ class RankJob:
     ) -> None:
         """Start the job, on this host or on two others, and wait for the first answers.
 
-        `shares`: parts of the batch, of which each process has one; 0: as many as processes.
+        `shares`: number of parts of the batch, one for each process; 0: as many as processes.
 
         Raises:
             WorkerFailed: A process answered with an error, or not within `seconds`, or the job ended.
@@ -160,7 +160,7 @@ class RankJob:
         return [answer["times_ms"] for answer in self._answers()]
 
     def output(self) -> str:
-        """What the processes and their launcher have written."""
+        """The output of the processes and their launcher."""
         return self._output.read_text(errors="replace").strip()
 
     def close(self) -> None:

@@ -1,17 +1,17 @@
-"""One process of a job that `rank_jobs` starts: trains one network with one thread on a processor of its own.
+"""One process of a job that `rank_jobs` starts: trains one network with one thread on a separate processor.
 
 ``rank_worker.py KIND NAME FOLDER SHARES SOCKET``. The kinds:
 
-- ``linked``: ours; its replica is one of those of all processes of the job, which MPI connects;
-- ``alone``: ours; the same program with this replica alone, so that nothing is exchanged;
-- ``profiled``: ``linked``, and every run is timed;
-- ``ddp``, ``ddp_compile``: PyTorch's DistributedDataParallel over gloo, as it is and compiled.
+- ``linked``: ours; its replica is one of the replicas of all processes of the job, which MPI connects;
+- ``alone``: ours; the same program with only this replica, so that nothing is exchanged;
+- ``profiled``: ``linked``, with every run timed;
+- ``ddp``, ``ddp_compile``: PyTorch's DistributedDataParallel over gloo, eager and compiled.
 
 FOLDER has the program for one of SHARES parts of the batch, and the inputs of the whole batch (``worker.py export``).
-The names ``sum_…`` are sums of so many bytes over all processes instead of networks, without FOLDER.
+The names ``sum_…`` are sums of this many bytes over all processes instead of networks, without FOLDER.
 Answers are JSON lines on SOCKET. The first one has the losses of the first steps. Then each request ``{"calls": N,
-"warm_up": W}`` is answered with the times of N steps after W others. All processes of a job make equally many steps. A
-failure is answered as ``{"error"}``.
+"warm_up": W}`` is answered with the times of N steps after W others. All processes of a job run the same number of
+steps. A failure is answered as ``{"error"}``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def rank() -> int:
 
 
 def own_share(values: Any, shares: int) -> Any:
-    """The rows of this process of those of the whole batch."""
+    """This process's rows of the whole batch."""
     rows = len(values) // shares
     return values[rank() * rows : (rank() + 1) * rows]
 
@@ -62,7 +62,7 @@ def sum_session(size: int, adapt: Callable[[Any], None]) -> tuple[Any, str, dict
 
 
 def ours(kind: str, name: str, folder: Path, shares: int) -> tuple[Step, Callable[[], dict[str, Any]]]:
-    """A step of a training session, and what its report tells of exchanges."""
+    """A step of a training session, and its report about exchanges."""
     import exported_programs as programs
     import numpy as np
     import popart
@@ -129,7 +129,7 @@ def ddp(kind: str, name: str, shares: int) -> Step:
 
 
 def profile_of(report: dict[str, Any]) -> dict[str, Any]:
-    """Nanoseconds of each run: of the whole run, of exchanges under way, and of waiting for them."""
+    """Nanoseconds of each run: of the whole run, of exchanges in progress, and of waiting for them."""
     runs = report["runs"][CHECKED_STEPS:]
     return {
         "run_ns": [run["nanoseconds"] for run in runs],

@@ -1,6 +1,6 @@
-"""Whether a training program gives the same bits whatever the number of threads, and at every repetition.
+"""Whether a training program gives the same bits for every number of threads and in every repetition.
 
-A repetition starts from the first weights and optimizer state, makes a few steps and looks at every bit of the losses,
+A repetition starts from the first weights and optimizer state, runs a few steps and compares every bit of the losses,
 the weights and the optimizer state.
 """
 
@@ -23,13 +23,13 @@ def repeat(folder: Path, repetitions: int, steps: int) -> tuple[dict[str, str], 
     """Run the program in `folder` (`programs.save`) in this process.
 
     Args:
-        folder: Where the program lies.
-        repetitions: How often it starts anew.
+        folder: Where the program is.
+        repetitions: How often it starts again.
         steps: Optimizer steps of a repetition.
 
     Returns:
-        The digest of every tensor after the first repetition, and for tensors that came out differently later the
-        first repetition that did so.
+        The digest of every tensor after the first repetition, and for tensors that later had another result the first
+        repetition with such a result.
     """
     program, inputs = programs.load(folder)
     session = programs.training_session(program)

@@ -1,6 +1,6 @@
-"""Networks that nothing was tuned on: the second set of names, beside those of `networks`.
+"""Networks that were not used for tuning: the second set of names, in addition to those of `networks`.
 
-Those that train return logits with classes last, or (`ConvolutionalVae`) their own loss.
+Those that train return logits with classes last, or (`ConvolutionalVae`) their loss.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 
 class OutputOf(nn.Module):
-    """One entry of what a network returns as a dictionary."""
+    """One entry of a network's result, which is a dictionary."""
 
     def __init__(self, network: nn.Module, key: str) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class OutputOf(nn.Module):
 
 
 def googlenet() -> nn.Module:
-    """Of torchvision, without the heads that only training has."""
+    """The network of torchvision without the heads for training."""
     import torchvision
 
     return torchvision.models.googlenet(weights=None, aux_logits=False, init_weights=False)
@@ -39,7 +39,7 @@ def fcn_resnet50() -> nn.Module:
 
 
 def convnext_tiny() -> nn.Module:
-    """Of torchvision, without layers that are left out at random."""
+    """The network of torchvision without layers that are skipped at random."""
     import torchvision
 
     return torchvision.models.convnext_tiny(weights=None, stochastic_depth_prob=0.0)
@@ -81,10 +81,10 @@ class GruLanguageModel(nn.Module):
 
 
 class CachedDecoder(nn.Module):
-    """One step of a decoder of 6 layers, width 512, with the keys and values of T positions before.
+    """One step of a decoder of 6 layers, width 512, with the keys and values of the T positions before it.
 
-    The input holds them and the hidden state in one tensor: ``(13, 8, T, 64)``, of whose last part the first 512 values
-    are the hidden state; the result is the hidden state behind the last layer, ``(1, 512)``.
+    The input has them and the hidden state in one tensor: ``(13, 8, T, 64)``, in whose last part the first 512 values
+    are the hidden state; the result is the hidden state after the last layer, ``(1, 512)``.
     """
 
     def __init__(self, layers: int = 6, width: int = 512, heads: int = 8) -> None:
@@ -114,8 +114,8 @@ class CachedDecoder(nn.Module):
 class ConvolutionalVae(nn.Module):
     """Variational autoencoder of 28x28 images; returns its loss.
 
-    The input is ``(N, 784 + 16)``: pixels, and the random numbers of the hidden state, which no network may draw for
-    itself here, because all have to get the same ones.
+    The input is ``(N, 784 + 16)``: pixels, and the random numbers of the hidden state. Networks must not draw these
+    here, because all implementations must get the same ones.
     """
 
     def __init__(self) -> None:

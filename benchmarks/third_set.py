@@ -1,7 +1,7 @@
-"""The third set of names: classes of layers that the second set (`second_set`) lacks, made of PyTorch's modules.
+"""The third set of names: classes of layers that the second set (`second_set`) does not have, from PyTorch's modules.
 
-Sizes are those that such networks usually have. Weights are random; those of convolutions are large enough that deep
-layers still show in the result.
+Sizes are the usual ones of such networks. Weights are random; those of convolutions are large enough that deep layers
+still affect the result.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from torch.nn import functional
 
 
 def convolution(before: int, after: int, size: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-    """Convolution that keeps the size but for its stride, and BatchNorm."""
+    """Convolution that keeps the size except for its stride, and BatchNorm."""
     return [nn.Conv2d(before, after, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(after)]
 
 
 def with_large_weights(network: nn.Module, factor: float = 1.0) -> nn.Module:
-    """The network, with weights of convolutions that keep the variance of activations behind ReLU, times `factor`."""
+    """The network; its convolutions have weights that keep the variance of activations after ReLU, times `factor`."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
             nn.init.kaiming_normal_(module.weight)
@@ -27,7 +27,7 @@ def with_large_weights(network: nn.Module, factor: float = 1.0) -> nn.Module:
 
 
 class SqueezeExcite(nn.Module):
-    """Scales each channel by a function of the means of all."""
+    """Scales each channel by a function of the means of all channels."""
 
     def __init__(self, channels: int, inner: int) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def bottlenecks_silu() -> nn.Module:
 
 
 class DenseLayer(nn.Module):
-    """Appends `growth` channels, which two convolutions make from all channels before."""
+    """Appends `growth` channels, which two convolutions compute from all earlier channels."""
 
     def __init__(self, before: int, growth: int) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class DenseLayer(nn.Module):
 
 
 def densely_connected(repeats: tuple[int, ...] = (6, 12, 24, 16), growth: int = 32) -> nn.Module:
-    """121 layers, each of which reads all before it in its block: ``(N, 3, H, W)`` to ``(N, 1000)``."""
+    """121 layers, each of which reads all earlier ones in its block: ``(N, 3, H, W)`` to ``(N, 1000)``."""
     channels = 2 * growth
     layers: list[nn.Module] = [*convolution(3, channels, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     for block, count in enumerate(repeats):
@@ -120,7 +120,7 @@ def densely_connected(repeats: tuple[int, ...] = (6, 12, 24, 16), growth: int = 
 
 
 class JointBlock(nn.Module):
-    """Transformer block, normalised in front of its branches; one product makes queries, keys and values."""
+    """Transformer block, normalised before its branches; one product computes queries, keys and values."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class JointBlock(nn.Module):
 
 
 class PatchEncoder(nn.Module):
-    """Patches of 16x16 pixels as tokens, and one more that is classified: ``(N, 3, 224, 224)`` to ``(N, 1000)``."""
+    """Patches of 16x16 pixels as tokens, and another one that is classified: ``(N, 3, 224, 224)`` to ``(N, 1000)``."""
 
     def __init__(self, layers: int = 12, width: int = 768, heads: int = 12) -> None:
         super().__init__()

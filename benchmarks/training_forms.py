@@ -1,8 +1,8 @@
-"""Forms of training: how the same updates of a network can be run, and sessions that run them, without PyTorch.
+"""Forms of training: different ways to run the same updates of a network, with their sessions, without PyTorch.
 
-A `Form` says how many batches, micro-batches and replicas a run has, which options differ from their defaults and what
-is done with the model; `transforms` lists those that are measured. All forms of a network get the samples of its
-benchmark: cut where a model has a share of the batch only, repeated where a run takes more of them.
+A `Form` says how many batches, micro-batches and replicas a run has, which options differ from their defaults and how
+the model is edited; `transforms` lists the forms that are measured. All forms of a network get the samples of its
+benchmark: cut if a model has only a share of the batch, repeated if a run takes more of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Edit = Callable[[programs.Program, Arrays], tuple[programs.Program, Arrays]]
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """The environment with these variables, inside of the block."""
+    """The environment with these variables, inside the block."""
     former = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -43,22 +43,22 @@ class Form:
     """One way to train.
 
     Attributes:
-        name: For people, and unique among the forms that others stand beside.
+        name: For people; unique among the forms that others are compared with.
         batches: Updates of one run.
-        micro_batches: Of one update, on each replica.
-        replicas: That take part in each update.
+        micro_batches: Micro-batches of one update, on each replica.
+        replicas: Replicas that take part in each update.
         share: The model's batch is that of the benchmark divided by this.
-        threads: Of all replicas together; 0: as many as there are cores.
+        threads: Threads of all replicas together; 0: as many as there are cores.
         options: Session options that differ from their defaults, by name.
         engine: Engine options, by name.
-        environment: Variables of the environment while the session is made and loaded.
+        environment: Environment variables while the session is made and loaded.
         optimizer: Further values of the optimizer, by name.
         make_optimizer: The optimizer, from the rule of the benchmark and these values.
         returns: How the loss is returned.
-        edits: What is done with the model and its inputs, one after the other.
-        slow_host: Data come by callback, and giving those of a batch takes as long as computing it.
-        spared_activations: A limit of memory lacks this share of what the plain form plans for activations …
-        spared: … and this share of all that it plans.
+        edits: Edits of the model and its inputs, one after the other.
+        slow_host: Data come by callback, and providing those of a batch takes as long as computing it.
+        spared_activations: A memory limit is below the plan of the plain form by this share of its activations …
+        spared: … and by this share of its total.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Form:
     spared: float = 0
 
     def limit(self, plain: Mapping[str, int]) -> int:
-        """Bytes of the memory limit, from what the plain form plans; 0: none."""
+        """Bytes of the memory limit, from the plan of the plain form; 0: none."""
         if not self.spared and not self.spared_activations:
             return 0
         total = plain["planned_total_bytes"]
@@ -124,14 +124,14 @@ class Form:
 
 
 class SlowHost:
-    """Gives inputs and takes losses by callback; sleeps before it gives the first input of a batch."""
+    """Provides inputs and takes losses by callback; sleeps before the first input of a batch."""
 
     def __init__(self, data: Arrays, losses: np.ndarray, seconds: float) -> None:
         self._data, self._losses, self._seconds = data, losses, seconds
         self._given, self._taken = dict.fromkeys(data, 0), 0
 
     def stepio(self) -> popart.PyStepIOCallback:
-        """What a session runs with; it keeps this object."""
+        """The step IO for a session; it keeps this object."""
         return popart.PyStepIOCallback(self._give, lambda _name: None, self._take, lambda _name: None)
 
     def _give(self, name: str, _is_prefetch: bool) -> np.ndarray:
@@ -179,7 +179,7 @@ class Training:
 
 
 def planned_bytes(session: popart.TrainingSession) -> dict[str, int]:
-    """What a session plans to hold: activations, and all that is on the device."""
+    """The session's plan: bytes of activations, and of everything on the device."""
     report = session.getSummaryReport()
     found = {what: re.search(rf"{what}: (\d+) bytes", report) for what in ("activations", "total")}
     return {f"planned_{what}_bytes": int(match[1]) for what, match in found.items() if match}

@@ -1,7 +1,7 @@
-"""The transforms that `./dev bench --transforms` measures, as a table: what each changes, and what stands beside it.
+"""The transforms that `./dev bench --transforms` measures, as a table: the change, and the form it is compared with.
 
-A row names two forms of training (`training_forms`) of which both give the same updates: `ours` with the transform and
-`plain` without. ``recompute_gpt`` is the row ``recompute`` on the network of ``gpt_train_b8``. Rows stand under a
+A row names two forms of training (`training_forms`) that both give the same updates: `ours` with the transform and
+`plain` without it. ``recompute_gpt`` is the row ``recompute`` on the network of ``gpt_train_b8``. Rows belong to a
 topic, and every topic has rows on the three networks of `ALL`.
 """
 
@@ -25,7 +25,7 @@ from model_edits import (
 )
 from training_forms import Form, Training, planned_bytes
 
-# The network of each short name, as `networks.BENCHMARKS` has it.
+# The network of each short name, a key of `networks.BENCHMARKS`.
 NETWORKS = {
     "gpt": "gpt_train_b8",
     "resnet18": "resnet18_train_b8",
@@ -36,7 +36,7 @@ NETWORKS = {
 ALL = ("gpt", "resnet18", "bert_tiny")
 # Largest difference of a loss, relative to the largest one.
 BITS, ROUNDING, HALVES, BFLOATS = 0.0, 1e-3, 2e-2, 8e-2  # BFLOAT16 has three bits fewer than FLOAT16
-FLOORED = 8e-2  # in FLOAT16 no probability counts as less than 6.1e-5: the loss of a label is at most 9.7
+FLOORED = 8e-2  # in FLOAT16 probabilities below 6.1e-5 are raised to it: the loss of a label is at most 9.7
 CHECKED_UPDATES = 4
 
 
@@ -45,11 +45,11 @@ class Row:
     """One transform.
 
     Attributes:
-        name: Of the row.
-        ours: With the transform.
-        plain: Without; measured beside it.
+        name: Name of the row.
+        ours: The form with the transform.
+        plain: The form without it; measured in turns with `ours`.
         bound: Largest difference of the losses, relative; 0: the same bits; None: they are not comparable.
-        expected: Whose losses ours must have, where it is not `plain`.
+        expected: The form whose losses ours must have, if it is not `plain`.
         networks: Short names.
     """
 
@@ -72,13 +72,13 @@ PLAIN_HALVES = Form("FLOAT16", edits=(in_halves,))
 # Squares of gradients are numbers of FLOAT16 at this scale.
 LIFTED = replace(PLAIN_HALVES, name="FLOAT16, scale 16384", optimizer={"lossScaling": (16384.0, True)})
 SCALED = replace(PLAIN_HALVES, name="FLOAT16, scale 128", optimizer={"lossScaling": (128.0, False)})
-# A run of eight batches, each of which the host takes as long to give as the program to compute.
+# A run of eight batches; the host needs as long to provide each as the program needs to compute it.
 IN_TURN = Form("host in turn", batches=8, slow_host=True, options={"enablePrefetchDatastreams": False})
 NOT_OUTLINED = Form("not outlined", options={"enableOutlining": False})
 
 
 def located(location: popart.TensorLocation, *kinds: str) -> dict[str, Any]:
-    """Where tensors of these kinds are; small ones stay."""
+    """The locations of tensors of these kinds; small ones are not moved."""
     return {f"{kind}TensorLocationSettings": popart.TensorLocationSettings(location, 2, 8192) for kind in kinds}
 
 
@@ -95,7 +95,7 @@ def sharded(count: int) -> dict[str, Any]:
 
 
 def stages(count: int) -> dict[str, Any]:
-    """A pipeline of so many stages of equal cost."""
+    """A pipeline of `count` stages of equal cost."""
     return {"enablePipelining": True, **sharded(count)}
 
 
@@ -124,18 +124,18 @@ def batch_parts(
 
 
 def with_options(name: str, options: Mapping[str, Any], **row: Any) -> Row:
-    """A row whose transform is session options alone."""
+    """A row whose transform consists of session options."""
     plain = row.pop("plain", PLAIN)
     return Row(name, replace(plain, name=name, options={**plain.options, **options}), plain, **row)
 
 
 def on_threads(count: int) -> Form:
-    """The plain form on so many threads; 0: on all cores."""
+    """The plain form on `count` threads; 0: on all cores."""
     return replace(PLAIN, name=f"threads: {count}", threads=count) if count else PLAIN
 
 
 def replicas(count: int, threads: int = 0) -> Row:
-    """Replicas that share batch and threads; the losses are those of as many micro-batches on one replica."""
+    """Replicas that share batch and threads; losses are those of the same number of micro-batches on one replica."""
     name = f"replicas{count}_threads{threads}" if threads else f"replicas{count}"
     ours = Form(name, replicas=count, share=count, threads=threads)
     if count == 1:
@@ -145,17 +145,17 @@ def replicas(count: int, threads: int = 0) -> Row:
 
 
 def merged_updates(kind: popart.MergeVarUpdateType, mebibytes: int) -> dict[str, Any]:
-    """Updates of so many mebibytes of weights at once."""
+    """Updates of this many mebibytes of weights at once."""
     return {"mergeVarUpdate": kind, "mergeVarUpdateMemThreshold": mebibytes << 20}
 
 
 def clipped(rule: Mapping[str, Any], values: Mapping[str, Any]) -> popart.Optimizer:
-    """The optimizer of the network with a clipped norm over all gradients, which none of them reaches."""
+    """The optimizer of the network with a limit on the norm of all gradients, which is never reached."""
     return optimizer(rule, values, clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(1e30)])
 
 
 def state_in_halves(rule: Mapping[str, Any], values: Mapping[str, Any]) -> popart.Optimizer:
-    """The optimizer of the network with its state in FLOAT16, that of Adam in the unit of the loss scale."""
+    """The optimizer of the network with its state in FLOAT16, scaled by the loss scale for Adam."""
     if rule["kind"] == "sgd":
         return optimizer(rule, values, accl1Type=popart.DataType.FLOAT16)
     types = dict.fromkeys(("accl1_type", "accl2_type"), popart.DataType.FLOAT16)
@@ -169,7 +169,7 @@ def state_in_floats(rule: Mapping[str, Any], values: Mapping[str, Any]) -> popar
 
 
 def other_optimizer(name: str, make: Any, **settings: Any) -> Row:
-    """Another optimizer than that of the network; the losses are its own with merged updates."""
+    """Another optimizer than that of the network; it is compared with itself with merged updates."""
 
     def made(rule: Mapping[str, Any], values: Mapping[str, Any]) -> popart.Optimizer:
         return make({"defaultLearningRate": (rule["lr"] / 10, True), **values}, **settings)
@@ -220,11 +220,11 @@ TOPICS: dict[str, tuple[Row, ...]] = {
     "state_in_parts": (
         with_options("sharded_state", STATE_IN_PARTS, plain=TWO_REPLICAS),
         with_options("sharded", ALL_IN_PARTS, plain=TWO_REPLICAS),
-        # Accumulators in parts add up what replicas have in common (decision 0025).
+        # Accumulators in parts add data that replicas have in common (decision 0025).
         with_options("sharded_accumulation4", ALL_IN_PARTS, plain=TWO_ACCUMULATING, bound=ROUNDING),
     ),
     "remote_memory": (
-        # Of weights that are off chip or watched, a product of few rows adds up in another order (decision 0029).
+        # For weights that are off chip or watched, a product of few rows adds in another order (decision 0029).
         with_options("off_chip", OFF_CHIP, bound=ROUNDING, networks=(*ALL, "layers20")),
         with_options("off_chip_state", located(REMOTE, "optimizerState")),
         Row(
@@ -267,7 +267,7 @@ TOPICS: dict[str, tuple[Row, ...]] = {
         Row("products_in_parts", Form("in parts", edits=(products_in_parts,)), PLAIN, ROUNDING),
         with_options("batch_in_parts", batch_parts(CONTEXTS.Bwd)),
         with_options("batch_in_dynamic_parts", batch_parts(CONTEXTS.Bwd, METHODS.UnrollDynamic)),
-        # Attention and its gradient may lie in different loops (docs/decisions/0061).
+        # Attention and its gradient may be in different loops (docs/decisions/0061).
         with_options("batch_in_a_loop", batch_parts(CONTEXTS.Bwd, METHODS.Loop), bound=ROUNDING),
         with_options(
             "forward_in_parts",
@@ -292,7 +292,7 @@ TOPICS: dict[str, tuple[Row, ...]] = {
             ),
             IN_TURN,
         ),
-        # Zeros in the place of all inputs: the losses are others.
+        # All inputs are replaced by zeros: the losses differ.
         with_options("synthetic_data", {"syntheticDataMode": popart.SyntheticDataMode.Zeros}, bound=None),
         with_options("cycle_counter", {"instrumentWithHardwareCycleCounter": True}),
     ),
@@ -305,7 +305,7 @@ TOPICS: dict[str, tuple[Row, ...]] = {
             replace(LIFTED, name="FLOAT16, state in FLOAT", make_optimizer=state_in_floats),
             HALVES,
         ),
-        # Of a model of FLOAT operators.
+        # For a model of FLOAT operators.
         with_options("precision_bfloat16", {"precision": "bfloat16"}, bound=BFLOATS),
         with_options("precision_float16", {"precision": "float16"}, bound=FLOORED),
         with_options("stochastic_rounding", {"enableStochasticRounding": True}, plain=PLAIN_HALVES, bound=HALVES),
@@ -335,7 +335,7 @@ class Pair:
     """Both forms of a row on a network, ready to run."""
 
     def __init__(self, row: Row, network: str, folder: Path) -> None:
-        """Takes the programs from the folder of exported networks."""
+        """Read the programs from the folder of exported networks."""
         self._row = row
         plain = Training(row.plain, *row.plain.load(folder, network))
         self._plain_plan = planned_bytes(plain.session)
@@ -347,9 +347,9 @@ class Pair:
             self._expected = Training(row.expected, *row.expected.load(folder, network))
 
     def facts(self) -> dict[str, Any]:
-        """What both plan to hold, the memory limit if there is one, and how far the first losses differ."""
+        """The memory plans of both, the memory limit if there is one, and the difference of the first losses."""
         losses = [training.losses(CHECKED_UPDATES) for training in (self.sides["ours"], self._expected)]
-        self._expected = self.sides["plain"]  # what only the check needs is gone
+        self._expected = self.sides["plain"]  # the form for the check is dropped
         difference = largest_difference(*(list(of_form) for of_form in losses))
         plans = {side: planned_bytes(training.session) for side, training in self.sides.items()}
         return {**plans, "limit": self._limit, "difference": difference, "bound": self._row.bound}

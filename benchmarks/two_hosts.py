@@ -1,6 +1,6 @@
-"""Two hosts on this machine: network namespaces with names of their own, joined by a line of 1 Gbit/s.
+"""Two hosts on this machine: network namespaces with separate names, connected by a line of 1 Gbit/s.
 
-Needs root and the commands ``ip`` and ``tc`` (package iproute2). Nothing outside of the two namespaces is changed, and
+Needs root and the commands ``ip`` and ``tc`` (package iproute2). Nothing outside the two namespaces is changed, and
 no traffic leaves them.
 """
 
@@ -34,8 +34,8 @@ class TwoHosts:
     """The two namespaces, while the ``with`` block runs.
 
     Attributes:
-        names: Of the hosts.
-        agent: A command like ssh, which starts a command on one of them: for mpirun's plm_rsh_agent.
+        names: Names of the hosts.
+        agent: A command like ssh, which starts a command on one of them, for mpirun's plm_rsh_agent.
     """
 
     def __init__(self) -> None:
@@ -46,9 +46,9 @@ class TwoHosts:
         self.agent = Path(self._folder.name, "agent")
 
     def prefix(self, host: int) -> list[str]:
-        """Words in front of a command that runs on a host."""
+        """The words before a command that runs on a host."""
         name = self.names[host]
-        # The name is that of a namespace of its own, so that the machine keeps its own one.
+        # The name is that of a separate namespace, so that the machine keeps its name.
         return ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "sh"]
 
     def __enter__(self) -> TwoHosts:

@@ -1,11 +1,11 @@
-"""One implementation in a process of its own, driven by bench.py over stdin and stdout with one JSON line per turn.
+"""One implementation in a separate process, controlled by bench.py over stdin and stdout with one JSON line per turn.
 
 ``worker.py IMPLEMENTATION NAME`` builds, answers ``{"build_s", "result"}`` and then, for each request
 ``{"seconds": S, "warm_up": W}``, runs for about W seconds, then for about S seconds, and answers the ``{"times_ms"}``
-of the latter. ``worker.py transform ROW NETWORK FOLDER``
-does so for both forms of a row of `transforms`, in one process; ``worker.py operators`` answers each request with the
-times of one operator. The other tasks (`TASKS`) answer once and end. A
-failure is answered as ``{"error"}``. Libraries that print do so to stderr, because stdout belongs to the protocol.
+of the latter. ``worker.py transform ROW NETWORK FOLDER`` does so for both forms of a row of `transforms`, in one
+process; ``worker.py operators`` answers each request with the times of one operator. The other tasks (`TASKS`) answer
+once and end. A failure is answered as ``{"error"}``. Libraries that print do so to stderr, because stdout is used for
+the answers.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def compile_time(implementation: str, name: str, repetitions: str) -> dict[str, 
 
 
 def load_time(name: str, repetitions: str) -> dict[str, Any]:
-    """Milliseconds of ``prepareDevice(False)`` by turns: running all passes, and from the folder of kept programs.
+    """Milliseconds of ``prepareDevice(False)`` by turns: running all passes, and from the folder of stored programs.
 
-    Of two sessions again and again, and each time of a new session, which has not read its constants before and frees
-    no former program.
+    Measured for two sessions again and again, and each time for a new session, which has not read its constants before
+    and destroys no earlier program.
     """
     import exported_programs as programs
     import implementations
@@ -118,7 +118,7 @@ def export(name: str, folder: str, share: str = "1") -> dict[str, Any]:
 
 
 def resident() -> dict[str, int]:
-    """Bytes of this process in RAM now (VmRSS), of these from files (RssFile), and at the worst time (VmHWM)."""
+    """Bytes of this process in RAM now (VmRSS), of these from files (RssFile), and at its peak (VmHWM)."""
     text = Path("/proc/self/status").read_text()
     found = {key: re.search(rf"{key}:\s+(\d+) kB", text) for key in ("VmRSS", "RssFile", "VmHWM")}
     return {key: int(match.group(1)) << 10 for key, match in found.items() if match}
@@ -127,10 +127,10 @@ def resident() -> dict[str, int]:
 def growth(start: Callable[[], Any], warm_up: str) -> dict[str, Any]:
     """Bytes that a session reports, and growth of the process from before its construction to after two runs.
 
-    `start` makes the session, and what it reads and returns, and runs it twice. The program in `warm_up` runs first, so
-    that the thread pool is in memory. What it and the imports freed goes back to the system before the measurement,
-    which would else miss what the session takes from it. Pages of files, here the code of the library, which all
-    processes share, are not counted.
+    `start` makes the session and its inputs and outputs, and runs it twice. The program in `warm_up` runs first, so
+    that the thread pool is in memory. Memory that it and the imports freed is returned to the system before the
+    measurement; otherwise the session could take it without growth. Pages of files are not counted: here they are the
+    code of the library, which all processes share.
     """
     import ctypes
 
@@ -138,7 +138,7 @@ def growth(start: Callable[[], Any], warm_up: str) -> dict[str, Any]:
 
     run_twice(*programs.load(Path(warm_up)))
     ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     before = resident()
     started = start()
     after = resident()
@@ -156,7 +156,7 @@ def growth(start: Callable[[], Any], warm_up: str) -> dict[str, Any]:
 
 
 def run_twice(program: Any, data: dict[str, Any]) -> tuple[Any, ...]:
-    """A session that has run twice, and what it reads and returns."""
+    """A session that has run twice, and its inputs and outputs."""
     import exported_programs as programs
     import popart
 
@@ -169,7 +169,7 @@ def run_twice(program: Any, data: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def memory(folder: str, warm_up: str) -> dict[str, Any]:
-    """Bytes that the session of an exported program reports, and what the process grew by."""
+    """Bytes that the session of an exported program reports, and the growth of the process."""
     import exported_programs as programs
 
     program, inputs = programs.load(Path(folder))
@@ -177,13 +177,13 @@ def memory(folder: str, warm_up: str) -> dict[str, Any]:
 
 
 def peer_memory(implementation: str, name: str) -> dict[str, Any]:
-    """Growth of the process of one implementation, as `growth` counts it: before it is opened to after two calls."""
+    """Growth of the process of one implementation, as `growth` counts it: from before `open` to after two calls."""
     import ctypes
 
     import implementations
 
     runner = implementations.make(implementation, name)
-    implementations.torch.ones(256, 256).matmul(implementations.torch.ones(256, 256))  # its threads are there
+    implementations.torch.ones(256, 256).matmul(implementations.torch.ones(256, 256))  # starts its threads
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = resident()
@@ -196,7 +196,7 @@ def peer_memory(implementation: str, name: str) -> dict[str, Any]:
 
 
 def transform_memory(row: str, side: str, network: str, folder: str, warm_up: str, limit: str) -> dict[str, Any]:
-    """The same of one form of a row of `transforms`; `side`: ``ours`` or ``plain``."""
+    """The same for one form of a row of `transforms`; `side`: ``ours`` or ``plain``."""
     import training_forms
 
     import transforms
@@ -210,12 +210,12 @@ def transform_memory(row: str, side: str, network: str, folder: str, warm_up: st
             training.call()
         return training.session, training
 
-    with training_forms.environment(form.environment):  # the session asks it for its report, too
+    with training_forms.environment(form.environment):  # the session's report reads it too
         return growth(start, warm_up)
 
 
 def inline_compile_time(calls: str, repetitions: str) -> dict[str, Any]:
-    """Microseconds of compilation by inlined operator, of so many calls of one graph."""
+    """Microseconds of compilation by inlined operator, for `calls` calls of one graph."""
     import loops
 
     loops.inline_compile_us(1)
@@ -275,7 +275,7 @@ def startup(implementation: str, model: str) -> dict[str, Any]:
 
 
 def same_bits(folder: str, threads: str, repetitions: str, steps: str) -> dict[str, Any]:
-    """Digests of losses, weights and optimizer state, and what differed between repetitions."""
+    """Digests of losses, weights and optimizer state, and the differences between repetitions."""
     os.environ["POPART_NUM_THREADS"] = threads
     import same_bits
 
@@ -297,7 +297,7 @@ def thread_use(folder: str, *threads: str) -> dict[str, Any]:
 
 
 def work(name: str) -> dict[str, Any]:
-    """What one call computes and moves at least."""
+    """The least computation and data movement of one call."""
     import networks
 
     benchmark = networks.BENCHMARKS[name]
@@ -319,7 +319,7 @@ def serve(implementation: str, name: str, stream: TextIO) -> None:
 
 
 def serve_transform(row: str, network: str, folder: str, stream: TextIO) -> None:
-    """Both forms of a row: what they plan, how far their losses differ, then the times of turns of both."""
+    """Both forms of a row: their plans, the difference of their losses, then the times of turns of both."""
     import transforms
 
     pair = transforms.Pair(transforms.BY_NAME[row], network, Path(folder))
@@ -327,7 +327,7 @@ def serve_transform(row: str, network: str, folder: str, stream: TextIO) -> None
     for line in sys.stdin:
         times = {}
         for side, training in pair.sides.items():
-            time.sleep(PAUSE_S)  # threads of the other form stop spinning
+            time.sleep(PAUSE_S)  # until threads of the other form stop spinning
             times[side] = measure(training.call, json.loads(line)["seconds"])
         answer(stream, times)
 
@@ -335,7 +335,7 @@ def serve_transform(row: str, network: str, folder: str, stream: TextIO) -> None
 def serve_operators(stream: TextIO) -> None:
     """Times of one operator in all implementations (`operators`) for each request, the arguments of `operator_times`.
 
-    The libraries are imported once. What fails is answered as an error, and the next request is served.
+    The libraries are imported once. A failure is answered as an error, and the next request is served.
     """
     import gc
 
@@ -351,7 +351,7 @@ def serve_operators(stream: TextIO) -> None:
 
 
 def failure(error: Exception) -> dict[str, Any]:
-    """The answer that says what failed."""
+    """The answer that reports a failure."""
     text = str(error).strip().splitlines() or [""]
     return {"error": f"{type(error).__name__}: {text[0][:300]}"}
 

@@ -1,4 +1,4 @@
-"""Operators of the benchmark that PyTorch's exporter writes as others: an ONNX node beside a PyTorch function."""
+"""Operators that PyTorch's exporter writes as others: each is an ONNX node, with a PyTorch function to compare."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def graphcore(name: str, function: Function, operands: Operands, attributes: Any
 
 
 def floats(shapes: Shapes, low: float = -2.0, high: float = 2.0, count: int = 1) -> Operands:
-    """So many operands, spread over [low, high)."""
+    """Operands of these shapes, spread over [low, high)."""
     return lambda size: on(shapes, None, low, high, count)(size)[1]
 
 
 def whole(shapes: Shapes, count: int) -> Operands:
-    """So many operands of whole numbers."""
+    """Operands of integers."""
     return lambda size: [torch.randint(1 << 20, shapes[size], dtype=torch.int32) for _ in range(count)]
 
 
@@ -60,7 +60,7 @@ def shifted_bytes(size: str) -> list[torch.Tensor]:
 
 
 def matrix_and(*more: Callable[[int, int, int], torch.Tensor]) -> Operands:
-    """A matrix, and what is made from its rows, its columns, and how many rows are picked."""
+    """A matrix, and operands made from its rows, its columns and the number of rows that are picked."""
     return lambda size: [torch.randn(ROWS_OF[size]), *(make(*ROWS_OF[size], COUNT[size]) for make in more)]
 
 
@@ -70,7 +70,7 @@ def one(rows: int, width: int, count: int) -> torch.Tensor:
 
 
 def half(rows: int, width: int, count: int) -> torch.Tensor:
-    """What is written in a window of half of the rows."""
+    """The values for a window of half of the rows."""
     return torch.randn(rows // 2, width)
 
 
@@ -85,12 +85,12 @@ def placed(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
 
 
 def own(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A view as memory of its own, which the other implementations give."""
+    """A copy of a view, as the other implementations return one."""
     return lambda *operands: function(*operands).clone()
 
 
 def space_to_depth(x: torch.Tensor) -> torch.Tensor:
-    """Blocks of two by two in front of the channels, as in ONNX."""
+    """Blocks of two by two before the channels, as in ONNX."""
     n, c, h, w = x.shape
     return x.view(n, c, h // 2, 2, w // 2, 2).permute(0, 3, 5, 1, 2, 4).reshape(n, 4 * c, h // 2, w // 2)
 
@@ -103,13 +103,13 @@ def boxes(size: str) -> list[torch.Tensor]:
 
 
 def boxes_with_maps(size: str) -> list[torch.Tensor]:
-    """Maps of features, and boxes behind the number of their map."""
+    """Maps of features, and boxes after the number of their map."""
     maps, corners, of = boxes(size)
     return [maps, torch.cat([of[:, None].float(), corners], 1)]
 
 
 def roi_align(x: torch.Tensor, corners: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-    """Seven by seven means of each box."""
+    """Seven by seven means for each box."""
     from torchvision.ops import roi_align
 
     return roi_align(x, torch.cat([of[:, None].float(), corners], 1), 7, 1.0, 2, True)
@@ -167,7 +167,7 @@ ELEMENTS = [
     graphcore(
         "ScaledAdd", lambda x, y: 0.5 * x + 2.0 * y, floats(FLAT, count=2), {"scale0": 0.5, "scale1": 2.0}
     ),
-    # Counts: of other numbers PyTorch rounds the sum, which may then be the modulus itself.
+    # Counts: for other numbers PyTorch rounds the sum, which may then equal the modulus.
     graphcore(
         "IncrementMod", lambda x: torch.fmod(x + 1, 3), lambda size: [torch.randint(3, FLAT[size]).float()],
         {"increment": 1.0, "modulus": 3.0}, trains=False,
@@ -201,7 +201,7 @@ BY_ROW = [
         lambda size: (lambda x, y: F.nll_loss(x, y, reduction="none"), classes(size)[1]),
     ),
     graphcore("Nll", lambda x, y: F.nll_loss(torch.log(x), y, reduction="none"), probabilities, {"reduction": 2}),
-    # PyTorch's gradient is that of the scores in front of a log softmax.
+    # PyTorch's gradient is that of the scores before a log softmax.
     graphcore("Ctc", ctc, alignments, {"reduction": 2}, trains=False),
 ]  # fmt: skip
 OF_IMAGES = [

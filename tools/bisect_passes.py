@@ -1,9 +1,9 @@
-"""Finds the compiler pass that breaks a program: runs a command with half of the passes off, again and again.
+"""Finds the compiler pass that breaks a program: runs a command repeatedly, each time with half of the passes off.
 
     python tools/bisect_passes.py -- python check.py
 
-The command ends with 0 when the program's result is right. It must fail with all passes on and not fail with all off
-that may be off; passes are switched off with POPART_DISABLE_PASSES.
+The command must exit with 0 if and only if the program's result is right. It must fail with all passes on, and must not
+fail with all passes off that may be off. Passes are switched off with POPART_DISABLE_PASSES.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from collections.abc import Callable, Sequence
 
 
 def switchable_passes(tool: str) -> list[str]:
-    """Names of the passes that may be switched off, in their order, as `popart-opt --list-passes` gives them."""
+    """Names of the passes that may be switched off, in the order of `popart-opt --list-passes`."""
     listing = subprocess.run([tool, "--list-passes"], capture_output=True, text=True, check=True).stdout
     rows = re.findall(r"^(\w+) +(\w+): (.*)$", listing, re.MULTILINE)
     return [name for name, phase, text in rows if phase != "OnRequest" and "(needed: " not in text]
 
 
 def find_culprit(passes: Sequence[str], is_right: Callable[[Sequence[str]], bool]) -> Sequence[str]:
-    """The fewest passes, by halves, without which the result is right.
+    """Find, by halving, the fewest passes without which the result is right.
 
     Args:
         passes: Names to choose from, in order.
         is_right: Whether the result is right with these passes off.
 
     Returns:
-        One name; more where no half of them is enough.
+        One name; several if no half of them is enough.
 
     Raises:
         ValueError: The result is right with all passes on, or wrong with all of `passes` off.
@@ -51,7 +51,7 @@ def find_culprit(passes: Sequence[str], is_right: Callable[[Sequence[str]], bool
 
 
 def main() -> int:
-    """Print the passes found; 1 when there is nothing to find."""
+    """Print the passes found; 1 if there is nothing to find."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", default="popart-opt", help="path of popart-opt")
     parser.add_argument("command", nargs="+", help="what to run, behind --")

@@ -1,8 +1,8 @@
-"""Counts in how many files operators are stated, and keeps the table in docs/add-an-op.md true.
+"""Counts in how many files operators are stated, and updates the table in docs/add-an-op.md.
 
-A file states an operator when its code (comments and docstrings left out) names the type: as a word or string, as an
+A file states an operator if its code (without comments and docstrings) names the type: as a word or string, as an
 enumerator (kGelu, kIntAbs), or, in Python, as a function that makes the op or a list that exports that function.
-Usage: count_statements.py [--write]. Prints the table; with --write puts it into the page.
+Usage: count_statements.py [--write]. Prints the table; with --write writes it into the page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPERATORS = {
     "gradient row": "SoftmaxGrad",
 }
 
-# Column by the beginning of a path; the first that fits counts.
+# Column by the beginning of a path; the first match counts.
 PLACES = {
     "src/ops/": "definition",
     "src/backends/ref/": "`ref`",
@@ -65,7 +65,7 @@ def names_in_cpp(text: str, type_: str) -> bool:
 
 
 def makers(tree: ast.AST, type_: str) -> set[str]:
-    """Functions of a Python module that name the operator type in a string that is no docstring."""
+    """Functions of a Python module that name the operator type in a string that is not a docstring."""
     found = set()
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and any(
@@ -76,7 +76,7 @@ def makers(tree: ast.AST, type_: str) -> set[str]:
 
 
 def names_in_python(tree: ast.AST, type_: str, functions: set[str]) -> bool:
-    """Whether a Python module names the operator type, or passes on one of the functions that make it."""
+    """Whether a Python module names the operator type, or exports one of the functions that make it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and (node.value == type_ or node.value in functions):
             return True
@@ -127,7 +127,7 @@ def table(root: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table, and with --write put it into the page."""
+    """Print the table, and with --write write it into the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="put the table into docs/add-an-op.md")
     parser.add_argument("--files", metavar="TYPE", help="list the files that state one operator instead")

@@ -1,7 +1,7 @@
-"""Counts the lines of the twenty tasks in examples/tasks, and puts the table into the README of that folder.
+"""Counts the lines of the twenty tasks in examples/tasks, and writes the table into the README of that folder.
 
-A line counts if it holds code: blank lines, comments and docstrings do not. Programs of both sides are formatted by the
-same formatter. Usage: count_tasks.py [--write]. Prints the table; with --write puts it into the page.
+A line counts if it has code: blank lines, comments and docstrings do not count. Programs of both sides are formatted by
+the same formatter. Usage: count_tasks.py [--write]. Prints the table; with --write writes it into the page.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_CODE = (
 
 
 def code_lines(text: str) -> int:
-    """How many lines of a Python program hold code."""
+    """How many lines of a Python program have code."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in _NO_CODE:
@@ -60,7 +60,7 @@ class Task:
         return text.splitlines()[0].removesuffix(".")
 
     def counts(self) -> tuple[int, int]:
-        """Lines of our program and of the other one; 0 where there is none."""
+        """Lines of our program and of the other one; 0 if there is none."""
         return code_lines(self.ours.read_text()), 0 if self.peer is None else code_lines(self.peer.read_text())
 
 
@@ -88,7 +88,7 @@ def table(folder: Path = FOLDER) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table, and with --write put it into the page."""
+    """Print the table, and with --write write it into the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="put the table into examples/tasks/README.md")
     text = table()

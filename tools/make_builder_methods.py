@@ -4,8 +4,8 @@
     make_builder_methods.py python/popart/opset_methods.py FOLDER
 
 makes FOLDER/popart/builder.gen.hpp (one class per domain and version, and AiOnnx for the operator set of a model) and
-FOLDER/builder.gen.cpp. The build runs it; the files are not kept. A parameter's C++ type follows from its name and
-default; where C++ and Python differ, it is said here.
+FOLDER/builder.gen.cpp. The build runs it; the files are not stored in the repository. The C++ type of a parameter
+follows from its name and default; differences between C++ and Python are stated here.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def method_text(table: ModuleType, domain: str, opset: int, name: str, method: o
     return declaration, definition
 
 
-# What the generated header says of all its methods.
+# Documentation of all methods in the generated header.
 CONTRACT = """// Arguments: ids of the inputs in the operator's order, "" for an absent one; then its attributes by
 // name. Empty lists and optionals without value leave an attribute out. Results: ids of the outputs. Meaning, shapes,
 // types and defaults are those of the class's operator set (ai.graphcore: PopART's operator reference). Throws
@@ -171,7 +171,7 @@ def class_text(table: ModuleType, domain: str, opset: int, methods: dict[str, ob
         for method, row in methods.items()
         if row.first_opset <= opset <= row.last_opset
     ]
-    # One form of it is written by hand.
+    # One overload is written by hand.
     using = f"  using {base}::replicatedallreduce;\n" if domain == "ai.graphcore" else ""
     header = (
         f"// Operators of {domain} {opset}.\nclass {name} : public {base} {{\n public:\n"
@@ -181,7 +181,7 @@ def class_text(table: ModuleType, domain: str, opset: int, methods: dict[str, ob
     return header, "".join(d.replace("@::", f"{name}::") for _, d in texts)
 
 
-# ---- AiOnnx: every operator that an operator set from 7 on has, with the attributes of all these versions
+# ---- AiOnnx: every operator of the operator sets from 7 on, with the attributes of all these versions
 
 OLDEST = 7
 KINDS = {
@@ -194,17 +194,17 @@ KINDS = {
     "tensor": "ConstVoidData",
     "graph": "Builder",
 }
-COUNTED_BY_NODE = "num_outputs"  # attribute of Split, which the number of outputs gives
+COUNTED_BY_NODE = "num_outputs"  # attribute of Split, which follows from the number of outputs
 
 
 def living_forms(forms: list[Form]) -> list[Form]:
-    """The versions that operator sets from the oldest on have."""
+    """The versions in the operator sets from the oldest on."""
     older = [form for form in forms if form.since <= OLDEST]
     return [*older[-1:], *(form for form in forms if form.since > OLDEST)]
 
 
 def versioned_parameters(forms: list[Form], first: list[str]) -> list[Parameter]:
-    """Attributes of all versions: the required ones, then the order of the fixed classes, then the names'."""
+    """Attributes of all versions: required ones first, then in the order of the fixed classes, then by name."""
     found: dict[str, list] = {}
     for form in forms:
         for attribute in form.attributes:

@@ -144,7 +144,7 @@ def sections(entries: dict[str, str], patterns: dict[str, str]) -> str:
 
 
 def default_of(option: str) -> str:
-    """The default of a member of SessionOptions in the form in which a program writes it; empty for a struct."""
+    """The default of a member of SessionOptions as a program writes it; empty for a struct."""
     value = functools.reduce(getattr, option.split("."), popart_core.SessionOptions())
     if isinstance(value, bool | int | float | str):
         return f" = `{value!r}`"
@@ -226,7 +226,7 @@ def counted(counts: Counter[str]) -> str:
 
 
 def is_optimizer(made: type) -> bool:
-    """Whether a class is an optimizer that programs make."""
+    """Whether a class is an optimizer that programs can make."""
     return issubclass(made, optim.Optimizer) and made.__name__ in optim.__all__ and made is not optim.Optimizer
 
 
@@ -383,7 +383,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a page differs")
     check = parser.parse_args().check
     for variable, *_ in popart_core._environmentVariables():
-        os.environ.pop(variable, None)  # defaults are those without them
+        os.environ.pop(variable, None)  # defaults must not depend on them
     stale = []
     for name, make in PAGES.items():
         path, page = ROOT / name, make()

@@ -3,11 +3,12 @@
 
     make_operator_table.py FILE
 
-Two tables. One row per operator: name, least and most inputs, most outputs (over all operator sets; -1: any number),
-versions, and the names of inputs, outputs and attributes of the newest version, with spaces between. A negative version
-is the one from which on the operator is deprecated. Then one row per operator and version: numbers of inputs and
-outputs, their names, and its attributes as "name:kind", with "!" where an attribute is required and "=default" where it
-has a default. The build runs it; the file is not kept. tools/make_builder_methods.py takes the second table from here.
+It has two tables. The first has one row per operator: name, least and most inputs, most outputs (over all operator
+sets; -1: any number), versions, and the names of inputs, outputs and attributes of the newest version, separated by
+spaces. A negative version is the first one in which the operator is deprecated. The second has one row per operator and
+version: numbers of inputs and outputs, their names, and its attributes as "name:kind", with "!" if an attribute is
+required and "=default" if it has a default. The build runs it; the file is not stored in the repository.
+tools/make_builder_methods.py reads the second table directly.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _OPTION = defs.OpSchema.FormalParameterOption
 
 
 class Attribute(NamedTuple):
-    """One attribute of an operator version; `default` is its text, None where there is none."""
+    """One attribute of an operator version; `default` is its text, None if there is none."""
 
     name: str
     kind: str
@@ -49,7 +50,7 @@ class Form(NamedTuple):
 
 
 def default_text(attribute: defs.OpSchema.Attribute) -> str | None:
-    """The default of an attribute as text: a number, a string, or a list with commas between."""
+    """The default of an attribute as text: a number, a string, or a list separated by commas."""
     value = attribute.default_value
     if value.type == AttributeProto.FLOAT:
         return str(np.float32(value.f))
@@ -65,7 +66,7 @@ def default_text(attribute: defs.OpSchema.Attribute) -> str | None:
 
 
 def names_of(parameters: list[defs.OpSchema.FormalParameter]) -> list[str]:
-    """Names of inputs or outputs: "?" follows an optional one, "*" one that may be there any number of times."""
+    """Names of inputs or outputs: "?" follows an optional one, "*" one that may repeat."""
     marks = {_OPTION.Optional: "?", _OPTION.Variadic: "*"}
     return [p.name + marks.get(p.option, "") for p in parameters]
 

@@ -1,8 +1,8 @@
-"""Draw the pictures of the documentation as SVG: the numbers come from programs, most of them those of the guides.
+"""Draw the pictures of the documentation as SVG. The numbers come from programs, mostly those in the guides.
 
-Usage: make_pictures.py [FOLDER], default docs/pictures. `PICTURES` has a function for each file. Ink has the
-colour of the text around it (`currentColor`): docs/conf.py puts a picture into the page of the site, and where a file
-stands alone its own style chooses by the reader's setting. Fills are readable on light and on dark.
+Usage: make_pictures.py [FOLDER], default docs/pictures. `PICTURES` has a function for each file. Ink has the colour of
+the surrounding text (`currentColor`): docs/conf.py inserts the pictures into the pages of the site, and a picture that
+is viewed alone chooses a colour by the reader's setting. Fills are readable on light and dark backgrounds.
 """
 
 import contextlib
@@ -51,11 +51,11 @@ ALONE = (
     '<style class="alone">svg { color: #24292f } @media (prefers-color-scheme: dark) { svg { color: #d0d7de } }</style>'
 )
 
-# ---- what programs say
+# ---- numbers from programs
 
 
 def page_names(page: str, count: int) -> dict[str, Any]:
-    """Names that the first `count` Python blocks of a page have made."""
+    """The names that the first `count` Python blocks of a page define."""
     names: dict[str, Any] = {"__name__": "page"}
     blocks = [token for token in MarkdownIt().parse((ROOT / page).read_text()) if token.info == "python"]
     with contextlib.redirect_stdout(io.StringIO()):
@@ -81,7 +81,7 @@ def tour_losses() -> np.ndarray:
 
 
 def memory_over_programs() -> dict[str, list[int]]:
-    """Bytes of activations and gradients at every step of the program of docs/guides/making-it-fit.md, by way."""
+    """Bytes of activations and gradients at every step of the program of docs/guides/making-it-fit.md, by method."""
     names = page_names("docs/guides/making-it-fit.md", 1)
     kinds = {"plain": popart.RecomputationType.NoRecompute, "computed again": popart.RecomputationType.Standard}
     result = {}
@@ -117,7 +117,7 @@ def pipeline_cycles(graph: popxl.Graph) -> list[list[int]]:
     cycles: list[list[int]] = [[]]
     for called, times in calls(graph._pb_graph):
         stage = stage_number(called)
-        if stage is None:  # transfers, which part two cycles, or a loop of full ones
+        if stage is None:  # transfers, which separate two cycles, or a loop of full cycles
             cycles += [*(times * [list(stages_below(called))]), []]
         else:
             cycles[-1].append(stage)
@@ -132,7 +132,7 @@ def calls(graph: Any) -> Iterator[tuple[Any, int]]:
 
 
 def stage_number(graph: Any) -> int | None:
-    """The stage that a graph is, None for others."""
+    """The number of the stage if the graph is one, otherwise None."""
     found = re.match(r"stage_(\d+)_", graph.id)
     return int(found[1]) if found else None
 
@@ -225,7 +225,7 @@ def draw_way(plot: Axes) -> None:
     plot.axis("off")
 
 
-# file: how it is drawn, width and height in inches, what it shows
+# file: function, width and height in inches, description
 PICTURES: dict[str, tuple[Callable[[Axes], None], tuple[float, float], str]] = {
     "way-of-the-data.svg": (draw_way, (9, 1.5), "From a model over graphs, schedule and memory plan to a run"),
     "pipeline-cycles.svg": (draw_pipeline, (7, 2.2), "Micro-batches on the stages of a pipeline, cycle by cycle"),
@@ -239,7 +239,7 @@ PICTURES: dict[str, tuple[Callable[[Axes], None], tuple[float, float], str]] = {
 
 
 def as_svg(name: str) -> str:
-    """A picture as text, without what differs from day to day; its parts have ids that no other picture has."""
+    """A picture as text, without parts that change from day to day; its ids are unique among the pictures."""
     draw, size, title = PICTURES[name]
     with matplotlib.rc_context(STYLE):
         figure, plot = pyplot.subplots(figsize=size, layout="constrained")
@@ -250,7 +250,7 @@ def as_svg(name: str) -> str:
         figure.savefig(text, format="svg", metadata=facts)
         pyplot.close(figure)
     svg = text.getvalue()[text.getvalue().index("<svg") :]
-    # matplotlib sets joins of lines for every element of a page; the same, for those of the picture
+    # matplotlib sets line joins for every element of a page; here only for elements of the picture
     svg = re.sub(r"<style type=\"text/css\">.*?</style>", "", svg, flags=re.DOTALL)
     head, rest = svg.split(">", 1)
     label = f' role="img" aria-label="{title}" stroke-linejoin="round" stroke-linecap="butt">'

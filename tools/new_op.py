@@ -1,7 +1,7 @@
 """Writes the skeleton of a new operator from tools/templates. Used by `./dev new-op`.
 
-The operator gets a file of its own with one row, a line in catalog.hpp and one in catalog.cpp, and a case file. No
-existing file but the catalog is changed.
+The operator gets a separate file with one row, a line in catalog.hpp and one in catalog.cpp, and a case file. Of the
+existing files only the catalog is changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 class NewOpError(Exception):
-    """The skeleton cannot be written; the text says why and what to do."""
+    """The skeleton cannot be written; the message has the reason and a remedy."""
 
 
 def snake_case(name: str) -> str:
@@ -25,7 +25,7 @@ def snake_case(name: str) -> str:
 
 
 def check_free(root: Path, name: str) -> None:
-    """Refuse a type that code below src/ops names already.
+    """Refuse a type that is already named in code below src/ops.
 
     Raises:
         NewOpError: The type exists.
@@ -37,7 +37,7 @@ def check_free(root: Path, name: str) -> None:
 
 
 def with_line(text: str, line: str, before: str) -> str:
-    """Text with a line put in front of the first that contains `before`."""
+    """Text with a line inserted before the first line that contains `before`."""
     lines = text.splitlines()
     at = next(i for i, found in enumerate(lines) if before in found)
     return "\n".join([*lines[:at], line, *lines[at:]]) + "\n"
@@ -52,10 +52,10 @@ def write_skeleton(root: Path, name: str, family: str) -> list[str]:
         family: Folder below src/ops.
 
     Returns:
-        One line per file, saying what to do there.
+        One line per file that says what to do there.
 
     Raises:
-        NewOpError: The name is no type name or exists already, or there is no such family.
+        NewOpError: The name is not a type name or already exists, or there is no such family.
     """
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", name):
         raise NewOpError(f"new-op: got the name {name}, expected a type name such as Gelu")

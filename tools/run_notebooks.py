@@ -1,7 +1,7 @@
-"""Run the notebooks of examples/notebooks and store what they print and draw.
+"""Run the notebooks of examples/notebooks and store their text and pictures.
 
-Usage: run_notebooks.py [NOTEBOOK ...]. Each runs in a new folder, in a kernel of this Python. What differs from run to
-run (times, counts of earlier runs) is not stored.
+Usage: run_notebooks.py [NOTEBOOK ...]. Each runs in a new folder, in a kernel of this Python. Outputs that change from
+run to run (times, counts of earlier runs) are not stored.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def run(path: Path) -> nbformat.NotebookNode:
 
 
 def main() -> int:
-    """Run the notebooks that are named, or all; the exit code."""
+    """Run the named notebooks, or all; returns the exit code."""
     parser = argparse.ArgumentParser(description="Run notebooks and store their outputs.")
     parser.add_argument("notebooks", nargs="*", type=Path, help="files (default: all of examples/notebooks)")
     for path in parser.parse_args().notebooks or sorted(FOLDER.glob("*.ipynb")):

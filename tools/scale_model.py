@@ -1,28 +1,28 @@
 """Predicts the step time of large jobs, from the profile of a program and the schedules of its exchanges.
 
-FILE is the report of a session of the job with two processes or more: the text of ``session._report()``, where
-``SessionOptions.engineOptions`` has ``debug.instrument`` = ``true`` and one step has run at least. From it come the
-steps with their measured times, and what replicas exchange. How collectives of N processes exchange it is planned by
-the library itself (src/exchange, through the Python module popart_testing). All processes do the same, so the model
-follows one of them:
+FILE is the report of a session of the job with two processes or more: the text of ``session._report()``, if
+``SessionOptions.engineOptions`` has ``debug.instrument`` = ``true`` and at least one step has run. It has the steps
+with their measured times, and the collectives of replicas. The library itself plans how collectives of N processes
+exchange data (src/exchange, through the Python module popart_testing). All processes do the same, so the model follows
+one of them:
 
-- a step takes its measured time, times the processes that share a core; one that waits for others takes the predicted
-  time of its own work, since its measured time has the waiting in it;
-- an exchange begins where its operands are published. Exchanges pass the network one after the other in that order:
-  messages of a round take a fixed time each, then their bytes, those to other hosts at the rate of the host's line,
-  which its processes share, the others at the rate of memory; then terms are joined. Latencies of different exchanges
-  overlap, those of the rounds of one do not;
-- a step that waits goes on when its exchange is complete;
-- where the thread of the exchange has no core of its own, a run takes no less than computing and exchanging together;
-  what it took in the job of the report is in the measured times;
-- stragglers: with deviations of ``--sigma`` of the step, the slowest of P processes takes sigma sqrt(2 ln P) more.
+- a step takes its measured time, multiplied by the number of processes that share a core; a step that waits for others
+  takes the predicted time of its computation, because its measured time includes the waiting;
+- an exchange begins where its operands are published. Exchanges use the network one after the other in that order. The
+  messages of a round take a fixed time each; then their bytes take time: those to other hosts at the rate of the host's
+  line, which its processes share, the others at the rate of memory; then terms are joined. Latencies of different
+  exchanges overlap, those of the rounds of one exchange do not;
+- a step that waits continues when its exchange is complete;
+- if the thread of the exchange has no separate core, a run takes at least the time of computing and exchanging
+  together; the measured times include this time for the job of the report;
+- stragglers: with deviations of ``--sigma`` of the step, the slowest of P processes takes sigma sqrt(2 ln P) longer.
 
-Groups of all replicas of the program are taken for groups of all replicas of the larger job; other groups stay as they
-are. Pipelines (steps that run at the same time) are not modelled. Where operands have fewer cache lines than there are
-processes, predictions are up to 1.7 times too long: not all processes have a part then. ``--simgrid`` compares the
-times of exchanges with those of SimGrid (Debian: python3-simgrid) on a fat tree.
+Groups of all replicas of the program become groups of all replicas of the larger job; other groups do not change.
+Pipelines (steps that run at the same time) are not modelled. If operands have fewer cache lines than there are
+processes, predictions are up to 1.7 times too long, because not all processes have a part then. ``--simgrid`` compares
+the times of exchanges with those of SimGrid (Debian: python3-simgrid) on a fat tree.
 
-Run it with the Python packages of the build, as ``./dev test`` does:
+Run it with the Python packages of the build, like ``./dev test``:
 ``PYTHONPATH=python:build/dev/python python tools/scale_model.py report.json --processes 2 64 1024 65536``.
 """
 
@@ -46,15 +46,15 @@ MOST_ITERATIONS = 10_000  # of a loop with collectives
 
 @dataclass(frozen=True)
 class Network:
-    """What messages cost, in nanoseconds. A host's line is shared by its processes, and so is its memory.
+    """The cost of messages, in nanoseconds. The processes of a host share its line and its memory.
 
     Attributes:
-        latency: From one host to another, without the bytes of the message.
-        message: For which a process is busy with a message.
-        byte: On the line of a host, in each direction; with an oversubscribed network its share there.
-        local_latency: Between processes of one host.
-        local_byte: Between processes of one host.
-        join_byte: To join a byte of a term.
+        latency: Time from one host to another, without the bytes of the message.
+        message: Time for which a process is busy with a message.
+        byte: Time on the line of a host, in each direction; with an oversubscribed network its share there.
+        local_latency: The latency between processes of one host.
+        local_byte: Time for a byte between processes of one host.
+        join_byte: Time to join a byte of a term.
     """
 
     latency: float = 20e3
@@ -70,9 +70,9 @@ class Job:
     """Processes, replicas of each, and where they run.
 
     Attributes:
-        processes_of_host: A host has so many, one after the other.
-        threads: That each computes with.
-        cores_of_host: None: enough for all threads, and for those of exchanges.
+        processes_of_host: Number of processes of a host; their ranks are consecutive.
+        threads: Threads with which each process computes.
+        cores_of_host: None: enough for all threads, including those of exchanges.
     """
 
     processes: int
@@ -88,18 +88,18 @@ class Job:
 
     @property
     def sharing_a_core(self) -> float:
-        """How much longer computing takes."""
+        """The factor by which computing takes longer."""
         return max(1.0, self.on_host * self.threads / self.cores_of_host) if self.cores_of_host else 1.0
 
     @property
     def has_cores_for_exchange(self) -> bool:
-        """Whether the threads of exchanges take none from computing."""
+        """Whether the threads of exchanges take no core from computing."""
         return not self.cores_of_host or self.cores_of_host >= self.on_host * (self.threads + 1)
 
 
 @dataclass
 class Collective:
-    """One collective of the program, as the report has it."""
+    """One collective of the program, from the report."""
 
     operation: str
     type: str
@@ -112,7 +112,7 @@ class Collective:
     channel: int
 
     def widened(self, replicas: int, of_program: int) -> Collective:
-        """The same in a job of so many replicas, where the program was compiled for `of_program`."""
+        """The same in a job of `replicas` replicas; the program was compiled for `of_program`."""
         if self.groupSize < of_program:
             return self
         elements, results = self.elements, self.resultElements
@@ -126,7 +126,7 @@ class Collective:
 
 @dataclass
 class Step:
-    """A step of the program: nanoseconds of its own work, and the collective that it publishes for or waits in."""
+    """A step of the program: nanoseconds of its work, and the collective that it publishes for or waits in."""
 
     nanoseconds: float
     collective: Collective | None = None
@@ -136,8 +136,8 @@ class Profile:
     """The steps of one run, in order.
 
     Attributes:
-        steps: Loops with collectives are written out; other steps between two collectives are one.
-        replicas: That the program was compiled for.
+        steps: Loops with collectives are unrolled; other steps between two collectives are combined.
+        replicas: Replicas for which the program was compiled.
     """
 
     def __init__(self, report: dict[str, Any]) -> None:
@@ -190,7 +190,7 @@ class Profile:
                     steps += inner[0] * trips
                 else:
                     steps.append(Step(own or trips * sum(step.nanoseconds for step in inner[0])))
-            else:  # of branches the longer one; of lanes too, which run at the same time
+            else:  # the longer of two branches; the same for lanes, which run at the same time
                 if node["type"] != "If" and any(step.collective for branch in inner for step in branch):
                     raise SystemExit(
                         f"scale_model: '{node['name']}' runs steps with collectives at the same time, which is not "
@@ -213,7 +213,7 @@ class Exchange:
     """One collective of one process, planned.
 
     Attributes:
-        rounds: As `popart_testing.plan_exchange` gives them.
+        rounds: The rounds from `popart_testing.plan_exchange`.
         occupied: Nanoseconds for which it keeps the network or the thread of the exchange busy.
         latencies: Nanoseconds of its rounds that other exchanges may use.
     """
@@ -225,7 +225,7 @@ class Exchange:
 
 
 class Planner:
-    """Plans exchanges of a process with most to do; the others are like it, or have less."""
+    """Plans exchanges of a process with the most work; the others have the same or less."""
 
     def __init__(self, job: Job, network: Network) -> None:
         import popart_testing
@@ -249,7 +249,7 @@ class Planner:
         """The collective with its costs."""
         key = json.dumps(collective.__dict__)
         if key not in self._known:
-            # Of short operands only some processes join a part. The last one does.
+            # For short operands only some processes join a part. The last one does.
             both = [self._planned(collective, process) for process in {0, self.job.processes - 1}]
             self._known[key] = max(both, key=lambda exchange: exchange.occupied + exchange.latencies)
         return self._known[key]
@@ -276,12 +276,12 @@ class Planner:
 def predict(
     profile: Profile, job: Job, network: Network, sigma: float = 0.0, measured: Job | None = None
 ) -> dict[str, Any]:
-    """Times of one run in a job, in milliseconds. `measured`: the job of the report; None: it had cores enough.
+    """Times of one run in a job, in milliseconds. `measured`: the job of the report; None: it had enough cores.
 
     Returns:
         ``step_ms``, ``compute_ms``, ``exchange_ms`` (sum of the times of all exchanges), ``occupied_ms`` (of the
-        network and the thread of the exchange), ``exposed_ms`` (waited for), ``efficiency``, and how many exchanges
-        have which algorithm.
+        network and the thread of the exchange), ``exposed_ms`` (waited for), ``efficiency``, and how many exchanges use
+        which algorithm.
     """
     planner = Planner(job, network)
     replicas = job.processes * job.replicas_of_each
@@ -299,7 +299,7 @@ def predict(
         if collective:
             exchange = planner.plan(collective.widened(replicas, profile.replicas))
             begin = begun.pop(collective.channel, now)
-            # Exchanges were published in this order, too, so that those before this one are in `free`.
+            # Exchanges were published in this order too, so those before this one are in `free`.
             free = max(free, begin) + exchange.occupied
             ready[collective.channel] = free + exchange.latencies
             occupied += exchange.occupied

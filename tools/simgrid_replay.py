@@ -1,9 +1,9 @@
 """Simulates one exchange with SimGrid: the rounds of all processes on a fat tree of hosts. See tools/scale_model.py.
 
-Reads JSON from stdin: ``network`` (nanoseconds), ``processes_of_host``, and ``rounds``: by process, by round, what it
-sends and receives as (peer, bytes), and the bytes that it joins. Writes the nanoseconds until the last process is done.
-Uses SimGrid's model of flows that share links, with the given latencies and rates as they are (CM02 without corrections
-for TCP's windows). Processes of one host do not share its memory here.
+Reads JSON from stdin: ``network`` (nanoseconds), ``processes_of_host``, and ``rounds``: for each process and round, the
+messages that it sends and receives as (peer, bytes), and the bytes that it joins. Writes the nanoseconds until the last
+process is done. Uses SimGrid's model of flows that share links, with the given latencies and rates unchanged (CM02
+without corrections for TCP's windows). Processes of one host do not share its memory here.
 """
 
 import json
@@ -16,7 +16,7 @@ WIDTH = 32  # hosts of a switch
 
 
 def platform(hosts: int, network: dict) -> str:
-    """A fat tree of two levels whose upper links have the rate of all hosts below."""
+    """A fat tree of two levels; the upper links have the rate of all hosts below them."""
     switches = -(-hosts // WIDTH)
     # A message passes two links of a host, and two between switches: each has a part of the latency.
     latency = network["latency"] / (4 if switches > 1 else 2)
@@ -33,7 +33,7 @@ def platform(hosts: int, network: dict) -> str:
 
 
 def process(number: int, rounds: list, network: dict) -> None:
-    """One process: messages of a round at the same time, then its joins."""
+    """One process: sends the messages of a round at the same time, then joins."""
     for index, one in enumerate(rounds):
         # The second object of each pair takes the message, so it lives until then.
         receives = [Mailbox.by_name(f"{index}:{peer}:{number}").get_async() for peer, _ in one["receives"]]
@@ -48,7 +48,7 @@ def process(number: int, rounds: list, network: dict) -> None:
 
 
 def main() -> None:
-    """Simulate what stdin says."""
+    """Simulate the exchange that stdin describes."""
     request = json.load(sys.stdin)
     network, of_host = request["network"], request["processes_of_host"]
     settings = ["network/model:CM02", "network/TCP-gamma:0", "network/crosstraffic:0", "contexts/stack-size:256"]
