@@ -58,12 +58,12 @@ class Folding {
     return tensorData(*found->second, found->first, files_, nullptr);
   }
 
-  // What is in front of a normalisation, and where its output channels are in the weights: blocks of `own` channels of
-  // `inner` elements, `rows` in number, which belong to `groups` groups of channels in turn.
+  // The product before a normalisation, and where its output channels are in the weights: `rows` blocks of `own`
+  // channels with `inner` elements each, which belong to `groups` groups of channels in turn.
   struct Product {
     onnx_proto::NodeProto *node = nullptr;
     TensorData weight;
-    std::vector<double> bias;  // one of each channel
+    std::vector<double> bias;  // one for each channel
     int64_t own = 1, inner = 1, rows = 1, groups = 1;
     size_t channelOf(int64_t i) const {
       return static_cast<size_t>((i / (own * inner)) * groups / rows * own + i / inner % own);
@@ -101,7 +101,7 @@ class Folding {
     return product;
   }
 
-  // Whether the normalisation is gone.
+  // Whether the normalisation was folded.
   bool fold(const onnx_proto::NodeProto &norm) {
     constexpr int kOperands = 5;
     if (norm.input_size() != kOperands || norm.output_size() != 1 || intAttribute(norm, "spatial", 1) != 1)
@@ -134,7 +134,7 @@ class Folding {
     return true;
   }
 
-  // A new initializer; the name itself where nothing else has it any more.
+  // Adds an initializer; it gets the wanted name if nothing else uses that any more.
   std::string add(const std::string &wanted, const TensorData &value) {
     const auto old = initializers_.find(wanted);
     if (old != initializers_.end() && readers_[wanted] == 1) {

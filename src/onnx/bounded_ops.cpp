@@ -1,6 +1,6 @@
-// What ops do with sizes that depend on data. Most need no word here: where an op falls into pieces along an axis
-// (src/ops/pieces.hpp), a piece for each element of it, the results have the count of their operands. Ops that work
-// along the axis read a neutral value behind the count. Others have a rule of their own, or refuse.
+// How ops handle sizes that depend on data. Most need no rule here: if an op divides into pieces along an axis
+// (src/ops/pieces.hpp), one for each element of the axis, its results have the count of their operands. Ops that work
+// along the axis read a neutral value after the count. Others have a separate rule, or are refused.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -20,7 +20,7 @@ namespace {
 
 enum class Neutral : uint8_t { Zero, One, Lowest, Highest };
 
-// An op that works along an axis and reads `neutral` there where no values are.
+// An op that works along an axis and reads `neutral` where there are no values.
 struct AlongAxis {
   std::string_view type;
   Neutral neutral;
@@ -30,7 +30,7 @@ struct AlongAxis {
 constexpr AlongAxis kAlongAxis[] = {
     {"ReduceSum", Neutral::Zero},
     {"ReduceSumSquare", Neutral::Zero},
-    {"ReduceMean", Neutral::Zero},  // with a factor behind it
+    {"ReduceMean", Neutral::Zero},  // followed by a factor
     {"ReduceL1", Neutral::Zero},
     {"ReduceL2", Neutral::Zero},
     {"ReduceLogSum", Neutral::Zero},
@@ -38,7 +38,7 @@ constexpr AlongAxis kAlongAxis[] = {
     {"ReduceProd", Neutral::One},
     {"ReduceMax", Neutral::Lowest},
     {"ReduceMin", Neutral::Highest},
-    {"ArgMax", Neutral::Lowest},  // what is behind comes last where values are equal
+    {"ArgMax", Neutral::Lowest},  // positions after the count come last among equal values
     {"ArgMin", Neutral::Highest},
     {"MatMul", Neutral::Zero},
     {"CumSum", Neutral::Zero, true},
@@ -47,7 +47,7 @@ constexpr AlongAxis kAlongAxis[] = {
     {"Hardmax", Neutral::Lowest, true},
 };
 
-// Ops an input of which holds positions: behind the count there must be some that exist.
+// Ops with an input that holds positions: after the count it must have positions that exist.
 struct Positions {
   std::string_view type;
   size_t input;
@@ -110,12 +110,12 @@ class BoundedOp {
   void addBounds(const Op &op, const Place &from, std::vector<Bounds> &results, std::vector<Place> &along) const;
   std::optional<Pieces> pieces(const Op &op, const Place &from, int64_t count) const;
   Bounds maskAlong(const std::vector<Place> &along);
-  // Calls question(op) with an op as this one, which then goes again.
+  // Calls question(op) with an op like this one, which is then removed.
   template <class F>
   void ask(F &&question);
   TensorIndex fill(DataType type, Neutral neutral, InIndex i) const;
 
-  // Ops with a rule of their own.
+  // Ops with a separate rule.
   void maskPositions(size_t input);
   void mendPositions(const Bound &bound);
   bool addMean();
@@ -123,7 +123,7 @@ class BoundedOp {
   bool addTopK();
   bool addScatter();
 
-  // Numbers that say sizes.
+  // Numbers that state sizes.
   bool addSizes();
   std::optional<Sizes> movedSizes() const;
   std::optional<Sizes> comparedSizes() const;
@@ -158,7 +158,7 @@ void BoundedOp::requireSame(InIndex a, const Bound &bound, InIndex b, int64_t ax
     refuse(a, "another operand of the op has a different size there (" + toText(graph_.info(inputs_[b])) + ")");
 }
 
-// A view of one element along the axis says too little: then the axis of the result must be the only one possible.
+// For a view with one element along the axis, the axis of the result must be the only possible one.
 std::optional<Pieces> BoundedOp::pieces(const Op &op, const Place &from, int64_t count) const {
   std::optional<Pieces> found = ops::piecesOf(op, from.input, static_cast<int>(from.bound.axis), count);
   if (!found || count > 1 || !op.has(Trait::View)) return found;
@@ -216,7 +216,7 @@ TensorIndex BoundedOp::fill(DataType type, Neutral neutral, InIndex i) const {
   return to_.constant(extreme(type, neutral));
 }
 
-// Replaces inputs by masked ones. Gives what the results keep.
+// Replaces inputs by masked ones. Returns the bounds that the results keep.
 Bounds BoundedOp::maskAlong(const std::vector<Place> &along) {
   Bounds kept;
   const auto rule = std::ranges::find(kAlongAxis, std::string_view(type_), &AlongAxis::type);
@@ -239,7 +239,7 @@ Bounds BoundedOp::maskAlong(const std::vector<Place> &along) {
   return kept;
 }
 
-// Ops may read other operands than those that are asked about, or be no ops after all.
+// Adds an op only for the question: the final op may read other operands, or no op may be added.
 template <class F>
 void BoundedOp::ask(F &&question) {
   std::vector<TensorId> ids;
@@ -270,7 +270,7 @@ void BoundedOp::addByPieces(Bounds behind) {
 
 // ---- rules of ops -------------------------------------------------------------------------------
 
-// Positions behind the count are 0.
+// Positions after the count are 0.
 void BoundedOp::maskPositions(size_t input) {
   const Bounds kept = bounds(static_cast<InIndex>(input));
   if (kept.empty()) return;
@@ -279,14 +279,14 @@ void BoundedOp::maskPositions(size_t input) {
   positions = sizes_.rebound(to_, positions, kept);
 }
 
-// Positions along an axis with a bound: negative ones count from the count, others must lie before it.
+// Positions along an axis with a bound: negative ones count from the count, others must be below it.
 void BoundedOp::mendPositions(const Bound &bound) {
   const TensorIndex given = inputs_[1];
   const DataType type = graph_.info(given).dataType();
   const TensorIndex length = to_.cast(BoundedSizes::length(to_, bound), type), zero = to_.number(type, 0);
   const TensorIndex from = to_.op("Where", {to_.op("Less", {given, zero}), to_.op("Add", {given, length}), given});
   const TensorIndex isThere = to_.op("And", {to_.op("GreaterOrEqual", {from, zero}), to_.op("Less", {from, length})});
-  // One that is not there is out of range of the tensor as well, so that the run ends with that message.
+  // A position that does not exist is also out of range of the tensor, so the run ends with that message.
   const auto room = static_cast<double>(shape(0)[static_cast<size_t>(bound.axis)]);
   const Bounds kept = bounds(1);
   inputs_[1] = sizes_.rebound(to_, to_.op("Where", {isThere, from, to_.number(type, room)}), kept);
@@ -295,7 +295,7 @@ void BoundedOp::mendPositions(const Bound &bound) {
   inputs_[0] = sizes_.rebound(to_, sizes_.plain(to_, inputs_[0]), others);
 }
 
-// The mean over all places, values and zeros, times places by value; in float32 at least.
+// The mean over all positions, values and zeros, times the number of positions per value; at least in float32.
 bool BoundedOp::addMean() {
   const auto axes = ops::reductionAxes(attributes_, graph_.info(inputs_[0]).rank());
   TensorIndex share{};
@@ -326,7 +326,7 @@ bool BoundedOp::addMean() {
   return true;
 }
 
-// The values of all parts, one behind the other, are chosen of all places.
+// The values of all parts, one after the other, are selected from all positions.
 bool BoundedOp::addConcat() {
   const int64_t along = axis();
   Bounds others;
@@ -354,7 +354,7 @@ bool BoundedOp::addConcat() {
   return true;
 }
 
-// The most there can be are taken; as many of them are values as there are, and k at most.
+// Takes k elements; as many of them are values as the axis has, at most k.
 bool BoundedOp::addTopK() {
   const int64_t along = axis();
   const Bound *bound = boundAt(0, along);
@@ -374,7 +374,7 @@ bool BoundedOp::addTopK() {
   return true;
 }
 
-// Updates behind the count go to one more row of the data, which is cut off again.
+// Updates after the count go to an additional row of the data, which is then removed.
 bool BoundedOp::addScatter() {
   if (bounds(1).empty()) return false;
   const bool byCoordinates = type_ == "ScatterND";
@@ -408,17 +408,17 @@ bool BoundedOp::addScatter() {
   return true;
 }
 
-// ---- numbers that say sizes ---------------------------------------------------------------------
+// ---- numbers that state sizes
 
 namespace {
 
-// An element of a list, or of a single number in its place.
+// An element of a list, or the single number that is used instead.
 const Size &elementOf(const Sizes &sizes, size_t i) { return sizes[sizes.size() == 1 ? 0 : i]; }
 
 }  // namespace
 
-// Whether numbers are equal, as 0 or 1: a size that depends on data is at least no negative number, which exporters
-// compare with.
+// Whether numbers are equal, as 0 or 1. A size that depends on data is never equal to a negative number, which
+// exporters compare with.
 std::optional<Sizes> BoundedOp::comparedSizes() const {
   const Sizes *a = sizes_.sizesIn(graph_, inputs_[0]), *b = sizes_.sizesIn(graph_, inputs_[1]);
   if (!a || !b || (a->size() != b->size() && a->size() != 1 && b->size() != 1)) return std::nullopt;
@@ -433,7 +433,7 @@ std::optional<Sizes> BoundedOp::comparedSizes() const {
   return equal;
 }
 
-// What a known condition chooses.
+// The numbers that a known condition selects.
 std::optional<Sizes> BoundedOp::chosenSizes() const {
   const Tensor &condition = graph_.tensor(inputs_[0]);
   const Sizes *yes = sizes_.sizesIn(graph_, inputs_[1]), *no = sizes_.sizesIn(graph_, inputs_[2]);
@@ -448,7 +448,7 @@ std::optional<Sizes> BoundedOp::chosenSizes() const {
   return chosen;
 }
 
-// Of ops that move numbers.
+// For ops that move numbers.
 std::optional<Sizes> BoundedOp::movedSizes() const {
   if (type_ == "Equal") return comparedSizes();
   if (type_ == "Where") return chosenSizes();
@@ -469,7 +469,7 @@ std::optional<Sizes> BoundedOp::movedSizes() const {
     const bool isInteger = to == toOnnxDataType(DataType::INT64) || to == toOnnxDataType(DataType::INT32);
     return isInteger ? std::optional(*first) : std::nullopt;
   }
-  // Selections are made of the places.
+  // These ops select positions.
   if (type_ != "Gather" && type_ != "Slice") return std::nullopt;
   std::vector<int64_t> places;
   const auto size = static_cast<int64_t>(first->size());
@@ -492,7 +492,7 @@ std::optional<Sizes> BoundedOp::movedSizes() const {
 
 namespace {
 
-// The number of two of sizes, when both are known or at their most; none where the result may fall as one grows.
+// The result for two sizes, if both are known or at their largest; empty if the result may decrease as one grows.
 std::optional<int64_t> numberOf(std::string_view type, const Size &a, const Size &b) {
   const int64_t x = a.most, y = b.most;
   constexpr int64_t kMost = int64_t{1} << 31;
@@ -508,7 +508,7 @@ std::optional<int64_t> numberOf(std::string_view type, const Size &a, const Size
 
 }  // namespace
 
-// Of arithmetic; `result` holds the numbers of the run.
+// For arithmetic; `result` holds the numbers of the run.
 std::optional<Sizes> BoundedOp::computedSizes(TensorIndex result) const {
   if (inputs_.size() != 2) return std::nullopt;
   const Sizes *a = sizes_.sizesIn(graph_, inputs_[0]), *b = sizes_.sizesIn(graph_, inputs_[1]);
@@ -565,7 +565,7 @@ void BoundedOp::add() {
     if (!addSizes()) importer_.addPlainOp(graph_, type_, inputs_, ids_, attributes_, settings_);
     return;
   }
-  // What bodies read from outside has its sizes there; who adds the op says those of its results.
+  // Bodies handle sizes of tensors that they read from outside; the caller that adds the op sets those of its results.
   if (type_ == "If" || type_ == "Loop")
     return importer_.addPlainOp(graph_, type_, inputs_, ids_, attributes_, settings_);
   if (type_ == "Gather")

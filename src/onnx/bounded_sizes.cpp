@@ -1,4 +1,4 @@
-// See bounded_sizes.hpp: bounds of tensors, masks and selections. What ops do with bounds is in bounded_ops.cpp.
+// See bounded_sizes.hpp: bounds of tensors, masks and selections. bounded_ops.cpp has the rules of ops for bounds.
 #include "onnx/bounded_sizes.hpp"
 
 #include <algorithm>
@@ -215,7 +215,7 @@ Selection BoundedSizes::select(const PlainOps &to, TensorIndex flags) {
   using Ints = std::vector<int64_t>;
   const TensorIndex ones = to.cast(flags, DataType::INT64), all = to.upTo(size);
   const TensorIndex before = to.op("CumSum", {ones}, {{"axis", int64_t{0}}, {"exclusive", int64_t{1}}});
-  const TensorIndex target = to.op("Where", {flags, before, to.integer(size)});  // the last place is left out
+  const TensorIndex target = to.op("Where", {flags, before, to.integer(size)});  // the last position is removed
   const TensorIndex zeros =
       to.op("ConstantOfShape", {}, {{"shape", Shape{size + 1}}, {"value", TensorData::of<int64_t>({1}, Ints{0})}});
   const TensorIndex found = to.op("ScatterElements", {zeros, target, all}, {{"axis", int64_t{0}}});
@@ -228,7 +228,7 @@ Selection BoundedSizes::select(const PlainOps &to, TensorIndex flags) {
 
 bool ruleTakesBounds(const std::string &domain, const std::string &type) {
   static const std::unordered_set<std::string> kTypes = {
-      // by element
+      // element-wise
       "Add", "And", "BitShift", "Cast", "CastLike", "Clip", "Div", "Equal", "Gelu", "Greater", "IsInf", "IsNaN", "Less",
       "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Round", "Sub", "Sum", "Swish", "Xor",
       // along other axes, or masked
@@ -237,12 +237,12 @@ bool ruleTakesBounds(const std::string &domain, const std::string &type) {
       "ReduceSum", "ReduceSumSquare", "RoiAlign", "Softmax", "Split",
       // samples in rows
       "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "GroupNormalization", "LpPool", "MaxPool",
-      // written with operators that know what to do, whatever sizes they have
+      // composed of operators that have rules, for all sizes
       "DequantizeLinear", "DynamicQuantizeLinear", "Einsum", "LpNormalization", "QuantizeLinear", "Resize", "Upsample",
-      // sizes and choices
+      // sizes and selections
       "Compress", "Expand", "Flatten", "NonMaxSuppression", "NonZero", "Reshape", "Shape", "Size", "Slice", "TopK",
       "Unique",
-      // moved as they are
+      // moved unchanged
       "ConcatFromSequence", "Identity", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",
       "SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"};
   return domain == "ai.onnx" && kTypes.contains(type);

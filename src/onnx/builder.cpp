@@ -21,7 +21,7 @@ std::string generatedGraphName() {
   return "BuilderGraph_" + std::to_string(count++);
 }
 
-// Values needed to infer shapes; large weights are only known by their info.
+// Values that shape inference needs; for large weights only the info is known.
 constexpr int64_t kScratchValueBytes = int64_t{1} << 20;
 
 }  // namespace
@@ -202,7 +202,7 @@ void ModelBuilder::setVariableSettings(const TensorId &id, const VariableSetting
   tensor.variableSettings = settings;
   setInputMetadata(id, kReplicasKey, tensorFacts(tensor).getAttribute<std::vector<int64_t>>("replicas"));
   const auto replicas = static_cast<unsigned>(root().state_->options.replicas);
-  if (replicas > 1)  // of embedReplicationFactor; else the shape on a replica is not known yet
+  if (replicas > 1)  // from embedReplicationFactor; otherwise the shape on a replica is not known yet
     tensor.info = TensorInfo(tensor.info.dataType(), settings.shapeOnReplica(tensor.info.shape(), replicas, id));
 }
 
@@ -226,12 +226,12 @@ TensorId ModelBuilder::addUntypedInputTensor(const std::string &debugName) {
 
 void ModelBuilder::addInputTensorFromParentGraph(const TensorId &id) {
   check(parent_ && parent_->hasTensor(id), "Builder: tensor '{}' is in no parent graph", id);
-  // A formal input without a type of its own; shapes are inferred here with the parent's tensor.
+  // A formal input without a declared type; shapes are inferred here with the parent's tensor.
   state_->graph->add_input()->set_name(id);
 }
 
 TensorId ModelBuilder::addInitializedInputTensor(const TensorData &value, const std::string &debugName) {
-  // PopART's types that it had no initialised tensors of
+  // types for which PopART had no initialised tensors
   static constexpr DataType kRefused[] = {DataType::DOUBLE,     DataType::COMPLEX64, DataType::COMPLEX128,
                                           DataType::STRING,     DataType::BFLOAT16,  DataType::FLOAT8_143,
                                           DataType::FLOAT8_152, DataType::UNDEFINED};
@@ -255,7 +255,7 @@ TensorId ModelBuilder::addInitializedInputTensor(const TensorData &value, const 
   return id;
 }
 
-// Whether the size of a tensor follows from the number of replicas, which a model does not say.
+// Whether the size of a tensor depends on the number of replicas, which a model does not state.
 static bool isSizedByReplicas(const Graph &graph, TensorIndex tensor) {
   std::set<TensorIndex> seen{tensor};
   std::vector<TensorIndex> waiting{tensor};

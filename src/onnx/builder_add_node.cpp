@@ -1,4 +1,4 @@
-// ModelBuilder: adding nodes, with the checks of that moment and the inference of their results.
+// ModelBuilder: adding nodes, with the checks at that time and the inference of their results.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -52,7 +52,7 @@ int scaleInputs(const std::string &type) {
   return row && !row->inputs().empty() && row->inputs().back().name == "log2_scale" ? 1 : 0;
 }
 
-// Of an operator of ai.graphcore that maps to its row one to one.
+// For an operator of ai.graphcore that maps to its row one to one.
 std::optional<OperatorArity> rowArity(const std::string &domain, const std::string &type, OpVersion version) {
   const OpDef *row = findImportRule(domain, type) ? nullptr : findOnnxOp(domain, type, version);
   if (!row || row->has(Trait::Random) || !row->constInputs().empty()) return std::nullopt;
@@ -71,7 +71,7 @@ void requireArity(const std::string &domain, const std::string &type, OpVersion 
   std::optional<OperatorArity> arity;
   if (domain == "ai.onnx") {
     arity = findArity(type);
-    // ONNX Runtime adds operators to ai.onnx: an import rule with names checks them itself.
+    // ONNX Runtime adds operators to ai.onnx: for these, an import rule with names does the checks.
     if (!arity && !findImportRule(domain, type)) {
       std::vector<std::string> known;
       for (const OnnxOperator &op : onnxOperators(newestOnnxOpset())) known.emplace_back(op.type);
@@ -94,7 +94,7 @@ void requireArity(const std::string &domain, const std::string &type, OpVersion 
         type, out, arity->maxOutputs);
 }
 
-// Programs that are written as models leave out what nothing reads: of users' nodes alone.
+// For nodes of users only: programs that are written as models omit outputs that nothing reads.
 void requireOutputs(const std::string &domain, const std::string &type, OpVersion version, int outputs) {
   if (domain != "ai.onnx") return;
   const std::optional<OperatorForm> form = findForm(type, version);
@@ -157,7 +157,7 @@ void ModelBuilder::addNodeNamed(const std::string &domain, int64_t opset, const 
   }
   for (const auto &[name, value] : scopeAttributes_)
     if (!given.count(name)) fillAttribute(*node.add_attribute(), name, value);
-  // Split counts its parts by an attribute where no input gives their sizes.
+  // Without an input for the sizes, an attribute of Split gives the number of parts.
   const std::optional<OperatorForm> form =
       domainName(domain) == "ai.onnx" ? findForm(type, opset) : std::optional<OperatorForm>();
   if (form && form->hasAttribute("num_outputs") && known.size() == 1 && !given.count("num_outputs"))
@@ -181,7 +181,7 @@ void ModelBuilder::removeLastNode() {
   s.graph->mutable_node()->RemoveLast();
 }
 
-// What is wrong where an operator of a user gives fewer results than its node has; empty: nothing.
+// The problem if a user's operator returns fewer results than its node has; empty: none.
 std::string ModelBuilder::missingResult(const onnx_proto::NodeProto &node) const {
   const State &s = *state_;
   for (int i = 0; i < node.output_size(); ++i) {
@@ -198,11 +198,12 @@ void ModelBuilder::inferLastNode() {
   State &s = *state_;
   const auto &node = s.graph->node(s.graph->node_size() - 1);
   s.scope.opsets = root().state_->opsets;
-  s.scope.producers.reset();  // there is a node more
+  s.scope.producers.reset();  // there is one more node
   const Refusal refusal = root().state_->importer->tryImportNode(node, s.scope);
   const std::string fault = refusal.text.empty() ? missingResult(node) : refusal.text;
   if (!fault.empty() && !inferAsTruthValues() && !inferWithoutChecks()) {
-    // Others are refused where the program is built: values that decide shapes may be known there, and operators.
+    // Other nodes are refused when the program is built: values that determine shapes, and operators, may be known
+    // then.
     if (refusal.reason != Refusal::Reason::Node && refusal.reason != Refusal::Reason::None) return;
     removeLastNode();
     throw error("Builder: {}", fault);
@@ -250,7 +251,7 @@ bool keepsElements(const onnx_proto::NodeProto &node) {
   return false;
 }
 
-// Result of an operator whose operands are not compared when it is added; nullopt for others.
+// The result of an operator whose operands are not compared when it is added; nullopt for others.
 std::optional<TensorInfo> uncheckedResult(const onnx_proto::NodeProto &node, const std::vector<TensorInfo> &inputs) {
   const std::string &type = node.op_type();
   if (type == "Nll" && inputs.size() == 2)
@@ -263,7 +264,7 @@ std::optional<TensorInfo> uncheckedResult(const onnx_proto::NodeProto &node, con
 
 }  // namespace
 
-// compat: losses and updates of slices get a shape although their operands do not fit; sessions refuse them.
+// compat: losses and updates of slices get a shape although their operands do not match; sessions refuse them.
 bool ModelBuilder::inferWithoutChecks() {
   State &s = *state_;
   const auto &node = s.graph->node(s.graph->node_size() - 1);

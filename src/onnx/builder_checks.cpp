@@ -1,4 +1,4 @@
-// What ModelBuilder checks of a node's attributes before it adds the node.
+// The checks of ModelBuilder on a node's attributes before it adds the node.
 #include <algorithm>
 
 #include <popart/error.hpp>
@@ -13,10 +13,10 @@ namespace {
 
 struct KnownAttributes {
   std::vector<std::string> names, required;
-  std::vector<std::string> extensions;  // of the row, beyond the operator's own: programs written as models have them
+  std::vector<std::string> extensions;  // additional ones of the row: programs written as models have them
 };
 
-// nullopt: what the operator takes is not known.
+// nullopt: the attributes of the operator are not known.
 std::optional<KnownAttributes> attributesOf(const std::string &domain, const std::string &type, OpVersion version) {
   KnownAttributes known;
   if (domain == "ai.onnx") {

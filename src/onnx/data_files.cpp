@@ -1,4 +1,4 @@
-// See data_files.hpp. Files are replaced, never written into: what maps the old one keeps its bytes.
+// See data_files.hpp. Files are replaced, never changed in place: mappings of the old file keep its bytes.
 #include "onnx/data_files.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ fs::path folderOf(const std::string &file) {
   return fs::weakly_canonical(folder.empty() ? "." : folder, ec);
 }
 
-// The name of a file as seen from a folder, empty unless it lies below.
+// The name of a file relative to a folder; empty unless the file is below it.
 std::string nameBelow(const std::string &path, const fs::path &folder) {
   const fs::path relative = fs::path(path).lexically_relative(folder);
   return relative.empty() || *relative.begin() == ".." ? std::string() : relative.string();
@@ -87,7 +87,7 @@ void addOfNodes(const Nodes &nodes, Tensors &found) {
     }
 }
 
-// Tensors of a message that the caller may change.
+// The tensors of a message as mutable ones.
 std::vector<onnx_proto::TensorProto *> changeable(const Tensors &tensors) {
   std::vector<onnx_proto::TensorProto *> result;
   for (const auto *tensor : tensors) result.push_back(const_cast<onnx_proto::TensorProto *>(tensor));
@@ -221,7 +221,7 @@ void DataFileUpdate::putState(const TensorId &state, const TensorData &value, st
 void DataFileUpdate::putBehind(const DataPlace &beside, const TensorId &id, const TensorData &value,
                                std::map<TensorId, DataPlace> &known, onnx_proto::TensorProto &header) {
   const auto [found, isNew] = known.try_emplace(id, beside);
-  if (isNew || found->second.path != beside.path) found->second.offset = -1;  // behind the others
+  if (isNew || found->second.path != beside.path) found->second.offset = -1;  // at the end of the file
   found->second.location = beside.location;
   found->second.path = beside.path;
   place(found->second, value, id, header);
@@ -247,7 +247,7 @@ void DataFileUpdate::commit() const {
 
 namespace {
 
-// Whether tensors of the graph lie in the file.
+// Whether tensors of the graph are stored in the file.
 bool holdsTensorsOf(onnx_proto::GraphProto &graph, const ExternalFiles &files, const std::string &path) {
   std::error_code ec;
   const std::string real = fs::canonical(path, ec).string();

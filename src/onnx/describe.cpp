@@ -23,7 +23,7 @@ Json shapeJson(const onnx_proto::TypeProto::Tensor &type) {
   return shape;
 }
 
-// Sequences have the type and shape of their tensors, and optional values those of what they hold.
+// Sequences have the type and shape of their tensors, and optional values those of their content.
 Json valueJson(const onnx_proto::ValueInfoProto &value) {
   const bool optional = value.type().has_optional_type();
   const auto &held = optional ? value.type().optional_type().elem_type() : value.type();
@@ -67,7 +67,7 @@ Json parametersJson(const Model &model, const onnx_proto::GraphProto &graph) {
       {"tensors", graph.initializer_size()}, {"elements", elements}, {"bytes", bytes}, {"file", model.memory().bytes}};
 }
 
-// The nodes of the main graph one by one, as a builder takes them.
+// Imports the nodes of the main graph one by one, like a builder.
 void addRefused(const Model &model, const BuildOptions &options, Json &description) {
   const onnx_proto::GraphProto &graph = model.content().proto->graph();
   Ir ir;
@@ -97,7 +97,7 @@ void addRefused(const Model &model, const BuildOptions &options, Json &descripti
   description["behindRefused"] = behind;
 }
 
-// Graph inputs: those that are initializers too, or the others.
+// Graph inputs: those that are also initializers, or the others.
 Json inputsJson(const Model &model, bool areInitializers) {
   const std::vector<TensorId> weights = model.initializerIds();
   const std::set<std::string> initializers(weights.begin(), weights.end());

@@ -1,5 +1,5 @@
 // External tensor data: files below the model's folder, mapped read-only. The checks resolve links first and compare
-// real paths, so a link or ".." cannot lead outside.
+// real paths, so a link or ".." cannot refer to a file outside.
 #include <filesystem>
 #include <mutex>
 #include <set>

@@ -8,7 +8,7 @@ bool isPackedInFiles(DataType type) { return bitsOf(type) % 8 != 0; }
 
 int64_t fileBytes(const TensorInfo &info) {
   if (!isPackedInFiles(info.dataType())) return info.nbytes();
-  // elements are at most 2^62, so that whole bytes are counted first
+  // there are at most 2^62 elements, so whole bytes are counted first
   const int64_t bits = bitsOf(info.dataType()), elements = info.nelms();
   return elements / 8 * bits + (elements % 8 * bits + 7) / 8;
 }
@@ -18,7 +18,7 @@ TensorData unpacked(const TensorInfo &info, const char *packed) {
   auto *to = static_cast<uint8_t *>(data.mutableData());
   const auto *from = reinterpret_cast<const uint8_t *>(packed);
   const int bits = bitsOf(info.dataType());
-  unsigned held = 0;  // the low `count` bits are read and not yet used
+  unsigned held = 0;  // the low `count` bits are read and not used yet
   int count = 0;
   for (int64_t i = 0; i < info.nelms(); ++i) {
     if (count < bits) held |= static_cast<unsigned>(*from++) << count, count += 8;

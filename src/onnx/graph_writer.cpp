@@ -1,4 +1,4 @@
-// Attributes go over by name; which of them are inputs of the ONNX operator is what the row's ConstInputDefs say.
+// Attributes keep their names; the row's ConstInputDefs say which of them are inputs of the ONNX operator.
 #include "onnx/graph_writer.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ struct Form {
   OpVersion opset;
 };
 
-// ai.onnx where the row has a name there, at the newest operator set; otherwise the first other domain.
+// ai.onnx at the newest operator set if the row has a name there; otherwise the first other domain.
 Form formOf(const OpDef &def) {
   const OnnxName *found = nullptr;
   for (const OnnxName &name : def.onnxNames())
@@ -31,7 +31,7 @@ bool hasRegularForm(const Op &op) {
     if (op.is(type)) return false;
   for (int i = 0; i < op.outputCount(); ++i)
     if (!op.hasOutput(i)) return false;
-  // In the rows an empty list of axes is none of them, in ONNX all of them or no operation at all.
+  // In rows, an empty list of axes means no axes; in ONNX it means all axes or no operation.
   if (op.hasAttr("axes") && op.attrInts("axes").empty()) return false;
   if (op.hasAttr("flatten")) return false;  // a softmax of ONNX 1 to 12
   return !op.isUserOp() && !def.isInplaceVariant();
@@ -96,10 +96,10 @@ bool addNodeOf(ModelBuilder &builder, const Op &op, const std::vector<TensorId> 
       attributes.emplace_back(name, std::move(*attribute));
     }
   }
-  // Since version 18 one of the two says how many pieces there are.
+  // Since version 18 either attribute can state the number of pieces.
   if (op.is("Split") && !op.hasAttr("split") && !op.hasAttr("num_outputs"))
     attributes.emplace_back("num_outputs", int64_t{op.outputCount()});
-  // Inputs of the op itself that come after an attribute's place move up in the node.
+  // The op's inputs after the position of an attribute come later in the node.
   std::vector<TensorId> operands = inputs;
   std::sort(constants.begin(), constants.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
   for (const auto &[index, value] : constants) {

@@ -1,6 +1,6 @@
-// Importer: scopes, initializers, functions and subgraphs. Untrusted input: nesting, the number of nodes
-// after inlining and the bytes of constants that are made are bounded by the file's own size and a fixed allowance, so
-// that functions that call functions and constants of constants cannot blow up.
+// Importer: scopes, initializers, functions and subgraphs. For untrusted input there are limits, which depend on the
+// file's size and a fixed allowance, on nesting, the number of nodes after inlining and the bytes of new constants. So
+// functions that call functions, and constants made from constants, cannot grow without a limit.
 #include "onnx/importer.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace popart::onnx {
 namespace {
 
 constexpr int kMaxDepth = 64;
-// Nodes after functions were expanded: so many in any case, and so many for each node of the file.
+// Limits of nodes after functions are expanded: this many in any case, plus this many for each node of the file.
 constexpr int64_t kNodeAllowance = int64_t{1} << 16;
 constexpr int64_t kNodesPerGivenNode = 64;
 
@@ -36,7 +36,7 @@ std::map<std::string, int64_t> opsetMap(
   return versions;
 }
 
-// Initializers that a node writes must be variables whatever their type.
+// Initializers that a node writes must be variables, whatever their type.
 std::set<std::string> updatedNames(const onnx_proto::GraphProto &graph) {
   std::set<std::string> names;
   for (const auto &node : graph.node())
@@ -44,7 +44,7 @@ std::set<std::string> updatedNames(const onnx_proto::GraphProto &graph) {
   return names;
 }
 
-// Nodes of the file, in bodies and functions too.
+// The nodes of the file, including those in bodies and functions.
 template <class Nodes>
 int64_t countNodes(const Nodes &nodes) {
   int64_t count = nodes.size();
@@ -56,7 +56,7 @@ int64_t countNodes(const Nodes &nodes) {
   return count;
 }
 
-// Under a memory limit the allowance is at most that part of it, and in any case what arithmetic of shapes takes.
+// Under a memory limit the allowance is at most this fraction of it, but always enough for arithmetic on shapes.
 constexpr int64_t kAllowancesInLimit = 8;
 constexpr int64_t kLeastAllowanceBytes = int64_t{1} << 20;
 
@@ -68,7 +68,7 @@ FoldBudget budgetOf(int64_t givenBytes, int64_t limitBytes) {
   return budget;
 }
 
-// Gives a variable its value back.
+// Restores the value of a variable.
 template <class T>
 class Restore {
  public:
@@ -113,7 +113,7 @@ Importer::Importer(const ModelContent &model, const BuildOptions &options, Ir &i
   if (options.weights == WeightRole::Variable) trainable_ = options.trainable.get();
 }
 
-// The message, and the files of external data that it names.
+// The bytes of the message, and of the external data files that it names.
 int64_t Importer::givenBytes() const {
   int64_t bytes = static_cast<int64_t>(model_.proto->ByteSizeLong());
   for (const auto &entry : model_.payloads) bytes += entry.second.bytes.nbytes();
@@ -210,7 +210,7 @@ void Importer::countNode() {
 
 namespace {
 
-// The message, which names the node.
+// The message with the name of the node.
 std::string withNode(const onnx_proto::NodeProto &node, const std::string &message) {
   const std::string text = nodeText(node);
   return message.find(text) != std::string::npos ? message : "ONNX node " + text + ": " + message;
@@ -231,7 +231,7 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
   countNode();
   if (trainable_ && !scope.outer && proto.op_type() == "Identity" && proto.output_size() == 1 &&
       trainable_->separate.contains(proto.output(0)))
-    return;  // its result is a tensor of its own
+    return;  // its result is a separate tensor
   const Restore<bool> folds(folds_);
   if (!options_.foldsShared && readsShared(proto, scope)) folds_ = false;
   Op::Settings settings(*scope.graph, proto.name());
@@ -296,7 +296,7 @@ std::string changedAmong(const Nodes &nodes, int64_t version) {
   return {};
 }
 
-// An operator of ai.onnx that is another one in the oldest operator set that is read; empty when there is none.
+// An operator of ai.onnx that has another meaning in the oldest supported operator set; empty when there is none.
 std::string changedOperator(const onnx_proto::ModelProto &model, int64_t version) {
   for (const auto &function : model.functions())
     if (const std::string changed = changedAmong(function.node(), version); !changed.empty()) return changed;
@@ -325,7 +325,7 @@ void Importer::checkOpsets() const {
 
 bool Importer::isVariable(const TensorId &id) const {
   if (!trainable_) return options_.weights == WeightRole::Variable;
-  if (options_.differentiated.contains(id)) return true;  // bodies capture variables, and have constants of their own
+  if (options_.differentiated.contains(id)) return true;  // bodies capture variables, but copy constants
   return (options_.purpose == Purpose::Training ? trainable_->variables : trainable_->replaceable).contains(id);
 }
 
@@ -470,8 +470,8 @@ bool isDefined(const std::string &name, const Scope *scope) {
   return false;
 }
 
-// The inputs of a body that the node gives, `given` in number. Loop and If give nothing for inputs that have the name
-// of an outer tensor (Builder::addInputTensorFromParentGraph): these stand for that tensor.
+// The inputs of a body that the node provides, `given` in number. Loop and If provide nothing for inputs that have the
+// name of an outer tensor (Builder::addInputTensorFromParentGraph): these refer to that tensor.
 std::vector<std::string> formalInputs(const onnx_proto::GraphProto &body, size_t given, const Scope &scope) {
   const bool all = body.input_size() == static_cast<int>(given);
   std::vector<std::string> formal;

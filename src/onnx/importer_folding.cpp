@@ -1,4 +1,4 @@
-// Which ops of constants the importer leaves in the graph, and which it folds all the same.
+// Which ops on constants the importer leaves in the graph, and which it folds nevertheless.
 #include <algorithm>
 #include <set>
 
@@ -44,7 +44,7 @@ void Importer::foldWhatLeadsTo(Graph &graph, TensorIndex t) const {
     if (!foldOp(graph.op(OpIndex{op}), options_.evaluate, budget_, FoldSize::Required)) return;
 }
 
-// Whether the node reads a constant that another node reads as well.
+// Whether the node reads a constant that another node also reads.
 bool Importer::readsShared(const onnx_proto::NodeProto &node, const Scope &scope) const {
   constexpr std::string_view kAlwaysFolded[] = {"Constant", "ConstantOfShape", "Shape"};
   if (std::ranges::find(kAlwaysFolded, node.op_type()) != std::end(kAlwaysFolded)) return false;

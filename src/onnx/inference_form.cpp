@@ -26,8 +26,8 @@ void keepIf(Field &field, Condition condition) {
               field.end());
 }
 
-// Types of tensors that the file declares nothing of, from the graph that the importer makes of it. Open dimensions
-// count as 1 there, so that sizes are stated only where there are none.
+// Types of tensors without a declaration in the file, from the importer's graph. Open dimensions are set to 1 there, so
+// sizes are only stated if there are none.
 class InferredTypes {
  public:
   InferredTypes(const ModelContent &content, const EvaluateOp &evaluate) : importer_(content, options_, ir_) {
@@ -77,7 +77,7 @@ class InferredTypes {
   bool isOpen_ = false;
 };
 
-// Leaves the nodes that `outputs` need, in the order of the run.
+// Keeps only the nodes that `outputs` need, in the order of the run.
 void keepNeeded(onnx_proto::GraphProto &graph, const std::vector<std::string> &outputs) {
   std::vector<int> order = nodeOrder(graph, {});
   Names needed(outputs.begin(), outputs.end());
@@ -117,12 +117,13 @@ void setOutputs(onnx_proto::ModelProto &proto, const ModelContent &source, const
   }
 }
 
-// Attributes that the Builder writes for sessions alone.
+// Removes attributes that the Builder writes only for sessions.
 void dropPrivateAttributes(Nodes &nodes) {
   for (auto &node : nodes) keepIf(*node.mutable_attribute(), [](const auto &a) { return !a.name().starts_with("__"); });
 }
 
-// What nothing reads any more. `before`: names that nodes read before the cut; an input that none read stays.
+// Removes initializers and inputs that nothing reads any more. `before`: names that nodes read before; an input that no
+// node read stays.
 void dropUnread(onnx_proto::ModelProto &proto, const Names &before) {
   for (const Level &level : levelsOf(proto)) {
     dropPrivateAttributes(level.nodes());
@@ -144,7 +145,7 @@ void dropUnread(onnx_proto::ModelProto &proto, const Names &before) {
   }
 }
 
-// Functions that no node calls, and operator sets that no node uses; the default one stays.
+// Removes functions that no node calls, and operator sets that no node uses; the default one stays.
 void dropUnused(onnx_proto::ModelProto &proto) {
   const auto keyOf = [](const std::string &domain, const std::string &name, const std::string &overload) {
     return domain + '\n' + name + '\n' + overload;
@@ -164,7 +165,7 @@ void dropUnused(onnx_proto::ModelProto &proto) {
   keepIf(*proto.mutable_opset_import(), [&](const auto &import) { return domains.contains(import.domain()); });
 }
 
-// Takes the values of tensors in data files into the message.
+// Copies the values of tensors in data files into the message.
 void embed(onnx_proto::ModelProto &proto, const ExternalFiles &files) {
   for (auto *tensor : externalTensors(proto)) embedValues(*tensor, files);
 }

@@ -1,4 +1,4 @@
-// Which outputs a model has when nothing of its training is left.
+// Finds the outputs of a model without its training part.
 #include <algorithm>
 #include <set>
 
@@ -28,7 +28,7 @@ std::set<std::string> readBy(const onnx_proto::NodeProto &node) {
   return names;
 }
 
-// The main graph's nodes in the order of the run, and what leads where.
+// The main graph's nodes in the order of the run, with their connections.
 class Flow {
  public:
   Flow(const onnx_proto::ModelProto &proto, const std::vector<std::string> &losses)
@@ -36,7 +36,7 @@ class Flow {
     for (int i : nodeOrder(proto.graph(), {})) order_.push_back(&proto.graph().node(i));
   }
 
-  // Losses, and what is computed from them; only the first output of a loss operator is a loss.
+  // Losses, and values computed from them; only the first output of a loss operator is a loss.
   std::set<std::string> behindLosses() const {
     std::set<std::string> behind = losses_;
     for (const auto *node : order_) {
@@ -50,11 +50,12 @@ class Flow {
     return behind;
   }
 
-  // What is computed from labels: from inputs that no node on the way combines with weights.
+  // Values computed from labels: from inputs that no node on the way combines with weights.
   std::set<std::string> behindLabels() const { return behind(labelInputs()); }
 
-  // What losses judge: what nodes that read something of a label read with it, as far as weights lead to it. Without
-  // labels: the first input of loss operators.
+  // The values that losses evaluate: operands that nodes read together with values of a label, if they depend on
+  // weights.
+  // Without labels: the first input of loss operators.
   std::vector<std::string> predictions() const {
     const std::set<std::string> own = weights(), labels = behindLabels(), learned = behind(own);
     std::vector<std::string> found;
@@ -83,7 +84,7 @@ class Flow {
     return def && def->has(Trait::Loss);
   }
 
-  // Floats of several elements.
+  // Floats with several elements.
   std::set<std::string> weights() const {
     std::set<std::string> names;
     for (const auto &tensor : proto_.graph().initializer()) {

@@ -21,7 +21,7 @@ using SizesByName = std::map<std::string, Shape>;
 constexpr int64_t kLargestSize = int64_t{1} << 48;  // elements of a tensor
 constexpr size_t kMostNames = 20;                   // in a message
 
-int64_t wholeNumber(std::string_view text) {  // -1: it is none
+int64_t wholeNumber(std::string_view text) {  // -1: it is no number
   int64_t number = -1;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = failure == std::errc() && end == text.data() + text.size();

@@ -1,4 +1,4 @@
-// Losses by name: which inputs each adds, of which types and shapes, and which output it is of.
+// Losses by name: the inputs that each adds, with types and shapes, and the output that it uses.
 #include <algorithm>
 
 #include <popart/logging.hpp>

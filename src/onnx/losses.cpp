@@ -1,5 +1,5 @@
-// Losses as nodes. No intermediate value overflows where the loss itself does not: logarithms of
-// softmax and sigmoid as one operator, squares only up to the width of the square part.
+// Losses as nodes. No intermediate value overflows unless the loss does: logarithms of softmax and sigmoid are one
+// operator, and squares are only computed up to the width of the square part.
 #include "onnx/losses.hpp"
 
 #include <limits>
@@ -15,13 +15,13 @@ const char *reductionText(ReductionType reduction) {
   return reduction == ReductionType::Sum ? "sum" : reduction == ReductionType::Mean ? "mean" : "none";
 }
 
-// What the losses of classes share.
+// The parts that the losses of classes share.
 struct ClassLoss {
   LossNodes &to;
   TensorId weight;  // in the type of the loss; empty: ones
   int64_t ignoreIndex;
   ReductionType reduction;
-  int64_t rank;  // of the scores; -1: not known
+  int64_t rank;  // of the scores; -1: unknown
   DataType type;
   float smoothing = 0;
 
@@ -46,7 +46,7 @@ struct ClassLoss {
                          {"inputIsLogProbability", int64_t{1}}});
   }
 
-  // From log probabilities with the classes last.
+  // The losses from log probabilities with the classes last.
   TensorId ofNumbers(const TensorId &logProbabilities, const TensorId &labels) const {
     const bool isPlain = weight.empty() && smoothing == 0;
     if (isPlain && reduction != ReductionType::Mean)
@@ -72,7 +72,7 @@ struct ClassLoss {
     return reduced(losses, weights);
   }
 
-  // (1 - smoothing) of the losses, and the rest of the mean over all classes.
+  // (1 - smoothing) times the losses, plus smoothing times the mean over all classes.
   TensorId smoothed(const TensorId &losses, const TensorId &logProbabilities, const TensorId &mask) const {
     const TensorId weighted = weight.empty() ? logProbabilities : to.mul(logProbabilities, weight);
     const TensorId all = to.mul(to.op("Neg", {to.reduce("ReduceSum", weighted, {rowsRank() - 1})}), mask);
@@ -80,7 +80,7 @@ struct ClassLoss {
     return to.add(to.mul(losses, to.number(1.0 - double{smoothing}, type)), to.mul(all, share));
   }
 
-  // Mean divides by the sum of the weights. Where that is 0 the mean is NaN, as PyTorch has it, and its gradient 0.
+  // Mean divides by the sum of the weights. If that is 0, the mean is NaN, as in PyTorch, and its gradient 0.
   TensorId reduced(const TensorId &losses, const TensorId &weights) const {
     if (reduction != ReductionType::Mean) return withoutRows(to.joined(losses, reduction));
     const TensorId total = to.reduce("ReduceSum", weights);

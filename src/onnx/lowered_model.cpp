@@ -1,5 +1,5 @@
-// See lowered_model.hpp. Names of ONNX are unique over a graph and the bodies in it, those of our graphs are not: a
-// name that is taken gets the id of its graph in front.
+// See lowered_model.hpp. Names in ONNX are unique over a graph and the bodies in it, but names in our graphs are not: a
+// name that is already used gets the id of its graph as prefix.
 #include "onnx/lowered_model.hpp"
 
 #include <set>
@@ -17,7 +17,7 @@
 namespace popart::onnx {
 namespace {
 
-constexpr int64_t kMostElements = 16;  // of values that are always there
+constexpr int64_t kMostElements = 16;  // limit for values that are always included
 
 class LoweredModel {
  public:
@@ -54,7 +54,7 @@ class LoweredModel {
     for (TensorIndex t : graph.outputs()) writeInfo(graph.tensor(t), *proto.add_output());
   }
 
-  // Bodies of fused operators are in no schedule.
+  // Bodies of fused operators are not in any schedule.
   std::vector<OpIndex> orderOf(const Graph &graph) const {
     const auto found = schedule_.orders.find(graph.id);
     return found == schedule_.orders.end() ? schedule::orderOps(graph) : found->second;
@@ -110,7 +110,7 @@ class LoweredModel {
     proto.set_doc_string(said);
   }
 
-  // Type and dimensions, and the values where they are shown.
+  // Writes type and dimensions, and the values if they are included.
   void writeData(const TensorInfo &info, const TensorData &data, onnx_proto::TensorProto &proto) const {
     if (!data.empty() && (values_ == PrintData::Full || info.nelms() <= kMostElements)) return setPayload(proto, data);
     if (!info.isSet()) return;

@@ -1,4 +1,4 @@
-// The main graph of a model: its inputs, whose shapes and presence InputShapeInfo completes, and its outputs.
+// The main graph of a model: its inputs (InputShapeInfo gives missing shapes and optional inputs) and its outputs.
 #include <algorithm>
 #include <set>
 
@@ -17,7 +17,7 @@ namespace {
 
 using SymbolTable = std::map<std::string, int64_t>;
 
-// The type of an optional value is that of what it holds.
+// The type of an optional value is that of its content.
 const onnx_proto::TypeProto &heldType(const onnx_proto::ValueInfoProto &value) {
   return value.type().has_optional_type() ? value.type().optional_type().elem_type() : value.type();
 }
@@ -32,12 +32,12 @@ const onnx_proto::TypeProto::Tensor &tensorType(const onnx_proto::ValueInfoProto
 
 bool isSequence(const onnx_proto::ValueInfoProto &input) { return heldType(input).has_sequence_type(); }
 
-// An optional graph input is there when InputShapeInfo names it.
+// An optional graph input is present if InputShapeInfo names it.
 bool isAbsent(const onnx_proto::ValueInfoProto &input, const std::map<TensorId, TensorInfo> &infos) {
   return input.type().has_optional_type() && !infos.contains(input.name());
 }
 
-// Fixes the symbolic dimensions that entries of InputShapeInfo decide.
+// Fixes the symbolic dimensions that entries of InputShapeInfo determine.
 void bindSymbols(const onnx_proto::GraphProto &graph, const std::map<TensorId, TensorInfo> &infos,
                  SymbolTable &symbols) {
   for (const auto &input : graph.input()) {
@@ -113,7 +113,8 @@ TensorInfo inputInfo(const onnx_proto::ValueInfoProto &input, const std::map<Ten
 
 namespace {
 
-// What a graph input declares of the initializer of its name: type and sizes that it leaves open say nothing.
+// Compares the declaration of a graph input with the initializer of its name; types and sizes left open are not
+// compared.
 void requireDeclared(const onnx_proto::ValueInfoProto &input, const TensorInfo &info) {
   if (!input.type().has_tensor_type()) return;
   const auto &type = input.type().tensor_type();
@@ -135,7 +136,7 @@ void requireDeclared(const onnx_proto::ValueInfoProto &input, const TensorInfo &
       type.has_shape() ? toText(declared) : std::string("of any shape"));
 }
 
-// VariableSettings that the builder keeps in the model. The initializer holds one value per group of replicas.
+// VariableSettings that the builder stores in the model. The initializer has one value per group of replicas.
 void applyReplicas(const onnx_proto::ValueInfoProto &input, Tensor &tensor, int64_t replicas) {
   const std::optional<std::vector<int64_t>> numbers = metadataNumbers(input, kReplicasKey);
   if (!numbers) return;
@@ -180,13 +181,13 @@ void Importer::addModelInputs(const onnx_proto::GraphProto &graph, Scope &scope)
 
 namespace {
 
-// Whether a model that declares `declared` may get `got`: positions are INT32 here (ArgMax, TopK) where ONNX has INT64.
+// Whether a model that declares `declared` may get `got`: positions (ArgMax, TopK) are INT32 here and INT64 in ONNX.
 bool fitsType(DataType declared, DataType got) {
   return declared == got || (declared == DataType::INT64 && got == DataType::INT32);
 }
 
-// What is declared of a value that differs from what it is: "" where nothing does. What is left open (no type, no
-// shape, a symbol) says nothing, nor do dimensions whose sizes depend on data of the run.
+// The declaration of a value that differs from its computed info; "" if they match. Parts that are left open (no type,
+// no shape, a symbol) always match, and so do dimensions whose sizes depend on data of the run.
 std::string wrongDeclaration(const onnx_proto::ValueInfoProto &value, const TensorInfo &info, const Bounds &open) {
   if (!value.has_type() || !value.type().has_tensor_type()) return {};
   const auto &type = value.type().tensor_type();
@@ -207,7 +208,7 @@ std::string wrongDeclaration(const onnx_proto::ValueInfoProto &value, const Tens
 
 }  // namespace
 
-// Outputs and inner values; what is computed counts.
+// For outputs and inner values; the computed info is used.
 void Importer::compareDeclared(const onnx_proto::GraphProto &graph, const Scope &scope) {
   for (const auto *values : {&graph.output(), &graph.value_info()})
     for (const auto &value : *values) {
@@ -266,8 +267,8 @@ const std::vector<OutputLength> &Importer::lengthsOf(const TensorId &output) con
   return found == lengths_.end() ? kNone : found->second;
 }
 
-// With zeros behind its values, so that the same values give the same bytes, and with their number. One name may be
-// there several times.
+// The output gets zeros after its values, so that the same values give the same bytes, and a tensor with their number.
+// A name may occur several times.
 void Importer::markOutput(Graph &graph, TensorIndex t, const TensorId &id) {
   if (marked_.insert(id).second) makeOutput(graph, t, id);
   graph.markOutput(graph.find(id));
@@ -319,7 +320,7 @@ void Importer::markOutputs(const onnx_proto::GraphProto &graph, Scope &scope) {
 
 void Importer::boundReturned(Scope &scope) {
   for (const TensorId &id : options_.returned) {
-    if (marked_.contains(id) || options_.differentiated.contains(id)) continue;  // a gradient is of the tensor itself
+    if (marked_.contains(id) || options_.differentiated.contains(id)) continue;  // a gradient is for the tensor itself
     const auto found = scope.tensors.find(id);
     const TensorIndex t = found == scope.tensors.end() ? scope.graph->find(id) : found->second;
     if (t.valid() && !sizes_.boundsOf(*scope.graph, t).empty()) makeOutput(*scope.graph, t, id);
@@ -393,7 +394,7 @@ void Importer::importAvailable(const onnx_proto::GraphProto &graph, Scope &scope
     } catch (const internal_error &) {
       throw;
     } catch (const error &e) {
-      scope.refusals[input.name()] = e.what();  // a shape that InputShapeInfo will give
+      scope.refusals[input.name()] = e.what();  // InputShapeInfo will give the shape
     }
   }
   for (int i : nodeOrder(graph, {})) tryImportNode(graph.node(i), scope);

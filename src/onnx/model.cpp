@@ -1,4 +1,4 @@
-// Loading and parsing of models. Parsing is bounded: protobuf's nesting limit, and one message of at most 2 GiB - 1
+// Loading and parsing of models. Parsing has limits: protobuf's nesting limit, and one message of at most 2 GiB - 1
 // bytes (larger models keep their tensors in external files).
 #include <google/protobuf/io/coded_stream.h>
 
@@ -98,7 +98,7 @@ Model::Input declaredValue(const onnx_proto::ValueInfoProto &value) {
   return declared;
 }
 
-// Graph inputs that are tensors: those that are initializers too, or the others.
+// Graph inputs that are tensors: those that are also initializers, or the others.
 static std::vector<Model::Input> declaredInputs(const onnx_proto::GraphProto &graph, bool areInitializers) {
   const std::set<std::string> initializers = initializerNames(graph);
   std::vector<Model::Input> all;

@@ -1,5 +1,5 @@
-// Checks of ONNX messages that need no operator knowledge. Names read inside subgraphs count as inputs of the node that
-// holds the subgraph, so order and cycles are found across nesting.
+// Checks of ONNX messages that do not depend on operators. Names read inside subgraphs count as inputs of the node that
+// contains the subgraph, so order and cycles are found across nesting.
 #include "onnx/model_check.hpp"
 
 #include <algorithm>
@@ -127,7 +127,7 @@ void checkGraph(const onnx_proto::GraphProto &graph, OuterNames outer, const Mod
   const std::string where = whereText(graph);
   checkUnique(
       graph.input(), [](const auto &v) -> const std::string & { return v.name(); }, where, "input");
-  for (const auto &output : graph.output())  // one tensor may be several outputs
+  for (const auto &output : graph.output())  // a tensor may be several outputs
     check(!output.name().empty(), "{}: an output has no name. Name every output", where);
   checkUnique(
       graph.initializer(), [](const auto &v) -> const std::string & { return v.name(); }, where, "initializer");

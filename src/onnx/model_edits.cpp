@@ -78,7 +78,7 @@ void removeIf(Field &field, Condition condition) {
 ModelEditor::ModelEditor(const std::string &modelProtoOrFilename)
     : source_(Model::fromProtoOrFile(modelProtoOrFilename).shared()),
       proto_(std::make_unique<onnx_proto::ModelProto>(wholeMessage(*source_))) {
-  for (const auto *tensor : externalTensors(*proto_)) placeOf(*tensor, source_->files);  // is it there?
+  for (const auto *tensor : externalTensors(*proto_)) placeOf(*tensor, source_->files);  // throws if it is missing
 }
 ModelEditor::~ModelEditor() = default;
 
@@ -113,7 +113,7 @@ void ModelEditor::removeUnusedInputs() {
     if (read.count(input.name())) kept.insert(input.name());
   if (static_cast<int>(kept.size()) == graph.input_size()) return;
   removeIf(*graph.mutable_input(), [&](const auto &input) { return !kept.count(input.name()); });
-  // compat: initializers that are no graph inputs vanish too (test_model_tools.py, unused inputs).
+  // compat: initializers that are no graph inputs are removed too (test_model_tools.py, unused inputs).
   removeIf(*graph.mutable_initializer(), [&](const auto &tensor) { return !kept.count(tensor.name()); });
 }
 
@@ -155,7 +155,7 @@ void ModelEditor::convertAllFixedPointInitializersToConstants() {
 
 void ModelEditor::declareInputs(const std::map<TensorId, std::vector<std::string>> &shapes) {
   auto &graph = *proto_->mutable_graph();
-  std::map<int64_t, std::string> opened;  // former first dimension of inputs -> its name now
+  std::map<int64_t, std::string> opened;  // former first dimension of inputs -> its new name
   for (const auto &[id, dimensions] : shapes) {
     const auto input = std::ranges::find_if(*graph.mutable_input(), [&](const auto &i) { return i.name() == id; });
     if (input == graph.mutable_input()->end())
@@ -174,7 +174,7 @@ void ModelEditor::declareInputs(const std::map<TensorId, std::vector<std::string
       opened.emplace(former, shape.dim(0).dim_param());
   }
   const std::set<std::string> initializers = initializerNames(graph);
-  for (auto &value : *graph.mutable_value_info())  // types and metadata stay true
+  for (auto &value : *graph.mutable_value_info())  // types and metadata stay correct
     if (!initializers.contains(value.name()) && value.type().has_tensor_type())
       value.mutable_type()->mutable_tensor_type()->clear_shape();
   for (auto &output : *graph.mutable_output()) {

@@ -33,7 +33,7 @@ std::string keyOf(const std::string &domain, const std::string &name, const std:
   return (domain == "ai.onnx" ? "" : domain) + "\n" + name + "\n" + overload;
 }
 
-// Operators whose result is fixed where their inputs are.
+// Operators whose result is fixed if their inputs are.
 bool isFollowed(const onnx_proto::NodeProto &node) {
   static const std::set<std::string> kTypes = {"Identity",  "Cast",    "CastLike", "Not",    "Reshape", "Squeeze",
                                                "Unsqueeze", "Flatten", "Gather",   "Equal",  "Greater", "Less",
@@ -41,7 +41,7 @@ bool isFollowed(const onnx_proto::NodeProto &node) {
   return (node.domain().empty() || node.domain() == "ai.onnx") && kTypes.contains(node.op_type());
 }
 
-// 0 or 1 of a tensor with one value that is in the message; -1 of others.
+// 0 or 1 for a tensor with one value stored in the message; -1 for others.
 int truthOf(const onnx_proto::TensorProto &tensor) {
   constexpr size_t kLongest = 16;
   const std::string &raw = tensor.raw_data();

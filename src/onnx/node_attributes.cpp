@@ -27,7 +27,7 @@ Proto::AttributeType typeOf(const Proto &a) {
 
 TensorData Importer::readTensor(const onnx_proto::TensorProto &tensor, const std::string &name) const {
   TensorData data = tensorData(tensor, name, model_);
-  // A function's tensor is read once per call of the function.
+  // A function's tensor is read once for each call of the function.
   const bool isCopy = data.data() != tensor.raw_data().data();
   if (functionDepth_ > 0 && isCopy) takeFromBudget(data.nbytes(), "Tensor '" + name + "' of a function called often");
   return data;
@@ -88,7 +88,7 @@ NodeAttributes Importer::readAttributes(const onnx_proto::NodeProto &node, const
   NodeAttributes result;
   const std::string where = nodeText(node);
   for (const auto &a : node.attribute()) {
-    if (node.op_type() == "Optional" && a.has_tp()) continue;  // the type of what is not there
+    if (node.op_type() == "Optional" && a.has_tp()) continue;  // the type of an absent value
     if (a.ref_attr_name().empty()) {
       putAttribute(a, where, result);
       continue;

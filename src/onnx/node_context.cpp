@@ -1,4 +1,4 @@
-// What import rules see of a node, the regular rule, and the look-up of irregular ones.
+// The view of a node for import rules, the regular rule, and the look-up of other rules.
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -64,7 +64,7 @@ bool NodeContext::isConstant(TensorIndex t) const {
          importer_.sizes().boundsOf(graph(), t).empty();
 }
 
-// The tensor of the outermost graph that a body input stands for; the tensor itself where it is no capture.
+// The tensor of the outermost graph for a body input; the tensor itself if it is no capture.
 const Tensor &NodeContext::origin(TensorIndex t) const {
   const Scope *scope = &scope_;
   while (scope->outer) {
@@ -82,7 +82,7 @@ const Tensor &NodeContext::origin(TensorIndex t) const {
 const TensorData *NodeContext::knownValue(int i) const {
   const Tensor &tensor = origin(in(i));
   importer_.foldWhatLeadsTo(tensor.getGraph(), tensor.index());
-  // An initializer that steers a shape gets no gradient, so its value stays what the model says.
+  // An initializer that determines a shape gets no gradient, so its value stays the same as in the model.
   const bool known = tensor.tensorType() == TensorType::Const || tensor.tensorType() == TensorType::Variable;
   const bool isOpen = !importer_.sizes().boundsOf(tensor.getGraph(), tensor.index()).empty();
   return known && tensor.hasTensorData() && !isOpen ? &tensor.tensorData() : nullptr;
@@ -162,7 +162,7 @@ TensorIndex NodeContext::literalLike(TensorIndex t, double value) {
   return emit("Cast", {number}, {{"to", int64_t{toOnnxDataType(type)}}});
 }
 
-// Kernels write every required output, so one that the node leaves out gets a tensor nobody reads.
+// Kernels write every required output, so an output that the node omits gets a tensor that nobody reads.
 TensorId NodeContext::unusedId(std::string_view type, int output) const {
   const auto &rows = opDef(type).outputs();
   if (output < static_cast<int>(rows.size()) && rows[output].arity == Arity::Optional) return {};
@@ -342,7 +342,7 @@ AttributeValue constantAsAttribute(const NodeContext &node, int input, const Att
   }
 }
 
-// Domains of layouts that ONNX Runtime chooses for the processor at hand.
+// Domains of layouts that ONNX Runtime chooses for the current processor.
 bool isInternalLayout(const std::string &domain) {
   return domain == "com.microsoft.nchwc" || domain == "com.ms.internal.nhwc";
 }
@@ -363,7 +363,7 @@ std::string unsupportedText(const NodeContext &node) {
   return nearestText(node.type(), known, "supported operators");
 }
 
-// Builders write an empty list where an attribute with a default is left out.
+// Builders write an empty list if an attribute with a default is omitted.
 void dropEmptyLists(const std::string &type, Attributes &attributes) {
   std::vector<const char *> names = {"perm",         "pads",           "strides",      "dilations",
                                      "kernel_shape", "output_padding", "output_shape", "steps"};
@@ -375,7 +375,7 @@ void dropEmptyLists(const std::string &type, Attributes &attributes) {
   }
 }
 
-// Operands that must have one type and are INT32 and INT64 meet as INT32.
+// Operands that must have one type, but have INT32 and INT64, are converted to INT32.
 void narrowMixedIntegers(NodeContext &node, const OpDef &def, std::vector<TensorIndex> &inputs) {
   const auto variable = [&](size_t i) {
     return def.inputs().empty() ? std::string() : def.inputs()[std::min(i, def.inputs().size() - 1)].typeVar;

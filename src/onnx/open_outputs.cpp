@@ -1,5 +1,5 @@
-// The model is imported twice, each time with other sizes of the open dimensions. What differs in the results depends
-// on them.
+// The model is imported twice, with different sizes of the open dimensions. Sizes of results that differ depend on
+// these dimensions.
 #include "onnx/open_outputs.hpp"
 
 #include <algorithm>
@@ -16,16 +16,17 @@ namespace {
 
 using Infos = std::map<TensorId, TensorInfo>;
 
-// Of both imports. Sizes of small pictures and texts: many factors, so that most reshapes and slices fit.
+// The unit sizes of the two imports. They are sizes of small pictures and texts with many factors, so that most
+// reshapes and slices are possible.
 constexpr int64_t kUnits[] = {60, 120};
 
-// The size of open dimension `number`: no two dimensions have the same, nor is one the product of others.
+// The size of open dimension `number`: no two dimensions have the same size, and none is a product of others.
 int64_t sizeOf(size_t number, int64_t unit) { return unit * static_cast<int64_t>(2 * number + 1); }
 
 bool hasType(const onnx_proto::ValueInfoProto &value) { return declaredValue(value).type != DataType::UNDEFINED; }
 
-// Inputs with open dimensions, as InputShapeInfo gives them. `symbols`: the name of each dimension by number, empty for
-// one without a name.
+// Inputs with open dimensions, in the form of InputShapeInfo. `symbols`: the name of each dimension by number, empty
+// for one without a name.
 Infos openInputs(const onnx_proto::GraphProto &graph, int64_t unit, std::vector<std::string> &symbols) {
   Infos infos;
   for (const auto &value : graph.input()) {

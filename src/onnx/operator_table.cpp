@@ -1,4 +1,4 @@
-// Look-ups in the table that the build makes (see operator_table.hpp).
+// Look-ups in the table that the build generates (see operator_table.hpp).
 #include "onnx/operator_table.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct FormRow {
 
 #include "onnx_operators.inc"
 
-// The version of an operator in force: negative where it is deprecated, 0 where the set does not have it yet.
+// The version of an operator in the set: negative if it is deprecated, 0 if the set does not have it yet.
 int versionInForce(const Row &row, int64_t opset) {
   int inForce = 0;
   for (int version : row.versions)
@@ -35,7 +35,7 @@ int versionInForce(const Row &row, int64_t opset) {
   return inForce;
 }
 
-// "name:kind", then "!" where it is required and "=default" where it has a default.
+// "name:kind", then "!" if it is required and "=default" if it has a default.
 AttributeForm attributeFrom(std::string_view text) {
   AttributeForm attribute;
   const size_t colon = text.find(':'), end = text.find_first_of("!=", colon);

@@ -1,5 +1,5 @@
-// Walks the wire format of protobuf (protobuf.dev/programming-guides/encoding): a key and a value by field, where only
-// values that say their length can be messages or bytes. What is not understood is left to the parser.
+// Reads the wire format of protobuf (protobuf.dev/programming-guides/encoding): a key and a value for each field. Only
+// values with a length can be messages or bytes. Everything unknown is left to the parser.
 #include "onnx/payloads.hpp"
 
 #include <cstdlib>
@@ -66,7 +66,7 @@ bool readField(std::string_view &rest, Field &field) {
   return true;
 }
 
-// Calls visit(field) for each field; false when the message cannot be walked or `visit` says so.
+// Calls visit(field) for each field; returns false when the message cannot be read or `visit` returns false.
 template <class Visit>
 bool forEachField(std::string_view message, const Visit &visit) {
   Field field;
@@ -86,7 +86,7 @@ void appendMessage(std::string &to, uint64_t number, std::string_view message) {
   to += message;
 }
 
-// The tensor without its raw data; `raw` is empty when they are small.
+// The tensor without its raw data; `raw` is empty if they are small.
 bool stripTensor(std::string_view tensor, std::string &message, std::string_view &raw) {
   return forEachField(tensor, [&](const Field &field) {
     if (field.number != kTensorRawData) {
@@ -135,8 +135,8 @@ bool strip(std::string_view model, StrippedModel &stripped) {
   });
 }
 
-// A multiple of 64 bytes, aligned likewise. Large blocks have large pages; for little, fresh pages of the system take
-// longer than copying, and the heap has those of former sessions.
+// Memory of a multiple of 64 bytes, aligned to 64. Large blocks use large pages; for small ones, new pages from the
+// system would take longer than copying, and the heap has pages of earlier sessions.
 std::shared_ptr<char> memoryFor(int64_t bytes) {
   constexpr int64_t kFewBytes = int64_t{4} << 20;
   if (bytes >= kFewBytes) {
@@ -167,7 +167,7 @@ std::vector<Payload> copyPayloads(const std::vector<std::pair<int, std::string_v
   const std::shared_ptr<char> memory = memoryFor(end);
   char *const start = memory.get();
   std::vector<Payload> payloads(raw.size());
-  // Enough to keep memory busy; asking for the limits of the process takes longer than copying little.
+  // Enough threads to keep memory busy; for little data, reading the limits of the process takes longer than copying.
   const int threads = threadsWorth(end, 2) > 1 ? processorLimits().threads() : 1;
   forEachSized(sizes, threads, [&](size_t i) {
     char *const to = start + offsets[i];

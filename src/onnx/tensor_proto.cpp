@@ -1,5 +1,5 @@
-// TensorProto -> TensorData. Dimensions and payload sizes are compared before any memory is taken; raw and external
-// payloads are shared, not copied, when they are aligned for their type.
+// TensorProto -> TensorData. Dimensions and payload sizes are compared before memory is allocated; raw and external
+// payloads are shared, not copied, if they are aligned for their type.
 #include <cstring>
 
 #include <popart/error.hpp>
@@ -36,7 +36,7 @@ TensorData fromField(const TensorInfo &info, const Field &field, const std::stri
   return data;
 }
 
-// One number by element, or by byte where whole elements fill a byte.
+// One number for each element, or for each byte if whole elements fill a byte.
 TensorData smallFromField(const onnx_proto::TensorProto &t, const TensorInfo &info, const std::string &name) {
   const int bits = bitsOf(info.dataType());
   if (bits == 8) return fromField<uint8_t>(info, t.int32_data(), name);
@@ -107,7 +107,7 @@ TensorData fromExternal(const onnx_proto::TensorProto &t, const TensorInfo &info
   return shareOrCopy(info, file->data() + entry.offset, file);
 }
 
-// A bool in memory must be 0 or 1, whatever the file says.
+// A bool in memory must be 0 or 1, also if the file has another value.
 TensorData withLegalBools(TensorData data) {
   if (data.info().dataType() != DataType::BOOL) return data;
   const auto *bytes = static_cast<const uint8_t *>(data.data());

@@ -50,7 +50,7 @@ void trainBatchNorm(onnx_proto::NodeProto &node, int64_t opset, std::set<std::st
   if (opset <= kTestAttributeUntil) eraseAttribute(node, "is_test");
 }
 
-// A constant true in front of the nodes.
+// Adds a constant true before the nodes.
 void addTrue(Nodes &nodes, const std::string &name) {
   auto &node = *nodes.Add();
   node.set_op_type("Constant");
@@ -65,10 +65,10 @@ void addTrue(Nodes &nodes, const std::string &name) {
 
 // ---- inference ------------------------------------------------------------------------------------
 
-// Changes of one level: nodes that go, and what their outputs are from then on.
+// The changes of one level: removed nodes, and the replacements of their outputs.
 class Inference {
  public:
-  // `fed`: nodes whose training_mode the run computes.
+  // `fed`: nodes whose training_mode is computed in the run.
   Inference(const std::set<const onnx_proto::NodeProto *> &fed, const Level &level)
       : fed_(fed), level_(level), read_(namesRead(level.nodes())) {
     for (const std::string &name : level.outputs()) outputs_.insert(name);
@@ -93,7 +93,7 @@ class Inference {
  private:
   bool isUsed(const std::string &name) const { return read_.contains(name) || outputs_.contains(name); }
 
-  // What reads `name` reads `source`; an output of the graph keeps its name.
+  // Readers of `name` read `source` instead; an output of the graph keeps its name.
   void replace(const std::string &name, const std::string &source) {
     if (name.empty()) return;
     names_[name] = source;
@@ -113,7 +113,7 @@ class Inference {
     while (node.output_size() > 1) node.mutable_output()->RemoveLast();
   }
 
-  // Whether the node goes.
+  // Returns whether the node is removed.
   bool inferDropout(onnx_proto::NodeProto &node) {
     if (node.input_size() == 0 || node.output_size() == 0) return false;
     if (fed_.contains(&node)) return false;
@@ -143,7 +143,7 @@ class Inference {
   const Level &level_;
   std::set<std::string> read_, outputs_;
   std::map<std::string, std::string> names_;
-  std::vector<onnx_proto::NodeProto> identities_;  // behind the node at hand
+  std::vector<onnx_proto::NodeProto> identities_;  // after the current node
 };
 
 }  // namespace
@@ -184,7 +184,7 @@ void toInferenceForm(onnx_proto::ModelProto &model) {
     for (const auto &node : level.nodes())
       if (isOnnxOperator(node, "Dropout") && statesMode(node, level) && !fixed.isFixed(node.input(kModeInput), level))
         fed.insert(&node);
-  // Bodies first; a node that moves keeps its bodies where they are.
+  // Bodies come first; a node that is moved keeps the addresses of its bodies.
   for (auto level = fixed.levels().rbegin(); level != fixed.levels().rend(); ++level) Inference(fed, *level).run();
 }
 

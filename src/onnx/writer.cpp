@@ -1,4 +1,4 @@
-// Writing models: weights replaced in a copy of the message; atomic files.
+// Writing models: replaces weights in a copy of the message; writes files atomically.
 #include "onnx/writer.hpp"
 
 #include <filesystem>
@@ -28,8 +28,8 @@ void setTensor(onnx_proto::TensorProto &tensor, const std::string &name, const T
   setPayload(tensor, value);
 }
 
-// New values of initializers and of what the model does not have: `values`, copies of them, and tensors that stay as
-// they are while the one they were read from does not.
+// The new values of initializers and additional tensors: `values`, their copies, and tensors that do not change
+// although the tensor from which they were read does.
 std::map<TensorId, TensorData> newValues(const ModelContent &content, const std::map<TensorId, TensorData> &values,
                                          const TrainableTensors *trainable) {
   std::map<TensorId, TensorData> all = values;
@@ -53,13 +53,13 @@ std::map<TensorId, TensorData> newValues(const ModelContent &content, const std:
   return all;
 }
 
-// Initializers that are no graph inputs need IR version 4.
+// Initializers that are not graph inputs need IR version 4.
 void raiseIrVersion(onnx_proto::ModelProto &proto) {
   constexpr int kInitializersApartFromInputs = 4;
   if (proto.ir_version() < kInitializersApartFromInputs) proto.set_ir_version(kInitializersApartFromInputs);
 }
 
-// The tensor's message without values and their place.
+// The tensor's message without values and place.
 onnx_proto::TensorProto headerOf(const TensorId &id, const TensorInfo &info) {
   onnx_proto::TensorProto header;
   header.set_name(id);
@@ -70,7 +70,7 @@ onnx_proto::TensorProto headerOf(const TensorId &id, const TensorInfo &info) {
 
 using BodyTensors = std::map<const onnx_proto::TensorProto *, onnx_proto::TensorProto *>;
 
-// Initializers of bodies: those of `from` -> those of its copy `to`.
+// Initializers of bodies: those in `from` -> those in its copy `to`.
 void findBodyTensors(const onnx_proto::GraphProto &from, onnx_proto::GraphProto &to, BodyTensors &found) {
   for (int n = 0; n < from.node_size(); ++n)
     for (int a = 0; a < from.node(n).attribute_size(); ++a) {
@@ -82,8 +82,8 @@ void findBodyTensors(const onnx_proto::GraphProto &from, onnx_proto::GraphProto 
     }
 }
 
-// Takes the values of initializers of bodies out of `fresh` into the message, and Identity nodes whose results have
-// values of their own out of the message.
+// Moves the values of initializers of bodies from `fresh` into the message, and removes Identity nodes whose results
+// have separate values from it.
 void writeOtherForms(const ModelContent &content, const TrainableTensors &trainable,
                      std::map<TensorId, TensorData> &fresh, onnx_proto::ModelProto &proto) {
   if (!trainable.inBodies.empty()) {
@@ -102,11 +102,11 @@ void writeOtherForms(const ModelContent &content, const TrainableTensors &traina
       nodes.DeleteSubrange(n, 1);
 }
 
-// Puts tensors into the message, or into "<file name>.data" where the message would grow too large.
+// Stores tensors in the message, or in "<file name>.data" if the message would become too large.
 class Payloads {
  public:
   explicit Payloads(std::string path) : path_(std::move(path)) {}
-  // Opens the data file; before the first tensor.
+  // Opens the data file; must be called before the first tensor.
   void useDataFile() { data_ = std::make_unique<PendingFile>(path_); }
   void put(onnx_proto::TensorProto &tensor, const TensorId &id, const TensorData &value) {
     if (!data_ || value.nbytes() < kExternalThresholdBytes) return setTensor(tensor, id, value);
@@ -148,7 +148,7 @@ void writeFileAtomically(const std::string &path, std::string_view bytes) {
 
 namespace {
 
-// Bytes of the values that go into the message.
+// Bytes of the values that the message will contain.
 int64_t bytesWithin(const ModelContent &content, const std::map<TensorId, TensorData> &values,
                     const DataFileUpdate &files) {
   int64_t bytes = 0;

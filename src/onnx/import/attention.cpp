@@ -103,12 +103,12 @@ class AttentionNode {
     return x.reshape({x.dim(0), x.dim(1), count, x.dim(2) / count}).transpose({0, 2, 1, 3});
   }
 
-  // 0 where `allowed`, else minus infinity.
+  // 0 where `allowed`, otherwise minus infinity.
   Value biasWhere(const Value &allowed, DataType type) {
     return where(allowed, to_.scalar(type, 0), to_.scalar(type, kMasked));
   }
 
-  // How far key j lies behind query i: (queries, keys), or (batch, 1, queries, keys) where it depends on lengths.
+  // The distance of key j behind query i: (queries, keys), or (batch, 1, queries, keys) if it depends on lengths.
   Value distance() {
     const Value i = to_.countUp(queries_).reshape({queries_, 1}), j = to_.countUp(keys_);
     if (!n_.hasIn(kLengths)) return i - j + static_cast<double>(before_);
@@ -148,9 +148,9 @@ class AttentionNode {
     return bias;
   }
 
-  // Rows in which every key is masked give zeros, as do products with them.
+  // Rows in which every key is masked become zeros, and so do products with them.
   struct Probabilities {
-    Value values, empty;  // empty: which rows, of size 1; invalid where there are none
+    Value values, empty;  // empty: which rows, of size 1; invalid if there are none
     Value withoutEmpty(const Value &x) const { return empty.valid() ? where(empty, x.number(0), x) : x; }
   };
   Probabilities softmax(const Value &scores, const Value &bias) {
@@ -178,7 +178,7 @@ class AttentionNode {
 
 void importAttention(NodeContext &n) { AttentionNode(n).import(); }
 
-// The graph attribute `name`, which changes one value and keeps its shape and type.
+// Applies the graph attribute `name`, which changes one value and keeps its shape and type.
 Value modified(NodeContext &n, const char *name, const Value &x) {
   if (!n.nodeAttributes().graphs.count(name)) return x;
   const std::vector<Meaning> results =

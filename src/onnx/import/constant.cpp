@@ -69,7 +69,7 @@ void importSize(NodeContext &n) {
   n.resultSizes(0, {all}, 0);
 }
 
-// Elements of a range, as a floating number that does not overflow.
+// The number of elements of a range, as a floating number that does not overflow.
 double rangeLength(NodeContext &n, double start, double limit, double delta) {
   n.require(delta != 0, "delta must not be 0");
   return std::max(0.0, std::ceil((limit - start) / delta));
@@ -81,7 +81,7 @@ TensorData rangeOf(NodeContext &n, T start, T limit, T delta) {
       rangeLength(n, static_cast<double>(start), static_cast<double>(limit), static_cast<double>(delta));
   std::vector<T> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {
-    if constexpr (std::is_integral_v<T>)  // steps may be longer than half of all numbers: they wrap on the way
+    if constexpr (std::is_integral_v<T>)  // steps may be longer than half of the type's range: they wrap
       values[i] = static_cast<T>(static_cast<uint64_t>(start) + i * static_cast<uint64_t>(delta));
     else
       values[i] = static_cast<T>(start + static_cast<T>(i) * delta);
@@ -98,7 +98,7 @@ TensorData halfRange(NodeContext &n) {
   return TensorData::of<T>(exact.info().shape(), values);
 }
 
-// Up to a size that depends on data: from a known number in known steps.
+// A range from a known number in known steps to a size that depends on data.
 void importOpenRange(NodeContext &n, const Size &limit) {
   const int64_t start = n.constantInt(0), delta = n.constantInt(2);
   n.require(delta > 0, "delta must be greater than 0 where the limit depends on data of the run: got {}", delta);
@@ -150,13 +150,14 @@ void importRange(NodeContext &n) {
   }
 }
 
-// columns - rows of each element of a matrix, compared with k: BOOL of the matrix's shape. Folded, or made by the run.
+// columns - rows of each element of a matrix, compared with k: BOOL of the matrix's shape. Folded, or computed in the
+// run.
 Value diagonal(Composer &in, std::string_view comparison, int64_t rows, int64_t columns, int64_t k) {
   const Value shifted = (in.countUp(rows) + static_cast<double>(k)).reshape({rows, 1});
   return in.countUp(columns).reshape({1, columns}).op(comparison, {shifted});
 }
 
-// Bounds for k beyond which it changes nothing, so that sums with it do not overflow.
+// Limits k to values that make a difference, so that sums with it do not overflow.
 int64_t withinMatrix(int64_t k, int64_t rows, int64_t columns) { return std::clamp(k, -rows - 1, columns + 1); }
 
 void importEyeLike(NodeContext &n) {

@@ -1,4 +1,4 @@
-// If and Call. Tensors that a body reads from outside become further inputs of its graph.
+// If and Call. Tensors that a body reads from outside become additional inputs of its graph.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -26,7 +26,7 @@ std::string bodyName(const NodeContext &n, const char *part) {
   return (n.settings().name.empty() ? n.type() : n.settings().name) + "/" + part;
 }
 
-// A condition known when the graph is built: the branch replaces the node.
+// For a condition that is known when the graph is built: the branch replaces the node.
 void inlineBranch(NodeContext &n, const char *branch) {
   std::vector<TensorId> ids;
   for (int i = 0; i < n.outputCount(); ++i) ids.push_back(n.hasOut(i) ? n.outputId(i) : TensorId());
@@ -39,22 +39,22 @@ void inlineBranch(NodeContext &n, const char *branch) {
     if (n.hasOut(i)) n.resultMeaning(i, outputs[i]);
 }
 
-// "a tensor", "a sequence of 3", …: what both branches must agree about.
+// "a tensor", "a sequence of 3", …: the kind must be the same in both branches.
 std::string kindOf(const Meaning &m) {
   if (m.sequence) return "a sequence of " + std::to_string(m.sequence->size());
   return m.tensor.valid() ? "a tensor" : "nothing";
 }
 
-// The two branches of a node whose condition is data of the run. Where one gives a size that depends on data, or both
-// give different ones, both are padded to the larger room, and the count of what is there is one more result. A branch
-// that does not fit the types and shapes at hand becomes one that ends the run, which matters only where it is taken
+// The two branches of a node whose condition is data of the run. If one returns a size that depends on data, or both
+// return different sizes, both are padded to the larger room, and the count of values is an additional result. A branch
+// that does not match the given types and shapes becomes one that ends the run, which only matters if it is taken
 // (docs/decisions/0087-branches-that-do-not-fit.md).
 class BranchNode {
  public:
   explicit BranchNode(NodeContext &n) : n_(n) {}
 
   void import() {
-    for (const char *branch : kBranches) n_.graphAttribute(branch);  // both are there
+    for (const char *branch : kBranches) n_.graphAttribute(branch);  // both must exist
     const std::string reasons[2] = {tryBranch(0), tryBranch(1)};
     for (size_t side = 0; side < 2; ++side)
       if (!reasons[side].empty()) {
@@ -78,8 +78,8 @@ class BranchNode {
  private:
   struct OpenSize {
     size_t output;  // of the graphs
-    Bound bound;    // without a count where the op gives it
-    size_t count;   // then its place among the counts
+    Bound bound;    // without a count if the op returns it
+    size_t count;   // then its position among the counts
   };
   using Counts = std::pair<TensorIndex, TensorIndex>;
 
@@ -96,8 +96,8 @@ class BranchNode {
     graphs_[side] = &graph;
   }
 
-  // Empty, or why the branch does not fit; then nothing of it is left. A value that must be known is another matter:
-  // loops around the node may be written out for it.
+  // Empty, or the reason why the branch does not match; then nothing of it is left. A value that must be known is
+  // thrown instead: loops around the node may be unrolled for it.
   std::string tryBranch(size_t side) {
     const std::vector<Graph *> before = n_.importer().ir().getAllGraphs();
     try {
@@ -117,7 +117,7 @@ class BranchNode {
     }
   }
 
-  // The branch as one that ends the run, with results like those of the other one.
+  // Makes the branch one that ends the run, with results like those of the other branch.
   void refuseBranch(size_t side, const std::string &reason) {
     const std::string name = n_.settings().name.empty() ? n_.firstOutput() : n_.settings().name;
     logging::ir::info("If '{}': {} does not fit: {} A run that takes it ends with an error", name, kBranches[side],
@@ -150,8 +150,8 @@ class BranchNode {
     return {{"shape", info.shape()}, {"value", TensorData::fromDoubles(TensorInfo(info.dataType(), {1}), {&zero, 1})}};
   }
 
-  // Tensors of another type or rank: one program has one of them. It is what the model declares, else that of
-  // then_branch; the other branch is refused.
+  // For results of another type or rank: the program can have only one of the two. It has the one that the model
+  // declares, otherwise that of then_branch; the other branch is refused.
   void refuseOtherResults() {
     if (meanings_[0].size() != meanings_[1].size()) return;
     for (size_t i = 0; i < meanings_[0].size(); ++i) {
@@ -166,7 +166,7 @@ class BranchNode {
     }
   }
 
-  // Positions are INT32 here and INT64 in ONNX: where the other branch has INT64, they are cast to it.
+  // Positions are INT32 here and INT64 in ONNX: if the other branch has INT64, they are cast to it.
   void widenPositions(size_t i) {
     for (size_t side = 0; side < 2; ++side) {
       TensorIndex &mine = meanings_[side][i].tensor;
@@ -181,7 +181,7 @@ class BranchNode {
     }
   }
 
-  // Whether the graph around declares output i with this type and rank.
+  // Whether the enclosing graph declares output i with this type and rank.
   bool isDeclared(size_t i, const TensorInfo &info) const {
     const onnx_proto::GraphProto *graph = n_.scope().source;
     if (!graph || static_cast<int>(i) >= n_.outputCount()) return false;
@@ -210,7 +210,7 @@ class BranchNode {
   void joinSizes(size_t o, std::vector<TensorIndex> (&outputs)[2]) {
     const BoundedSizes &known = n_.importer().sizes();
     const Sizes a = known.shapeOf(*graphs_[0], outputs[0][o]), b = known.shapeOf(*graphs_[1], outputs[1][o]);
-    if (a.size() != b.size()) return;  // the op says what is wrong
+    if (a.size() != b.size()) return;  // the op reports the problem
     Shape room;
     for (size_t axis = 0; axis < a.size(); ++axis) {
       room.push_back(std::max(a[axis].most, b[axis].most));
@@ -225,13 +225,13 @@ class BranchNode {
     for (size_t side = 0; side < 2; ++side) outputs[side][o] = padded(side, outputs[side][o], room);
   }
 
-  // The count around the node that both sides read; none where one has its own.
+  // The count from the enclosing graph that both branches read; invalid if one has another.
   TensorIndex sharedCount(const Counts &counts) const {
     const auto a = outer_[0].find(counts.first), b = outer_[1].find(counts.second);
     return a != outer_[0].end() && b != outer_[1].end() && a->second == b->second ? a->second : TensorIndex{};
   }
 
-  // How many elements lie in a row of a count that both sides can state.
+  // The number of elements in a row of a count that both branches can state.
   static int64_t commonPart(const Size &a, const Size &b) {
     const auto fits = [](const Size &s, int64_t per) { return s.isKnown() ? s.most % per == 0 : s.per == per; };
     const int64_t per = a.isKnown() ? b.per : a.per;
@@ -252,7 +252,7 @@ class BranchNode {
     return plainOps(side).op("Pad", {t}, {{"pads", pads}});
   }
 
-  // The tensors of sequences are outputs of the op one by one.
+  // The tensors of sequences are separate outputs of the op.
   void addOp() {
     std::vector<TensorId> ids;
     const std::vector<Meaning> &results = meanings_[0];
@@ -300,11 +300,11 @@ class BranchNode {
   }
 
   NodeContext &n_;
-  std::vector<TensorIndex> captured_[2];   // what the branches read from around the node
+  std::vector<TensorIndex> captured_[2];   // tensors that the branches read from the enclosing graph
   Graph *graphs_[2] = {nullptr, nullptr};  // then, else
-  std::vector<Graph *> made_[2];           // these, and those inside of them
+  std::vector<Graph *> made_[2];           // these graphs and the graphs in them
   std::vector<Meaning> meanings_[2];
-  std::map<TensorIndex, TensorIndex> outer_[2];  // what their inputs stand for
+  std::map<TensorIndex, TensorIndex> outer_[2];  // the outer tensors of their inputs
   std::vector<Counts> counts_;                   // of both graphs
   std::vector<OpenSize> open_;
 };

@@ -50,7 +50,7 @@ class ProductMatcher {
     return isFound && isByte(graph_.info(found->second.numbers).dataType()) ? &found->second : nullptr;
   }
 
-  // Whether the result has numbers for `bound`, so that saturation keeps it: as a least value, or as a greatest one.
+  // Whether the result type has a number for `bound`, so that saturation implies it, as least or greatest value.
   bool isKept(double bound, bool isLeast) const {
     const double place = std::nearbyint(bound / numbers(scale_.tensor())[0]) + numbers(zero_.tensor())[0];
     const double least = zero_.type() == DataType::INT8 ? -128 : 0;
@@ -65,7 +65,7 @@ class ProductMatcher {
            (!op.hasAttr("max") || isKept(static_cast<double>(op.attrFloat("max")), false));
   }
 
-  // From x back to the product.
+  // Searches from x back to the product.
   bool find() {
     const Op *op = graph_.tensor(x_.tensor()).getProducerUnsafe();
     while (op && isKeptBound(*op)) op = graph_.tensor(op->inputs()[0]).getProducerUnsafe();
@@ -92,7 +92,7 @@ class ProductMatcher {
     return true;
   }
 
-  // One scale of the left operand; of the right one, one or one for each column; zero points alike.
+  // The left operand must have one scale, the right one either one or one for each column; the same for zero points.
   bool hasScales() const {
     const auto isKnown = [&](const Dequantised &d, int64_t axis, int64_t many) {
       if (!n_.isConstant(d.scale) || graph_.info(d.scale).dataType() != DataType::FLOAT) return false;
@@ -111,7 +111,7 @@ class ProductMatcher {
     return ratios;
   }
 
-  // The bias in steps of the sums, if it is near whole ones.
+  // The bias in steps of the sums, if it is near integers.
   bool biasOf(const std::vector<double> &ratios, std::vector<int32_t> &bias) const {
     if (!n_.isConstant(product_.bias) || graph_.info(product_.bias).dataType() != DataType::FLOAT) return false;
     const Shape &shape = graph_.info(product_.bias).shape();
@@ -145,7 +145,7 @@ class ProductMatcher {
     return left.op(isConv ? "IntegerConv" : "IntegerMatMul",
                    {right, zeroOf(*product_.left), zeroOf(*product_.right), sums, scale, zero_}, attributes);
   }
-  // As the op takes it: absent, one number, or one for each column.
+  // The zero point for the op: absent, one number, or one for each column.
   Value zeroOf(const Dequantised &d) const {
     if (!d.zero.valid()) return {};
     if (n_.isConstant(d.zero) && std::ranges::all_of(numbers(d.zero), [](double v) { return v == 0; })) return {};
@@ -160,7 +160,7 @@ class ProductMatcher {
   Product product_;
 };
 
-// The integers of a matrix (K, N) as rows of packed numbers (N, bytes), the least number as 0.
+// The integers of a matrix (K, N) as rows of packed numbers (N, bytes), with the least number as 0.
 Value packedRows(Composer &to, const Tensor &matrix, int64_t bits, bool isSigned) {
   const Shape &shape = matrix.info.shape();
   const int64_t depth = shape[0], columns = shape[1], perByte = 8 / bits, bytes = (depth + perByte - 1) / perByte;

@@ -1,4 +1,4 @@
-// Det of ai.onnx: elimination with row pivots, a column an iteration; the product of the pivots.
+// Det of ai.onnx: elimination with row pivots, one column per iteration, and the product of the pivots.
 #include <popart/error.hpp>
 
 #include "onnx/compose.hpp"
@@ -8,8 +8,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Rows are chosen by products with 0 and 1, through which gradients go. A column without a pivot is left as it is: the
-// determinant is 0 then.
+// Rows are selected by products with 0 and 1, through which gradients go. A column without a pivot is not changed: the
+// determinant is then 0.
 void importDet(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0);

@@ -1,5 +1,5 @@
-// Einsum: any equation, written as products of two operands at a time, the cheapest pair first. Labels are letters;
-// dimensions of an ellipsis are numbered from the last one and broadcast.
+// Einsum: any equation, as products of two operands at a time, the cheapest pair first. Labels are letters; dimensions
+// of an ellipsis are numbered from the last one and broadcast.
 #include <algorithm>
 #include <deque>
 #include <limits>
@@ -53,7 +53,7 @@ class EinsumNode {
   }
 
  private:
-  // Products of integers are those of 32 or 64 bits.
+  // Products of integers are computed in 32 or 64 bits.
   static DataType computedAs(DataType type) {
     switch (type) {
       case DataType::INT8:
@@ -86,7 +86,8 @@ class EinsumNode {
     return operands.front();
   }
 
-  // The two operands whose product has the fewest multiplications, of the first ones where there are many.
+  // The two operands whose product has the fewest multiplications; if there are many, only the first ones are
+  // considered.
   std::pair<size_t, size_t> cheapestPair(const std::deque<Operand> &operands) const {
     std::pair<size_t, size_t> best{0, 1};
     double least = std::numeric_limits<double>::infinity();
@@ -154,7 +155,7 @@ class EinsumNode {
     return labels;
   }
 
-  // A label that stands twice in a term means the diagonal: the two dimensions as one, every (size + 1)th of it.
+  // A repeated label in a term means the diagonal: the two dimensions become one, with every (size + 1)th element.
   Operand withoutRepeats(Operand o) {
     for (size_t i = 0; i < o.labels.size(); ++i) {
       const auto again = std::find(o.labels.begin() + static_cast<long>(i) + 1, o.labels.end(), o.labels[i]);
@@ -197,7 +198,7 @@ class EinsumNode {
     return {o.value.expand(shape), o.labels};
   }
 
-  // Summed over the labels that are not kept.
+  // The sum over the labels that are not kept.
   Operand summed(const Operand &o, const std::set<int> &kept) const {
     Operand result{o.value, {}};
     std::vector<int64_t> axes;
@@ -223,7 +224,7 @@ class EinsumNode {
     return n;
   }
 
-  // A product of matrices for each combination of the labels that both have and the result keeps.
+  // A matrix product for each combination of the labels that both operands have and the result keeps.
   Operand product(Operand a, Operand b, std::set<int> kept) const {
     std::set<int> ofA = kept, ofB = kept;
     ofA.insert(b.labels.begin(), b.labels.end());
@@ -240,7 +241,7 @@ class EinsumNode {
     };
     const Value first = inOrder(a, joined({batch, left, inner})).reshape({count(batch), count(left), count(inner)});
     const Value second = inOrder(b, joined({batch, inner, right})).reshape({count(batch), count(inner), count(right)});
-    // Without a label to sum over, elements meet as they are.
+    // Without a label to sum over, elements are multiplied directly.
     Operand result{inner.empty() ? first * second : matmul(first, second), joined({batch, left, right})};
     Shape shape;
     for (int label : result.labels) shape.push_back(sizes_.at(label));

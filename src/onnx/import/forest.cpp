@@ -1,6 +1,6 @@
-// A forest is walked from all roots at once: each step of a loop reads the feature, the split and the children of the
-// node where every (sample, tree) stands. Leaves lead to themselves, so that as many steps as the deepest tree has
-// branches bring all of them to a leaf.
+// All trees of a forest are followed at once: each step of a loop reads the feature, the split and the children of the
+// current node of every (sample, tree). Leaves are their own children, so after as many steps as the deepest tree has
+// branches, all are at a leaf.
 #include "onnx/import/machine_learning.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct Forest {
     for (int64_t i = 0; i < nodes; ++i) yes[i] = no[i] = i;
   }
 
-  // What a node adds to a target that it does not name.
+  // The value that a node adds to a target that it does not name.
   double none() const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     return aggregate < 2 ? 0 : aggregate == 2 ? infinity : -infinity;
@@ -60,7 +60,7 @@ struct Forest {
     at = aggregate < 2 ? at + value : aggregate == 2 ? std::min(at, value) : std::max(at, value);
   }
 
-  // Branches on the longest way down. Throws popart::error for nodes that two branches lead to, or none.
+  // The number of branches on the longest path. Throws popart::error for nodes with two parents or none.
   int64_t depth(const NodeContext &n) const {
     std::vector<bool> seen(mode.size());
     Ints level = roots;
@@ -92,7 +92,7 @@ class Walk {
   Walk(Composer &to, const Forest &forest, const Value &x)
       : to_(to), forest_(forest), loop_(to, "walk", forest.depth(to.node())), x_(x) {}
 
-  // Where every (sample, tree) ends.
+  // The last node of every (sample, tree).
   Value run() {
     const Shape all = {x_.dim(0), static_cast<int64_t>(forest_.roots.size())};
     const Value node = loop_.carry(to_.ints(forest_.roots).reshape({1, all[1]}).expand(all));
@@ -114,7 +114,7 @@ class Walk {
     return there.op("Equal", {there.number(static_cast<double>(value))});
   }
 
-  // Whether x takes the branch `yes`, of the modes from `mode` on; those that no node has are left out.
+  // Whether x takes the branch `yes`, for the modes from `mode` on; modes that no node has are skipped.
   Value comparison(int64_t mode, const Value &x, const Value &split, const Value &node) {
     while (mode < kMember && std::find(forest_.mode.begin(), forest_.mode.end(), mode) == forest_.mode.end()) ++mode;
     if (mode == kMember) return forest_.setOf.empty() ? x.op("Equal", {split}) : isMember(x, node);
@@ -147,7 +147,7 @@ class Walk {
   Value x_;
 };
 
-// Throws popart::error when an index of the file points outside of its list.
+// Throws popart::error when an index in the file is outside its list.
 void check(const NodeContext &n, const Forest &forest, int64_t features) {
   const auto within = [&](const Ints &list, int64_t limit, const char *what) {
     for (int64_t v : list) n.require(v >= 0 && v < limit, "{}: got {}, expected less than {}", what, v, limit);
@@ -163,7 +163,7 @@ Value tableOf(Composer &to, const Forest &forest, DataType type, const Doubles &
   return to.constant(TensorData::fromDoubles(TensorInfo(type, {forest.size(), forest.targets}), weight));
 }
 
-// Where every (sample, tree) ends.
+// The last node of every (sample, tree).
 Value endsOf(Composer &to, const Forest &forest, const Value &x) {
   check(to.node(), forest, x.dim(1));
   return Walk(to, forest, x).run();
@@ -185,7 +185,7 @@ TensorData tensorAttribute(const NodeContext &n, const std::string &name) {
   return n.attr<TensorData>(name, {});
 }
 
-// Floats, or doubles of the tensor attribute beside them.
+// Floats, or doubles from the corresponding tensor attribute.
 Doubles numbersOf(const NodeContext &n, const std::string &name) {
   if (n.hasAttr(name + "_as_tensor")) return tensorAttribute(n, name + "_as_tensor").asDoubles();
   const auto floats = n.attr<std::vector<float>>(name, {});
@@ -204,9 +204,9 @@ void reserveWeights(const NodeContext &n, Forest &forest, int64_t targets) {
   forest.weight.assign(forest.size() * targets, forest.none());
 }
 
-// What a leaf adds to a target or class.
+// The values that leaves add to targets or classes.
 struct LeafWeights {
-  Ints nodes, targets;  // places of the leaves in the forest
+  Ints nodes, targets;  // indices of the leaves in the forest
   Doubles weights;
 };
 
@@ -336,8 +336,8 @@ class ForestOfClasses {
   }
 
  private:
-  // Scores (N, 1) of the only class that leaves name: it is the second one's, beyond a half, or beyond 0 where weights
-  // are negative too. Where leaves name the first class alone its counterpart stands beside it, else 0.
+  // Scores (N, 1) of the only class that leaves name. They are scores of the second class, above a half, or above 0 if
+  // weights may be negative. If leaves name only the first class, it gets the counterpart, otherwise 0.
   void giveTwo(const Value &scores, int64_t named) {
     const Value isSecond = scores.op("Greater", {scores.number(positive_ ? 0.5 : 0)});
     giveLabels(to_, isSecond.cast(DataType::INT64).reshape({scores.dim(0)}), labels_);
@@ -350,7 +350,7 @@ class ForestOfClasses {
 
   void giveAll(const Forest &forest, const LeafWeights &leaves, const Value &ends, const Value &scores) {
     Value eligible = scores;
-    // A class that no leaf of a sample names is not its top class.
+    // A class that no leaf names for a sample is not its top class.
     if (!positive_ && base_.empty()) {
       Doubles isNamed(forest.weight.size(), 0);
       for (size_t i = 0; i < leaves.nodes.size(); ++i)
@@ -409,7 +409,7 @@ Forest ensemble(const NodeContext &n) {
   if (std::find(modes.begin(), modes.end(), kMember) != modes.end()) {
     const Doubles values = tensorAttribute(n, "membership_values").asDoubles();
     forest.setOf.resize(count + leaves, 0);
-    auto at = values.begin();  // the sets, in the order of the nodes, each with a NaN behind it
+    auto at = values.begin();  // the sets, in the order of the nodes, each followed by a NaN
     for (int64_t i = 0; i < count; ++i) {
       if (modes[i] != kMember) continue;
       n.require(at != values.end(), "attribute membership_values ends before the set of node {}", i);

@@ -1,5 +1,6 @@
-// Signals: windows, MelWeightMatrix, DFT and STFT of ai.onnx. A transform of length n1 n2 is one of n1, a turn of its
-// results, and one of n2; a length without factors is a product with the matrix of the transform.
+// Signals: windows, MelWeightMatrix, DFT and STFT of ai.onnx. A transform of length n1 n2 consists of one of length n1,
+// a rotation of its results, and one of length n2; a length without factors is a product with the matrix of the
+// transform.
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -14,10 +15,10 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 constexpr double kPi = std::numbers::pi;
-constexpr int64_t kShort = 64;                  // up to here a product is as good as factors
-constexpr int64_t kLongest = int64_t{1} << 40;  // beyond all memory; its factors are found at once
+constexpr int64_t kShort = 64;                  // up to this length a product is as fast as factors
+constexpr int64_t kLongest = int64_t{1} << 40;  // larger than any memory; its factors are found at once
 
-// The real and imaginary parts of rows; a signal without the latter is real.
+// The real and imaginary parts of rows; without imaginary part the signal is real.
 struct Complex {
   Value real, imaginary;
 };
@@ -32,7 +33,7 @@ class Transform {
  public:
   Transform(Composer &to, DataType type, bool inverse) : to_(to), type_(type), sign_(inverse ? 1 : -1) {}
 
-  // Of the last of two dimensions; the first `wanted` results.
+  // The transform along the last of two dimensions; the first `wanted` results.
   Complex of(const Complex &x, int64_t wanted) {
     const int64_t rows = x.real.dim(0), n = x.real.dim(1), n1 = n <= kShort ? 1 : factorOf(n), n2 = n / n1;
     if (n1 == 1) return dense(x, wanted);
@@ -99,7 +100,7 @@ Value transformed(Composer &to, const Value &given, const Request &r) {
   const int64_t half = r.length / 2 + 1, rank = given.rank();
   const bool toReal = r.inverse && r.oneSided;
   Value x = fitted(given.cast(inner), r.axis, toReal ? half : r.length);
-  // The axis last but for the parts, which come first.
+  // The axis comes last, except for the parts, which come first.
   Ints order = {rank - 1}, back;
   for (int64_t d = 0; d + 1 < rank; ++d)
     if (d != r.axis) order.push_back(d);
@@ -110,7 +111,7 @@ Value transformed(Composer &to, const Value &given, const Request &r) {
   for (size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
   const auto part = [&](int64_t i) { return x.slice(0, i, i + 1).reshape({rows, shape.back()}); };
   Complex z{part(0), given.dim(-1) == 2 ? part(1) : Value()};
-  if (toReal) {  // the other half is the same mirrored, with the other sign of the imaginary part
+  if (toReal) {  // the other half is mirrored, with the sign of the imaginary part changed
     const int64_t mirrored = r.length - half;
     const auto whole = [&](const Value &v, double sign) {
       if (mirrored <= 0) return v;
@@ -137,7 +138,7 @@ void requireSignal(const NodeContext &n) {
       "the signal must be of a float type with a last dimension of 1 (real) or 2 (complex): got {}", info);
 }
 
-// The axis is an attribute of version 17, input 2 from 20 on.
+// The axis is an attribute in version 17, and input 2 from version 20 on.
 void importDft(NodeContext &n) {
   Composer to(n);
   requireSignal(n);
@@ -179,7 +180,7 @@ void importStft(NodeContext &n) {
   to.result(0, transformed(to, framed, {2, length, false, oneSided}));
 }
 
-// value(x) at x = i / n: n is the size of a periodic window, one less of a symmetric one.
+// value(x) at x = i / n: n is the size of a periodic window, and one less for a symmetric one.
 void importWindow(NodeContext &n, const std::function<double(double)> &value) {
   const int64_t size = n.constantInt(0);
   n.require(size >= 0, "size must not be negative: got {}", size);

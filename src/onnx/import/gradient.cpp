@@ -1,5 +1,5 @@
-// Gradient of ai.onnx.preview.training: the nodes that lead from tensors of its graph to another one become a graph of
-// their own, which is called with the values the node gives, and is differentiated. Several may be nested.
+// Gradient of ai.onnx.preview.training: the nodes between tensors of its graph and another tensor become a separate
+// graph, which is called with the node's values and differentiated. Gradients may be nested.
 #include <algorithm>
 #include <set>
 
@@ -24,7 +24,7 @@ const Nodes &nodesAround(const NodeContext &n) {
   return scope.function->node();
 }
 
-// Number of the node that makes a tensor.
+// The number of the node that computes a tensor.
 NodeNumbers makersOf(const Nodes &nodes) {
   NodeNumbers producers;
   for (int i = 0; i < nodes.size(); ++i)
@@ -33,7 +33,7 @@ NodeNumbers makersOf(const Nodes &nodes) {
   return producers;
 }
 
-// The nodes that make `last` from the tensors `first`, each behind those it reads.
+// The nodes that compute `last` from the tensors `first`, each after the nodes that it reads.
 class NodesBetween {
  public:
   NodesBetween(const Nodes &nodes, const NodeNumbers &producers, const Names &first)
@@ -120,8 +120,8 @@ class GradientNode {
                name);
   }
 
-  // Random ops of `graph`, and of those it calls, draw by seeds of their own, which their gradients read as well and so
-  // repeat what was drawn. The gradient of a branch computes again what the branch did, by the seed that both get.
+  // Random ops of `graph`, and of the graphs that it calls, get separate seeds. Their gradients read these seeds too,
+  // and so repeat the numbers. The gradient of a branch recomputes the branch with the same seed.
   void giveSeeds(Graph &graph) {
     if (!seeded_.insert(graph.id).second) return;
     for (Op *op : graph.ops()) {

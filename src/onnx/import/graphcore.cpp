@@ -1,5 +1,5 @@
-// Operators of ai.graphcore whose models say things otherwise than the rows: numbers of PopART's enumerations, replica
-// groups as a pair.
+// Operators of ai.graphcore whose models differ from the rows: numbers of PopART's enumerations, replica groups as a
+// pair.
 #include <popart/commgroup.hpp>
 #include <popart/error.hpp>
 #include <popart/tensornames.hpp>
@@ -47,7 +47,7 @@ void importCollective(NodeContext &n) {
   importRegular(n);
 }
 
-// A third input says which shape and type the slice has.
+// A third input gives the shape and type of the slice.
 void importDynamicSlice(NodeContext &n) {
   if (!n.hasIn(2)) return importRegular(n);
   const TensorIndex slice = n.emit("DynamicSlice", {n.in(0), n.in(1)}, n.attributes());
@@ -69,7 +69,7 @@ void importPrintTensor(NodeContext &n) {
   importRegular(n);
 }
 
-// Drops in training only.
+// Drops only in training.
 void importShapedDropout(NodeContext &n) {
   if (n.training()) return importRandom(n);
   const float ratio = n.attr("ratio", 0.5f);

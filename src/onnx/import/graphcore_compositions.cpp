@@ -1,4 +1,4 @@
-// Operators of ai.graphcore that are written with others.
+// Operators of ai.graphcore that are composed of others.
 #include <algorithm>
 
 #include <popart/error.hpp>
@@ -25,7 +25,7 @@ void importNormalizeImage(NodeContext &n) {
   to.result(0, concat({normal, to.zeros(offsets.type(), fourth)}, image.rank() - 1));
 }
 
-// Only where its values lie changes, which is not ours to say.
+// Only the location of its values changes, which this library does not control.
 void importTensorRemap(NodeContext &n) { n.resultTensor(0, n.in(0)); }
 
 // B-spline basis functions of degree 0 to 3 at v in [0, 1): of knot k = 0 … degree.
@@ -41,7 +41,7 @@ Value splineBasis(const Value &v, int64_t degree, int64_t k) {
 }
 
 // [pseudo (E, D), kernel_size (D), is_open_spline (D)] → basis and weight index, both (E, (degree + 1)^D). Column s has
-// knot (s / (degree + 1)^d) mod (degree + 1) of dimension d, the first dimension counts fastest.
+// knot (s / (degree + 1)^d) mod (degree + 1) of dimension d; the first dimension changes fastest.
 void importSplineBasis(NodeContext &n) {
   Composer to(n);
   const Value pseudo = to.input(0);
@@ -102,7 +102,7 @@ void importSplineWeighting(NodeContext &n) {
 }
 
 // [source, destination, N, source offsets, destination offsets]: row r of the result is that of the last sequence that
-// covers it, else the destination's, or zeros.
+// covers it, otherwise the destination's, or zeros.
 void importSequenceSlice(NodeContext &n) {
   Composer to(n);
   const Value source = to.input(0), destination = to.input(1);
@@ -131,7 +131,7 @@ void importSequenceSlice(NodeContext &n) {
   to.result(0, where(any.reshape(mask), taken, zero ? destination.number(0) : destination));
 }
 
-// Zeros between the elements of the spatial dimensions.
+// Inserts zeros between the elements of the spatial dimensions.
 Value dilated(Value x, const Ints &factors) {
   for (size_t i = 0; i < factors.size(); ++i) {
     const int axis = static_cast<int>(i) + 2;
@@ -148,8 +148,8 @@ Value dilated(Value x, const Ints &factors) {
   return x;
 }
 
-// Several convolutions in one node. What belongs to convolution i has its number: "strides_0"; inputs_per_conv says how
-// many inputs each has.
+// Several convolutions in one node. Names for convolution i have its number: "strides_0"; inputs_per_conv says how many
+// inputs each has.
 class MultiConv {
  public:
   explicit MultiConv(NodeContext &n) : n_(n), to_(n) {}

@@ -1,5 +1,5 @@
-// Loop. Its body is a graph of its own, or is written out once for each iteration where what it needs of an iteration
-// has to be known when the graph is built: lengths of sequences, sizes and positions that follow from its number.
+// Loop. Its body becomes a separate graph. The loop is unrolled if something in an iteration must be known when the
+// graph is built: lengths of sequences, or sizes and positions that depend on the iteration's number.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -13,9 +13,9 @@
 namespace popart::onnx {
 namespace {
 
-// Iterations of a loop that stacks values and may end before its trip count.
+// Limit of iterations for a loop that stacks values and may end before its trip count.
 constexpr int64_t kMostStacked = int64_t{1} << 20;
-// Iterations of a loop that is written out.
+// Limit of iterations for a loop that is unrolled.
 constexpr int64_t kMostWritten = int64_t{1} << 12;
 
 std::string nameOf(const NodeContext &n) { return n.settings().name.empty() ? n.firstOutput() : n.settings().name; }
@@ -26,8 +26,7 @@ bool carriesTensors(const NodeContext &n) {
   return true;
 }
 
-// The body once for each iteration. Trip count and condition must be known, states may be sequences, absent, or change
-// their shape.
+// Unrolls the loop. Trip count and condition must be known; states may be sequences, absent, or change their shape.
 void writeOut(NodeContext &n) {
   const int states = std::max(0, n.namedInputs() - 2);
   const int64_t trips = n.hasIn(0) ? n.constantInt(0) : std::numeric_limits<int64_t>::max();
@@ -84,7 +83,8 @@ bool runsToTheEnd(const NodeContext &n, const Graph &body) {
   return (!n.hasIn(1) || ops::isConstantTrue(n.graph(), n.in(1))) && ops::keepsRunning(body);
 }
 
-// One more carried value of `body`, after `carried` others. `after`: its value after an iteration, of the one before.
+// Adds a carried value to `body`, after `carried` others. `after`: computes its value after an iteration from the old
+// one.
 template <class After>
 void addCarried(NodeContext &n, Graph &body, int64_t carried, const char *name, const TensorInfo &info, After after) {
   const TensorIndex before = body.addInput(n.importer().freshId(body, body.addScope(name)), info);
@@ -104,14 +104,14 @@ void addCounter(NodeContext &n, Graph &body, int64_t carried) {
              [](const Value &before, const Value &) { return before + 1.0; });
 }
 
-// Keeps whether another iteration follows.
+// Records whether another iteration follows.
 void addGoesOn(NodeContext &n, Graph &body, int64_t carried) {
   addCarried(n, body, carried, "goes_on", TensorInfo(DataType::BOOL, {}),
              [](const Value &, const Value &condition) { return condition.reshape({}).op("Identity"); });
 }
 
-// The most iterations of a loop that stacks values and whose model has no bound: as given, or so many that the stacks
-// take little.
+// The limit of iterations for a loop that stacks values and whose model has no limit: as given, or a number for which
+// the stacks are small.
 int64_t assumedBound(const NodeContext &n, const Graph &body, int64_t carried) {
   constexpr int64_t kFewest = 16, kMost = 1024, kStackBytes = int64_t{64} << 20;
   if (const int64_t given = n.importer().options().mostStacked) return std::min(given, kMostStacked);
@@ -121,7 +121,7 @@ int64_t assumedBound(const NodeContext &n, const Graph &body, int64_t carried) {
   return std::clamp(kStackBytes / row, kFewest, kMost);
 }
 
-// Ends the run when the loop has made `bound` iterations and would make another one.
+// Ends the run when the loop has run `bound` iterations and would continue.
 void refuseMore(NodeContext &n, const Value &count, const Value &goesOn, int64_t bound) {
   Value exceeds = count.op("Equal", {count.number(static_cast<double>(bound))}).op("And", {goesOn});
   if (n.hasIn(0)) {
@@ -135,14 +135,14 @@ void refuseMore(NodeContext &n, const Value &count, const Value &goesOn, int64_t
   n.importer().addPlainOp(n.graph(), "Abort", {exceeds.tensor()}, {}, {{"reason", reason}}, n.settings());
 }
 
-// The rows of a stack that were written, and zeros in the others.
+// The rows of a stack that were written, with zeros in the others.
 TensorIndex written(NodeContext &n, const Value &stack, const Bound &bound) {
   const PlainOps to = n.plainOps();
   return BoundedSizes::masked(to, stack.tensor(), {bound}, to.number(stack.type(), 0));
 }
 
-// The ops of a loop that may end before its trip count: its stacks have as many rows as it allows. With an assumed
-// bound the loop carries whether it would go on behind the counter.
+// The ops of a loop that may end before its trip count: its stacks have as many rows as the trip count. With an assumed
+// limit the loop also carries, after the counter, whether it would continue.
 void boundedResults(NodeContext &n, std::vector<TensorIndex> inputs, Attributes attributes, int64_t carried, int scans,
                     std::optional<int64_t> assumed) {
   Composer to(n);

@@ -19,7 +19,7 @@ Value list(Composer &to, DataType type, const Floats &values) {
                                              std::vector<double>(values.begin(), values.end())));
 }
 
-// The numbers of a list attribute, which must be one, or one for each element of the last dimension of x.
+// The numbers of a list attribute: there must be one, or one for each element of the last dimension of x.
 Value perFeature(Composer &to, const Value &x, const char *attribute, const Value &numbers) {
   to.node().require(numbers.dim(0) == 1 || (x.rank() > 0 && numbers.dim(0) == x.dim(-1)),
                     "attribute {} must have one number, or one for each of {}: got {}", attribute, x.info(),
@@ -31,7 +31,7 @@ Value floatPerFeature(Composer &to, const Value &x, const char *attribute, float
   return perFeature(to, x, attribute, list(to, x.type(), to.node().attr<Floats>(attribute, {fallback})));
 }
 
-// Each element in a dimension of its own, to be compared with a list.
+// Adds a dimension for comparing each element with a list.
 Value asColumn(const Value &x) {
   Shape shape = x.shape();
   shape.push_back(1);
@@ -60,7 +60,7 @@ void importScaler(NodeContext &n) {
   to.result(0, (x - floatPerFeature(to, x, "offset", 0)) * floatPerFeature(to, x, "scale", 1));
 }
 
-// Rows whose divisor is 0 stay as they are.
+// Rows whose divisor is 0 do not change.
 void importNormalizer(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0).cast(DataType::FLOAT);
@@ -127,7 +127,7 @@ TensorData dictionaryList(const NodeContext &n, const char *floats, const char *
   return list;
 }
 
-// Where the keys stand in their list, ascending; of equal ones the last, and none that is NaN.
+// The positions of the keys in their list, ascending; of equal keys the last one, and none for NaN.
 template <class T>
 Ints ascending(const std::vector<T> &keys) {
   Ints order;
@@ -140,7 +140,7 @@ Ints ascending(const std::vector<T> &keys) {
   return kept;
 }
 
-// What an element that is no key stands for.
+// The value for an element that is not a key.
 Value defaultOf(Composer &to, DataType type) {
   const NodeContext &n = to.node();
   if (n.hasAttr("default_tensor")) {
@@ -153,7 +153,7 @@ Value defaultOf(Composer &to, DataType type) {
                                : to.ints({n.attr<int64_t>("default_int64", -1)}).cast(type);
 }
 
-// A search in the keys, whose values follow in a table: those of the keys ascending, that of NaN, the default.
+// Searches the keys; their values follow in a table: those of the ascending keys, that of NaN, and the default.
 void importLabelEncoder(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0);
@@ -187,7 +187,7 @@ void importOneHotEncoder(NodeContext &n) {
   to.result(0, asColumn(x).op("Equal", {to.ints(n.attr<Ints>("cats_int64s", {}))}).cast(DataType::FLOAT));
 }
 
-// X (N, C) times a row of coefficients for each result, and an intercept.
+// X (N, C) times a row of coefficients for each result, plus an intercept.
 Value linear(Composer &to, const Value &x, int64_t results) {
   const NodeContext &n = to.node();
   const Floats coefficients = n.attr<Floats>("coefficients", {}), intercepts = n.attr<Floats>("intercepts", {});
@@ -206,7 +206,7 @@ void importLinearRegressor(NodeContext &n) {
   to.result(0, postTransformed(n, y, n.attr<std::string>("post_transform", "NONE")));
 }
 
-// A single score is that of the second of two classes, which are 0 and 1 without labels.
+// A single score belongs to the second of two classes, which are 0 and 1 without labels.
 void importLinearClassifier(NodeContext &n) {
   Composer to(n);
   const Value x = featureRows(to, 0);

@@ -1,4 +1,4 @@
-// Element-wise operators and Gemm: old broadcasting attributes, limits given as inputs, composite operators.
+// Element-wise operators and Gemm: old broadcasting attributes, limits as inputs, composite operators.
 #include <cmath>
 #include <limits>
 
@@ -44,7 +44,7 @@ void importMatMul(NodeContext &n) {
   n.result(0, "MatMul", {n.in(0), b});
 }
 
-// Opset 6: `broadcast` = 1 lays B's dimensions on those of A that start at `axis` (default: the last ones).
+// Opset 6: `broadcast` = 1 aligns B's dimensions with those of A from `axis` on (default: the last ones).
 void importLegacyBroadcast(NodeContext &n) {
   const bool broadcasts = n.attr<int64_t>("broadcast", 0) != 0;
   const int64_t axisAttribute = n.attr<int64_t>("axis", std::numeric_limits<int64_t>::max());
@@ -109,7 +109,7 @@ void importClip(NodeContext &n) {
   n.resultTensor(0, n.in(0));
 }
 
-// Since version 28 floor division may be of floating-point numbers.
+// Since version 28 floor division can be applied to floating-point numbers.
 void importMod(NodeContext &n) {
   const bool signOfDividend = n.attr<int64_t>("fmod", 0) != 0;
   n.require(signOfDividend || n.opset() >= 28 || (typeBit(n.info(0).dataType()) & kFloats) == 0,
@@ -119,7 +119,7 @@ void importMod(NodeContext &n) {
   n.result(0, signOfDividend ? "Fmod" : "Remainder", {n.in(0), n.in(1)});
 }
 
-// The unsigned type of the same size; the type itself when it is no signed integer.
+// The unsigned type of the same size; the type itself if it is not a signed integer.
 DataType unsignedLike(DataType type) {
   switch (type) {
     case DataType::INT8:
@@ -135,8 +135,8 @@ DataType unsignedLike(DataType type) {
   }
 }
 
-// BitShift-28 of signed integers: bits move as those of unsigned ones; a right shift of a negative number fills with
-// ones, x >> y = ~(~x >> y). A negative count becomes one beyond the width.
+// BitShift-28 of signed integers: bits move as in unsigned ones; a right shift of a negative number fills with ones,
+// x >> y = ~(~x >> y). A negative count becomes one larger than the width.
 void importBitShift(NodeContext &n) {
   const DataType type = n.info(0).dataType(), bits = unsignedLike(type);
   if (bits == type) return importRegular(n);
@@ -173,7 +173,7 @@ void importGelu(NodeContext &n) {
   n.result(0, approximate == "tanh" ? "Gelu" : "GeluErf", {n.in(0)});
 }
 
-// Attributes saturate and round_mode say something of small types alone.
+// Attributes saturate and round_mode only affect small types.
 void castTo(NodeContext &n, DataType type) {
   Attributes attributes = {{"to", int64_t{toOnnxDataType(type)}}};
   for (const char *name : {"saturate", "round_mode"})
@@ -188,14 +188,14 @@ void importCast(NodeContext &n) {
 
 void importCastLike(NodeContext &n) { castTo(n, n.info(1).dataType()); }
 
-// Whether `to` has every number of `from`.
+// Whether `to` can represent every number of `from`.
 bool isWidened(DataType from, DataType to) {
   return isFloatingPoint(from) && !isSmall(from) && isFloatingPoint(to) &&
          getDataTypeInfo(from).nbytes < getDataTypeInfo(to).nbytes;
 }
 
-// Of small types, which are only converted, as of the floats that have their values; of what a Cast widens (PyTorch
-// exports torch.isinf of a float as IsInf of a DOUBLE) as of what was there before.
+// Small types can only be converted, so the test is on floats with their values. If x was widened by a Cast (PyTorch
+// exports torch.isinf of a float as IsInf of a DOUBLE), the test is on the original values.
 void importFloatTest(NodeContext &n) {
   TensorIndex x = n.in(0);
   const Op *cast = n.graph().tensor(x).getProducerUnsafe();
@@ -204,7 +204,7 @@ void importFloatTest(NodeContext &n) {
   n.result(0, n.type(), {x}, n.attributes());
 }
 
-// One input: the operator is the identity.
+// With one input the operator is the identity.
 void importVariadic(NodeContext &n) {
   n.attributes().erase("consumed_inputs");
   if (n.inputCount() == 1) return n.resultTensor(0, n.in(0));

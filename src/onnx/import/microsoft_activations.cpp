@@ -1,4 +1,4 @@
-// Activations of com.microsoft, and what ONNX Runtime joins with them: biases, softmax, dropout.
+// Activations of com.microsoft, and operators that ONNX Runtime fuses with them: biases, softmax, dropout.
 #include <popart/error.hpp>
 
 #include "onnx/import/microsoft.hpp"
@@ -57,13 +57,13 @@ void importScaledSilu(NodeContext &n) {
   to.result(0, scaled.op("Swish", {}, {{"alpha", 1.0f}}));
 }
 
-// Softmax over all dimensions from `axis` on. Both forms of broadcasting are NumPy's where the bias has the ones of the
-// dimensions that it is broadcast along.
+// Softmax over all dimensions from `axis` on. If the bias has size 1 in the dimensions along which it is broadcast,
+// both forms of broadcasting are NumPy's.
 void importBiasSoftmax(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0), sum = x + to.input(1);
   n.require(sum.shape() == x.shape(), "the bias must broadcast to the data: got {} for {}", n.info(1), x.info());
-  constexpr int64_t kFlattens = 11;  // the newest version whose softmax is one of a matrix
+  constexpr int64_t kFlattens = 11;  // the newest version whose softmax works on a matrix
   to.result(0, to.node({"Softmax", kFlattens}, {sum}, {{"axis", n.attr<int64_t>("axis", 1)}}));
 }
 
@@ -79,7 +79,7 @@ Value bitsOf(const Value &mask) {
   return (flat.reshape({words, kBits}) * to.ints(places)).sum({1}, false).cast(DataType::UINT32);
 }
 
-// Dropout of data [+ bias] [+ residual behind it]; `ratio`: the first of the inputs ratio and training_mode.
+// Dropout of data [+ bias] [+ residual afterwards]; `ratio`: the first of the inputs ratio and training_mode.
 void importDropout(NodeContext &n, const Value &x, const Value &residual, int ratio, bool packsMask) {
   Composer to(n);
   constexpr int64_t kVersion = 13;

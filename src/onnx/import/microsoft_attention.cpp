@@ -114,7 +114,7 @@ void importProjected(NodeContext &n, Composer &to, const Value &qkv, const std::
 
 namespace {
 
-// Q, K and V are one product.
+// Q, K and V are computed by one product.
 void importAttention(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0), weight = to.input(1), bias = to.optionalInput(2);
@@ -131,7 +131,7 @@ void importAttention(NodeContext &n) {
   importProjected(n, to, bias.valid() ? product + bias : product, sizes, 3, 4, to.optionalInput(5));
 }
 
-// Q, K and V apart, or packed: (batch, length, heads, 3, size), or Q and (batch, length, heads, 2, size).
+// Q, K and V are separate, or packed: (batch, length, heads, 3, size), or Q and (batch, length, heads, 2, size).
 class MultiHead {
  public:
   explicit MultiHead(NodeContext &n) : n_(n), to_(n), heads_(headCount(n)) {}
@@ -193,7 +193,7 @@ class MultiHead {
     all_.value = isApart_ ? to_.input(2) : toHeads(to_.input(2), heads_);
   }
 
-  // Keys and values that come as heads have theirs.
+  // Keys and values that are already divided into heads include their bias.
   void addBias(const Value &bias) {
     const auto size = [&](const Value &x) { return heads_ * x.dim(3); };
     const int64_t q = size(all_.query), k = size(all_.key), v = size(all_.value);
@@ -219,7 +219,7 @@ void importMultiHeadAttention(NodeContext &n) { MultiHead(n).import(); }
 
 constexpr int64_t kRotaryVersion = 23;
 
-// Those of ai.onnx' RotaryEmbedding, for x and a table of angles for each position.
+// The attributes of ai.onnx' RotaryEmbedding, for x and a table of angles for each position.
 Attributes rotaryAttributes(const NodeContext &n, const Value &x, const Value &table) {
   n.require(x.rank() == 3 || x.rank() == 4,
             "the input must be (batch, length, size) or (batch, heads, length, size): got {}", x.info());
@@ -240,7 +240,7 @@ Attributes rotaryAttributes(const NodeContext &n, const Value &x, const Value &t
   return {{"num_heads", heads}, {"rotary_embedding_dim", turned}, {"interleaved", n.attr<int64_t>("interleaved", 0)}};
 }
 
-// Positions: one for each element of the sequence, or the first one's alone.
+// Positions: one for each element of the sequence, or only the first one.
 void importRotary(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0), positions = to.input(1).cast(DataType::INT64), cosine = to.input(2);
@@ -254,7 +254,7 @@ void importRotary(NodeContext &n) {
   to.result(0, to.node({"RotaryEmbedding", kRotaryVersion}, {x, cosine, to.input(3), all}, attributes));
 }
 
-// Which of the three positions (time, height, width) each angle is of: in three parts, or in turn.
+// The one of the three positions (time, height, width) that each angle belongs to: in three parts, or in turn.
 std::vector<int64_t> angleStreams(const NodeContext &n, int64_t angles) {
   const auto parts = n.attr<std::vector<int64_t>>("mrope_section", {});
   n.require(parts.size() == 3 && std::ranges::all_of(parts, [&](int64_t p) { return p >= 0 && p <= angles; }) &&

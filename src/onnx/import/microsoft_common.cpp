@@ -1,5 +1,5 @@
-// Operators of com.microsoft that ai.onnx has too, with other inputs, and small relatives: triangles, ranges, inverse
-// matrices, distances.
+// Operators of com.microsoft that ai.onnx also has, with other inputs, and small related ones: triangles, ranges,
+// inverse matrices, distances.
 #include <map>
 
 #include <popart/error.hpp>
@@ -56,7 +56,7 @@ void importExpandDims(NodeContext &n) {
 
 void importGatherNd(NodeContext &n) { n.importAs({"GatherND"}, {n.in(0), n.in(1)}, {}); }
 
-// What ai.onnx took over later; attributes beyond its own must have their defaults.
+// Operators that ai.onnx adopted later; additional attributes must have their defaults.
 void importAsLater(NodeContext &n, const char *type, const std::map<std::string, int64_t> &fixed) {
   Attributes attributes = n.attributes();
   for (const auto &[name, value] : fixed) {
@@ -73,7 +73,7 @@ void importCausalConvWithState(NodeContext &n) {
   importAsLater(n, "CausalConvWithState", {{"channels_last", 0}, {"dilation", 1}, {"ndim", 1}, {"state_window", 0}});
 }
 
-// Elimination by Gauss and Jordan with row pivots on [x, identity], a column an iteration. Rows are chosen by products
+// Gauss-Jordan elimination with row pivots on [x, identity], one column per iteration. Rows are selected by products
 // with 0 and 1, through which gradients go. A matrix without an inverse gives infinities.
 void importInverse(NodeContext &n) {
   Composer to(n);
@@ -108,7 +108,7 @@ void importInverse(NodeContext &n) {
   to.result(0, loop.run({next}, {})[0].slice(2, size, 2 * size).reshape(x.shape()).cast(given.type()));
 }
 
-// |a|² + |b|² - 2 a b of all pairs of rows, at least 0; its root has the gradient 0 where rows are equal.
+// |a|² + |b|² - 2 a b for all pairs of rows, at least 0; its root has the gradient 0 if rows are equal.
 void importCDist(NodeContext &n) {
   Composer to(n);
   const Value a = to.input(0), b = to.input(1);
@@ -138,10 +138,10 @@ void importIsAllFinite(NodeContext &n) {
     all = all.valid() ? all.op("Max", {most}) : most;
   }
   n.require(all.valid(), "has no input. Connect a tensor to it");
-  to.result(0, all.op("LessOrEqual", {all.number(0)}));  // the largest of no element is below 0
+  to.result(0, all.op("LessOrEqual", {all.number(0)}));  // without elements, the largest is below 0
 }
 
-// Rows of the weight; the one of padding_idx gets no gradient.
+// Rows of the weight; the row of padding_idx gets no gradient.
 void importTorchEmbedding(NodeContext &n) {
   Composer to(n);
   const Value weight = to.input(0), indices = to.input(1), rows = weight.gather(indices, 0);

@@ -1,10 +1,10 @@
-// MoE and QMoE of com.microsoft: each row goes to the k experts of the largest probability, two layers each, whose
-// results are summed with the probabilities as weights.
+// MoE and QMoE of com.microsoft: each row goes to the k experts with the largest probabilities. An expert has two
+// layers, and the results are summed with the probabilities as weights.
 //
 //   y[t] = sum over chosen e: p[t, e] (act(x[t] fc1[e]^T + b1[e]) fc2[e]^T + b2[e])
 //
-// Which experts a row needs only the run knows. Few rows gather the weights of theirs; else every expert computes all
-// rows, and those that did not choose it count zero times.
+// The experts of a row are only known in the run. If there are few rows, each gathers the weights of its experts;
+// otherwise every expert computes all rows, and rows that did not choose it are multiplied by zero.
 #include <algorithm>
 #include <limits>
 
@@ -15,14 +15,14 @@
 namespace popart::onnx::microsoft {
 namespace {
 
-// The weights of a layer of every expert: floats (experts, outputs, inputs), or numbers packed along the inputs with a
+// The weights of a layer of all experts: floats (experts, outputs, inputs), or numbers packed along the inputs with a
 // scale for each output or for each block of inputs.
 struct ExpertLayer {
   Value weight, bias, scale, zero;  // bias (experts, outputs)
   int64_t bits = 0, block = 0;      // of packed numbers
 
   int64_t inputs() const { return bits == 0 ? weight.dim(2) : weight.dim(2) * 8 / bits; }
-  // The layers that `pick` takes of each tensor.
+  // The layer with the tensors that `pick` selects.
   template <class Pick>
   ExpertLayer picked(const Pick &pick) const {
     const auto one = [&](const Value &v) { return v.valid() ? pick(v) : v; };
@@ -92,7 +92,7 @@ class MixtureOfExperts {
     if (isGiven)
       weight_ =
           to_.input(kGivenWeights).reshape({rows_, experts_}).op("GatherElements", {expert_}, {{"axis", int64_t{1}}});
-    // Shares of packed experts are always normalised, as ONNX Runtime has them.
+    // Shares of packed experts are always normalised, as in ONNX Runtime.
     if (n_.attr<int64_t>("normalize_routing_weights", 0) != 0 || (isPacked_ && !isGiven))
       weight_ = weight_ / weight_.sum({1}, true);
     const Value y = rows_ * k_ <= experts_ ? ofChosen() : n_.training() ? ofAllAtOnce() : ofAll();
@@ -155,7 +155,7 @@ class MixtureOfExperts {
                n_.info(kScores), rows_, experts_);
   }
 
-  // Of the last dimension.
+  // Activates the last dimension.
   Value activated(const Value &h) const {
     if (activation_ == "relu") return h.op("Relu");
     if (activation_ == "gelu") return h.op("Gelu");
@@ -174,7 +174,7 @@ class MixtureOfExperts {
     return gate * (value + static_cast<double>(n_.attr("activation_beta", 0.0f)));
   }
 
-  // Rows (…, size) through two layers, whose biases are added as `shaped` makes them.
+  // Rows (…, size) through two layers; `shaped` prepares their biases.
   template <class Shaped>
   Value through(const Value &x, const ExpertLayer &first, const ExpertLayer &second, const Shaped &shaped) const {
     Value h = matmul(x, first.turned(x.type()));
@@ -198,7 +198,7 @@ class MixtureOfExperts {
     return (isChosen.cast(weight_.type()) * weight_.reshape({1, rows_, k_})).sum({2}, true);
   }
 
-  // An expert an iteration.
+  // One expert per iteration.
   Value ofAll() {
     const Value all = shares();
     LoopWriter loop(to_, "experts", experts_);
@@ -209,7 +209,7 @@ class MixtureOfExperts {
     return loop.run({sum + y * pick(all)}, {}).front();
   }
 
-  // In training: gradients of all experts are one product.
+  // In training: the gradients of all experts are one product.
   Value ofAllAtOnce() {
     const auto bias = [&](const Value &v) { return v.reshape({experts_, 1, v.dim(1)}); };
     return (through(x_.reshape({1, rows_, size_}), first_, second_, bias) * shares()).sum({0}, false);

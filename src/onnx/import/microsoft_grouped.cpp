@@ -1,8 +1,8 @@
 // GroupQueryAttention of com.microsoft: heads that share keys, a cache of keys and values, rotary positions.
 //
-// Sample b has seqlens_k[b] + 1 keys in all; the last `length` of them are this call's (all of them in a prompt, where
-// total_sequence_length is `length`), those before come from the first rows of the cache. The cache is a tensor of its
-// own in the result: rows of the past, this call's, and behind them whatever the past has there.
+// Sample b has seqlens_k[b] + 1 keys in total. The last `length` of them come from this call (in a prompt, where
+// total_sequence_length is `length`, all of them); the others come from the first rows of the cache. The result has a
+// separate cache tensor: rows of the past, then this call's rows, and after them the old content.
 #include <limits>
 
 #include <popart/error.hpp>
@@ -51,7 +51,7 @@ class GroupedAttention {
                "attribute sliding_window_cache: caches that forget are not read. Save the model with a whole cache");
   }
 
-  // Q, K and V, or the first alone, which holds all heads then.
+  // Q, K and V, or only the first, which then has all heads.
   void readHeads() {
     const Value query = to_.input(0);
     if (n_.hasIn(1)) {
@@ -63,7 +63,7 @@ class GroupedAttention {
     all_ = {parts[0], parts[1], parts[2], 0};
   }
 
-  // Where this call's keys begin: one number of all samples where it is known, else one for each.
+  // Where this call's keys begin: one number for all samples if it is known, otherwise one for each.
   void findStarts() {
     if (total_ == length_) {
       start_ = 0;
@@ -86,7 +86,7 @@ class GroupedAttention {
   }
   bool isKnown() const { return start_ >= 0; }
 
-  // The root mean square of each head becomes 1.
+  // Scales each head to a root mean square of 1.
   void normalise() {
     n_.require(n_.hasIn(kQueryNorm) == n_.hasIn(kKeyNorm), "q_norm_weight and k_norm_weight come together: got one");
     if (!n_.hasIn(kQueryNorm)) return;
@@ -134,7 +134,7 @@ class GroupedAttention {
     return table.gather(source + first, 0).transpose({0, 2, 1, 3});
   }
 
-  // Query i of a sample sees the keys up to its own, on request no more than the last ones of them.
+  // Query i of a sample uses the keys up to its own; on request only the last ones of them.
   Value windowBias() {
     const auto window = n_.attr<int64_t>("local_window_size", -1);
     const Value query = to_.countUp(length_).reshape({length_, 1}), key = to_.countUp(total_);
@@ -146,7 +146,7 @@ class GroupedAttention {
     return where(seen, zero, zero.number(-std::numeric_limits<double>::infinity()));
   }
 
-  // In a prompt without causal masks, keys behind a sample's own are padding.
+  // In a prompt without causal masks, keys after a sample's last one are padding.
   Value paddingBias() {
     const Value lengths = to_.input(kLengths).cast(DataType::INT64).reshape({batch_, 1, 1, 1});
     const Value zero = all_.query.number(0);
@@ -172,7 +172,7 @@ class GroupedAttention {
     to_.result(0, fromHeads(all_.weighted(probabilities)));
   }
 
-  // A further score for each head, which no value has: of head_sink, or 0.
+  // Softmax with an additional score for each head that has no value: from head_sink, or 0.
   Value softmaxWithSink(const Value &scores) {
     const Attributes last = {{"axis", int64_t{3}}};
     const Value sink = to_.optionalInput(kSink);

@@ -9,7 +9,7 @@ namespace {
 using Ints = std::vector<int64_t>;
 constexpr float kSkipEpsilon = 1e-12f, kPlainEpsilon = 1e-5f;
 
-// 1 / sqrt(mean(x²) + epsilon) over the dimensions from `axis` on, in FLOAT for 16 bits.
+// 1 / sqrt(mean(x²) + epsilon) over the dimensions from `axis` on, in FLOAT for 16-bit types.
 Value inverseRootMeanSquare(const Value &x, int64_t axis, double epsilon) {
   const Value wide = x.type() == DataType::DOUBLE ? x : x.cast(DataType::FLOAT);
   Ints axes;
@@ -28,7 +28,7 @@ void importSimplifiedLayerNormalization(NodeContext &n) {
   if (n.hasOut(1)) to.result(1, inverseRootMeanSquare(x, axis, epsilon));
 }
 
-// Input 0, input 1 (skip), which may lack the batch or have one for all, and the bias where there is one.
+// Input 0 plus input 1 (skip), which may have no batch or one for all, plus the bias if there is one.
 Value skipSum(Composer &to, int bias) {
   const NodeContext &n = to.node();
   const Value x = to.input(0);
@@ -60,7 +60,7 @@ void importSkipSimplifiedLayerNormalization(NodeContext &n) {
   if (n.hasOut(3)) to.result(3, sum);
 }
 
-// Words, positions and segments looked up, added and normalised; the mask index counts the ones of each row.
+// Looks up words, positions and segments, adds and normalises them; the mask index counts the ones of each row.
 }  // namespace
 
 void embedLayerNormalization(NodeContext &n, Composer &to, const Value &positionIds, const AsFloats &asFloats) {
@@ -116,7 +116,7 @@ void importGroupNorm(NodeContext &n) {
   to.result(0, groupNormalised(n, to.input(0), to.input(1), to.input(2)));
 }
 
-// skip has the input's shape, or (N, C) with ones between; bias one number for each channel.
+// skip has the input's shape, or (N, C) with dimensions of 1 between; bias has one number for each channel.
 void importSkipGroupNorm(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0);
@@ -134,7 +134,7 @@ void importSkipGroupNorm(NodeContext &n) {
   if (n.hasOut(1)) to.result(1, sum);
 }
 
-// RMS normalisation of groups of as many elements as the scale has, times silu(gate) or sigmoid(gate); in FLOAT.
+// RMS normalisation of groups with as many elements as the scale, times silu(gate) or sigmoid(gate), in FLOAT.
 void importGatedRmsNorm(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0), scale = to.input(1).cast(DataType::FLOAT), gate = to.input(2).cast(DataType::FLOAT);

@@ -1,5 +1,5 @@
-// Weights of 2, 4 and 8 bits of com.microsoft: products with them and rows of them. They stay packed in memory; what a
-// product or a look-up needs is made of them in each run (ops/nn/packed_weights.cpp).
+// Weights of 2, 4 and 8 bits of com.microsoft: products with them and look-ups of their rows. They stay packed in
+// memory; each run unpacks the numbers that a product or a look-up needs (ops/nn/packed_weights.cpp).
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -50,12 +50,12 @@ Value zeroPoints(const Value &zero, const Value &scale, int64_t bits) {
                   : zero.reshape({rows, blocks}).cast(scale.type());
 }
 
-// A matrix above this size is unpacked part by part: the floats of one part stay in the caches of a processor, and one
-// part at a time is in memory.
+// A matrix above this size is unpacked in parts: the floats of one part fit into the caches of a processor, and only
+// one part at a time is in memory.
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 constexpr int64_t kLeastPartRows = 16;
 
-// Whether the product will read the packed numbers themselves (multiplyPacked): then no floats of them are in memory.
+// Whether the product will read the packed numbers directly (multiplyPacked), without floats in memory.
 bool isReadPacked(const NodeContext &n, const Value &a, const Value &scale) {
   constexpr int kWeights = 1, kScales = 2, kZeros = 3;
   for (int i : {kWeights, kScales, kZeros})
@@ -63,7 +63,7 @@ bool isReadPacked(const NodeContext &n, const Value &a, const Value &scale) {
   return a.rank() >= 2 && a.type() == DataType::FLOAT && scale.type() == DataType::FLOAT;
 }
 
-// How many rows of the matrix, a divisor of `rows`, are unpacked at once; `rows` where it stays whole.
+// The number of rows of the matrix, a divisor of `rows`, to unpack at once; `rows` if it is not divided.
 int64_t rowsAtOnce(int64_t rows, int64_t columns, int64_t bytesPerNumber) {
   const int64_t most = std::max(kLeastPartRows, kPartBytes / (columns * bytesPerNumber));
   if (rows < 2 * most) return rows;
@@ -94,7 +94,7 @@ Value productInParts(Composer &to, const Value &a, const std::vector<Value> &ope
   return stacked.transpose(order).reshape(shape);
 }
 
-// a times the transposed matrix of N rows of K numbers, in blocks. accuracy_level allows less than is computed here.
+// a times the transposed matrix of N rows of K numbers, in blocks. accuracy_level would allow less than this computes.
 void importMatMulNBits(NodeContext &n) {
   constexpr int kWeights = 1, kScales = 2, kZeros = 3, kGroups = 4, kBias = 5;
   Composer to(n);
@@ -141,7 +141,7 @@ void importMatMulNBits(NodeContext &n) {
 
 // ---- rows by number
 
-// One number for each block along an axis, written out for all `size` elements of the axis.
+// One number for each block along an axis, repeated for all `size` elements of the axis.
 Value spread(const Value &perBlock, int64_t axis, int64_t block, int64_t size) {
   Shape apart = perBlock.shape(), joined = apart;
   apart.insert(apart.begin() + axis + 1, 1);
@@ -187,7 +187,7 @@ class BlockGather {
   Value rows() {
     const int64_t perByte = isPacked_ ? 8 / bits_ : 1, last = data_.rank() - 1;
     const Value found = at(data_);
-    // Axes behind the index are as many further as the index has dimensions.
+    // Axes after the index move by the number of the index's dimensions.
     const int64_t axis = blockAxis_ > gatherAxis_ ? blockAxis_ - 1 + index_.rank() : blockAxis_;
     Shape shape = found.shape();
     shape.back() *= perByte;
@@ -216,7 +216,7 @@ class BlockGather {
            spread(scale, axis, block_, size);
   }
 
-  // A scale with one number along the gathered axis is for all rows.
+  // A scale with one number along the gathered axis applies to all rows.
   Value gathered(const Value &x) const {
     return x.dim(static_cast<int>(gatherAxis_)) == 1 && data_.dim(static_cast<int>(gatherAxis_)) != 1
                ? x.gather(index_ * 0.0, gatherAxis_)

@@ -1,5 +1,5 @@
-// Products and convolutions of com.microsoft with what ONNX Runtime's optimizer joins with them: activations, sums,
-// transposes, layouts with the channels last.
+// Products and convolutions of com.microsoft with the operators that ONNX Runtime's optimizer fuses with them:
+// activations, sums, transposes, layouts with channels last.
 #include <map>
 #include <numeric>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Activations with the names of their numbers, in the order in which a node lists them.
+// Activations with the names of their parameters, in the order in which a node lists them.
 const std::map<std::string, std::vector<const char *>> &activationNumbers() {
   static const std::map<std::string, std::vector<const char *>> kNumbers = {{"Relu", {}},
                                                                             {"Sigmoid", {}},
@@ -62,7 +62,7 @@ Value activatedByName(const NodeContext &n, const Value &x) {
   return x.op(activation, {}, attributes);
 }
 
-// act(conv(X, W) + B + Z); NhwcConv and NhwcFusedConv have X, Z and the result with channels last, W as Conv.
+// act(conv(X, W) + B + Z); in NhwcConv and NhwcFusedConv, X, Z and the result have channels last, and W is as in Conv.
 void importFusedConv(NodeContext &n) {
   Composer to(n);
   const bool isLast = n.type() != "FusedConv";

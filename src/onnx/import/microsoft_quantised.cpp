@@ -1,5 +1,5 @@
-// Quantised operators of com.microsoft. Element-wise ones are the operator between DequantizeLinear and
-// QuantizeLinear; products are those of integers.
+// Quantised operators of com.microsoft. Element-wise ones become the operator between DequantizeLinear and
+// QuantizeLinear; products are computed on integers.
 #include <numeric>
 
 #include <popart/error.hpp>
@@ -53,7 +53,7 @@ void importQLinearSoftmax(NodeContext &n) {
   to.result(0, quantised(to, y, 3, to.input(0).type()));
 }
 
-// Scale and zero point of the result, then three inputs for each part. A part with both stays as it is.
+// Scale and zero point of the result, then three inputs for each part. A part with the same ones does not change.
 void importQLinearConcat(NodeContext &n) {
   Composer to(n);
   n.require(n.inputCount() >= 3 && (n.inputCount() - 2) % 3 == 0,
@@ -97,7 +97,7 @@ void importQLinearWhere(NodeContext &n) {
   to.result(0, quantised(to, where(to.input(0), real(to, 1), real(to, 4)), 7, to.input(1).type()));
 }
 
-// As of ai.onnx, on request with the channels of x and y last.
+// As in ai.onnx; on request x and y have channels last.
 void importChannelsQLinearConv(NodeContext &n) {
   Attributes attributes = windowOf(n);
   if (!isChannelsLast(n)) return n.importAs({"QLinearConv"}, n.inputs(), attributes);
@@ -114,7 +114,7 @@ void importQuantise(NodeContext &n) {
 
 // ---- products
 
-// A scale as a product takes it: one number, or one for each of `columns`.
+// A scale in the form for a product: one number, or one for each of `columns`.
 Value columnScale(const NodeContext &n, const Value &scale, int64_t columns) {
   n.require(scale.info().nelms() == 1 || scale.info().nelms() == columns,
             "a scale must be one number or one for each of {} columns: got {}", columns, scale.info());
@@ -156,7 +156,7 @@ void importMatMulIntegerToFloat(NodeContext &n) {
   to.result(0, bias.valid() ? y + bias : y);
 }
 
-// A is quantised to UINT8 by its extremes.
+// A is quantised to UINT8 by its range.
 void importDynamicQuantizeMatMul(NodeContext &n) {
   Composer to(n);
   const QuantisedValue a = quantisedByRange(to.input(0));
@@ -201,7 +201,7 @@ void importReduceSumInteger(NodeContext &n) {
   to.result(0, x.cast(DataType::INT32).op("ReduceSum", {}, attributes).cast(type));
 }
 
-// Behind the eight inputs of both forms a scale for each of inputs 2 to 6, then a zero point for each.
+// After the eight inputs of both forms come a scale for each of inputs 2 to 6, then a zero point for each.
 void importQEmbedLayerNormalization(NodeContext &n) {
   constexpr int kScale = 6, kZero = 11;  // from a table's input to those of its scale and zero point
   Composer to(n);

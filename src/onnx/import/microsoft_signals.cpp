@@ -23,7 +23,7 @@ int64_t signalDims(const NodeContext &n, int64_t rank) {
   return dims;
 }
 
-// Of the last dimension to the half that a real signal has, then of the dimensions before it: (…, n / 2 + 1, 2).
+// Transforms the last dimension to the half that a real signal has, then the dimensions before: (…, n / 2 + 1, 2).
 void importRfft(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0);
@@ -35,21 +35,21 @@ void importRfft(NodeContext &n) {
   to.result(0, y);
 }
 
-// The way back, divided by the number of elements; the last dimension becomes even.
+// The inverse, divided by the number of elements; the last dimension becomes even.
 void importIrfft(NodeContext &n) {
   Composer to(n);
   Value y = to.input(0);
   const int64_t rank = y.rank() - 1, dims = signalDims(n, rank);
   n.require(y.dim(-1) == 2 && y.dim(-2) >= 2, "the input must be (…, n / 2 + 1, 2): got {}", y.info());
   for (int64_t d = dims - 1; d >= 1; --d) y = transformed(y, rank - 1 - d, true, false);
-  // The inverse of one side is DFT's from version 20 on.
+  // From version 20 on DFT has the inverse of a one-sided transform.
   constexpr int64_t kVersion = 20;
   const Value back = to.node({"DFT", kVersion}, {y, Value(), to.constant(TensorData::scalar<int64_t>(rank - 1))},
                              {{"inverse", int64_t{1}}, {"onesided", int64_t{1}}});
   to.result(0, back.reshape(Shape(back.shape().begin(), back.shape().end() - 1)));
 }
 
-// The last dimension holds real and imaginary part; of the conjugate of b where the node says so.
+// The last dimension holds real and imaginary part; the conjugate of b is used if the node says so.
 void importComplexMul(NodeContext &n) {
   Composer to(n);
   const Value a = to.input(0), b = to.input(1);
@@ -67,11 +67,11 @@ void importGridSample(NodeContext &n) {
   n.importAs({"GridSample", kVersion}, {n.in(0), n.in(1)}, n.attributes());
 }
 
-// One axis of CropAndResize: places of `count` points between `low` and `high`, which are shares of the axis.
+// One axis of CropAndResize: `count` positions between `low` and `high`, which are fractions of the axis.
 struct CropAxis {
   Value places, inside;  // (boxes, count); inside: BOOL
-  Value first, second;   // whole places around, INT64
-  Value weight;          // of the second
+  Value first, second;   // the integer positions around
+  Value weight;          // of the second position
 
   CropAxis(const Value &low, const Value &high, int64_t count, int64_t size, bool nearest) {
     Composer &to = low.composer();
@@ -91,7 +91,7 @@ struct CropAxis {
   }
 };
 
-// x (N, C, H, W), boxes (n, 4) as shares (y1, x1, y2, x2), their images (n), the size (2): (n, C, size).
+// x (N, C, H, W), boxes (n, 4) as fractions (y1, x1, y2, x2), their images (n), the size (2): (n, C, size).
 void importCropAndResize(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0), boxes = to.input(1), images = to.input(2);

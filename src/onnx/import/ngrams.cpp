@@ -1,6 +1,6 @@
-// TfIdfVectorizer-9 over integers: how often each n-gram of a pool is in a row. An n-gram is found by one binary search
-// for each of its words, from a node of the tree of all n-grams to the next; text is made integers before
-// (docs/decisions/0059-text-on-the-host.md).
+// TfIdfVectorizer-9 over integers: how often each n-gram of a pool occurs in a row. An n-gram is found with one binary
+// search for each of its words, from one node of the tree of all n-grams to the next. Text is converted to integers
+// first (docs/decisions/0059-text-on-the-host.md).
 #include <algorithm>
 #include <map>
 
@@ -14,10 +14,10 @@ namespace {
 using Ints = std::vector<int64_t>;
 constexpr int64_t kMostColumns = int64_t{1} << 40;
 
-// The n-grams of one length as a tree whose levels are lists: an edge is its node before, times the number of words,
-// and its word.
+// The n-grams of one length as a tree whose levels are lists. An edge is its start node times the number of words, plus
+// its word.
 struct Tree {
-  std::vector<Ints> edges;  // by level, ascending; the place of an edge is the number of the node it leads to
+  std::vector<Ints> edges;  // by level, ascending; the index of an edge is the number of the node it leads to
   Ints coordinates;         // of the nodes of the last level
 };
 
@@ -58,7 +58,7 @@ class NgramCounts {
         if (size >= shortest && !tree.coordinates.empty()) findAll(tree, size, length, found);
       }
     }
-    Value counts = to_.zeros(DataType::FLOAT, {rows, width_ + 1});  // the last column: what is no n-gram of the pool
+    Value counts = to_.zeros(DataType::FLOAT, {rows, width_ + 1});  // the last column: n-grams that are not in the pool
     if (!found.empty()) {
       const Value at = concat(found, 1);
       const Value ones = to_.scalar(DataType::FLOAT, 1).expand(at.shape());
@@ -69,7 +69,7 @@ class NgramCounts {
   }
 
  private:
-  // The words of the n-grams of `size`, which come one after the other in the pool.
+  // The words of the n-grams of `size`, which follow each other in the pool.
   Tree treeOf(int64_t size) {
     const auto level = static_cast<size_t>(size - 1);
     const auto all = static_cast<int64_t>(pool_.size());
@@ -105,7 +105,7 @@ class NgramCounts {
     return tree;
   }
 
-  // The coordinates of the n-grams at every start and with every skip; `width_` for what the pool does not have.
+  // The coordinates of the n-grams at every start and with every skip; `width_` for n-grams that are not in the pool.
   void findAll(const Tree &tree, int64_t size, int64_t length, std::vector<Value> &found) {
     const int64_t given = n_.attr<int64_t>("max_skip_count", 0), skips = size == 1 ? 0 : given;
     n_.require(given >= 0, "attribute max_skip_count: got {}, expected 0 or more", given);

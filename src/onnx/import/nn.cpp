@@ -34,7 +34,7 @@ void importRoiAlign(NodeContext &n) {
   importRegular(n);
 }
 
-// Attribute `seed`, a number or (Dropout) an integer, as the first seed of the operator's own stream.
+// Attribute `seed`, a number or (Dropout) an integer, as the first seed of a separate stream for the operator.
 TensorData seedOfAttribute(const NodeContext &n, const AttributeValue &seed) {
   const auto *number = std::get_if<float>(&seed);
   const auto *integer = std::get_if<int64_t>(&seed);
@@ -46,8 +46,8 @@ TensorData seedOfAttribute(const NodeContext &n, const AttributeValue &seed) {
 
 }  // namespace
 
-// A UINT32[2] variable of the main graph: one of all random ops, made at first need, or one of the node alone when it
-// has an attribute seed. The pipeline gives every random op its own seed from it, another one in each run.
+// A UINT32[2] variable of the main graph: one for all random ops, made when first needed, or one for this node if it
+// has an attribute seed. From it the pipeline gives every random op a separate seed, a new one in each run.
 TensorIndex randomSeed(NodeContext &n) {
   Scope *scope = &n.scope();
   while (scope->outer) scope = scope->outer;
@@ -66,7 +66,7 @@ TensorIndex randomSeed(NodeContext &n) {
 
 namespace {
 
-// The mask of Dropout that keeps all.
+// A mask of Dropout that keeps all elements.
 void resultFullMask(NodeContext &n) {
   if (!n.hasOut(1)) return;
   const Shape shape = n.info(0).shape();
@@ -78,8 +78,8 @@ void resultFullMask(NodeContext &n) {
     n.resultTensor(1, ones);
 }
 
-// Dropout-12 whose ratio or training_mode the run computes: y = keep ? x / (1 - ratio) : 0 with
-// keep = uniform >= ratio; without training_mode x itself.
+// Dropout-12 with a ratio or training_mode that the run computes: y = keep ? x / (1 - ratio) : 0 with keep = uniform >=
+// ratio; x without training_mode.
 void importFedDropout(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0);
@@ -96,8 +96,8 @@ void importFedDropout(NodeContext &n) {
   if (n.hasOut(1)) to.result(1, keep);
 }
 
-// Dropout. Until opset 11 the session decides whether it drops (inference: the op stays as an identity). Later the
-// model does; an inference session reads a constant training_mode as false unless it follows the file.
+// Dropout. Until opset 11 the session decides whether it drops (in inference the op stays as an identity). From then on
+// the model decides; an inference session reads a constant training_mode as false unless it follows the file.
 void importDropout(NodeContext &n) {
   const bool isStated = n.opset() >= 12;
   bool drops = n.training();
@@ -129,9 +129,9 @@ void importRandom(NodeContext &n) {
 
 namespace {
 
-// Each draw u in [0, 1) is class i with cumulated[i-1] <= u < cumulated[i]: one search in the cumulated probabilities
-// of all samples, those of sample n shifted by n. Logits that are no finite numbers have probability 0, as in ONNX
-// Runtime; without any other the last class is drawn.
+// Each draw u in [0, 1) is class i with cumulated[i-1] <= u < cumulated[i]. One search works on the cumulated
+// probabilities of all samples, those of sample n shifted by n. Logits that are not finite have probability 0, as in
+// ONNX Runtime; without any finite ones the last class is drawn.
 void importMultinomial(NodeContext &n) {
   Composer to(n);
   const Value logits = to.input(0).cast(DataType::DOUBLE);

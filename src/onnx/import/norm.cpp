@@ -22,14 +22,14 @@ bool hasTrainingForm(const NodeContext &n) {
   return stated && n.keepsTrainingForm();
 }
 
-// The running statistics become the new values of the variables they were computed from.
+// The running statistics become the new values of the variables from which they were computed.
 void updateVariable(NodeContext &n, int input, TensorIndex running) {
   if (!n.training() || !running.valid()) return;
   if (n.graph().tensor(n.in(input)).tensorType() == TensorType::Variable)
     n.emit("CopyVarUpdate", {n.in(input), running});
 }
 
-// The op saves the inverse standard deviation r; the model has the variance of the batch: 1 / r^2 - epsilon, with
+// The op returns the inverse standard deviation r; the model has the variance of the batch: 1 / r^2 - epsilon, with
 // unbiased_variance that of n - 1 samples.
 Value savedVariance(const Value &inverse, const Attributes &attributes, double samples) {
   const double epsilon = attributes.getAttribute<float>("epsilon", 0);
@@ -44,7 +44,7 @@ void resultStoredStatistics(NodeContext &n) {
     if (n.hasOut(i)) n.resultTensor(i, n.in(i % 2 == 1 ? 3 : 4));
 }
 
-// Version 7 with spatial = 0: statistics over dimension 0 alone, parameters of shape X.shape[1:]. That is a batch
+// Version 7 with spatial = 0: statistics only over dimension 0, parameters of shape X.shape[1:]. This is a batch
 // normalisation of the matrix [N, all others].
 void importPerActivation(NodeContext &n, Attributes attributes) {
   Composer to(n);
@@ -83,7 +83,7 @@ void importBatchNormalization(NodeContext &n) {
     n.result(0, "BatchNormalization", inputs, attributes);
     return resultStoredStatistics(n);
   }
-  std::vector<TensorId> ids;  // all are made, whatever is named
+  std::vector<TensorId> ids;  // all are made, even if not named
   for (int i = 0; i < kBatchNormOutputs; ++i) {
     const bool named = n.hasOut(i) && i != 4;
     ids.push_back(named ? n.outputId(i)
@@ -120,7 +120,7 @@ void importGroupNormalization(NodeContext &n) {
            {{"num_groups", groups}, {"epsilon", n.attr("epsilon", 1e-5f)}});
 }
 
-// One row for all operator sets: ONNX Runtime writes LayerNormalization below the version that ai.onnx has it from.
+// One row for all operator sets: ONNX Runtime writes LayerNormalization before the version in which ai.onnx adds it.
 void dropStashType(NodeContext &n) {
   n.attributes().erase("stash_type");
   importRegularAs(n, opDef(n.type()));

@@ -1,5 +1,5 @@
-// PackedDataBlock of ai.graphcore: sequences of several lengths that lie packed in one tensor are padded, given to a
-// subgraph a batch at a time, and its results are packed again.
+// PackedDataBlock of ai.graphcore: sequences of several lengths, packed in one tensor, are padded and passed to a
+// subgraph one batch at a time, and its results are packed again.
 #include <algorithm>
 #include <limits>
 
@@ -71,7 +71,7 @@ class PackedDataBlock {
     return value;
   }
 
-  // Refuses a batch that no machine holds, before anything is computed from its size.
+  // Refuses a batch that is too large for any machine, before anything is computed from its size.
   void requireBound(const Shape &batch) const {
     int64_t elements = 1;
     for (int64_t size : joined({batches_}, batch)) {
@@ -88,24 +88,24 @@ class PackedDataBlock {
     requireBound(joined({batch_, longest_[part]}, {data.shape().begin() + 1, data.shape().end()}));
   }
 
-  // Offsets or lengths as (batches, callbackBatchSize); sequences that fill up the last batch are empty.
+  // Offsets or lengths as (batches, callbackBatchSize); empty sequences complete the last batch.
   Value list(int input) {
     const TensorInfo &info = n_.info(input);
     n_.require(info.dataType() == DataType::UINT32 || info.dataType() == DataType::INT32,
                "offsets and lengths must be UINT32 or INT32: got {} at input {}", info, input);
     n_.require(info.shape() == Shape{sequences_}, "offsets and lengths must be lists of one length: got {} and {}",
                n_.info(1), info);
-    // A negative number is out of range of everything that follows.
+    // A negative number becomes one that is out of range in all later checks.
     Value values = to_.input(input).cast(DataType::UINT32).cast(DataType::INT64);
     if (const int64_t missing = batches_ * batch_ - sequences_; missing > 0)
       values = concat({values, to_.zeros(DataType::INT64, {missing})}, 0);
     return values.reshape({batches_, batch_});
   }
 
-  // Lengths as they are; a run that has one of more than `most` ends.
+  // The lengths; a run with a length above `most` ends.
   Value checkedLengths(int input, int64_t most) { return to_.countUp(most + 1).gather(list(input), 0); }
 
-  // In the body of the loop: the sequences of its batch, zeros behind them.
+  // In the body of the loop: the sequences of its batch, followed by zeros.
   Value unpacked(LoopWriter &loop, int part) {
     Value data = to_.input(3 * part);
     const int64_t length = longest_[part], rows = data.dim(0);
@@ -120,7 +120,7 @@ class PackedDataBlock {
     return where(overRows(isInside, rowShape(data)), taken, taken.number(0));
   }
 
-  // Stacked results (batches, callbackBatchSize, length, …) at their places. Row 0 takes what lies behind the ends.
+  // Stacked results (batches, callbackBatchSize, length, …) at their positions. Row 0 gets the elements after the ends.
   Value packed(const Value &stacked) {
     const int64_t length = stacked.dim(2), all = batches_ * batch_;
     const Shape row(stacked.shape().begin() + 3, stacked.shape().end());

@@ -1,5 +1,5 @@
-// What the operators of ai.onnx.ml do with their scores at the end: attribute post_transform, the scores of two classes
-// that are one number, and labels.
+// The last steps of the operators of ai.onnx.ml: attribute post_transform, the scores of two classes given as one
+// number, and labels.
 #include <cmath>
 #include <numbers>
 
@@ -10,7 +10,7 @@
 namespace popart::onnx {
 namespace {
 
-// A softmax of what is not zero; zeros stay, all of a row too.
+// A softmax of the elements that are not zero; zeros stay, even if a whole row is zero.
 Value softmaxOfOthers(const Value &y) {
   constexpr double kZero = 1e-7;
   const std::vector<int64_t> axes = {y.rank() - 1};
@@ -21,8 +21,9 @@ Value softmaxOfOthers(const Value &y) {
   return where(sum.op("Equal", {sum.number(0)}), y.number(0), where(isZero, zeros, powers) / sum);
 }
 
-// The quantile of the normal distribution: a first guess (Winitzki's, good to a few thousandths) and two steps of
-// Halley's method on erf(x) = 2 p - 1. Beyond 1e-12 from 0 and 1 erf has no digits left, and the guess stands.
+// The quantile of the normal distribution: a first approximation (Winitzki's, accurate to a few thousandths) and two
+// steps of Halley's method on erf(x) = 2 p - 1. Closer than 1e-12 to 0 and 1, erf has no digits left, and the first
+// approximation is used.
 Value probit(const Value &p) {
   constexpr double kShape = 0.147, kTail = 1e-12;
   const Value wide = p.cast(DataType::DOUBLE), u = wide * 2.0 - 1.0, both = wide * (1.0 - wide);

@@ -1,6 +1,6 @@
-// Optimizers of ai.onnx.preview.training: one update, as its formula. Inputs are the learning rate R, the update count
-// T, then all tensors, their gradients and each kind of their state in turn; outputs the same from the tensors on, but
-// without the gradients.
+// Optimizers of ai.onnx.preview.training: one update, written as its formula. Inputs are the learning rate R, the
+// update count T, then all tensors, their gradients and each kind of their state in turn. Outputs are the same from the
+// tensors on, but without the gradients.
 #include <cmath>
 #include <functional>
 
@@ -11,7 +11,7 @@
 namespace popart::onnx {
 namespace {
 
-// One tensor's operands: [X, G, states…]; gives [X new, states new…].
+// One tensor's operands: [X, G, states…]; returns [new X, new states…].
 using Update = std::function<std::vector<Value>(const Value &rate, const Value &count, const std::vector<Value> &)>;
 
 void updateEach(NodeContext &n, int states, const Update &update) {
@@ -55,7 +55,7 @@ void importAdam(NodeContext &n) {
     const Value g = regularised(n, own);
     const Value mean = own[2] * alpha + g * (1 - alpha), squares = own[3] * beta + g * g * (1 - beta);
     const Value started = count.op("Greater", {count.number(0)});
-    // Where nothing was updated yet, the correction divides by zero: it is not taken.
+    // Before the first update the correction divides by zero, and is not used.
     const Value later = where(started, count, count.number(1));
     const auto rest = [&](double base) { return 1.0 - (later * std::log(base)).op("Exp"); };
     const Value step = where(started, rate * rest(beta).op("Sqrt") / rest(alpha), rate);

@@ -1,4 +1,4 @@
-// Quantised operators of ai.onnx: products and convolutions are those of integers, which take the zero points.
+// Quantised operators of ai.onnx: products and convolutions are computed on integers, with zero points.
 #include <algorithm>
 #include <cmath>
 
@@ -39,7 +39,7 @@ Range rangeOf(const NodeContext &n, DataType type) {
 
 bool isSmallFloat(DataType type) { return isSmall(type) && isFloatingPoint(type); }
 
-// Zero points of floats are zeros as a rule, which are not added: they would change the sign of zero.
+// Zero points of floats are usually zeros, which are not added: they would change the sign of zero.
 bool isKnownZero(const Value &zero) {
   const Tensor &tensor = zero.composer().graph().tensor(zero.tensor());
   if (tensor.tensorType() != TensorType::Const || !tensor.hasTensorData()) return false;
@@ -47,21 +47,21 @@ bool isKnownZero(const Value &zero) {
   return std::ranges::all_of(values, [](double v) { return v == 0; });
 }
 
-// Whether gradients go through the rounding of `x`: in training, where it is no constant.
+// Whether gradients go through the rounding of `x`: in training, if it is no constant.
 bool isTrainedThrough(const Value &x) {
   const NodeContext &n = x.composer().node();
   return n.training() && !n.isConstant(x.tensor());
 }
 
-// `numbers`, integers or small floats, which hold what the floats `exact` hold: DequantizeLinear of them reads `exact`,
-// so that the gradient passes.
+// `numbers`, integers or small floats with the same values as the floats `exact`: DequantizeLinear of them reads
+// `exact`, so that the gradient passes.
 Value withFloats(const Value &numbers, const Value &exact) {
   const Composer &to = numbers.composer();
   to.node().importer().quantisedFloats()[{&to.graph(), numbers.tensor()}] = exact.tensor();
   return numbers;
 }
 
-// As a float of at most eight bits; `saturate` as Cast has it.
+// As a float with at most eight bits; `saturate` as in Cast.
 Value rounded(const Value &x, const Value &zero, DataType type, int64_t saturate) {
   const bool moves = zero.valid() && !isKnownZero(zero);
   const Value y = moves ? x.cast(DataType::FLOAT) + zero.cast(DataType::FLOAT) : x;
@@ -89,8 +89,8 @@ Value saturated(const Value &x, const Value &zero, DataType type) {
 
 namespace {
 
-// The floats that hold the numbers of `x`, which operators that only move elements have between it and QuantizeLinear;
-// absent where there are none.
+// The floats with the values of `x`, if only operators that move elements are between it and QuantizeLinear; otherwise
+// absent.
 Value floatsOf(const Value &x, int depth = 0) {
   constexpr int kMostMoves = 32;
   constexpr std::string_view kMoves[] = {"Identity", "Reshape", "Transpose", "Slice",   "Split",   "Gather",
@@ -116,7 +116,7 @@ Value floatsOf(const Value &x, int depth = 0) {
   return to.emit(op->def().base().type(), inputs, outputs, op->attributes())[static_cast<size_t>(place)];
 }
 
-// A scale or zero point as it meets x: one number, one per index of an axis, or one per block along the axis.
+// How a scale or zero point applies to x: one number, one per index of an axis, or one per block along the axis.
 class Granularity {
  public:
   Granularity(NodeContext &n, const Value &x, const Value &scale) : n_(n), x_(x) {
@@ -143,7 +143,7 @@ class Granularity {
   int64_t block() const { return block_; }  // 0: none
   int64_t axis() const { return axis_; }    // -1: one number
 
-  // x as the operations take it, and their result as x is: whole blocks get an axis of their own.
+  // x for the operations, and their result in the shape of x: whole blocks get a separate axis.
   Value apart(const Value &x) const {
     if (!hasWholeBlocks()) return x;
     Shape shape = x.shape();
@@ -153,7 +153,7 @@ class Granularity {
   }
   Value together(const Value &y) const { return hasWholeBlocks() ? y.reshape(x_.shape()) : y; }
 
-  // A scale or zero point as it is broadcast to what apart() gives.
+  // A scale or zero point in a shape that broadcasts to the result of apart().
   Value spread(const Value &v) const {
     if (!v.valid() || axis_ < 0) return v.valid() && v.rank() > 0 ? v.reshape({}) : v;
     if (block_ == 0) {
@@ -217,7 +217,7 @@ QuantisedValue quantisedByRange(const Value &x) {
   };
   const Value least = extreme("ReduceMin", "Min"), width = extreme("ReduceMax", "Max") - least;
   Value scale = where(width.op("Equal", {width.number(0)}), width.number(1), width / 255.0);
-  // The gradient does not pass a number that follows the values.
+  // The gradient does not pass a number that depends on the values.
   if (x.composer().node().training()) scale = scale.op("Detach");
   const Value zero = saturated(least * -1.0 / scale, Value(), DataType::UINT8);
   return {saturated(x / scale, zero, DataType::UINT8), scale, zero};
@@ -265,7 +265,7 @@ void importDynamicQuantizeLinear(NodeContext &n) {
   if (n.hasOut(2)) to.result(2, y.zero);
 }
 
-// Numbers of rows stand as a list.
+// Numbers for rows are a list.
 Value perRow(const Value &v, const Value &x) {
   return v.valid() && v.rank() == 1 && v.dim(0) > 1 && x.rank() > 1 ? v.reshape({v.dim(0), 1}) : v;
 }
@@ -276,8 +276,8 @@ void requireFactor(const NodeContext &n, const Value &x, const Value &zero) {
             x.info(), zero.valid() ? zero.info() : x.info());
 }
 
-// A zero point as IntegerMatMul takes it: absent, one number, or one for each line of `x`, a matrix or a stack of them,
-// along whose dimension `summed` a sum goes.
+// A zero point for IntegerMatMul: absent, one number, or one for each line of `x` (a matrix or a stack of them) along
+// dimension `summed`, over which it sums.
 Value zeroOfLines(const NodeContext &n, const Value &x, const Value &zero, int summed) {
   if (!zero.valid() || isKnownZero(zero)) return Value();
   if (zero.info().nelms() == 1) return zero.rank() == 0 ? zero : zero.reshape({});
@@ -347,12 +347,12 @@ void importConvInteger(NodeContext &n) {
   to.result(0, integerConvolution(n, to.input(0), to.input(1), to.optionalInput(2), to.optionalInput(3)));
 }
 
-// What sums of products are multiplied with.
+// The factor for sums of products.
 Value ratioOf(const Value &a, const Value &b, const Value &y) {
   return a.cast(DataType::FLOAT) * b.cast(DataType::FLOAT) / y.cast(DataType::FLOAT);
 }
 
-// Whether a product ends in `ratio` and `zero` by itself: both are one number, or the ratio is one for each column.
+// Whether a product can end in `ratio` and `zero`: both are one number, or the ratio is one for each column.
 bool endsIn(const Value &ratio, const Value &zero, int64_t columns) {
   const bool isByte = zero.type() == DataType::UINT8 || zero.type() == DataType::INT8;
   const int64_t numbers = ratio.info().nelms();

@@ -11,7 +11,7 @@ namespace popart::onnx {
 namespace {
 
 constexpr int kSequenceLengths = 4, kInitialHidden = 5, kInitialCell = 6, kPeepholes = 7;
-// Of DynamicQuantizeLSTM of com.microsoft, whose weights are integers, and transposed.
+// For DynamicQuantizeLSTM of com.microsoft, whose weights are integers and transposed.
 constexpr int kInputScale = 8, kInputZero = 9, kRecurrenceScale = 10, kRecurrenceZero = 11;
 bool isQuantised(const NodeContext &n) { return n.type() == "DynamicQuantizeLSTM"; }
 
@@ -26,8 +26,8 @@ const char *namesOf(Cell cell, int function) {
 
 int functionCount(Cell cell) { return cell == Cell::Rnn ? 1 : cell == Cell::Gru ? 2 : 3; }
 
-// The functions of all directions in a row; parameters go to those that take them, in order. compat: PopART's LSTM,
-// which has one direction and versions up to 11, takes the function of the gates alone (tests/python/onnx/
+// The functions of all directions in order; parameters go to the functions that take them, in order. compat: PopART's
+// LSTM, which has one direction and versions up to 11, only uses the function of the gates (tests/python/onnx/
 // test_recurrent.py).
 std::vector<Activation> readActivations(const NodeContext &n, Cell cell, int64_t directions) {
   const auto names = n.attr<std::vector<std::string>>("activations", {});

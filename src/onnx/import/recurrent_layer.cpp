@@ -35,7 +35,7 @@ Value apply(const Activation &f, const Value &x) {
       f.name);
 }
 
-// The step that the loop is at, inside of its body.
+// The current step of the loop, in its body.
 class Step {
  public:
   Step(LoopWriter &loop, const CellRule &rule, const LayerInputs &inputs, const Value &hidden)
@@ -83,13 +83,13 @@ class Step {
     return gate(0, out) * apply(rule_.activations[2], cell);
   }
 
-  // `fresh` where the sequence is still going on, else `other`.
+  // `fresh` while the sequence continues, otherwise `other`.
   Value running(const Value &fresh, const Value &other) const {
     return running_.valid() ? where(running_, fresh, other) : fresh;
   }
 
  private:
-  // Of the state and all gates' weights; integers take the state quantised by its range.
+  // The product of the state and all gates' weights; for integers the state is quantised by its range.
   Value product() const {
     if (!scale_.valid()) return matmul(hidden_, recurrence_);
     const QuantisedValue state = quantisedByRange(hidden_);

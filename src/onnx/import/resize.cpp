@@ -13,8 +13,8 @@ std::vector<float> constantFloats(const NodeContext &n, int input) {
   return {values.begin(), values.end()};
 }
 
-// Whole numbers are interpolated in FLOAT, rounded (halves to even), and kept within their type where it has at most 16
-// bits.
+// Integers are interpolated in FLOAT, rounded (halves to even), and limited to the range of their type if it has at
+// most 16 bits.
 void addResize(NodeContext &n, const Attributes &attributes) {
   const DataType type = n.info(0).dataType();
   if (attributes.getAttribute<std::string>("mode", "nearest") == "nearest" || (typeBit(type) & kInts) == 0)
@@ -29,7 +29,7 @@ void addResize(NodeContext &n, const Attributes &attributes) {
   to.result(0, y.cast(type));
 }
 
-// Input 3. A size that depends on data is that of the axis itself, and stays.
+// Input 3. A size that depends on data must be that of the axis, and does not change.
 std::vector<int64_t> wantedSizes(const NodeContext &n) {
   const Sizes wanted = n.sizesIn(3), own = n.shapeOf(0);
   std::vector<int64_t> axes = n.attr<std::vector<int64_t>>("axes", {});
@@ -45,9 +45,9 @@ std::vector<int64_t> wantedSizes(const NodeContext &n) {
   return mostOf(wanted);
 }
 
-// Resize-10: [X, scales]; the attributes of version 11 count, and by default nearest is PopART's and PyTorch's
-// floor(x / scale) and linear has half-pixel coordinates (ONNX Runtime: asymmetric, and nearest takes ceil(x / scale)
-// where an axis shrinks). From 11 on: [X, roi, scales, sizes].
+// Resize-10: [X, scales]. It uses the attributes of version 11; by default nearest is floor(x / scale), as in PopART
+// and PyTorch, and linear has half-pixel coordinates (ONNX Runtime: asymmetric, and nearest uses ceil(x / scale) if an
+// axis shrinks). From 11 on: [X, roi, scales, sizes].
 void importResize(NodeContext &n) {
   Attributes attributes = n.attributes();
   if (n.opset() < 11) {

@@ -13,7 +13,7 @@ using Ints = std::vector<int64_t>;
 enum class Padding { Zeros, Border, Reflection };
 constexpr int64_t kLargest = int64_t{1} << 31;  // of strides, pads, dilations and kernels: sums of products fit 64 bits
 
-// The factor of the tap `k` (of -1, 0, 1, 2) in cubic interpolation at `t` behind tap 0 (Keys, with a = -0.75).
+// The factor of tap `k` (-1, 0, 1 or 2) in cubic interpolation at `t` after tap 0 (Keys, with a = -0.75).
 Value cubicFactor(const Value &t, int k) {
   constexpr double a = -0.75;
   const Value x = k == -1 ? t + 1.0 : k == 0 ? t : k == 1 ? 1.0 - t : 2.0 - t;
@@ -21,7 +21,7 @@ Value cubicFactor(const Value &t, int k) {
   return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a;
 }
 
-// Rows of pixels, interpolated between the whole positions around given ones.
+// Rows of pixels, interpolated between the integer positions around the given ones.
 class Sampler {
  public:
   // `sizes`: of the image; `corners`: whether reflection is at the centres of the outermost pixels.
@@ -29,7 +29,7 @@ class Sampler {
       : sizes_(std::move(sizes)), taps_(std::move(taps)), padding_(padding), corners_(corners) {}
 
   // image: (samples, channels, sizes…); positions: one value of shape (samples, …) for each dimension of the image.
-  // Gives (samples, …, channels).
+  // Returns (samples, …, channels).
   Value sample(const Value &image, const std::vector<Value> &positions) {
     const int64_t samples = image.dim(0);
     rows_ = samples;
@@ -50,7 +50,7 @@ class Sampler {
 
  private:
   struct Tap {
-    Value index, inside, factor;  // of one dimension: where in it, whether that is in the image, how much of it
+    Value index, inside, factor;  // of one dimension: position, whether it is in the image, and its weight
   };
 
   std::vector<Tap> tapsOf(const Value &x, double size) const {
@@ -81,7 +81,7 @@ class Sampler {
 
   // The sum over the taps of the dimensions from `d` on; `chosen`: the product of those before.
   Value total(const Value &pixels, const Tap &chosen, const Value &row, size_t d) const {
-    pixels.composer().node().importer().countNode();  // their number is a power of the dimensions
+    pixels.composer().node().importer().countNode();  // their number is exponential in the dimensions
     if (d == sizes_.size()) {
       const bool masked = chosen.inside.valid();
       const Value at = masked ? where(chosen.inside, row, row.number(static_cast<double>(rows_))) : row;
@@ -138,7 +138,7 @@ void importGridSample(NodeContext &n) {
   const std::vector<int> taps = tapsOfMode(n);
   const bool corners = n.attr<int64_t>("align_corners", 0) != 0;
   const Shape places(grid.shape().begin(), grid.shape().end() - 1);
-  std::vector<Value> positions;  // the grid names dimensions from the last one on
+  std::vector<Value> positions;  // the grid lists dimensions from the last one on
   for (int64_t d = 0; d < spatial; ++d) {
     const auto size = static_cast<double>(sizes[d]);
     const Value g = grid.slice(grid.rank() - 1, spatial - 1 - d, spatial - d).reshape(places);
@@ -151,7 +151,7 @@ void importGridSample(NodeContext &n) {
   to.result(0, y.transpose(back).cast(x.type()));
 }
 
-// The positions of an image of `size`, each as (…, y, x, 1) turned around, times theta.
+// The positions of an image of `size`, each as (…, y, x, 1) in reversed order, times theta.
 void importAffineGrid(NodeContext &n) {
   Composer to(n);
   const Value theta = to.input(0);
@@ -184,7 +184,7 @@ void importAffineGrid(NodeContext &n) {
   to.result(0, matmul(base, theta.transpose({0, 2, 1})).reshape(shape));
 }
 
-// A convolution whose taps are moved by offsets: columns sampled between pixels, then a product.
+// A convolution whose taps are moved by offsets: samples columns between pixels, then computes a product.
 class DeformConvNode {
  public:
   explicit DeformConvNode(NodeContext &n) : n_(n), to_(n) {}
@@ -251,7 +251,7 @@ class DeformConvNode {
     return room / parameter("strides", 2, d, 1) + 1;
   }
 
-  // Where the taps lie without offsets, in dimension d: (taps, height, width).
+  // The positions of the taps without offsets, in dimension d: (taps, height, width).
   Value base(const Value &weight, int d) {
     const Shape shape = {weight.dim(2) * weight.dim(3), height_, width_};
     n_.importer().takeFromBudget(TensorInfo(DataType::DOUBLE, shape).nbytes(), "The positions of DeformConv");
@@ -273,7 +273,7 @@ class DeformConvNode {
 
 void importDeformConv(NodeContext &n) { DeformConvNode(n).import(); }
 
-// Values at the places that MaxPool noted, zeros elsewhere.
+// Values at the positions that MaxPool returned, zeros elsewhere.
 void importMaxUnpool(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0), places = to.input(1);

@@ -9,7 +9,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// The dimension `from` at the place `to`.
+// Moves dimension `from` to position `to`.
 Value moved(const Value &x, int64_t from, int64_t to) {
   Ints order;
   for (int64_t d = 0; d < x.rank(); ++d)
@@ -67,7 +67,7 @@ class ScanNode {
     return given < 0 ? given + rank : given;
   }
 
-  // Last states, then what is stacked.
+  // Last states, then stacked results.
   std::vector<Value> ofOne(const std::vector<Value> &inputs) {
     std::vector<Value> rows;
     for (int64_t i = 0; i < scanned_; ++i) {
@@ -96,7 +96,7 @@ class ScanNode {
     return results;
   }
 
-  // Version 8: the first dimension is that of samples, each with a length of its own.
+  // Version 8: the first dimension is that of samples, each of which has a length.
   std::vector<Value> ofSamples(const std::vector<Value> &inputs) {
     const Value &sequence = inputs[states_];
     n_.require(sequence.rank() >= 2, "scan inputs must be (batch, steps, …): got {}", sequence.info());

@@ -1,6 +1,6 @@
-// Operators whose values decide how large their result is: Compress, NonZero, Unique and NonMaxSuppression. Of values
-// that are known when the graph is built, so are the sizes (docs/decisions/0053-static-sequences.md); of data of the
-// run they have a bound and a count (docs/decisions/0057-sizes-from-data.md).
+// Operators whose values determine the size of their result: Compress, NonZero, Unique and NonMaxSuppression. If the
+// values are known when the graph is built, so are the sizes (docs/decisions/0053-static-sequences.md). If they are
+// data of the run, the sizes have a bound and a count (docs/decisions/0057-sizes-from-data.md).
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,8 +15,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Rows of a condition of the run, with room for all it has. Where x has a size that depends on data, the condition
-// chooses among what is there.
+// Rows selected by a condition of the run, with room for all of them. If x has a size that depends on data, the
+// condition selects among its values.
 void compressUnderBound(NodeContext &n, bool isFlat, int64_t axis) {
   const PlainOps to = n.plainOps();
   BoundedSizes &sizes = n.importer().sizes();
@@ -59,14 +59,14 @@ void importCompress(NodeContext &n) {
   to.result(0, x.gather(to.ints(rows), axis));
 }
 
-// What Unique looks at: x along an axis, how many rows of it there are where data decides it, and their bound.
+// The data for Unique: x along an axis, the number of its rows if data determines it, and their bound.
 struct Rows {
   TensorIndex x, length;
   int64_t axis = 0;
-  Bounds bounds;  // of the places along the axis, as those of a list
+  Bounds bounds;  // of the positions along the axis, as a list
 };
 
-// Of a tensor whose size depends on data; without an axis its elements, one behind the other.
+// For a tensor whose size depends on data; without an axis its elements, one after the other.
 Rows openRows(NodeContext &n, bool isFlat, int64_t axis) {
   const PlainOps to = n.plainOps();
   BoundedSizes &sizes = n.importer().sizes();
@@ -88,7 +88,7 @@ Rows openRows(NodeContext &n, bool isFlat, int64_t axis) {
   return rows;
 }
 
-// Unique-11; without an axis, of elements. Of a value that is known when the graph is built, sizes are known as well.
+// Unique-11; without an axis, of elements. For a value that is known when the graph is built, sizes are known as well.
 void importUnique(NodeContext &n) {
   Composer to(n);
   const bool isFlat = !n.hasAttr("axis");
@@ -121,9 +121,9 @@ void importUnique(NodeContext &n) {
   for (const int i : {1, 3}) n.boundOutput(i, {{count}});
 }
 
-constexpr int64_t kMostPairs = int64_t{1} << 33;  // some ten seconds
+constexpr int64_t kMostPairs = int64_t{1} << 33;  // takes about ten seconds
 
-// Refuses what would take too long while the graph is built.
+// Refuses computations that would take too long while the graph is built.
 void checkPairs(const NodeContext &n, int64_t most) {
   const Shape &scores = n.info(1).shape();
   const int64_t pairs = scores[2] * most;
@@ -133,7 +133,7 @@ void checkPairs(const NodeContext &n, int64_t most) {
             scores[2], most, scores[0] * scores[1]);
 }
 
-// Boxes by class with room for as many, as rows (batch, class, box).
+// Boxes by class, with room for all, as rows (batch, class, box).
 void openSuppression(NodeContext &n, TensorIndex selected, TensorIndex counts) {
   const PlainOps to = n.plainOps();
   const Shape shape = to.info(selected).shape();
@@ -151,7 +151,7 @@ void openSuppression(NodeContext &n, TensorIndex selected, TensorIndex counts) {
   n.boundOutput(0, {{kept.count, 0}});
 }
 
-// What the op reads: values where all are known, no score where no box is.
+// The inputs of the op: values if all are known; positions without a box get no score.
 std::vector<TensorIndex> suppressionInputs(NodeContext &n, bool isKnown) {
   std::vector<TensorIndex> inputs;
   for (int i = 0; i < n.inputCount(); ++i)
@@ -172,7 +172,7 @@ std::vector<TensorIndex> suppressionInputs(NodeContext &n, bool isKnown) {
   return inputs;
 }
 
-// NonMaxSuppression-10, -11. Of values that are known when the graph is built, the number of boxes is known as well.
+// NonMaxSuppression-10, -11. For values that are known when the graph is built, the number of boxes is known as well.
 void importNonMaxSuppression(NodeContext &n) {
   const Shape &scores = n.info(1).shape();
   n.require(scores.size() == 3, "scores must be (batches, classes, boxes): got {}", n.info(1));

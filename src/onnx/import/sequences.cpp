@@ -13,7 +13,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Rows are gathered: step t of a sequence of length l is step l - 1 - t, as long as t < l.
+// Rows are gathered: step t of a sequence of length l is step l - 1 - t if t < l.
 void importReverseSequence(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0);
@@ -37,13 +37,13 @@ void importReverseSequence(NodeContext &n) {
   to.result(0, x.reshape(rows).gather(time == 0 ? from * width + sample : sample * width + from, 0));
 }
 
-// Products of 1, 2, 4, … neighbours: as many steps as the length has binary digits.
+// Products of 1, 2, 4, … neighbours: the number of steps is the number of binary digits of the length.
 void importCumProd(NodeContext &n) {
   Composer to(n);
   Value x = to.input(0);
   const int64_t axis = n.axisOf(n.constantInt(1), x.rank()), length = x.shape()[axis];
   const bool reverse = n.attr<int64_t>("reverse", 0) != 0;
-  // Moved by `steps` along the axis, with ones where nothing comes.
+  // Moved by `steps` along the axis, with ones in the empty positions.
   const auto moved = [&](const Value &v, int64_t steps) {
     Shape ones = v.shape();
     ones[axis] = steps;
@@ -78,7 +78,7 @@ void importCenterCropPad(NodeContext &n) {
   to.result(0, same ? x : x.op("Pad", {}, {{"pads", pads}}));
 }
 
-// Blocks are added where they lie in the padded image, which is cropped then.
+// Blocks are added at their positions in the padded image, which is then cropped.
 class Col2ImNode {
  public:
   explicit Col2ImNode(NodeContext &n)
@@ -123,7 +123,7 @@ class Col2ImNode {
   }
 
  private:
-  // Where in the padded image element `e` of block `b` lies, for all e, then b.
+  // The position of element `e` of block `b` in the padded image, for all e, then b.
   Ints positions(int64_t inBlock, int64_t blocks) const {
     n_.importer().takeFromBudget(TensorInfo(DataType::INT64, {inBlock, blocks}).nbytes(), "The positions of Col2Im");
     Ints all;
@@ -148,7 +148,7 @@ class Col2ImNode {
 
 void importCol2Im(NodeContext &n) { Col2ImNode(n).import(); }
 
-// Rows of zeros stay zeros, and so do their gradients.
+// Rows of zeros stay zeros; their gradients do too.
 void importLpNormalization(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0);

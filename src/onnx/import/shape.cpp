@@ -1,4 +1,4 @@
-// Shape operators and reductions: shapes given as inputs, defaults that depend on the input.
+// Shape operators and reductions: shapes as inputs, defaults that depend on the input.
 #include <algorithm>
 #include <limits>
 
@@ -9,7 +9,7 @@
 namespace popart::onnx {
 namespace {
 
-// The sizes of the result; -1 where one is to be worked out, and what a 0 copies.
+// The sizes of the result; -1 for a size to compute, and copied sizes for 0.
 Sizes wantedShape(const NodeContext &n) {
   const Sizes in = n.shapeOf(0);
   Sizes wanted;
@@ -27,7 +27,7 @@ Sizes wantedShape(const NodeContext &n) {
   return wanted;
 }
 
-// Sizes that depend on data must be those that the view gives; -1 is any.
+// Sizes that depend on data must match the result of the view; -1 matches any size.
 void checkOpenSizes(const NodeContext &n, const Sizes &wanted, TensorIndex result) {
   const Sizes given = n.importer().sizes().shapeOf(n.graph(), result);
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -40,7 +40,7 @@ void checkOpenSizes(const NodeContext &n, const Sizes &wanted, TensorIndex resul
   }
 }
 
-// Reshape-5/13/14: 0 copies a dimension (unless allowzero), -1 is worked out; the IR's shape has neither.
+// Reshape-5/13/14: 0 copies a dimension (unless allowzero), -1 is computed; the IR's shape has neither.
 void importReshape(NodeContext &n) {
   const Sizes wanted = wantedShape(n);
   Shape shape = mostOf(wanted);
@@ -103,15 +103,15 @@ void importSplit(NodeContext &n) {
 void importReduce(NodeContext &n) {
   std::vector<int64_t> axes = n.hasIn(1) ? n.constantInts(1) : n.attr<std::vector<int64_t>>("axes", {});
   Attributes attributes = {{"keepdims", n.attr<int64_t>("keepdims", 1)}};
-  // Over no axes nothing is summed, but |x|, x² or log x are still taken (ONNX ReduceSumSquare-18). An empty
-  // attribute means that in PopART, in newer models all axes, as in ONNX Runtime.
+  // Without axes nothing is summed, but |x|, x² or log x is still computed (ONNX ReduceSumSquare-18). An empty
+  // attribute means no axes in PopART, and all axes in newer models, as in ONNX Runtime.
   const bool saysNone = n.hasAttr("axes") && followsPopart(n);
   const bool overNone = axes.empty() && (saysNone || n.attr<int64_t>("noop_with_empty_axes", 0) != 0);
   if (overNone || !axes.empty()) attributes.set("axes", axes);
   n.result(0, n.type(), {n.in(0)}, attributes);
 }
 
-// The shape of two that broadcast, sizes that depend on data among them.
+// The broadcast shape of two shapes, including sizes that depend on data.
 Sizes broadcastSizes(const NodeContext &n, const Sizes &a, const Sizes &b) {
   Sizes all = a.size() > b.size() ? a : b;
   const Sizes &shorter = a.size() > b.size() ? b : a;
@@ -141,7 +141,7 @@ void importExpand(NodeContext &n) {
   n.boundOutput(0, boundsIn(shape));
 }
 
-// ---- parts of an axis whose borders or whose size depend on data
+// ---- parts of an axis whose ends or size depend on data
 
 TensorIndex lengthOf(const PlainOps &to, const Size &size) {
   return size.isKnown() ? to.integer(size.most) : BoundedSizes::length(to, {size.count, 0, size.per});
@@ -152,7 +152,7 @@ struct SliceBorders {
   int64_t step = 1;
 };
 
-// A border from 0 on: negative ones count from the end, and none lies beyond it.
+// A border counted from 0: negative ones count from the end, and none exceeds the end.
 TensorIndex borderOf(const PlainOps &to, const Size &border, TensorIndex length) {
   const TensorIndex zero = to.integer(0);
   TensorIndex at = lengthOf(to, border);
@@ -163,7 +163,7 @@ TensorIndex borderOf(const PlainOps &to, const Size &border, TensorIndex length)
   return to.op("Min", {to.op("Max", {at, zero}), length});
 }
 
-// x[start:end:step] along `axis`, where the size or a border depends on data: the places are gathered.
+// x[start:end:step] along `axis` if the size or a border depends on data: positions are gathered.
 TensorIndex openSlice(NodeContext &n, TensorIndex x, int64_t axis, const SliceBorders &borders) {
   BoundedSizes &sizes = n.importer().sizes();
   const Size size = sizes.shapeOf(n.graph(), x)[static_cast<size_t>(axis)];
@@ -175,7 +175,7 @@ TensorIndex openSlice(NodeContext &n, TensorIndex x, int64_t axis, const SliceBo
   const PlainOps to = n.plainOps();
   const TensorIndex length = lengthOf(to, size), start = borderOf(to, borders.start, length),
                     end = borderOf(to, borders.end, length), step = to.integer(borders.step);
-  // Where the result starts and ends at most says how much room it needs.
+  // The earliest start and the latest end determine how much room the result needs.
   const bool startsAt = borders.start.isKnown() && borders.start.most >= 0;
   const int64_t first = startsAt ? std::min(borders.start.most, size.most) : 0;
   const bool endsAt = borders.end.isKnown() ? borders.end.most >= 0 : true;
@@ -195,10 +195,10 @@ TensorIndex openSlice(NodeContext &n, TensorIndex x, int64_t axis, const SliceBo
   return sizes.rebound(to, y, bounds);
 }
 
-// The numbers of input `i` as a run gives them: any integers, the largest one included.
+// The numbers of input `i` in the run: any integers, including the largest one.
 Sizes numbersOfRun(const NodeContext &n, int i) {
   const Sizes shape = n.shapeOf(i);
-  if (shape.size() != 1 || !shape[0].isKnown()) return n.sizesIn(i);  // which says what is missing
+  if (shape.size() != 1 || !shape[0].isKnown()) return n.sizesIn(i);  // which reports the problem
   const PlainOps to = n.plainOps();
   TensorIndex list = n.in(i);
   if (n.info(i).dataType() != DataType::INT64)
@@ -209,8 +209,8 @@ Sizes numbersOfRun(const NodeContext &n, int i) {
   return numbers;
 }
 
-// Slice-1, -10, -11, -13. Where starts or ends are numbers of the run, the result has the axis' size as its bound. In a
-// body they stay unknown, so that a loop over known positions is written out and its slices have known sizes.
+// Slice-1, -10, -11, -13. If starts or ends are numbers of the run, the bound of the result is the size of the axis. In
+// a body they stay unknown, so a loop over known positions is unrolled and its slices have known sizes.
 void importSlice(NodeContext &n) {
   const auto listed = [&](int i, const char *name) {
     const bool mayBeOfRun = (i == 1 || i == 2) && &n.graph() == &n.importer().ir().getMainGraph();
@@ -283,7 +283,7 @@ void importOneHot(NodeContext &n) {
 
 void importPad(NodeContext &n) {
   if (n.opset() < 11 || !n.hasIn(2)) return importRegular(n);
-  // An absent or constant fill value only: the IR keeps it as a number.
+  // The fill value must be absent or constant: the IR stores it as a number.
   n.require(n.constant(2).info().nelms() == 1, "fill value must be one number: got {}", n.constant(2).info());
   importRegular(n);
 }

@@ -1,5 +1,5 @@
-// Sequences and optional values. A sequence is a list of tensors that the importer keeps; its length, and where its
-// operators read and write, are known when the graph is built, so that nothing of it is left in the program
+// Sequences and optional values. A sequence is a list of tensors in the importer. Its length, and the positions that
+// its operators read and write, are known when the graph is built, so the program contains no sequences
 // (docs/decisions/0053-static-sequences.md).
 #include <algorithm>
 #include <numeric>
@@ -74,7 +74,7 @@ void NodeContext::bindSequence(int output, Sequence elements) {
     require(info(t).dataType() == info(elements.front()).dataType(),
             "the tensors of a sequence must have one element type: got {} and {}", info(elements.front()), info(t));
   if (!hasOut(output)) return;
-  // Each operator keeps a list of its own: a model of many long ones must not grow without a bound.
+  // Each operator makes a separate list: the memory for many long ones must be limited.
   importer().takeFromBudget(static_cast<int64_t>(elements.size() * sizeof(TensorIndex)),
                             "The sequence '" + outputNames_[output] + "'");
   scope_.sequences[outputNames_[output]] = std::move(elements);
@@ -84,7 +84,7 @@ namespace {
 
 constexpr int64_t kMostTensors = int64_t{1} << 16;
 
-// The place that the optional input `i` gives, from 0, of `places` places; negative ones count from the end.
+// The position in the optional input `i`, from 0, out of `places` positions; negative ones count from the end.
 int64_t placeOf(const NodeContext &n, int i, int64_t places, int64_t fallback) {
   const int64_t at = n.hasIn(i) ? n.constantInt(i) : fallback;
   n.require(at >= -places && at < places, "position: got {}, expected from {} to {}", at, -places, places - 1);
@@ -101,7 +101,7 @@ void importSequenceConstruct(NodeContext &n) {
   n.bindSequence(0, std::move(elements));
 }
 
-// The end is a place of its own: -1 is before the last element.
+// The end is a separate position: -1 is before the last element.
 void importSequenceInsert(NodeContext &n) {
   Sequence elements = n.sequence(0);
   const int64_t length = lengthOf(elements), at = n.hasIn(2) ? n.constantInt(2) : length;
@@ -143,7 +143,7 @@ void importConcatFromSequence(NodeContext &n) {
   to.result(0, concat(parts, axis));
 }
 
-// Sizes of the parts: as listed, or as many of one size as there are and the rest.
+// The sizes of the parts: as listed, or as many of one size as possible and the rest.
 std::vector<int64_t> partSizes(const NodeContext &n, int64_t size) {
   if (n.hasIn(1) && n.info(1).rank() == 1) {
     const std::vector<int64_t> sizes = n.constantInts(1);
@@ -176,7 +176,8 @@ void importSplitToSequence(NodeContext &n) {
   n.bindSequence(0, std::move(elements));
 }
 
-// The body for each element of the first sequence; other sequences have as many elements, tensors are the same for all.
+// Imports the body for each element of the first sequence; other sequences have the same length, and tensors are
+// shared.
 void importSequenceMap(NodeContext &n) {
   const int64_t length = lengthOf(n.sequence(0));
   std::vector<Sequence> results(static_cast<size_t>(n.outputCount()));
@@ -216,7 +217,7 @@ void importOptionalHasElement(NodeContext &n) {
 
 void importOptional(NodeContext &n) { n.resultMeaning(0, n.meaning(0)); }
 
-// A value that is there is what the optional holds.
+// A value that exists is the content of the optional.
 void importOptionalGetElement(NodeContext &n) {
   n.require(n.hasIn(0) || n.hasSequence(0), "the optional value is absent: expected a tensor or a sequence");
   n.resultMeaning(0, n.meaning(0));

@@ -12,7 +12,7 @@ namespace {
 using Ints = std::vector<int64_t>;
 using Floats = std::vector<float>;
 
-// |x_n - v_s|² for x (N, C) and v (S, C): (N, S), a feature at a time. A product of both would take less time, but its
+// |x_n - v_s|² for x (N, C) and v (S, C): (N, S), one feature at a time. A matrix product would be faster, but its
 // differences of large squares lose the digits of small distances.
 Value squaredDistances(Composer &to, const Value &x, const Value &vectors) {
   LoopWriter loop(to, "distances", x.dim(1));
@@ -52,7 +52,7 @@ Value floatsOf(Composer &to, const char *attribute, const Shape &shape) {
       TensorData::fromDoubles(TensorInfo(DataType::FLOAT, shape), std::vector<double>(given.begin(), given.end())));
 }
 
-// rho of linear forms, of which the first one counts.
+// rho of linear forms; only the first one is used.
 double linearOffset(const NodeContext &n) {
   const Floats rho = n.attr<Floats>("rho", {});
   n.require(!rho.empty(), "needs attribute rho");
@@ -117,15 +117,15 @@ class PairsOfClasses {
     return all.gather(to_.ints(ofFirst), 1) + all.gather(to_.ints(ofSecond), 1) + floatsOf(to_, "rho", {pairs()});
   }
 
-  // The class that wins most pairs, the first of them (N).
+  // The first class that wins the most pairs (N).
   Value winner(const Value &sums) const {
     const Value wins = matrix(sums.op("Greater", {sums.number(0)}).cast(DataType::FLOAT));
     return topClass(wins.sum({2}, false));
   }
 
   // Probabilities of the classes (N, classes) from those of the pairs (Wu, Lin and Weng, second method): p with the
-  // least sum of (r_ji p_i - r_ij p_j)², where r_ij is the probability of i against j. Class by class, until it changes
-  // by less than 0.005 / classes or a hundred times, as libsvm and ONNX Runtime do.
+  // least sum of (r_ji p_i - r_ij p_j)², where r_ij is the probability of i against j. Updates class by class until the
+  // change is below 0.005 / classes, at most a hundred times, as in libsvm and ONNX Runtime.
   Value probabilities(const Value &sums) const {
     constexpr double kLeast = 1e-7;
     constexpr int64_t kRounds = 100;

@@ -1,5 +1,5 @@
-// Parts of transformers and their relatives, written with others: RotaryEmbedding, SwiGLU, TensorScatter,
-// LinearAttention and CausalConvWithState of ai.onnx.
+// Operators of ai.onnx for transformers and similar networks, composed of others: RotaryEmbedding, SwiGLU,
+// TensorScatter, LinearAttention and CausalConvWithState.
 #include <cmath>
 #include <numeric>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Pairs of elements turned by the angles of their position: halves of a head, or neighbours when interleaved.
+// Rotates pairs of elements by the angles of their position: halves of a head, or neighbours when interleaved.
 void importRotaryEmbedding(NodeContext &n) {
   Composer to(n);
   Value x = to.input(0);
@@ -53,8 +53,8 @@ void importSwiGlu(NodeContext &n) {
   to.result(0, a.op("Swish", {}, {{"alpha", n.attr("alpha", 1.0f)}}) * b);
 }
 
-// Rows of `update` take the places from write_indices on along `axis`, a sample at a time; indices beyond the cache end
-// the run.
+// Writes the rows of `update` to the positions from write_indices on along `axis`, one sample at a time; indices beyond
+// the cache end the run.
 void importTensorScatter(NodeContext &n) {
   Composer to(n);
   const Value past = to.input(0), update = to.input(1);
@@ -90,7 +90,7 @@ void importTensorScatter(NodeContext &n) {
   to.result(0, past.op("ScatterND", {concat(coordinates, axis + 1), update}));
 }
 
-// A recurrence over a matrix per head: a loop over the steps. Query heads that share a head of keys are rows of one
+// A recurrence over a matrix per head, as a loop over the steps. Query heads that share a head of keys are rows of one
 // product with its state.
 class LinearAttentionNode {
  public:
@@ -182,7 +182,7 @@ class LinearAttentionNode {
 
 void importLinearAttention(NodeContext &n) { LinearAttentionNode(n).import(); }
 
-// A convolution of each channel alone, over the last positions of the previous call and those of this one.
+// A separate convolution for each channel, over the last positions of the previous call and those of this call.
 void importCausalConvWithState(NodeContext &n) {
   Composer to(n);
   const Value x = to.input(0), weight = to.input(1);

@@ -1,4 +1,4 @@
-// Tables of data: a search from each initializer to the products that read it, and from those to their readers.
+// Tables of data: searches from each initializer to the products that read it, and from those to their readers.
 #include "onnx/training/data_tables.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ bool isProduct(const FlatNode &node) {
   return isOneOf(node.type, {"MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "FusedMatMul", "TransposeMatMul"});
 }
 
-// Of an operand of a static node: sums, products and norms keep what they read, other functions do not.
+// For an operand of a static node: sums, products and norms keep their operands, other functions do not.
 bool isLinear(const FlatNode &node, int input) {
   const Reading reading = readingOf(node, input);
   if (reading == Reading::Carried || reading == Reading::Looked || isPart(node, input) || isProduct(node)) return true;
@@ -58,7 +58,7 @@ class Search {
            std::ranges::all_of(node.outputs, [&](int v) { return v < 0 || model_.isStatic[v]; });
   }
 
-  // Marks what is reached from `open` along uses for which `goesOn` holds.
+  // Marks the values reached from `open` along uses for which `goesOn` returns true.
   template <class GoesOn>
   Marks reached(Values open, const GoesOn &goesOn) const {
     Marks marks;
@@ -72,7 +72,7 @@ class Search {
     return marks;
   }
 
-  // The products that read the initializer, or what is computed from it, on the left; none where anything else does.
+  // The products that read the initializer, or values computed from it, on the left; empty if anything else reads them.
   Values productsOf(const FlatInitializer &i) const {
     Values products;
     bool isReadOtherwise = false;
@@ -93,7 +93,7 @@ class Search {
     return isReadOtherwise ? Values{} : products;
   }
 
-  // Whether another operand comes from a product: a bias or scale of its result.
+  // Whether another operand comes from a product: it is a bias or scale of the product's result.
   bool isAddedBehind(const FlatUse &use) const {
     const Values &inputs = of(use).inputs;
     for (size_t k = 0; k < inputs.size(); ++k)
@@ -113,8 +113,8 @@ class Search {
     return has;
   }
 
-  // Whether something that depends on an input reads the results before a nonlinear function does. A function of itself
-  // that a value is multiplied by is one (SiLU, a gate).
+  // Whether something that depends on an input reads the results before a nonlinear function does. A product of a value
+  // with a function of itself (SiLU, a gate) counts as a nonlinear function.
   bool reachesInput(const Values &products) const {
     Values results, functions;
     for (int p : products) append(results, model_.nodes[p].outputs);
@@ -142,7 +142,7 @@ class Search {
 
   const FlatModel &model_;
   const std::function<bool(const FlatInitializer &)> &isByFormula_;
-  // A product of initializers comes before these; these are vectors of the file.
+  // A product of initializers comes before the first; the second are vectors in the file.
   Marks behindProducts_, channels_;
 };
 

@@ -24,7 +24,7 @@ std::string_view metadata(const Message &message, std::string_view key) {
   return {};
 }
 
-// The text between `before` and the next quote of that kind; empty when there is none. `rest` moves behind it.
+// The text between `before` and the next quote of that kind; empty if there is none. `rest` moves past it.
 std::string quoted(std::string_view &rest, std::string_view before) {
   const size_t start = rest.find(before);
   if (start == std::string_view::npos) return {};
@@ -59,7 +59,7 @@ std::set<std::string> namesOfList(std::string_view text) {
   return names;
 }
 
-// Names that nodes outside of the exported program read: nodes without metadata of a call.
+// Names that nodes outside the exported program read: nodes without metadata of a call.
 template <class Nodes>
 void readByOthers(const Nodes &nodes, std::set<std::string> &names) {
   for (const auto &node : nodes) {
@@ -69,7 +69,7 @@ void readByOthers(const Nodes &nodes, std::set<std::string> &names) {
   }
 }
 
-// Whether the node is of a call of addcmul(beta, alpha, x) without a value, a factor whose default is 1.
+// Whether the node belongs to a call of addcmul(beta, alpha, x) without a value, a factor with the default 1.
 bool multipliesByOne(const onnx_proto::NodeProto &node) {
   const std::string_view call = metadata(node, kCall);
   return node.op_type() == "Mul" && call.find("target=torch.ops.aten.addcmul.") != std::string_view::npos &&
@@ -143,7 +143,7 @@ bool isNameOfMoveOrItsOperand(const std::string &name) {
 }
 
 bool isNameOfFloatFunction(const std::string &name) {
-  // Without digits at the end, as functionOf gives them: expm1, log10.
+  // Without digits at the end, as in results of functionOf: expm1, log10.
   static const std::set<std::string_view> kFunctions = {"exp",
                                                         "expm",
                                                         "log",

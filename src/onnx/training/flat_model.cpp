@@ -1,4 +1,4 @@
-// Flattening: one walk over main graph, bodies and calls of functions.
+// Flattening: one pass over main graph, bodies and calls of functions.
 #include "onnx/training/flat_model.hpp"
 
 #include <map>
@@ -74,7 +74,7 @@ class Flattener {
     flat_.nodes.push_back(std::move(node));
     return index;
   }
-  // One more of the values that `node`, a kJoin or kState, hands on.
+  // Adds one of the values that `node`, a kJoin or kState, can have.
   void addInput(int node, int value) {
     if (value < 0) return;
     flat_.uses[value].push_back({node, static_cast<int>(flat_.nodes[node].inputs.size())});
@@ -87,7 +87,7 @@ class Flattener {
     return addNode(std::move(node));
   }
 
-  // `inputs`: the values of its inputs where it is a body, null for the main graph.
+  // `inputs`: the values of its inputs if it is a body; null for the main graph.
   void addGraph(const onnx_proto::GraphProto &graph, Names &names, const std::vector<int> *inputs) {
     for (const auto &tensor : graph.initializer()) addInitializer(tensor, names);
     for (const auto &tensor : graph.sparse_initializer())
@@ -183,8 +183,8 @@ class Flattener {
     }
   }
 
-  // How the inputs of a body follow from the node's: `skipped` inputs of the body and of the node first, then states,
-  // then values that are handed over.
+  // How the inputs of a body follow from the node's: first `skipped` inputs of the body and of the node, then states,
+  // then values that are passed on.
   struct BodyForm {
     int skippedOfBody = 0, skippedOfNode = 0, states = 0, skippedResults = 0;
   };
@@ -226,7 +226,7 @@ class Flattener {
     }
   }
 
-  // Names that several graphs use get the body's place in front.
+  // Names that several graphs use get the body's path as prefix.
   void chooseIds() {
     std::map<std::string, int> count;
     for (const auto &name : definedNames(proto_.graph())) ++count[name];

@@ -1,4 +1,4 @@
-// The table of operators that import rules compose, and what rows say.
+// The table of operators that import rules compose, and the slots of rows.
 #include "onnx/training/operand_slots.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kAll = -1;  // every operand
 
-// Operands by number. What is not named is an Operand.
+// Operands by number. Operands that are not named are of the kind Operand.
 struct OperandSlots {
   std::vector<int> parameters = {}, statistics = {}, settings = {}, carried = {};
 };
@@ -23,7 +23,7 @@ OperandSlots parameters(std::vector<int> inputs) { return {.parameters = std::mo
 OperandSlots settings(std::vector<int> inputs) { return {.settings = std::move(inputs)}; }
 OperandSlots carried(std::vector<int> settings = {}) { return {.settings = std::move(settings), .carried = {0}}; }
 
-// Operators of ai.onnx. States that a recurrent operator starts from are values of a sequence, not parameters.
+// Operators of ai.onnx. Initial states of recurrent operators are values of a sequence, not parameters.
 void addOnnx(Table &table) {
   const auto add = [&](const char *type, OperandSlots slots) { table[{"ai.onnx", type}] = std::move(slots); };
   for (const char *type : {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Cast", "Expand",
@@ -41,7 +41,7 @@ void addOnnx(Table &table) {
   add("DeformConv", parameters({1, 3}));
   add("CausalConvWithState", parameters({1, 2}));
   add("GroupNormalization", parameters({1, 2}));
-  add("LayerNormalization", parameters({1, 2}));  // before version 17 too, as ONNX Runtime's optimizer writes it
+  add("LayerNormalization", parameters({1, 2}));  // also before version 17, as ONNX Runtime's optimizer writes it
   add("SimplifiedLayerNormalization", parameters({1}));
   add("Attention", {.parameters = {0, 1, 2}, .settings = {3}});
   add("LinearAttention", parameters({0, 1, 2}));
@@ -70,7 +70,7 @@ void addGraphcore(Table &table) {
   add("NormalizeImage", settings({1, 2}));
 }
 
-// Operators that ONNX Runtime's tools write, by its documentation of contrib operators.
+// Operators that ONNX Runtime's tools write, according to its documentation of contrib operators.
 void addMicrosoft(Table &table) {
   const auto add = [&](const char *type, OperandSlots slots) { table[{"com.microsoft", type}] = std::move(slots); };
   for (const char *type : {"FusedConv", "BiasSplitGelu", "NhwcFusedConv"}) add(type, parameters({1, 2}));
@@ -127,7 +127,7 @@ const OpDef *rowOf(const FlatNode &node) {
                     isCustom ? std::numeric_limits<OpVersion>::max() : static_cast<OpVersion>(node.opset));
 }
 
-// The operand of the row that an ONNX operand becomes; -1: an attribute.
+// The operand of the row for an ONNX operand; -1: it is an attribute.
 int operandOfRow(const OpDef &row, const FlatNode &node, int input) {
   int operand = input;
   for (const ConstInputDef &c : row.constInputs()) {

@@ -1,5 +1,5 @@
-// The rule of slots. Plain operands are judged by the operator, by what the other operands are behind of, and by their
-// own values.
+// The rule of slots. Ordinary operands are classified by the operator, by where the other operands come from, and by
+// their values.
 #include "onnx/training/slot_rule.hpp"
 
 #include <algorithm>
@@ -21,17 +21,17 @@ int64_t wideDimensions(const Shape &shape) {
   return std::ranges::count_if(shape, [](int64_t d) { return d != 1; });
 }
 
-// Numbers that a formula gave, as their values say: at least so many whole ones, so many of a bias or scale by channel.
+// How many numbers must follow a formula: integers in general, and integers of a bias or scale by channel.
 constexpr int64_t kFewestWhole = 4, kFewestOfChannels = 16;
 constexpr const char *kByFormula = "numbers of a formula";
 
-// How a value came from the initializer.
+// How a value was made from the initializer.
 struct Way {
   int value = -1;
   bool isComputed = false;  // with other initializers
   bool isLooked = false;    // rows of it, by look-up
   bool isConstant = false;  // equal numbers, joined with or written over others
-  bool isPart = false;      // with others
+  bool isPart = false;      // together with others
 };
 
 bool isByFormula(const TensorData &values) {
@@ -43,15 +43,15 @@ std::string readAs(const FlatNode &node, int input) { return operandName(node, i
 
 }  // namespace
 
-// One initializer and what was seen of it.
+// One initializer and the results for it so far.
 struct SlotRule::Walk {
   const FlatInitializer &initializer;
   Shape shape = shapeOf(initializer);
   int64_t elements = elementCount(shape);
   std::set<int> seen = {};  // values
   Verdict verdict = {};
-  Way way = {};             // of the reading that is judged now
-  bool isOfPicked = false;  // begins at elements that were picked
+  Way way = {};             // of the reading that is being classified
+  bool isOfPicked = false;  // starts at elements that were picked
 
   void take(Verdict v) {
     const bool isTable = verdict.isTable || v.isTable;
@@ -118,8 +118,8 @@ void SlotRule::follow(Walk &walk, int value) const {
   }
 }
 
-// Whether the operand is equal numbers, and the other elements of the result are not: zeros for a bias that keys do not
-// have, zeros that are written over a part of a bias or that a bias is written into.
+// Whether the operand has only equal numbers and other elements of the result do not: zeros for a bias that keys do not
+// have, zeros written over a part of a bias, or zeros into which a bias is written.
 bool SlotRule::isConstantPart(const FlatNode &node, int input) const {
   if (!isUniformValue(node.inputs[static_cast<size_t>(input)])) return false;
   if (isWriting(node) && input == 2) return true;
@@ -130,7 +130,7 @@ bool SlotRule::isConstantPart(const FlatNode &node, int input) const {
   return false;
 }
 
-// Whether a value is equal numbers: an initializer or constant, through views.
+// Whether a value has only equal numbers: an initializer or constant, through views.
 bool SlotRule::isUniformValue(int value) const {
   while (value >= 0 && model_.initializer[value] < 0 && model_.producer[value] >= 0) {
     const FlatNode &node = model_.nodes[model_.producer[value]];
@@ -150,8 +150,8 @@ Verdict SlotRule::dataVerdict(const FlatInitializer &initializer, int reader) co
   return {Kind::Stays, "data of a layer: " + as, true};
 }
 
-// A factor or term of a parameter that the model computes from several tensors is one itself where it is no number and
-// no mask.
+// A factor or term of a parameter that the model computes from several tensors is also a parameter unless it is a
+// number or a mask.
 Verdict SlotRule::read(const Walk &walk, const FlatUse &use) const {
   const FlatNode &node = model_.nodes[use.node];
   const std::string as = readAs(node, use.input);
@@ -198,8 +198,8 @@ Verdict SlotRule::plain(const Walk &walk, const FlatUse &use) const {
   return {Kind::Trains, "plain operand behind parameters: " + as, true};
 }
 
-// Why the values are those of a constant: mask, sines, a formula; empty: no such reason. A bias or a scale by channel
-// may have whole numbers by choice, so more of them are needed.
+// Why the values are those of a constant: mask, sines, a formula; empty: there is no such reason. A bias or a scale by
+// channel may have integers by choice, so more of them are required.
 std::string SlotRule::formulaOf(const Walk &walk, const FlatUse &use) const {
   const TensorData values = valueOf_(walk.initializer);
   if (isMask(values)) return "mask";
@@ -211,8 +211,9 @@ std::string SlotRule::formulaOf(const Walk &walk, const FlatUse &use) const {
   return isFew || isWholeNumbers(values, kFewestWhole) || isProgression(values) ? kByFormula : "";
 }
 
-// No operator with parameters comes before: a token that is joined to an input of the model, or a table of positions
-// that is added to it. A term by channel may be the mean of a normalisation, numbers that are all the same a padding.
+// For operands with no operator with parameters before them: a token that is joined to an input of the model, or a
+// table of positions that is added to it. A term by channel may be the mean of a normalisation; equal numbers may be
+// padding.
 Verdict SlotRule::plainOfInput(const Walk &walk, const FlatUse &use) const {
   const FlatNode &node = model_.nodes[use.node];
   const std::string as = readAs(node, use.input);
@@ -241,8 +242,8 @@ bool SlotRule::isStaticNode(const FlatNode &node) const {
          std::ranges::all_of(node.outputs, [&](int v) { return v < 0 || isStatic_[v]; });
 }
 
-// Calls `visit` for each reader of `open`, and of the outputs of readers for which it returns Follow. False: it
-// returned Stop.
+// Calls `visit` for each reader of `open`, and of the outputs of readers for which it returns Follow. Returns false if
+// it returned Stop.
 template <class Visit>
 bool SlotRule::visitReaders(std::vector<int> open, const Visit &visit) const {
   std::set<int> seen;
@@ -260,8 +261,8 @@ bool SlotRule::visitReaders(std::vector<int> open, const Visit &visit) const {
   return true;
 }
 
-// Whether the result, through views alone, is multiplied by a stored tensor: a norm of groups, which exporters write as
-// one of instances with scales of 1, and the scales of its channels.
+// Whether the result, through views only, is multiplied by a stored tensor. Exporters write a norm of groups as a norm
+// of instances with scales of 1, followed by the scales of its channels.
 bool SlotRule::isScaledAgain(const FlatNode &norm) const {
   const auto isStored = [&](int v) { return v >= 0 && ofInitializers_[v]; };
   return !visitReaders(norm.outputs, [&](const FlatNode &reader, int input) {
@@ -270,7 +271,7 @@ bool SlotRule::isScaledAgain(const FlatNode &norm) const {
   });
 }
 
-// Rows that only become factors: tables of sines, masks.
+// Rows that are only used as factors: tables of sines, masks.
 bool SlotRule::isFactorTable(int node) const {
   bool any = false;
   const bool isFactorOnly = visitReaders(model_.nodes[node].outputs, [&](const FlatNode &reader, int input) {
@@ -285,7 +286,7 @@ bool SlotRule::isFactorTable(int node) const {
   return isFactorOnly && any;
 }
 
-// Marks what is reached from `open` along uses for which `goesOn` holds.
+// Marks the values reached from `open` along uses for which `goesOn` returns true.
 template <class GoesOn>
 std::vector<bool> SlotRule::reached(std::vector<int> open, const GoesOn &goesOn) const {
   std::vector<bool> marks(model_.uses.size());
@@ -327,7 +328,7 @@ SlotRule::SlotRule(const FlatModel &model, ValueOf valueOf)
   ofInput_ = reached(inputs, [&](const FlatUse &use) { return keepsInput(use); });
 }
 
-// Whether the node moves, joins or adds to the values that it reads there, or multiplies them by one number.
+// Whether the node moves, joins or adds to the values that it reads, or multiplies them by one number.
 bool SlotRule::keepsInput(const FlatUse &use) const {
   const FlatNode &node = model_.nodes[use.node];
   if (readingOf(node, use.input) == Reading::Carried) return true;
@@ -345,8 +346,8 @@ bool SlotRule::isOfInput(const FlatNode &node, int except) const {
   return false;
 }
 
-// Whether the operator itself has parameters: Conv, a product with a weight, an embedding, a norm with scales, a scale
-// by channel.
+// Whether the operator has parameters: Conv, a product with a weight, an embedding, a norm with scales, a scale by
+// channel.
 bool SlotRule::holdsParameters(const FlatNode &node, const std::vector<bool> &isChannels) const {
   if (isStaticNode(node)) return false;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -359,7 +360,7 @@ bool SlotRule::holdsParameters(const FlatNode &node, const std::vector<bool> &is
   return false;
 }
 
-// Products of activations, softmax and reductions make something else of what is behind parameters.
+// Products of activations, softmax and reductions end the influence of earlier parameters.
 bool SlotRule::keepsParametersInFront(const FlatNode &node) const {
   if (mixesPositions(node)) return false;
   int factors = 0;

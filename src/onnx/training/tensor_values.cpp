@@ -1,4 +1,4 @@
-// Questions about values. A beginning of a large tensor answers for all of it.
+// Queries about values. For a large tensor only its beginning is read.
 #include "onnx/training/tensor_values.hpp"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ bool isVectorWithSteps(const TensorData &values, double (*step)(double, double),
   return areEqual(steps) && std::abs(steps.front() - none) > kProgressionTolerance;
 }
 
-// Elements other than 0 and 1, sorted.
+// The elements other than 0 and 1, sorted.
 std::vector<double> ownElements(const TensorData &values) {
   if (!hasValues(values)) return {};
   std::vector<double> own = firstOf(values, kExaminedElements);
@@ -61,7 +61,7 @@ std::vector<double> ownElements(const TensorData &values) {
   return own;
 }
 
-// Whether all of them are numbers of BFLOAT16, or all of FLOAT16.
+// Whether all of them can be represented in BFLOAT16, or all of them in FLOAT16.
 bool areOf16Bits(const std::vector<double> &elements) {
   bool brain = true, half = true;
   for (double v : elements) {

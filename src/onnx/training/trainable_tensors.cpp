@@ -1,4 +1,4 @@
-// Order of the rules: the caller, the file, models of popart.Builder, slots.
+// The order of the rules: the caller, the file, models of popart.Builder, slots.
 #include "onnx/training/trainable_tensors.hpp"
 
 #include <fnmatch.h>
@@ -22,18 +22,18 @@ namespace {
 
 using Kind = Verdict::Kind;
 
-constexpr const char *kOwnProducer = "popart";  // of models that popart.Builder began
+constexpr const char *kOwnProducer = "popart";  // of models that were started with popart.Builder
 
 struct Entry {
   std::string id;  // of the initializer, or of the output of an Identity of it
   const FlatInitializer *initializer = nullptr;
   TensorInfo info;
   Verdict verdict;
-  bool isFixed = false;       // no reading of it can train: small types, initializers in functions
+  bool isFixed = false;       // no use of it can train: small types, initializers in functions
   bool isNumber = false;      // of an exported program
-  bool isFrozen = false;      // the caller's word
+  bool isFrozen = false;      // by the caller's choice
   std::string sourceOfOwn{};  // the initializer of the Identity whose output this is
-  std::string copied{};       // the original, where it is a tied copy
+  std::string copied{};       // the original, if it is a tied copy
   bool isTransposed = false;
 };
 
@@ -84,8 +84,8 @@ class Classifier {
   TensorData valueOf(const FlatInitializer &i) const { return tensorData(*i.tensor, i.tensor->name(), model_); }
   TensorData valueOf(const Entry &e) const { return valueOf(*e.initializer); }
 
-  // The initializer, and outputs of Identity nodes that are tensors of their own: exporters that find equal
-  // initializers keep one of them and read it through Identity where the others were read.
+  // Adds the initializer, and outputs of Identity nodes that are separate tensors: exporters that find equal
+  // initializers keep one of them, and replace the others by Identity nodes on it.
   void addEntries(const FlatInitializer &i) {
     std::vector<int> separate;
     if (!i.isInBody && !isOwn_ && !lists_.any()) separate = separateOutputs(i);
@@ -181,7 +181,7 @@ class Classifier {
     }
   }
 
-  // An initializer that was computed from one parameter when the file was written.
+  // For an initializer that was computed from one parameter when the file was written.
   void askOriginal(Entry &e, const std::string &parameter) {
     const auto original = number_.find(parameter);
     const std::vector<size_t> stored = storedAs_[parameter];
@@ -198,8 +198,8 @@ class Classifier {
     e.isNumber = true;
   }
 
-  // What part of a parameter the initializer is, in whatever order of elements; empty: it is another function of it, or
-  // has elements of it several times, which would part when they are trained.
+  // The part of a parameter that the initializer holds, in any order of elements. Empty: it is another function of the
+  // parameter, or repeats elements, whose copies would differ after training.
   std::string storedForm(const Entry &e) const {
     if (e.verdict.kind == Kind::Setting) return "";
     const bool isWhole = e.id.starts_with("expand") && !e.info.shape().empty() && e.info.dim(0) == 1;
@@ -209,37 +209,37 @@ class Classifier {
     if (!isTimesOne(e) && !isPicked && !((isWhole || isMoved) && isMovedOnly(e))) return "";
     if (isComputedWithBuffer(e)) return "";
     const TensorData values = valueOf(e);
-    const bool isMovedAlone = lists_.foldedFrom.at(e.id).size() == 1;  // no indices took part
+    const bool isMovedAlone = lists_.foldedFrom.at(e.id).size() == 1;  // no indices were used
     if ((!isMovedAlone && holdsCopies(values)) || (isPicked && isUniform(values))) return "";
     return isPicked ? "rows of" : "stored form of";
   }
 
-  // Whether no function computed with the elements before the last one moved them: `exp` before `permute` did.
+  // Whether the elements were only moved: a function such as `exp` before the last move (`permute`) computes new ones.
   bool isMovedOnly(const Entry &e) const {
     return std::ranges::all_of(lists_.foldedFrom.at(e.id), [&](const auto &name) {
       return lists_.parameters.contains(name) || lists_.buffers.contains(name) || isNameOfMoveOrItsOperand(name);
     });
   }
 
-  // A factor of addcmul: the parameter itself, times the number "value" that is 1.
+  // A factor of addcmul: the parameter times the number "value", which is 1.
   bool isTimesOne(const Entry &e) const {
     return lists_.timesOne.contains(e.id) && std::ranges::all_of(lists_.foldedFrom.at(e.id), [&](const auto &name) {
              return lists_.parameters.contains(name) || name.starts_with("value");
            });
   }
 
-  // A product with a table, of which a call of a layer is one part ("val_3"), or the like.
+  // For example a product with a table, of which a call of a layer is one part ("val_3").
   bool isComputedWithBuffer(const Entry &e) const {
     return e.id.starts_with("val") &&
            std::ranges::any_of(lists_.foldedFrom.at(e.id), [&](const auto &n) { return lists_.buffers.contains(n); });
   }
 
-  // Of several initializers that come from one parameter, each may be another part of it.
+  // If several initializers come from one parameter, each may be a different part of it.
   bool isApartFrom(const Entry &e, const std::vector<size_t> &others) const {
     return std::ranges::none_of(others, [&](size_t o) { return sharesElements(valueOf(e), valueOf(entries_[o])); });
   }
 
-  // The same for several: weights of a recurrent layer, joined.
+  // The same for several parameters: joined weights of a recurrent layer.
   void askOriginals(Entry &e, const std::set<std::string> &parameters) {
     const auto isElsewhere = [&](const std::string &p) { return number_.contains(p) || isStored(p); };
     const bool isJoined = isNameOfMovedElements(e.id) || isNameOfJoinedElements(e.id);
@@ -266,7 +266,7 @@ class Classifier {
     return true;
   }
 
-  // Embeddings that are a product's weight too, which exporters store transposed.
+  // Embeddings that are also the weight of a product, which exporters store transposed.
   void findTiedTables() {
     for (size_t t = 0; t < entries_.size(); ++t) {
       const Entry &table = entries_[t];
@@ -281,8 +281,8 @@ class Classifier {
     }
   }
 
-  // A model that is trained has parameters: where none was found, a guess against a tensor was wrong; where nothing was
-  // guessed, one number or what subtracts or divides is a parameter here.
+  // A model that is trained has parameters. If none was found, a guess against a tensor was wrong; if nothing was
+  // guessed, single numbers, subtrahends or divisors are parameters here.
   void trainGuessesIfNothingElse() {
     const auto anyTrains = [&] {
       return std::ranges::any_of(entries_, [](const Entry &e) { return e.verdict.trains(); });
@@ -337,7 +337,8 @@ class Classifier {
     }
   }
 
-  // A pattern means the parameters among its matches; where there is none, all that can train. A name means itself.
+  // A pattern selects the parameters among its matches; if there are none, all matches that can train. A name selects
+  // itself.
   std::set<size_t> meantBy(const std::string &pattern) const {
     std::set<size_t> all, parameters;
     for (size_t i = 0; i < entries_.size(); ++i) {
