@@ -13,16 +13,29 @@ from tests.docs.pages import DOCS, ROOT, without_fences
 INSTEAD = {
     r"alike": "in the same way",
     r"beside": "next to, compared with, in addition to",
+    r"gives? back": "returns",
+    r"hands? (?:on|over)": "passes",
     r"in the place of": "instead of",
     r"lies": "is stored, is in",
+    r"lying": "stored, in",
     r"meetings?": "collective",
+    r"one behind the other": "one after the other",
     r"otherwise than": "in a different … from",
     r"rightly": "correctly",
     r"stands? for": "replaces, means",
+    r"what it gives": "its result",
     r"whoever": "the name of the caller",
 }
-PAGES = sorted({*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if page.parent.name != "design")})
+READMES = (*(ROOT / "src").rglob("README.md"), *(ROOT / "python").rglob("README.md"))
+PAGES = sorted({*ROOT.glob("*.md"), *READMES, *(page for page in DOCS.rglob("*.md") if page.parent.name != "design")})
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')  # of C++
+COMMENT = re.compile(r"(?:^|\s)//(.*)")  # of C++
+# Rooms whose comments use these words as well.
+ROOMS = [
+    room.name
+    for room in sorted((ROOT / "src").iterdir())
+    if room.is_dir() and room.name not in ("backends", "exchange")
+]
 
 
 def prose(text: str) -> str:
@@ -54,6 +67,12 @@ def cpp_texts(path: Path) -> Iterator[str]:
             yield from (text for text in LITERAL.findall(line) if " " in text)
 
 
+def cpp_comments(path: Path) -> str:
+    """Comments of a source, each on its line."""
+    matches = map(COMMENT.search, path.read_text().splitlines())
+    return "\n".join(match[1] if match else "" for match in matches)
+
+
 @pytest.mark.parametrize("folder", ["python", "src", "include", "tools"])
 def test_docstrings_and_messages_use_words_of_the_field(folder):
     found = []
@@ -61,6 +80,14 @@ def test_docstrings_and_messages_use_words_of_the_field(folder):
         texts = {".py": python_texts, ".cpp": cpp_texts, ".hpp": cpp_texts}.get(path.suffix)
         for text in texts(path) if texts else ():
             found += [f"{path.relative_to(ROOT)}: {text[:60]!r}: {word}" for word in found_words(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_comments_use_words_of_the_field(room):
+    found = []
+    for path in sorted((ROOT / "src" / room).rglob("*.[ch]pp")):
+        found += [f"{path.relative_to(ROOT)}: {word}" for word in found_words(cpp_comments(path))]
     assert found == []
 
 
@@ -77,6 +104,7 @@ def test_texts_are_found_in_sources(tmp_path):
     assert list(python_texts(tmp_path / "a.py")) == ["One text.", "it lies at "]
     (tmp_path / "a.cpp").write_text('// "it lies"\nint lies = f("name", "it \\"lies\\" here");  // it lies\n')
     assert list(cpp_texts(tmp_path / "a.cpp")) == ['it \\"lies\\" here']
+    assert cpp_comments(tmp_path / "a.cpp") == ' "it lies"\n it lies'
 
 
 def test_words_are_found_in_prose_alone():
