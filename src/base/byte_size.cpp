@@ -1,5 +1,4 @@
-// Limits come from the files of /proc and of control groups (versions 1 and 2); a file that cannot be read sets no
-// limit.
+// Limits come from the files of /proc and of control groups (versions 1 and 2); an unreadable file sets no limit.
 #include "base/byte_size.hpp"
 
 #include <sys/resource.h>

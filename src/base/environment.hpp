@@ -48,8 +48,7 @@ struct LaunchedProcesses {
   int all = 1, onHost = 1;
 };
 std::optional<LaunchedProcesses> launchedProcesses();
-// POPLAR_ENGINE_OPTIONS: a JSON object, with booleans as "true" and "false". Throws popart::error if it is not such an
-// object.
+// POPLAR_ENGINE_OPTIONS: a JSON object, with booleans as "true" and "false". Throws popart::error for anything else.
 std::map<std::string, std::string> engineOptions();
 
 // Reads an integer of 1 or more. Throws popart::error naming `what`.

@@ -9,8 +9,7 @@ namespace popart {
 
 // XXH3 of the bytes, at memory speed.
 uint64_t hashOfBytes(const void *data, size_t bytes);
-// Copies the bytes and returns the hash of the copy, so that the hashed bytes are those that are used. Reads memory
-// once.
+// Copies the bytes and returns the hash of the copy, so the hashed bytes are those that are used. Reads memory once.
 uint64_t copyAndHash(void *to, const void *from, size_t bytes);
 // The 128 bits of XXH3 as 32 hexadecimal digits, for names that must not collide.
 std::string fingerprintOf(std::string_view text);

@@ -46,8 +46,7 @@ inline PhiloxBlock roundingBlock(PhiloxKey seed, uint64_t index, uint32_t stream
   return philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), stream, kRoundingStream}, seed);
 }
 
-// Seed number `modifier` derived from `seed`: word 0 stays, word 1 is a random word with the key (word 0, word 1 +
-// modifier).
+// Seed number `modifier` derived from `seed`: word 0 stays, word 1 is random with key (word 0, word 1 + modifier).
 inline PhiloxKey modifySeed(PhiloxKey seed, uint32_t modifier) {
   return {seed[0], philox4x32({0, 0, 0, kSeedStream}, {seed[0], seed[1] + modifier})[0]};
 }

@@ -51,8 +51,7 @@ std::span<const float, 256> smallValues(DataType type);
 
 // How to round values that the format does not have, by the attributes of ONNX's Cast.
 struct SmallRounding {
-  // Whether values that are too large become the largest number, else infinity or NaN. Formats without these always
-  // saturate.
+  // Whether too large values become the largest number, else infinity or NaN. Formats without these always saturate.
   bool saturate = true;
   // Only FLOAT8E8M0: to the next larger power of two, the next smaller one, or the nearest (of two, the larger).
   enum class Exponent : uint8_t { Up, Down, Nearest } exponent = Exponent::Up;

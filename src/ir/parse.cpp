@@ -1,7 +1,7 @@
 // Reads the IR text form (grammar: text.hpp) in two rounds. The first reads all graphs with their tensors and ops, and
 // connects operands at the end of each graph, so that names may be used before they are defined. The second runs the
 // shape rule of every op, callees first; the result must agree with the text (outputs may omit their infos). The text
-// is untrusted: every fault is a popart::error with a line number, and memory is bounded by its length plus kFillBudget.
+// is untrusted: every fault is a popart::error with a line number, and its length plus kFillBudget bounds memory.
 #include <charconv>
 #include <set>
 #include <unordered_map>

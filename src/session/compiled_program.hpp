@@ -105,8 +105,7 @@ class CompiledProgram {
   void drop();  // returns to the state before compile
   bool isCompiled() const { return executable_ != nullptr; }
   bool isLoaded() const { return replicas_ != nullptr; }
-  // Throw runtime_error naming `what`, and the call that must precede it, if the program is not compiled, or not
-  // loaded.
+  // Throw runtime_error naming `what`, and the call that must precede it, unless the program is compiled or loaded.
   void requireCompiled(const std::string &what) const;
   void requireLoaded(const std::string &what) const;
 
@@ -144,9 +143,8 @@ class CompiledProgram {
 
   // Runs once, with the streams that `connect()` returns; connect is called when no other run can start. Replicas take
   // and return values in their order, micro-batch by micro-batch (ReplicaStreams); host data may be ahead
-  // (AheadStreams).
-  // Throws runtime_error if another run is active, or if processes of the job have other values after the run
-  // (ValueComparison); and the exceptions of connect, of the streams and of users' kernels. Loaded programs only.
+  // (AheadStreams). Throws runtime_error if another run is active, or if processes of the job have other values after
+  // the run (ValueComparison); and the exceptions of connect, streams and users' kernels. Loaded programs only.
   template <class Connect>
   void run(Connect connect) {
     const OneRun one(*this);

@@ -1,7 +1,6 @@
 // Files of compiled programs: the lowered program as text, the values of its variables as text, and every larger value
-// by content, so that it can be mapped and used in place. Schedule, kernels and memory plan are made from the text
-// again.
-// Format: program_file.cpp. A reader trusts no byte: everything has a checksum.
+// by content, so that it can be mapped and used in place. Schedule, kernels and memory plan are made again
+// from the text. Format: program_file.cpp. A reader trusts no byte: everything has a checksum.
 #pragma once
 #include <functional>
 #include <iosfwd>

@@ -7,8 +7,7 @@
 
 namespace popart {
 
-// Number of threads, 1 to `threads`, that are worth starting to read so many bytes: a start costs about as much as 2
-// MiB.
+// Number of threads, 1 to `threads`, worth starting to read so many bytes: a start costs as much as 2 MiB.
 int threadsWorth(int64_t bytes, int threads);
 
 // Calls work(i) once for each i in [0, bytes.size()), on as many threads as are worth starting; bytes[i] is the size of

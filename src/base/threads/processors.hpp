@@ -17,8 +17,7 @@ struct ProcessorLimits {
 
   // Number of threads that can compute at the same time: one per core, at most the quota, rounded up. At least 1.
   int threads() const;
-  // The share of one of `parts` processes: as many cores as the others, if there are enough, and an equal part of the
-  // quota.
+  // The share of one of `parts` processes: as many cores as the others, if there are enough, and an equal quota.
   ProcessorLimits part(int number, int parts) const;
 };
 
