@@ -13,6 +13,7 @@
 #include "ir/facts.hpp"
 #include "onnx/data_files.hpp"
 #include "onnx/model_check.hpp"
+#include "onnx/module_names.hpp"
 #include "onnx/operator_table.hpp"
 #include "onnx/training/trainable_tensors.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -234,9 +235,10 @@ void Importer::importNode(const onnx_proto::NodeProto &proto, Scope &scope) {
     return;  // its result is a separate tensor
   const Restore<bool> folds(folds_);
   if (!options_.foldsShared && readsShared(proto, scope)) folds_ = false;
-  Op::Settings settings(*scope.graph, proto.name());
-  const size_t slash = proto.name().rfind('/');
-  if (slash != std::string::npos) settings.scope = proto.name().substr(0, slash);
+  const auto byModules = scope.moduleNames.find(&proto);
+  Op::Settings settings(*scope.graph, byModules == scope.moduleNames.end() ? proto.name() : byModules->second);
+  const size_t slash = settings.name.rfind('/');
+  if (slash != std::string::npos) settings.scope = settings.name.substr(0, slash);
   try {
     NodeAttributes attributes = readAttributes(proto, scope);
     attributes.values.erase(kDebugInfoAttribute);
@@ -272,6 +274,7 @@ void Importer::importNodes(const onnx_proto::GraphProto &graph, Scope &scope) {
     for (const auto &entry : s->sequences) outside.insert(entry.first);
   }
   if (!options_.foldsShared) countReaders(graph, scope);
+  scope.moduleNames = moduleNames(graph);
   for (int i : nodeOrder(graph, {&outside})) importNode(graph.node(i), scope);
 }
 

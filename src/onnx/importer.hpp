@@ -61,6 +61,7 @@ struct Scope {
   std::unordered_map<std::string, Sequence> sequences;   // ONNX name -> its tensors
   std::unordered_map<std::string, TensorId> wantedIds;   // ONNX name -> id it must get (outputs of inlined graphs)
   std::unordered_map<std::string, int> readers;          // ONNX name -> nodes that read it; if BuildOptions request it
+  std::unordered_map<const onnx_proto::NodeProto *, std::string> moduleNames;  // of nodes whose modules the file says
   struct Capture {
     TensorIndex outer;
     TensorIndex inner;
