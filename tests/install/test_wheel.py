@@ -31,7 +31,7 @@ from tests.install.wheel_programs import (
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESET = os.environ.get("POPART_PRESET", "dev")
-PACKAGES = ["popart", "popxl", "popxl_addons", "popdist", "pva"]
+PACKAGES = ["popart", "popxl", "popxl_addons", "popdist", "pva", "popart_commands"]
 COMMANDS = list(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"])
 PROGRAM = "main {\n  stream %x : float32[2, 3]\n  %a = Relu(%x)\n  %b = Neg(%a)\n  return %b\n}\n"
 SYSTEM = r"lib(?:c|m|dl|rt|util|pthread|gcc_s|stdc\+\+)\.so\.\d|ld-linux"

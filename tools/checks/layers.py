@@ -97,7 +97,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "mpi.h": ("exchange",),
 }
 
-PYTHON_ROOMS = ("bindings", "popart", "popxl", "popxl_addons", "popdist", "pva")
+PYTHON_ROOMS = ("bindings", "popart", "popxl", "popxl_addons", "popdist", "pva", "popart_commands")
 MOST_README_LINES = 30
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

@@ -17,7 +17,7 @@ import popart
 import popxl
 import popxl.ops as ops
 
-PACKAGES = ["popart_core", "popart", "popxl", "popdist", "pva", "popxl_addons"]
+PACKAGES = ["popart_core", "popart", "popxl", "popdist", "pva", "popxl_addons", "popart_commands"]
 SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+)\.so[.\d]*|ld-linux.*)$")
 LIST_LIBRARIES = """
 import importlib, json, sys

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import enum
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import popart_core
+from popart_commands.modules import end_interrupted
 
 from popart.tools.versions import version_text
 
@@ -132,8 +132,5 @@ def run_as_process(program: str, command: Command, arguments: Sequence[str] | No
     try:
         code = exit_code_of(program, command, sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
-        sys.stderr.flush()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)  # a shell sees that the user ended it
-        code = ExitCode.INTERRUPTED
+        end_interrupted()
     sys.exit(int(code))

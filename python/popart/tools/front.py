@@ -5,32 +5,22 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
-from popart._commands import run_program
+from popart_commands.modules import MODULES
+from popart_commands.programs import run_program
+
 from popart._names import nearest_names
 from popart.tools.command import Command, UsageError, plain_parser, run_as_process
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A command: what it does, and the module whose function ``command`` runs it; None: a compiled program."""
-
-    meaning: str
-    module: str | None = None
-
-
-COMMANDS = {
-    "run": Entry("run an ONNX model: time it, check it, compare it", "popart.tools.run"),
-    "inspect": Entry("show what a model holds, its layers, and the program it becomes", "popart.tools.inspect"),
-    "convert": Entry("convert a model: inference form, operator set, 16 bits, constants", "popart.tools.convert"),
-    "opt": Entry("run compiler passes over a program and show the result"),
-    "cache": Entry("list, prune or clear a folder of compiled programs"),
-    "profile": Entry(
-        "show where time and memory of a model go: a page, a trace, two runs compared", "popart.tools.profile"
-    ),
-    "info": Entry("print versions, processor, threads, memory and devices", "popart.tools.info"),
+COMMANDS = {  # and what they do
+    "run": "run an ONNX model: time it, check it, compare it",
+    "inspect": "show what a model holds, its layers, and the program it becomes",
+    "convert": "convert a model: inference form, operator set, 16 bits, constants",
+    "opt": "run compiler passes over a program and show the result",
+    "cache": "list, prune or clear a folder of compiled programs",
+    "profile": "show where time and memory of a model go: a page, a trace, two runs compared",
+    "info": "print versions, processor, threads, memory and devices",
 }
 DESCRIPTION = "Commands of PopART. `popart COMMAND --help` describes one; `popart-COMMAND` is the same command."
 
@@ -41,7 +31,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
     if not given or given[0].startswith("-"):
         parser = plain_parser("popart", DESCRIPTION)
         width = max(len(name) for name in COMMANDS)
-        lines = [f"  {name.ljust(width)}  {entry.meaning}" for name, entry in COMMANDS.items()]
+        lines = [f"  {name.ljust(width)}  {meaning}" for name, meaning in COMMANDS.items()]
         parser.usage = "popart COMMAND [ARGUMENT ...]"
         parser.description = "\n".join([DESCRIPTION, "", "commands:", *lines])
         parser.parse_args(given)
@@ -50,7 +40,7 @@ def command(arguments: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         near = nearest_names(name, COMMANDS) or f". There are {', '.join(COMMANDS)}"
         raise UsageError(f"there is no command '{name}'{near}. See popart --help")
-    module = COMMANDS[name].module
+    module = MODULES.get(f"popart_{name}")
     if module is None:
         run_program(f"popart-{name}", rest)
     run: Command = importlib.import_module(module).command

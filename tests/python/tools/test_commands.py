@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -15,13 +16,14 @@ import popart
 import pytest
 from popart.tools.command import ExitCode
 from popart.tools.front import COMMANDS
+from popart_commands.modules import MODULES
 
 import onnx
 from onnx import TensorProto, helper
 from tests.docs.pages import DOCS, ROOT, tool
 
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-OURS = {name: target for name, target in SCRIPTS.items() if target.startswith("popart.")}
+OURS = {name: target for name, target in SCRIPTS.items() if name != "poprun"}
 START = "import importlib, sys; sys.argv[0] = {name!r}; getattr(importlib.import_module({module!r}), {function!r})()"
 
 
@@ -55,9 +57,10 @@ def model(tmp_path_factory) -> Path:
 
 def test_every_command_has_a_name_of_its_own_and_one_behind_the_front_door():
     assert {f"popart-{name}" for name in COMMANDS} | {"popart", "gc-info"} == set(OURS)
-    for name, entry in COMMANDS.items():
-        module = OURS[f"popart-{name}"].split(":")[0]
-        assert module == (entry.module or "popart._commands")
+    for name, target in SCRIPTS.items():
+        function = name.replace("-", "_")
+        kind = "modules" if function in MODULES else "programs"
+        assert target == f"popart_commands.{kind}:{function}"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -70,7 +73,7 @@ def test_the_front_door_runs_each_command(name):
 
 def test_the_front_door_lists_its_commands():
     listing = script("popart", "--help").stdout
-    assert all(f"  {name} " in listing and entry.meaning in listing for name, entry in COMMANDS.items())
+    assert all(f"  {name} " in listing and meaning in listing for name, meaning in COMMANDS.items())
     wrong = script("popart", "inspekt", expect=ExitCode.REFUSED).stderr
     assert wrong == "popart: there is no command 'inspekt'. Nearest names: inspect. See popart --help\n"
     assert "expected one of run, inspect" in script("popart", expect=ExitCode.REFUSED).stderr
@@ -78,7 +81,7 @@ def test_the_front_door_lists_its_commands():
 
 @pytest.mark.parametrize("name", [*OURS, "poprun"])
 def test_a_command_starts_without_what_only_some_calls_need(name):
-    module = SCRIPTS[name].split(":")[0]
+    module = MODULES.get(name.replace("-", "_"), "popart_commands.programs")
     slow = ("rich", "onnx", "torch", "onnxruntime", "pygments", "tqdm", "safetensors", "scipy", "matplotlib", "asyncio")
     program = f"import sys, {module}; print([name for name in {slow} if name in sys.modules])"
     assert python("-c", program).stdout == "[]\n"
@@ -233,6 +236,42 @@ def interrupted(body: str, *arguments: str) -> None:
 def test_ctrl_c_ends_a_command_in_silence(model):
     interrupted("time.sleep(60)")
     interrupted("from popart.tools import run; run.command(arguments)", str(model), "--seconds", "60")
+
+
+IMPORTING = """
+import importlib.abc, sys
+class Watch(importlib.abc.MetaPathFinder):  # says that the first module of the package is looked for
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in ("popart", "popdist"):
+            sys.meta_path.remove(self)
+            print("importing", flush=True)
+sys.meta_path.insert(0, Watch())
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in SCRIPTS if name.replace("-", "_") in MODULES])
+@pytest.mark.parametrize("seconds", [0, 0.03, 0.1])
+def test_ctrl_c_ends_a_command_in_silence_while_it_is_imported(name, seconds):
+    module, function = SCRIPTS[name].split(":")
+    start = IMPORTING + START.format(name=name, module=module, function=function)
+    process = started([sys.executable, "-c", start, "--help"], text=True)
+    assert process.stdout.readline() == "importing\n"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert told == "" and process.returncode in ((-signal.SIGINT,) if seconds == 0 else (-signal.SIGINT, 0))
+
+
+def test_a_command_in_the_background_of_a_shell_ignores_ctrl_c():
+    """A shell starts it with SIGINT ignored, and it stays so."""
+    module, function = SCRIPTS["popart-info"].split(":")
+    start = IMPORTING + START.format(name="popart-info", module=module, function=function)
+    ignored = functools.partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    process = subprocess.Popen([sys.executable, "-c", start, "--help"], stdout=subprocess.PIPE, preexec_fn=ignored)
+    assert process.stdout.readline() == b"importing\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
 
 
 def test_ctrl_c_ends_a_compiled_command_in_silence():

@@ -1,26 +1,30 @@
 """The commands that are compiled programs, which replace the Python process.
 
 They are in the folder ``popart/bin`` of a wheel, or in the build tree of ``popart_core``. Function ``some_name`` runs
-the program ``some-name``. Each command is one line of ``[project.scripts]`` in pyproject.toml; the build also takes
-the list of programs from there.
+the program ``some-name``. The build takes the list of programs from pyproject.toml as well.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-import popart_core
+
+def _folders() -> Iterator[Path]:
+    yield Path(__file__).parents[1] / "popart" / "bin"
+    core = importlib.util.find_spec("popart_core")
+    if core is not None and core.origin is not None:
+        yield Path(core.origin).resolve().parents[1] / "bin"
 
 
 def program_path(name: str) -> Path | None:
     """The file of a program, or None where there is none."""
-    folders = (Path(__file__).parent / "bin", Path(popart_core.__file__).resolve().parents[1] / "bin")
-    return next((path for folder in folders if os.access(path := folder / name, os.X_OK)), None)
+    return next((path for folder in _folders() if os.access(path := folder / name, os.X_OK)), None)
 
 
 def run_program(name: str, arguments: Sequence[str]) -> NoReturn:
@@ -43,5 +47,5 @@ def run_program(name: str, arguments: Sequence[str]) -> NoReturn:
 def __getattr__(name: str) -> Callable[[], NoReturn]:
     program = name.replace("_", "-")
     if name.startswith("_") or program_path(program) is None:
-        raise AttributeError(f"popart._commands: there is no program '{program}'")
+        raise AttributeError(f"popart_commands.programs: there is no program '{program}'")
     return lambda: run_program(program, sys.argv[1:])
