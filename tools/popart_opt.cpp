@@ -24,15 +24,13 @@
 #include "base/byte_size.hpp"
 #include "base/nearest.hpp"
 #include "fitting/fit.hpp"
-#include "ir/layer_names.hpp"
 #include "onnx/describe.hpp"
 #include "onnx/input_sizes.hpp"
-#include "onnx/lowered_model.hpp"
 #include "onnx/reader.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/passes.hpp"
 #include "pipeline/passes_off.hpp"
-#include "runtime/step_times.hpp"
+#include "session/lowered_view.hpp"
 #include "shared/command.hpp"
 #include "transforms/host_io.hpp"
 
@@ -210,32 +208,6 @@ void addHostStreams(Ir &ir) {
   transforms::loadStreams(main);
 }
 
-void addSteps(const executable::Program &program, std::map<std::string, const executable::Step *> &steps) {
-  for (const executable::Step &step : program.steps) {
-    steps[step.name] = &step;
-    for (const auto &inner : step.programs) addSteps(*inner, steps);
-  }
-}
-
-// The program on the device, with the kernels of its steps.
-std::string onnxText(const Ir &ir, const lower::Compiled &compiled, PrintData values) {
-  std::map<std::string, const executable::Step *> steps;
-  addSteps(compiled.executable->main, steps);
-  return onnx::loweredModel(ir, compiled.schedule, values, [&](const Op &op) {
-    onnx::StepFacts facts;
-    const auto found = steps.find(op.str());
-    if (found == steps.end()) return facts;
-    const executable::Step &step = *found->second;
-    facts.emplace_back("kernel", runtime::kernelName(step));
-    if (const LayerOf layer = layerOf(step.layer); !step.layer.empty()) {
-      facts.emplace_back("layer", layer.layer);
-      facts.emplace_back("phase", std::string(phaseName(layer.phase)));
-    }
-    if (!step.fused.empty()) facts.emplace_back("fused", step.fused);
-    return facts;
-  });
-}
-
 // The memory plan and the steps of the program on the device.
 std::string compiledText(IrPointer &ir, const Request &request, PrintData values) {
   const lower::LowerOptions options = loweringOptions(request);
@@ -259,7 +231,9 @@ std::string compiledText(IrPointer &ir, const Request &request, PrintData values
       text += fmt::format("{}: {} bytes\n", name, bytes);
   }
   if (request.steps) text += print(*compiled.executable);
-  if (!request.onnxOutput.empty()) writeText("--onnx", request.onnxOutput, onnxText(*program.ir, compiled, values));
+  if (!request.onnxOutput.empty())
+    writeText("--onnx", request.onnxOutput,
+              session::loweredView(*program.ir, compiled.schedule, *compiled.executable, values));
   return text;
 }
 

@@ -30,6 +30,7 @@
 namespace popart {
 
 class Ir;
+enum class PrintData;  // of ir.hpp
 
 // Losses in the form of old programs: an op added at the end of the model. Several losses are summed.
 struct LossObject {
@@ -129,6 +130,9 @@ class Session {
   void saveVariables(const std::string &path);
   void saveExecutableToFile(const std::string &filename);
   void saveExecutableToStream(std::ostream &out);
+  // The program that the device runs as an ONNX model to look at, with the kernel and layer of each step: what
+  // popart-opt --onnx writes. Throws runtime_error before prepareDevice, popart::error above 2 GiB.
+  std::string getLoweredModel(PrintData values) const;
   void compileAndExport(const std::string &filename);  // prepareDevice(false), saveExecutable
   void compileAndExport(std::ostream &out);            // the same with saveExecutableToStream
   // Takes the program, so that prepareDevice runs no pass, and the values of the variables, which weightsFromHost
@@ -159,9 +163,12 @@ class Session {
   // prepareDevice.
   std::string getReport() const;
   // Times steps and threads of the next `runs` runs behind `before` others, for getReport; 0: no more. The program is
-  // loaded anew where that changes what it times; values on the device go on. Throws runtime_error before the program
-  // is loaded, popart::error for negative numbers and where replicas are in other processes.
+  // loaded anew where that changes what it times; values on the device go on. In a job of several processes all of them
+  // call it, and load anew in any case. Throws runtime_error before the program is loaded, popart::error for negative
+  // numbers.
   void profileRuns(int runs, int before = 0);
+  // As profileRuns(0), which one process of a job may call alone: there the program is not loaded anew.
+  void endProfile();
   // Runs that are still to be left out, and behind them to be recorded.
   std::pair<size_t, size_t> runsToProfile() const;
   // How prepareDevice made the program fit into the memory limit; nothing: it did not have to.

@@ -488,6 +488,13 @@ void bindSession(nb::module_ &m) {
       .def("run", &runSession, "Buffers in the order of inputs() and outputs().")
       .def("statistics", &IrSession::statistics)
       .def("_report", &IrSession::getReport)
+      .def(
+          "_loweredModel",
+          [](const IrSession &s, bool values) {
+            const std::string bytes = s.getLoweredModel(values ? PrintData::Full : PrintData::Summary);
+            return nb::bytes(bytes.data(), bytes.size());
+          },
+          nb::arg("values"))
       .def("_runsToProfile", &IrSession::runsToProfile)
       .def("_endProfile", &IrSession::endProfile)
       .def("summary", &IrSession::summary);

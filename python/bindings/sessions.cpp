@@ -262,10 +262,16 @@ void bindSessionBase(nb::module_ &m) {
            "Raises:\n"
            "    popart_runtime_error: Before prepareDevice, or the program is not loaded.")
       .def("_report", &Session::getReport)
+      .def(
+          "_loweredModel",
+          [](const Session &s, bool values) {
+            const std::string bytes = s.getLoweredModel(values ? PrintData::Full : PrintData::Summary);
+            return nb::bytes(bytes.data(), bytes.size());
+          },
+          nb::arg("values"))
       .def("_isPrepared", &Session::isPrepared)
       .def("_runsToProfile", &Session::runsToProfile)
-      .def(
-          "_endProfile", [](Session &s) { s.profileRuns(0); }, release)
+      .def("_endProfile", &Session::endProfile, release)
       .def("_profileRuns", &Session::profileRuns, nb::arg("runs"), nb::arg("before") = 0, release)
       .def("getThreadReport", &Session::getThreadReport,
            "Every kernel with the threads it uses, its tasks and the predicted share of busy threads, as text.")

@@ -10,6 +10,7 @@ import popart_core
 from popart_core import DataFlow, DataType, DeviceInfo, DeviceType, InputShapeInfo, Optimizer, Patterns, SessionOptions
 
 from popart._arrays import as_shape
+from popart._files import replacing
 from popart._names import explain_keywords
 from popart.losses import Loss
 from popart.tensorinfo import _NUMPY_TO_POPART
@@ -196,6 +197,24 @@ class _SessionMixin:
         self.prepareDevice(loadEngine=False)
         self.saveExecutable(str(filename))  # type: ignore[attr-defined]
 
+    def saveLoweredModel(self, filename: "str | os.PathLike[str]", values: bool = False) -> None:
+        """Write the program that the device runs as an ONNX model to look at, for example in Netron.
+
+        It has a node for each operator of the program, with kernel, layer and phase as attributes, and cannot be run:
+        the file of ``popart-opt --onnx`` (guide "Profiling").
+
+        Args:
+            filename: The file.
+            values: Whether it has the values of constants of more than 16 elements.
+
+        Raises:
+            popart_runtime_error: Before ``prepareDevice``.
+            popart_exception: The model exceeds 2 GiB.
+            OSError: The file cannot be written.
+        """
+        with replacing(filename) as file:
+            file.write(super()._loweredModel(values))  # type: ignore[misc]
+
     def updateEngineCache(self) -> None:
         """Do nothing: every ``prepareDevice`` searches the folder of compiled programs anew."""
 
@@ -232,9 +251,12 @@ class _SessionMixin:
         The guide "Profiling" describes the page. For a model of IPUs it also has estimates (guide "The model of an
         IPU").
 
+        In a job of several processes all of them call it. Each gets a report of its own replicas, and the names of its
+        files have their numbers: ``profile-replicas-2-3.html``.
+
         Args:
             step: Data of a run, or a function that runs the session once.
-            runs: Number of runs to record.
+            runs: That are recorded; in a job as many in all processes.
             warmUp: Number of runs before them, which are not recorded.
             folder: Where ``profile.html``, ``profile.trace.json`` and ``profile.json`` are written; None: no files.
 
@@ -244,7 +266,6 @@ class _SessionMixin:
         Raises:
             ValueError: ``runs`` is below 1, or ``warmUp`` below 0.
             popart_runtime_error: The program is not loaded: call ``prepareDevice``.
-            popart_exception: Replicas are in several processes.
             OSError: The folder cannot be written to.
         """
         from popart.profile.recording import record

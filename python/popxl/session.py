@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from popart._arrays import require_apart
+from popart._files import replacing
 from popart.session import _profile_folder
 from popart_core import (
     DeviceConnectionType,
@@ -251,6 +252,20 @@ class Session:
     def create_host_outputs(self) -> dict[DeviceToHostStream, np.ndarray]:
         """Return an array of zeros for every device-to-host stream; parts that no host_store writes stay zero."""
         return {stream: np.zeros(shape, dtype) for stream, shape, dtype in self._output_layout}
+
+    def save_lowered_model(self, filename: str | os.PathLike[str], values: bool = False) -> None:
+        """Write the program that the device runs as an ONNX model to look at, as `saveLoweredModel` of popart does.
+
+        Args:
+            filename: the file.
+            values: whether it has the values of constants of more than 16 elements.
+
+        Raises:
+            popart_exception: the model exceeds 2 GiB.
+            OSError: the file cannot be written.
+        """
+        with replacing(filename) as file:
+            file.write(self._pb_session.core._loweredModel(values))
 
     def _repr_html_(self) -> str:
         """A table of the streams in a notebook."""

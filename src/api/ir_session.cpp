@@ -271,6 +271,8 @@ void IrSession::run(std::span<const void *const> inputs, std::span<void *const> 
     impl_->profile.record(impl_->program, "");
 }
 
+std::string IrSession::getLoweredModel(PrintData values) const { return impl_->program.loweredModel(values); }
+
 std::string IrSession::getReport() const {
   impl_->program.requireLoaded("getReport");
   const executable::Executable &program = *impl_->program.executable();

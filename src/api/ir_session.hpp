@@ -73,6 +73,7 @@ class IrSession {
   std::string summary() const;       // memory and fallbacks, for people
   // Like Session::getReport; engineOptions["profile"] records the first runs. Throws runtime_error before load.
   std::string getReport() const;
+  std::string getLoweredModel(PrintData values) const;  // as Session::getLoweredModel
   std::pair<size_t, size_t> runsToProfile() const;
   void endProfile();  // no more runs are recorded
 

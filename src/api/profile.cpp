@@ -258,27 +258,26 @@ void Profile::record(session::CompiledProgram &program, const std::string &name)
   run.name = name;
   run.begin = std::chrono::nanoseconds(program.lastStart().time_since_epoch()).count();
   run.nanoseconds = program.lastRun().count();
-  for (size_t i = 0; i < times->entries().size(); ++i) {
-    const runtime::StepTimes::Entry &entry = times->entries()[i];
-    if (names_.size() == i)
-      names_.push_back(
-          {entry.step->name, stepTitle(entry.step->name, entry.step->layer), runtime::kernelName(*entry.step)});
+  for (size_t i = names_.size(); i < times->entries().size(); ++i) {
+    const executable::Step &step = *times->entries()[i].step;
+    names_.push_back({step.name, stepTitle(step.name, step.layer), runtime::kernelName(step)});
   }
-  run.steps = stepsOf(*times);
+  run.first = workOf(*times);
   for (int local = 1; local < program.localReplicas().count; ++local)
-    run.others.push_back(stepsOf(*program.stepTimes(local)));
-  run.events.assign(times->events().begin(), times->events().end());
-  run.lostEvents = times->addedEvents() - run.events.size();
+    run.others.push_back(workOf(*program.stepTimes(local)));
   runs_.push_back(std::move(run));
   resetTimes(program);
 }
 
-std::vector<Profile::Step> Profile::stepsOf(const runtime::StepTimes &times) {
-  std::vector<Step> steps;
+Profile::Work Profile::workOf(const runtime::StepTimes &times) {
+  Work work;
+  work.steps.reserve(times.entries().size());
   for (size_t i = 0; i < times.entries().size(); ++i)
     if (const runtime::StepTimes::Entry &entry = times.entries()[i]; entry.calls > 0)
-      steps.push_back({static_cast<int>(i), entry.calls, entry.nanoseconds});
-  return steps;
+      work.steps.push_back({static_cast<int>(i), entry.calls, entry.nanoseconds});
+  work.events.assign(times.events().begin(), times.events().end());
+  work.lostEvents = times.addedEvents() - work.events.size();
+  return work;
 }
 
 void Profile::resetTimes(session::CompiledProgram &program) {
@@ -309,7 +308,7 @@ std::string Profile::summary() const {
       text += fmt::format("    exchange between processes: {:.3f} us, of which replicas waited {:.3f} us\n",
                           static_cast<double>(run.exchangeNanoseconds) / 1e3,
                           static_cast<double>(run.exchangeWaitNanoseconds) / 1e3);
-    for (const Step &step : run.steps)
+    for (const Step &step : run.first.steps)
       text += fmt::format("    {}, {}: {:.3f} us in {} calls\n", names_[static_cast<size_t>(step.number)].title,
                           kernelOf(step), static_cast<double>(step.nanoseconds) / 1e3, step.calls);
   }
@@ -336,14 +335,24 @@ double totalCycles(const Executable &executable, const DeviceInfo &device, const
 
 namespace {
 
-// The times of the steps of the other replicas in this process.
+Json eventsJson(const Profile::Work &work, int64_t begin) {
+  Json events = Json::array();
+  for (const runtime::StepTimes::Event &e : work.events)
+    events.push_back(Json::array({e.step, e.thread, e.begin - begin, e.end - begin, e.busy}));
+  return events;
+}
+
+// What the other replicas here did.
 Json othersJson(const Profile::Run &run, int64_t first) {
   Json others = Json::array();
   for (size_t i = 0; i < run.others.size(); ++i) {
     Json steps = Json::array();
-    for (const Profile::Step &step : run.others[i])
+    for (const Profile::Step &step : run.others[i].steps)
       steps.push_back({{"number", step.number}, {"calls", step.calls}, {"nanoseconds", step.nanoseconds}});
-    others.push_back({{"replica", first + 1 + static_cast<int64_t>(i)}, {"steps", std::move(steps)}});
+    others.push_back({{"replica", first + 1 + static_cast<int64_t>(i)},
+                      {"steps", std::move(steps)},
+                      {"events", eventsJson(run.others[i], run.begin)},
+                      {"lostEvents", run.others[i].lostEvents}});
   }
   return others;
 }
@@ -351,16 +360,14 @@ Json othersJson(const Profile::Run &run, int64_t first) {
 Json runsJson(const Profile &profile, double hertz, int64_t firstReplica) {
   Json runs = Json::array();
   for (const Profile::Run &run : profile.runs()) {
-    Json steps = Json::array(), events = Json::array();
-    for (const Profile::Step &step : run.steps)
+    Json steps = Json::array();
+    for (const Profile::Step &step : run.first.steps)
       steps.push_back({{"number", step.number},
                        {"name", profile.nameOf(step)},
                        {"kernel", profile.kernelOf(step)},
                        {"calls", step.calls},
                        {"nanoseconds", step.nanoseconds},
                        {"cycles", static_cast<double>(step.nanoseconds) * hertz / kHostHertz}});
-    for (const auto &e : run.events)
-      events.push_back(Json::array({e.step, e.thread, e.begin - run.begin, e.end - run.begin, e.busy}));
     runs.push_back({{"name", run.name},
                     {"begin", run.begin},
                     {"nanoseconds", run.nanoseconds},
@@ -368,8 +375,8 @@ Json runsJson(const Profile &profile, double hertz, int64_t firstReplica) {
                     {"exchangeWaitNanoseconds", run.exchangeWaitNanoseconds},
                     {"steps", std::move(steps)},
                     {"otherReplicas", othersJson(run, firstReplica)},
-                    {"events", std::move(events)},
-                    {"lostEvents", run.lostEvents}});
+                    {"events", eventsJson(run.first, run.begin)},
+                    {"lostEvents", run.first.lostEvents}});
   }
   return runs;
 }

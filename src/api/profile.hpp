@@ -27,15 +27,19 @@ class Profile {
     int number = 0;  // in the order of the program; steps inside loops come before the steps after the loop
     int64_t calls = 0, nanoseconds = 0;
   };
+  // What one replica did in a run.
+  struct Work {
+    std::vector<Step> steps;                        // that ran, in order
+    std::vector<runtime::StepTimes::Event> events;  // empty unless profile or profileRuns asks
+    size_t lostEvents = 0;                          // which did not fit
+  };
   struct Run {
     std::string name;
-    int64_t begin = 0, nanoseconds = 0;             // begin: by the clock of StepTimes
-    std::vector<Step> steps;                        // that ran, in order, on the first replica here
-    std::vector<std::vector<Step>> others;          // the same of the other replicas here
-    std::vector<runtime::StepTimes::Event> events;  // empty unless profile or profileRuns requests them
-    size_t lostEvents = 0;                          // events that did not fit
-    int64_t exchangeNanoseconds = 0;                // in which operations between processes were in progress
-    int64_t exchangeWaitNanoseconds = 0;            // in which the first replica waited for them
+    int64_t begin = 0, nanoseconds = 0;   // begin: of the clock of StepTimes
+    Work first;                           // of the first replica here
+    std::vector<Work> others;             // of the other replicas here
+    int64_t exchangeNanoseconds = 0;      // in which operations between processes were under way
+    int64_t exchangeWaitNanoseconds = 0;  // in which the first replica waited for them
   };
 
   Profile() = default;
@@ -60,7 +64,7 @@ class Profile {
   std::string summary() const;  // lines of getSummaryReport
 
  private:
-  static std::vector<Step> stepsOf(const runtime::StepTimes &times);
+  static Work workOf(const runtime::StepTimes &times);
 
   static constexpr int64_t kMostEvents = int64_t{1} << 18;
   static constexpr size_t kProfiled = 5, kWarmUp = 2;  // runs, with engineOptions["profile"]
@@ -89,7 +93,7 @@ struct ProfileFacts {
   const CompileTimes &compileTimes;
   std::string session;
   int replicas;                      // of all processes
-  executable::LocalReplicas locals;  // the first of them is recorded
+  executable::LocalReplicas locals;  // which are recorded
   int threads;
   double totalCycles;
 };

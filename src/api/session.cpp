@@ -389,18 +389,20 @@ void Session::profileRuns(int runs, int before) {
   s.program.requireLoaded("profileRuns");
   if (runs < 0 || before < 0)
     throw error("Session '{}': profileRuns: got {} runs after {}, expected 0 or more of both", s.name, runs, before);
-  if (s.isInJob() && runs > 0)
-    throw error(
-        "Session '{}': profileRuns: its replicas are in several processes, which would have to load their programs "
-        "anew together. Set engineOptions[\"profile\"] or POPART_PROFILE instead",
-        s.name);
   s.profile.ask(static_cast<size_t>(runs), static_cast<size_t>(before));
   Profile::resetTimes(s.program);
-  if (s.isInJob() || s.profile.isOn() == (s.program.stepTimes() != nullptr)) return;
+  // Processes of a job load together, and each may have been timed or not.
+  if (!s.isInJob() && s.profile.isOn() == (s.program.stepTimes() != nullptr)) return;
   const std::optional<Impl::DeviceState> state = s.deviceState();
   s.program.timeSteps(s.profile.isOn(), s.profile.mostEvents());
   s.load();
   s.restore(*state);
+}
+
+void Session::endProfile() {
+  if (!impl_->isInJob()) return profileRuns(0);
+  impl_->profile.ask(0, 0);
+  Profile::resetTimes(impl_->program);
 }
 
 std::pair<size_t, size_t> Session::runsToProfile() const { return impl_->profile.runsToCome(); }

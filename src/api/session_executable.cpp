@@ -68,6 +68,8 @@ void Session::saveExecutableToStream(std::ostream &out) {
                             });
 }
 
+std::string Session::getLoweredModel(PrintData values) const { return impl_->program.loweredModel(values); }
+
 void Session::compileAndExport(const std::string &filename) {
   prepareDevice(false);
   saveExecutable(filename);

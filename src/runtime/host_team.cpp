@@ -21,18 +21,22 @@ using executable::Step;
 
 constexpr int64_t kLeastCopyBytes = int64_t{256} << 10;  // for one thread; takes a few times as long as waking a thread
 
+// Of the team, that work on a step.
+int threadsOf(const Team &team, const Step &step, const HostKernel &kernel) {
+  const int tasks = executable::widestRound(kernel), threads = team.pool.threads();
+  return team.waking == Waking::Always
+             ? std::clamp(tasks, 1, threads)
+             : executable::threadsThatPay(executable::predictedNanoseconds(step), tasks, threads);
+}
+
 class HostLaunch : public Launch {
  public:
   HostLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
-      : team_(team), step_(step), kernel_(kernel), in_(in), out_(out) {
+      : team_(team), step_(step), kernel_(kernel), in_(in), out_(out), threads_(threadsOf(team, step, kernel)) {
     handle_ = kernel.takeHandle(team.contexts.front());
     const auto ends = kernel.roundEnds();
     roundEnds_.assign(ends.begin(), ends.end());
     if (ends.empty()) roundEnds_.push_back(kernel.tasks());
-    const int tasks = executable::widestRound(kernel), threads = team.pool.threads();
-    threads_ = team.waking == Waking::Always
-                   ? std::clamp(tasks, 1, threads)
-                   : executable::threadsThatPay(executable::predictedNanoseconds(step), tasks, threads);
   }
 
   void run() override {
@@ -62,12 +66,12 @@ class HostLaunch : public Launch {
   const HostKernel &kernel_;
   const void *const *in_;
   void *const *out_;
+  const int threads_;
   std::vector<int> roundEnds_;
   executable::CollectiveHandle *handle_ = nullptr;
-  int threads_ = 1;
 };
 
-// The same, and records the work of each thread for a profile.
+// The same of several threads with what each of them does, for a profile.
 class TimedLaunch final : public HostLaunch {
  public:
   TimedLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
@@ -76,17 +80,11 @@ class TimedLaunch final : public HostLaunch {
         work_(static_cast<size_t>(team.pool.threads())) {}
 
   void run() override {
-    if (threads_ == 1) {
-      const int64_t begin = StepTimes::now();
-      for (int task = 0; task < roundEnds_.back(); ++task) runTask(task, 0);
-      work_.front().add(begin, StepTimes::now());
-    } else {
-      int first = 0;
-      for (const int end : roundEnds_) {
-        team_.pool.parallel(
-            end - first, [this, first](int task, int thread) { runTimed(first + task, thread); }, threads_);
-        first = end;
-      }
+    int first = 0;
+    for (const int end : roundEnds_) {
+      team_.pool.parallel(
+          end - first, [this, first](int task, int thread) { runTimed(first + task, thread); }, threads_);
+      first = end;
     }
     for (size_t thread = 0; thread < work_.size(); ++thread) {
       const Work done = std::exchange(work_[thread], {});
@@ -155,7 +153,9 @@ std::unique_ptr<Launch> TeamQueue::bind(const Step &step, const void *const *in,
         "{}: its kernel '{}' does not run on the host: got device {}, expected the one it was made "
         "for. Load the executable on that device",
         step.op.empty() ? step.name : step.op, step.kernel->name(), device_);
-  if (team_.events) return std::make_unique<TimedLaunch>(team_, step, *kernel, in, out);
+  if (team_.events && threadsOf(team_, step, *kernel) > 1)
+    return std::make_unique<TimedLaunch>(team_, step, *kernel, in, out);
+  if (team_.events) team_.events->runsOnThread(team_.events->numberOf(step), team_.firstThread);
   return std::make_unique<HostLaunch>(team_, step, *kernel, in, out);
 }
 

@@ -29,25 +29,33 @@ class StepTimes {
   // run.
   int registerStep(const executable::Step &step);
   int numberOf(const executable::Step &step) const;  // the number of a registered step
+  // One thread does all work of the step: its events are those of the step.
+  void runsOnThread(int step, int thread) { entries_[static_cast<size_t>(step)].thread = thread; }
   void add(int step, int64_t begin, int64_t end) {
     Entry &entry = entries_[static_cast<size_t>(step)];
     entry.nanoseconds += end - begin;
     ++entry.calls;
-    if (!events_.empty()) addEvent({step, kWholeStep, begin, end, end - begin});
+    if (events_.empty()) return;
+    const Event whole{step, kWholeStep, begin, end, end - begin};
+    if (entry.thread == kWholeStep) return addEvent(whole);
+    const size_t at = added_.fetch_add(2, std::memory_order_relaxed);
+    if (at < events_.size()) events_[at] = whole;
+    if (at + 1 < events_.size()) events_[at + 1] = {step, entry.thread, begin, end, end - begin};
   }
   // A table of steps, longest first: share of the total time, calls, mean microseconds, GFLOP/s (for kernels that state
   // their work), step with its layer, kernel. Then the sums by kernel and by scope of the layers.
   std::string table() const;
 
+  static constexpr int kWholeStep = -1;
   struct Entry {
     const executable::Step *step;
+    int thread = kWholeStep;                           // that does all of its work; kWholeStep: any number of them do
     int64_t nanoseconds = 0, calls = 0;                // since the last reset()
     int64_t earlierNanoseconds = 0, earlierCalls = 0;  // before it, for the table
   };
   // In the order of the program; steps inside loops come before the steps after the loop.
   const std::vector<Entry> &entries() const { return entries_; }
 
-  static constexpr int kWholeStep = -1;
   // A call of a step; or the work of one thread in it, from the start of its first task to the end of its last one.
   struct Event {
     int step = 0, thread = kWholeStep;

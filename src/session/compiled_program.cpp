@@ -16,6 +16,7 @@
 #include "ir/layer_names.hpp"
 #include "pipeline/passes.hpp"
 #include "session/inplace_ambiguity.hpp"
+#include "session/lowered_view.hpp"
 #include "session/memory_limit.hpp"
 #include "session/program_cache.hpp"
 #include "session/shared_constants.hpp"
@@ -195,6 +196,7 @@ void CompiledProgram::drop() {
   streams_.reset();
   comparison_.reset();
   executable_.reset();
+  schedule_ = {};
   lowered_.reset();
   variables_.clear();
 }
@@ -210,7 +212,9 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
   withinMemory("Session '" + name_ + "': compiling", [&] {
     const lower::Backends backends = lower::remember(lowering);
     lowered_ = shareConstants(obtain(ir, options, lowering, backends), options.beside);
-    executable_ = lower::compile(*lowered_, lowering, backends);
+    lower::Compiled compiled = lower::compileInSteps(*lowered_, lowering, backends);
+    schedule_ = std::move(compiled.schedule);
+    executable_ = std::move(compiled.executable);
   });
   device_ = options.device;
   settings_ = {options.threads, options.waking};
@@ -325,6 +329,11 @@ void CompiledProgram::requireLoaded(const std::string &what) const {
 int CompiledProgram::findVariable(const TensorId &id) const {
   const auto found = variables_.find(id);
   return found == variables_.end() ? -1 : found->second;
+}
+
+std::string CompiledProgram::loweredModel(PrintData values) const {
+  requireCompiled("getLoweredModel");
+  return loweredView(*lowered_->ir, schedule_, *executable_, values);
 }
 
 VariableValues CompiledProgram::firstValues() const { return variablesOf(*lowered_); }

@@ -112,6 +112,8 @@ class CompiledProgram {
   const std::shared_ptr<const executable::Executable> &executable() const { return executable_; }  // null: not compiled
   // The program that the executable was made from. Compiled programs only.
   const lower::Program &lowered() const { return *lowered_; }
+  // The program that runs, for people (session/lowered_view.hpp). Throws runtime_error before compile.
+  std::string loweredModel(PrintData values) const;
   VariableValues firstValues() const;  // initial values of variables, by name
   // Index of a variable in executable()->variables; -1 if the program does not have it (it may be unused).
   int findVariable(const TensorId &id) const;
@@ -222,6 +224,7 @@ class CompiledProgram {
 
   std::string name_;
   std::optional<lower::Program> lowered_;
+  schedule::Schedule schedule_;  // of `lowered_`, for people
   std::shared_ptr<const executable::Executable> executable_;
   std::unordered_map<TensorId, int> variables_;
   const runtime::Device *device_ = nullptr;

@@ -229,9 +229,14 @@ class Profile:
 
     @cached_property
     def events(self) -> list[Event]:
-        """What happened in `run`, in the order of time."""
-        events = self.run["events"] if self.run else []
-        return sorted((tuple(event) for event in events), key=lambda event: event[2])
+        """What the recorded replica did in `run`, in the order of time."""
+        return self.events_by_replica.get(self.replicas["recorded"], [])
+
+    @cached_property
+    def events_by_replica(self) -> dict[int, list[Event]]:
+        """What each replica of the process did in `run`, in the order of time; those without events are left out."""
+        rows = events_of(self.run, self.replicas["recorded"]) if self.run else {}
+        return {number: sorted(events, key=lambda event: event[2]) for number, events in rows.items() if events}
 
     def sums(self, key: Callable[[Step], str]) -> list[Sum]:
         """The steps by what they have in common, those with the most time first."""
@@ -293,19 +298,20 @@ class Profile:
     # ---- threads
 
     @cached_property
-    def busy(self) -> list[float]:
-        """Nanoseconds that each thread worked on kernels in `run`; empty where threads were not recorded."""
-        busy = [0.0] * self.threads
-        events = [event for event in self.events if event[1] != WHOLE_STEP]
-        for _, thread, _, _, nanoseconds in events:
-            busy[thread] += nanoseconds
-        return busy if events else []
+    def busy(self) -> dict[int, list[float]]:
+        """Nanoseconds that each thread of each replica worked on kernels in `run`; empty: threads were not recorded."""
+        busy: dict[int, list[float]] = {}
+        for number, events in self.events_by_replica.items():
+            for _, thread, _, _, nanoseconds in events:
+                if thread != WHOLE_STEP:
+                    busy.setdefault(number, [0.0] * self.threads)[thread] += nanoseconds
+        return busy
 
     # ---- replicas
 
     @property
     def replicas(self) -> Mapping[str, int]:
-        """How many there are ("all"), and in this process ("here", from "first"); whose events are "recorded".
+        """How many there are ("all"), and in this process ("here", from "first"); the "recorded" one has most figures.
 
         Files that earlier builds wrote do not have them: one replica.
         """
@@ -321,8 +327,8 @@ class Profile:
         for run in self.runs:
             for one in [{"replica": self.replicas["recorded"], "steps": run["steps"]}, *run["otherReplicas"]]:
                 whole = sum(row["nanoseconds"] for row in one["steps"])
-                meeting = sum(row["nanoseconds"] for row in one["steps"] if row["number"] in collectives)
-                times.setdefault(one["replica"], []).append((whole, meeting))
+                exchange = sum(row["nanoseconds"] for row in one["steps"] if row["number"] in collectives)
+                times.setdefault(one["replica"], []).append((whole, exchange))
         return [ReplicaTime(number, *map(median, zip(*rows, strict=True))) for number, rows in sorted(times.items())]
 
     # ---- memory
@@ -364,6 +370,21 @@ class Profile:
         own = self.facts.get("pauses", [0] * len(self.runs))
         pairs = zip(self.runs, self.runs[1:], own, strict=False)
         return [max(0, after["begin"] - run["begin"] - run["nanoseconds"] - pause) for run, after, pause in pairs]
+
+
+def events_of(run: Mapping[str, Any], recorded: int) -> dict[int, list[Event]]:
+    """The events of a run by replica, in the order in which they were recorded.
+
+    Args:
+        run: One of `Profile.runs`.
+        recorded: Number of the replica that has the run's own events.
+
+    Returns:
+        By number of the replica. Files that earlier builds wrote have those of one.
+    """
+    rows = {recorded: run["events"]}
+    rows |= {other["replica"]: other.get("events", []) for other in run.get("otherReplicas", [])}
+    return {number: [tuple(event) for event in events] for number, events in rows.items()}
 
 
 def _join_chains(scope: Sum) -> None:

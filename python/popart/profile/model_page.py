@@ -6,9 +6,23 @@ import math
 from collections.abc import Iterator
 from html import escape
 
-from popart.profile.facts import NO_LAYER, Step
+from popart.profile.facts import Step
 from popart.profile.model import PARTS, ModelProfile
-from popart.profile.pieces import MOST_VALUES, cards, cell, key, ms, percent, row, table
+from popart.profile.pieces import (
+    MOST_VALUES,
+    bar_cell,
+    cards,
+    cell,
+    key,
+    layer_cell,
+    ms,
+    name_cells,
+    number_cell,
+    percent,
+    phase_cell,
+    row,
+    table,
+)
 from popart.tools.output import bytes_text, flops_text
 
 COLOURS = {"compute": "forward", "memory": "backward", "link": "host", "sync": "other"}
@@ -85,11 +99,11 @@ def tiles(profile: ModelProfile) -> Iterator[str]:
         share = bytes_ / profile.tiles / full
         live = "always" if is_always else "not always"
         cells = [
-            f'<td class="name">{name}</td><td class="name">{live}</td>',
+            name_cells(name, live),
             cell(bytes_text(bytes_), bytes_),
             cell(_on_tile(profile, bytes_), bytes_),
             cell(percent(share), bytes_),
-            _bar("forward" if is_always else "backward", share, bytes_),
+            bar_cell("forward" if is_always else "backward", share, bytes_),
         ]
         rows.append(row(cells, f"{name} {live}"))
     yield from table("tile-memory", columns, rows)
@@ -107,10 +121,10 @@ def tiles(profile: ModelProfile) -> Iterator[str]:
     for part in PARTS:
         count = profile.parts[part]
         cells = [
-            f'<td class="name">{part}</td><td class="name">{MEANINGS[part]}</td>',
+            name_cells(part, MEANINGS[part]),
             cell(f"{count:,.0f}", count),
             cell(percent(count / whole), count),
-            _bar(COLOURS[part], count / whole, count),
+            bar_cell(COLOURS[part], count / whole, count),
         ]
         rows.append(row(cells, f"{part} {MEANINGS[part]}"))
     yield from table("tile-cycles", columns, rows)
@@ -133,14 +147,14 @@ def steps(profile: ModelProfile) -> Iterator[str]:
 def _step_row(profile: ModelProfile, step: Step) -> str:
     one, whole = profile.cycles[step.number], profile.cycles_of_run(step)
     cells = [
-        cell(str(step.number), step.number),
-        _named(step),
-        f'<td class="phase {step.phase}"><span class="dot"></span>{step.phase}</td>',
+        number_cell(step),
+        layer_cell(step),
+        phase_cell(step),
         cell(f"{step.calls:,}", step.calls),
         cell(f"{whole / one.calls:,.0f}", whole / one.calls),
         cell(f"{whole:,.0f}", whole),
         cell(percent(_of(whole, profile.model["cycles"])), whole),
-        f'<td class="name">{one.bound}</td>',
+        name_cells(one.bound),
         *(cell(f"{getattr(one, part):,.0f}" if getattr(one, part) else "", getattr(one, part)) for part in PARTS),
     ]
     return row(cells, " ".join([step.title, step.phase, one.bound]))
@@ -166,9 +180,9 @@ def exchange(profile: ModelProfile) -> Iterator[str]:
         kind, bytes_ = moved.kind, moved.bytes * step.calls
         whole = profile.cycles_of_run(step)
         cells = [
-            cell(str(step.number), step.number),
-            _named(step),
-            f'<td class="name">{kind}</td>',
+            number_cell(step),
+            layer_cell(step),
+            name_cells(kind),
             cell(f"{step.calls:,}", step.calls),
             cell(bytes_text(bytes_), bytes_),
             cell(f"{whole:,.0f}", whole),
@@ -192,18 +206,14 @@ def values(profile: ModelProfile) -> Iterator[str]:
     rows = []
     for value in profile.stored[:MOST_VALUES]:
         live = "always" if value.always else "not always"
-        used = [profile.program[number].title if number >= 0 else "" for number in (value.first, value.last)]
-        ends = [
-            f'<td class="number" data-value="{number}" title="{escape(title)}">{number if number >= 0 else ""}</td>'
-            for number, title in zip((value.first, value.last), used, strict=True)
-        ]
+        used = [profile.program[number] if number >= 0 else None for number in (value.first, value.last)]
         cells = [
-            f'<td class="name">{escape(value.name)}</td><td class="name">{live}</td>',
+            name_cells(value.name, live),
             cell(bytes_text(value.bytes), value.bytes),
             cell(_on_tile(profile, value.bytes), value.bytes),
-            *ends,
+            *map(number_cell, used),
         ]
-        rows.append(row(cells, " ".join([value.name, live, *used])))
+        rows.append(row(cells, " ".join([value.name, live, *(step.title for step in used if step)])))
     yield from table("values-table", columns, rows)
     if len(profile.stored) > MOST_VALUES:
         yield f"<p>{len(profile.stored) - MOST_VALUES:,} smaller values are left out.</p>"
@@ -226,21 +236,8 @@ def constants(profile: ModelProfile) -> Iterator[str]:
     ]
     yield f"<p>IPU version {escape(one['version'])}.</p>"
     columns = [("constant", "name"), ("value", "name"), ("source", "name")]
-    lines = [row((f'<td class="name">{escape(text)}</td>' for text in texts), " ".join(texts)) for texts in rows]
+    lines = [row([name_cells(*texts)], " ".join(texts)) for texts in rows]
     yield from table("constants-table", columns, lines)
-
-
-def _named(step: Step) -> str:
-    """The cell with layer and operator of a step."""
-    return (
-        f'<td class="name" data-value="{escape(step.layer)}">{escape(step.layer or NO_LAYER)}'
-        f"<small>{escape(step.name)}</small></td>"
-    )
-
-
-def _bar(colour: str, share: float, value: float) -> str:
-    part = f'<span class="{colour}" style="width:{min(100.0, 100 * share):.3f}%"></span>'
-    return f'<td class="bar" data-value="{value:.6g}"><span>{part}</span></td>'
 
 
 def _on_tile(profile: ModelProfile, bytes_: int) -> str:

@@ -13,9 +13,23 @@ from importlib.resources import files
 from string import Template
 
 from popart.profile import model_page
-from popart.profile.facts import NO_LAYER, PHASES, WHOLE_STEP, Change, Profile, Step, Sum, changes
+from popart.profile.facts import NO_LAYER, PHASES, WHOLE_STEP, Change, Event, Profile, Step, Sum, changes
 from popart.profile.model import ModelProfile
-from popart.profile.pieces import MOST_VALUES, cards, cell, key, ms, percent, row, table
+from popart.profile.pieces import (
+    MOST_VALUES,
+    bar_cell,
+    cards,
+    cell,
+    key,
+    layer_cell,
+    ms,
+    name_cells,
+    number_cell,
+    percent,
+    phase_cell,
+    row,
+    table,
+)
 from popart.tools.output import bytes_text, flops_text
 
 OTHER = "other"  # time of a run outside of its steps
@@ -177,7 +191,8 @@ def _overview(profile: Profile) -> Iterator[str]:
                 (percent(profile.limit_nanoseconds / max(profile.run_nanoseconds, 1.0)), "of the machine's limit")
             )
         if profile.busy:
-            share = sum(profile.busy) / (profile.threads * max(profile.run["nanoseconds"] if profile.run else 0, 1))
+            threads = [nanoseconds for busy in profile.busy.values() for nanoseconds in busy]
+            share = sum(threads) / (len(threads) * max(profile.run["nanoseconds"] if profile.run else 0, 1))
             first.append((percent(share), "threads busy"))
         figures = [*first, *figures]
     yield from cards(figures)
@@ -275,7 +290,7 @@ def _kinds(profile: Profile) -> Iterator[str]:
 def _kind_row(profile: Profile, one: Sum) -> str:
     whole = max(profile.step_nanoseconds, 1e-9)
     cells = [
-        f'<td class="name">{escape(one.name)}</td>',
+        name_cells(one.name),
         cell(ms(one.nanoseconds), one.nanoseconds),
         cell(percent(one.nanoseconds / whole), one.nanoseconds),
         _bar(one, whole),
@@ -313,10 +328,9 @@ def _step_row(profile: Profile, step: Step) -> str:
         threads = f"{step.threads} ({100 * step.busy:.0f} %)"
     rate = f"{flops_text(flops / step.nanoseconds * 1e9)}/s" if flops and step.nanoseconds else ""
     cells = [
-        cell(str(step.number), step.number),
-        f'<td class="name" data-value="{escape(step.layer)}">{escape(step.layer or NO_LAYER)}'
-        f"<small>{escape(step.name)}</small></td>",
-        f'<td class="phase {step.phase}"><span class="dot"></span>{step.phase}</td>',
+        number_cell(step),
+        layer_cell(step),
+        phase_cell(step),
         f'<td class="kernel" data-value="{escape(step.kernel)}">{escape(step.kernel)}{details}</td>',
         cell(ms(step.nanoseconds), step.nanoseconds),
         cell(percent(step.nanoseconds / max(profile.step_nanoseconds, 1e-9)), step.nanoseconds),
@@ -329,37 +343,50 @@ def _step_row(profile: Profile, step: Step) -> str:
     return row(cells, " ".join([step.title, step.phase, step.kernel, *step.fused]))
 
 
+ROW, GAP, WIDTH = 18, 5, 100_000  # of the time line: height of a row, space below it, length
+
+
 def _time_line(profile: Profile) -> Iterator[str]:
     """When each step ran in one run, and when each thread worked."""
+    of_replicas = " of each replica" if len(profile.events_by_replica) > 1 else ""
     yield (
-        "<p>One run, from left to right: its steps, and below them what each thread did. The trace file shows the same "
-        "in Perfetto (ui.perfetto.dev).</p>"
+        f"<p>One run, from left to right: the steps{of_replicas}, and below them what each thread did. The trace file "
+        "shows the same in Perfetto (ui.perfetto.dev).</p>"
     )
     yield '<div class="tools">'
     for text, factor in (("zoom in", 2), ("zoom out", 0.5), ("all", 0)):
         yield f'<button type="button" data-zoom="{factor}">{text}</button>'
     yield "".join(key(one.name, one.name) for one in profile.by_phase())
     yield "</div>"
-    rows = ["steps", *(f"thread {i}" for i in range(len(profile.busy)))]
-    height, gap, width = 18, 5, 100_000
-    span = max([event[3] for event in profile.events] + [1])
-    labels = "".join(f'<span style="height:{height + gap}px">{row}</span>' for row in rows)
-    high = len(rows) * (height + gap)
+    rows: list[str] = []
+    pieces: list[str] = []
+    span = max(event[3] for events in profile.events_by_replica.values() for event in events)
+    for number, events in profile.events_by_replica.items():
+        prefix = f"replica {number}: " if of_replicas else ""
+        pieces += _pieces(profile, events, len(rows), max(span, 1), prefix)
+        rows += [f"{prefix}steps", *(f"thread {i}" for i in range(len(profile.busy.get(number, []))))]
+    labels = "".join(f'<span style="height:{ROW + GAP}px">{row}</span>' for row in rows)
+    high = len(rows) * (ROW + GAP)
     yield f'<div class="line"><div class="labels">{labels}</div><div class="chart" id="time-line">'
     yield (
-        f'<svg viewBox="0 0 {width} {high}" role="img" preserveAspectRatio="none" style="height:{high}px" '
+        f'<svg viewBox="0 0 {WIDTH} {high}" role="img" preserveAspectRatio="none" style="height:{high}px" '
         'aria-label="time line of a run">'
     )
-    for number, thread, begin, end, busy in profile.events:
-        step = profile.program[number]
-        x, y = width * begin / span, (0 if thread == WHOLE_STEP else thread + 1) * (height + gap)
-        long = max(width * (end - begin) / span, width * SHORTEST)
-        said = ms(end - begin) + ("" if thread == WHOLE_STEP else f", of it {ms(busy)} in tasks")
-        yield (
-            f'<rect class="{step.phase}" x="{x:.1f}" y="{y}" width="{long:.1f}" height="{height}" '
-            f'data-step="{number}" data-said="{rows[0 if thread == WHOLE_STEP else thread + 1]}, {said}"></rect>'
-        )
+    yield from pieces
     yield '</svg></div></div><div class="said" id="time-said">Point at a step.</div>'
+
+
+def _pieces(profile: Profile, events: Iterable[Event], first: int, span: int, prefix: str) -> Iterator[str]:
+    """The pieces of a replica, whose rows begin at `first`, on a line that is `span` nanoseconds long."""
+    for number, thread, begin, end, busy in events:
+        is_step = thread == WHOLE_STEP
+        long = max(WIDTH * (end - begin) / span, WIDTH * SHORTEST)
+        said = ms(end - begin) + ("" if is_step else f", of it {ms(busy)} in tasks")
+        yield (
+            f'<rect class="{profile.program[number].phase}" x="{WIDTH * begin / span:.1f}" '
+            f'y="{(first + (0 if is_step else thread + 1)) * (ROW + GAP)}" width="{long:.1f}" height="{ROW}" '
+            f'data-step="{number}" data-said="{prefix}{"steps" if is_step else f"thread {thread}"}, {said}"></rect>'
+        )
 
 
 def _memory(profile: Profile) -> Iterator[str]:
@@ -394,16 +421,14 @@ def _memory(profile: Profile) -> Iterator[str]:
     columns = [("value", "name"), ("size", "number"), ("share", "bar"), ("from step", "number"), ("to step", "number")]
     rows = []
     for value in alive[:MOST_VALUES]:
-        bar = f'<span><span class="forward" style="width:{min(100.0, 100 * value.bytes / most):.3f}%"></span></span>'
-        first, last = (profile.program[number].title for number in (value.first, value.last))
+        used = [profile.program[number] for number in (value.first, value.last)]
         cells = [
-            f'<td class="name">{escape(value.name)}</td>',
+            name_cells(value.name),
             cell(bytes_text(value.bytes), value.bytes),
-            f'<td class="bar" data-value="{value.bytes}">{bar}</td>',
-            f'<td class="number" data-value="{value.first}" title="{escape(first)}">{value.first}</td>',
-            f'<td class="number" data-value="{value.last}" title="{escape(last)}">{value.last}</td>',
+            bar_cell("forward", value.bytes / most, value.bytes),
+            *map(number_cell, used),
         ]
-        rows.append(row(cells, f"{value.name} {first} {last}"))
+        rows.append(row(cells, " ".join([value.name, *(step.title for step in used)])))
     yield from table("memory-table", columns, rows)
     if len(alive) > MOST_VALUES:
         yield f"<p>{len(alive) - MOST_VALUES:,} smaller values are left out.</p>"
@@ -416,18 +441,24 @@ def _threads(profile: Profile) -> Iterator[str]:
         "<p>Time in tasks of kernels in one run. The rest is waiting: for other threads, for steps on fewer threads, "
         "for the host.</p>"
     )
-    columns = [("thread", "number"), ("busy", "number"), ("idle", "number"), ("share", "number"), ("", "bar")]
+    columns = [
+        ("thread", "number"), ("busy", "number"), ("idle", "number"), ("share", "number"), ("", "bar"),
+    ]  # fmt: skip
+    has_replicas = len(profile.busy) > 1
+    if has_replicas:
+        columns.insert(0, ("replica", "number"))
     rows = []
-    for i, busy in enumerate(profile.busy):
-        bar = f'<span><span class="forward" style="width:{100 * busy / whole:.3f}%"></span></span>'
-        cells = [
-            cell(str(i), i),
-            cell(ms(busy), busy),
-            cell(ms(max(0.0, whole - busy)), whole - busy),
-            cell(percent(busy / whole), busy),
-            f'<td class="bar" data-value="{busy:.6g}">{bar}</td>',
-        ]
-        rows.append(row(cells, f"thread {i}"))
+    for number, threads in profile.busy.items():
+        for i, busy in enumerate(threads):
+            cells = [
+                *([cell(str(number), number)] if has_replicas else []),
+                cell(str(i), i),
+                cell(ms(busy), busy),
+                cell(ms(max(0.0, whole - busy)), whole - busy),
+                cell(percent(busy / whole), busy),
+                bar_cell("forward", busy / whole, busy),
+            ]
+            rows.append(row(cells, f"replica {number} thread {i}"))
     yield from table("threads-table", columns, rows)
 
 
@@ -435,7 +466,7 @@ def _replicas(profile: Profile) -> Iterator[str]:
     """What each replica of the process took."""
     recorded = profile.replicas["recorded"]
     yield (
-        f"<p>Time of all steps of a run. Layers, steps and threads on this page are those of replica {recorded}. In "
+        f"<p>Time of all steps of a run. Layers, kernels and steps on this page are those of replica {recorded}. In "
         "collectives, replicas exchange values and wait for each other: the one with the least time in them is the "
         "last to arrive.</p>"
     )
@@ -480,12 +511,11 @@ def _host(profile: Profile) -> Iterator[str]:
     columns = [("order", "number"), ("pass", "name"), ("phase", "name"), ("time", "number"), ("share", "bar")]
     rows = []
     for i, one in enumerate(profile.passes):
-        bar = f'<span><span class="host" style="width:{100 * one.nanoseconds / max(total, 1):.3f}%"></span></span>'
         cells = [
             cell(str(i), i),
-            f'<td class="name">{escape(one.name)}</td><td class="name">{escape(one.group)}</td>',
+            name_cells(one.name, one.group),
             cell(ms(one.nanoseconds), one.nanoseconds),
-            f'<td class="bar" data-value="{one.nanoseconds}">{bar}</td>',
+            bar_cell("host", one.nanoseconds / max(total, 1), one.nanoseconds),
         ]
         rows.append(row(cells, f"{one.name} {one.group}"))
     yield from table("passes-table", columns, rows)
@@ -524,7 +554,7 @@ def _change_row(change: Change) -> str:
     sign = "+" if change.difference >= 0 else "−"
     ratio = change.after / change.before if change.before and change.after else None
     cells = [
-        f'<td class="name">{escape(change.name)}</td>',
+        name_cells(change.name),
         *(cell("" if time is None else ms(time), time or 0.0) for time in (change.before, change.after)),
         cell(f'<span class="{kind}">{sign}{ms(abs(change.difference))}</span>', change.difference),
         cell("" if ratio is None else f"{ratio:.3f}", ratio or 0.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
+from popart.profile.facts import NO_LAYER, Step
 from popart.tools.output import time_text
 
 MOST_VALUES = 200  # rows of a table of values in memory
@@ -26,6 +27,37 @@ def cell(text: str, value: float | None = None, kind: str = "number") -> str:
     """A cell; `value`: what it is sorted by."""
     data = "" if value is None else f' data-value="{value:.6g}"'
     return f'<td class="{kind}"{data}>{text}</td>'
+
+
+def name_cells(*texts: str) -> str:
+    """Cells with names, which are escaped."""
+    return "".join(f'<td class="name">{escape(text)}</td>' for text in texts)
+
+
+def number_cell(step: Step | None) -> str:
+    """A cell with the number of a step, and its title as a hint; None: an empty cell."""
+    if step is None:
+        return cell("", -1)
+    return f'<td class="number" data-value="{step.number}" title="{escape(step.title)}">{step.number}</td>'
+
+
+def layer_cell(step: Step) -> str:
+    """A cell with the layer of a step, and its name below."""
+    return (
+        f'<td class="name" data-value="{escape(step.layer)}">{escape(step.layer or NO_LAYER)}'
+        f"<small>{escape(step.name)}</small></td>"
+    )
+
+
+def phase_cell(step: Step) -> str:
+    """A cell with the phase of a step in its colour."""
+    return f'<td class="phase {step.phase}"><span class="dot"></span>{step.phase}</td>'
+
+
+def bar_cell(colour: str, share: float, value: float) -> str:
+    """A cell with a bar, whose length is a share of the cell; `value`: what it is sorted by."""
+    part = f'<span class="{colour}" style="width:{min(100.0, 100 * share):.3f}%"></span>'
+    return f'<td class="bar" data-value="{value:.6g}"><span>{part}</span></td>'
 
 
 def table(name: str, titles: Sequence[tuple[str, str]], rows: Iterable[str], tools: str = "") -> Iterator[str]:

@@ -31,7 +31,7 @@ def record(session: Any, run: Callable[[], Any], runs: int, before: int, folder:
         folder: Where the page, the trace and the JSON are written; None: nowhere.
 
     Returns:
-        The report.
+        The report. In a job of several processes: of the replicas of this one.
 
     Raises:
         ValueError: `runs` is below 1, `before` below 0.
@@ -45,12 +45,23 @@ def record(session: Any, run: Callable[[], Any], runs: int, before: int, folder:
         for _ in range(runs + before):
             run()
         text = session._report()
-    finally:
-        session._profileRuns(0)
-    report = pva.Report(json.dumps(with_machine(json.loads(text))))
+    except BaseException:
+        session._endProfile()  # other processes of a job may wait in a run
+        raise
+    session._profileRuns(0)
+    facts = json.loads(text)
+    report = pva.Report(json.dumps(with_machine(facts)))
     if folder is not None:
-        write(report, Path(folder), "profile")
+        write(report, Path(folder), _name_in_job(facts["replicas"]))
     return report
+
+
+def _name_in_job(replicas: dict[str, int]) -> str:
+    """Name of the files of a process: ``profile``, in a job ``profile-replicas-2-3``."""
+    if replicas["here"] == replicas["all"]:
+        return "profile"
+    first, last = replicas["first"], replicas["first"] + replicas["here"] - 1
+    return f"profile-replica-{first}" if first == last else f"profile-replicas-{first}-{last}"
 
 
 def write(report: pva.Report, folder: Path, name: str) -> list[Path]:

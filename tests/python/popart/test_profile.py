@@ -13,6 +13,7 @@ import pva
 import pytest
 from popart.profile.facts import PHASES, WHOLE_STEP, Profile, changes
 from popart.profile.page import page_of
+from popart.profile.trace import trace_of
 from popxl import ops
 
 ROWS, WIDTH, LAYERS = 64, 96, 3
@@ -248,8 +249,24 @@ def test_all_replicas_of_the_process_are_timed():
         assert [other["replica"] for other in run["otherReplicas"]] == [1, 2]
         for other in run["otherReplicas"]:  # the same program, in the same runs
             assert {row["number"]: row["calls"] for row in other["steps"]} == calls
+            assert other["lostEvents"] == 0
+            whole = [event for event in other["events"] if event[1] == WHOLE_STEP]
+            for row in other["steps"]:
+                spans = [end - begin for number, _, begin, end, _ in whole if number == row["number"]]
+                assert (len(spans), sum(spans)) == (row["calls"], row["nanoseconds"])
+            assert all(0 <= begin <= end <= run["nanoseconds"] for _, _, begin, end, _ in other["events"])
+    assert list(profile.events_by_replica) == list(profile.busy) == [0, 1, 2]
     page = page_of(profile)
     assert "replica 0 of 3" in page and 'id="replicas-table"' in page
+    assert all(f">replica {number}: steps<" in page for number in range(3))
+    trace = trace_of(profile)["traceEvents"]
+    groups = {event["args"]["name"]: event["pid"] for event in trace if event["name"] == "process_name"}
+    assert list(groups) == [*(f"replica {number} of session 'model'" for number in range(3)), "compiler"]
+    for number in range(3):
+        of_replica = [event for event in trace if event["pid"] == groups[f"replica {number} of session 'model'"]]
+        threads = {event["args"]["name"] for event in of_replica if event["name"] == "thread_name"}
+        assert {"steps", "thread 0"} <= threads
+        assert len([event for event in of_replica if event["ph"] == "X"]) > 2 * len(calls)
     alone = Profile(made(training=False).getReport()._facts)
     assert alone.replica_times == [] and 'id="replicas-table"' not in page_of(alone)
 
@@ -282,6 +299,21 @@ def test_live_bytes_at_the_peak_are_those_of_the_memory_plan():
     alive = profile.alive(profile.peak)
     assert sum(value.bytes for value in alive) >= profile.live_bytes[profile.peak]
     assert [value.bytes for value in alive] == sorted((value.bytes for value in alive), reverse=True)
+
+
+def test_files_that_have_events_of_one_replica_are_shown():
+    """Those that earlier builds wrote."""
+    session = made(replicas=2)
+    step = popart.PyStepIO({"x": np.stack([X] * 2)}, session.initAnchorArrays())
+    facts = session.profile(step, runs=1)._facts
+    for run in facts["runs"]:
+        for other in run["otherReplicas"]:
+            del other["events"], other["lostEvents"]
+    profile = Profile(facts)
+    assert list(profile.events_by_replica) == [0]
+    page = page_of(profile)
+    assert 'id="time-line"' in page and "replica 1: steps" not in page and 'id="replicas-table"' in page
+    assert len(trace_of(profile)["traceEvents"]) > len(profile.events)
 
 
 def test_changes_are_sorted_by_their_size():

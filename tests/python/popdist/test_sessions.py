@@ -3,7 +3,9 @@
 import re
 
 import numpy as np
+import pva
 import pytest
+from popart.profile.facts import Profile
 
 from tests.python.popdist.jobs import ROOT, failing, lines_of, run
 
@@ -189,6 +191,67 @@ def test_each_process_has_a_file_of_step_times(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["times.0", "times.1"]
     for path in tmp_path.iterdir():
         assert path.read_text().count("in all; by kernel:") == 2  # a table of each replica
+
+
+PROFILED = """
+session = ready(training({given}))
+step(session)
+report = {call}
+step(session, 2)
+assert session.getReport().execution.runs == []
+facts = report._facts if report else {{}}
+of_replicas = [run["otherReplicas"] for run in facts.get("runs", [])]
+print(popdist.getInstanceIndex(), digest(session), len(of_replicas), facts.get("replicas"), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("given", "local"), [("", 2), ("**in_parts()", 1)], ids=["whole", "parts"])
+def test_all_processes_profile_a_session_together(given, local, tmp_path):
+    """Each of them has the replicas that are there; training goes on as without a profile, state in parts too."""
+    call = f"session.profile(lambda: step(session, 1), runs=2, warmUp=1, folder={str(tmp_path)!r})"
+    processes = 4 // local
+    profiled, log = lines_of(PROFILED.format(given=given, call=call), processes, local)
+    plain, _ = lines_of(PROFILED.format(given=given, call="[step(session, 1) for _ in range(3)] and None"), 2, 2)
+    assert {line.split()[1] for line in profiled} == {line.split()[1] for line in plain} and len(plain) == 2
+    assert "other values" not in log
+    for process, line in enumerate(profiled):
+        replicas = {"all": 4, "first": local * process, "here": local, "recorded": local * process}
+        assert line.endswith(f" 2 {replicas}")
+    names = {2: ["s-0-1", "s-2-3"], 1: [f"-{number}" for number in range(4)]}[local]
+    files = [f"profile-replica{name}.{kind}" for name in names for kind in ("html", "json", "trace.json")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
+    for name in names:
+        profile = Profile(pva.openReport(tmp_path / f"profile-replica{name}.json")._facts)
+        assert len(profile.events_by_replica) == local and all(profile.events_by_replica.values())
+
+
+def test_what_one_process_raises_while_all_profile_ends_the_job():
+    """It does not wait for the others, which are in a run."""
+    code = """
+session = ready(training())
+def run():
+    if popdist.getInstanceIndex() == 1:
+        raise ValueError("no data today")
+    step(session)
+session.profile(run)
+"""
+    result, seconds = failing(code)
+    assert "no data today" in result.stderr and seconds < 60
+
+
+def test_a_process_that_does_not_profile_is_named_in_time():
+    code = """
+session = ready(training(engineOptions={"replicas.timeout": "2"}))
+try:
+    if popdist.getInstanceIndex() == 0:
+        session.profile(lambda: step(session))
+    else:
+        time.sleep(5)
+except popart.popart_runtime_error as e:
+    print(e, flush=True)
+"""
+    lines, _ = lines_of(code)
+    assert len(lines) == 1 and "process 1" in lines[0]
 
 
 def test_first_values_of_popxl_programs_are_compared():
