@@ -24,6 +24,7 @@ from popart.profile.pieces import (
     layer_cell,
     ms,
     name_cells,
+    name_text,
     number_cell,
     percent,
     phase_cell,
@@ -36,6 +37,7 @@ OTHER = "other"  # time of a run outside of its steps
 MOST_CHANGES = 400  # rows of a table of differences
 SHORTEST = 1 / 20_000  # of the time line: what is shorter is drawn so long
 LEAST_NAMED = 0.08  # share of a bar whose name fits into it
+UNEVEN = 0.1  # part of a run by which the medians of its steps may differ from it
 
 
 def page_of(profile: Profile, before: Profile | None = None) -> str:
@@ -139,8 +141,9 @@ def _footer(profile: Profile) -> str:
     return tiles + escape(
         f"Limit of the machine: {flops}/s and {bytes_}/s, measured here with {profile.machine['threads']} threads "
         f"({profile.machine['measured']}). The limit of a step is the longer of its operations at that rate and its "
-        "bytes at that rate, both by the compiler's cost model. Above 100 %, operands come from caches, or have "
-        "16 bits. FLOP are floating-point operations; a multiplication with its addition counts two."
+        "bytes at that rate, both by the compiler's cost model. Above 100 %, operands come from caches or have "
+        "16 bits, or the machine was busy while it was measured. FLOP are floating-point operations; a multiplication "
+        "with its addition counts two."
     )
 
 
@@ -213,10 +216,17 @@ def _overview(profile: Profile) -> Iterator[str]:
     for name, time in phases:
         yield key(name, f"{name} {ms(time)} ({percent(time / whole)})")
     yield "</div>"
-    if outside > 0:
-        yield "<p>Host moves values between host and program; other is the time of a run between its steps.</p>"
-    else:
-        yield "<p>Host moves values between host and program. Some steps run at the same time.</p>"
+    said = ["Host moves values between host and program."]
+    said.append("Other is the time of a run between its steps." if outside > 0 else "Some steps run at the same time.")
+    if any(step.phase == "backward" and any("/update" in text for text in step.fused) for step in profile.steps):
+        said.append("Updates of weights that are fused with their gradients count as backward.")
+    if outside > 0 and abs(profile.run_nanoseconds - whole) > UNEVEN * profile.run_nanoseconds:
+        times = [run["nanoseconds"] for run in profile.runs]
+        said.append(
+            f"Runs took {ms(min(times))} to {ms(max(times))}, and the medians of their steps add up to {ms(whole)}: "
+            "other programs used the machine at the same time. Profile it again when it is idle."
+        )
+    yield f"<p>{' '.join(said)}</p>"
 
 
 LAYER_COLUMNS = [
@@ -252,10 +262,8 @@ def _scope_rows(profile: Profile, scope: Sum, depth: int, whole: float, path: st
                 f'<button type="button" class="tree" aria-expanded="{"false" if folded else "true"}" '
                 f'aria-label="open or close {escape(child.name)}">{"▸" if folded else "▾"}</button>'
             )
-        else:
-            tree = '<span class="tree"></span>'
-        indent = f' style="padding-left:{8 + 18 * depth}px"'
-        name = f'<td class="name"{indent} data-value="{escape(full)}">{tree}{escape(child.name)}</td>'
+        indent = f' style="padding-left:{24 + 18 * depth}px"'
+        name = f'<td class="name"{indent} data-value="{escape(full)}">{tree}{name_text(child.name)}</td>'
         cells = [
             name,
             cell(ms(child.nanoseconds), child.nanoseconds),
@@ -320,7 +328,7 @@ def _steps(profile: Profile) -> Iterator[str]:
 
 def _step_row(profile: Profile, step: Step) -> str:
     flops, bytes_ = step.flops * step.calls, step.bytes * step.calls
-    details = "".join(f"<small>{escape(text)}</small>" for text in step.fused)
+    details = "".join(f"<small>{name_text(text)}</small>" for text in step.fused)
     if step.refusal:
         details += f'<small class="worse">slow: {escape(step.refusal)}</small>'
     threads = ""

@@ -29,9 +29,14 @@ def cell(text: str, value: float | None = None, kind: str = "number") -> str:
     return f'<td class="{kind}"{data}>{text}</td>'
 
 
-def name_cells(*texts: str) -> str:
-    """Cells with names, which are escaped."""
-    return "".join(f'<td class="name">{escape(text)}</td>' for text in texts)
+def name_text(name: str) -> str:
+    """A name, escaped; lines break behind its slashes."""
+    return escape(name).replace("/", "/<wbr>")
+
+
+def name_cells(*names: str) -> str:
+    """Cells with names."""
+    return "".join(f'<td class="name">{name_text(name)}</td>' for name in names)
 
 
 def number_cell(step: Step | None) -> str:
@@ -44,7 +49,7 @@ def number_cell(step: Step | None) -> str:
 def layer_cell(step: Step) -> str:
     """A cell with the layer of a step, and its name below."""
     return (
-        f'<td class="name" data-value="{escape(step.layer)}">{escape(step.layer or NO_LAYER)}'
+        f'<td class="name" data-value="{escape(step.layer)}">{name_text(step.layer or NO_LAYER)}'
         f"<small>{escape(step.name)}</small></td>"
     )
 

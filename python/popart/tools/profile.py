@@ -121,13 +121,13 @@ def profile_training(parsed: argparse.Namespace) -> pva.Report:
         seed=parsed.seed, device=device_of(parsed),
     )  # fmt: skip
     facts = files.describe(parsed.model)
-    own = {entry["name"] for entry in facts["inputs"]}
+    of_file = {entry["name"]: entry["shape"] for entry in facts["inputs"]}
     entries = [
         {"name": one.name, "type": str(one.dtype), "shape": list(one.shape or ())} for one in trainer._model.inputs
     ]
     for entry in entries:
-        if entry["name"] not in own and entry["shape"] and isinstance(entry["shape"][0], str) and entries[0]["shape"]:
-            entry["shape"][0] = entries[0]["shape"][0]  # a label for each sample
+        if entry["shape"] and isinstance(entry["shape"][0], str):  # the batch, which the trainer leaves open
+            entry["shape"][0] = (of_file.get(entry["name"]) or entries[0]["shape"])[0]  # a label for each sample
     batch = feeds_of(parsed, {**facts, "inputs": entries}, PROGRAM)
     trainer.step(batch)
     report = trainer.session.profile(lambda: trainer.step(batch), parsed.runs, parsed.warm_up)

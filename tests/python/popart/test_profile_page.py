@@ -9,8 +9,9 @@ import subprocess
 
 import html5lib
 import pytest
-from popart.profile.facts import Profile
+from popart.profile.facts import Profile, walk
 from popart.profile.page import page_of
+from popart.profile.pieces import ms
 
 from tests.python.popart.test_profile import made, step_of
 
@@ -80,6 +81,36 @@ def test_a_program_without_runs_has_a_page():
     text = page_of(Profile(session.getReport()._facts))
     require_complete(text)
     assert "No run was recorded" in text and 'id="memory"' in text and 'id="steps"' not in text
+
+
+@pytest.mark.parametrize("slower", [1, 3])
+def test_the_page_says_when_other_programs_disturbed_the_runs(slower):
+    """In each of three runs another step takes long, so that no median of a step does."""
+    facts = made(training=False).getReport()._facts
+    first, second, third, *_ = [step["number"] for step in walk(facts["programs"])]
+    runs = []
+    for slow in (first, second, third):
+        rows = [
+            {"number": number, "calls": 1, "nanoseconds": 1000 * (slower if number == slow else 1)}
+            for number in (first, second, third)
+        ]
+        whole = sum(row["nanoseconds"] for row in rows) + 10
+        runs.append({"name": "", "begin": 0, "nanoseconds": whole, "steps": rows, "otherReplicas": [], "events": []})
+    page = page_of(Profile({**facts, "runs": runs}))
+    assert (f"the medians of their steps add up to {ms(3010)}: other" in page) == (slower == 3)
+
+
+def test_the_page_says_where_fused_updates_count(profiles):
+    fused = [text for step in profiles[0].steps if step.phase == "backward" for text in step.fused]
+    assert any("/update" in text for text in fused)
+    assert "Updates of weights that are fused with their gradients count as backward." in page_of(profiles[0])
+    plain = page_of(Profile(profile_of_inference()))
+    assert "Updates of weights" not in plain and "Host moves values" in plain
+
+
+def profile_of_inference():
+    session = made(training=False)
+    return session.profile(step_of(session), runs=1)._facts
 
 
 def test_search_shows_the_rows_with_all_words(tmp_path, profiles, page):

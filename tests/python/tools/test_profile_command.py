@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pva
 import pytest
+from popart.profile.facts import walk
 
-from tests.python.tools.test_onnx_tools import facts, model, run  # noqa: F401 (model: a fixture)
+from onnx import TensorProto, helper, numpy_helper
+from tests.python.tools.test_onnx_tools import facts, model, run, small  # noqa: F401 (model: a fixture)
 
 FILES = {"profile.html", "profile.json", "profile.trace.json"}
 
@@ -26,6 +29,23 @@ def test_of_a_model(model, tmp_path):  # noqa: F811
 def test_of_training_steps(model, tmp_path):  # noqa: F811
     found = facts("profile", model, "--dim", "batch=4", "--loss", "mse", "--output", tmp_path)
     assert {"forward", "backward"} <= set(found["phasesMs"])
+
+
+def test_training_steps_have_the_batch_that_the_file_fixes(tmp_path):
+    """Its Reshape works for no other."""
+    weight = numpy_helper.from_array(np.ones((12, 2), np.float32), "w")
+    sizes = numpy_helper.from_array(np.array([5, 12]), "sizes")
+    nodes = [helper.make_node("Reshape", ["x", "sizes"], ["flat"]), helper.make_node("MatMul", ["flat", "w"], ["y"])]
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [5, 3, 4]), ("y", [5, 2]))
+    )
+    path = small(tmp_path / "fixed.onnx", nodes, [x], [y], [weight, sizes])
+    for loss, labels in (("mse", 10), ("cross_entropy", 5)):
+        run("profile", path, "--loss", loss, "--runs", "1", "--output", tmp_path / loss)
+        steps = walk(pva.openReport(tmp_path / loss / "profile.json")._facts["programs"])
+        loaded = [step["bytes"] for step in steps if step["kernel"] == "host load"]
+        assert sorted(loaded) == sorted([4 * 60, 4 * labels])
 
 
 def test_on_a_model_of_ipus(model, tmp_path):  # noqa: F811
