@@ -260,7 +260,8 @@ class Report:
     def to_trace(self, path: str | Path) -> None:
         """Write the recorded runs as a trace for Perfetto and ``chrome://tracing``.
 
-        It has a track for steps, one for each thread, a counter of memory in use, and the passes of the compiler.
+        It has a track for steps, one for each thread, a counter of memory in use, and the passes of the compiler. Each
+        replica of the process has a group of tracks.
 
         Args:
             path: The file, JSON.

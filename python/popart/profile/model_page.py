@@ -22,6 +22,7 @@ from popart.profile.pieces import (
     phase_cell,
     row,
     table,
+    value_cell,
 )
 from popart.tools.output import bytes_text, flops_text
 
@@ -208,7 +209,8 @@ def values(profile: ModelProfile) -> Iterator[str]:
         live = "always" if value.always else "not always"
         used = [profile.program[number] if number >= 0 else None for number in (value.first, value.last)]
         cells = [
-            name_cells(value.name, live),
+            value_cell(value.name, None if value.always else used[0]),
+            name_cells(live),
             cell(bytes_text(value.bytes), value.bytes),
             cell(_on_tile(profile, value.bytes), value.bytes),
             *map(number_cell, used),

@@ -30,6 +30,7 @@ from popart.profile.pieces import (
     phase_cell,
     row,
     table,
+    value_cell,
 )
 from popart.tools.output import bytes_text, flops_text
 
@@ -426,12 +427,18 @@ def _memory(profile: Profile) -> Iterator[str]:
     )
     alive = profile.alive(profile.peak)
     yield "<p>Values in memory at the peak. Some may share their memory.</p>"
-    columns = [("value", "name"), ("size", "number"), ("share", "bar"), ("from step", "number"), ("to step", "number")]
+    columns = [
+        ("value, and the layer that makes it", "name"),
+        ("size", "number"),
+        ("share", "bar"),
+        ("from step", "number"),
+        ("to step", "number"),
+    ]
     rows = []
     for value in alive[:MOST_VALUES]:
         used = [profile.program[number] for number in (value.first, value.last)]
         cells = [
-            name_cells(value.name),
+            value_cell(value.name, used[0]),
             cell(bytes_text(value.bytes), value.bytes),
             bar_cell("forward", value.bytes / most, value.bytes),
             *map(number_cell, used),

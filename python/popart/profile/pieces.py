@@ -46,6 +46,12 @@ def number_cell(step: Step | None) -> str:
     return f'<td class="number" data-value="{step.number}" title="{escape(step.title)}">{step.number}</td>'
 
 
+def value_cell(name: str, maker: Step | None) -> str:
+    """A cell with a value in memory, and the layer whose step makes it below."""
+    layer = f"<small>{name_text(maker.layer)}</small>" if maker and maker.layer else ""
+    return f'<td class="name" data-value="{escape(name)}">{name_text(name)}{layer}</td>'
+
+
 def layer_cell(step: Step) -> str:
     """A cell with the layer of a step, and its name below."""
     return (

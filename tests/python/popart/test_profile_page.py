@@ -113,6 +113,20 @@ def profile_of_inference():
     return session.profile(step_of(session), runs=1)._facts
 
 
+def test_values_in_memory_have_the_layer_that_makes_them(profiles, page):
+    tree = html5lib.parse(page, namespaceHTMLElements=False)
+    (table,) = [one for one in tree.iter("table") if one.get("id") == "memory-table"]
+    shown = {}
+    for cells in (row.findall("td") for row in table.findall("./tbody/tr")):
+        shown[cells[0].get("data-value")] = "".join(
+            text for small in cells[0].iter("small") for text in small.itertext()
+        )
+    profile = profiles[1]
+    alive = profile.alive(profile.peak)
+    assert shown == {value.name: profile.program[value.first].layer for value in alive}
+    assert any(layer.startswith("net/block") for layer in shown.values())
+
+
 def test_search_shows_the_rows_with_all_words(tmp_path, profiles, page):
     shown = in_browser(
         tmp_path,
