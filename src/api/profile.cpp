@@ -240,6 +240,7 @@ void Profile::ask(size_t runs, size_t before) {
   mostRuns_ = runs;
   skipped_ = before;
   runs_.clear();
+  runs_.reserve(std::min(runs, kMostReserved));
   names_.clear();
 }
 

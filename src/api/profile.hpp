@@ -68,6 +68,7 @@ class Profile {
 
   static constexpr int64_t kMostEvents = int64_t{1} << 18;
   static constexpr size_t kProfiled = 5, kWarmUp = 2;  // runs, with engineOptions["profile"]
+  static constexpr size_t kMostReserved = 1024;        // runs whose places are made before the first one
 
   bool on_ = false, timesRuns_ = false, keepsEvents_ = false;
   size_t mostRuns_ = 2, skipped_ = 0;

@@ -13,7 +13,7 @@
 namespace popart::onnx {
 namespace {
 
-constexpr char kScopesKey[] = "pkg.torch.onnx.name_scopes";
+constexpr char kScopesKey[] = "pkg.torch.onnx.name_scopes", kRulesKey[] = "pkg.onnxscript.rewriter.rule_name";
 
 // A list of texts as Python prints it; nothing for other text.
 std::optional<std::vector<std::string>> parseList(std::string_view text) {
@@ -33,17 +33,31 @@ std::optional<std::vector<std::string>> parseList(std::string_view text) {
   return items;
 }
 
-// The modules of a node from outside to inside, without the model itself; nothing where the file does not say them.
+std::string_view metadataOf(const onnx_proto::NodeProto &node, std::string_view key) {
+  for (const auto &entry : node.metadata_props())
+    if (entry.key() == key) return entry.value();
+  return {};
+}
+
+// "layer1.0." of "layer1.0.conv1".
+std::string_view parentOf(std::string_view module) { return module.substr(0, module.rfind('.') + 1); }
+
+// The modules of a node from outside to inside, without the model itself; nothing where the file does not say them. A
+// product into which the exporter has folded a batch norm has the metadata of the norm, and its own weights.
 std::optional<std::vector<std::string>> modulesOf(const onnx_proto::NodeProto &node) {
-  for (const auto &entry : node.metadata_props()) {
-    if (entry.key() != kScopesKey) continue;
-    std::optional<std::vector<std::string>> modules = parseList(entry.value());
-    if (!modules || modules->empty()) return std::nullopt;
-    modules->pop_back();  // the operation
-    std::erase(*modules, "");
+  std::optional<std::vector<std::string>> modules = parseList(metadataOf(node, kScopesKey));
+  if (!modules || modules->empty()) return std::nullopt;
+  modules->pop_back();  // the operation
+  std::erase(*modules, "");
+  if (modules->empty() || node.input_size() < 2 ||
+      metadataOf(node, kRulesKey).find("FuseBatchNorm") == std::string_view::npos)
     return modules;
-  }
-  return std::nullopt;
+  std::string_view weight = node.input(1);
+  constexpr std::string_view kWeight = ".weight";
+  if (!weight.ends_with(kWeight)) return modules;
+  weight.remove_suffix(kWeight.size());
+  if (parentOf(weight) == parentOf(modules->back())) modules->back() = weight;
+  return modules;
 }
 
 // The attribute that holds a module: "layer1.0.conv1" is "conv1". Numbers of a list follow its name: "layer1.0".

@@ -319,14 +319,16 @@ struct Engine::Impl {
     for (BoundStep &s : program.steps) runStep(s, walk);
   }
 
-  // Loops, branches and lanes are not timed; the steps inside them are.
+  // Loops, branches and lanes are not timed: the steps in them are. A step begins where the one before it ends, so that
+  // the clock is read once for each.
   void runTimedProgram(BoundProgram &program, const Walk &walk) {
+    int64_t begin = StepTimes::now();
     for (BoundStep &s : program.steps) {
-      const int64_t begin = StepTimes::now();
       runStep(s, walk);
-      if (!s.programs.empty()) continue;
       walk.queue.wait();
-      times->add(s.clock, begin, StepTimes::now());
+      const int64_t end = StepTimes::now();
+      if (s.programs.empty()) times->add(s.clock, begin, end);
+      begin = end;
     }
   }
 

@@ -26,10 +26,11 @@ class Block(nn.Module):
     def __init__(self, channels: int):
         super().__init__()
         self.conv1, self.conv2 = (nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(2))
+        self.bn1, self.bn2 = nn.BatchNorm2d(channels), nn.BatchNorm2d(channels)  # which both exporters fold
         self.act = nn.ReLU()
 
     def forward(self, x):
-        return self.act(self.conv2(self.act(self.conv1(x))) + x)
+        return self.act(self.bn2(self.conv2(self.act(self.bn1(self.conv1(x))))) + x)
 
 
 class Residual(nn.Module):
@@ -37,7 +38,7 @@ class Residual(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
         self.layer1 = nn.Sequential(Block(8), Block(8))
         self.head = nn.Linear(8, 4)
 
