@@ -4,8 +4,10 @@
 
 #include <hwy/targets.h>
 
+#include "../src/backends/cpu/kernels/processor_sets.hpp"
+
 int main() {
-  const int64_t sets = hwy::SupportedTargets() & HWY_TARGETS;
+  const int64_t sets = popart::cpu::setsOfProcessor() & HWY_TARGETS;
   const int64_t best = sets & -sets;  // the lowest bit is the best set
   std::printf("%lld %s\n", static_cast<long long>(best), hwy::TargetName(best));
   return best == 0;

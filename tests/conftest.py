@@ -1,6 +1,7 @@
 """Makes the packages of this tree and the built extension importable, here and in programs that tests start.
 
-The build is the one named by POPART_PRESET (default dev), as `./dev test` sets it. Random data of a test are the
+The build is the one named by POPART_PRESET (default dev), as `./dev test` sets it. With POPART_PRESET=installed, the
+installed packages are tested. Random data of a test are the
 same whatever ran before it: generators of test modules begin each test as they were when all had been imported.
 """
 
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PATHS = [str(ROOT / "python"), str(ROOT / "build" / os.environ.get("POPART_PRESET", "dev") / "python"), str(ROOT)]
+PRESET = os.environ.get("POPART_PRESET", "dev")
+PACKAGES = [] if PRESET == "installed" else [str(ROOT / "python"), str(ROOT / "build" / PRESET / "python")]
 
-sys.path[:0] = [path for path in PATHS if path not in sys.path]
-os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS[:2], os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+sys.path[:0] = [path for path in [*PACKAGES, str(ROOT)] if path not in sys.path]
+os.environ["PYTHONPATH"] = os.pathsep.join([*PACKAGES, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 
 GENERATORS = []  # (generator of a test module, its state when all modules had been imported)
 

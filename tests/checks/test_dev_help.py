@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {
     "setup": ["--level"],
     "build": ["--preset", "--target", "--jobs"],
-    "test": ["--label", "--preset"],
+    "test": ["--label", "--machine", "--preset"],
     "bench": ["--names", "--peers", "--json", "--quick"],
     "demo": ["./dev demo"],
     "format": ["usage"],

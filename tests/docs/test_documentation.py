@@ -226,7 +226,8 @@ def test_version_is_the_same_everywhere():
     """Of the package, of the citation and in the list of changes."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1] == version
-    assert version in (ROOT / "CHANGELOG.md").read_text()
+    newest = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert re.fullmatch(rf"Unreleased \({re.escape(version)}\)|{re.escape(version)}, \d{{4}}-\d\d-\d\d", newest)
 
 
 def test_dockerfile_uses_what_is_there(tmp_path):

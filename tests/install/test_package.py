@@ -90,6 +90,12 @@ def test_the_version_is_one():
     assert popxl.__version__ == popart.__version__
 
 
+def test_a_tag_of_this_commit_names_the_version():
+    """Of a release; most commits have no tag, and a copy without git has none."""
+    tags = run("git", "tag", "--points-at", "HEAD", "v*", cwd=ROOT).stdout.split()
+    assert set(tags) <= {f"v{PROJECT['version']}"}
+
+
 def test_the_guide_lists_the_extras():
     page = (ROOT / "docs/installation.md").read_text()
     listed = re.findall(r"^\| `(\w+)` \|", page.partition("| Extra |")[2].partition("\n\n")[0], re.MULTILINE)

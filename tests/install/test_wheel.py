@@ -208,3 +208,13 @@ def test_popart_cache_looks_after_programs_of_the_library(in_environment, tmp_pa
     assert listed.stdout.endswith(f"1 programs, {program.stat().st_size} B\n")
     assert "removed 1 programs" in in_environment("popart-cache", "--folder", "cache", "clear").stdout
     assert not program.exists()
+
+
+@pytest.mark.slow
+def test_the_site_is_made_from_the_wheel(in_environment, tmp_path):
+    for package in ("sphinx", "myst_parser", "furo", "sphinx_copybutton"):
+        pytest.importorskip(package, reason=f"{package} is not installed: ./dev setup installs requirements-docs.txt")
+    made = in_environment("python", "-m", "sphinx", "-q", "-W", "-j", "2", ROOT / "docs", tmp_path / "site")
+    assert made.returncode == 0, made.stderr
+    page = (tmp_path / "site/api/classes/popart.TrainingSession.html").read_text()
+    assert "prepareDevice" in page

@@ -4,7 +4,8 @@
     machines.py aarch64    make the folder build/aarch64-root of the preset aarch64
 
 A machine of another architecture is a folder with Debian's packages for it: headers and libraries to compile with, and
-a Python to test with. qemu runs its programs.
+a Python to test with. qemu runs its programs. A second folder has the Python of a newer Debian release, which tests the
+wheel of the stable ABI.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ PACKAGES = [
     "python3-venv",
     "zlib1g-dev",
 ]
+# The Debian release whose Python tests the wheel of the stable ABI where that of this machine's release is too old, and
+# the packages for it.
+NEWER_RELEASE = "trixie"
+PYTHON_PACKAGES = ["libstdc++6", "python3", "python3-venv"]
 # Lets the kernel start programs of another architecture with qemu, for one command and what it starts.
 WITH_EMULATION = (
     "mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc && "
@@ -125,11 +130,31 @@ def machine_of(name: str) -> Machine:
     return THIS if name == THIS.name else Machine(name, ROOT / f"build/{name}-root")
 
 
-def make_root(machine: Machine) -> None:
+def newer(machine: Machine) -> Machine:
+    """The machine with the Python of a newer Debian release; it has its folder after `make_root`.
+
+    Args:
+        machine: A machine of another architecture.
+
+    Returns:
+        A machine of the same architecture.
+    """
+    assert machine.root
+    return Machine(machine.name, machine.root.with_name(f"{machine.root.name}-{NEWER_RELEASE}"))
+
+
+def own_release() -> str:
+    """The release of this machine's system, as Debian's archive names it."""
+    return platform.freedesktop_os_release()["VERSION_CODENAME"]
+
+
+def make_root(machine: Machine, release: str, packages: list[str]) -> None:
     """Make the folder of a machine, unless it is there with the same packages; an error ends the program.
 
     Args:
         machine: A machine of another architecture.
+        release: Debian's release.
+        packages: Debian packages in the folder, without what they depend on.
     """
     assert machine.root
     missing = [
@@ -138,16 +163,15 @@ def make_root(machine: Machine) -> None:
         if not shutil.which(name)
     ]
     if missing:
-        packages = " ".join(HOST_PACKAGES[machine.name])
-        sys.exit(f"{machine.name}: not found: {', '.join(missing)}. Install them: apt-get install {packages}")
-    release = platform.freedesktop_os_release()["VERSION_CODENAME"]
-    stamp, wanted = machine.root / "packages", f"{release}\n" + "\n".join(PACKAGES)
+        host_packages = " ".join(HOST_PACKAGES[machine.name])
+        sys.exit(f"{machine.name}: not found: {', '.join(missing)}. Install them: apt-get install {host_packages}")
+    stamp, wanted = machine.root / "packages", f"{release}\n" + "\n".join(packages)
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     shutil.rmtree(machine.root, ignore_errors=True)
     machine.root.parent.mkdir(parents=True, exist_ok=True)
     words = ["mmdebstrap", "--quiet", "--variant=extract", f"--architectures={DEBIAN_NAMES[machine.name]}"]
-    words += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", f"--include={','.join(PACKAGES)}"]
+    words += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", f"--include={','.join(packages)}"]
     mode = [] if os.geteuid() else ["--mode=root"]
     result = subprocess.run([*words, *mode, release, machine.root], capture_output=True, text=True)
     if result.returncode:
@@ -155,11 +179,32 @@ def make_root(machine: Machine) -> None:
     stamp.write_text(wanted)
 
 
+def require_same_python(root: Path, version: tuple[int, int] = sys.version_info[:2]) -> None:
+    """End the program unless a folder has the headers of a Python version.
+
+    The preset compiles popart_core for the Python that configures it, with the headers of the folder.
+
+    Args:
+        root: Folder of a machine.
+        version: Major and minor version.
+    """
+    found = sorted(path.name for path in root.glob("usr/include/python3.[0-9]*"))
+    expected = f"python{version[0]}.{version[1]}"
+    if found != [expected]:
+        sys.exit(
+            f"{root}: got headers of {', '.join(found) or 'no Python'}, expected {expected}, the version of "
+            f"{sys.executable}. Make .venv with the system's Python: rm -r .venv, then run /usr/bin/python3 ./dev"
+        )
+
+
 def main() -> int:
     """Make the folder of the named machine; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("machine", choices=sorted(HOST_PACKAGES), help="as `uname -m` says it")
-    make_root(machine_of(parser.parse_args().machine))
+    machine = machine_of(parser.parse_args().machine)
+    assert machine.root
+    make_root(machine, own_release(), PACKAGES)
+    require_same_python(machine.root)
     return 0
 
 

@@ -2,7 +2,7 @@
 """Makes wheels of PopART for the Pythons of this machine and checks each in an environment of its own.
 
     make.py build/release [--python PROGRAM]... [--out build/wheels]
-    make.py build/aarch64 --machine aarch64     for another architecture; its Python checks the wheels it can run
+    make.py build/aarch64 --machine aarch64     for another architecture, checked with Debian's Pythons for it
 
 The core is taken from the build tree, so that only bindings are compiled, for each Python once. auditwheel puts the
 libraries into the wheel; older_systems.py makes it run on older systems; private_names.py hides what they show. `./dev
@@ -20,10 +20,10 @@ import tomllib
 from pathlib import Path
 
 from auditwheel.wheeltools import InWheel
-from machines import HOST_PACKAGES, THIS, Machine, machine_of
+from machines import HOST_PACKAGES, NEWER_RELEASE, PYTHON_PACKAGES, THIS, Machine, machine_of, make_root, newer
 from older_systems import make_older
 from private_names import hide
-from pythons import Python, ask, find
+from pythons import STABLE_ABI, Python, ask, find
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = ROOT / "requirements-build.txt"
@@ -155,12 +155,35 @@ def own_python(python: Python) -> Path | None:
     return Path(sys.executable) if same else None
 
 
-def pythons_of(machine: Machine) -> list[Python]:
-    """The Python of another machine, if it runs here."""
+def python_of(machine: Machine) -> Python:
+    """The Python of another machine; an error ends the program."""
     answer = ask(machine.python(), machine)
     if isinstance(answer, str):
-        sys.exit(f"{machine.python()}: {answer}")
-    return [answer]
+        sys.exit(f"{machine.python()}: it {answer}")
+    return answer
+
+
+def checkers_of(machine: Machine, abi: str, pythons: list[Python]) -> list[tuple[Machine, Python]]:
+    """The Pythons that check a wheel of a machine, each with the machine that has it.
+
+    Args:
+        machine: Machine of the wheel.
+        abi: Wheel tag of the Pythons that it serves.
+        pythons: Pythons of this machine.
+
+    Returns:
+        For this machine, those of `pythons` that the wheel serves. For another one, Debian's Python: that of this
+        machine's release, or that of a newer release, whose folder is made here.
+    """
+    if machine.is_this:
+        return [(machine, python) for python in pythons if python.abi == abi]
+    python = python_of(machine)
+    if python.abi == abi or python.minor >= STABLE_ABI:
+        return [(machine, python)] if python.abi == abi else []
+    other = newer(machine)
+    make_root(other, NEWER_RELEASE, PYTHON_PACKAGES)
+    python = python_of(other)
+    return [(other, python)] if python.abi == abi else []
 
 
 def main() -> int | str:
@@ -184,7 +207,6 @@ def main() -> int | str:
         print(f"  skipped {program}: it {reason}", flush=True)
     if args.python and skipped:
         return "no wheel was made, since a Python named with --python was skipped"
-    checkers = pythons if machine.is_this else pythons_of(machine)
     for abi in dict.fromkeys(python.abi for python in pythons):
         served = [python for python in pythons if python.abi == abi]
         builders = [python for python in served if python.headers]
@@ -201,13 +223,13 @@ def main() -> int | str:
             )
             wheel = complete(made, args.out, machine)
         print(f"  made {wheel} ({wheel.stat().st_size / 1e6:.1f} MB)", flush=True)
-        able = [python for python in checkers if python.abi == abi]
-        for python in able:
+        checkers = checkers_of(machine, abi, pythons)
+        for owner, python in checkers:
             with tempfile.TemporaryDirectory() as folder:
-                program = install(wheel, python, Path(folder, "venv"), machine, offline=args.offline)
-                check(program, Path(folder), machine)
+                program = install(wheel, python, Path(folder, "venv"), owner, offline=args.offline)
+                check(program, Path(folder), owner)
             print(f"  checked with {python}", flush=True)
-        if not able:
+        if not checkers:
             print(f"  not run: {machine.name} has no Python here for {abi}", flush=True)
     return 0 if pythons else "no Python to make a wheel for"
 

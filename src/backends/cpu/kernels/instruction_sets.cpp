@@ -6,6 +6,8 @@
 #include <hwy/targets.h>
 #include <popart/error.hpp>
 
+#include "backends/cpu/kernels/processor_sets.hpp"
+
 namespace popart::cpu {
 namespace {
 
@@ -28,7 +30,12 @@ void requireInstructionSet(int64_t compiled, int64_t offered) {
 }
 
 void requireInstructionSet() {
-  static const bool asked = (requireInstructionSet(HWY_TARGETS, hwy::SupportedTargets()), true);
+  static const bool asked = [] {
+    const int64_t offered = setsOfProcessor();
+    requireInstructionSet(HWY_TARGETS, offered);
+    hwy::GetChosenTarget().Update(offered);  // so that the first kernel does not ask Highway
+    return true;
+  }();
   static_cast<void>(asked);
 }
 
