@@ -10,6 +10,7 @@ import shutil
 import sys
 import sysconfig
 import tomllib
+import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -39,6 +40,7 @@ SYSTEM = r"lib(?:c|m|dl|rt|util|pthread|gcc_s|stdc\+\+)\.so\.\d|ld-linux"
 sys.path.append(str(ROOT / "tools/wheels"))
 private_names = pytest.importorskip("private_names")
 machines = pytest.importorskip("machines")
+pythons = pytest.importorskip("pythons")
 pytestmark = pytest.mark.skipif(PRESET in ("asan", "tsan"), reason="a wheel has no sanitizers")
 
 
@@ -208,6 +210,20 @@ def test_popart_cache_looks_after_programs_of_the_library(in_environment, tmp_pa
     assert listed.stdout.endswith(f"1 programs, {program.stat().st_size} B\n")
     assert "removed 1 programs" in in_environment("popart-cache", "--folder", "cache", "clear").stdout
     assert not program.exists()
+
+
+@pytest.mark.slow
+def test_the_wheel_of_the_stable_abi(tmp_path):
+    """Compiled with the oldest Python of this machine that it serves, and checked with all of them."""
+    served = [python for python in pythons.find([])[0] if python.minor >= pythons.STABLE_ABI]
+    if not any(python.headers for python in served):
+        pytest.skip("no Python 3.12 or newer with its headers here")
+    words = [word for python in served for word in ("--python", python.program)]
+    made = run(sys.executable, ROOT / "tools/wheels/make.py", ROOT / "build" / PRESET, "--out", tmp_path, *words)
+    assert made.returncode == 0, made.stdout + made.stderr
+    (wheel,) = tmp_path.glob("openpopart-*-cp312-abi3-*.whl")
+    assert "popart_core.abi3.so" in zipfile.ZipFile(wheel).namelist()
+    assert made.stdout.count("  checked with ") == len(served)
 
 
 @pytest.mark.slow

@@ -30,12 +30,7 @@ void requireInstructionSet(int64_t compiled, int64_t offered) {
 }
 
 void requireInstructionSet() {
-  static const bool asked = [] {
-    const int64_t offered = setsOfProcessor();
-    requireInstructionSet(HWY_TARGETS, offered);
-    hwy::GetChosenTarget().Update(offered);  // so that the first kernel does not ask Highway
-    return true;
-  }();
+  static const bool asked = (requireInstructionSet(HWY_TARGETS, setsOfProcessor()), true);
   static_cast<void>(asked);
 }
 
