@@ -4,7 +4,7 @@
 
 #include <hwy/targets.h>
 
-#include "../src/backends/cpu/kernels/processor_sets.hpp"
+#include "../src/backends/cpu/kernels/processor_sets-inl.hpp"
 
 int main() {
   const int64_t sets = popart::cpu::setsOfProcessor() & HWY_TARGETS;

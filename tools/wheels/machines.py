@@ -103,6 +103,14 @@ class Machine:
         """The Python of the machine's system."""
         return (self.root or Path("/")) / "usr/bin/python3"
 
+    def pip(self) -> list[str | Path]:
+        """The arguments of a Python of the machine that run pip."""
+        if self.root is None:
+            return ["-m", "pip"]
+        # Debian's wheel of pip: ensurepip looks for it below /usr, and qemu does not turn every call to the folder.
+        (wheel,) = (self.root / "usr/share/python-wheels").glob("pip-*.whl")
+        return [wheel / "pip"]
+
     def command(self, *words: str | Path) -> list[str | Path]:
         """A command that runs programs of the machine, and starts others of them."""
         if self.root is None or Path(f"/proc/sys/fs/binfmt_misc/qemu-{self.name}").exists():

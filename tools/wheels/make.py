@@ -124,11 +124,12 @@ def install(wheel: Path, python: Python, folder: Path, machine: Machine, *, offl
         The environment's interpreter.
     """
     env = os.environ | machine.environment()
-    run(*machine.command(python.program, "-m", "venv", folder), env=env)
+    bare = [] if machine.is_this else ["--without-pip"]
+    run(*machine.command(python.program, "-m", "venv", *bare, folder), env=env)
     program = folder / "bin/python"
     mode = ["--no-deps", "--no-index"] if offline else []
-    words = ["-m", "pip", "install", "-q", "--disable-pip-version-check", *mode, wheel]
-    run(*machine.command(program, *words), env=env)
+    words = ["install", "-q", "--disable-pip-version-check", *mode, wheel]
+    run(*machine.command(program, *machine.pip(), *words), env=env)
     if offline:
         (packages,) = folder.glob("lib/python*/site-packages")
         others = [path for path in sys.path if path.endswith("-packages")]

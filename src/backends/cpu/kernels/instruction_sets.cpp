@@ -6,7 +6,7 @@
 #include <hwy/targets.h>
 #include <popart/error.hpp>
 
-#include "backends/cpu/kernels/processor_sets.hpp"
+#include "backends/cpu/kernels/processor_sets-inl.hpp"
 
 namespace popart::cpu {
 namespace {
