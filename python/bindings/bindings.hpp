@@ -48,7 +48,7 @@ void bindGraphEdits(nb::module_ &m);
 void bindOptimizers(nb::module_ &m);
 void bindPatterns(nb::module_ &m);
 void bindSessions(nb::module_ &m);
-void bindHostGroup(nb::module_ &m);
+void bindPopdist(nb::module_ &m);
 void bindOperators(nb::module_ &m);
 void bindBuilder(nb::module_ &m);
 void bindModelTools(nb::module_ &m);

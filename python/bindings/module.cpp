@@ -37,7 +37,7 @@ NB_MODULE(popart_core, m) {
   bindOptimizers(m);
   bindPatterns(m);
   bindSessions(m);
-  bindHostGroup(m);
+  bindPopdist(m);
   bindOperators(m);
   bindBuilder(m);
   bindLosses(m);

@@ -1,9 +1,13 @@
 // The Python module popart_testing: single ops on NumPy arrays, for the operator cases under tests/cases, and schedules
-// of exchanges between processes, for tools/scale_model.py.
+// of exchanges between processes, for tools/scale_model.py; instances of popdist that are threads.
 #include <popart/opdef.hpp>
 
 #include "exchange/schedule.hpp"
 #include "host_array.hpp"
+#include "popdist/hosts.hpp"
+#include "popdist/job.hpp"
+#include "support/borrowed_transport.hpp"
+#include "support/fake_ranks.hpp"
 #include "support/run_op.hpp"
 
 namespace popart::python {
@@ -125,14 +129,52 @@ std::vector<RoundSummary> summarize(const exchange::Schedule &schedule) {
   return rounds;
 }
 
+// Instances of a job that are threads of this process, over a network that reorders messages.
+class JobOfThreads {
+ public:
+  explicit JobOfThreads(int instances) : ranks_(instances, 3), hosts_(static_cast<size_t>(instances)) {}
+  JobOfThreads(const JobOfThreads &) = delete;
+  JobOfThreads &operator=(const JobOfThreads &) = delete;
+  // The calling thread is this instance until it leaves. All instances enter before one communicates.
+  void enter(int instance) {
+    const nb::gil_scoped_release released;
+    const exchange::OwnReplicas own{static_cast<int>(hosts_.size()), 1, instance};
+    popdist::Hosts &hosts = hosts_.at(static_cast<size_t>(instance));
+    hosts.begin(std::make_shared<popdist::Group>(
+        std::make_shared<exchange::HostGroup>(std::make_unique<test::Borrowed>(ranks_.transport(instance)), own,
+                                              exchange::HostGroupSettings{.timeout = std::chrono::seconds(20)})));
+    popdist::Hosts::setCurrent(&hosts);
+  }
+  void leave() {
+    const nb::gil_scoped_release released;
+    popdist::Hosts::current().end();
+    popdist::Hosts::setCurrent(nullptr);
+  }
+
+ private:
+  test::FakeRanks ranks_;
+  std::vector<popdist::Hosts> hosts_;
+};
+
 }  // namespace
 }  // namespace popart::python
 
 NB_MODULE(popart_testing, testing) {
   using namespace popart;
   using namespace popart::python;
-  testing.doc() = "Single operators on NumPy arrays; schedules of exchanges between processes.";
+  testing.doc() = "Single operators on NumPy arrays; schedules of exchanges between processes; instances of popdist.";
   nb::module_::import_("popart_core");  // types and exceptions
+  nb::class_<JobOfThreads>(testing, "JobOfThreads", "Instances of popdist that are threads.")
+      .def(nb::init<int>(), nb::arg("instances"))
+      .def("enter", &JobOfThreads::enter, nb::arg("instance"), "The calling thread is this instance until it leaves.")
+      .def("leave", &JobOfThreads::leave, "The calling thread belongs to the process again.");
+  testing.def(
+      "forget_job",
+      [] {
+        popdist::Hosts::current().forget();
+        popdist::forgetWarnings();
+      },
+      "popdist is as in a process that has not used it.");
   testing.def(
       "run_op",
       [](const std::string &type, const nb::dict &attributes, nb::list inputs, const std::string &backend, int outputs,

@@ -22,8 +22,9 @@ from popdist._collectives import (
     registerCommunicator,
     synchronize,
 )
-from popdist._devices import checkNumIpusPerReplica, getDeviceId
 from popdist._job import (
+    checkNumIpusPerReplica,
+    getDeviceId,
     getInstanceIndex,
     getLocalInstanceIndex,
     getNumInstances,

@@ -1,34 +1,6 @@
 """The backend: what the hosts of this process's job communicate by. One per process, begun by `init`."""
 
-from __future__ import annotations
-
-import atexit
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-
-from popdist._communicator import HostCommunicator, OneProcess
-from popdist._job import job
-
-
-@dataclass(frozen=True)
-class Group:
-    """Instances that communicate."""
-
-    communicator: HostCommunicator
-    members: tuple[int, ...]  # their numbers in the job; position i is member i of the communicator
-    # Groups of registerCommunicator by their number; None where this instance is no member. Shared by all groups.
-    named: dict[int, Group | None] = field(default_factory=dict)
-
-
-@dataclass
-class _Backend:
-    begin: Callable[[], HostCommunicator] | None = None  # of the registered backend
-    world: Group | None = None  # all instances, while the backend is initialised
-    ends_at_exit: bool = False
-
-
-_backend = _Backend()
+from popart_core import _popdist
 
 
 def init() -> None:
@@ -44,9 +16,7 @@ def init() -> None:
             the replicas of the job.
         popart_runtime_error: some instances do not come within ``POPDIST_TIMEOUT`` seconds.
     """
-    if _backend.begin is None:
-        registerDefaultBackend()
-    initializeBackend()
+    _popdist.init()
 
 
 def registerDefaultBackend() -> None:
@@ -58,14 +28,7 @@ def registerDefaultBackend() -> None:
         ValueError: a variable of the job is not a number, or contradicts another one.
         popart_exception: there is no Open MPI, in one line that says what to install.
     """
-    found = job()
-    if found.total == found.local:
-        _backend.begin = OneProcess
-        return
-    from popdist import _processes
-
-    _processes.load()
-    _backend.begin = _processes.join
+    _popdist.registerDefaultBackend()
 
 
 def registerBackend(path: str) -> None:
@@ -80,12 +43,7 @@ def registerBackend(path: str) -> None:
         FileNotFoundError: there is no such file.
         NotImplementedError: there is one.
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"registerBackend: there is no file '{path}'. Give the path of a shared object.")
-    raise NotImplementedError(
-        f"registerBackend: got '{path}', but backends in files cannot be loaded: which functions they have is not "
-        "public. Call registerDefaultBackend() or init(), which use Open MPI."
-    )
+    _popdist.registerBackend(str(path))
 
 
 def initializeBackend() -> None:
@@ -95,32 +53,14 @@ def initializeBackend() -> None:
         RuntimeError: no backend is registered.
         popart_exception, popart_runtime_error: as `init`.
     """
-    if _backend.world is not None:
-        return
-    if _backend.begin is None:
-        raise RuntimeError("No backend is registered. Call popdist.init(), or registerDefaultBackend() before.")
-    communicator = _backend.begin()
-    _backend.world = Group(communicator, tuple(range(communicator.size)))
-    if not _backend.ends_at_exit:
-        atexit.register(finalizeBackend)
-        _backend.ends_at_exit = True
+    _popdist.initializeBackend()
 
 
 def isBackendInitialized() -> bool:
     """Whether communication has begun, and has not ended."""
-    return _backend.world is not None
+    return _popdist.isBackendInitialized()
 
 
 def finalizeBackend() -> None:
     """End communication; does nothing when it has not begun, or has ended."""
-    if _backend.world is not None:
-        _backend.world.communicator.close()
-        _backend.world = None
-
-
-def world() -> Group:
-    """All instances of the job; begins communication if nothing has."""
-    if _backend.world is None:
-        init()
-    assert _backend.world is not None
-    return _backend.world
+    _popdist.finalizeBackend()

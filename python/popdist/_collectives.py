@@ -8,18 +8,13 @@ In a job of several instances every collective waits for its members, for at mos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from popart_core import _popdist
 
-from popdist._backend import Group, world
-
-_DEFAULT_COMMUNICATOR = 0
-_REDUCTIONS = {"sum": np.add, "mean": np.add, "min": np.minimum, "max": np.maximum}
-
-_narrowed: ContextVar[Group | None] = ContextVar("_narrowed", default=None)  # inside execute_on_instances
+_REDUCTIONS = {str(how.name): how for how in _popdist.Reduction}
 
 
 def synchronize() -> None:
@@ -30,7 +25,7 @@ def synchronize() -> None:
         popart_runtime_error: instances do not come in time, which the message names, or communication has ended. All
             collectives raise it, on all instances.
     """
-    _agree(_group(None), "synchronize")
+    _popdist.synchronize(defaultCommunicatorId())
 
 
 def execute_on_instances(instances: set[int], func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -48,22 +43,16 @@ def execute_on_instances(instances: set[int], func: Callable[..., Any], *args: A
     Raises:
         ValueError: there are no such instances, or, inside another call, they are not among those of that one.
     """
-    group = _subset(_group(None), instances, "execute_on_instances: instances")
-    if group is None:
-        return None
-    token = _narrowed.set(group)
-    try:
-        return func(*args, **kwargs)
-    finally:
-        _narrowed.reset(token)
+    with _popdist.InstanceScope(list(instances)) as is_member:
+        return func(*args, **kwargs) if is_member else None
 
 
 def defaultCommunicatorId() -> int:
     """Number of the communicator that collectives use when none is named: all instances, unless it was registered."""
-    return _DEFAULT_COMMUNICATOR
+    return _popdist.defaultCommunicatorId()
 
 
-def registerCommunicator(participants: set[int], communicator_id: int = _DEFAULT_COMMUNICATOR) -> None:
+def registerCommunicator(participants: set[int], communicator_id: int = _popdist.defaultCommunicatorId()) -> None:
     """Give some instances a number that collectives can name. All instances call it, with the same arguments.
 
     Args:
@@ -73,8 +62,7 @@ def registerCommunicator(participants: set[int], communicator_id: int = _DEFAULT
     Raises:
         ValueError: there are no such instances.
     """
-    group = world()
-    group.named[communicator_id] = _subset(group, participants, "registerCommunicator: participants")
+    _popdist.registerCommunicator(list(participants), communicator_id)
 
 
 def allReduce(array: Any, op: str = "sum", communicator: int | None = None) -> np.ndarray:
@@ -93,15 +81,15 @@ def allReduce(array: Any, op: str = "sum", communicator: int | None = None) -> n
     Raises:
         ValueError: another `op`; calls, types or shapes that differ; an unknown communicator, or one without this
             instance.
-        TypeError: the array has objects as elements, or a sum of booleans is asked for.
+        TypeError: elements of the array cannot be joined so: objects, texts, times; booleans in a sum, complex numbers
+            in a minimum or maximum.
     """
     if op not in _REDUCTIONS:
         raise ValueError(f"allReduce: op: got {op!r}, expected one of {', '.join(map(repr, _REDUCTIONS))}.")
-    group, value = _agreed(communicator, array, f"allReduce '{op}'")
-    if value.dtype == bool and op in ("sum", "mean"):
-        raise TypeError(f"allReduce: got booleans for '{op}', expected numbers. Use 'min' or 'max', or convert them.")
-    joined = group.communicator.reduce(value, _REDUCTIONS[op], f"allReduce '{op}'")
-    return np.asarray(joined / group.communicator.size) if op == "mean" else joined
+    value, number = _numbers(array, f"allReduce '{op}'"), _number(communicator)
+    data = _popdist.allReduce(value.tobytes(), _text(value), value.dtype.name, _REDUCTIONS[op], number)
+    joined = _array(data, value)
+    return np.asarray(joined / _popdist.members(number)) if op == "mean" else joined
 
 
 def allGather(array: Any, communicator: int | None = None) -> np.ndarray:
@@ -118,8 +106,10 @@ def allGather(array: Any, communicator: int | None = None) -> np.ndarray:
         ValueError: as `allReduce`.
         TypeError: the array has objects as elements.
     """
-    group, value = _agreed(communicator, array, "allGather")
-    return np.stack([_array(data, value) for data in group.communicator.gather(value.tobytes(), "allGather")])
+    value = _numbers(array, "allGather")
+    return np.stack(
+        [_array(data, value) for data in _popdist.allGather(value.tobytes(), _text(value), _number(communicator))]
+    )
 
 
 def broadcast(array: Any, root: int = 0, communicator: int | None = None) -> np.ndarray:
@@ -137,60 +127,25 @@ def broadcast(array: Any, root: int = 0, communicator: int | None = None) -> np.
         ValueError: as `allReduce`; or there is no member `root`.
         TypeError: the array has objects as elements.
     """
-    group, value = _agreed(communicator, array, f"broadcast from {root}")
-    if not 0 <= root < len(group.members):
-        raise ValueError(f"broadcast: root: got {root}, expected a member of 0 to {len(group.members) - 1}.")
-    return _array(group.communicator.broadcast(value.tobytes(), root, f"broadcast from {root}"), value)
+    value = _numbers(array, f"broadcast from {root}")
+    return _array(_popdist.broadcast(value.tobytes(), _text(value), root, _number(communicator)), value)
 
 
-def _group(communicator: int | None) -> Group:
-    """The instances that a collective is for."""
-    narrowed = _narrowed.get()
-    around = narrowed or world()
-    number = _DEFAULT_COMMUNICATOR if communicator is None else communicator
-    if number == _DEFAULT_COMMUNICATOR and (narrowed is not None or number not in around.named):
-        return around
-    if number not in around.named:
-        known = ", ".join(map(str, sorted({_DEFAULT_COMMUNICATOR, *around.named})))
-        raise ValueError(f"communicator: got {number}, expected one that is registered: {known}.")
-    group = around.named[number]
-    if group is None:
-        raise ValueError(f"communicator: got {number}, which this instance is not a member of.")
-    if not set(group.members) <= set(around.members):
-        raise ValueError(
-            f"communicator: got {number} of instances {list(group.members)}, expected some of the instances "
-            f"{list(around.members)} of execute_on_instances."
-        )
-    return group
+def _number(communicator: int | None) -> int:
+    return defaultCommunicatorId() if communicator is None else communicator
 
 
-def _subset(group: Group, instances: Iterable[int], what: str) -> Group | None:
-    """Some instances of a group; None when this one is not among them."""
-    wanted = sorted(set(instances))
-    if not wanted or not set(wanted) <= set(group.members):
-        raise ValueError(f"{what}: got {wanted}, expected some of {list(group.members)}.")
-    communicator = group.communicator.subset([group.members.index(instance) for instance in wanted])
-    return None if communicator is None else Group(communicator, tuple(wanted), group.named)
-
-
-def _agreed(communicator: int | None, array: Any, call: str) -> tuple[Group, np.ndarray]:
-    """The group, and this instance's array, when all members make the same call."""
-    group, value = _group(communicator), np.asarray(array)
+def _numbers(array: Any, call: str) -> np.ndarray:
+    """The array, unless its elements are objects."""
+    value = np.asarray(array)
     if value.dtype.hasobject:
         raise TypeError(f"{call}: got an array of {value.dtype}, expected one of numbers.")
-    _agree(group, f"{call} of {value.dtype} {list(value.shape)}")
-    return group, value
+    return value
 
 
-def _agree(group: Group, mine: str) -> None:
-    """Compare what the members call."""
-    calls = [text.decode() for text in group.communicator.gather(mine.encode(), mine)]
-    for instance, other in zip(group.members, calls):
-        if other != calls[0]:
-            raise ValueError(
-                f"Instance {instance} calls {other}, but instance {group.members[0]} calls {calls[0]}. Call the same "
-                "collectives in the same order, with arrays of one type and shape."
-            )
+def _text(value: np.ndarray) -> str:
+    """What messages call an array; members compare it."""
+    return f"{value.dtype} {list(value.shape)}"
 
 
 def _array(data: bytes, like: np.ndarray) -> np.ndarray:

@@ -1,8 +1,7 @@
 """popdist for programs of the package `popart`: session options and device of this instance."""
 
-from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, SessionOptions, SyncPattern
-
 import popdist
+from popart_core import DeviceConnectionType, DeviceInfo, DeviceManager, SessionOptions, SyncPattern
 
 __all__ = ["configureSessionOptions", "getDevice"]
 

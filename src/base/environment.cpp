@@ -102,11 +102,15 @@ constexpr Variable kVariables[] = {
     {"WORLD_SIZE", "none", "Set by torchrun, which starts no MPI: `popdist` warns of it."},
 };
 
+}  // namespace
+
 std::optional<std::string> text(const char *name) {
   const char *value = std::getenv(name);
   if (!value || !*value) return std::nullopt;
   return value;
 }
+
+namespace {
 
 std::optional<int> positive(const char *name) {
   const std::optional<std::string> value = text(name);

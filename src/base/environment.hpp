@@ -19,25 +19,26 @@ struct Variable {
 std::span<const Variable> variables();
 
 // ---- values; nullopt when not set
-std::optional<std::string> logLevel();          // POPART_LOG_LEVEL
-std::optional<std::string> logDestination();    // POPART_LOG_DEST
-std::optional<std::string> logFormat();         // POPART_LOG_FORMAT
-std::optional<std::string> logConfig();         // POPART_LOG_CONFIG: path of a JSON file
-std::optional<std::string> dotChecks();         // POPART_DOT_CHECKS: names with ":" between them
-std::optional<std::string> irDump();            // POPART_IR_DUMP: path
-std::optional<std::string> passDump();          // POPART_PASS_DUMP: folder
-std::optional<std::string> disablePasses();     // POPART_DISABLE_PASSES: names with "," between them
-std::optional<std::string> stepTimes();         // POPART_STEP_TIMES: path
-std::optional<std::string> profileFolder();     // POPART_PROFILE: path
-std::optional<std::string> maxMemory();         // POPART_MAX_MEMORY: bytes with K, M or G
-std::optional<std::string> remoteMemory();      // POPART_REMOTE_MEMORY: folder
-std::optional<std::string> maxFoldedBytes();    // POPART_MAX_FOLDED_BYTES: bytes with K, M or G
-std::optional<std::string> cacheFolder();       // POPART_CACHE_DIR
-std::optional<std::string> popxlCacheFolder();  // POPXL_CACHE_DIR
-std::optional<std::string> cacheMaxBytes();     // POPART_CACHE_MAX_BYTES: bytes with K, M or G
-std::optional<int> cacheMaxFiles();             // POPART_CACHE_MAX_FILES. Throws as numThreads
-std::optional<std::string> preloadPopef();      // POPART_PRELOAD_POPEF
-std::optional<std::string> mpiLibrary();        // POPART_MPI_LIBRARY: path
+std::optional<std::string> text(const char *name);  // of a variable of a job, which popdist reads
+std::optional<std::string> logLevel();              // POPART_LOG_LEVEL
+std::optional<std::string> logDestination();        // POPART_LOG_DEST
+std::optional<std::string> logFormat();             // POPART_LOG_FORMAT
+std::optional<std::string> logConfig();             // POPART_LOG_CONFIG: path of a JSON file
+std::optional<std::string> dotChecks();             // POPART_DOT_CHECKS: names with ":" between them
+std::optional<std::string> irDump();                // POPART_IR_DUMP: path
+std::optional<std::string> passDump();              // POPART_PASS_DUMP: folder
+std::optional<std::string> disablePasses();         // POPART_DISABLE_PASSES: names with "," between them
+std::optional<std::string> stepTimes();             // POPART_STEP_TIMES: path
+std::optional<std::string> profileFolder();         // POPART_PROFILE: path
+std::optional<std::string> maxMemory();             // POPART_MAX_MEMORY: bytes with K, M or G
+std::optional<std::string> remoteMemory();          // POPART_REMOTE_MEMORY: folder
+std::optional<std::string> maxFoldedBytes();        // POPART_MAX_FOLDED_BYTES: bytes with K, M or G
+std::optional<std::string> cacheFolder();           // POPART_CACHE_DIR
+std::optional<std::string> popxlCacheFolder();      // POPXL_CACHE_DIR
+std::optional<std::string> cacheMaxBytes();         // POPART_CACHE_MAX_BYTES: bytes with K, M or G
+std::optional<int> cacheMaxFiles();                 // POPART_CACHE_MAX_FILES. Throws as numThreads
+std::optional<std::string> preloadPopef();          // POPART_PRELOAD_POPEF
+std::optional<std::string> mpiLibrary();            // POPART_MPI_LIBRARY: path
 // POPART_NUM_THREADS. Throws popart::error: not an integer of 1 or more.
 std::optional<int> numThreads();
 // POPART_VIRTUAL_IPUS, 16 when not set. Throws as numThreads.

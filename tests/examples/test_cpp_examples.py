@@ -11,6 +11,7 @@ import pytest
 
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from tests.python.popdist.jobs import ONLY_HERE, environment_of, timed
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESET = os.environ.get("POPART_PRESET", "dev")
@@ -133,6 +134,16 @@ def test_custom_op_is_found_by_its_onnx_name(programs, tmp_path):
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("custom.ops", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), model)
     assert "Cube operators: 1\ny = -1 0.125 8 27" in run(programs / "custom_op", model)
+
+
+@pytest.mark.parametrize("instances", [1, 2, 3])
+def test_processes_exchange_arrays(programs, instances):
+    """Without a launcher, and in jobs of mpirun."""
+    launcher = ["mpirun", "--oversubscribe", "--bind-to", "none", *ONLY_HERE, "-n", str(instances)]
+    command = [*(launcher if instances > 1 else []), str(programs / "processes")]
+    result, _ = timed(command, 60, environment_of({}))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout == f"12 numbers from 1 to 12, mean loss {78 // instances}, weights 1.5\n"
 
 
 @pytest.mark.parametrize("program", ["train", "train_mlp", "custom_op"])

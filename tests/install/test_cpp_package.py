@@ -46,8 +46,8 @@ def prefix(tmp_path_factory):
 
 @pytest.mark.parametrize("target", ["popart::popart", "popart"])
 def test_program_with_all_public_headers_builds_and_runs(prefix, tmp_path, target):
-    headers = sorted((prefix / "include/popart").rglob("*.hpp"))
-    assert headers
+    headers = sorted(header for name in ("popart", "popdist") for header in (prefix / "include" / name).rglob("*.hpp"))
+    assert {header.parent.name for header in headers} >= {"popart", "popdist"}
     includes = "\n".join(f"#include <{header.relative_to(prefix / 'include')}>" for header in headers)
     (tmp_path / "main.cpp").write_text(PROGRAM.format(includes=includes))
     (tmp_path / "CMakeLists.txt").write_text(CMAKE_PROJECT.format(target=target))

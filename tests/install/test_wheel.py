@@ -85,7 +85,7 @@ def test_files_need_nothing_but_each_other_and_the_system(environment):
 
 
 def test_files_show_their_own_names_only(environment):
-    own = re.compile(r"_Z(T[VTISC]|T[hv][n\d_]+|GVZ?|Z)?N[KRO]*6popart|popart\.|popartJoinMpi$")
+    own = re.compile(r"_Z(T[VTISC]|T[hv][n\d_]+|GVZ?|Z)?N[KRO]*(6popart|7popdist)|popart\.|popartJoinMpi$")
     files = elf_files(environment)
     system = private_names.system_names(files, machines.THIS)
     for file in files:

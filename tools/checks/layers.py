@@ -1,9 +1,10 @@
 """Checks that rooms include only the rooms below them and say where to start. Usage: layers.py [ROOT].
 
 The allowed directions are the table ROOMS; whatever a room may include, that room's own needs come with it.
-Each public header (include/popart) belongs to a room, by the table PUBLIC_HEADERS, and obeys the same directions;
-public headers include only std and one another. Generated ONNX messages and the headers of kernel libraries appear only
-in the .cpp files of their room. A room that has source files has a README.md of at most 30 lines.
+Each public header belongs to a room and obeys the same directions: those of include/popart by the table PUBLIC_HEADERS,
+those of include/popdist to the room popdist. Public headers include only std and one another. Generated ONNX messages
+and the headers of kernel libraries appear only in the .cpp files of their room. A room that has source files has a
+README.md of at most 30 lines.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "lower": ("ops", "schedule", "memory", "executable"),
     "fitting": ("pipeline",),
     "session": ("pipeline", "runtime"),
+    "popdist": ("session",),
     "backends/ref": ("ops", "executable"),
     "backends/cpu": ("ops", "memory", "backends/collectives"),
     "backends/collectives": ("executable",),
@@ -97,6 +99,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "mpi.h": ("exchange",),
 }
 
+PUBLIC_FOLDERS = ("popart/", "popdist/")
 PYTHON_ROOMS = ("bindings", "popart", "popxl", "popxl_addons", "popdist", "pva", "popart_commands")
 MOST_README_LINES = 30
 
@@ -156,8 +159,8 @@ def check_file(name: str, text: str) -> list[str]:
         return [f"{name}: is in no room. Rooms are {', '.join([*ROOMS, TOP_ROOM])}."]
     for include in INCLUDE.findall(text):
         target = room_of(include)
-        if public and target and not include.startswith("popart/"):
-            problems.append(f"{name}: includes {include}. Public headers include only std and <popart/...>.")
+        if public and target and not include.startswith(PUBLIC_FOLDERS):
+            problems.append(f"{name}: includes {include}. Public headers include only std and one another.")
         elif public and include.startswith((*THIRD_PARTY, "fmt/", "spdlog/", "nlohmann/")):
             problems.append(f"{name}: includes {include}. Users do not have that header.")
         elif not public and (problem := third_party_problem(name, room, include)):
@@ -193,7 +196,7 @@ def check_readmes(root: Path) -> list[str]:
     """Rooms with source files whose README.md is missing or too long."""
     rooms = [f"src/{room}" for room in (*ROOMS, TOP_ROOM)] + [f"python/{room}" for room in PYTHON_ROOMS]
     problems = []
-    for room in [*rooms, "include/popart"]:
+    for room in [*rooms, *(f"include/{folder.rstrip('/')}" for folder in PUBLIC_FOLDERS)]:
         folder = root / room
         if not any(path.suffix in (".cpp", ".hpp", ".py") for path in folder.glob("*")):
             continue

@@ -20,7 +20,7 @@ from machines import Machine
 PREFIX = "popart."
 # Mangled names of namespace popart: functions, virtual tables, types, thunks, guards, statics of functions; and the two
 # that are looked up by name.
-OWN = re.compile(r"_Z(T[VTISC]|T[hv][n\d_]+|GVZ?|Z)?N[KRO]*6popart|PyInit_popart_core$|popartJoinMpi$")
+OWN = re.compile(r"_Z(T[VTISC]|T[hv][n\d_]+|GVZ?|Z)?N[KRO]*(6popart|7popdist)|PyInit_popart_core$|popartJoinMpi$")
 # What every machine has (PEP 600): the C library and the C++ runtime.
 SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)\.so\.\d+$|ld-linux[-\w]*\.so\.\d+$")
 

@@ -2,8 +2,8 @@
 
 import os
 
+import popart_testing
 import pytest
-from popdist import _backend, _job
 
 LAUNCHERS = ("POPDIST_", "OMPI_", "PMIX_", "SLURM_")
 
@@ -13,8 +13,7 @@ def plain_process(monkeypatch):
     for name in list(os.environ):
         if name.startswith(LAUNCHERS) or name == "WORLD_SIZE":
             monkeypatch.delenv(name)
-    monkeypatch.setattr(_backend, "_backend", _backend._Backend(ends_at_exit=True))
-    _job._warn_of_torchrun.cache_clear()
+    popart_testing.forget_job()
 
 
 @pytest.fixture

@@ -1,66 +1,32 @@
 """Collectives of hosts: of one process, and of several members, which are threads here. The oracle is NumPy."""
 
 import functools
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
+import popart_testing
 import popdist
 import pytest
-from popdist import _collectives
-from popdist._backend import Group
-from popdist._communicator import HostCommunicator
 
 F32 = np.float32
 
 
-class Threads(HostCommunicator):
-    """Members that are threads of this process."""
-
-    def __init__(self, rank, shared):
-        self.rank, self.size, self._shared = rank, len(shared["slots"]), shared
-
-    @classmethod
-    def of(cls, size):
-        shared = {"slots": [None] * size, "barrier": threading.Barrier(size, timeout=20), "subsets": {}}
-        return [cls(rank, shared) for rank in range(size)]
-
-    def exchange(self, parts, call):
-        given = self._all(parts)
-        return [parts[self.rank] for parts in given]
-
-    def _all(self, value):
-        barrier = self._shared["barrier"]
-        self._shared["slots"][self.rank] = value
-        barrier.wait()
-        values = list(self._shared["slots"])
-        barrier.wait()
-        return values
-
-    def subset(self, members):
-        made = self._all(Threads.of(len(members)) if self.rank == 0 else None)[0]
-        return made[members.index(self.rank)] if self.rank in members else None
-
-    def close(self):
-        pass
-
-
 @pytest.fixture
-def on_members(monkeypatch):
+def on_members():
     """Calls a function with its number on each of several members, and returns what each returns or raises."""
-    mine = threading.local()
-    monkeypatch.setattr(_collectives, "world", lambda: mine.group)
 
     def run(size, function):
-        communicators = Threads.of(size)
+        job = popart_testing.JobOfThreads(size)
 
         def one(rank):
-            mine.group = Group(communicators[rank], tuple(range(size)))
+            job.enter(rank)
             try:
                 return function(rank)
             except (ValueError, TypeError) as error:
                 return error
+            finally:
+                job.leave()
 
         with ThreadPoolExecutor(size) as pool:
             return list(pool.map(one, range(size)))
@@ -116,6 +82,8 @@ def test_the_only_instance_can_be_registered():
     [
         (lambda: popdist.allReduce([1], "product"), ValueError, "op: got 'product', expected one of 'sum', 'mean'"),
         (lambda: popdist.allReduce([True]), TypeError, "got booleans for 'sum'"),
+        (lambda: popdist.allReduce([1j], "max"), TypeError, r"got complex128 \[1\] for 'max'"),
+        (lambda: popdist.allReduce(["text"]), TypeError, r"got <U4 \[1\] for 'sum', expected numbers"),
         (lambda: popdist.allGather([object()]), TypeError, "got an array of object"),
         (lambda: popdist.broadcast([1], root=1), ValueError, "root: got 1, expected a member of 0 to 0"),
         (lambda: popdist.allGather([1], communicator=3), ValueError, "communicator: got 3, expected one that is regis"),
