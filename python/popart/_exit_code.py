@@ -2,53 +2,42 @@
 
 That library finalises MPI while Python ends, before the C library knows the exit code. Finalising MPI waits for the
 other processes of the job, and a process that fails must not wait: the others wait for it. So the exit code is recorded
-when the interpreter reads it: `sys.exit`, `exit` and `quit` raise a SystemExit whose attribute `code` records it.
+interpreter reads it: from the attribute `code` of the SystemExit that has left the program, whoever raised it.
 """
 
-import builtins
+import ctypes
 import functools
+import gc
 import sys
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import popart_core
 
 
-class _NotedExit(SystemExit):
-    """A SystemExit that records when `code` is read. The interpreter does so after all Python code of the program."""
-
-    @property
-    def code(self) -> Any:  # type: ignore[override]
-        code = SystemExit.code.__get__(self)  # type: ignore[attr-defined]
-        if sys._getframe().f_back is None:
-            popart_core._note_exit_code(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
-        return code
-
-    @code.setter
-    def code(self, code: Any) -> None:
-        SystemExit.code.__set__(self, code)  # type: ignore[attr-defined]
+def _read(exit_: SystemExit) -> Any:
+    """The attribute `code`. When the interpreter reads it no Python code runs; other readers are Python code."""
+    code = _plain_code.__get__(exit_)
+    if sys._getframe().f_back is None:
+        popart_core._popdist.noteExitCode(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
+    return code
 
 
-def _noted(end: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `end` so that its SystemExit is recorded. A SystemExit in another thread does not end the program."""
+_plain_code: Any = vars(SystemExit)["code"]
+_plain_exit = sys.exit
 
-    @functools.wraps(end)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return end(*args, **kwargs)
-        except SystemExit as e:
-            if threading.current_thread() is not threading.main_thread():
-                raise
-            raise _NotedExit(*e.args) from None
 
-    return wrapped
+@functools.wraps(_plain_exit)
+def _exit(*args: Any, **kwargs: Any) -> Any:
+    try:
+        _plain_exit(*args, **kwargs)
+    except SystemExit:
+        raise  # as an object: until Python 3.11 an exception that nobody catches is its type and arguments
 
 
 @functools.cache
 def watch() -> None:
-    """Record the exit code that the program passes to `sys.exit`, `exit` or `quit`. libpopart calls this."""
-    sys.exit = _noted(sys.exit)
-    quitter = type(getattr(builtins, "exit", None))  # of both functions
-    if quitter.__module__ == "_sitebuiltins":
-        quitter.__call__ = _noted(quitter.__call__)
+    """Note the exit code with which the program ends from now on. libpopart calls it."""
+    (attributes,) = gc.get_referents(vars(SystemExit))  # classes of the interpreter show theirs read-only
+    attributes["code"] = property(_read, _plain_code.__set__, _plain_code.__delete__, _plain_code.__doc__)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
+    sys.exit = _exit
