@@ -2,10 +2,10 @@
 
 ``scaling``: two processes with one thread and one processor each train a network, each on half of the batch (`linked`).
 In turns with them run two processes with the same program that are not connected (`alone`), so that the memory's
-bandwidth is shared in both cases, and PyTorch's DistributedDataParallel over gloo, eager and compiled. The losses of
-the first steps are compared before anything is timed. Weak scaling is the median step of `alone` divided by that of
-`linked`. In a separate job every run is timed: the exposed share is the time that a replica waits for exchanges,
-divided by the time that exchanges are in progress.
+memory's bandwidth is in both; one process with both replicas as threads on the same two processors (`threads`); and
+PyTorch's DistributedDataParallel over gloo, as it is and compiled. The losses of the first steps are compared before
+anything is timed. Weak scaling is the median step of `alone` by that of `linked`. In a job of its own every run is
+timed: the exposed share is the time that a replica waits for exchanges by the time that exchanges are under way.
 ``start``: the time from the start of four linked processes to the first steps of all, and the same for one process
 alone; and the largest memory of a process.
 ``kill``: one of two processes is killed while they train. Reported are the seconds to the end of the job, its exit code
@@ -42,12 +42,13 @@ LINK_SUM = "sum_32_mib"
 NETWORKS = ["gpt_train_b8", "resnet18_train_b8", "bert_tiny_train_b8", "conv_vae_train_b64", "mlp_train_b80"]
 START_NETWORK = "mlp_train_b80"
 PARTS = ["scaling", "start", "kill", "link", "model"]
-KINDS = ["ddp", "ddp_compile", "alone", "linked"]
-PEERS = ["alone", "ddp", "ddp_compile"]
+KINDS = ["ddp", "ddp_compile", "alone", "threads", "linked"]
+PEERS = ["alone", "threads", "ddp", "ddp_compile"]
 LOSS_TOLERANCE = 1e-3
 GOALS = {
     "exposed": 0.15,
     "ratio": 1.5,
+    "to_threads": 1.4,
     "start_s": 2.0,
     "memory_bytes": 64 << 20,
     "end_s": 10.0,
@@ -86,7 +87,8 @@ class Scaling:
     def _build(self, kind: str) -> None:
         progress(f"ranks {self.name}: {kind}: building")
         try:
-            job = RankJob(kind, self.name, self.folder, PROCESSES, self.args.budget)
+            processes = 1 if kind == "threads" else PROCESSES
+            job = RankJob(kind, self.name, self.folder, processes, self.args.budget, shares=PROCESSES)
         except WorkerFailed as error:
             self.errors[kind] = str(error)
             return
@@ -94,8 +96,11 @@ class Scaling:
         # Before the first update all have the same weights; exchanges of a job's replicas have an effect only after it.
         steps = slice(0, 1 if kind == "alone" else None)
         reference = self.jobs.get("ddp", job)
-        found, expected = ([one["losses"][steps] for one in of.first] for of in (job, reference))
-        difference = largest_difference([v for one in found for v in one], [v for one in expected for v in one])
+        found, expected = (
+            [loss for answer in of.first for losses in answer["losses"] for loss in losses[steps]]
+            for of in (job, reference)
+        )
+        difference = largest_difference(found, expected)
         if difference > LOSS_TOLERANCE:
             self.errors[kind] = f"wrong losses: they differ by {difference:.2g}, allowed {LOSS_TOLERANCE:.2g}"
             self.jobs.pop(kind).close()
@@ -138,12 +143,15 @@ class Scaling:
     def _entry(self, profile: dict[str, Any]) -> dict[str, Any]:
         ours, peers = self._result_of("linked"), {kind: self._result_of(kind) for kind in PEERS}
         entry = {"name": "ranks", "network": self.name, "ours": ours, "peers": peers, "exchange": profile}
-        entry |= {"weak_scaling": None, "ratio_to_best_peer": None, "rounds": self.rounds.entry()}
+        entry |= {"weak_scaling": None, "to_threads": None, "ratio_to_best_peer": None}
+        entry["rounds"] = self.rounds.entry()
         if "median_ms" in ours:
             medians = {
                 kind: peer["median_ms"] / ours["median_ms"] for kind, peer in peers.items() if "median_ms" in peer
             }
             entry["weak_scaling"] = medians.pop("alone", None)
+            if "threads" in medians:
+                entry["to_threads"] = 1 / medians.pop("threads")
             entry["ratio_to_best_peer"] = min(medians.values(), default=None)
         return entry
 
@@ -207,8 +215,9 @@ def sum_times_ms(name: str, folder: Path, args: argparse.Namespace, hosts: TwoHo
     job = RankJob("profiled", name, folder, PROCESSES, args.budget, hosts=hosts)
     job.close()
     expected = float(sum(range(1, PROCESSES + 1)) * (SUMS[name] // 4))
-    if any(answer["losses"] != [expected] * len(answer["losses"]) for answer in job.first):
-        raise WorkerFailed(f"wrong sums: got {[answer['losses'] for answer in job.first]}, expected {expected}")
+    found = [loss for answer in job.first for losses in answer["losses"] for loss in losses]
+    if found != [expected] * len(found):
+        raise WorkerFailed(f"wrong sums: got {found}, expected {expected}")
     return [min(ns) / 1e6 for ns in zip(*(answer["profile"]["exchange_ns"] for answer in job.first), strict=True)]
 
 
@@ -285,6 +294,7 @@ def scaling_row(entry: dict[str, Any]) -> str:
     columns = [cell(ours), *(cell(entry["peers"][kind]) for kind in PEERS)]
     columns += [
         asked(entry["weak_scaling"], scaling_goal(ours.get("median_ms", 0))),
+        asked(entry["to_threads"], GOALS["to_threads"], least=False),
         asked(entry["ratio_to_best_peer"], GOALS["ratio"]),
         asked(exposed, GOALS["exposed"], least=False),
     ]
@@ -337,7 +347,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
             return made
 
         if "scaling" in args.ranks:
-            header = ["linked", *PEERS, "weak scaling", "ratio to DDP", "exposed"]
+            header = ["linked", *PEERS, "weak scaling", "to threads", "ratio to DDP", "exposed"]
             print(f"{'median ms':<22}" + "".join(f"{column:>22}" for column in header) + "  round trip", flush=True)
             for name in args.networks:
                 entry = {"name": "ranks", "network": name} | attempt(Scaling(name, folder(name), args).run)

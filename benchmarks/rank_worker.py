@@ -1,17 +1,18 @@
-"""One process of a job that `rank_jobs` starts: trains one network with one thread on a separate processor.
+"""One process of a job that `rank_jobs` starts: trains one network, with one thread and processor for each replica.
 
 ``rank_worker.py KIND NAME FOLDER SHARES SOCKET``. The kinds:
 
 - ``linked``: ours; its replica is one of the replicas of all processes of the job, which MPI connects;
 - ``alone``: ours; the same program with only this replica, so that nothing is exchanged;
 - ``profiled``: ``linked``, with every run timed;
+- ``threads``: ours; all replicas of the job in one process, on as many threads and processors;
 - ``ddp``, ``ddp_compile``: PyTorch's DistributedDataParallel over gloo, eager and compiled.
 
 FOLDER has the program for one of SHARES parts of the batch, and the inputs of the whole batch (``worker.py export``).
 The names ``sum_…`` are sums of this many bytes over all processes instead of networks, without FOLDER.
-Answers are JSON lines on SOCKET. The first one has the losses of the first steps. Then each request ``{"calls": N,
-"warm_up": W}`` is answered with the times of N steps after W others. All processes of a job run the same number of
-steps. A failure is answered as ``{"error"}``.
+Answers are JSON lines on SOCKET. The first one has the losses of the first steps, by replica. Then each request
+``{"calls": N, "warm_up": W}`` is answered with the times of N steps after W others. All processes of a job make equally
+many steps. A failure is answered as ``{"error"}``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CHECKED_STEPS = 3
 SUMS = {"sum_32_mib": 32 << 20, "sum_1_mib": 1 << 20, "sum_4_kib": 4 << 10}  # bytes
 PROFILED_RUNS = 20
 
-Step = Callable[[], float]
+Step = Callable[[], list[float]]  # losses of the replicas of this process
 
 
 def rank() -> int:
@@ -68,28 +69,35 @@ def ours(kind: str, name: str, folder: Path, shares: int) -> tuple[Step, Callabl
     import popart
     import popdist.popart
 
+    replicas = shares if kind == "threads" else 1
+
     def adapt(options: popart.SessionOptions) -> None:
         if kind == "profiled":
             options.engineOptions = {
                 "debug.instrument": "true",
                 "autoReport.executionProfileProgramRunCount": str(CHECKED_STEPS + PROFILED_RUNS),
             }
-        if kind != "alone":
+        if kind == "threads":
+            options.enableReplicatedGraphs, options.replicatedGraphCount = True, replicas
+        elif kind != "alone":
             popdist.popart.configureSessionOptions(options)
 
     if name in SUMS:
         session, result, inputs = sum_session(SUMS[name], adapt)
     else:
         program, whole = programs.load(folder)
-        inputs = {key: np.ascontiguousarray(own_share(values, shares)) for key, values in whole.items()}
+        if replicas > 1:
+            inputs = {key: values.reshape(replicas, -1, *values.shape[1:]) for key, values in whole.items()}
+        else:
+            inputs = {key: np.ascontiguousarray(own_share(values, shares)) for key, values in whole.items()}
         session, result = programs.training_session(program, adapt=adapt), program.loss
         session.weightsFromHost()
     anchors = session.initAnchorArrays()
     stepio = popart.PyStepIO(inputs, anchors)
 
-    def step() -> float:
+    def step() -> list[float]:
         session.run(stepio)
-        return float(anchors[result].reshape(-1)[0])
+        return [float(one.reshape(-1)[0]) for one in anchors[result].reshape(replicas, -1)]
 
     def report() -> dict[str, Any]:
         return json.loads(session._report())
@@ -118,12 +126,12 @@ def ddp(kind: str, name: str, shares: int) -> Step:
     if kind == "ddp_compile":
         loss_of = torch.compile(loss_of)
 
-    def step() -> float:
+    def step() -> list[float]:
         loss = loss_of(inputs, labels)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return [float(loss)]
 
     return step
 
@@ -151,7 +159,7 @@ def serve(
         step = ddp(kind, name, shares)
     else:
         step, report = ours(kind, name, Path(folder), shares)
-    losses = [step() for _ in range(CHECKED_STEPS)]
+    losses = list(zip(*(step() for _ in range(CHECKED_STEPS)), strict=True))
     first = {"losses": losses, "build_s": time.perf_counter() - start, "peak_bytes": resident()["VmHWM"]}
     if kind == "profiled" and report:
         for _ in range(PROFILED_RUNS):
@@ -174,8 +182,10 @@ def main() -> None:
     """Command line of the process."""
     kind, name, folder, shares, path = sys.argv[1:]
     processors = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {processors[rank() % len(processors)]})
-    os.environ["POPART_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+    threads = int(shares) if kind == "threads" else 1
+    own = processors[:threads] if kind == "threads" else [processors[rank() % len(processors)]]
+    os.sched_setaffinity(0, own)
+    os.environ["POPART_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(threads)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         stream = connection.makefile("rw")
