@@ -55,7 +55,8 @@ print(find_mpirun(), log)
 """
     found = output_of("-c", code)
     assert re.search(r"version=\(5, ", found), found
-    assert len(re.findall(rf"MPI: {FOLDER.resolve()}/lib/libmpi\.so\.40", found)) == 2, found
+    libraries = {os.path.dirname(file) for file in re.findall(r"MPI: (/\S+)", found)}
+    assert libraries == {str(FOLDER.resolve() / "lib")}, found
 
 
 @pytest.mark.parametrize("name", SLICES)
