@@ -2,7 +2,7 @@
 
 That library finalises MPI while Python ends, before the C library knows the exit code. Finalising MPI waits for the
 other processes of the job, and a process that fails must not wait: the others wait for it. So the exit code is recorded
-interpreter reads it: from the attribute `code` of the SystemExit that has left the program, wherever it was raised.
+when the interpreter reads it: from the attribute `code` of the SystemExit that ends the program, wherever it was raised.
 """
 
 import ctypes
@@ -31,13 +31,13 @@ def _exit(*args: Any, **kwargs: Any) -> Any:
     try:
         _plain_exit(*args, **kwargs)
     except SystemExit:
-        raise  # as an object: until Python 3.11 an exception that nobody catches is its type and arguments
+        raise  # as an object: until Python 3.11 an uncaught exception is its type and arguments
 
 
 @functools.cache
 def watch() -> None:
-    """Note the exit code with which the program ends from now on. libpopart calls it."""
-    (attributes,) = gc.get_referents(vars(SystemExit))  # classes of the interpreter show theirs read-only
+    """Record the exit code with which the program ends. libpopart calls this."""
+    (attributes,) = gc.get_referents(vars(SystemExit))  # built-in classes give read-only access to their attributes
     attributes["code"] = property(_read, _plain_code.__set__, _plain_code.__delete__, _plain_code.__doc__)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
     sys.exit = _exit
