@@ -154,9 +154,10 @@ IrSession::IrSession(const Ir &ir, const IrSessionOptions &options) : impl_(std:
   given.engineOptions = options.engineOptions;
   given = pipeline::withEnvironment(std::move(given));
   const std::chrono::milliseconds timeout = session::replicasTimeout(given.engineOptions);
+  const bool sharesMemory = session::replicasShareMemory(given.engineOptions);
   std::shared_ptr<const session::Placement> placement;  // null: all replicas are here
   if (options.total > options.replicas) {
-    const session::JobSettings settings{options.total, options.replicas, options.firstLocal, timeout};
+    const session::JobSettings settings{options.total, options.replicas, options.firstLocal, timeout, sharesMemory};
     if (options.device == DeviceType::OfflineIpu) {
       placement = std::make_shared<session::Placement>(session::expectedPlacement(settings));
     } else {

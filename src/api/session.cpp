@@ -71,7 +71,8 @@ bool Session::Impl::isInJob() const {
 
 session::JobSettings Session::Impl::jobSettings() const {
   return {static_cast<int>(options.getGlobalReplicationFactor()), static_cast<int>(options.getLocalReplicationFactor()),
-          static_cast<int>(options.globalReplicaOffset), session::replicasTimeout(options.engineOptions)};
+          static_cast<int>(options.globalReplicaOffset), session::replicasTimeout(options.engineOptions),
+          session::replicasShareMemory(options.engineOptions)};
 }
 
 void Session::Impl::join() {
@@ -91,7 +92,8 @@ int Session::Impl::threads() const {
 session::CompileOptions Session::Impl::compileOptions() const {
   const int locals = static_cast<int>(options.getLocalReplicationFactor());
   session::CompileOptions compiling = compileOptionsFor(device->getType(), threads(), locals);
-  session::replicasTimeout(options.engineOptions);  // throws for an invalid value
+  session::replicasTimeout(options.engineOptions);  // refuses a bad one, as the next one does
+  session::replicasShareMemory(options.engineOptions);
   if (isInJob()) {
     compiling.replicas = static_cast<int>(options.getGlobalReplicationFactor());
     compiling.locals = locals;

@@ -21,6 +21,7 @@
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
+#include "base/threads/rest.hpp"
 #include "base/threads/thread_memory.hpp"
 #include "base/threads/wait_while.hpp"
 #include "exchange/join.hpp"
@@ -57,11 +58,6 @@ int64_t divide(Shares &shares, int64_t receiveBytes) {
     share.end = bytes += std::min(share.all, std::max(most, share.largest));
   }
   return bytes;
-}
-
-template <class Duration>
-std::string seconds(Duration duration) {
-  return toText(std::chrono::duration<double>(duration).count());
 }
 
 }  // namespace
@@ -192,6 +188,13 @@ int64_t receivedBytesOf(std::span<const ExchangeSpec> operations, const ReplicaL
   for (const ExchangeSpec &spec : operations)
     shareOf(shares, spec).add(planExchange(spec, layout, process, settings.cost).receivedBytes);
   return divide(shares, settings.receiveBytes);
+}
+
+std::string lateText(std::string_view operation, std::chrono::milliseconds time, const ReplicaLayout &layout,
+                     std::vector<int> processes) {
+  return formatText(
+      "{}: no message came for {} s, waiting for {}",
+      {toText(operation), toText(std::chrono::duration<double>(time).count()), layout.describe(std::move(processes))});
 }
 
 int oddProcess(std::span<const std::string> texts) {
@@ -417,21 +420,14 @@ void Exchange::progress() {
   failIfAsked();  // the others wait, even if this process has gone on to its end
 }
 
-// Between two looks at messages that have not come. The longer none came, the longer the rest: it delays what comes by
-// an eighth of the time for which it was waited for, and leaves the processor to the threads that compute. Parts of
-// long messages move during a look, which then takes longer; after such a look the thread only yields.
+// Between two looks at messages that have not come. Parts of long messages move during a look, which then takes longer;
+// after such a look the thread only yields.
 void Exchange::rest(Clock::time_point lookBegan) const noexcept {
-  constexpr std::chrono::microseconds kLongLook{5}, kLeast{10}, kMost{200};
-  constexpr int kShare = 8;
+  constexpr std::chrono::microseconds kLongLook{5};
   const Clock::time_point now = Clock::now();
   Clock::time_point last = active_[0]->lastMessage;
   for (const Bound *operation : active_) last = std::max(last, operation->lastMessage);
-  const bool isLong = now - lookBegan > kLongLook;
-  const auto time = std::min<Clock::duration>((now - last) / kShare, kMost);
-  if (isLong || time < kLeast)
-    std::this_thread::yield();
-  else
-    std::this_thread::sleep_for(time);
+  now - lookBegan > kLongLook ? std::this_thread::yield() : restAfter(now - last);
 }
 
 bool Exchange::takeStarted() noexcept {
@@ -524,28 +520,19 @@ void Exchange::failBy(const Bound &operation, int peer) {
 void Exchange::lookAtTime(Bound &operation) {
   const auto idle = Clock::now() - operation.lastMessage;
   if (idle > settings_.timeout)
-    failAll(
-        formatText("{}: no message came for {} s, waiting for {}. Look for a process that stopped, is slow or took "
-                   "another branch, or allow more time",
-                   {operation.name, seconds(settings_.timeout), waitsFor(operation)}));
+    failAll(lateText(operation.name, settings_.timeout, layout_, waitsFor(operation)) + kLateAdvice);
   else if (idle > settings_.warnAfter && !operation.isWarned)
-    operation.isWarned = true, logging::warn("{}: no message came for {} s, waiting for {}", operation.name,
-                                             seconds(settings_.warnAfter), waitsFor(operation));
+    operation.isWarned = true,
+    logging::warn("{}", lateText(operation.name, settings_.warnAfter, layout_, waitsFor(operation)));
 }
 
-std::string Exchange::waitsFor(const Bound &operation) const {
+std::vector<int> Exchange::waitsFor(const Bound &operation) const {
   std::vector<int> peers;
   for (const Running &r : operation.rounds)
     for (const auto *messages : {&r.receives, &r.sends})
       for (const Running::Message &m : *messages)
         if (m.isPending) peers.push_back(m.peer);
-  std::ranges::sort(peers);
-  peers.erase(std::ranges::unique(peers).begin(), peers.end());
-  constexpr size_t kMost = 8;
-  std::string text;
-  for (size_t i = 0; i < std::min(peers.size(), kMost); ++i) text += (i == 0 ? "" : ", ") + layout_.describe(peers[i]);
-  if (peers.size() > kMost) text += formatText(" and {} more", {toText(peers.size() - kMost)});
-  return text;
+  return peers;
 }
 
 // `text`: what is known here. What another process said first counts.

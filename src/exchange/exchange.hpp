@@ -34,6 +34,9 @@ struct ExchangeSettings {
   // An operation of which no message has come for so long: a warning, and the failure of the exchange.
   std::chrono::milliseconds warnAfter{60'000}, timeout{1'800'000};
   bool spin = true;  // whether threads that wait poll for a while before they sleep
+  // Whether replicas in several processes of one host exchange in memory that these processes share
+  // (runtime/rank_collectives.hpp).
+  bool sharesMemory = true;
   // Called by the exchange's thread when the state of an operation has changed; does not wait.
   std::function<void()> ended = {};
 };
@@ -107,7 +110,7 @@ class Exchange {
   bool beginReady() noexcept;
   bool advance(Bound &operation);
   void lookAtTime(Bound &operation);
-  std::string waitsFor(const Bound &operation) const;
+  std::vector<int> waitsFor(const Bound &operation) const;
   void failBy(const Bound &operation, int peer);
   void failAll(const std::string &text);
   void endAll() noexcept;
@@ -140,6 +143,13 @@ class Exchange {
   std::string problem_;  // why the exchange failed; the thread's, others read it when an operation has failed
   std::thread thread_;
 };
+
+// "sum 3 of the program, group 0: no message came for 60 s, waiting for process 1 on host 'node1' (replica 1)".
+std::string lateText(std::string_view operation, std::chrono::milliseconds time, const ReplicaLayout &layout,
+                     std::vector<int> processes);
+// What to do about it, behind such a text.
+constexpr const char *kLateAdvice =
+    ". Look for a process that stopped, is slow or took another branch, or allow more time";
 
 // The size of the block of received memory, before there is an exchange: of a process whose operations have these
 // specs, which Exchange::add gets. Throws as planExchange.

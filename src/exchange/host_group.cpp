@@ -172,14 +172,9 @@ class HostGroup::Links {
   }
 
   std::string namesOf(const std::vector<Waiting> &waiting) const {
-    constexpr size_t kMost = 8;
     std::vector<int> processes;
     for (const Waiting &one : waiting) processes.push_back(one.process);
-    std::ranges::sort(processes);
-    processes.erase(std::ranges::unique(processes).begin(), processes.end());
-    std::string text;
-    for (size_t i = 0; i < std::min(processes.size(), kMost); ++i) text += (i ? ", " : "") + describe(processes[i]);
-    return processes.size() > kMost ? text + formatText(" and {} more", {toText(processes.size() - kMost)}) : text;
+    return layout_.describe(std::move(processes));
   }
 
   // Ends communication of all processes.

@@ -1,5 +1,6 @@
 #include "exchange/join.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include <popart/error.hpp>
@@ -10,8 +11,9 @@
 namespace popart::exchange {
 namespace {
 
+using executable::kJoinedBlock;
 using executable::TermOf;
-using executable::termOf;
+using executable::termsOf;
 using executable::withOperator;
 
 template <class A, class L, class R>
@@ -20,10 +22,15 @@ void joinAs(executable::Join how, const void *left, const void *right, void *int
   const auto *b = static_cast<const R *>(right);
   auto *to = static_cast<A *>(into);
   withOperator<A>(how, [&](auto op) {
-    const auto join = [&](const auto *x) {
-      for (int64_t i = 0; i < count; ++i) to[i] = op(termOf(x[i]), termOf(b[i]));
-    };
-    left == into ? join(to) : join(a);  // the compiler makes vectors where it sees that both are one memory
+    A ofLeft[kJoinedBlock], ofRight[kJoinedBlock];  // of elements that are no terms
+    for (int64_t at = 0, n = 0; at < count; at += n) {
+      n = std::min(count - at, kJoinedBlock);
+      const A *const x = termsOf(a + at, n, ofLeft), *const y = termsOf(b + at, n, ofRight);
+      const auto join = [&](const A *first, A *sum) {
+        for (int64_t i = 0; i < n; ++i) sum[i] = op(first[i], y[i]);
+      };
+      x == to + at ? join(to + at, to + at) : join(x, to + at);  // compilers make vectors if they know it is one memory
+    }
   });
 }
 
@@ -32,7 +39,7 @@ void storeAs(const void *terms, void *into, int64_t count) {
   if constexpr (std::is_same_v<T, TermOf<T>>) {
     if (terms != into) std::memcpy(into, terms, static_cast<size_t>(count) * sizeof(T));
   } else {
-    for (int64_t i = 0; i < count; ++i) static_cast<T *>(into)[i] = T(static_cast<const float *>(terms)[i]);
+    narrow(static_cast<const float *>(terms), count, static_cast<T *>(into));
   }
 }
 

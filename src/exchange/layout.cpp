@@ -68,6 +68,15 @@ std::string ReplicaLayout::describe(int process) const {
                                : formatText("replicas {} to {})", {toText(begin), toText(last)}));
 }
 
+std::string ReplicaLayout::describe(std::vector<int> processes) const {
+  std::ranges::sort(processes);
+  processes.erase(std::ranges::unique(processes).begin(), processes.end());
+  constexpr size_t kMost = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(processes.size(), kMost); ++i) text += (i ? ", " : "") + describe(processes[i]);
+  return processes.size() > kMost ? text + formatText(" and {} more", {toText(processes.size() - kMost)}) : text;
+}
+
 int64_t ReplicaLayout::bytes() const {
   const size_t ints = firsts_.capacity() + hosts_.capacity() + nameEnds_.capacity();
   return static_cast<int64_t>(sizeof *this + ints * sizeof(int) + names_.capacity());

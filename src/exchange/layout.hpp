@@ -34,6 +34,8 @@ class ReplicaLayout {
 
   // "process 3 on host 'node1' (replicas 6 to 7)"
   std::string describe(int process) const;
+  // Each of them once, and of more than 8 the number of the others: "…, … and 3 more".
+  std::string describe(std::vector<int> processes) const;
   int64_t bytes() const;  // of memory that the layout takes
 
  private:

@@ -1,11 +1,10 @@
 // How two terms of a reduction over replicas are combined, element by element. For the order see join_tree.hpp.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-#include <popart/half.hpp>
-
-#include "base/half_widening.hpp"
+#include "base/half_arrays.hpp"
 #include "executable/collectives.hpp"
 
 namespace popart::executable {
@@ -14,13 +13,23 @@ namespace popart::executable {
 template <class T>
 using TermOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
-// Converts an element to a term, for loops over many elements.
+// Elements that are joined at a time: their terms stay in the first level cache.
+constexpr int64_t kJoinedBlock = 512;
+
+// to[i] = the term of elements[i].
 template <class T>
-TermOf<T> termOf(T value) {
-  if constexpr (std::is_same_v<T, Half>)
-    return widenHalfBits(value.bits());
+void takeTerms(const T *elements, int64_t count, TermOf<T> *to) {
+  if constexpr (std::is_same_v<TermOf<T>, T>)
+    std::copy_n(elements, count, to);
   else
-    return static_cast<TermOf<T>>(value);
+    widen(elements, count, to);
+}
+// Terms of at most kJoinedBlock elements: where they are, or in `spare`.
+template <class T>
+const TermOf<T> *termsOf(const T *elements, int64_t count, TermOf<T> *spare) {
+  if constexpr (std::is_same_v<TermOf<T>, T>) return elements;
+  takeTerms(elements, count, spare);
+  return spare;
 }
 
 // Calls f with the operator of `how` for two terms: one call for a whole loop, so that the loop is vectorised. Integers

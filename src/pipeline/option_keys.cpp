@@ -63,6 +63,13 @@ constexpr OptionKey kKeys[] = {
     {"engineOptions", "replicas.timeout", Built,
      "Largest number of seconds, such as 0.5, for which a process waits for the other processes of its program. Then "
      "all of them raise `popart_runtime_error`, which names what was waited for. Default: 1800. Not in PopART."},
+    {"engineOptions", "replicas.sharedMemory", Built,
+     "Whether replicas in several processes of one host exchange values in memory that these processes share: groups "
+     "of "
+     "at most 8 replicas that are all on the host. This sends no messages and copies less. `false`: by messages, as "
+     "between hosts, with the same results; to find out whether a problem comes from it. Where the system does not let "
+     "processes share memory, the log says why at level `INFO`, and messages are sent. Default: `true`. Not in PopART; "
+     "PopXL programs read it from the environment variable `POPLAR_ENGINE_OPTIONS`."},
     {"engineOptions", "replicas.compare", Built,
      "After each run, the processes of a job compare values that all replicas share. The first value that differs, and "
      "a "

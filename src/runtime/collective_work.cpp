@@ -19,10 +19,9 @@ using executable::CollectiveKind;
 using executable::CollectiveSpec;
 using executable::Join;
 using executable::TermOf;
-using executable::termOf;
 using executable::withOperator;
 
-constexpr int64_t kBlock = 512;              // elements joined at a time: their sums stay in the first level cache
+constexpr int64_t kBlock = executable::kJoinedBlock;
 constexpr int64_t kLineElements = 64;        // pieces begin at multiples, so that no two threads write one cache line
 constexpr int64_t kBytesOfPiece = 32 << 10;  // some microseconds
 
@@ -31,14 +30,10 @@ struct Block {
   T values[kBlock];  // not initialised
 };
 
-// to = a op b, and to = a, element by element.
-template <class T, class U, class Op>
-void joinElements(const Op op, const T *a, const U *b, const int64_t count, TermOf<T> *to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = op(termOf(a[i]), termOf(b[i]));
-}
-template <class T>
-void takeElements(const T *a, const int64_t count, TermOf<T> *to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = termOf(a[i]);
+// to = a op b, term by term.
+template <class A, class Op>
+void joinTerms(const Op op, const A *a, const A *b, const int64_t count, A *to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = op(a[i], b[i]);
 }
 
 // all = operand `o` of the members, joined in the order of executable/join_tree.hpp: `count` elements (at most kBlock),
@@ -50,11 +45,13 @@ void joinBlock(Join how, std::span<const PublishedOperands> members, size_t o, i
   const auto term = [&](unsigned m) { return static_cast<const T *>(members[m].in[o]) + at; };
   withOperator<A>(how, [&](auto op) {
     const auto leaf = [&](unsigned first, unsigned terms, Block<A> &to) {
-      if (terms == 2) return joinElements(op, term(first), term(first + 1), count, to.values);
-      takeElements(term(first), count, to.values);
+      if (terms == 1) return executable::takeTerms(term(first), count, to.values);
+      Block<A> right;  // of elements that are no terms
+      const A *const a = executable::termsOf(term(first), count, to.values);
+      joinTerms(op, a, executable::termsOf(term(first + 1), count, right.values), count, to.values);
     };
     const auto join = [&](Block<A> &to, const Block<A> &right) {
-      joinElements(op, to.values, right.values, count, to.values);
+      joinTerms(op, to.values, right.values, count, to.values);
     };
     executable::joinInTree(0, static_cast<unsigned>(members.size()), leaf, join, all);
   });
@@ -70,7 +67,7 @@ const T *joined(Join how, std::span<const PublishedOperands> sources, size_t o, 
   } else {
     Block<TermOf<T>> all;
     joinBlock<T>(how, sources, o, at, count, all);
-    for (int64_t i = 0; i < count; ++i) block.values[i] = asElement<T>(all.values[i]);
+    narrow(all.values, count, block.values);
   }
   return block.values;
 }

@@ -15,10 +15,12 @@
 #include <utility>
 
 #include <popart/error.hpp>
+#include <popart/logging.hpp>
 
 #include "base/threads/wait_while.hpp"
 #include "exchange/join.hpp"
 #include "exchange/tree.hpp"
+#include "runtime/shared_groups.hpp"
 
 namespace popart::runtime {
 namespace {
@@ -182,12 +184,19 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   Group(RankCollectives &all, const CollectiveSpec &spec, int number, int group)
       : GroupMemory(spec, all.layout_, all.process_, group),
         number_(number),
+        name_(formatText("{} {} of the program, group {}",
+                         {exchange::nameOf(operation_.operation), toText(number), toText(group)})),
         all_(all),
         work_(handingOut(spec, members_), members_.first) {
     results_[0].in.resize(spec.elements.size());
   }
 
+  bool isOccupied(std::chrono::nanoseconds waited) noexcept override {
+    return sharedGroup_ && all_.waitsFor(sharedGroup_->occupant(), *this, waited);
+  }
+
   void begin(std::span<const PublishedOperands> members) noexcept override {
+    if (sharedGroup_) return beginSharing(members);
     if (!memory_) return;  // not connected
     for (size_t o = 0; o < spec_.elements.size(); ++o) {
       for (size_t t = 0; t < terms_.size(); ++t) {
@@ -203,11 +212,23 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
     if (isExchanged()) all_.exchange_.start(exchangeNumber_);
   }
 
-  const std::atomic<uint32_t> &state() const noexcept override {
-    return exchangeNumber_ >= 0 ? all_.exchange_.state(exchangeNumber_) : nothingUnderWay_;
+  const std::atomic<uint32_t> *state() const noexcept override {
+    if (sharedGroup_) return nullptr;
+    return exchangeNumber_ >= 0 ? &all_.exchange_.state(exchangeNumber_) : &nothingUnderWay_;
+  }
+
+  bool isUnderWay(std::chrono::nanoseconds waited) noexcept override {
+    const SharedGroup::Missing missing = sharedGroup_->missing();
+    if (missing.astray >= 0)
+      all_.end(
+          formatText("exchange of replicas: {}: {}: {} came to another collective. Conditions and trip counts around "
+                     "collectives must be the same in all processes",
+                     {all_.layout_.describe(all_.process_), name_, all_.layout_.describe(missing.astray)}));
+    return all_.waitsFor(missing.late, *this, waited);
   }
 
   bool isComplete() noexcept override {
+    if (sharedGroup_) return endSharing(), !all_.exchangeProblem_.load(std::memory_order_acquire);
     const char *problem = nullptr;
     if (!memory_)
       problem = "the processes of its replicas are not connected";
@@ -217,25 +238,61 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
     return !problem;
   }
 
-  const CollectiveWork &work() const noexcept override { return work_; }
-  std::span<const PublishedOperands> results() const noexcept override { return results_; }
+  void leave() noexcept override {
+    if (sharedGroup_) sharedGroup_->leave();
+  }
+
+  const CollectiveWork &work() const noexcept override { return sharedGroup_ ? sharedGroup_->work() : work_; }
+  std::span<const PublishedOperands> results() const noexcept override {
+    return sharedGroup_ ? sharedGroup_->sources() : std::span<const PublishedOperands>(results_);
+  }
+
+  const std::string &name() const { return name_; }
+  std::atomic<bool> isWarned{false};  // of a wait for others
 
   // ---- before the first run
   int number() const { return number_; }
+  bool isShared() const { return sharedGroup_.has_value(); }
+
+  // In the segments of all processes of the group, if it can share. `placesOf`: of each process.
+  void share(const std::map<int, SharedPlaces> &placesOf) {
+    if (!canShare(spec_, all_.layout_, operation_.group)) return;
+    std::vector<SharedGroup::Published> all;
+    std::byte *own = nullptr;
+    const auto grouping = exchange::groupingOf(operation_, all_.layout_);
+    for (const MemberRange &m : exchange::membersOf(all_.layout_, grouping, operation_.group)) {
+      const std::byte *segment = all_.segments_->of(m.process);
+      if (!segment) return;  // of another program, which Exchange::connect refuses
+      const int64_t offset = placesOf.at(m.process).at(number_, operation_.group);
+      if (m.process == all_.process_) own = all_.segments_->own() + offset;
+      all.push_back({m, segment + offset});
+    }
+    sharedGroup_.emplace(spec_, number_, all, own, all_.uses_[own]);
+  }
 
   void connect(std::byte *memory) {
     Places places(memory);
     place(places);
     std::ranges::copy(shared_, results_[0].in.begin());
     memory_ = memory;
-    if (isExchanged())
-      exchangeNumber_ = all_.exchange_.add(
-          operation_, exchanged_, number_,
-          formatText("{} {} of the program, group {}",
-                     {exchange::nameOf(operation_.operation), toText(number_), toText(operation_.group)}));
+    if (isExchanged()) exchangeNumber_ = all_.exchange_.add(operation_, exchanged_, number_, name_);
   }
 
  private:
+  static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
+
+  void beginSharing(std::span<const PublishedOperands> members) noexcept {
+    if (all_.exchangeProblem_.load(std::memory_order_acquire)) return;  // others may read the place
+    isWarned.store(false, std::memory_order_relaxed);
+    if (all_.sharing_.fetch_add(1) == 0) all_.sharingSince_ = now();
+    isSharing_.store(true, std::memory_order_relaxed);
+    sharedGroup_->begin(members);
+  }
+  void endSharing() noexcept {
+    if (isSharing_.load(std::memory_order_relaxed) && isSharing_.exchange(false) && all_.sharing_.fetch_sub(1) == 1)
+      all_.busy_ += now() - all_.sharingSince_;
+  }
+
   // Values that are moved but not joined: the operands of a gather, and the chunks that members keep.
   void takeOperands(std::span<const PublishedOperands> members, size_t o) noexcept {
     const int64_t width = widthOf(spec_.type);
@@ -254,7 +311,10 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   }
 
   const int number_;  // of the collective
+  const std::string name_;
   RankCollectives &all_;
+  std::optional<SharedGroup> sharedGroup_;  // else by messages
+  std::atomic<bool> isSharing_{false};
   const std::byte *memory_ = nullptr;
   int exchangeNumber_ = -1;
   std::atomic<uint32_t> nothingUnderWay_{0};
@@ -269,7 +329,9 @@ exchange::ExchangeSettings RankCollectives::withBell(exchange::ExchangeSettings 
 
 RankCollectives::RankCollectives(exchange::Transport &transport, const exchange::ReplicaLayout &layout,
                                  exchange::ExchangeSettings settings)
-    : layout_(layout),
+    : transport_(transport),
+      layout_(layout),
+      settings_(settings),
       process_(transport.process()),
       threads_(layout.replicas(), {layout.first(process_), layout.count(process_)}, settings.spin,
                [this](const CollectiveSpec &spec, unsigned group) {
@@ -294,8 +356,10 @@ executable::CollectiveHandle &RankCollectives::handle(int replica, const Collect
 
 void RankCollectives::connect() {
   if (isConnected_) return;
+  shareMemory();
   OwnBytes own;
-  for (Group *g : groups_) own.add(*g);
+  for (Group *g : groups_)
+    if (!g->isShared()) own.add(*g);
   const int64_t bytes = own.all();
   memory_.emplace(bytes);
   Places places(reinterpret_cast<std::byte *>(memory_->data()));
@@ -307,10 +371,51 @@ void RankCollectives::connect() {
   for (size_t c = 0; c < collectives_.size(); ++c) {
     exchange_.declare(exchange::exchangeSpec(collectives_[c]), static_cast<int>(c));
     for (; next != groups_.end() && (*next)->number() == static_cast<int>(c); ++next)
-      (*next)->connect((*next)->sharesMemory() ? ofGroup[(*next)->key()] : places.take((*next)->bytes()));
+      if (!(*next)->isShared())
+        (*next)->connect((*next)->sharesMemory() ? ofGroup[(*next)->key()] : places.take((*next)->bytes()));
   }
   exchange_.connect();
   isConnected_ = true;
+}
+
+// Of groups that can share: of the processes of this host, since they decide it together.
+void RankCollectives::shareMemory() {
+  std::vector<const CollectiveSpec *> collectives;
+  for (const CollectiveSpec &spec : collectives_) collectives.push_back(&spec);
+  const SharedPlaces own(collectives, layout_, process_);
+  segments_.emplace(transport_, layout_, own.bytes(),
+                    settings_.sharesMemory ? "" : "engineOptions[\"replicas.sharedMemory\"] is false",
+                    settings_.timeout);
+  if (!segments_->areShared()) return;
+  sharedBytes_ = own.bytes();
+  std::map<int, SharedPlaces> placesOf;
+  for (int p = 0; p < layout_.processes(); ++p)
+    if (layout_.hostOf(p) == layout_.hostOf(process_)) placesOf.try_emplace(p, collectives, layout_, p);
+  for (Group *g : groups_) g->share(placesOf);
+}
+
+// In shared memory, whether the wait for another process goes on; -1: for none.
+bool RankCollectives::waitsFor(int process, Group &group, std::chrono::nanoseconds waited) noexcept {
+  if (process < 0 || exchangeProblem_.load(std::memory_order_acquire)) return false;
+  if (const char *failure = segments_->failure()) return end(failure), false;
+  const auto text = [&](std::chrono::milliseconds time) {
+    return exchange::lateText(group.name(), time, layout_, {process});
+  };
+  if (waited > settings_.timeout)
+    return end(formatText("exchange of replicas: {}: {}{}",
+                          {layout_.describe(process_), text(settings_.timeout), exchange::kLateAdvice})),
+           false;
+  if (waited > settings_.warnAfter && !group.isWarned.exchange(true)) logging::warn("{}", text(settings_.warnAfter));
+  return true;
+}
+
+// Collectives end, and those of the processes with which this one shares memory. The first problem counts.
+void RankCollectives::end(const std::string &problem) noexcept {
+  const std::lock_guard guard(lock_);
+  if (problem_.empty()) problem_ = problem;
+  const char *known = nullptr;
+  exchangeProblem_.compare_exchange_strong(known, problem_.c_str(), std::memory_order_acq_rel);
+  segments_->fail(known ? known : problem_);
 }
 
 int64_t RankCollectives::bytesOf(std::span<const CollectiveSpec *const> collectives,
@@ -318,16 +423,19 @@ int64_t RankCollectives::bytesOf(std::span<const CollectiveSpec *const> collecti
                                  const exchange::ExchangeSettings &settings) {
   OwnBytes own;
   std::vector<ExchangeSpec> exchanged;
+  int64_t shared = 0;
+  if (settings.sharesMemory) shared = SharedPlaces(collectives, layout, process).bytes();
   for (const CollectiveSpec *spec : collectives) {
     const ReplicaGrouping grouping = exchange::groupingOf(exchange::exchangeSpec(*spec), layout);
     for (const int group : exchange::groupsOf(layout, grouping, process)) {
       if (exchange::membersOf(layout, grouping, group).size() == 1) continue;  // handled by ThreadCollectives
+      if (settings.sharesMemory && canShare(*spec, layout, group)) continue;
       GroupMemory memory(*spec, layout, process, group);
       own.add(memory);
       if (memory.isExchanged()) exchanged.push_back(memory.operation());
     }
   }
-  return own.all() + exchange::receivedBytesOf(exchanged, layout, process, settings);
+  return shared + own.all() + exchange::receivedBytesOf(exchanged, layout, process, settings);
 }
 
 int64_t RankCollectives::mostBytesOf(std::span<const CollectiveSpec *const> collectives,
@@ -348,7 +456,8 @@ const char *RankCollectives::problem() const noexcept {
 void RankCollectives::start() noexcept {
   // The operations of a run that failed end soon. They may be started again only after that; starting them then fails.
   if (isOver_.load(std::memory_order_acquire))
-    for (const Group *g : groups_) waitWhile(g->state(), GroupAcross::kUnderWay, false);
+    for (const Group *g : groups_)
+      if (g->state()) waitWhile(*g->state(), GroupAcross::kUnderWay, false);
   threads_.start();
 }
 
@@ -356,7 +465,10 @@ void RankCollectives::fail(const std::exception *why) noexcept {
   const char *problem = threads_.problem();
   const std::string text = why ? why->what() : *problem ? problem : "a replica failed";
   // Must come first: the replicas that threads_ wakes fail as well, and do not know the reason.
-  if (!isOver_.exchange(true, std::memory_order_acq_rel)) exchange_.fail(text);
+  if (!isOver_.exchange(true, std::memory_order_acq_rel)) {
+    if (sharedBytes_ > 0) end(formatText("exchange of replicas: {}: {}", {layout_.describe(process_), text}));
+    exchange_.fail(text);
+  }
   threads_.fail(why);
 }
 

@@ -20,6 +20,7 @@
 
 #include <popart/error.hpp>
 
+#include "base/threads/rest.hpp"
 #include "base/threads/wait_while.hpp"
 
 namespace popart::runtime {
@@ -31,7 +32,8 @@ struct alignas(64) ThreadCollectives::Site {
   unsigned first = 0;                       // number in the group of the first of these members
   std::vector<PublishedOperands> operands;  // by member, from the first on
   std::unique_ptr<GroupAcross> across;      // null: all members of the group are in this process
-  const CollectiveWork *work = nullptr;     // of the spec that members wait for, not of one that is only published
+  // Of the spec that is waited for, not of the one that is only published.
+  const CollectiveWork *work = nullptr;
   std::span<const PublishedOperands> sources;
   std::atomic<int> published{0};       // members, in the round that is not open yet
   std::atomic<uint32_t> opened{0};     // rounds in which all members have published
@@ -97,8 +99,8 @@ struct ThreadCollectives::Collective {
       }
       if (!waits || site->work) continue;
       if (site->operands.size() < grouping.getGroupSize()) site->across = across(spec, group);
-      site->work = site->across ? &site->across->work() : work.get();
-      site->sources = site->across ? site->across->results() : std::span<const PublishedOperands>(site->operands);
+      site->work = work.get();
+      site->sources = site->operands;
     }
   }
 
@@ -126,7 +128,13 @@ bool ThreadCollectives::Handle::publish(const void *const *in, void *const *out)
   site_.published.store(0, std::memory_order_relaxed);
   site_.taken.store(0, std::memory_order_relaxed);
   site_.done.store(0, std::memory_order_relaxed);
-  if (site_.across) site_.across->begin(site_.operands);
+  if (GroupAcross *const across = site_.across.get()) {
+    const auto isOccupied = [&](std::chrono::nanoseconds waited) { return across->isOccupied(waited); };
+    if (!all_.pollWhile(replica_ - all_.local_.first, isOccupied)) return false;
+    across->begin(site_.operands);
+    site_.work = &across->work();
+    site_.sources = across->results();
+  }
   site_.opened.fetch_add(1, std::memory_order_acq_rel);
   site_.opened.notify_all();
   all_.wait_.ring();
@@ -150,6 +158,7 @@ void ThreadCollectives::Handle::work(const executable::KernelArgs &args) noexcep
 void ThreadCollectives::Handle::end() noexcept {
   const int pieces = site_.work->pieces();
   for (int done; (done = site_.done.load(std::memory_order_acquire)) < pieces;) waitWhile(site_.done, done, all_.spin_);
+  if (site_.across) site_.across->leave();
 }
 
 bool ThreadCollectives::Handle::waitsBeside(const Handle &other) const noexcept {
@@ -194,12 +203,11 @@ void ThreadCollectives::sleep(Handle &handle) noexcept {
   sleeper = nullptr;
 }
 
-// The first replica runs on the calling thread, which may end the run.
-template <class T>
-void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, T value) noexcept {
-  if (local > 0) return popart::sleepWhile(number, value);
+// Of the first replica, which has the thread of the caller. It may end the run: by what `wait` throws.
+template <class F>
+void ThreadCollectives::interruptible(const F &wait) noexcept {
   try {
-    wait_.sleepWhile(number, value);
+    wait();
   } catch (const RunEnded &) {  // the thread that ends the run knows the reason
     fail(nullptr);
   } catch (...) {
@@ -208,12 +216,37 @@ void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, 
   }
 }
 
+template <class T>
+void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, T value) noexcept {
+  if (local > 0) return popart::sleepWhile(number, value);
+  interruptible([&] { wait_.sleepWhile(number, value); });
+}
+
+// What other processes change, of which no thread here is told: asks isTrue(time waited) again and again. Whether the
+// run goes on.
+template <class F>
+bool ThreadCollectives::pollWhile(int64_t local, const F &isTrue) noexcept {
+  using Clock = std::chrono::steady_clock;
+  std::chrono::nanoseconds waited{0};
+  if (!isTrue(waited)) return goesOn();
+  for (const Clock::time_point begin = Clock::now(); goesOn() && isTrue(waited); waited = Clock::now() - begin) {
+    restAfter(waited);
+    if (local == 0) interruptible(lookAtInterrupts);
+  }
+  if (local == 0) waited_.fetch_add(waited.count(), std::memory_order_relaxed);
+  return goesOn();
+}
+
 // A replica that waits here is not among the sleepers: the operation always ends, at the latest at its timeout.
 bool ThreadCollectives::completes(GroupAcross &group, int64_t local) noexcept {
-  if (group.state().load(std::memory_order_acquire) == GroupAcross::kUnderWay) {
+  const std::atomic<uint32_t> *const state = group.state();
+  if (!state) {
+    const auto isUnderWay = [&](std::chrono::nanoseconds waited) { return group.isUnderWay(waited); };
+    return pollWhile(local, isUnderWay) && group.isComplete();
+  }
+  if (state->load(std::memory_order_acquire) == GroupAcross::kUnderWay) {
     const auto begin = std::chrono::steady_clock::now();
-    if (!changesSoon(group.state(), GroupAcross::kUnderWay, spin_))
-      sleepWhile(local, group.state(), GroupAcross::kUnderWay);
+    if (!changesSoon(*state, GroupAcross::kUnderWay, spin_)) sleepWhile(local, *state, GroupAcross::kUnderWay);
     const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - begin;
     if (local == 0) waited_.fetch_add(waited.count(), std::memory_order_relaxed);
   }

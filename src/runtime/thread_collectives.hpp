@@ -26,15 +26,20 @@ namespace popart::runtime {
 class GroupAcross {
  public:
   virtual ~GroupAcross() = default;
+  // Whether other processes still read what was published before: `begin` has to wait, for `waited` so far.
+  virtual bool isOccupied(std::chrono::nanoseconds waited) noexcept = 0;
   // Called when all members of this process have published these operands, in the order of the group. Takes the
   // operands and starts the operation between processes, without waiting for it.
   virtual void begin(std::span<const PublishedOperands> members) noexcept = 0;
   // The operation is in progress while this number is kUnderWay. The thread that changes it notifies all waiters, and
-  // then calls ThreadCollectives::ring.
-  virtual const std::atomic<uint32_t> &state() const noexcept = 0;
+  // ThreadCollectives::ring. Null: other processes end it, and isUnderWay has to be asked.
+  virtual const std::atomic<uint32_t> *state() const noexcept = 0;
   static constexpr uint32_t kUnderWay = 1;
+  virtual bool isUnderWay(std::chrono::nanoseconds waited) noexcept = 0;
   // Called when the operation is no longer in progress. Whether its results are available.
   virtual bool isComplete() noexcept = 0;
+  // A member here has its results, and so have the others.
+  virtual void leave() noexcept = 0;
   // The work that is left: to hand out the results to the members of this process, or to update variables with them.
   virtual const CollectiveWork &work() const noexcept = 0;
   virtual std::span<const PublishedOperands> results() const noexcept = 0;
@@ -74,6 +79,10 @@ class ThreadCollectives final : public executable::Collectives {
   bool goesOn() const noexcept { return problem_.load(std::memory_order_acquire) == Problem::None; }
   void sleep(Handle &handle) noexcept;
   bool completes(GroupAcross &group, int64_t local) noexcept;
+  template <class F>
+  bool pollWhile(int64_t local, const F &isTrue) noexcept;
+  template <class F>
+  void interruptible(const F &wait) noexcept;
   template <class T>
   void sleepWhile(int64_t local, const std::atomic<T> &number, T value) noexcept;
   void stopIfNobodyComes() noexcept;

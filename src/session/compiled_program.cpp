@@ -128,7 +128,8 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.maxMemoryBytes = options.maxMemoryBytes / options.localReplicas();
   if (const auto placement = options.placement())
     lowering.exchangeBytes = [placement](const executable::Executable &executable) {
-      return runtime::RankCollectives::mostBytesOf(executable::collectivesOf(executable), placement->layout, {});
+      return runtime::RankCollectives::mostBytesOf(executable::collectivesOf(executable), placement->layout,
+                                                   {.sharesMemory = placement->sharesMemory});
     };
   return lowering;
 }

@@ -3,6 +3,17 @@
 #include <popart/error.hpp>
 
 namespace popart::session {
+namespace {
+
+bool truthOf(const std::map<std::string, std::string> &engineOptions, const char *key, bool fallback) {
+  const auto given = engineOptions.find(key);
+  if (given == engineOptions.end()) return fallback;
+  check(given->second == "true" || given->second == "false",
+        "engineOptions: bad {}: got '{}', expected 'true' or 'false'", key, given->second);
+  return given->second == "true";
+}
+
+}  // namespace
 
 lower::LaneRule laneRule(const std::map<std::string, std::string> &engineOptions) {
   using lower::LaneRule;
@@ -14,11 +25,11 @@ lower::LaneRule laneRule(const std::map<std::string, std::string> &engineOptions
 }
 
 bool ignoresLabelsOutOfRange(const std::map<std::string, std::string> &engineOptions) {
-  const auto given = engineOptions.find("ignore_out_of_range_labels");
-  if (given == engineOptions.end()) return false;
-  check(given->second == "true" || given->second == "false",
-        "engineOptions: bad ignore_out_of_range_labels: got '{}', expected 'true' or 'false'", given->second);
-  return given->second == "true";
+  return truthOf(engineOptions, "ignore_out_of_range_labels", false);
+}
+
+bool replicasShareMemory(const std::map<std::string, std::string> &engineOptions) {
+  return truthOf(engineOptions, "replicas.sharedMemory", true);
 }
 
 }  // namespace popart::session

@@ -103,6 +103,7 @@ Job::Job(MakeTransport makeTransport, const JobSettings &settings)
       control_(makeTransport_()),
       placement_{gatherLayout(*control_, {settings.replicas, settings.locals, settings.firstLocal}, settings.timeout),
                  control_->process()} {
+  placement_.sharesMemory = settings.sharesMemory;
   const std::vector<std::string> all = gather(ownProcessors());
   const std::set<int> own = processorsOf(all[static_cast<size_t>(process())]);
   placement_.sharers = 0;
@@ -144,6 +145,7 @@ Placement expectedPlacement(const JobSettings &settings) {
   for (int p = 0; p < processes; ++p) hosts.push_back(toText(p / onHost));
   Placement expected{ReplicaLayout(counts, hosts), process};
   expected.sharers = expected.processesOnHost();
+  expected.sharesMemory = settings.sharesMemory;
   expected.sharer = expected.layout.numberOnHost(process);
   return expected;
 }
@@ -157,6 +159,7 @@ exchange::ExchangeSettings Job::exchangeSettings() const {
   settings.timeout = settings_.timeout;
   settings.warnAfter = std::min(settings.warnAfter, settings.timeout);
   settings.spin = false;
+  settings.sharesMemory = settings_.sharesMemory;
   return settings;
 }
 

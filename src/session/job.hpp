@@ -29,6 +29,7 @@ struct JobSettings {
   int replicas = 1;                              // in all processes
   int locals = 1, firstLocal = 0;                // of this process; they are consecutive
   std::chrono::milliseconds timeout{1'800'000};  // how long a process waits for others
+  bool sharesMemory = true;                      // with other processes of its host
 };
 
 // The placement of a job's processes, as far as compiled programs depend on it.
@@ -37,6 +38,7 @@ struct Placement {
   int process = 0;
   // Processes of this host that may use the same processors: their number, including this one, and its index.
   int sharers = 1, sharer = 0;
+  bool sharesMemory = true;  // JobSettings
 
   // This process's share of the processors.
   ProcessorLimits processors() const { return processorLimits().part(sharer, sharers); }

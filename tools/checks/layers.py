@@ -92,7 +92,7 @@ PUBLIC_HEADERS: dict[str, tuple[str, ...]] = {
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "onnx_proto/": ("onnx",),
     "google/protobuf/": ("onnx",),
-    "hwy/": ("backends/cpu",),
+    "hwy/": ("backends/cpu", "base"),
     "dnnl": ("backends/cpu",),
     "oneapi/": ("backends/cpu",),
     "cuda": ("backends/cuda",),

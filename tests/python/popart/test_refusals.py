@@ -144,6 +144,11 @@ REFUSALS = {
         {"engineOptions": {"replicas.compare": "some"}},
         prepares=True,
     ),
+    "shared_memory_that_is_no_truth": Refusal(
+        ("replicas.sharedMemory", "got 'auto'", "'true' or 'false'"),
+        {"engineOptions": {"replicas.sharedMemory": "auto"}},
+        prepares=True,
+    ),
     "ipus_that_replicas_do_not_divide": Refusal(
         ("got 3 IPUs", "4 replicas"), REPLICAS | {"device": lambda: ipus(3)}, prepares=True
     ),

@@ -1,6 +1,9 @@
 """Sessions whose replicas are in several processes: jobs of mpirun against one process with as many replicas."""
 
+import contextlib
+import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pva
@@ -12,10 +15,13 @@ from tests.python.popdist.jobs import ROOT, failing, lines_of, run
 # ---- the same bits ----------------------------------------------------------------------------
 
 
-def outcome_of(folder, processes, *words, seconds=120):
+BY_MESSAGES = {"POPLAR_ENGINE_OPTIONS": '{"replicas.sharedMemory": "false"}'}
+
+
+def outcome_of(folder, processes, *words, seconds=120, environment=None):
     """What the networks of same_bits.py compute in so many processes: the files of all of them, in their order."""
     program = ["-m", "tests.python.popdist.same_bits", str(folder), *words]
-    result, _ = run(program, processes=processes, local=4 // processes, seconds=seconds)
+    result, _ = run(program, processes=processes, local=4 // processes, seconds=seconds, environment=environment)
     assert result.returncode == 0, result.stdout + result.stderr
     files = [np.load(path) for path in sorted(folder.glob("*.npz"), key=lambda path: int(path.stem))]
     assert len(files) == processes
@@ -24,8 +30,9 @@ def outcome_of(folder, processes, *words, seconds=120):
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """By number of processes."""
-    return {processes: outcome_of(tmp_path_factory.mktemp("bits"), processes) for processes in (1, 2, 4)}
+    """By number of processes; `BY_MESSAGES`: of two that share no memory."""
+    found = {processes: outcome_of(tmp_path_factory.mktemp("bits"), processes) for processes in (1, 2, 4)}
+    return found | {"messages": outcome_of(tmp_path_factory.mktemp("bits"), 2, environment=BY_MESSAGES)}
 
 
 def cases():
@@ -34,7 +41,7 @@ def cases():
     return [*re.findall(r'^    "([\w ,]+)": \(', text[text.index("CASES = {") :], re.MULTILINE), "popxl"]
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, 4, "messages"])
 @pytest.mark.parametrize("case", cases())
 def test_processes_and_threads_give_the_same_bits(outcomes, case, processes):
     """Losses of the replicas of each process; weights and optimizer state, whole on every process."""
@@ -72,6 +79,86 @@ def require_same_bits(case, whole, parts, has_statistics):
             if has_statistics and number > 0 and name.split("/")[1][0] in "mv":
                 continue  # statistics are of each replica: a process reads those of its first one
             assert part[name].tobytes() == whole[name].tobytes(), name
+
+
+# ---- memory that processes share --------------------------------------------------------------
+
+SEGMENTS = """
+def segments():
+    with open("/proc/self/maps") as maps:
+        mapped = sum("memfd:popart replicas" in line for line in maps)
+    files = [os.readlink(f"/proc/self/fd/{file}") for file in os.listdir("/proc/self/fd") if int(file) > 2 and
+             os.path.exists(f"/proc/self/fd/{file}")]
+    return mapped, sum("popart replicas" in file for file in files)
+"""
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_processes_of_a_host_share_memory(shares):
+    """Its own segment and those of the others, without an open file; gone with the session. By option: none."""
+    code = f"""{SEGMENTS}
+session = ready(training(engineOptions={{"replicas.sharedMemory": "{str(shares).lower()}"}}))
+step(session)
+before = segments()
+result = digest(session)
+del session
+print(result, *before, *segments(), flush=True)
+"""
+    lines, log = lines_of(code, 4, 1, environment={"POPART_LOG_LEVEL": "INFO"})
+    assert len(lines) == 4 and len(set(lines)) == 1
+    assert lines[0].split()[1:] == ["4" if shares else "0", "0", "0", "0"]
+    off = "exchange by messages, and not in memory that they share: process 0 on host"
+    assert (off in log) == (not shares)
+    assert ('engineOptions["replicas.sharedMemory"] is false' in log) == (not shares)
+    whole, _ = lines_of("session = ready(training())\nstep(session)\nprint(digest(session))", 1, 4)
+    assert whole == [lines[0].split()[0]]
+
+
+def test_a_killed_process_leaves_no_segment():
+    """Neither a mapping in any process nor a name."""
+    code = """
+session = ready(training())
+step(session)
+with open("/proc/self/maps") as maps:
+    numbers = {line.split()[4] for line in maps if "memfd:popart replicas" in line}
+os.write(1, f"{' '.join(sorted(numbers))}\\n".encode())
+popdist.init()
+popdist.synchronize()
+if popdist.getInstanceIndex() == 1:
+    os.kill(os.getpid(), 9)
+step(session)
+"""
+    names = set(os.listdir("/dev/shm"))
+    result, seconds = failing(code)
+    assert result.returncode == 137 and seconds < 60, result.stderr
+    numbers = set(result.stdout.split())
+    assert len(numbers) == 2
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            lines = [line for line in maps.read_text().splitlines() if "memfd:popart replicas" in line]
+            assert not numbers & {line.split()[4] for line in lines}, maps
+    assert not [name for name in set(os.listdir("/dev/shm")) - names if "popart" in name]
+
+
+def test_processes_that_cannot_share_memory_say_why():
+    """One of them may not make files of that size."""
+    code = f"""{SEGMENTS}
+import resource
+popdist.init()
+if popdist.getInstanceIndex() == 1:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+session = training()
+session.prepareDevice()
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+session.weightsFromHost()
+step(session)
+print(digest(session), *segments(), flush=True)
+"""
+    lines, log = lines_of(code, environment={"POPART_LOG_LEVEL": "INFO"})
+    whole, _ = lines_of("session = ready(training())\nstep(session)\nprint(digest(session))", 1, 4)
+    assert lines == [f"{whole[0]} 0 0"] * 2
+    reason = r"by messages, and not in memory that they share: process 1 on host '.*' \(replicas 2 to 3\): ftruncate: "
+    assert len(re.findall(reason, log)) == 2
 
 
 # ---- the host's side --------------------------------------------------------------------------
@@ -462,8 +549,9 @@ except popart.popart_runtime_error as e:
     assert re.search(r"program of process 2 on host '.*' \(replica 2\) differs from that of most processes", lines[0])
 
 
+@pytest.mark.parametrize("environment", [{}, BY_MESSAGES], ids=["memory", "messages"])
 @pytest.mark.parametrize("where", ["callback", "array", "label"])
-def test_a_failure_reaches_all_processes(where):
+def test_a_failure_reaches_all_processes(where, environment):
     """What one process raises in a run, all do, naming it with host and replicas; later runs fail as well."""
     code = f"""
 session = ready(training())
@@ -474,7 +562,7 @@ for attempt in range(2):
     except Exception as e:
         print(popdist.getInstanceIndex(), attempt, type(e).__name__, *str(e).split(), flush=True)
 """
-    lines, _ = lines_of(code)
+    lines, _ = lines_of(code, environment=environment)
     assert [line.split()[:2] for line in lines] == [["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"]]
     for line in lines[:2]:
         assert "popart_runtime_error" in line
@@ -485,7 +573,8 @@ for attempt in range(2):
 FAILURES = {"callback": "no data today", "array": "unexpected number of elements", "label": "a label is out of range"}
 
 
-def test_a_process_that_does_not_come_is_named_in_time():
+@pytest.mark.parametrize("environment", [{}, BY_MESSAGES], ids=["memory", "messages"])
+def test_a_process_that_does_not_come_is_named_in_time(environment):
     """It does not run."""
     code = """
 session = ready(training(engineOptions={"replicas.timeout": "2"}))
@@ -496,6 +585,6 @@ try:
 except popart.popart_runtime_error as e:
     print(popdist.getInstanceIndex(), e, flush=True)
 """
-    lines, _ = lines_of(code)
+    lines, _ = lines_of(code, environment=environment)
     assert len(lines) == 2
     assert re.search(r"no message came for 2 s, waiting for process 1 on host '.*' \(replicas 2 to 3\)", lines[0])

@@ -11,7 +11,7 @@
 #include <popart/error.hpp>
 #include <popart/tensordata.hpp>
 
-#include "base/half_widening.hpp"
+#include "base/half_bits.hpp"
 
 namespace popart {
 namespace {

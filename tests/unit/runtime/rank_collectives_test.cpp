@@ -182,11 +182,13 @@ void runReplicas(executable::Collectives &all, int first, int count, const std::
   for (std::thread &t : threads) t.join();
 }
 
-exchange::ReplicaLayout layoutOf(const std::vector<int> &counts) {
+// With so many processes on each host.
+exchange::ReplicaLayout layoutOf(const std::vector<int> &counts, size_t onHost = 1) {
   std::vector<std::string> hosts;
-  for (size_t p = 0; p < counts.size(); ++p) hosts.push_back("host" + std::to_string(p));
+  for (size_t p = 0; p < counts.size(); ++p) hosts.push_back("host" + std::to_string(p / onHost));
   return {counts, hosts};
 }
+constexpr size_t kOneHost = 1000;
 
 exchange::ExchangeSettings settingsFor(int timeout = 60'000) {
   exchange::ExchangeSettings settings;
@@ -203,9 +205,9 @@ void onAll(const exchange::ReplicaLayout &layout, const std::function<void(int p
 }
 
 void expectBitsOfOneProcess(const std::vector<int> &counts, const ProgramOf &program,
-                            exchange::ExchangeSettings settings) {
+                            exchange::ExchangeSettings settings, size_t onHost = 1) {
   constexpr unsigned kRuns = 2;
-  const exchange::ReplicaLayout layout = layoutOf(counts);
+  const exchange::ReplicaLayout layout = layoutOf(counts, onHost);
   const int replicas = layout.replicas();
   std::vector<std::vector<Bytes>> expected(static_cast<size_t>(replicas) * kRuns), got = expected;
   ThreadCollectives threads(replicas, false);
@@ -253,6 +255,26 @@ TEST(RankCollectives, have_the_bits_of_one_process) {
       }
 }
 
+// In shared memory: all groups, or those of one of two hosts, or none because it is switched off.
+TEST(RankCollectives, have_the_bits_of_one_process_on_one_host) {
+  for (const std::vector<int> &counts : std::vector<std::vector<int>>{{2, 2}, {1, 1, 1, 1}, {1, 2, 1}})
+    for (const auto &[size, stride] : {std::pair{4, 1}, {2, 1}, {2, 2}}) {
+      ProgramOf program;
+      addAll(program, size, stride);
+      for (const size_t onHost : {kOneHost, size_t{2}}) expectBitsOfOneProcess(counts, program, settingsFor(), onHost);
+      exchange::ExchangeSettings off = settingsFor();
+      off.sharesMemory = false;
+      expectBitsOfOneProcess(counts, program, off, kOneHost);
+    }
+}
+
+TEST(RankCollectives, groups_of_several_kinds_share_memory) {
+  ProgramOf program;
+  for (const auto &[size, stride] : {std::pair{2, 3}, {6, 1}, {3, 2}, {2, 1}}) addAll(program, size, stride);
+  for (const std::vector<int> &counts : {std::vector<int>{3, 3}, {2, 2, 2}, {1, 1, 1, 1, 1, 1}})
+    for (const size_t onHost : {kOneHost, size_t{2}}) expectBitsOfOneProcess(counts, program, settingsFor(), onHost);
+}
+
 // Groups of several kinds under way at the same time, whose received terms have the least memory.
 TEST(RankCollectives, start_operations_of_different_groups_in_any_order) {
   ProgramOf program;
@@ -272,8 +294,8 @@ CollectiveSpec sumOf(int replicas, int64_t elements = 100) {
 
 // Every replica comes to the collective that `comesTo` gives it, or fails; by replica, why its run ended.
 std::vector<std::string> problems(const std::vector<int> &counts, const std::vector<CollectiveSpec> &specs, int timeout,
-                                  const std::function<int(int replica)> &comesTo) {
-  const exchange::ReplicaLayout layout = layoutOf(counts);
+                                  const std::function<int(int replica)> &comesTo, size_t onHost = 1) {
+  const exchange::ReplicaLayout layout = layoutOf(counts, onHost);
   test::FakeRanks ranks(layout.processes(), 6);
   std::vector<std::string> texts(static_cast<size_t>(layout.replicas()));
   onAll(layout, [&](int p) {
@@ -290,7 +312,12 @@ std::vector<std::string> problems(const std::vector<int> &counts, const std::vec
         std::vector<float> x(100);
         void *at = x.data();
         executable::CollectiveHandle &handle = all.handle(r, specs[static_cast<size_t>(which)]);
-        if (handle.publish(&at, &at) && handle.wait()) return;
+        if (handle.publish(&at, &at) && handle.wait()) {
+          std::atomic<bool> failed{false};
+          executable::RunContext context(failed, r, &all);
+          handle.work({nullptr, nullptr, nullptr, context});
+          return handle.end();
+        }
         text = all.problem();
         all.fail(nullptr);
       });
@@ -329,20 +356,67 @@ TEST(RankCollectives, processes_that_part_are_named_after_the_timeout) {
                             "another replica failed"));
 }
 
+TEST(RankCollectives, wait_for_a_late_replica_in_shared_memory) {
+  const auto isLate = [](int r) {
+    if (r == 3) std::this_thread::sleep_for(milliseconds(100));
+    return 0;
+  };
+  EXPECT_THAT(problems({2, 2}, {sumOf(4)}, 60'000, isLate, kOneHost), Each(""));
+}
+
+TEST(RankCollectives, a_replica_that_fails_ends_all_processes_that_share_memory) {
+  for (const std::vector<int> &counts : {std::vector<int>{2, 2}, {1, 2, 1}}) {
+    const auto texts = problems(
+        {counts}, {sumOf(4)}, 60'000, [](int r) { return r == 3 ? -1 : 0; }, kOneHost);
+    const std::string why = counts.size() == 2 ? "process 1 on host 'host0' (replicas 2 to 3): a replica failed"
+                                               : "process 2 on host 'host0' (replica 3): a replica failed";
+    for (const std::string &text : texts)
+      EXPECT_THAT(text, AnyOf("exchange of replicas: " + why, "another replica failed"));
+    EXPECT_EQ(texts[0], "exchange of replicas: " + why);
+  }
+}
+
+TEST(RankCollectives, processes_that_part_in_shared_memory_are_named) {
+  const std::vector<CollectiveSpec> specs{sumOf(4), sumOf(4)};
+  const auto texts = problems(
+      {2, 2}, specs, 60'000, [](int r) { return r < 2 ? 0 : 1; }, kOneHost);
+  for (const std::string &text : texts)
+    EXPECT_THAT(text, AnyOf(AllOf(HasSubstr("all-reduce"), HasSubstr("on host 'host0' (replicas"),
+                                  HasSubstr("came to another collective")),
+                            "another replica failed"));
+}
+
+TEST(RankCollectives, a_process_that_does_not_come_to_shared_memory_is_named_after_the_timeout) {
+  const auto texts = problems(
+      {1, 1}, {sumOf(2)}, 300,
+      [&](int r) {
+        if (r == 0) return 0;
+        std::this_thread::sleep_for(milliseconds(600));
+        return 0;
+      },
+      kOneHost);
+  for (const std::string &text : texts)
+    EXPECT_THAT(text, AllOf(HasSubstr("exchange of replicas: process 0 on host 'host0' (replica 0): all-reduce 0"),
+                            HasSubstr("no message came for 0.3 s, waiting for process 1 on host 'host0' (replica 1). "
+                                      "Look for a process that stopped")));
+}
+
 TEST(RankCollectives, different_programs_are_refused) {
-  const exchange::ReplicaLayout layout = layoutOf({1, 1, 1});
-  test::FakeRanks ranks(3, 7);
-  onAll(layout, [&](int p) {
-    RankCollectives all(ranks.transport(p), layout, settingsFor());
-    const CollectiveSpec spec = sumOf(3, p == 1 ? 99 : 100);
-    all.handle(p, spec);
-    try {
-      all.connect();
-      ADD_FAILURE() << "connected";
-    } catch (const runtime_error &e) {
-      EXPECT_THAT(e.what(), HasSubstr("the collectives of process 1 on host 'host1' (replica 1) differ"));
-    }
-  });
+  for (const size_t onHost : {size_t{1}, kOneHost}) {
+    const exchange::ReplicaLayout layout = layoutOf({1, 1, 1}, onHost);
+    test::FakeRanks ranks(3, 7);
+    onAll(layout, [&](int p) {
+      RankCollectives all(ranks.transport(p), layout, settingsFor());
+      const CollectiveSpec spec = sumOf(3, p == 1 ? 99 : 100);
+      if (p != 1 || onHost == 1) all.handle(p, spec);
+      try {
+        all.connect();
+        ADD_FAILURE() << "connected";
+      } catch (const runtime_error &e) {
+        EXPECT_THAT(e.what(), HasSubstr("the collectives of " + layout.describe(1) + " differ"));
+      }
+    });
+  }
 }
 
 // A process that has no member of any group that reaches others knows all collectives too.
