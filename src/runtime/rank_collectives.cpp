@@ -394,10 +394,12 @@ void RankCollectives::shareMemory() {
   for (Group *g : groups_) g->share(placesOf);
 }
 
-// In shared memory, whether the wait for another process goes on; -1: for none.
+// In shared memory, whether the wait for another process goes on; -1: for none. A failure of one process ends all, also
+// those that have what they wait for.
 bool RankCollectives::waitsFor(int process, Group &group, std::chrono::nanoseconds waited) noexcept {
-  if (process < 0 || exchangeProblem_.load(std::memory_order_acquire)) return false;
+  if (exchangeProblem_.load(std::memory_order_acquire)) return false;
   if (const char *failure = segments_->failure()) return end(failure), false;
+  if (process < 0) return false;
   const auto text = [&](std::chrono::milliseconds time) {
     return exchange::lateText(group.name(), time, layout_, {process});
   };
