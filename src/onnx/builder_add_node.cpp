@@ -86,10 +86,11 @@ void requireArity(const std::string &domain, const std::string &type, OpVersion 
   check(in >= arity->minInputs && (arity->maxInputs < 0 || in <= arity->maxInputs),
         "Builder: {}: wrong number of inputs: got {}, expected {} to {}", type, in, arity->minInputs,
         arity->maxInputs < 0 ? std::string("any number") : std::to_string(arity->maxInputs));
-  const auto absent = std::find(inputs.begin(), inputs.begin() + arity->minInputs, "");
-  check(absent == inputs.begin() + arity->minInputs,
-        "Builder: {}: input {} is left out: got the empty name, expected one for each of the first {} inputs", type,
-        static_cast<int>(absent - inputs.begin()), arity->minInputs);
+  const std::optional<OperatorForm> form = domain == "ai.onnx" ? findForm(type, version) : std::nullopt;
+  for (int i = 0; i < arity->minInputs; ++i)
+    check(!inputs[i].empty() || (form && form->isOptionalInput(i)),
+          "Builder: {}: input {} is left out: got the empty name, expected one for each of the first {} inputs", type,
+          i, arity->minInputs);
   check(arity->maxOutputs < 0 || out <= arity->maxOutputs, "Builder: {}: too many outputs: got {}, expected at most {}",
         type, out, arity->maxOutputs);
 }

@@ -96,6 +96,12 @@ bool OperatorForm::hasAttribute(std::string_view name) const {
   return std::ranges::any_of(attributes(), [&](const AttributeForm &a) { return a.name == name; });
 }
 
+bool OperatorForm::isOptionalInput(size_t index) const {
+  std::string_view left = inputs;
+  for (; index > 0; --index) left.remove_prefix(std::min(left.find(' '), left.size() - 1) + 1);
+  return left.substr(0, left.find(' ')).ends_with('?');
+}
+
 std::optional<OperatorForm> findForm(std::string_view type, int64_t opset) {
   const Row *row = findRow(type);
   const int since = row ? versionInForce(*row, opset) : 0;

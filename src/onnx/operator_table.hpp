@@ -59,6 +59,8 @@ struct OperatorForm {
 
   std::vector<AttributeForm> attributes() const;  // in the order of their names
   bool hasAttribute(std::string_view name) const;
+  // Whether an input may have the empty name, also in front of inputs that are given.
+  bool isOptionalInput(size_t index) const;
 };
 
 // The version of an operator in operator set `opset`; nullopt if the set does not have it or marks it as deprecated.

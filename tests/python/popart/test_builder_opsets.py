@@ -3,6 +3,7 @@
 import inspect
 
 import numpy as np
+import onnxruntime
 import popart
 import popart_core
 import popxl
@@ -188,6 +189,27 @@ def test_faults_are_told_where_the_node_is_added(case):
 def test_a_body_must_be_a_builder():
     with pytest.raises(TypeError, match="expected a builder from createSubgraphBuilder"):
         a_builder().aiOnnx.loop(["", "", "x"], 1, "body")
+
+
+@pytest.mark.parametrize("given", [("trips", ""), ("", "keep"), ("trips", "keep")], ids=["count", "condition", "both"])
+def test_loops_leave_out_count_or_condition(given):
+    """In programs, and in files that a builder extends."""
+    builder = popart.Builder(opsets={"ai.onnx": 18, "ai.graphcore": 1})
+    x = builder.addInputTensor("FLOAT", [2], "x")
+    body = builder.createSubgraphBuilder()
+    step, keep, y = (body.addInputTensor(*i) for i in (("INT64", [], "i"), ("BOOL", [], "c"), ("FLOAT", [2], "y")))
+    last = body.aiOnnx.constant(np.array(2, np.int64))
+    body.addOutputTensor(body.aiOnnx.less([step, last]) if given[1] else body.aiOnnx.identity([keep]))
+    body.addOutputTensor(body.aiOnnx.add([y, y]))
+    values = {"trips": np.array(3, np.int64), "keep": np.array(True)}
+    ids = [builder.aiOnnx.constant(values[name]) if name else "" for name in given]
+    (result,) = builder.aiOnnx.loop([*ids, x], 1, body)
+    builder.addOutputTensor(result)
+    extended = popart.Builder(builder.getModelProto())
+    proto = extended.getModelProto()
+    session = onnxruntime.InferenceSession(proto, providers=["CPUExecutionProvider"])
+    feeds = {"x": np.array([1.0, -2.0], np.float32)}
+    np.testing.assert_array_equal(popart.load(proto)(feeds), session.run(None, feeds)[0])
 
 
 # ---- operators of Python
