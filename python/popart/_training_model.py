@@ -78,11 +78,16 @@ def _shape_of(entry: losses.LossInput) -> tuple[int | str, ...]:
     return tuple(f"{entry.id}_{i}" if size < 0 else size for i, size in enumerate(entry.shape))
 
 
-def _opened(entry: losses.LossInput, own: Sequence[ModelInput]) -> ModelInput:
-    """An input of a loss; its batch dimension is open if those of the model's inputs are."""
+def _opened(entry: losses.LossInput, own: Sequence[ModelInput], opened: Sequence[ModelInput]) -> ModelInput:
+    """An input of a loss; its first dimension is open where those of the model are."""
+    # It is the batch where it had the batch of the file. Others are rows of all samples, or no batch at all, as behind
+    # a network whose inputs have time first.
     shape = list(_shape_of(entry))
-    if shape and isinstance(shape[0], int) and any(i.shape and isinstance(i.shape[0], str) for i in own):
-        shape[0] = "batch"
+    if shape and isinstance(shape[0], int) and any(i.shape and isinstance(i.shape[0], str) for i in opened):
+        is_batch = any(
+            old.shape != new.shape and old.shape[0] == shape[0] for old, new in zip(own, opened, strict=True)
+        )
+        shape[0] = "batch" if is_batch else f"{entry.id}_0"
     return ModelInput(entry.id, _TYPES[entry.dtype], tuple(shape))
 
 
@@ -145,7 +150,7 @@ def training_model(
         tensor, of, added = attached.loss, attached.output, list(attached.inputs)
     known = {i.name for i in own}
     labels = [entry for entry in added if entry.id not in known]
-    inputs = opened + [_opened(entry, opened) for entry in labels]
+    inputs = opened + [_opened(entry, own, opened) for entry in labels]
     before = own + [ModelInput(entry.id, None, _shape_of(entry)) for entry in labels]
     proto = _with_open_batch(builder.getModelProto(), before, inputs)
     return TrainingModel(

@@ -15,13 +15,16 @@ from popart import optim
 from popart._names import nearest_names
 from popart._training_sessions import facts_of
 from popart.loggers import logger_of
-from popart.metrics import GROWING, Metric
+from popart.metrics import GROWING, Metric, Metrics
 from popart.schedules import Factor, Schedule, bound
 
 if TYPE_CHECKING:
     from popart.trainer import Trainer
 
 Data = Iterable[Any] | Callable[[int], Iterable[Any]]
+
+# Columns of every history.
+_COLUMNS = ("epoch", "update", "loss", "lr", "seconds", "items_per_second")
 
 
 class History(list[dict[str, Any]]):
@@ -41,6 +44,7 @@ class Settings:
     metrics: Sequence[str | Metric]
     patience: int | None
     monitor: str | None
+    mode: str | None
     schedule: Schedule | Factor | None
     checkpoint: Path | None
     save_every: int
@@ -69,6 +73,12 @@ def _joined(batches: Sequence[Mapping[str, np.ndarray]], batched: Mapping[str, A
                 f"fit: '{name}': batches of one update differ in shape: got {sorted(map(list, shapes))} behind the "
                 "first dimension. Pad them, or set accumulation to 1"
             )
+    for name in batches[0].keys() - batched:
+        if not all(np.array_equal(batch[name], batches[0][name], equal_nan=True) for batch in batches[1:]):
+            raise popart_runtime_error(
+                f"fit: '{name}': batches of one update have different values, expected the same ones, as its first "
+                "dimension is not open. Set accumulation to 1"
+            )
     return {
         name: np.concatenate([batch[name] for batch in batches]) if name in batched else array
         for name, array in batches[0].items()
@@ -91,18 +101,40 @@ class Run:
             raise popart_runtime_error(
                 f"fit: a schedule needs an optimizer of popart.optim: got {type(trainer.optimizer).__name__}"
             )
-        self._monitor = settings.monitor or ("loss" if settings.validate is None else "val_loss")
+        self._monitor, self._sign = self._monitored()
         self._loggers = [logger_of(item) for item in settings.log]
         self._history, self._update = History(), 0
         self._best, self._waited = math.inf, 0
         self._best_state: dict[str, np.ndarray] | None = None
         self._first = (0, 0)
+        self._total, self._samples = 0.0, 0  # sum of the losses of the samples of an epoch, and their number
         self._factor: Factor | None = None
         self._restored = True
         if settings.checkpoint is not None:
             settings.checkpoint.mkdir(parents=True, exist_ok=True)
             if self._last.exists():
                 self._take(facts_of(self._last))
+
+    def _monitored(self) -> tuple[str, int]:
+        """The column that says which epoch is best, and the sign of what is smallest there."""
+        settings, model = self._settings, self._trainer._model
+        columns, functions = list(_COLUMNS), []
+        if settings.validate is not None:
+            names = Metrics(settings.metrics, model.output, model.labels).names
+            columns += ["val_loss", *(f"val_{name}" for name in names)]
+            functions = [f"val_{name}" for name, m in zip(names, settings.metrics, strict=True) if callable(m)]
+        monitor = settings.monitor or ("loss" if settings.validate is None else "val_loss")
+        if monitor not in columns:
+            raise popart_runtime_error(
+                f"fit: monitor: the history has no column '{monitor}'{nearest_names(monitor, columns)}"
+            )
+        if settings.mode not in (None, "min", "max") or (settings.mode is None and monitor in functions):
+            raise popart_runtime_error(
+                f"fit: mode: got {settings.mode!r} for '{monitor}', expected 'max' if its largest value is best, or "
+                "'min'"
+            )
+        mode = settings.mode or ("max" if monitor.removeprefix("val_") in GROWING else "min")
+        return monitor, -1 if mode == "max" else 1
 
     @property
     def _last(self) -> Path:
@@ -119,6 +151,7 @@ class Run:
     def _take(self, facts: Mapping[str, Any]) -> None:
         self._first = facts["epoch"], facts["step"]
         self._update, self._best, self._waited = facts["update"], facts["best"], facts["waited"]
+        self._total, self._samples = facts["total"], facts["samples"]
         self._history = History(facts["history"])
         self._restored = False
 
@@ -129,6 +162,8 @@ class Run:
             "update": self._update,
             "best": self._best,
             "waited": self._waited,
+            "total": self._total,
+            "samples": self._samples,
             "history": list(self._history),
         }
         self._trainer.save_state(path, facts)
@@ -176,6 +211,9 @@ class Run:
             going = self._epoch(epoch, first_step if epoch == first_epoch else 0, data, length)
             if not going:
                 break
+        if not self._restored:  # nothing was left to do
+            for arrays in itertools.islice(self._updates(_of_epoch(self._data, first_epoch)), 1):
+                self._restore(arrays)
         if settings.restore_best:
             self._bring_best()
         return self._history
@@ -185,17 +223,19 @@ class Run:
         from tqdm import tqdm
 
         settings, trainer = self._settings, self._trainer
-        total, samples, start = 0.0, 0, time.perf_counter()
-        updates = itertools.islice(enumerate(self._updates(data)), skip, None)
+        samples, start = 0, time.perf_counter()
         label = f"epoch {epoch + 1}/{settings.epochs}"
         stopped, step = False, skip
         with tqdm(total=length, initial=skip, desc=label, unit="step", disable=not settings.progress) as shown:
-            for step, arrays in updates:
+            for step, arrays in enumerate(self._updates(data)):
                 self._restore(arrays)
+                if step < skip:
+                    continue
                 rate = self._set_rate()
                 loss = trainer._step(arrays)
                 size = trainer.samples(arrays)
-                total, samples = total + loss * size, samples + size
+                samples += size
+                self._total, self._samples = self._total + loss * size, self._samples + size
                 self._update += 1
                 seconds = time.perf_counter() - start
                 shown.set_postfix_str(f"loss {loss:.4f}, {samples / seconds:.1f} items/s", refresh=False)
@@ -203,7 +243,7 @@ class Run:
                 if not self._after_step(epoch, step, loss, rate):
                     stopped = True
                     break
-        if samples == 0 and skip == 0:
+        if self._samples == 0:
             raise popart_runtime_error(f"fit: the data of epoch {epoch + 1} has no batches")
         if stopped:
             if settings.checkpoint is not None:
@@ -213,11 +253,12 @@ class Run:
         row = {
             "epoch": epoch + 1,
             "update": self._update,
-            "loss": total / samples if samples else math.nan,
+            "loss": self._total / self._samples,
             "lr": self._rate(),
             "seconds": seconds,
             "items_per_second": samples / seconds,
         }
+        self._total, self._samples = 0.0, 0
         return self._end_of_epoch(epoch, row)
 
     def _rate(self) -> float | None:
@@ -261,12 +302,7 @@ class Run:
         return not self._is_patience_over()
 
     def _is_best(self, row: Mapping[str, Any]) -> bool:
-        if self._monitor not in row:
-            raise popart_runtime_error(
-                f"fit: monitor: the history has no column '{self._monitor}'{nearest_names(self._monitor, row)}"
-            )
-        value = float(row[self._monitor])
-        measure = -value if self._monitor.removeprefix("val_") in GROWING else value
+        measure = self._sign * float(row[self._monitor])
         if measure < self._best:
             self._best, self._waited = measure, 0
             return True

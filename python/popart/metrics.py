@@ -82,10 +82,16 @@ class Metrics:
             labels: Input that named metrics compare it with; None if there is none.
 
         Raises:
-            popart_runtime_error: A name is unknown, or there are no labels for a named metric.
+            popart_runtime_error: An unknown name, a name where there are no labels, or two metrics of one name.
         """
         self._output, self._labels = output, labels
-        self._metrics = {m if isinstance(m, str) else getattr(m, "__name__", type(m).__name__): m for m in metrics}
+        names = [m if isinstance(m, str) else getattr(m, "__name__", type(m).__name__) for m in metrics]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise popart_runtime_error(
+                f"metrics: got {names.count(twice[0])} of the name '{twice[0]}', expected different names. Give each "
+                "function a name of its own with def, or __name__"
+            )
+        self._metrics = dict(zip(names, metrics, strict=True))
         for name, metric in self._metrics.items():
             if isinstance(metric, str) and (metric not in _BY_NAME or labels is None):
                 why = "the model has no labels" if metric in _BY_NAME else f"expected one of {', '.join(_BY_NAME)}"

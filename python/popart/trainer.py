@@ -27,7 +27,7 @@ from popart_core import (
 )
 
 from popart import optim
-from popart._model_inputs import Feed
+from popart._model_inputs import Feed, ModelInput
 from popart._names import explain_keywords, nearest_names
 from popart._step_plan import StepPlan
 from popart._training_model import LossFunction, check_names, training_model
@@ -58,6 +58,11 @@ _OTHER_OF_FIT = {
     "scheduler": "give schedule, such as popart.optim.cosine(warmup=100)",
     "verbose": "give progress",
 }
+
+
+def _is_open(entry: ModelInput) -> bool:
+    """Whether the first dimension is open: it counts samples."""
+    return entry.shape is None or (bool(entry.shape) and isinstance(entry.shape[0], str))
 
 
 class Weights(MutableMapping[str, np.ndarray]):
@@ -181,6 +186,12 @@ class Trainer:
             raise popart_exception(
                 f"Trainer: accumulation and replicas: got {accumulation} and {replicas}, expected 1 or more"
             )
+        if accumulation * replicas > 1 and not any(_is_open(entry) for entry in self._model.inputs):
+            shapes = ", ".join(f"'{i.name}' {list(i.shape or ())}" for i in self._model.inputs)
+            raise popart_exception(
+                f"Trainer: accumulation and replicas: got {accumulation} and {replicas}, expected 1, as no input has "
+                f"an open first dimension: {shapes}. Export the model with an open batch"
+            )
         self._choice: dict[str, Any] = {
             key: list(value) for key, value in (("frozen", frozen), ("trainable", trainable)) if value is not None
         }
@@ -292,11 +303,7 @@ class Trainer:
     def _batched(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The arrays whose first dimension is open: the dimension counts samples."""
         inputs = self._feed.inputs
-        return {
-            name: array
-            for name, array in arrays.items()
-            if array.ndim and isinstance((inputs[name].shape or ("?",))[0], str)
-        }
+        return {name: array for name, array in arrays.items() if array.ndim and _is_open(inputs[name])}
 
     def samples(self, arrays: Mapping[str, np.ndarray]) -> int:
         """Return the number of samples of a batch.
@@ -418,6 +425,7 @@ class Trainer:
         metrics: Sequence[str | Metric] = (),
         patience: int | None = None,
         monitor: str | None = None,
+        mode: Literal["min", "max"] | None = None,
         schedule: Schedule | Factor | None = None,
         checkpoint: str | Path | None = None,
         save_every: int = 0,
@@ -445,6 +453,8 @@ class Trainer:
             patience: Stop after this many epochs without improvement of `monitor`.
             monitor: Column of the history that decides which epoch is best; None: ``val_loss``, or ``loss`` without
                 `validate`.
+            mode: Whether the smallest or the largest value of `monitor` is best; None: ``"max"`` for accuracy and
+                top5, else ``"min"``. Needed for a metric that is a function.
             schedule: Factor of the learning rates for each update: from ``popart.optim``, or a function of the update.
             checkpoint: Folder for ``last.safetensors``, written after each epoch, and ``best.safetensors``.
             save_every: Also write ``last.safetensors`` each time after this many updates.
@@ -461,7 +471,8 @@ class Trainer:
             the validation ``val_loss`` and one ``val_…`` for each metric. ``history["loss"]`` is a column.
 
         Raises:
-            popart_exception: As `step`; the checkpoint is of another model; metrics without data to validate.
+            popart_exception: As `step`; a checkpoint of another model; metrics without data to validate; an unknown
+                metric, or one to monitor that does not say what is best.
             ValueError: The schedule needs the number of batches, and the data has no length.
         """
         settings = Settings(
@@ -470,6 +481,7 @@ class Trainer:
             metrics=metrics,
             patience=patience,
             monitor=monitor,
+            mode=mode,
             schedule=schedule,
             checkpoint=None if checkpoint is None else Path(checkpoint),
             save_every=save_every,

@@ -101,6 +101,30 @@ def test_training_resumes_to_the_bit(tmp_path, stop, accumulation):
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["best.safetensors", "last.safetensors"]
 
 
+@pytest.mark.parametrize(
+    "options", [{"epochs": 2}, {"epochs": 9, "patience": 1, "monitor": "epoch"}], ids=["epochs", "patience"]
+)
+def test_finished_training_has_its_weights_again(tmp_path, options):
+    """The same program, called once more: the weights are those of the checkpoint, not those of the file."""
+    first, again = trainer(), trainer()
+    for one in (first, again):
+        assert one.fit(loader, checkpoint=tmp_path, progress=False, **options)["epoch"] == [1, 2]
+    for name, value in first.weights.items():
+        np.testing.assert_array_equal(again.weights[name], value)
+
+
+@pytest.mark.parametrize("update", [5, 8, 11])
+def test_an_epoch_that_was_interrupted_has_its_row(tmp_path, update):
+    """Also where all of its updates were done: the validation sees the trained weights, the loss counts all updates."""
+    options = {"epochs": 2, "validate": list(loader())}
+    whole = trainer().fit(loader, progress=False, **options)
+    options |= {"checkpoint": tmp_path, "progress": False}
+    trainer().fit(loader, on_step=lambda now: now["update"] < update, **options)
+    history = trainer().fit(loader, **options)
+    for column in ("epoch", "update", "loss", "val_loss"):
+        assert history[column] == whole[column]
+
+
 def test_the_history_goes_on_with_the_checkpoint(tmp_path):
     whole = trainer().fit(loader, epochs=4, validate=list(loader()), metrics=["accuracy"], progress=False)
     for epochs in (1, 3, 4):
@@ -162,6 +186,24 @@ def test_patience_stops_and_the_best_epoch_comes_back(tmp_path):
         assert history["epoch"] == [1, 2, 3, 4]
         for name, value in best.items():
             np.testing.assert_array_equal(training.weights[name], value)
+
+
+def right(outputs, batch):
+    """Share of samples whose largest score is that of their class."""
+    return float((outputs.argmax(1) == batch["labels"]).mean())
+
+
+def test_the_largest_value_of_a_function_may_be_best(tmp_path):
+    training, seen = trainer(optimizer=popart.optim.AdamW(lr=0.05)), {}
+    history = training.fit(
+        loader, epochs=6, validate=loader(), metrics=[right], monitor="val_right", mode="max", restore_best=True,
+        progress=False, on_epoch=lambda row: seen.update({row["epoch"]: dict(training.weights)}),
+    )  # fmt: skip
+    values = history["val_right"]
+    assert max(values) > values[0]
+    best = seen[1 + values.index(max(values))]
+    for name, value in best.items():
+        np.testing.assert_array_equal(training.weights[name], value)
 
 
 @pytest.mark.parametrize(("schedule", "oracle"), [
@@ -239,10 +281,14 @@ def test_tensorboard_has_scalars(tmp_path):
     ({"metrics": ["accuracy"]}, "metrics are of the validation"),
     ({"metrics": ["acuracy"], "validate": loader()}, "got 'acuracy'.*Nearest names: accuracy"),
     ({"monitor": "val_lss", "validate": loader()}, "no column 'val_lss'. Nearest names: val_loss"),
+    ({"monitor": "val_right", "validate": loader(), "metrics": [right]}, "got None for 'val_right', expected 'max'"),
+    ({"mode": "larger"}, "got 'larger' for 'loss', expected 'max' if its largest value is best, or 'min'"),
+    ({"validate": loader(), "metrics": [lambda *_: 0, lambda *_: 1]}, "got 2 of the name '<lambda>'"),
 ])  # fmt: skip
 def test_settings_that_are_refused(options, text):
+    """Before the first update, not at the end of the first epoch."""
     with pytest.raises(popart.popart_exception, match=text):
-        trainer().fit(loader(), progress=False, **options)
+        trainer().fit(loader(), progress=False, on_step=lambda now: pytest.fail(str(now)), **options)
 
 
 def test_data_without_batches():
@@ -258,6 +304,20 @@ def test_data_without_batches():
 def test_data_that_is_refused(data, inputs, text):
     with pytest.raises(popart.popart_exception, match=text):
         trainer(inputs=inputs).fit(data, progress=False)
+
+
+def test_values_that_are_no_samples_are_those_of_all_micro_batches():
+    """An update has one value of such an input: those of its other batches are not dropped."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", ["batch", WIDTH], "x")
+    scale = builder.addInputTensor("FLOAT", [1], "scale")
+    weight = builder.addInitializedInputTensor(np.ones((WIDTH, CLASSES), np.float32), "w")
+    builder.addOutputTensor(builder.aiOnnx.matmul([builder.aiOnnx.mul([x, scale]), weight]))
+    training = popart.Trainer(builder.getModelProto(), "cross_entropy", popart.optim.SGD(), accumulation=2)
+    same, other = ([(DATA[:4], np.full(1, s, np.float32), LABELS[:4]) for s in scales] for scales in ((2, 2), (2, 3)))
+    training.fit(same, progress=False)
+    with pytest.raises(popart.popart_exception, match="'scale': batches of one update have different values"):
+        training.fit(other, progress=False)
 
 
 def test_names_of_inputs_are_checked():

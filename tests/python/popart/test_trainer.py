@@ -426,6 +426,61 @@ def test_mean_squared_error_of_values():
     assert values["mae"] == pytest.approx(difference.abs().mean().item(), rel=1e-4)
 
 
+class LastState(nn.Module):
+    """Time comes first in its input, samples in its output."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.RNN(WIDTH, CLASSES)
+
+    def forward(self, x):
+        return self.rnn(x)[1][0]
+
+
+class Rows(nn.Module):
+    """All rows of all samples together."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        return self.linear(x).flatten(0, 1)
+
+
+@pytest.mark.parametrize(("module", "labels"), [(LastState, 3), (Rows, 12)])
+def test_labels_may_have_another_first_dimension_than_inputs(module, labels):
+    torch.manual_seed(5)
+    network, file = module(), io.BytesIO()
+    x, y = torch.randn(4, 3, WIDTH), torch.randn(labels, CLASSES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(network, x, file, dynamo=False, do_constant_folding=False)
+    trainer = popart.Trainer(file.getvalue(), loss="mse", optimizer=popart.optim.SGD(lr=0.1))
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(network(x), y)
+        loss.backward()
+        optimizer.step()
+        assert trainer.step((x, y)) == pytest.approx(loss.item(), rel=1e-5)
+
+
+def two_inputs(sizes):
+    """A file of two inputs with these first dimensions."""
+    builder = popart.Builder()
+    x, scale = (builder.addInputTensor("FLOAT", [size, 4], name) for size, name in zip(sizes, "xs", strict=True))
+    weight = builder.addInitializedInputTensor(np.ones((4, 2), np.float32), "w")
+    builder.addOutputTensor(builder.aiOnnx.matmul([builder.aiOnnx.mul([x, scale]), weight]))
+    return builder.getModelProto()
+
+
+@pytest.mark.parametrize("arguments", [{"accumulation": 2}, {"replicas": 2}], ids=str)
+def test_a_batch_that_cannot_be_open_is_not_cut(arguments):
+    with pytest.raises(popart.popart_exception, match=r"expected 1, as no input has an open first dim.*'x' \[8, 4\]"):
+        popart.Trainer(two_inputs((8, 1)), "mse", popart.optim.SGD(), **arguments)
+
+
 @pytest.mark.parametrize(("arguments", "text"), [
     ({"loss": "cross_entropi"}, "expected the name of a loss or a tensor of the model. Nearest names: cross_entropy"),
     ({"frozen": ["frist.*"]}, r"frozen: the model has no weight 'frist.\*'"),
