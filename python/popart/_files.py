@@ -20,9 +20,11 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         path: the file.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written; FileNotFoundError: its folder does not exist.
     """
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"file '{path}': cannot be written: there is no folder '{path.parent}'. Make it first")
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
     try:
         with partial.open("xb") as file:

@@ -64,7 +64,17 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--external", metavar="NAME", help="store weights in this file, in the folder of the model")
     where.add_argument("--embed", action="store_true", help="store weights in the model (default up to 2 GiB)")
-    return parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
+    for name, given, needed in (
+        ("outputs", parsed.inference, "--inference"),
+        ("fold-batch-norm", parsed.inference, "--inference"),
+        ("keep-io", parsed.type, "--float16 or --bfloat16"),
+    ):
+        if getattr(parsed, name.replace("-", "_")) and not given:
+            parser.error(f"--{name}: does nothing without {needed}. Give both, or neither")
+    if parsed.max_folded_bytes < 0:
+        parser.error(f"--max-folded-bytes: got {parsed.max_folded_bytes}, expected 0 or more")
+    return parsed
 
 
 # ---- names ------------------------------------------------------------------------------------------
@@ -353,8 +363,6 @@ def command(arguments: Sequence[str] | None = None) -> int:
 
     parsed = arguments_of(arguments)
     files.require_file(parsed.model)
-    if (parsed.outputs or parsed.fold_batch_norm) and not parsed.inference:
-        raise UsageError("--outputs and --fold-batch-norm: only with --inference")
     onnx = files.import_onnx()
     facts = files.describe(parsed.model)  # our reader's checks: damaged models and paths outside of the folder
     result: dict[str, Any] = {"model": str(parsed.model)}

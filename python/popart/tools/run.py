@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +73,10 @@ def arguments_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     for name in ("runs", "threads"):
         if getattr(parsed, name) is not None and getattr(parsed, name) < 1:
             parser.error(f"--{name}: got {getattr(parsed, name)}, expected 1 or more")
+    for name in ("seconds", "warm_up", "rtol", "atol"):
+        value = getattr(parsed, name)
+        if value is not None and not (0 <= value < math.inf):  # nor NaN
+            parser.error(f"--{name.replace('_', '-')}: got {value}, expected a number of 0 or more")
     return parsed
 
 

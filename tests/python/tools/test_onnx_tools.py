@@ -139,6 +139,11 @@ def test_run_returns_other_tensors(model):
         (["--input", "x={folder}/text.npy"], "holds no array"),
         (["--input", "x={folder}/text.pb"], "holds no TensorProto"),
         (["--runs", "0"], "expected 1 or more"),
+        (["--seconds", "-1"], "--seconds: got -1.0, expected a number of 0 or more"),
+        (["--warm-up", "inf"], "--warm-up: got inf, expected a number of 0 or more"),
+        (["--check", "--rtol", "-1"], "--rtol: got -1.0, expected a number of 0 or more"),
+        (["--check", "--atol", "nan"], "--atol: got nan, expected a number of 0 or more"),
+        (["--output", "{folder}/absent/x.npz"], "absent/x.npz': cannot be written: there is no folder"),
         (["--integers", "5,5"], "LOW below HIGH"),
     ],
 )
@@ -147,6 +152,17 @@ def test_run_refuses_what_it_cannot_use(model, tmp_path, arguments, part):
     (tmp_path / "text.pb").write_bytes(b"\xff\xff")
     result = run("run", model, *(a.format(folder=tmp_path) for a in arguments), expect=2)
     assert part in result.stderr
+
+
+@pytest.mark.parametrize(("arguments", "part"), [
+    (["--outputs", "y"], "--outputs: does nothing without --inference"),
+    (["--fold-batch-norm"], "--fold-batch-norm: does nothing without --inference"),
+    (["--keep-io"], "--keep-io: does nothing without --float16 or --bfloat16"),
+    (["--fold", "--max-folded-bytes", "-1"], "--max-folded-bytes: got -1, expected 0 or more"),
+])  # fmt: skip
+def test_convert_refuses_options_without_effect(model, tmp_path, arguments, part):
+    assert part in run("convert", model, tmp_path / "out.onnx", *arguments, expect=2).stderr
+    assert not (tmp_path / "out.onnx").exists()
 
 
 @pytest.mark.parametrize("tool", ["run", "inspect", "convert"])
