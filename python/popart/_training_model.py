@@ -37,6 +37,7 @@ class TrainingModel:
         weights: Names of the initializers.
         source: The model without the added loss: bytes or the name of its file.
         own: Names of the file's inputs.
+        shapes: Shapes of the inputs as the file has them, open dimensions as 1.
     """
 
     proto: Source
@@ -47,6 +48,7 @@ class TrainingModel:
     weights: list[str]
     source: Source
     own: list[str]
+    shapes: dict[str, list[int]]
 
     @property
     def labels(self) -> str | None:
@@ -162,4 +164,5 @@ def training_model(
         list(builder.getTrainableTensorIds()),
         _with_open_batch(source, own, opened),
         [i.name for i in own],
+        {i.name: [d if isinstance(d, int) else 1 for d in i.shape or ()] for i in before},
     )

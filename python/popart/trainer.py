@@ -253,10 +253,9 @@ class Trainer:
         return session
 
     def _ready(self) -> TrainingSessions:
-        """The sessions, one in use. Before the first batch, it is one for the smallest batch that the model takes."""
+        """The sessions, one of them in use: where no batch was seen, for the shapes of the file."""
         if self._sessions.current is None:
-            shapes = {i.name: [d if isinstance(d, int) else 1 for d in i.shape or ()] for i in self._model.inputs}
-            self._sessions.use(shapes, 1, 1)
+            self._sessions.use(self._model.shapes, 1, 1)
         return self._sessions
 
     @property
@@ -264,7 +263,7 @@ class Trainer:
         """The training session in use.
 
         Raises:
-            popart_exception: There was no batch yet, and the model does not take a batch of one sample.
+            popart_exception: No batch was seen yet, and the model does not take 1 for each open dimension.
         """
         return self._ready().session()
 
