@@ -25,7 +25,7 @@ struct CollectiveRules {
   bool operator==(const CollectiveRules &) const = default;
 };
 
-// The inputs of a collective that other members read or write meanwhile: all; but for an update only the gradient and,
+// The inputs of a collective that other members read or write meanwhile: all; for an update only the gradient and,
 // in the order of results, the operands that these replace.
 std::vector<int> publishedInputs(const Op &op);
 

@@ -19,7 +19,8 @@ namespace popart::lower {
 namespace {
 
 constexpr int64_t kCounts[] = {2, 3, 4, 6, 8, 12, 16};  // numbers of chunks to try
-// Of a chunk. Shorter loops do not pack the weights they read (assignLayouts), which changes the order of sums.
+// Least length of a chunk. Shorter loops do not pack the weights they read (assignLayouts), which changes the order of
+// sums.
 constexpr int64_t kFewestIterations = 4;
 constexpr double kLeastSaving = 0.1;  // of the time in order: chunks need memory, and predictions are rough
 

@@ -14,7 +14,7 @@
 namespace popart::lower {
 namespace {
 
-// Of iterations: with more rows, separate products are as fast.
+// Limit of iterations: with more rows, separate products are as fast.
 constexpr int64_t kMostRows = 256;
 // Columns of b for each one of a that are stacked for the product.
 constexpr int64_t kMostColumns = 8;

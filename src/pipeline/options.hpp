@@ -27,7 +27,7 @@ SessionOptions withEnvironment(SessionOptions options);
 OptimizerFactors optimizerFactors(const SessionOptions &options);
 // Which tensors are kept in remote memory.
 transforms::OffChip offChipRules(const SessionOptions &options);
-// Of which tensors each replica keeps a part.
+// The tensors of which each replica keeps only a part.
 transforms::ShardRules shardRules(const SessionOptions &options);
 // How collectives over replicas are merged and split.
 lower::CollectiveRules collectiveRules(const SessionOptions &options);

@@ -46,7 +46,7 @@ class RunDeadline {
 };
 
 // For a thread that waits: throws RunEnded once an enclosing flag is set, and calls the check if it may, at most twenty
-// times a second. Throws what the check throws.
+// times a second. Throws the exceptions of the check.
 void lookAtInterrupts();
 // How often a loop or a wait on this thread was ended in this way.
 int64_t timesEnded() noexcept;
@@ -90,7 +90,7 @@ class WatchfulWait {
 // Decides for one loop when to read the clock: after every iteration if they are long, less often if they are short.
 class InterruptPace {
  public:
-  // Call once per iteration. Throws what the check throws, and RunEnded.
+  // Call once per iteration. Throws the exceptions of the check, and RunEnded.
   void iteration() {
     if (--left_ <= 0) [[unlikely]]
       look();

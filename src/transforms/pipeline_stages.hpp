@@ -28,7 +28,7 @@ int64_t stageCount(const Graph &main);
 // through them.
 void inferPipelineStages(Graph &main);
 
-// For a forward graph with stages. Throws popart::error, naming ops, tensors and what was found and expected, for:
+// For a forward graph with stages. Throws popart::error, with ops, tensors, and the found and expected values, for:
 // fewer than two virtual graphs (Implicit), ops that are marked for recomputation (training), stages on only some ops,
 // negative stages, values that go back to an earlier stage, a stage on several virtual graphs, variables that several
 // virtual graphs read, ops of a called graph that are not on the caller's virtual graph, and too few

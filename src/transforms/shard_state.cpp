@@ -57,7 +57,7 @@ class Sharder {
 
   bool isUpdate(const Op &op) const { return int64_t{op.index().value} >= updates_.firstOp; }
 
-  // ---- what is known of a tensor
+  // ---- known properties of a tensor
   using Key = std::pair<TensorIndex, std::pair<unsigned, unsigned>>;
   static Key key(TensorIndex t, const ReplicaGrouping &domain) {
     return {t, {domain.getGroupSize(), domain.getStride()}};
@@ -295,7 +295,7 @@ class Sharder {
     setParts(op.outputs()[0], parts, part);
   }
 
-  // ---- what is left
+  // ---- remaining work
   void keepAnchor(const TensorId &id) {
     const TensorIndex t = main_.find(id);
     if (!inParts(t) || !main_.tensor(t).hasProducer()) return;

@@ -13,7 +13,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Of rows, and of sequences in a batch: positions are 32-bit numbers. Of elements of a batch.
+// Limits of rows and of sequences in a batch (positions are 32-bit numbers), and of elements of a batch.
 constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max(), kMostPaddedElements = int64_t{1} << 48;
 
 Shape joined(const Shape &first, const Shape &rest) {

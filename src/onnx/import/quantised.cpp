@@ -225,7 +225,7 @@ QuantisedValue quantisedByRange(const Value &x) {
 
 Value dequantised(const Value &x, const Value &zero) {
   if (x.type() == DataType::FLOAT)
-    return zero.valid() && !isKnownZero(zero) ? x - zero.cast(DataType::FLOAT) : x;  // what floatsOf gives
+    return zero.valid() && !isKnownZero(zero) ? x - zero.cast(DataType::FLOAT) : x;  // the result of floatsOf
   const bool isShort = isSmallFloat(x.type()) || x.type() == DataType::UINT8 || x.type() == DataType::INT8 ||
                        x.type() == DataType::UINT16 || x.type() == DataType::INT16;
   const DataType exact = isShort ? DataType::FLOAT : DataType::INT32;

@@ -42,8 +42,8 @@ void inferMatMul(InferContext &c) {
   c.out(0, type, out);
 }
 
-// Axes counted from the end: 1 columns, 2 rows, above that matrices of a stack, which broadcast. Rank-1 operands, which
-// change what counts, do not fall apart.
+// Axes are counted from the end: 1 columns, 2 rows; larger numbers are the dimensions of stacks of matrices, which
+// broadcast. Products with rank-1 operands, for which this count differs, do not divide.
 bool productPieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
   const int a = op.inRank(0), b = op.inRank(1), fromEnd = op.inRank(cut) - axis;
   if (a < 2 || b < 2) return false;
