@@ -67,7 +67,7 @@ constexpr Family kFamilies[] = {
     ops::collectiveOps,
     ops::exchangeOps,
     ops::tensorParallelOps,
-    // ---- rows for ops that lowering makes
+    // ---- made by lowering
     ops::fusedOps,
     ops::attentionOps,
     ops::floatingPointCheckOps,

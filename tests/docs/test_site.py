@@ -66,7 +66,7 @@ def test_code_has_a_copy_button_and_output_has_none(site):
 
 def test_a_class_shows_the_arguments_of_its_constructor(site):
     page = (site / "api/classes/popart.Trainer.html").read_text()
-    assert "accumulation" in page and "Micro-batches of an update" in page
+    assert "accumulation" in page and "Micro-batches for each update" in page
     assert "classes/popart.Trainer.html" in (site / "api/popart.html").read_text()
 
 
