@@ -69,6 +69,11 @@ class ModelInput:
         shape = "of any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
         return f"{self.dtype if self.dtype is not None else 'any type'} {shape}"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the first dimension is open: it counts samples."""
+        return self.shape is None or (bool(self.shape) and isinstance(self.shape[0], str))
+
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether an array of this shape can be the input."""
         if self.shape is None:

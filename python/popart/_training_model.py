@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
-from popart_core import GraphTransformer, popart_exception
+from popart_core import GraphTransformer, RecomputationType, popart_exception
 
 from popart import losses
 from popart._model_inputs import ModelInput, Source, declared, describe, inputs_of, source_of, with_open_batch
@@ -56,6 +56,34 @@ class TrainingModel:
         added = [i.name for i in self.inputs if i.name not in self.own]
         usual = [name for name in ("labels", "label", "targets", "target") if name in self.own]
         return next(iter([*added, *usual]), None)
+
+
+def names_of(given: Sequence[str] | str | None) -> list[str]:
+    """Names of a list, or one name.
+
+    Returns:
+        The names.
+    """
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def recomputation(kind: bool | str) -> RecomputationType:
+    """The way to recompute activations, of the argument ``recompute``.
+
+    Returns:
+        The way.
+
+    Raises:
+        popart_exception: An unknown name.
+    """
+    name = {True: "Standard", False: "NoRecompute"}.get(kind, kind) if isinstance(kind, bool) else kind
+    known = [entry.name for entry in RecomputationType]
+    if name not in known:
+        raise popart_exception(
+            f"Trainer: recompute: got {kind!r}, expected True, False or one of {', '.join(known)}"
+            f"{nearest_names(str(kind), known)}"
+        )
+    return getattr(RecomputationType, str(name))
 
 
 def check_names(what: str, patterns: Iterable[str], known: Sequence[str]) -> None:
@@ -133,6 +161,11 @@ def training_model(
     """
     source = source_of(model)
     facts = describe(source)
+    if not isinstance(loss, str) and (not callable(loss) or hasattr(loss, "forward")):
+        raise TypeError(
+            f"Trainer: loss: got {loss!r}, expected the name of a loss ({', '.join(losses.names())}), a function that "
+            "takes a Builder, adds nodes and returns the loss, or the name of a tensor"
+        )
     if train_batch_norm:
         transformer = GraphTransformer(source)
         transformer.prepareNodesForTraining()

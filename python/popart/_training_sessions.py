@@ -160,8 +160,12 @@ def facts_of(path: str | Path) -> dict[str, Any]:
     Raises:
         popart_runtime_error: The file was not written by `save`.
     """
-    with _safetensors().safe_open(str(path), framework="numpy") as file:
-        text = (file.metadata() or {}).get("popart.trainer")
+    safetensors = _safetensors()
+    try:
+        with safetensors.safe_open(str(path), framework="numpy") as file:
+            text = (file.metadata() or {}).get("popart.trainer")
+    except safetensors.SafetensorError:  # another kind of file
+        text = None
     if text is None:
         raise popart_runtime_error(f"Trainer: '{path}' holds no state of a trainer. Give a file of save_state or fit")
     return json.loads(text)

@@ -59,6 +59,15 @@ def _mean_of(error: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray,
     return metric
 
 
+def listed(given: Any) -> list[Any]:
+    """Metrics or loggers as a list: of several, or of one.
+
+    Returns:
+        The list.
+    """
+    return list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
+
+
 # For each name, the function that returns sum and count for an output and its labels.
 _BY_NAME = {
     "accuracy": _best_of(1),

@@ -27,15 +27,15 @@ from popart_core import (
 )
 
 from popart import optim
-from popart._model_inputs import Feed, ModelInput
+from popart._model_inputs import Feed
 from popart._names import explain_keywords, nearest_names
 from popart._step_plan import StepPlan
-from popart._training_model import LossFunction, check_names, training_model
+from popart._training_model import LossFunction, check_names, names_of, recomputation, training_model
 from popart._training_sessions import TrainingSessions
 from popart.fitting import Data, History, Run, Settings
 from popart.inference_form import inference_form
 from popart.loading import Model, session_options
-from popart.metrics import Metric, Metrics
+from popart.metrics import Metric, Metrics, listed
 from popart.schedules import Factor, Schedule
 from popart.session import TrainingSession, _numpy_dtype, _require_kinds
 
@@ -58,11 +58,6 @@ _OTHER_OF_FIT = {
     "scheduler": "give schedule, such as popart.optim.cosine(warmup=100)",
     "verbose": "give progress",
 }
-
-
-def _is_open(entry: ModelInput) -> bool:
-    """Whether the first dimension is open: it counts samples."""
-    return entry.shape is None or (bool(entry.shape) and isinstance(entry.shape[0], str))
 
 
 class Weights(MutableMapping[str, np.ndarray]):
@@ -124,8 +119,8 @@ class Trainer:
         loss: str | LossFunction,
         optimizer: popart_core.Optimizer,
         *,
-        frozen: Sequence[str] | None = None,
-        trainable: Sequence[str] | None = None,
+        frozen: Sequence[str] | str | None = None,
+        trainable: Sequence[str] | str | None = None,
         precision: str | None = None,
         accumulation: int = 1,
         replicas: int = 1,
@@ -133,7 +128,7 @@ class Trainer:
         max_memory: int | str | None = None,
         num_threads: int | None = None,
         seed: int | None = None,
-        outputs: Sequence[str] = (),
+        outputs: Sequence[str] | str = (),
         output: str | None = None,
         loss_options: Mapping[str, Any] | None = None,
         train_batch_norm: bool = False,
@@ -150,8 +145,8 @@ class Trainer:
             loss: Name of a loss (see ``popart.losses``), which takes the model's output and adds an input for labels;
                 a function of a ``Builder`` that adds a loss and returns its tensor; or a tensor of the model.
             optimizer: One of ``popart.optim`` or of PopART's.
-            frozen: Names or globs of weights that do not change.
-            trainable: Names or globs of the weights that train; all others are frozen.
+            frozen: Names or globs of weights that stay as they are, or one of them.
+            trainable: Names or globs of the only weights that train, or one of them.
             precision: Element type of products and convolutions: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
             accumulation: Micro-batches for each update. `fit` takes as many batches of the loader for each update.
             replicas: Copies of the program, each for a part of every micro-batch.
@@ -174,30 +169,30 @@ class Trainer:
             options: Other members of ``SessionOptions`` by name.
 
         Raises:
-            popart_exception: A loss, weight or tensor is unknown, or the model cannot be read.
+            popart_exception: An unknown loss, weight, tensor or option; a model that cannot be read.
             TypeError: An argument is unknown, or there is no model or no optimizer.
             FileNotFoundError: The file does not exist.
         """
         _require_kinds("Trainer", optimizer=optimizer)
         self._model = training_model(model, loss, output, loss_options or {}, train_batch_norm)
-        check_names("frozen", frozen or (), self._model.weights)
-        check_names("trainable", trainable or (), self._model.weights)
+        check_names("frozen", names_of(frozen), self._model.weights)
+        check_names("trainable", names_of(trainable), self._model.weights)
         if accumulation < 1 or replicas < 1:
             raise popart_exception(
                 f"Trainer: accumulation and replicas: got {accumulation} and {replicas}, expected 1 or more"
             )
-        if accumulation * replicas > 1 and not any(_is_open(entry) for entry in self._model.inputs):
+        if accumulation * replicas > 1 and not any(entry.is_open for entry in self._model.inputs):
             shapes = ", ".join(f"'{i.name}' {list(i.shape or ())}" for i in self._model.inputs)
             raise popart_exception(
                 f"Trainer: accumulation and replicas: got {accumulation} and {replicas}, expected 1, as no input has "
                 f"an open first dimension: {shapes}. Export the model with an open batch"
             )
         self._choice: dict[str, Any] = {
-            key: list(value) for key, value in (("frozen", frozen), ("trainable", trainable)) if value is not None
+            key: names_of(value) for key, value in (("frozen", frozen), ("trainable", trainable)) if value is not None
         }
         self._optimizer = optimizer
         self._sent: dict[int, tuple[float | None, ...]] = {}  # learning rates that sessions have
-        self._accumulation, self._replicas, self._recompute = accumulation, replicas, recompute
+        self._accumulation, self._replicas, self._recompute = accumulation, replicas, recomputation(recompute)
         self._common: dict[str, Any] = {
             "options": options,
             "max_memory": max_memory,
@@ -205,7 +200,8 @@ class Trainer:
             "max_shapes": max_shapes,
             "precision": precision,
         }
-        self._anchors, self._device = list(outputs), device
+        session_options(**self._common)  # refused here, not at the first batch
+        self._anchors, self._device = names_of(outputs), device
         self._feed = Feed("Trainer", self._model.inputs, inputs)
         self._sessions = TrainingSessions(self._session_of, seed)
         self._plan: StepPlan | None = None  # of the last step, where the next one may be like it
@@ -234,9 +230,7 @@ class Trainer:
             options.enableGradientAccumulation, options.accumulationFactor = True, accumulation
         if replicas > 1:
             options.enableReplicatedGraphs, options.replicatedGraphCount = True, replicas
-        if self._recompute:
-            kind = "Standard" if self._recompute is True else self._recompute
-            options.autoRecomputation = getattr(popart_core.RecomputationType, kind)
+        options.autoRecomputation = self._recompute
         anchors = dict.fromkeys([self._model.loss, *self._anchors], AnchorReturnType("All"))
         session = TrainingSession(
             self._model.proto,
@@ -302,7 +296,7 @@ class Trainer:
     def _batched(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The arrays whose first dimension is open: the dimension counts samples."""
         inputs = self._feed.inputs
-        return {name: array for name, array in arrays.items() if array.ndim and _is_open(inputs[name])}
+        return {name: array for name, array in arrays.items() if array.ndim and inputs[name].is_open}
 
     def samples(self, arrays: Mapping[str, np.ndarray]) -> int:
         """Return the number of samples of a batch.
@@ -362,6 +356,11 @@ class Trainer:
 
     def _prepared(self, arrays: Mapping[str, np.ndarray]) -> tuple[StepPlan, dict[str, np.ndarray]]:
         """The plan of a step, and the arrays to run its session with."""
+        for name, array in self._batched(arrays).items():
+            if array.shape[0] == 0:
+                raise popart_runtime_error(
+                    f"Trainer: '{name}': got no samples, expected 1 or more: shape {list(array.shape)}"
+                )
         parts = self._parts(self.samples(arrays))
         cut = self._cut(arrays, parts)
         skip = sum(n != 1 for n in parts)
@@ -421,7 +420,7 @@ class Trainer:
         epochs: int = 1,
         *,
         validate: Data | None = None,
-        metrics: Sequence[str | Metric] = (),
+        metrics: Sequence[str | Metric] | str | Metric = (),
         patience: int | None = None,
         monitor: str | None = None,
         mode: Literal["min", "max"] | None = None,
@@ -429,7 +428,7 @@ class Trainer:
         checkpoint: str | Path | None = None,
         save_every: int = 0,
         restore_best: bool = False,
-        log: Sequence[Any] = (),
+        log: Any = (),
         log_every: int = 50,
         on_step: Callable[[dict[str, Any]], Any] | None = None,
         on_epoch: Callable[[dict[str, Any]], Any] | None = None,
@@ -477,7 +476,7 @@ class Trainer:
         settings = Settings(
             epochs=epochs,
             validate=validate,
-            metrics=metrics,
+            metrics=listed(metrics),
             patience=patience,
             monitor=monitor,
             mode=mode,
@@ -485,7 +484,7 @@ class Trainer:
             checkpoint=None if checkpoint is None else Path(checkpoint),
             save_every=save_every,
             restore_best=restore_best,
-            log=log,
+            log=listed(log),
             log_every=log_every,
             on_step=on_step,
             on_epoch=on_epoch,
@@ -514,7 +513,7 @@ class Trainer:
         options.constantWeights = False
         return options
 
-    def evaluate(self, data: Iterable[Any], metrics: Sequence[str | Metric] = ()) -> dict[str, float]:
+    def evaluate(self, data: Iterable[Any], metrics: Sequence[str | Metric] | str | Metric = ()) -> dict[str, float]:
         """Compute the loss and metrics of data with the current weights, without training.
 
         Args:
@@ -525,9 +524,9 @@ class Trainer:
             A dictionary with ``loss``, the mean over all samples, and the metrics.
 
         Raises:
-            popart_exception: As `step`; a metric is unknown.
+            popart_exception: As `step`; an unknown metric; data without batches.
         """
-        counted, total, samples = Metrics(metrics, self._model.output, self._model.labels), 0.0, 0
+        counted, total, samples = Metrics(listed(metrics), self._model.output, self._model.labels), 0.0, 0
         for batch in data:
             arrays = self._feed.arrays(batch)
             results = self._inference(True, (), arrays).run(arrays)
@@ -535,7 +534,12 @@ class Trainer:
             total += float(np.mean(results.pop(self._model.loss), dtype=np.float64)) * size
             samples += size
             counted.add(results, arrays, size)
-        return {"loss": total / samples if samples else float("nan"), **counted.means()}
+        if samples == 0:
+            raise popart_runtime_error(
+                "evaluate: the data has no batches. An iterator is at its end after one epoch: give a list, a "
+                "DataLoader, or a function that makes one"
+            )
+        return {"loss": total / samples, **counted.means()}
 
     def predict(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs of the model with the current weights. Call it as a model of ``popart.load``.

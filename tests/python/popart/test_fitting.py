@@ -294,6 +294,8 @@ def test_settings_that_are_refused(options, text):
 def test_data_without_batches():
     with pytest.raises(popart.popart_exception, match="the data of epoch 1 has no batches"):
         trainer().fit([], progress=False)
+    with pytest.raises(popart.popart_exception, match="evaluate: the data has no batches"):
+        trainer().fit(loader, epochs=2, validate=iter(loader()), progress=False)
 
 
 @pytest.mark.parametrize(("data", "inputs", "text"), [

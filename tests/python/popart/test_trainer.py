@@ -488,13 +488,38 @@ def test_a_batch_that_cannot_be_open_is_not_cut(arguments):
     ({"frozen": ["frist.*"]}, r"frozen: the model has no weight 'frist.\*'"),
     ({"trainable": ["first.weigth"]}, "no weight 'first.weigth'. Nearest names: first.weight"),
     ({"accumulation": 0}, "accumulation and replicas: got 0 and 1"),
+    ({"recompute": "Standrad"}, "recompute: got 'Standrad', expected True, False or one of .* names: Standard"),
 ])  # fmt: skip
 def test_arguments_that_are_refused(arguments, text):
     with pytest.raises(popart.popart_exception, match=text):
         popart.Trainer(exported(Network()), **{"loss": "cross_entropy", "optimizer": popart.optim.SGD(), **arguments})
 
 
+@pytest.mark.parametrize("loss", [None, 3, nn.CrossEntropyLoss()], ids=str)
+def test_losses_that_are_none(loss):
+    with pytest.raises(TypeError, match=r"expected the name of a loss .*cross_entropy.*takes a Builder"):
+        popart.Trainer(exported(Network()), loss, popart.optim.SGD())
+
+
+def test_one_name_in_place_of_a_list(tmp_path):
+    trainer = trainer_of(Network(), frozen="first.*", outputs="logits")
+    trainer.fit(
+        batches(16, 8), validate=batches(16, 8), metrics="accuracy", log=str(tmp_path / "run.csv"), progress=False
+    )
+    assert {t.name for t in trainer.session.trainableTensors() if t.trains} == {"second.weight", "second.bias"}
+    assert trainer.results["logits"].shape == (8, CLASSES)
+    assert trainer.evaluate(batches(16, 8), "accuracy").keys() == {"loss", "accuracy"}
+    assert (tmp_path / "run.csv").read_text().startswith("epoch,")
+
+
+def test_files_of_state_that_are_none(tmp_path):
+    (tmp_path / "text").write_text("no state, but more than eight bytes")
+    with pytest.raises(popart.popart_exception, match="text' holds no state of a trainer"):
+        trainer_of(Network()).load_state(tmp_path / "text")
+
+
 @pytest.mark.parametrize(("batch", "text"), [
+    (data(0), "'x': got no samples, expected 1 or more"),
     ({"x": data(8)[0]}, "the data has no 'labels'"),
     ((data(8)[0],), "the data gives 1 values: got 2 inputs: x, labels"),
     ((data(8)[0][:, :3], data(8)[1]), r"'x': got shape \[8, 3\], expected \[batch, 6\]"),
