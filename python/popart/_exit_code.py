@@ -2,7 +2,8 @@
 
 That library finalises MPI while Python ends, before the C library knows the exit code. Finalising MPI waits for the
 other processes of the job, and a process that fails must not wait: the others wait for it. So the exit code is recorded
-when the interpreter reads it: from the attribute `code` of the SystemExit that ends the program, wherever it was raised.
+when the interpreter reads it: from the attribute `code` of the SystemExit that ends the program. That may be raised
+anywhere.
 """
 
 import ctypes

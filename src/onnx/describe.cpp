@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "onnx/importer.hpp"
+#include "onnx/model_check.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx_proto/onnx.pb.h"
 
@@ -48,7 +49,7 @@ void countNodes(const onnx_proto::GraphProto &graph, std::map<std::string, int64
 }
 
 int64_t bytesOf(const onnx_proto::TensorProto &tensor) {
-  if (tensor.data_type() != onnx_proto::TensorProto::STRING) return tensorInfo(tensor, tensor.name()).nbytes();
+  if (!holdsText(tensor)) return tensorInfo(tensor, tensor.name()).nbytes();
   int64_t bytes = 0;
   for (const std::string &text : tensor.string_data()) bytes += static_cast<int64_t>(text.size());
   return bytes;

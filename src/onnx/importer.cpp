@@ -137,6 +137,8 @@ TensorIndex Importer::resolve(const std::string &name, Scope &scope) {
         "'{}' is a sequence of {} tensors: expected a tensor. Take elements with SequenceAt or join them with "
         "ConcatFromSequence",
         name, static_cast<int64_t>(list->second.size()));
+  if (const auto refusal = scope.refusals.find(name); refusal != scope.refusals.end())
+    throw error("{}", refusal->second);
   if (!scope.outer)
     throw error("{}: tensor '{}' is read before anything defines it", scope.graph->getGraphString(), name);
   const TensorIndex outer = resolve(name, *scope.outer);
@@ -346,6 +348,13 @@ void Importer::addInitializers(const onnx_proto::GraphProto &graph, Scope &scope
   };
   for (const auto &tensor : graph.initializer()) {
     if (isCopy(tensor.name()) || isFed(tensor.name())) continue;
+    if (holdsText(tensor)) {
+      scope.refusals[tensor.name()] =
+          "Initializer '" + tensor.name() +
+          "': element type is not supported: got strings, expected numbers or booleans. popart.load and popart.backend "
+          "compute operators of text on the host";
+      continue;
+    }
     if (const TensorIndex lifted = main ? TensorIndex{} : variableOfBody(tensor, scope); lifted.valid())
       scope.tensors[tensor.name()] = lifted;
     else

@@ -88,6 +88,7 @@ class Flow {
   std::set<std::string> weights() const {
     std::set<std::string> names;
     for (const auto &tensor : proto_.graph().initializer()) {
+      if (holdsText(tensor)) continue;
       const TensorInfo info = tensorInfo(tensor, tensor.name());
       if (isFloatingPoint(info.dataType()) && info.nelms() > 1) names.insert(tensor.name());
     }

@@ -132,6 +132,7 @@ void checkGraph(const onnx_proto::GraphProto &graph, OuterNames outer, const Mod
   checkUnique(
       graph.initializer(), [](const auto &v) -> const std::string & { return v.name(); }, where, "initializer");
   for (const auto &tensor : graph.initializer()) {
+    if (holdsText(tensor)) continue;
     const TensorInfo info = tensorInfo(tensor, tensor.name());
     if (isExternal(tensor)) continue;
     const auto payload = content.payloads.find(&tensor);
@@ -157,6 +158,10 @@ std::string nodeText(const onnx_proto::NodeProto &node) {
   for (const auto &output : node.output())
     if (!output.empty()) return node.op_type() + " (output '" + output + "')";
   return node.op_type() + " ''";
+}
+
+bool holdsText(const onnx_proto::TensorProto &initializer) {
+  return initializer.data_type() == onnx_proto::TensorProto::STRING;
 }
 
 std::set<std::string> initializerNames(const onnx_proto::GraphProto &graph) {

@@ -22,6 +22,8 @@ std::string nodeText(const onnx_proto::NodeProto &node);
 
 // Names of the initializers of `graph`, including sparse ones.
 std::set<std::string> initializerNames(const onnx_proto::GraphProto &graph);
+// Whether an initializer is text: it has no tensor here, and nodes that read it are refused.
+bool holdsText(const onnx_proto::TensorProto &initializer);
 // Every name that `graph` itself defines: inputs, initializers, node outputs.
 std::set<std::string> definedNames(const onnx_proto::GraphProto &graph);
 // Names that the subgraphs of `node` read from outside.

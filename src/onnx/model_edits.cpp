@@ -149,7 +149,7 @@ void ModelEditor::convertInitializersToConstants(const std::vector<TensorId> &id
 void ModelEditor::convertAllFixedPointInitializersToConstants() {
   std::vector<TensorId> ids;
   for (const auto &tensor : proto_->graph().initializer())
-    if (isInteger(tensorInfo(tensor, tensor.name()).dataType())) ids.push_back(tensor.name());
+    if (!holdsText(tensor) && isInteger(tensorInfo(tensor, tensor.name()).dataType())) ids.push_back(tensor.name());
   convertInitializersToConstants(ids);
 }
 

@@ -11,6 +11,7 @@
 #include "base/files/pending_file.hpp"
 #include "base/nearest.hpp"
 #include "onnx/file_bytes.hpp"
+#include "onnx/model_check.hpp"
 #include "onnx/model_content.hpp"
 #include "onnx/training/trainable_tensors.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -155,7 +156,7 @@ int64_t bytesWithin(const ModelContent &content, const std::map<TensorId, Tensor
   std::set<TensorId> own;
   for (const auto &tensor : content.proto->graph().initializer()) {
     own.insert(tensor.name());
-    if (!files.takes(tensor.name())) bytes += tensorInfo(tensor, tensor.name()).nbytes();
+    if (!holdsText(tensor) && !files.takes(tensor.name())) bytes += tensorInfo(tensor, tensor.name()).nbytes();
   }
   for (const auto &[id, value] : values)
     if (!own.count(id) && !files.takesStateOf(id)) bytes += value.nbytes();

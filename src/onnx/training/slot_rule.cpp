@@ -317,7 +317,11 @@ SlotRule::SlotRule(const FlatModel &model, ValueOf valueOf)
     return readingOf(model_.nodes[use.node], use.input) == Reading::Carried;
   };
   ofInitializers_ = reached(all, [&](const FlatUse &use) { return isStaticNode(model_.nodes[use.node]); });
-  const std::vector<bool> isChannels = reached(channels, isCarried);
+  // Also scales that are stored as another function, such as 1 + scale.
+  const std::vector<bool> isChannels = reached(channels, [&](const FlatUse &use) {
+    const FlatNode &node = model_.nodes[use.node];
+    return isCarried(use) || (isOneOf(node.type, {"Add", "Sub", "Mul", "Exp", "Softplus"}) && isStaticNode(node));
+  });
   for (const FlatNode &node : model_.nodes)
     if (holdsParameters(node, isChannels)) behind.insert(behind.end(), node.outputs.begin(), node.outputs.end());
   behind_ = reached(behind, [&](const FlatUse &use) { return keepsParametersInFront(model_.nodes[use.node]); });

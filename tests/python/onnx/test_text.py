@@ -104,6 +104,21 @@ def test_constants_and_what_moves_text():
     )
 
 
+def test_initializers_of_text():
+    """Also those that nothing reads; sessions refuse what reads them by name."""
+    proto = model("""agraph (string[3] x) => (string[3] y)
+                     <string[3] end = {"x", "y", "z"}, string[1] unread = {"q"}> { y = StringConcat(x, end) }""")
+    words = np.array(["a", "B", "c"], object)
+    assert run(proto, words)[0].tolist() == popart.load(proto)(words).tolist() == ["ax", "By", "cz"]
+    numbers = model('agraph (float[3] x) => (float[3] y) <string[1] unread = {"q"}> { y = Neg(x) }')
+    np.testing.assert_array_equal(popart.load(numbers)(np.float32([1, 2, 3])), [-1, -2, -3])
+    same = model('agraph () => (bool[1] y) <string[1] a = {"q"}> { y = Equal(a, a) }')
+    with pytest.raises(popart.popart_exception, match="Initializer 'a': element type is not supported: got strings"):
+        popart.InferenceSession(
+            same.SerializeToString(), popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice()
+        )
+
+
 @pytest.mark.parametrize("sensitive", [0, 1])
 @pytest.mark.parametrize("action", ["NONE", "LOWER", "UPPER"])
 def test_normalizer(sensitive, action):

@@ -61,6 +61,19 @@ class Prepared(nn.Module):
         )
 
 
+class NormFirst(nn.Module):
+    """An input that is normalised, with a bias, and scales that are stored as differences from one."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.bias = nn.Parameter(torch.randn(WIDTH) / 3), nn.Parameter(torch.randn(WIDTH))
+        self.out = nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        normal = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-3)
+        return self.out(torch.tanh(normal * (1 + self.scale) + self.bias))
+
+
 class Grid(nn.Module):
     """Coordinates joined to an input; places and sizes of anchors that turn results into boxes."""
 
@@ -116,14 +129,15 @@ MODULES = {
     "added": (Added, rows_of_input),
     "added_fresh": (lambda: Added(fresh=True), rows_of_input),
     "prepared": (Prepared, rows_of_input),
+    "norm_first": (NormFirst, rows_of_input),
     "grid": (Grid, lambda: torch.randn(2, LENGTH * LENGTH, WIDTH)),
     "decayed": (Decayed, rows_of_input),
     "turned": (Turned, rows_of_input),
 }
 
 
-# The exporter based on torch.export stores a token for each sample, and a function of the rate.
-STORED_OTHERWISE = {"joined", "decayed"}
+# The exporter based on torch.export stores a token for each sample, and functions of rates and scales.
+STORED_OTHERWISE = {"joined", "decayed", "norm_first"}
 
 
 def trained_as_the_module(module, draw, form, tmp_path, unfolded=False):
