@@ -128,6 +128,7 @@ def install(wheel: Path, python: Python, folder: Path, machine: Machine, *, offl
     run(*machine.command(python.program, "-m", "venv", *bare, folder), env=env)
     program = folder / "bin/python"
     mode = ["--no-deps", "--no-index"] if offline else []
+    mode += [] if machine.is_this else ["--no-compile"]  # in the emulator, only what is imported
     words = ["install", "-q", "--disable-pip-version-check", *mode, wheel]
     run(*machine.command(program, *machine.pip(), *words), env=env)
     if offline:
