@@ -66,7 +66,7 @@ struct Scope {
     TensorIndex outer;
     TensorIndex inner;
   };
-  std::unordered_map<std::string, std::string> refusals;  // builders: ONNX name of an unknown tensor -> reason
+  std::unordered_map<std::string, std::string> refusals;  // ONNX name of a tensor that cannot be read -> reason
   std::vector<Capture> captures;               // tensors of `outer` that this graph reads, as additional graph inputs
   std::map<TensorIndex, TensorIndex> innerOf;  // of captures: outer -> inner
 };

@@ -68,6 +68,15 @@ TEST(Matmul, tasks_of_dot_products_share_no_elements) {
   }
 }
 
+// A task of one row tile would read a panel for few multiply-adds.
+TEST(Matmul, tasks_of_few_rows_share_no_panels) {
+  for (const auto &[n, k] : {std::pair{512, 784}, {512, 512}}) {
+    MatmulShape shape{80, n, k};
+    shape.bLayout = BLayout::kPacked;
+    EXPECT_LE(Matmul(shape, 2).tasks(), 8) << n << " columns, k " << k;
+  }
+}
+
 // Every transposition of A, every layout of B, one to 64 threads, all against the same sums.
 TEST(Matmul, matches_loops_for_every_layout_and_thread_count) {
   for (const Size &s : kSizes) {

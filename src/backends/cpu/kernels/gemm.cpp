@@ -23,29 +23,11 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kLongestPass = 384;                    // k per pass: a tile of A rows stays in the first level cache
-constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;  // a cache line more: rows map to different cache sets
-constexpr int64_t kShortDepth = 48, kFewRows = 3;
-// Rows that are far apart may share sets of the first level cache: copying is worth it from this many panels.
-constexpr int64_t kPanelsToCopyRows = 3;
-constexpr int64_t kTilesPerTask = 16;   // row tiles of one panel that share one read of a pass's panels
-constexpr int64_t kTasksPerThread = 4;  // so that dynamic claiming balances the load
-// Where B has to be packed, every task of the same columns packs it again: fewer and longer tasks.
-constexpr int64_t kTilesPerPackingTask = 48;
-constexpr int64_t kPackingTasksPerThread = 2;
-// Panels of a pass take this part of their usual size where those of the next pass come into the same cache meanwhile.
-constexpr int64_t kAheadShare = 3;
+// Rows that are far apart may share sets of the first level cache: copying pays from so many calls of a kernel on.
+constexpr int64_t kCallsToCopyRows = 3;
 constexpr int64_t kRowsToSpread = 8;  // rows of B packed at a time
 constexpr int64_t kColumnBlock = 16;  // at least the rows of a tile
 static_assert(kMaxTileRows <= kColumnBlock);
-constexpr int64_t kMostDotBatch = 16;            // up to here a transposing pack of B costs more than the product
-constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
-// Model of a task's overheads, in products of one tile and one panel; of its start in multiply-adds.
-constexpr double kPackedPanelCost = 0.5;
-constexpr double kCopiedTileCost = 0.25;
-constexpr double kGatheredTileCost = 1;
-constexpr double kStartCost = 10'000;
-constexpr double kWorthBalancing = 0.93;  // of the elapsed time: smaller gains are within the model's error
 
 // a[m, k] with arbitrary strides -> packed[k][rows]. Where rows are contiguous, columns are copied in blocks of a fixed
 // size as far as `readable` floats of the source allow: the next column overwrites the excess, that of the last column
@@ -94,155 +76,6 @@ struct Matmul::RowTile {
 
   int rows() const { return static_cast<int>(end - row); }
 };
-
-// Ranges of tiles and panels, and the order of the tasks of a batch. Threads begin with equal numbers of neighbouring
-// tasks, and take tasks of others when they have none. Tasks of one range of panels are neighbours and share its panels.
-// Where they pack panels for themselves and ranges differ, those of one range of rows are neighbours: then the threads'
-// first tasks are equal as well.
-struct Matmul::TaskOrder {
-  int64_t rowTasks;
-  PanelRanges panels;
-  bool panelsInside;
-
-  // The range of tiles and the range of panels of a task.
-  std::pair<int64_t, int64_t> rangesOf(int64_t task) const {
-    const int64_t colTasks = panels.count();
-    return panelsInside ? std::pair(task / colTasks, task % colTasks) : std::pair(task % rowTasks, task / rowTasks);
-  }
-  // Of all tasks before this one, of earlier batches too.
-  int64_t panelsBefore(int64_t task) const {
-    const int64_t perBatch = rowTasks * panels.count(), all = panels.begin(panels.count());
-    const auto [row, col] = rangesOf(task % perBatch);
-    const int64_t before = panels.begin(col), length = panels.begin(col + 1) - before;
-    return task / perBatch * rowTasks * all + (panelsInside ? row * all + before : before * rowTasks + row * length);
-  }
-};
-
-Matmul::Matmul(const MatmulShape &given, int threads)
-    : shape_(given), kernels_(hasPairs() ? bfloat16Kernels() : &microKernels()), depth_(given.k) {
-  const MicroKernels &kernels = *kernels_;
-  if (hasPairs()) shape_.k = pairsOf(depth_);
-  const MatmulShape &shape = shape_;
-  panels_ = ceilDiv(shape.n, kernels.panelWidth);
-  // A task of dot products covers all rows: tasks that shared columns would write the same elements.
-  // Short products feel the start of every register tile.
-  takesOnePanel_ = shape.k < kShortDepth && shape.m > kFewRows;
-  rowTiles_ = isDot() ? RowTiles::ofOne(shape.m) : RowTiles(shape.m, takesOnePanel_ ? 1 : shape.n);
-  planBlocks(std::max(1, threads));
-  tasks_ = static_cast<int>(batches() * rowTasks_ * colTasks_);
-  const int64_t width = kernels.panelWidth;
-  const int64_t rowsPerTile = kernels.tileRows;
-  if (isDot()) {
-    scratchFloats_ = static_cast<size_t>(shape.m * (shape.k + shape.n));
-    return;
-  }
-  const bool severalPasses = shape.k > kBlock_;
-  const int64_t tilesKept = severalPasses ? tilesPerTask_ : shape.updatesRows ? 1 : 0;
-  partialFloats_ = static_cast<size_t>(tilesKept * rowsPerTile * panelsPerTask_ * width);
-  packedBFloats_ = static_cast<size_t>(packsB() ? kBlock_ * panelsPerTask_ * width : 0);
-  scratchFloats_ = partialFloats_ + packedBFloats_ + static_cast<size_t>(kRowCopyStride * (rowsPerTile + 1));
-}
-
-void Matmul::planBlocks(int threads) {
-  const MicroKernels &kernels = microKernels();
-  kBlock_ = std::max<int64_t>(1, ceilDiv(shape_.k, std::max<int64_t>(1, ceilDiv(shape_.k, kLongestPass))));
-  kBlock_ = ceilDiv(kBlock_, shape_.passUnit) * shape_.passUnit;
-  const int64_t panelBytes = kBlock_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
-  if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
-  // B panels of a pass stay in the second level cache, and with them those of the next pass that are asked for.
-  const int64_t bytesOfB = shape_.k * panels_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
-  const bool looksAhead = !packsB() && rowTiles() > 1 && rowTiles() <= rowTiles_.sameRows(kTilesPerTask) &&
-                          bytesOfB > std::max(1, threads) * secondLevelCacheBytes();
-  const int64_t mostPanels = PanelRanges::rounded(
-      std::min(panels_, panelBytesAtOnce() / (looksAhead ? kAheadShare : 1) / panelBytes), panelsTogether());
-  const int64_t mostTiles = std::clamp<int64_t>(rowTiles_.sameRows(packsB() ? kTilesPerPackingTask : kTilesPerTask), 1,
-                                                std::max<int64_t>(1, rowTiles()));
-  panelsPerTask_ = mostPanels;
-  tilesPerTask_ = mostTiles;
-  halveBlocks(threads);
-  if (threads > 1) balanceBlocks(threads, mostTiles, mostPanels);
-  rowTasks_ = ceilDiv(rowTiles(), tilesPerTask_);
-  colTasks_ = ceilDiv(panels_, panelsPerTask_);
-  if (colTasks_ > 0) panelsPerTask_ = orderOf(rowTasks_, colTasks_).panels.longest();
-  readsBOnce_ = !packsB() && rowTasks_ == 1 && rowTiles() > 1;
-  outgrowsCache_ = outgrowsCache(batches() * shape_.m * shape_.n, DataType::FLOAT);
-}
-
-// Halves the longer side of a task until there are some tasks for every thread, or tasks are small.
-void Matmul::halveBlocks(int threads) {
-  const MicroKernels &kernels = microKernels();
-  const int64_t wanted = threads == 1 ? 1 : threads * (packsB() ? kPackingTasksPerThread : kTasksPerThread);
-  const auto taskFlops = [&] {
-    return 2 * shape_.k * tilesPerTask_ * kernels.tileRows * panelsPerTask_ * kernels.panelWidth;
-  };
-  const auto enough = [&] {
-    const int64_t count = batches() * ceilDiv(rowTiles(), tilesPerTask_) * ceilDiv(panels_, panelsPerTask_);
-    return count >= wanted || taskFlops() < kSmallestTaskFlops;
-  };
-  while (!enough() && (tilesPerTask_ > 1 || panelsPerTask_ > 1)) {
-    int64_t &larger = tilesPerTask_ >= panelsPerTask_ ? tilesPerTask_ : panelsPerTask_;
-    const int64_t together = &larger == &panelsPerTask_ ? panelsTogether() : 1;
-    larger = together > 1 && larger > together ? PanelRanges::rounded(larger / 2, together) : ceilDiv(larger, 2);
-  }
-}
-
-// Elapsed time, in products of a tile and a panel, when the products are split into so many ranges of tiles and panels.
-double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
-  const MicroKernels &kernels = microKernels();
-  const TaskOrder order = orderOf(rowTasks, colTasks);
-  const auto tiles = static_cast<double>(ceilDiv(rowTiles(), rowTasks)),
-             product = static_cast<double>(shape_.k * kernels.tileRows * kernels.panelWidth);
-  const double panel = (order.panels.keepsTogether() ? 1 : kOnePanelCost) * tiles + (packsB() ? kPackedPanelCost : 0),
-               task = (shape_.gathersRows && copiesOperands() ? kGatheredTileCost : kCopiedTileCost) * tiles +
-                      kStartCost / std::max(1.0, product);
-  const int64_t count = batches() * rowTasks * colTasks;
-  if (!order.panelsInside)
-    return static_cast<double>(ceilDiv(count, threads)) * (static_cast<double>(order.panels.longest()) * panel + task);
-  double longest = 0;
-  for (int64_t thread = 0; thread < threads; ++thread) {  // each has as many neighbours as the others
-    const int64_t first = count * thread / threads, end = count * (thread + 1) / threads;
-    longest = std::max(longest, static_cast<double>(order.panelsBefore(end) - order.panelsBefore(first)) * panel +
-                                    static_cast<double>(end - first) * task);
-  }
-  return longest;
-}
-
-// Equal ranges of tiles and panels that finish together on all threads, where those found by halving do not.
-void Matmul::balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels) {
-  if (batches() * rowTiles() * panels_ == 0) return;
-  const double now = elapsed(ceilDiv(rowTiles(), tilesPerTask_), ceilDiv(panels_, panelsPerTask_), threads);
-  double best = now * kWorthBalancing;
-  const int64_t fewest = std::min<int64_t>(int64_t{2} * threads, batches() * rowTiles() * panels_);
-  for (int64_t tiles = mostTiles; tiles >= 1; --tiles)
-    for (int64_t panels = mostPanels; panels >= 1; --panels) {
-      if (panels != PanelRanges::rounded(panels, panelsTogether())) continue;
-      const int64_t rowTasks = ceilDiv(rowTiles(), tiles), colTasks = ceilDiv(panels_, panels);
-      if (batches() * rowTasks * colTasks < fewest) continue;
-      const double time = elapsed(rowTasks, colTasks, threads);
-      if (time >= best) continue;
-      best = time;
-      tilesPerTask_ = ceilDiv(rowTiles(), rowTasks), panelsPerTask_ = orderOf(rowTasks, colTasks).panels.longest();
-    }
-}
-
-Matmul::TaskOrder Matmul::orderOf(int64_t rowTasks, int64_t colTasks) const {
-  const PanelRanges panels(panels_, colTasks, panelsTogether());
-  return {rowTasks, panels, copiesOperands() && !panels.areEqual()};
-}
-
-Matmul::Part Matmul::partOf(int task) const noexcept {
-  const int64_t perBatch = rowTasks_ * colTasks_;
-  const TaskOrder order = orderOf(rowTasks_, colTasks_);
-  const auto [row, col] = order.rangesOf(task % perBatch);
-  return {task / perBatch, rowTiles() * row / rowTasks_, rowTiles() * (row + 1) / rowTasks_, order.panels.begin(col),
-          order.panels.begin(col + 1)};
-}
-
-double Matmul::share(int task) const noexcept {
-  const Part r = partOf(task);
-  return static_cast<double>((r.endTile - r.firstTile) * (r.endPanel - r.firstPanel)) /
-         static_cast<double>(batches() * rowTiles() * panels_);
-}
 
 const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                                  ptrdiff_t &panelStride) const noexcept {
@@ -389,7 +222,8 @@ AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row,
     return AMode::kRows;
   }
   if (args.aColStride == 1) {
-    if (rows <= 3 || panels < kPanelsToCopyRows || args.aRowStride == tile.k) return AMode::kRows;
+    if (rows <= kFewRows || panels < kCallsToCopyRows * rowTiles_.panelsTogether() || args.aRowStride == tile.k)
+      return AMode::kRows;
     for (int i = 0; i < rows; ++i) {
       std::memcpy(block.packedA + i * kRowCopyStride, tile.a + i * args.aRowStride,
                   static_cast<size_t>(tile.k) * sizeof(float));
@@ -434,7 +268,8 @@ AMode Matmul::pairSource(const Block &block, const MatmulArgs &args, int64_t row
     tile.aStride = rows;
     return AMode::kPanel;
   }
-  if (depth_ % 2 == 0 && args.aRowStride % 2 == 0 && block.endPanel - block.firstPanel < kPanelsToCopyRows) {
+  if (depth_ % 2 == 0 && args.aRowStride % 2 == 0 &&
+      block.endPanel - block.firstPanel < kCallsToCopyRows * rowTiles_.panelsTogether()) {
     tile.a = reinterpret_cast<const float *>(a);
     tile.aStride = args.aRowStride / 2;
     return AMode::kRows;
@@ -486,6 +321,12 @@ void Matmul::lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, co
   askAhead(tile, rowTile - block.firstTile, block.endTile - block.firstTile, kernel.parts * (tile.k / kStepsPerLine),
            {block.b + (next * shape_.k + firstK) * width, std::min(kBlock_, shape_.k - firstK) * width,
             std::min<int64_t>(kernel.panels, panels_ - next), shape_.k * width});
+}
+
+// One row tile reads each panel of B once: it arrives fastest without jumps to other panels. Its rows are not copied.
+bool Matmul::takesOnePass(const MatmulArgs &args) const noexcept {
+  return rowTiles() == 1 && !packsB() && !args.rows && args.aColStride == 1 &&
+         (shape_.m <= kFewRows || args.aRowStride == shape_.k);
 }
 
 // Where the sums of a row tile lie between passes, or before an update of rows.
@@ -545,10 +386,6 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, RowTile &row
   if (!collects || !last) return;
   const int64_t column = block.firstPanel * width;
   emit(block, args, partials, partialStride, row, rows, column, endCol - column);
-}
-
-bool Matmul::isDot() const noexcept {
-  return !hasHalves() && shape_.bLayout == BLayout::kPackedTransposed && shape_.m <= kMostDotBatch;
 }
 
 bool Matmul::isOuterUpdate(const MatmulArgs &args) const noexcept {
@@ -620,8 +457,9 @@ void Matmul::runBlock(const Part &range, ptrdiff_t origin, const MatmulArgs &arg
   if (args.update && isOuterUpdate(args)) return runOuterUpdate(block, args);
   block.partial = scratch;
   block.packedA = scratch + partialFloats_ + packedBFloats_;
+  const int64_t pass = takesOnePass(args) ? shape_.k : kBlock_;
   do {
-    block.endK = std::min(shape_.k, block.firstK + kBlock_);
+    block.endK = std::min(shape_.k, block.firstK + pass);
     block.panels = panelSource(block, args, scratch + partialFloats_, block.kStride, block.panelStride);
     static constexpr BlockOffset kOrigin{};
     RowTile t{block.firstTile, firstRow(block.firstTile), firstRow(block.firstTile + 1), 0, {}, {}, {}};

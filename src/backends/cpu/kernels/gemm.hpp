@@ -115,6 +115,9 @@ class Matmul {
   void runPart(const Part &part, const MatmulArgs &args, float *scratch) const noexcept;
 
  private:
+  static constexpr int64_t kLongestPass = 384;  // k per pass: a tile of A rows stays in the first level cache
+  static constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;  // a cache line more: rows map to different cache sets
+  static constexpr int64_t kFewRows = 3;
   struct Block;
   struct RowTile;
   struct TaskOrder;
@@ -142,6 +145,7 @@ class Matmul {
                  TileArgs &tile) const noexcept;
   void lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, const MicroKernels::Choice &kernel,
                     TileArgs &tile) const noexcept;
+  bool takesOnePass(const MatmulArgs &args) const noexcept;
   float *partialRow(const Block &block, int64_t row) const noexcept;
   void runTileRow(const Block &block, const MatmulArgs &args, RowTile &rowTile) const noexcept;
   bool hasHalves() const noexcept { return isHalf(shape_.factors); }

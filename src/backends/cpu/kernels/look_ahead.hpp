@@ -12,7 +12,8 @@
 
 namespace popart::cpu {
 
-// A tile in a matrix of `type` whose rows are `stride` elements apart, from element `at` on.
+// A tile in a matrix of `type` whose rows are `stride` elements apart, from element `at` on. What is read comes into
+// the first level cache: the end of a tile waits for it, as nothing is multiplied meanwhile.
 enum class PrefetchFor : uint8_t { kRead, kWrite };
 template <PrefetchFor kUse>
 void prefetchTile(const void *matrix, ptrdiff_t at, DataType type, ptrdiff_t stride, int rows, int64_t cols) {
@@ -20,7 +21,8 @@ void prefetchTile(const void *matrix, ptrdiff_t at, DataType type, ptrdiff_t str
   const int64_t size = isHalf(type) ? 2 : 4, bytes = cols * size;
   const char *row = static_cast<const char *>(matrix) + at * size;
   for (int r = 0; r < rows; ++r, row += stride * size)
-    for (int64_t b = 0; b < bytes; b += kLineBytes) __builtin_prefetch(row + b, kUse == PrefetchFor::kWrite, 2);
+    for (int64_t b = 0; b < bytes; b += kLineBytes)
+      __builtin_prefetch(row + b, kUse == PrefetchFor::kWrite, kUse == PrefetchFor::kWrite ? 2 : 3);
 }
 
 // What the epilogue of a tile reads, while the tile is being computed. `e`: of the whole matrix. `asked`: a matrix
