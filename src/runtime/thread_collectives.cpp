@@ -222,17 +222,17 @@ void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, 
   interruptible([&] { wait_.sleepWhile(number, value); });
 }
 
-// What other processes change, of which no thread here is told: asks isTrue(time waited) again and again. At first
-// without a rest: a thread that yields on a busy machine may be back after some milliseconds only. Whether the run goes
-// on.
+// What other processes change, of which no thread here is told: asks isTrue(time waited) again and again. It sleeps
+// soon: on a busy machine a thread that polls or yields is back after some milliseconds, one that slept at once. Whether
+// the run goes on.
 template <class F>
 bool ThreadCollectives::pollWhile(int64_t local, const F &isTrue) noexcept {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::microseconds kWithoutRest{100};
+  constexpr std::chrono::microseconds kWithoutRest{5}, kSleepsFrom{80};
   std::chrono::nanoseconds waited{0};
   if (!isTrue(waited)) return goesOn();
   for (const Clock::time_point begin = Clock::now(); goesOn() && isTrue(waited); waited = Clock::now() - begin) {
-    if (waited > kWithoutRest) restAfter(waited);
+    if (waited > kWithoutRest) restAfter(std::max<std::chrono::nanoseconds>(waited, kSleepsFrom));
     if (local == 0) interruptible(lookAtInterrupts);
   }
   if (local == 0) waited_.fetch_add(waited.count(), std::memory_order_relaxed);
