@@ -1,8 +1,7 @@
 """Metrics for ``Trainer.evaluate`` and ``Trainer.fit``: by name, or any function of outputs and labels.
 
 A function ``metric(outputs, batch)`` takes the array of the only output, or a dictionary if there are several, and the
-arrays of
-the batch by input; it returns the mean over the batch.
+arrays of the batch by input; it returns the mean over the batch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
