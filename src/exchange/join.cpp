@@ -13,7 +13,7 @@ namespace {
 
 using executable::kJoinedBlock;
 using executable::TermOf;
-using executable::termsOf;
+using executable::asTerms;
 using executable::withOperator;
 
 template <class A, class L, class R>
@@ -25,7 +25,7 @@ void joinAs(executable::Join how, const void *left, const void *right, void *int
     A ofLeft[kJoinedBlock], ofRight[kJoinedBlock];  // of elements that are no terms
     for (int64_t at = 0, n = 0; at < count; at += n) {
       n = std::min(count - at, kJoinedBlock);
-      const A *const x = termsOf(a + at, n, ofLeft), *const y = termsOf(b + at, n, ofRight);
+      const A *const x = asTerms(a + at, n, ofLeft), *const y = asTerms(b + at, n, ofRight);
       const auto join = [&](const A *first, A *sum) {
         for (int64_t i = 0; i < n; ++i) sum[i] = op(first[i], y[i]);
       };

@@ -26,7 +26,7 @@ void takeTerms(const T *elements, int64_t count, TermOf<T> *to) {
 }
 // Terms of at most kJoinedBlock elements: where they are, or in `spare`.
 template <class T>
-const TermOf<T> *termsOf(const T *elements, int64_t count, TermOf<T> *spare) {
+const TermOf<T> *asTerms(const T *elements, int64_t count, TermOf<T> *spare) {
   if constexpr (std::is_same_v<TermOf<T>, T>) return elements;
   takeTerms(elements, count, spare);
   return spare;

@@ -47,8 +47,8 @@ void joinBlock(Join how, std::span<const PublishedOperands> members, size_t o, i
     const auto leaf = [&](unsigned first, unsigned terms, Block<A> &to) {
       if (terms == 1) return executable::takeTerms(term(first), count, to.values);
       Block<A> right;  // of elements that are no terms
-      const A *const a = executable::termsOf(term(first), count, to.values);
-      joinTerms(op, a, executable::termsOf(term(first + 1), count, right.values), count, to.values);
+      const A *const a = executable::asTerms(term(first), count, to.values);
+      joinTerms(op, a, executable::asTerms(term(first + 1), count, right.values), count, to.values);
     };
     const auto join = [&](Block<A> &to, const Block<A> &right) {
       joinTerms(op, to.values, right.values, count, to.values);

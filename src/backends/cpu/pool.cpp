@@ -22,7 +22,7 @@ using executable::KernelRequest;
 class PoolKernel final : public executable::HostKernel {
  public:
   PoolKernel(const Pool &pool, PoolKind kind, bool countPadding)
-      : pool_(pool), kind_(kind), countPadding_(countPadding) {
+      : pool_(pool), windows_(pool), kind_(kind), countPadding_(countPadding) {
     const int64_t work = pool.n * pool.outputPixels() * pool.channels * pool.taps();
     tasks_ = static_cast<int>(taskCount(work, int64_t{1} << 13, pool.n * pool.outputPixels()));
   }
@@ -34,7 +34,7 @@ class PoolKernel final : public executable::HostKernel {
     float *y = static_cast<float *>(args.out[0]);
     const int64_t pixels = pool_.outputPixels(), all = pool_.n * pixels, channels = pool_.channels;
     for (int64_t i = all * task / tasks_; i < all * (task + 1) / tasks_; ++i) {
-      const PoolWindow w = windowAt(pool_, i % pixels, static_cast<int64_t *>(args.scratch));
+      const PoolWindow w = windows_.at(i % pixels, static_cast<int64_t *>(args.scratch));
       const float *image = x + i / pixels * pool_.inputPixels() * pool_.pixelOfX();
       float *result = y + i * pool_.pixelOfY();
       if (kind_ == PoolKind::kMaximum) {
@@ -48,6 +48,7 @@ class PoolKernel final : public executable::HostKernel {
 
  private:
   Pool pool_;
+  PoolWindows windows_;
   PoolKind kind_;
   bool countPadding_;
   int tasks_ = 1;
@@ -74,6 +75,7 @@ class PoolGradientKernel final : public executable::HostKernel {
  public:
   PoolGradientKernel(const Pool &pool, PoolKind kind, bool countPadding, int threads)
       : pool_(pool),
+        windows_(pool),
         kind_(kind),
         countPadding_(countPadding),
         blocks_(columnRanges(pool.channels, pool.n, 32, 16, threads)) {}
@@ -88,9 +90,12 @@ class PoolGradientKernel final : public executable::HostKernel {
     const float *g = static_cast<const float *>(args.in[0]) + image * pool_.outputPixels() * channels + begin;
     const int64_t offset = image * pool_.inputPixels() * channels + begin;
     float *dx = static_cast<float *>(args.out[0]) + offset;
-    for (int64_t i = 0; i < pool_.inputPixels(); ++i) std::fill_n(dx + i * channels, count, 0.0f);
+    if (count == channels)
+      std::fill_n(dx, pool_.inputPixels() * channels, 0.0f);
+    else
+      for (int64_t i = 0; i < pool_.inputPixels(); ++i) std::fill_n(dx + i * channels, count, 0.0f);
     for (int64_t i = 0; i < pool_.outputPixels(); ++i) {
-      const PoolWindow w = windowAt(pool_, i, static_cast<int64_t *>(args.scratch));
+      const PoolWindow w = windows_.at(i, static_cast<int64_t *>(args.scratch));
       if (kind_ == PoolKind::kMaximum) {
         spreadToMaximum(static_cast<const float *>(args.in[1]) + offset, w.taps, count, g + i * channels, dx);
       } else {
@@ -102,6 +107,7 @@ class PoolGradientKernel final : public executable::HostKernel {
 
  private:
   Pool pool_;
+  PoolWindows windows_;
   PoolKind kind_;
   bool countPadding_;
   int64_t blocks_;

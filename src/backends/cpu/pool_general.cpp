@@ -26,7 +26,7 @@ template <class T>
 class MaximumKernel final : public executable::HostKernel {
  public:
   MaximumKernel(const Pool &pool, bool columnMajor)
-      : pool_(pool), columnMajor_(columnMajor), tasks_(forwardTasks(pool)) {}
+      : pool_(pool), windows_(pool), columnMajor_(columnMajor), tasks_(forwardTasks(pool)) {}
   std::string name() const override { return "max pool with positions"; }
   int tasks() const override { return tasks_; }
   int64_t scratchBytes() const override { return (pool_.taps() + pool_.channels) * 8; }
@@ -36,7 +36,7 @@ class MaximumKernel final : public executable::HostKernel {
     auto *positions = args.out[1] ? static_cast<int64_t *>(args.out[1]) : nullptr;
     for (int64_t i = all * task / tasks_; i < all * (task + 1) / tasks_; ++i) {
       const int64_t image = i / pixels, pixel = i % pixels;
-      const PoolWindow w = windowAt(pool_, pixel, taps);
+      const PoolWindow w = windows_.at(pixel, taps);
       T *y = static_cast<T *>(args.out[0]) + i * channels;
       const T *x = static_cast<const T *>(args.in[0]) + image * pool_.inputPixels() * channels;
       maxima(x, w.taps, y, best);
@@ -67,6 +67,7 @@ class MaximumKernel final : public executable::HostKernel {
     return depth + pool_.in[0] * (row + pool_.in[1] * col);
   }
   Pool pool_;
+  PoolWindows windows_;
   bool columnMajor_;
   int tasks_;
 };
@@ -81,14 +82,14 @@ float power(float base, int64_t p) {
 // y = (sum |x|^p)^(1/p)
 class NormKernel final : public executable::HostKernel {
  public:
-  NormKernel(const Pool &pool, int64_t p) : pool_(pool), p_(p), tasks_(forwardTasks(pool)) {}
+  NormKernel(const Pool &pool, int64_t p) : pool_(pool), windows_(pool), p_(p), tasks_(forwardTasks(pool)) {}
   std::string name() const override { return "p-norm pool"; }
   int tasks() const override { return tasks_; }
   int64_t scratchBytes() const override { return pool_.taps() * 8; }
   void run(const KernelArgs &args, int task) const noexcept override {
     const int64_t pixels = pool_.outputPixels(), all = pool_.n * pixels, channels = pool_.channels;
     for (int64_t i = all * task / tasks_; i < all * (task + 1) / tasks_; ++i) {
-      const PoolWindow w = windowAt(pool_, i % pixels, static_cast<int64_t *>(args.scratch));
+      const PoolWindow w = windows_.at(i % pixels, static_cast<int64_t *>(args.scratch));
       const float *x = static_cast<const float *>(args.in[0]) + i / pixels * pool_.inputPixels() * channels;
       float *y = static_cast<float *>(args.out[0]) + i * channels;
       std::fill_n(y, channels, 0.0f);
@@ -103,6 +104,7 @@ class NormKernel final : public executable::HostKernel {
 
  private:
   Pool pool_;
+  PoolWindows windows_;
   int64_t p_;
   int tasks_;
 };
@@ -110,7 +112,7 @@ class NormKernel final : public executable::HostKernel {
 // dx = g sign(x) (|x| / y)^(p - 1), summed over the windows; inputs g, x, y.
 class NormGradientKernel final : public executable::HostKernel {
  public:
-  NormGradientKernel(const Pool &pool, int64_t p) : pool_(pool), p_(p) {}
+  NormGradientKernel(const Pool &pool, int64_t p) : pool_(pool), windows_(pool), p_(p) {}
   std::string name() const override { return "p-norm pool gradient"; }
   int tasks() const override { return static_cast<int>(std::max<int64_t>(1, pool_.n)); }
   int64_t scratchBytes() const override { return pool_.taps() * 8; }
@@ -123,7 +125,7 @@ class NormGradientKernel final : public executable::HostKernel {
     float *dx = static_cast<float *>(args.out[0]) + in;
     std::fill_n(dx, pool_.inputPixels() * channels, 0.0f);
     for (int64_t i = 0; i < pool_.outputPixels(); ++i) {
-      const PoolWindow w = windowAt(pool_, i, static_cast<int64_t *>(args.scratch));
+      const PoolWindow w = windows_.at(i, static_cast<int64_t *>(args.scratch));
       for (const int64_t tap : w.taps)
         for (int64_t c = 0; c < channels; ++c) {
           const float value = x[tap + c], norm = y[i * channels + c];
@@ -135,6 +137,7 @@ class NormGradientKernel final : public executable::HostKernel {
 
  private:
   Pool pool_;
+  PoolWindows windows_;
   int64_t p_;
 };
 

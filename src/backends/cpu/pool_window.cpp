@@ -6,6 +6,8 @@
 namespace popart::cpu {
 namespace {
 
+constexpr int64_t kMostKeptTaps = 4096;  // larger windows are found each time, which takes a small part of their time
+
 void readSpatial(const std::vector<int64_t> &values, size_t begin, size_t end, Spatial &to) {
   for (size_t i = begin; i < end; ++i) to[3 - (end - i)] = values[i];
 }
@@ -26,10 +28,33 @@ Pool poolOf(const Op &op, const Shape &x, const Shape &y) {
   return p;
 }
 
-PoolWindow windowAt(const Pool &p, int64_t pixel, int64_t *taps) {
-  const Spatial at = {pixel / (p.out[1] * p.out[2]), pixel / p.out[2] % p.out[1], pixel % p.out[2]};
-  const Reach depth = reach(p, 0, at[0]), row = reach(p, 1, at[1]), col = reach(p, 2, at[2]);
+PoolWindows::PoolWindows(const Pool &pool) : pool_(pool) {
+  if (pool.taps() > kMostKeptTaps) return;
+  for (size_t d = 0; d < 3; ++d) {
+    const int64_t length = (pool.kernel[d] - 1) * pool.dilation[d] + 1, last = pool.in[d] - length + pool.padLow[d];
+    inside_[d] = {(pool.padLow[d] + pool.stride[d] - 1) / pool.stride[d], last < 0 ? 0 : last / pool.stride[d] + 1};
+  }
+  const Spatial &kernel = pool.kernel, &step = pool.dilation;
+  if (std::ranges::any_of(inside_, [](const Inside &i) { return i.first >= i.end; })) return;
+  for (int64_t i = 0; i < kernel[0]; ++i)
+    for (int64_t j = 0; j < kernel[1]; ++j)
+      for (int64_t k = 0; k < kernel[2]; ++k)
+        whole_.push_back(((i * step[0] * pool.in[1] + j * step[1]) * pool.in[2] + k * step[2]) * pool.pixelOfX());
+}
+
+PoolWindow PoolWindows::at(int64_t pixel, int64_t *taps) const noexcept {
+  const Pool &p = pool_;
+  const int64_t line = pixel / p.out[2];
+  const Spatial at = {line / p.out[1], line % p.out[1], pixel % p.out[2]};
+  const auto isInside = [&](size_t d) { return at[d] >= inside_[d].first && at[d] < inside_[d].end; };
   size_t count = 0;
+  if (isInside(0) && isInside(1) && isInside(2)) {
+    const auto begin = [&](size_t d) { return at[d] * p.stride[d] - p.padLow[d]; };
+    const int64_t first = ((begin(0) * p.in[1] + begin(1)) * p.in[2] + begin(2)) * p.pixelOfX();
+    for (const int64_t tap : whole_) taps[count++] = first + tap;
+    return {{taps, count}, static_cast<int64_t>(count)};
+  }
+  const Reach depth = reach(p, 0, at[0]), row = reach(p, 1, at[1]), col = reach(p, 2, at[2]);
   for (int64_t i = 0; i < depth.count; ++i)
     for (int64_t j = 0; j < row.count; ++j) {
       const int64_t start =

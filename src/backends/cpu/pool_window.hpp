@@ -1,5 +1,8 @@
 // Windows of pooling over channels-last activations: a window is the list of its pixels inside the input.
 #pragma once
+#include <array>
+#include <vector>
+
 #include <popart/op.hpp>
 
 #include "backends/cpu/kernels/pool_shape.hpp"
@@ -15,7 +18,21 @@ struct PoolWindow {
   Taps taps;       // offsets of the first channel of each pixel in the image, in order
   int64_t padded;  // positions inside the padded input
 };
-// The window at one output pixel of one image; `taps` has room for Pool::taps() offsets.
-PoolWindow windowAt(const Pool &p, int64_t pixel, int64_t *taps);
+
+class PoolWindows {
+ public:
+  explicit PoolWindows(const Pool &pool);
+  // The window at one output pixel of one image; `taps` has room for Pool::taps() offsets.
+  PoolWindow at(int64_t pixel, int64_t *taps) const noexcept;
+
+ private:
+  // Output positions [first, end) of a dimension whose windows have all taps inside the input.
+  struct Inside {
+    int64_t first = 0, end = 0;
+  };
+  Pool pool_;
+  std::array<Inside, 3> inside_{};
+  std::vector<int64_t> whole_;  // offsets of the taps of such a window from its first one
+};
 
 }  // namespace popart::cpu
