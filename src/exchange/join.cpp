@@ -11,9 +11,9 @@
 namespace popart::exchange {
 namespace {
 
+using executable::asTerms;
 using executable::kJoinedBlock;
 using executable::TermOf;
-using executable::asTerms;
 using executable::withOperator;
 
 template <class A, class L, class R>
