@@ -214,11 +214,11 @@ std::unique_ptr<Session::Impl> Session::OpenShapes::makeFor(const Key &shapes, c
   std::unique_ptr<Impl> made = make(infos, fed, device_);
   if (current) made->job = current->job;
   if (!prepared) return made;
-  if (current && current->program.isCompiled()) made->beside.push_back(current->program.executable());
+  if (current && current->program.isCompiled()) made->otherPrograms.push_back(current->program.executable());
   for (const Kept &kept : others_)
-    if (kept.program->program.isCompiled()) made->beside.push_back(kept.program->program.executable());
+    if (kept.program->program.isCompiled()) made->otherPrograms.push_back(kept.program->program.executable());
   made->compile();
-  made->beside.clear();
+  made->otherPrograms.clear();
   return made;
 }
 

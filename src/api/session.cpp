@@ -125,7 +125,7 @@ session::CompileOptions Session::Impl::compileOptions() const {
   compiling.cacheVariables = options.enableVariablesCaching;
   compiling.program = loadedProgram;
   if (model) compiling.constants = &constantHashes;
-  compiling.beside = beside;
+  compiling.otherPrograms = otherPrograms;
   return compiling;
 }
 

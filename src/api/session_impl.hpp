@@ -143,8 +143,9 @@ struct Session::Impl {
   void requireWeights() const;   // runtime_error: training before weightsFromHost
   void fillSizes();              // `sizes` from the Ir
   void checkDeviceFits() const;  // popart::error: too few IPUs
-  std::vector<std::shared_ptr<const executable::Executable>> beside;  // other programs of the session, for compile
-  void writeScalars();                                                // optimizer scalars -> hostWeights
+  std::vector<std::shared_ptr<const executable::Executable>>
+      otherPrograms;    // other programs of the session, for compile
+  void writeScalars();  // optimizer scalars -> hostWeights
 };
 
 }  // namespace popart

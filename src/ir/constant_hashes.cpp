@@ -6,7 +6,7 @@
 namespace popart {
 
 std::vector<uint64_t> ConstantHashes::of(const std::vector<TensorData> &constants, int threads,
-                                         const std::function<void()> &beside) {
+                                         const std::function<void()> &extraTask) {
   const auto keyOf = [](const TensorData &data) { return std::pair(data.data(), data.nbytes()); };
   std::vector<TensorData> unread;
   std::vector<int64_t> bytes;
@@ -16,7 +16,7 @@ std::vector<uint64_t> ConstantHashes::of(const std::vector<TensorData> &constant
     if (!isNew) continue;
     unread.push_back(constant), bytes.push_back(constant.nbytes()), hashes.push_back(&entry->second);
   }
-  forEachSizedBeside(beside, bytes, threads, [&](size_t i) { *hashes[i] = contentHash(unread[i]); });
+  forEachSizedWith(extraTask, bytes, threads, [&](size_t i) { *hashes[i] = contentHash(unread[i]); });
   held_.insert(held_.end(), unread.begin(), unread.end());
   std::vector<uint64_t> all;
   for (const TensorData &constant : constants) all.push_back(known_.at(keyOf(constant)));

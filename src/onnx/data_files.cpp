@@ -218,12 +218,12 @@ void DataFileUpdate::putState(const TensorId &state, const TensorData &value, st
   putBehind(places_.at(weightOf(state)), state, value, known, header);
 }
 
-void DataFileUpdate::putBehind(const DataPlace &beside, const TensorId &id, const TensorData &value,
+void DataFileUpdate::putBehind(const DataPlace &weight, const TensorId &id, const TensorData &value,
                                std::map<TensorId, DataPlace> &known, onnx_proto::TensorProto &header) {
-  const auto [found, isNew] = known.try_emplace(id, beside);
-  if (isNew || found->second.path != beside.path) found->second.offset = -1;  // at the end of the file
-  found->second.location = beside.location;
-  found->second.path = beside.path;
+  const auto [found, isNew] = known.try_emplace(id, weight);
+  if (isNew || found->second.path != weight.path) found->second.offset = -1;  // at the end of the file
+  found->second.location = weight.location;
+  found->second.path = weight.path;
   place(found->second, value, id, header);
 }
 

@@ -47,7 +47,7 @@ class Hosts {
  private:
   mutable std::mutex lock_;
   std::function<std::shared_ptr<Group>()> join_;     // of the registered backend
-  std::shared_ptr<Group> world_;                     // while communication goes on
+  std::shared_ptr<Group> world_;                     // from initializeBackend to its end
   std::map<int64_t, std::shared_ptr<Group>> named_;  // null: this instance is no member
 };
 

@@ -224,7 +224,7 @@ void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, 
 
 // What other processes change, of which no thread here is told: asks isTrue(time waited) again and again. It sleeps
 // soon: on a busy machine a thread that polls or yields is back after some milliseconds, one that slept at once.
-// Whether the run goes on.
+// Whether the run continues.
 template <class F>
 bool ThreadCollectives::pollWhile(int64_t local, const F &isTrue) noexcept {
   using Clock = std::chrono::steady_clock;

@@ -212,7 +212,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
     for (const Graph *graph : ir.getAllGraphs()) checkInplaceAmbiguity(*graph);
   withinMemory("Session '" + name_ + "': compiling", [&] {
     const lower::Backends backends = lower::remember(lowering);
-    lowered_ = shareConstants(obtain(ir, options, lowering, backends), options.beside);
+    lowered_ = shareConstants(obtain(ir, options, lowering, backends), options.otherPrograms);
     lower::Compiled compiled = lower::compileInSteps(*lowered_, lowering, backends);
     schedule_ = std::move(compiled.schedule);
     executable_ = std::move(compiled.executable);

@@ -65,7 +65,7 @@ struct CompileOptions {
   Compared compared = Compared::Nothing;  // what to compare between the processes of the job after each run
   std::shared_ptr<CompileTimes> times;    // times of passes; null: not recorded
   // Other programs in memory: large constants that this program has in common with them are stored once.
-  std::vector<std::shared_ptr<const executable::Executable>> beside;
+  std::vector<std::shared_ptr<const executable::Executable>> otherPrograms;
   ConstantHashes *constants = nullptr;  // from earlier keys of the same Ir; null: constants are read for each key
   // A program from a file whose description matches the Ir and these options; the passes then do not run.
   std::shared_ptr<const lower::Program> program;

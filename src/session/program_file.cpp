@@ -207,7 +207,7 @@ void ProgramFile::checkValuesBeside(const std::function<void()> &other, int thre
   std::exception_ptr failure;
   areValuesBeingChecked_ = true;
   try {
-    forEachSizedBeside(other, bytes, threads, [&](size_t i) {
+    forEachSizedWith(other, bytes, threads, [&](size_t i) {
       if (!isIntact(all[i].first, *all[i].second)) good = false;
     });
   } catch (...) {

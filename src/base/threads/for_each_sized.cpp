@@ -35,15 +35,15 @@ void forEachSized(std::span<const int64_t> bytes, int threads, const std::functi
   pool.parallel(static_cast<int>(order.size()), [&](int task, int) { work(order[static_cast<size_t>(task)]); });
 }
 
-void forEachSizedBeside(const std::function<void()> &beside, std::span<const int64_t> bytes, int threads,
-                        const std::function<void(size_t)> &work) {
+void forEachSizedWith(const std::function<void()> &extraTask, std::span<const int64_t> bytes, int threads,
+                      const std::function<void(size_t)> &work) {
   const std::vector<size_t> order = largestFirst(bytes);
   std::exception_ptr failure;
   ThreadPool pool(threadsForAll(bytes, threads));
   pool.parallel(static_cast<int>(order.size()) + 1, [&](int task, int) {
     if (task > 0) return work(order[static_cast<size_t>(task) - 1]);
     try {
-      beside();
+      extraTask();
     } catch (...) {
       failure = std::current_exception();
     }

@@ -14,8 +14,8 @@ int threadsWorth(int64_t bytes, int threads);
 // the data of work(i). The largest start first, so that no thread ends with a large one. `work` must not throw. Throws
 // popart::runtime_error if the system refuses a thread.
 void forEachSized(std::span<const int64_t> bytes, int threads, const std::function<void(size_t)> &work);
-// The same with `beside` as an additional task, which starts first; it is done when this returns. It may throw.
-void forEachSizedBeside(const std::function<void()> &beside, std::span<const int64_t> bytes, int threads,
-                        const std::function<void(size_t)> &work);
+// The same with `extraTask` as an additional task, which starts first; it is done when this returns. It may throw.
+void forEachSizedWith(const std::function<void()> &extraTask, std::span<const int64_t> bytes, int threads,
+                      const std::function<void(size_t)> &work);
 
 }  // namespace popart

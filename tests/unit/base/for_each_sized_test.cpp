@@ -39,9 +39,9 @@ TEST(ForEachSized, WhatRunsBesideBeginsFirstAndMayFail) {
   std::vector<size_t> order;
   const std::vector<int64_t> bytes{3, 9000};
   const auto work = [&](size_t i) { order.push_back(i); };
-  forEachSizedBeside([&] { order.push_back(7); }, bytes, 1, work);
+  forEachSizedWith([&] { order.push_back(7); }, bytes, 1, work);
   EXPECT_EQ(order, (std::vector<size_t>{7, 1, 0}));
-  EXPECT_THROW(forEachSizedBeside([] { throw std::runtime_error("failed"); }, bytes, 4, [](size_t) {}),
+  EXPECT_THROW(forEachSizedWith([] { throw std::runtime_error("failed"); }, bytes, 4, [](size_t) {}),
                std::runtime_error);
 }
 

@@ -164,7 +164,7 @@ TEST(CompiledProgram, SharesConstantsWithProgramsBesideIt) {
   CompileOptions options = compileOptionsFor(DeviceType::Cpu, 1);
   CompiledProgram first("first"), same("same"), other("other");
   first.compile(*program(1, 0.5f), options);
-  options.beside = {first.executable()};
+  options.otherPrograms = {first.executable()};
   same.compile(*program(2, 0.5f), options);
   other.compile(*program(2, 0.25f), options);
   const auto constant = [](const CompiledProgram &p) { return p.executable()->constants.at(0).data.data(); };
