@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tomllib
 import zipfile
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -38,9 +39,9 @@ PROGRAM = "main {\n  stream %x : float32[2, 3]\n  %a = Relu(%x)\n  %b = Neg(%a)\
 SYSTEM = r"lib(?:c|m|dl|rt|util|pthread|gcc_s|stdc\+\+)\.so\.\d|ld-linux"
 
 sys.path.append(str(ROOT / "tools/wheels"))
-private_names = pytest.importorskip("private_names")
-machines = pytest.importorskip("machines")
-pythons = pytest.importorskip("pythons")
+private_names = import_module("private_names")
+machines = import_module("machines")
+pythons = import_module("pythons")
 pytestmark = pytest.mark.skipif(PRESET in ("asan", "tsan"), reason="a wheel has no sanitizers")
 
 
