@@ -14,8 +14,8 @@ namespace popart {
 // key.
 class ConstantHashes {
  public:
-  // Hashes of these values, in their order. New ones are read by several threads if that is worth it, with `extraTask` as
-  // one more task.
+  // Hashes of these values, in their order. Several threads read new ones if that is worth it, with `extraTask` as one
+  // more task.
   std::vector<uint64_t> of(const std::vector<TensorData> &constants, int threads,
                            const std::function<void()> &extraTask);
   // Records known hashes of bytes that do not change.

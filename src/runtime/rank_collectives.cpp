@@ -394,8 +394,8 @@ void RankCollectives::shareMemory() {
   for (Group *g : groups_) g->share(placesOf);
 }
 
-// Whether to continue to wait for `process` in shared memory; -1: there is nothing to wait for. A failure of one process
-// ends the waits of all, including those whose operands are complete.
+// Whether to continue to wait for `process` in shared memory; -1: there is nothing to wait for. A failure of one
+// process ends the waits of all, including those whose operands are complete.
 bool RankCollectives::waitsFor(int process, Group &group, std::chrono::nanoseconds waited) noexcept {
   if (exchangeProblem_.load(std::memory_order_acquire)) return false;
   if (const char *failure = segments_->failure()) return end(failure), false;

@@ -294,7 +294,7 @@ print(popdist.getInstanceIndex(), digest(session), len(of_replicas), facts.get("
 
 @pytest.mark.parametrize(("given", "local"), [("", 2), ("**in_parts()", 1)], ids=["whole", "parts"])
 def test_all_processes_profile_a_session_together(given, local, tmp_path):
-    """Each profile has the replicas of its process. Training has the same bits as without one, also with sharded state."""
+    """Each profile has the replicas of its process. Training has the same bits as without one, also in parts."""
     call = f"session.profile(lambda: step(session, 1), runs=2, warmUp=1, folder={str(tmp_path)!r})"
     processes = 4 // local
     profiled, log = lines_of(PROFILED.format(given=given, call=call), processes, local)
