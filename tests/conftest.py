@@ -17,6 +17,8 @@ PRESET = os.environ.get("POPART_PRESET", "dev")
 PACKAGES = [] if PRESET == "installed" else [str(ROOT / "python"), str(ROOT / "build" / PRESET / "python")]
 
 sys.path[:0] = [path for path in [*PACKAGES, str(ROOT)] if path not in sys.path]
+# A program without a buffer writes the end of a line alone, and Open MPI tags each write.
+os.environ.pop("PYTHONUNBUFFERED", None)
 os.environ["PYTHONPATH"] = os.pathsep.join([*PACKAGES, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 
 GENERATORS = []  # (generator of a test module, its state when all modules had been imported)

@@ -154,7 +154,7 @@ FAILURES = [
     edited("weight_of_unbacked_size", set_dims(2**33), "raw data does not match"),
     edited("weight_of_unknown_type", lambda m: setattr(weight(m), "data_type", 99), "99"),
     edited("weight_of_undefined_type", lambda m: setattr(weight(m), "data_type", 0), "type number 0"),
-    edited("weight_of_text", lambda m: setattr(weight(m), "data_type", 8), "type number 8"),
+    edited("weight_of_text", lambda m: setattr(weight(m), "data_type", 8), "got strings, expected numbers"),
     edited("weight_in_two_fields", lambda m: weight(m).float_data.extend([1, 2, 3]), "twice"),
     edited("sparse_index_out_of_range", sparse([3], [7]), "'sparse': an index is out of range: got 7"),
     edited("sparse_index_below_zero", sparse([3], [-1]), "'sparse': an index is out of range: got -1"),

@@ -34,6 +34,7 @@ class Output:
     def __init__(self, target: BinaryIO, only: int | None) -> None:
         self._target, self._only = target, only
         self._begun = b""  # a line without its end
+        self._continues = False  # what was written last has no end of line: the next piece of the instance gets no tag
         self.hidden: dict[int, deque[bytes]] = defaultdict(lambda: deque(maxlen=LAST_LINES))
         self.of_mpirun: deque[bytes] = deque(maxlen=3 * LAST_LINES)
 
@@ -64,7 +65,8 @@ class Output:
         if self._only is None:
             return
         if tag is None or int(tag[1]) == self._only:
-            self._write(piece)
+            self._write(piece[tag.end() :] if tag and self._continues else piece)
+            self._continues = not piece.endswith(b"\n")
             return
         lines = self.hidden[int(tag[1])]
         if lines and not lines[-1].endswith(b"\n"):

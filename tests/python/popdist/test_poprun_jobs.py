@@ -108,7 +108,7 @@ def test_parts_of_lines_are_told_apart(mpirun, capfd):
     mpirun("printf '[1,0]<stdout>:a[1,1]<stdout>:b[1,0]<stdout>:\\n[1,1]<stdout>:\\n'; exit 1")
     assert run([*TWO, "--only-output-from-instance=1", "sh"]) == 1
     out, err = capfd.readouterr()
-    assert out == "[1,1]<stdout>:b[1,1]<stdout>:\n"
+    assert out == "[1,1]<stdout>:b\n"
     assert err.splitlines()[-1] == "[1,0]<stdout>:a"
 
 
