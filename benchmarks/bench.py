@@ -208,7 +208,7 @@ class Measurement:
         return times_ms
 
     def _result_of(self, implementation: str) -> dict[str, Any]:
-        turns = self.rounds.times_of(implementation)
+        turns = self.rounds.turns_of(implementation)
         if implementation in self.errors or not turns:
             return {"error": self.errors.get(implementation, "not measured")}
         return {

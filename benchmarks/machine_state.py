@@ -13,7 +13,7 @@ import json
 import os
 import statistics
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,11 +92,11 @@ class Round:
 
     Attributes:
         round_trips_ns: Round trips before the first turn and after each turn.
-        times_ms: Time of each call, by engine.
+        measured: What each engine's turn returned, such as the time of each call in ms.
     """
 
     round_trips_ns: list[float | None]
-    times_ms: dict[str, list[float]] = field(default_factory=dict)
+    measured: dict[str, Any] = field(default_factory=dict)
 
     def smallest(self) -> float:
         """The smallest round trip, in ns; 0 if one is unknown."""
@@ -115,19 +115,18 @@ class Rounds:
         self.wanted, self._trips = wanted, round_trips
         self.all: list[Round] = []
 
-    def run(self, engines: Callable[[], list[str]], turn: Callable[[str], list[float] | None]) -> Iterator[str]:
+    def run(self, engines: Callable[[], Sequence[str]], turn: Callable[[str], Any]) -> Iterator[str]:
         """Run rounds until enough count, and report each.
 
-        `engines` returns those that still run; `turn` returns the times of one engine's turn in ms, or None if it
-        failed.
+        `engines` returns those that still run; `turn` returns what one engine's turn measured, or None if it failed.
         """
         while len(self.all) < 2 * self.wanted and len(self.counted()) < self.wanted:
             current = Round([self._trips.measure()])
             for engine in engines():
-                times = turn(engine)
+                measured = turn(engine)
                 current.round_trips_ns.append(self._trips.measure())
-                if times is not None:
-                    current.times_ms[engine] = times
+                if measured is not None:
+                    current.measured[engine] = measured
             self.all.append(current)
             yield self._line(current)
 
@@ -146,9 +145,9 @@ class Rounds:
         """The state of a round, by the smallest round trip known now."""
         return self._trips.state_of(one.round_trips_ns)
 
-    def times_of(self, engine: str) -> list[list[float]]:
-        """Times of an engine's calls in ms, by turn, of the rounds that count."""
-        return [one.times_ms[engine] for one in self.counted() if engine in one.times_ms]
+    def turns_of(self, engine: str) -> list[Any]:
+        """What the turns of an engine measured in the rounds that count."""
+        return [one.measured[engine] for one in self.counted() if engine in one.measured]
 
     def entry(self) -> dict[str, Any]:
         """For the results: state and round trips (ns) of the rounds that count, and how many did not."""

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from figures import geometric_mean
+from machine_state import Rounds, summary
 from processes import Worker, WorkerFailed, progress
 
 COLUMNS = ("ours", "onnxruntime", "torch_eager")
@@ -44,14 +45,23 @@ class OperatorWorker:
 
 
 def entry_of(worker: OperatorWorker, name: str, size: str, kind: str, args: argparse.Namespace) -> dict[str, Any]:
-    """One line: the times, and the ratio of the better peer's median to ours."""
+    """One line: the times, and the ratio of the better peer's median to ours.
+
+    A line is one round of `Rounds`, whose turn are all turns of all implementations: it is repeated once if the machine
+    changed meanwhile.
+    """
     progress(f"{name}: {size}, {kind}")
-    answer = worker.ask(args.budget, name, size, kind, args.turn / 4, args.warm_up / 4, args.rounds)
+    request = (name, size, kind, args.turn / 4, args.warm_up / 4, args.rounds)
+    rounds = Rounds(1, args.round_trips)
+    for line in rounds.run(lambda: ["line"], lambda _: worker.ask(args.budget, *request)):
+        progress(f"{name}: {size}, {kind}: {line}")
+    answer = rounds.turns_of("line")[-1]
     results = answer.get("results", {"ours": {"error": answer.get("error", "no result")}})
     medians = [r["median_ms"] for peer, r in results.items() if peer != "ours" and "median_ms" in r]
     mine = results.get("ours", {}).get("median_ms")
     ratio = min(medians) / mine if medians and mine else None
-    return {"operator": name, "size": size, "kind": kind, "results": results, "ratio_to_best_peer": ratio}
+    entry = {"operator": name, "size": size, "kind": kind, "results": results}
+    return entry | {"ratio_to_best_peer": ratio, "rounds": rounds.entry()}
 
 
 def print_entry(entry: dict[str, Any]) -> None:
@@ -60,7 +70,7 @@ def print_entry(entry: dict[str, Any]) -> None:
     cells = [entry["results"].get(column, {}).get("median_ms") for column in COLUMNS]
     ratio = entry["ratio_to_best_peer"]
     texts = [f"{cell:.5f}" if cell is not None else "-" for cell in cells] + [f"{ratio:.2f}" if ratio else "-"]
-    print(f"{label:<46}" + "".join(f"{text:>14}" for text in texts), flush=True)
+    print(f"{label:<46}" + "".join(f"{text:>14}" for text in texts) + f"  {summary(entry['rounds'])}", flush=True)
     for name, result in entry["results"].items():
         if "error" in result:
             print(f"    {name}: {result['error']}", flush=True)
@@ -81,7 +91,9 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure the chosen operators and print each line when it is known."""
     from op_rows import SIZES, WITHOUT_ROW
 
-    print(f"{'median ms':<46}" + "".join(f"{column:>14}" for column in (*COLUMNS, "ratio")), flush=True)
+    print(
+        f"{'median ms':<46}" + "".join(f"{column:>14}" for column in (*COLUMNS, "ratio")) + "  round trip", flush=True
+    )
     entries = []
     worker = OperatorWorker()
     try:

@@ -135,7 +135,7 @@ class Scaling:
         }
 
     def _result_of(self, kind: str) -> dict[str, Any]:
-        turns = self.rounds.times_of(kind)
+        turns = self.rounds.turns_of(kind)
         if kind in self.errors or not turns:
             return {"error": self.errors.get(kind, "not measured")}
         return figures([time for turn in turns for time in turn]) | {"spread": spread(turns)}

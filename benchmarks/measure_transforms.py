@@ -1,8 +1,9 @@
 """The table of --transforms: each row of `transforms` on each of its networks, compared with the form without it.
 
-Both forms run in one process: first their losses are compared, then they take turns. A row whose losses differ by more
-than its limit is not timed. Memory is measured for each form in a process with no other data, as for the name
-``memory``; a form that several rows are compared with is measured once for each network.
+Both forms run in one process: first their losses are compared, then they take turns; rounds in which the machine
+changed are repeated (`machine_state.py`). A row whose losses differ by more than its limit is not timed. Memory is
+measured for each form in a process with no other data, as for the name ``memory``; a form that several rows are
+compared with is measured once for each network.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import attempt, figures, memory_figures
+from machine_state import Rounds, summary
 from processes import Worker, WorkerFailed, ask_once, progress
 
 import transforms
@@ -59,36 +61,39 @@ class TransformTable:
 
     def _measure(self, name: str, row: transforms.Row, network: str) -> dict[str, Any]:
         self._exports.provide(row, network)
-        facts, times = self._times(name, row, network)
+        facts, rounds = self._rounds(name, row, network)
         sides = {}
         for side in SIDES:
             memory = attempt(self._memory_of, name, row, side, network, facts["limit"])
             sides[side] = facts[side] | {"memory": memory}
-            if times:
-                sides[side] |= figures(times[side])
+            if rounds:
+                sides[side] |= figures([time for turn in rounds.turns_of(side) for time in turn])
         entry = {
             "ours": sides["ours"],
             "plain": sides["plain"],
             **{k: facts[k] for k in ("difference", "bound", "limit")},
         }
-        if not times:
+        if not rounds:
             return entry | {"error": f"wrong losses: differ by {facts['difference']:.2g}, allowed {facts['bound']:.2g}"}
-        return entry | {"speed": sides["plain"]["median_ms"] / sides["ours"]["median_ms"]}
+        speed = sides["plain"]["median_ms"] / sides["ours"]["median_ms"]
+        return entry | {"speed": speed, "rounds": rounds.entry()}
 
-    def _times(self, name: str, row: transforms.Row, network: str) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    def _rounds(self, name: str, row: transforms.Row, network: str) -> tuple[dict[str, Any], Rounds | None]:
         progress(f"{name}: building, comparing losses")
         worker = Worker("transform", row.name, network, str(self._exports.folder))
         try:
             facts = worker.receive(self._args.budget)
             if facts["bound"] is not None and not facts["difference"] <= facts["bound"]:
-                return facts, {}
-            times: dict[str, list[float]] = {side: [] for side in SIDES}
-            for number in range(self._args.rounds):
-                progress(f"{name}: round {number + 1} of {self._args.rounds}")
-                worker.send({"seconds": self._args.turn})
-                for side, of_side in worker.receive(self._args.budget).items():
-                    times[side] += of_side
-            return facts, times
+                return facts, None
+
+            def turn(side: str) -> list[float]:
+                worker.send({"side": side, "seconds": self._args.turn})
+                return worker.receive(self._args.budget)["times_ms"]
+
+            rounds = Rounds(self._args.rounds, self._args.round_trips)
+            for line in rounds.run(lambda: SIDES, turn):
+                progress(f"{name}: {line}")
+            return facts, rounds
         finally:
             worker.close()
 
@@ -126,7 +131,8 @@ def print_entry(entry: dict[str, Any]) -> None:
             cells[-3:] = [f"{memories[0]['measured_peak_bytes'] / 1e6:.1f}"]
             cells += [f"{ratio:.3f}" + ("!" if abs(ratio - 1) > CLOSE else "") for ratio in ratios]
         cells.append(agreement(entry))
-    print(f"{entry['name']:<30}" + "".join(f"{cell:>11}" for cell in cells), flush=True)
+    rounds = "  " + summary(entry["rounds"]) if "rounds" in entry else ""
+    print(f"{entry['name']:<30}" + "".join(f"{cell:>11}" for cell in cells) + rounds, flush=True)
     texts = [entry.get("error"), *(side["memory"].get("error") for side in sides)]
     for text in filter(None, texts):
         print(f"    {text}", flush=True)
@@ -134,7 +140,7 @@ def print_entry(entry: dict[str, Any]) -> None:
 
 def measure(names: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure rows by name, such as ``recompute_gpt``, and print each result at once."""
-    print(f"{'transform':<30}" + "".join(f"{column:>11}" for column in COLUMNS), flush=True)
+    print(f"{'transform':<30}" + "".join(f"{column:>11}" for column in COLUMNS) + "  round trip", flush=True)
     results = []
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -319,17 +319,15 @@ def serve(implementation: str, name: str, stream: TextIO) -> None:
 
 
 def serve_transform(row: str, network: str, folder: str, stream: TextIO) -> None:
-    """Both forms of a row: their plans, the difference of their losses, then the times of turns of both."""
+    """Both forms of a row: their plans, the difference of their losses, then the times of turns of either."""
     import transforms
 
     pair = transforms.Pair(transforms.BY_NAME[row], network, Path(folder))
     answer(stream, pair.facts())
     for line in sys.stdin:
-        times = {}
-        for side, training in pair.sides.items():
-            time.sleep(PAUSE_S)  # until threads of the other form stop spinning
-            times[side] = measure(training.call, json.loads(line)["seconds"])
-        answer(stream, times)
+        request = json.loads(line)
+        time.sleep(PAUSE_S)  # until threads of the other form stop spinning
+        answer(stream, {"times_ms": measure(pair.sides[request["side"]].call, request["seconds"])})
 
 
 def serve_operators(stream: TextIO) -> None:

@@ -6,13 +6,12 @@
 
 namespace {
 
-// Daemon threads that are still there when the interpreter ends do not use it any more. They keep what they use: that
-// is no leak to warn of. An exception that ends the program is noted for the other processes of a job.
+// Daemon threads that are still there when the interpreter ends do not use it any more. An exception that ends the
+// program is noted for the other processes of a job.
 void prepareForEnd() {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     if (nb::hasattr(nb::module_::import_("sys"), "last_type")) popart::exchange::noteExitCode(1);
     popart::python::keepThreadsFromEndingInterpreter();
-    if (nb::cast<int>(nb::module_::import_("threading").attr("active_count")()) > 1) nb::set_leak_warnings(false);
   }));
   popart::exchange::setLateExitCode([] {
     const popart::python::HoldGil held;
@@ -25,6 +24,8 @@ void prepareForEnd() {
 NB_MODULE(popart_core, m) {
   using namespace popart::python;
   m.doc() = "Core of PopART: graphs, sessions, devices and optimizers.";
+  // Programs may keep objects until they end: in a global, in a cycle, in a daemon thread. That is no leak to print.
+  nb::set_leak_warnings(false);
   bindExceptions(m);
   bindEnums(m);
   bindDebug(m);

@@ -46,8 +46,8 @@ def test_a_round_whose_turns_differ_is_repeated():
 def test_times_are_those_of_rounds_that_count():
     times = iter([[1.0], [2.0], [90.0], [91.0], [3.0], [4.0]])
     rounds, _ = measured([NEAR] * 3 + [FAR, NEAR, NEAR] + [NEAR] * 3, turn=lambda name: next(times))
-    assert rounds.times_of("peer") == [[1.0], [3.0]]
-    assert rounds.times_of("ours") == [[2.0], [4.0]]
+    assert rounds.turns_of("peer") == [[1.0], [3.0]]
+    assert rounds.turns_of("ours") == [[2.0], [4.0]]
 
 
 def test_a_round_in_another_state_than_the_rest_is_repeated():
@@ -67,7 +67,7 @@ def test_rounds_are_kept_after_as_many_repeats_as_rounds():
     rounds, lines = measured([NEAR, FAR, NEAR] * 4)
     entry = rounds.entry()
     assert (entry["state"], entry["counted"], entry["repeated"]) == ("changed", 4, 2)
-    assert rounds.times_of("ours") == [[1.0]] * 4
+    assert rounds.turns_of("ours") == [[1.0]] * 4
     assert len(lines) == 4
     assert summary(entry) == "changed 110 ns, 2 repeated, states differ"
 
@@ -119,5 +119,5 @@ def test_an_engine_that_fails_has_no_more_turns():
     rounds = Rounds(2, probe)
     assert len(list(rounds.run(lambda: list(engines), turn))) == 2
     assert [len(one.round_trips_ns) for one in rounds.all] == [3, 2]
-    assert rounds.times_of("peer") == []
-    assert rounds.times_of("ours") == [[2.0], [2.0]]
+    assert rounds.turns_of("peer") == []
+    assert rounds.turns_of("ours") == [[2.0], [2.0]]
