@@ -9,7 +9,7 @@ import numpy as np
 from popart_core import GraphTransformer, RecomputationType, popart_exception
 
 from popart import losses
-from popart._model_inputs import ModelInput, Source, declared, describe, inputs_of, source_of, with_open_batch
+from popart._model_inputs import ModelInput, declared, describe, inputs_of, source_of, with_open_batch
 from popart._names import nearest_names
 from popart.builder import Builder
 
@@ -35,18 +35,18 @@ class TrainingModel:
         outputs: Names of the file's outputs, without the loss.
         output: The output that the loss reads.
         weights: Names of the initializers.
-        source: The model without the added loss: bytes or the name of its file.
+        source: Bytes of the model without the added loss.
         own: Names of the file's inputs.
         shapes: Shapes of the inputs as the file has them, open dimensions as 1.
     """
 
-    proto: Source
+    proto: bytes
     loss: str
     inputs: list[ModelInput]
     outputs: list[str]
     output: str
     weights: list[str]
-    source: Source
+    source: bytes
     own: list[str]
     shapes: dict[str, list[int]]
 
@@ -121,7 +121,7 @@ def _opened(entry: losses.LossInput, own: Sequence[ModelInput], opened: Sequence
     return ModelInput(entry.id, _TYPES[entry.dtype], tuple(shape))
 
 
-def _with_open_batch(model: Source, before: Sequence[ModelInput], after: Sequence[ModelInput]) -> Source:
+def _with_open_batch(model: bytes, before: Sequence[ModelInput], after: Sequence[ModelInput]) -> bytes:
     """Declare the inputs whose shapes have changed anew."""
     changed = [new for old, new in zip(before, after, strict=True) if old.shape != new.shape]
     return declared(model, changed) if changed else model
@@ -166,9 +166,10 @@ def training_model(
             f"Trainer: loss: got {loss!r}, expected the name of a loss ({', '.join(losses.names())}), a function that "
             "takes a Builder, adds nodes and returns the loss, or the name of a tensor"
         )
-    if train_batch_norm:
+    if train_batch_norm or isinstance(source, str):  # the file may change after this
         transformer = GraphTransformer(source)
-        transformer.prepareNodesForTraining()
+        if train_batch_norm:
+            transformer.prepareNodesForTraining()
         source = transformer.getModelProto()
     own, names = inputs_of(facts), [entry["name"] for entry in facts["outputs"]]
     builder = Builder(source)

@@ -8,6 +8,7 @@ Example::
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,62 @@ def session_options(
     return made
 
 
+class _OpenedModel:
+    """A model as it was when it was opened: a later change of its file is not read.
+
+    The content of a file is kept until `forget`. Then, and if values of tensors are in other files, the files are read
+    when they are needed, and must be the same.
+    """
+
+    def __init__(self, model: Source, data_files: Sequence[str] = ()) -> None:
+        """Read the model.
+
+        Args:
+            model: Its file or bytes.
+            data_files: Files with values of its tensors, relative to the folder of its file.
+        """
+        self._path = model if isinstance(model, str) else None
+        self._content = model if isinstance(model, bytes) else None
+        self._stamps: dict[Path, tuple[int, int, int] | None] = {}
+        if isinstance(model, str):
+            file = Path(model)
+            self._stamps = {path: _stamp(path) for path in (file, *(file.parent / name for name in data_files))}
+            self._content = None if data_files else file.read_bytes()
+
+    def source(self) -> Source:
+        """Read the model, as it was when it was opened.
+
+        Returns:
+            Bytes, or the name of the unchanged file.
+
+        Raises:
+            popart_runtime_error: A file that must be read again is another one, or is gone.
+        """
+        if self._content is not None:
+            return self._content
+        assert self._path is not None
+        for path, stamp in self._stamps.items():
+            if _stamp(path) != stamp:
+                raise popart_runtime_error(
+                    f"load: the file '{path}' has changed or is gone since the model was loaded. Load it again"
+                )
+        return self._path
+
+    def forget(self) -> None:
+        """Drop the content if there is a file."""
+        if self._path is not None:
+            self._content = None
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes with the content of a file; None if it does not exist."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 class Model:
     """A model that computes its outputs from arrays; `load` makes it. Threads may call it at the same time."""
 
@@ -105,7 +162,7 @@ class Model:
             FileNotFoundError: The file does not exist.
         """
         facts = describe(model)
-        self._model = model
+        self._model = _OpenedModel(model, facts["dataFiles"])
         self._inputs = inputs_of(facts)
         self._feed = Feed(name, self._inputs)
         self._outputs = list(outputs) if outputs is not None else [entry["name"] for entry in facts["outputs"]]
@@ -191,7 +248,7 @@ class Model:
             if self._opened or opened == inputs:
                 raise
             made = {name: opened[name].array(value, self._name) for name, value in named.items()}
-        self._model, self._opened = declared(self._model, opened.values()), True
+        self._model, self._opened = _OpenedModel(declared(self._model.source(), opened.values())), True
         self._session, self._feed.inputs = None, opened
         return made
 
@@ -222,22 +279,23 @@ class Model:
         return results
 
     def _session_of(self, arrays: dict[str, np.ndarray]) -> InferenceSession:
-        anchors = list(self._outputs)
+        anchors, model = list(self._outputs), self._model.source()
         if self._sizes_from_data:
             shapes = popart_core.InputShapeInfo()
             for name, array in arrays.items():
                 shapes.add(name, TensorInfo(array.dtype.name, array.shape))
-            found = popart_core._output_tensors(self._model, shapes, self._options.constantWeights, set(self._outputs))
+            found = popart_core._output_tensors(model, shapes, self._options.constantWeights, set(self._outputs))
             self._lengths = {name: parts[0][1] for name, parts in found.items() if parts and parts[0][1]}
             anchors += [length for of in self._lengths.values() for length, _ in of]
         session = InferenceSession(
-            self._model,
+            model,
             DataFlow(1, {name: AnchorReturnType("All") for name in anchors}),
             self._device if self._device is not None else DeviceManager().createCpuDevice(),
             userOptions=self._options,
             name=self._name,
         )
         session.prepareDevice()
+        self._model.forget()
         return session
 
     def set_weights(self, values: Mapping[str, np.ndarray], *args: Any, **named: Any) -> None:
@@ -269,7 +327,7 @@ class Model:
                 import onnx
                 from popart.backend import BackendRep
 
-                model = self._model
+                model = self._model.source()
                 loaded = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
                 self._backend = BackendRep(loaded, self._options)
             arrays = {

@@ -1,7 +1,10 @@
 #include "onnx/describe.hpp"
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
+#include "onnx/data_files.hpp"
 #include "onnx/importer.hpp"
 #include "onnx/model_check.hpp"
 #include "onnx/model_content.hpp"
@@ -108,6 +111,13 @@ Json inputsJson(const Model &model, bool areInitializers) {
   return inputs;
 }
 
+// The files that hold values of tensors, as the model names them.
+std::set<std::string> dataFilesOf(const onnx_proto::ModelProto &proto) {
+  std::set<std::string> files;
+  for (const auto *tensor : externalTensors(proto)) files.insert(externalEntry(*tensor, tensor->name()).location);
+  return files;
+}
+
 std::string toText(const Json &json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace
@@ -128,6 +138,7 @@ std::string describeModel(const Model &model, const BuildOptions &options) {
                       {"inputsWithValues", inputsJson(model, true)},
                       {"outputs", std::move(outputs)},
                       {"operators", operators},
+                      {"dataFiles", dataFilesOf(proto)},
                       {"parameters", parametersJson(model, graph)}};
   addRefused(model, options, description);
   return toText(description);

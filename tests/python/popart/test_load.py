@@ -268,3 +268,79 @@ def test_external_weights_beside_the_file(tmp_path):
     np.testing.assert_allclose(
         popart.load(tmp_path / "m.onnx")(x), by_onnxruntime(str(tmp_path / "m.onnx"), x=x)[0], rtol=1e-4, atol=1e-5
     )
+
+
+def linear(seed):
+    torch.manual_seed(seed)
+    return nn.Linear(4, 3).eval()
+
+
+DATA = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+
+
+def expected_of(module, data=DATA):
+    return module(torch.from_numpy(data)).detach().numpy()
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: "batch"}}], ids=["fixed", "open"])
+@pytest.mark.parametrize("change", ["overwritten", "removed"])
+def test_a_file_may_change_after_load(tmp_path, change, dynamic):
+    path, first = tmp_path / "model.onnx", linear(0)
+    exported(first, torch.ones(2, 4), path, dynamic)
+    model = popart.load(path)
+    if change == "removed":
+        path.unlink()
+    else:
+        exported(linear(1), torch.ones(2, 4), path, dynamic)
+    np.testing.assert_allclose(model(DATA), expected_of(first), atol=1e-6)
+
+
+def test_another_batch_does_not_read_a_file_that_changed(tmp_path):
+    path, first = tmp_path / "model.onnx", linear(0)
+    exported(first, torch.ones(2, 4), path)
+    model, larger = popart.load(path), np.repeat(DATA, 2, axis=0)
+    model(DATA)
+    same = popart.load(path)
+    same(DATA)
+    np.testing.assert_allclose(same(larger), expected_of(first, larger), atol=1e-6)
+    exported(linear(1), torch.ones(2, 4), path)
+    with pytest.raises(
+        popart.popart_runtime_error, match=r"model\.onnx' has changed or is gone since .* Load it again"
+    ):
+        model(larger)
+    np.testing.assert_allclose(model(DATA), expected_of(first), atol=1e-6)
+
+
+def with_data_file(module, path, data_file):
+    model = onnx.load_from_string(exported(module, torch.ones(2, 4)))
+    onnx.save(model, path, save_as_external_data=True, location=data_file, size_threshold=0)
+
+
+@pytest.mark.parametrize("change", ["overwritten", "removed"])
+def test_files_with_tensors_that_change_before_the_first_call_are_refused(tmp_path, change):
+    path = tmp_path / "model.onnx"
+    with_data_file(linear(0), path, "weights.data")
+    model, kept = popart.load(path), popart.load(path)
+    kept(DATA)
+    (tmp_path / "weights.data").unlink()
+    if change == "overwritten":
+        with_data_file(linear(1), path, "weights.data")
+    with pytest.raises(popart.popart_runtime_error, match="has changed or is gone since the model was loaded"):
+        model(DATA)
+    np.testing.assert_allclose(kept(DATA), expected_of(linear(0)), atol=1e-6)
+
+
+@pytest.mark.parametrize("data_file", [None, "weights.data"])
+def test_a_trainer_does_not_read_its_file_again(tmp_path, data_file):
+    path, first = tmp_path / "model.onnx", linear(0)
+    dynamic = {"x": {0: "batch"}}
+    if data_file is None:
+        exported(first, torch.ones(2, 4), path, dynamic)
+    else:
+        with_data_file(first, path, data_file)
+    trainer = popart.Trainer(path, loss="mse", optimizer=popart.optim.SGD(0.0))
+    if data_file is None:
+        path.unlink()
+    else:
+        path.write_bytes(b"")
+    np.testing.assert_allclose(trainer.predict(DATA), expected_of(first), atol=1e-6)
