@@ -17,6 +17,7 @@
 #include <popart/error.hpp>
 #include <popart/logging.hpp>
 
+#include "base/threads/rest.hpp"
 #include "base/threads/wait_while.hpp"
 #include "exchange/join.hpp"
 #include "exchange/tree.hpp"
@@ -191,8 +192,29 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
     results_[0].in.resize(spec.elements.size());
   }
 
-  bool isOccupied(std::chrono::nanoseconds waited) noexcept override {
-    return sharedGroup_ && all_.waitsFor(sharedGroup_->occupant(), *this, waited);
+  // What a process published before it failed is complete, so its failure is read first.
+  bool hasToWait(Wait what, std::chrono::nanoseconds waited) noexcept override {
+    if (!sharedGroup_ || (what == Wait::Operands && !isPublished_)) return false;
+    const char *const failure = all_.segments_->failure();
+    if (what == Wait::Operands)
+      if (const int astray = sharedGroup_->astray(); astray >= 0)
+        all_.end(
+            formatText("exchange of replicas: {}: {}: {} came to another collective. Conditions and trip counts around "
+                       "collectives must be the same in all processes",
+                       {all_.layout_.describe(all_.process_), name_, all_.layout_.describe(astray)}));
+    const int late = sharedGroup_->late(what);
+    return late >= 0 && all_.waitsFor(late, failure, *this, waited);
+  }
+
+  void sleep(Wait what, std::chrono::nanoseconds waited) noexcept override {
+    constexpr std::chrono::milliseconds kMost{50};  // then it looks for failures, interrupts and the timeout
+    constexpr std::chrono::microseconds kRestsAs{80};
+    const auto most = std::min<std::chrono::nanoseconds>(kMost, all_.settings_.timeout - waited);
+    if (!sharedGroup_->sleep(what, std::max<std::chrono::nanoseconds>(most, std::chrono::milliseconds(1))))
+      restAfter(std::max<std::chrono::nanoseconds>(waited, kRestsAs));
+  }
+  void wakeAll() const noexcept {
+    if (sharedGroup_) sharedGroup_->wakeAll();
   }
 
   void begin(std::span<const PublishedOperands> members) noexcept override {
@@ -217,18 +239,11 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
     return exchangeNumber_ >= 0 ? &all_.exchange_.state(exchangeNumber_) : &nothingUnderWay_;
   }
 
-  bool isUnderWay(std::chrono::nanoseconds waited) noexcept override {
-    const SharedGroup::Missing missing = sharedGroup_->missing();
-    if (missing.astray >= 0)
-      all_.end(
-          formatText("exchange of replicas: {}: {}: {} came to another collective. Conditions and trip counts around "
-                     "collectives must be the same in all processes",
-                     {all_.layout_.describe(all_.process_), name_, all_.layout_.describe(missing.astray)}));
-    return all_.waitsFor(missing.late, *this, waited);
-  }
-
   bool isComplete() noexcept override {
-    if (sharedGroup_) return endSharing(), !all_.exchangeProblem_.load(std::memory_order_acquire);
+    if (sharedGroup_) {
+      endSharing();
+      return isPublished_ && sharedGroup_->astray() < 0 && sharedGroup_->late(Wait::Operands) < 0;
+    }
     const char *problem = nullptr;
     if (!memory_)
       problem = "the processes of its replicas are not connected";
@@ -263,9 +278,9 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
     for (const MemberRange &m : exchange::membersOf(all_.layout_, grouping, operation_.group)) {
       const std::byte *segment = all_.segments_->of(m.process);
       if (!segment) return;  // of another program, which Exchange::connect refuses
-      const int64_t offset = placesOf.at(m.process).at(number_, operation_.group);
-      if (m.process == all_.process_) own = all_.segments_->own() + offset;
-      all.push_back({m, segment + offset});
+      const SharedPlaces::Place &place = placesOf.at(m.process).at(number_, operation_.group);
+      if (m.process == all_.process_) own = all_.segments_->own() + place.offset;
+      all.push_back({m, segment + place.offset, place.areaBytes});
     }
     sharedGroup_.emplace(spec_, number_, all, own, all_.uses_[own]);
   }
@@ -282,7 +297,8 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
   void beginSharing(std::span<const PublishedOperands> members) noexcept {
-    if (all_.exchangeProblem_.load(std::memory_order_acquire)) return;  // others may read the place
+    isPublished_ = !all_.exchangeProblem_.load(std::memory_order_acquire);
+    if (!isPublished_) return;  // others may read the place
     isWarned.store(false, std::memory_order_relaxed);
     if (all_.sharing_.fetch_add(1) == 0) all_.sharingSince_ = now();
     isSharing_.store(true, std::memory_order_relaxed);
@@ -314,6 +330,7 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   const std::string name_;
   RankCollectives &all_;
   std::optional<SharedGroup> sharedGroup_;  // else by messages
+  bool isPublished_ = false;  // in this round; written before its members wait
   std::atomic<bool> isSharing_{false};
   const std::byte *memory_ = nullptr;
   int exchangeNumber_ = -1;
@@ -394,12 +411,11 @@ void RankCollectives::shareMemory() {
   for (Group *g : groups_) g->share(placesOf);
 }
 
-// Whether to continue to wait for `process` in shared memory; -1: there is nothing to wait for. A failure of one
-// process ends the waits of all, including those whose operands are complete.
-bool RankCollectives::waitsFor(int process, Group &group, std::chrono::nanoseconds waited) noexcept {
+// Whether to continue to wait for `process` in shared memory. `failure`: of any process; null: none has failed.
+bool RankCollectives::waitsFor(int process, const char *failure, Group &group,
+                               std::chrono::nanoseconds waited) noexcept {
   if (exchangeProblem_.load(std::memory_order_acquire)) return false;
-  if (const char *failure = segments_->failure()) return end(failure), false;
-  if (process < 0) return false;
+  if (failure) return end(failure), false;
   const auto text = [&](std::chrono::milliseconds time) {
     return exchange::lateText(group.name(), time, layout_, {process});
   };
@@ -418,6 +434,7 @@ void RankCollectives::end(const std::string &problem) noexcept {
   const char *known = nullptr;
   exchangeProblem_.compare_exchange_strong(known, problem_.c_str(), std::memory_order_acq_rel);
   segments_->fail(known ? known : problem_);
+  for (const Group *g : groups_) g->wakeAll();
 }
 
 int64_t RankCollectives::bytesOf(std::span<const CollectiveSpec *const> collectives,

@@ -60,8 +60,9 @@ class RankCollectives final : public executable::Collectives {
 
   // Memory for terms and results of this process, and for received terms; 0 before `connect`. A collective takes the
   // bytes of its results; a sum of 16-bit types over several members here takes three times as many; a scatter takes
-  // those of its operands besides; of a group in shared memory, the bytes of the operands of all members here.
-  // Collectives of one group whose replicas publish and wait in one step share them.
+  // those of its operands besides. Collectives of one group whose replicas publish and wait in one step share them. In
+  // shared memory a collective takes the bytes of the operands of all members here; those that publish and wait in one
+  // step have twice the bytes of the largest of their group together.
   int64_t bytes() const { return ownBytes_ + sharedBytes_ + exchange_.receivedBytes(); }
   // The same before a job exists, for the collectives of a program that wait. Throws like exchange::planExchange.
   static int64_t bytesOf(std::span<const executable::CollectiveSpec *const> collectives,
@@ -82,7 +83,7 @@ class RankCollectives final : public executable::Collectives {
 
   exchange::ExchangeSettings withBell(exchange::ExchangeSettings settings);
   void shareMemory();
-  bool waitsFor(int process, Group &group, std::chrono::nanoseconds waited) noexcept;
+  bool waitsFor(int process, const char *failure, Group &group, std::chrono::nanoseconds waited) noexcept;
   void end(const std::string &problem) noexcept;
 
   exchange::Transport &transport_;

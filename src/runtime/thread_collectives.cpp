@@ -20,7 +20,7 @@
 
 #include <popart/error.hpp>
 
-#include "base/threads/rest.hpp"
+#include "base/threads/shared_sleep.hpp"
 #include "base/threads/wait_while.hpp"
 
 namespace popart::runtime {
@@ -129,8 +129,7 @@ bool ThreadCollectives::Handle::publish(const void *const *in, void *const *out)
   site_.taken.store(0, std::memory_order_relaxed);
   site_.done.store(0, std::memory_order_relaxed);
   if (GroupAcross *const across = site_.across.get()) {
-    const auto isOccupied = [&](std::chrono::nanoseconds waited) { return across->isOccupied(waited); };
-    if (!all_.pollWhile(replica_ - all_.local_.first, isOccupied)) return false;
+    if (!all_.waitForOthers(replica_ - all_.local_.first, *across, GroupAcross::Wait::Place)) return false;
     across->begin(site_.operands);
     site_.work = &across->work();
     site_.sources = across->results();
@@ -222,17 +221,18 @@ void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, 
   interruptible([&] { wait_.sleepWhile(number, value); });
 }
 
-// What other processes change, of which no thread here is told: asks isTrue(time waited) again and again. It sleeps
-// soon: on a busy machine a thread that polls or yields is back after some milliseconds, one that slept at once.
-// Whether the run continues.
-template <class F>
-bool ThreadCollectives::pollWhile(int64_t local, const F &isTrue) noexcept {
+// Polls for a while, then sleeps. On a machine where other threads want to run it sleeps at once: a thread that polls or
+// yields there loses its processor, and gets it back after some milliseconds; one that sleeps is back soon after it was
+// woken. Whether the run continues.
+bool ThreadCollectives::waitForOthers(int64_t local, GroupAcross &group, GroupAcross::Wait what) noexcept {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::microseconds kWithoutRest{5}, kSleepsFrom{80};
+  constexpr std::chrono::microseconds kPolls{50};
   std::chrono::nanoseconds waited{0};
-  if (!isTrue(waited)) return goesOn();
-  for (const Clock::time_point begin = Clock::now(); goesOn() && isTrue(waited); waited = Clock::now() - begin) {
-    if (waited > kWithoutRest) restAfter(std::max<std::chrono::nanoseconds>(waited, kSleepsFrom));
+  if (!group.hasToWait(what, waited)) return goesOn();
+  const bool polls = !lostProcessorLately();
+  for (const Clock::time_point begin = Clock::now(); goesOn() && group.hasToWait(what, waited);
+       waited = Clock::now() - begin) {
+    if (!polls || waited > kPolls) group.sleep(what, waited);
     if (local == 0) interruptible(lookAtInterrupts);
   }
   if (local == 0) waited_.fetch_add(waited.count(), std::memory_order_relaxed);
@@ -242,10 +242,7 @@ bool ThreadCollectives::pollWhile(int64_t local, const F &isTrue) noexcept {
 // A replica that waits here is not among the sleepers: the operation always ends, at the latest at its timeout.
 bool ThreadCollectives::completes(GroupAcross &group, int64_t local) noexcept {
   const std::atomic<uint32_t> *const state = group.state();
-  if (!state) {
-    const auto isUnderWay = [&](std::chrono::nanoseconds waited) { return group.isUnderWay(waited); };
-    return pollWhile(local, isUnderWay) && group.isComplete();
-  }
+  if (!state) return waitForOthers(local, group, GroupAcross::Wait::Operands) && group.isComplete();
   if (state->load(std::memory_order_acquire) == GroupAcross::kUnderWay) {
     const auto begin = std::chrono::steady_clock::now();
     if (!changesSoon(*state, GroupAcross::kUnderWay, spin_)) sleepWhile(local, *state, GroupAcross::kUnderWay);

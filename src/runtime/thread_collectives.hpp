@@ -26,16 +26,20 @@ namespace popart::runtime {
 class GroupAcross {
  public:
   virtual ~GroupAcross() = default;
-  // Whether other processes still read what was published before: `begin` has to wait, for `waited` so far.
-  virtual bool isOccupied(std::chrono::nanoseconds waited) noexcept = 0;
+  // What a member waits for that other processes do, and no thread here is told of: that they have read what was
+  // published before, which `begin` overwrites, or that they publish.
+  enum class Wait : uint8_t { Place, Operands };
+  // Whether it has to wait, for `waited` so far.
+  virtual bool hasToWait(Wait what, std::chrono::nanoseconds waited) noexcept = 0;
+  // Sleeps until that may have changed, for less than a tenth of a second.
+  virtual void sleep(Wait what, std::chrono::nanoseconds waited) noexcept = 0;
   // Called when all members of this process have published these operands, in the order of the group. Takes the
   // operands and starts the operation between processes, without waiting for it.
   virtual void begin(std::span<const PublishedOperands> members) noexcept = 0;
   // The operation is in progress while this number is kUnderWay. The thread that changes it notifies all waiters, and
-  // ThreadCollectives::ring. Null: other processes end it, and isUnderWay has to be asked.
+  // ThreadCollectives::ring. Null: it is in progress while members have to wait for operands.
   virtual const std::atomic<uint32_t> *state() const noexcept = 0;
   static constexpr uint32_t kUnderWay = 1;
-  virtual bool isUnderWay(std::chrono::nanoseconds waited) noexcept = 0;
   // Called when the operation is no longer in progress. Whether its results are available.
   virtual bool isComplete() noexcept = 0;
   // A member here has its results, and so have the others.
@@ -79,8 +83,7 @@ class ThreadCollectives final : public executable::Collectives {
   bool goesOn() const noexcept { return problem_.load(std::memory_order_acquire) == Problem::None; }
   void sleep(Handle &handle) noexcept;
   bool completes(GroupAcross &group, int64_t local) noexcept;
-  template <class F>
-  bool pollWhile(int64_t local, const F &isTrue) noexcept;
+  bool waitForOthers(int64_t local, GroupAcross &group, GroupAcross::Wait what) noexcept;
   template <class F>
   void interruptible(const F &wait) noexcept;
   template <class T>

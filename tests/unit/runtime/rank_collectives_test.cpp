@@ -376,6 +376,42 @@ TEST(RankCollectives, a_replica_that_fails_ends_all_processes_that_share_memory)
   }
 }
 
+// Process 1 fails in its second run, while process 0 is in its first one, whose operands are all there.
+TEST(RankCollectives, a_failure_does_not_end_runs_whose_operands_are_there) {
+  const exchange::ReplicaLayout layout = layoutOf({1, 1}, kOneHost);
+  const CollectiveSpec spec = sumOf(2);
+  test::FakeRanks ranks(2, 10);
+  std::atomic<bool> hasFailed{false};
+  onAll(layout, [&](int p) {
+    RankCollectives all(ranks.transport(p), layout, settingsFor());
+    executable::CollectiveHandle &handle = all.handle(p, spec);
+    all.connect();
+    const auto isComplete = [&](bool waitsForFailure) {
+      std::vector<float> x(100, static_cast<float>(p + 1));
+      void *at = x.data();
+      if (!handle.publish(&at, &at)) return false;
+      while (waitsForFailure && !hasFailed.load()) std::this_thread::yield();
+      if (!handle.wait()) return false;
+      std::atomic<bool> failed{false};
+      executable::RunContext context(failed, p, &all);
+      handle.work({nullptr, nullptr, nullptr, context});
+      handle.end();
+      EXPECT_THAT(x, Each(3));
+      return true;
+    };
+    runReplicas(all, p, 1, [&](int) { EXPECT_TRUE(isComplete(p == 0)); });
+    runReplicas(all, p, 1, [&](int) {
+      if (p == 1) {
+        all.fail(nullptr);
+        hasFailed.store(true);
+      } else {
+        EXPECT_FALSE(isComplete(false));
+        EXPECT_THAT(all.problem(), HasSubstr("process 1 on host 'host0' (replica 1): a replica failed"));
+      }
+    });
+  });
+}
+
 TEST(RankCollectives, processes_that_part_in_shared_memory_are_named) {
   const std::vector<CollectiveSpec> specs{sumOf(4), sumOf(4)};
   const auto texts = problems(
