@@ -1,6 +1,7 @@
 // The losses of onnx/losses.hpp for popart.losses: keyword arguments in, the id of the loss out.
 #include "losses.hpp"
 
+#include "onnx/loss_join.hpp"
 #include "onnx/losses.hpp"
 
 namespace popart::python {
@@ -111,6 +112,25 @@ void bindLosses(nb::module_ &m) {
     nb::list all;
     for (const LossInput &input : onnx::addLossInputs(b, loss, output, ids)) all.append(described(input));
     return all;
+  });
+  m.def("_declaredShape", [](const ModelBuilder &b, const TensorId &id) {
+    nb::list shape;  // sizes, and names of open dimensions
+    for (const auto &[size, name] : b.declaredTensor(id).shape) {
+      if (size < 0)
+        shape.append(name);
+      else
+        shape.append(size);
+    }
+    return shape;
+  });
+  // The kind of joining, and (labels, weight, number that is ignored or None) of each mean that counts its elements.
+  m.def("_lossJoin", [](const ModelBuilder &b, const TensorId &loss) {
+    const onnx::LossJoin join = onnx::lossJoin(onnx::Model::parse(b.getModelProto()), loss);
+    constexpr const char *kKinds[] = {"mean", "sum", "counted", "mixed"};
+    nb::list counted;
+    for (const onnx::CountedMean &mean : join.counted)
+      counted.append(nb::make_tuple(mean.labels, mean.weight, mean.ignores ? nb::cast(mean.ignoreIndex) : nb::none()));
+    return nb::make_tuple(kKinds[static_cast<size_t>(join.kind)], counted);
   });
   m.def("_lossInput", [](const ModelBuilder &b, const TensorId &id) { return described(onnx::lossInput(b, id)); });
 }

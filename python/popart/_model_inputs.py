@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,10 @@ SIZES_FROM_DATA = frozenset({
 })  # fmt: skip
 
 
+# Names of open dimensions that count samples, as exporters and programs write them.
+SAMPLES = re.compile(r"batch|^(n|b|bs|samples?|examples?)$", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class ModelInput:
     """An input of a model.
@@ -57,22 +62,23 @@ class ModelInput:
         dtype: Element type; None: the model does not say.
         shape: Numbers, and names of open dimensions; None: the model does not say.
         plain: Whether it is one tensor of numbers: no sequence, no optional value, no text.
+        time_first: Whether a recurrent operator reads it whose dimension 1 counts samples.
     """
 
     name: str
     dtype: np.dtype | None
     shape: tuple[int | str, ...] | None
     plain: bool = True
+    time_first: bool = False
 
     def __str__(self) -> str:
         """Type and shape, as far as the model says: ``float32 (batch, 3, 224, 224)``."""
         shape = "of any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
         return f"{self.dtype if self.dtype is not None else 'any type'} {shape}"
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the first dimension is open: it counts samples."""
-        return self.shape is None or (bool(self.shape) and isinstance(self.shape[0], str))
+    def is_open(self, axis: int) -> bool:
+        """Whether it has this dimension, and the dimension is open."""
+        return self.shape is not None and axis < len(self.shape) and isinstance(self.shape[axis], str)
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether an array of this shape can be the input."""
@@ -154,21 +160,32 @@ def inputs_of(facts: Mapping[str, Any]) -> list[ModelInput]:
             None if entry["type"] in (None, "string") else _numpy_dtype(entry["type"]),
             None if entry["shape"] is None else tuple(entry["shape"]),
             not (entry.get("sequence") or entry.get("optional") or entry["type"] == "string"),
+            entry.get("batchAxis") == 1,
         )
         for entry in facts["inputs"]
     ]
 
 
-def with_open_batch(inputs: Sequence[ModelInput]) -> list[ModelInput]:
-    """Open the first dimension of all inputs if all have the same size there.
+def with_open_batch(inputs: Sequence[ModelInput], axis: int = 0) -> list[ModelInput]:
+    """Open the dimension of samples if all inputs have it with the same size, and no other one counts samples.
+
+    Args:
+        inputs: Inputs of a model.
+        axis: Number of the dimension; inputs with fewer dimensions have it first.
 
     Returns:
         The inputs; unchanged if there is nothing to open.
     """
-    sizes = {i.shape[0] for i in inputs if i.shape and isinstance(i.shape[0], int)}
-    if len(sizes) != 1 or not all(i.shape and isinstance(i.shape[0], int) for i in inputs):
+    if any(isinstance(d, str) and SAMPLES.search(d) for i in inputs for d in i.shape or ()):
         return list(inputs)
-    return [ModelInput(i.name, i.dtype, ("batch", *(i.shape or ())[1:]), i.plain) for i in inputs]
+    opened, sizes = [], set()
+    for i in inputs:
+        at = axis if axis < len(i.shape or ()) else 0
+        if not i.shape or isinstance(i.shape[at], str):
+            return list(inputs)
+        sizes.add(i.shape[at])
+        opened.append(replace(i, shape=(*i.shape[:at], "batch", *i.shape[at + 1 :])))
+    return opened if len(sizes) == 1 else list(inputs)
 
 
 def declared(model: Source, inputs: Iterable[ModelInput]) -> bytes:
@@ -181,6 +198,12 @@ def declared(model: Source, inputs: Iterable[ModelInput]) -> bytes:
     shapes = {i.name: [str(d) for d in i.shape] for i in inputs if i.shape is not None}
     transformer.declareInputs(shapes)
     return transformer.getModelProto()
+
+
+def _keys(what: str, names: Any) -> list[str]:
+    if names is not None and (isinstance(names, str) or not isinstance(names, Iterable)):
+        raise TypeError(f"{what}: inputs: got {names!r}, expected a list of names, or a dictionary of names by key")
+    return list(names or ())
 
 
 class Feed:
@@ -201,7 +224,7 @@ class Feed:
             popart_runtime_error: A name that is not an input.
         """
         self.what, self.inputs = what, {i.name: i for i in inputs}
-        keys = list(names.values()) if isinstance(names, Mapping) else list(names or self.inputs)
+        keys = _keys(what, names.values() if isinstance(names, Mapping) else names) or list(self.inputs)
         for name in keys:
             if name not in self.inputs:
                 raise popart_runtime_error(

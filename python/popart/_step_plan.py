@@ -26,6 +26,7 @@ class StepPlan:
         "lr_factor",
         "session",
         "shapes",
+        "whole",
     )
 
     def __init__(
@@ -50,6 +51,7 @@ class StepPlan:
             outputs: Names of the other tensors that a step returns.
         """
         self._feed, self.session, self.shapes = feed, session, shapes
+        self.whole = {name: array.shape for name, array in arrays.items()}
         # For each input: its position or key in a batch, its name, and the type and shapes of its array.
         rows = [
             (name, arrays[name].dtype, arrays[name].shape, None if cut[name] is arrays[name] else cut[name].shape)

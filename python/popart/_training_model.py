@@ -1,16 +1,21 @@
 """A model file with a loss: the model of the sessions of ``popart.Trainer``."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
+import popart_core
 from popart_core import GraphTransformer, RecomputationType, popart_exception
 
 from popart import losses
+from popart._arguments import ArgumentError
+from popart._loss_parts import LossParts, add_factor
 from popart._model_inputs import ModelInput, declared, describe, inputs_of, source_of, with_open_batch
 from popart._names import nearest_names
+from popart._sample_axes import SampleAxes, axis_to_open, checked, sample_axes
 from popart.builder import Builder
 
 _TYPES: dict[str, np.dtype] = {
@@ -38,6 +43,8 @@ class TrainingModel:
         source: Bytes of the model without the added loss.
         own: Names of the file's inputs.
         shapes: Shapes of the inputs as the file has them, open dimensions as 1.
+        axes: Dimension of samples of each input.
+        parts: Factors of the loss, and which losses are sums.
     """
 
     proto: bytes
@@ -49,6 +56,13 @@ class TrainingModel:
     source: bytes
     own: list[str]
     shapes: dict[str, list[int]]
+    axes: SampleAxes
+    parts: LossParts
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the loss is a sum over the samples."""
+        return self.loss in self.parts.sums
 
     @property
     def labels(self) -> str | None:
@@ -58,13 +72,28 @@ class TrainingModel:
         return next(iter([*added, *usual]), None)
 
 
-def names_of(given: Sequence[str] | str | None) -> list[str]:
-    """Names of a list, or one name.
+def require_samples(model: TrainingModel, accumulation: int, replicas: int) -> None:
+    """Check that updates can be cut into parts.
 
-    Returns:
-        The names.
+    Args:
+        model: The model with its loss.
+        accumulation: Number of micro-batches.
+        replicas: Number of replicas.
+
+    Raises:
+        ArgumentError: No dimension of the inputs counts samples, or it is not known which.
     """
-    return [given] if isinstance(given, str) else list(given or ())
+    got = f"Trainer: accumulation and replicas: got {accumulation} and {replicas}, expected 1, as"
+    if not any(name in model.own for name in model.axes.by_input):
+        shapes = ", ".join(f"'{i.name}' {list(i.shape or ())}" for i in model.inputs)
+        raise ArgumentError(
+            f"{got} no input has an open dimension of samples: {shapes}. Export the model with an open batch"
+        )
+    if model.axes.doubt:
+        raise ArgumentError(
+            f"{got} the input {model.axes.doubt} has two open dimensions, and neither has a name like 'batch'. Say "
+            "which one counts samples: batch_axis=0, or batch_axis=1 if time comes first"
+        )
 
 
 def recomputation(kind: bool | str) -> RecomputationType:
@@ -104,21 +133,23 @@ def check_names(what: str, patterns: Iterable[str], known: Sequence[str]) -> Non
             )
 
 
-def _shape_of(entry: losses.LossInput) -> tuple[int | str, ...]:
-    return tuple(f"{entry.id}_{i}" if size < 0 else size for i, size in enumerate(entry.shape))
+def _shape_of(builder: Builder, entry: losses.LossInput) -> tuple[int | str, ...]:
+    declared = popart_core._declaredShape(builder._core, entry.id)
+    return tuple(d if isinstance(d, int) else d or f"{entry.id}_{i}" for i, d in enumerate(declared))
 
 
-def _opened(entry: losses.LossInput, own: Sequence[ModelInput], opened: Sequence[ModelInput]) -> ModelInput:
-    """An input of a loss; its first dimension is open where those of the model are."""
-    # It is the batch where it had the batch of the file. Others are rows of all samples, or no batch at all, as behind
-    # a network whose inputs have time first.
-    shape = list(_shape_of(entry))
-    if shape and isinstance(shape[0], int) and any(i.shape and isinstance(i.shape[0], str) for i in opened):
-        is_batch = any(
-            old.shape != new.shape and old.shape[0] == shape[0] for old, new in zip(own, opened, strict=True)
-        )
-        shape[0] = "batch" if is_batch else f"{entry.id}_0"
-    return ModelInput(entry.id, _TYPES[entry.dtype], tuple(shape))
+def _opened(entry: ModelInput, own: Sequence[ModelInput], opened: Sequence[ModelInput], axis: int) -> ModelInput:
+    """An input of a loss; its dimension of samples is open where those of the model are."""
+    # It is the batch where it had the batch of the file. Others are rows of all samples, or no batch at all.
+    places = [axis if axis < len(i.shape or ()) else 0 for i in own]
+    if not entry.shape or not any(i.is_open(at) for i, at in zip(opened, places, strict=True)):
+        return entry
+    sizes = {old.shape[at] for old, new, at in zip(own, opened, places, strict=True) if old.shape != new.shape}
+    at = next((at for at in (axis, 0) if at < len(entry.shape) and entry.shape[at] in sizes), 0)
+    if isinstance(entry.shape[at], str):
+        return entry
+    name = "batch" if entry.shape[at] in sizes else f"{entry.name}_0"
+    return replace(entry, shape=(*entry.shape[:at], name, *entry.shape[at + 1 :]))
 
 
 def _with_open_batch(model: bytes, before: Sequence[ModelInput], after: Sequence[ModelInput]) -> bytes:
@@ -128,10 +159,19 @@ def _with_open_batch(model: bytes, before: Sequence[ModelInput], after: Sequence
 
 
 def _is_loss(name: str) -> bool:
-    try:
-        losses.function(name)
-    except popart_exception:
+    return any(name in (known, *others) for known, others in popart_core._lossNames())
+
+
+def _takes_a_builder(loss: Any) -> bool:
+    """Whether a function may be called with a builder alone; losses of PyTorch may not."""
+    if not callable(loss) or hasattr(loss, "forward"):
         return False
+    try:
+        inspect.signature(loss).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # a function without a signature
+        pass
     return True
 
 
@@ -141,6 +181,8 @@ def training_model(
     output: str | None,
     loss_options: Mapping[str, Any],
     train_batch_norm: bool,
+    batch_axis: int | str | None,
+    are_cut: bool,
 ) -> TrainingModel:
     """Add a loss to a model.
 
@@ -150,6 +192,8 @@ def training_model(
         output: Output of the model that a named loss reads; None: its only one, or the first with floats.
         loss_options: Arguments of a named loss, as ``popart.losses.attach`` takes them.
         train_batch_norm: Whether batch norms in inference form are converted to training form.
+        batch_axis: Dimension of the inputs that counts samples; None: to be found.
+        are_cut: Whether updates are cut into parts.
 
     Returns:
         The model with its loss.
@@ -161,7 +205,7 @@ def training_model(
     """
     source = source_of(model)
     facts = describe(source)
-    if not isinstance(loss, str) and (not callable(loss) or hasattr(loss, "forward")):
+    if not isinstance(loss, str) and not _takes_a_builder(loss):
         raise TypeError(
             f"Trainer: loss: got {loss!r}, expected the name of a loss ({', '.join(losses.names())}), a function that "
             "takes a Builder, adds nodes and returns the loss, or the name of a tensor"
@@ -173,7 +217,10 @@ def training_model(
         source = transformer.getModelProto()
     own, names = inputs_of(facts), [entry["name"] for entry in facts["outputs"]]
     builder = Builder(source)
-    opened = with_open_batch(own)
+    builder._loss_parts = parts = LossParts(are_cut)
+    batch_axis = checked(batch_axis, own)
+    axis = axis_to_open(batch_axis, own)
+    opened = with_open_batch(own, axis)
     if isinstance(loss, str) and builder.hasTensor(loss):
         tensor, of, added = loss, "", []
     elif isinstance(loss, str) and not _is_loss(loss):
@@ -184,19 +231,26 @@ def training_model(
     else:
         attached = losses.attach(builder, loss, output or "", **loss_options)
         tensor, of, added = attached.loss, attached.output, list(attached.inputs)
-    known = {i.name for i in own}
-    labels = [entry for entry in added if entry.id not in known]
-    inputs = opened + [_opened(entry, own, opened) for entry in labels]
-    before = own + [ModelInput(entry.id, None, _shape_of(entry)) for entry in labels]
+    plain = [name for name in names if name != tensor]
+    if not (isinstance(loss, str) and of):  # not a loss by name
+        tensor = add_factor(builder, tensor)
+    known = {i.name for i in own} | {factor.id for factor in parts.factors}
+    labels = [
+        ModelInput(entry.id, _TYPES[entry.dtype], _shape_of(builder, entry)) for entry in added if entry.id not in known
+    ]
+    inputs = opened + [_opened(entry, own, opened, axis) for entry in labels]
+    before = own + labels
     proto = _with_open_batch(builder.getModelProto(), before, inputs)
     return TrainingModel(
         proto,
         tensor,
         inputs,
-        [name for name in names if name != tensor],
-        of or output or next((name for name in names if name != tensor), names[0]),
+        plain,
+        of or output or next(iter(plain), names[0]),
         list(builder.getTrainableTensorIds()),
         _with_open_batch(source, own, opened),
         [i.name for i in own],
         {i.name: [d if isinstance(d, int) else 1 for d in i.shape or ()] for i in before},
+        sample_axes(inputs, opened, batch_axis),
+        parts,
     )

@@ -100,6 +100,16 @@ class TrainingSessions:
         session.weightsFromHost()
         self.version += 1
 
+    def copy_to(self, session: TrainingSession, shapes: Mapping[str, Any]) -> None:
+        """Copy weights, optimizer state and random numbers to a session that is not one of these.
+
+        Args:
+            session: The session.
+            shapes: Shapes of its inputs.
+        """
+        session.setInputShapes(shapes)
+        self._give(session, *self._state(self.session()))
+
     def values(self) -> dict[str, np.ndarray]:
         """All variables of the session in use: weights and optimizer state."""
         return values_of(self.session())
@@ -138,7 +148,7 @@ class TrainingSessions:
             The facts that were stored.
 
         Raises:
-            popart_runtime_error: The file is of another model.
+            popart_runtime_error: The file is of another model or optimizer, or other weights trained.
         """
         session = self.session()
         facts = facts_of(path)
@@ -146,6 +156,12 @@ class TrainingSessions:
         if missing := sorted(name for name in session._variableIds() if name not in values and not _is_sum(name)):
             raise popart_runtime_error(
                 f"Trainer: the state in '{path}' has no tensor '{missing[0]}': it is another model's"
+            )
+        if extra := sorted(name for name in set(values) - set(session._variableIds()) if not _is_sum(name)):
+            raise popart_runtime_error(
+                f"Trainer: the state in '{path}' has a tensor '{extra[0]}' that this trainer does not have: it is of "
+                "another optimizer, or other weights trained. Make the trainer with the same arguments, or set "
+                "trainer.weights"
             )
         self._give(session, values, [int(number) for number in facts["random"]])
         return facts

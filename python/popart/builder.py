@@ -58,6 +58,7 @@ def _open_shape(shape: list[Any]) -> list[tuple[int, str]]:
 
 
 if TYPE_CHECKING:
+    from popart._loss_parts import LossParts
     from popart.opsets import NewerOpsets
 
     class _Delegated(NewerOpsets, popart_core._BuilderCore):
@@ -76,6 +77,8 @@ class Builder(Placement, _Delegated):
         w = builder.addInitializedInputTensor(np.zeros((8, 2), np.float32))
         y = builder.aiOnnx.matmul([x, w])
     """
+
+    _loss_parts: "LossParts | None" = None  # of a trainer that adds a loss
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from popart import optim
 from popart._names import nearest_names
 from popart._training_sessions import facts_of
 from popart.loggers import logger_of
-from popart.metrics import GROWING, Metric, Metrics
+from popart.metrics import GROWING, Metric
 from popart.schedules import Factor, Schedule, bound
 
 if TYPE_CHECKING:
@@ -56,33 +56,27 @@ class Settings:
     progress: bool
 
 
+def require_batches(what: str, data: Any, or_function: bool = False) -> None:
+    """Check data.
+
+    Args:
+        what: Function and argument, for the message.
+        data: The argument.
+        or_function: Whether a function of the epoch is data.
+
+    Raises:
+        TypeError: It gives no batches.
+    """
+    gives_batches = isinstance(data, Iterable) or hasattr(data, "__getitem__") or (or_function and callable(data))
+    if isinstance(data, str | bytes) or not gives_batches:
+        more = ", or a function of the epoch" if or_function else ""
+        raise TypeError(f"{what}: got {data!r}, expected batches, such as a DataLoader{more}")
+
+
 def _of_epoch(data: Data, epoch: int) -> Iterable[Any]:
     if hasattr(data, "set_epoch"):
         data.set_epoch(epoch)
     return data(epoch) if callable(data) else data
-
-
-def _joined(batches: Sequence[Mapping[str, np.ndarray]], batched: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Join batches along their first dimension."""
-    if len(batches) == 1:
-        return dict(batches[0])
-    for name in batched:
-        shapes = {batch[name].shape[1:] for batch in batches}
-        if len(shapes) > 1:
-            raise popart_runtime_error(
-                f"fit: '{name}': batches of one update differ in shape: got {sorted(map(list, shapes))} behind the "
-                "first dimension. Pad them, or set accumulation to 1"
-            )
-    for name in batches[0].keys() - batched:
-        if not all(np.array_equal(batch[name], batches[0][name], equal_nan=True) for batch in batches[1:]):
-            raise popart_runtime_error(
-                f"fit: '{name}': batches of one update have different values, expected the same ones, as its first "
-                "dimension is not open. Set accumulation to 1"
-            )
-    return {
-        name: np.concatenate([batch[name] for batch in batches]) if name in batched else array
-        for name, array in batches[0].items()
-    }
 
 
 class Run:
@@ -95,6 +89,9 @@ class Run:
             popart_runtime_error: Settings contradict each other.
         """
         self._trainer, self._data, self._settings = trainer, data, settings
+        require_batches("fit: data", data, or_function=True)
+        if settings.validate is not None:
+            require_batches("fit: validate", settings.validate, or_function=True)
         if settings.metrics and settings.validate is None:
             raise popart_runtime_error("fit: metrics are of the validation: got none. Give validate=<data>")
         if settings.schedule is not None and not isinstance(trainer.optimizer, optim.Optimizer):
@@ -117,10 +114,10 @@ class Run:
 
     def _monitored(self) -> tuple[str, int]:
         """The column that says which epoch is best, and the sign of what is smallest there."""
-        settings, model = self._settings, self._trainer._model
+        settings = self._settings
         columns, functions = list(_COLUMNS), []
         if settings.validate is not None:
-            names = Metrics(settings.metrics, model.output, model.labels).names
+            names = self._trainer._metrics(settings.metrics).names
             columns += ["val_loss", *(f"val_{name}" for name in names)]
             functions = [f"val_{name}" for name, m in zip(names, settings.metrics, strict=True) if callable(m)]
         monitor = settings.monitor or ("loss" if settings.validate is None else "val_loss")
@@ -181,14 +178,14 @@ class Run:
         """The arrays of each update: those of as many batches as the update has micro-batches."""
         trainer = self._trainer
         batches = (trainer._feed.arrays(batch) for batch in data)
-        while chosen := list(itertools.islice(batches, trainer._accumulation)):
-            yield _joined(chosen, trainer._batched(chosen[0]))
+        while chosen := list(itertools.islice(batches, trainer._division.usual[0])):
+            yield trainer._division.joined(chosen)
 
     def _length(self, data: Iterable[Any]) -> int | None:
         """Number of updates of an epoch; None if the data has no length."""
         if not isinstance(data, Sized):
             return None
-        return -(-len(data) // self._trainer._accumulation)
+        return -(-len(data) // self._trainer._division.usual[0])
 
     # ---- the loop
 
@@ -235,7 +232,7 @@ class Run:
                 loss = trainer._step(arrays)
                 size = trainer.samples(arrays)
                 samples += size
-                self._total, self._samples = self._total + loss * size, self._samples + size
+                self._total, self._samples = self._total + trainer._of_samples(loss, size), self._samples + size
                 self._update += 1
                 seconds = time.perf_counter() - start
                 shown.set_postfix_str(f"loss {loss:.4f}, {samples / seconds:.1f} items/s", refresh=False)
@@ -267,7 +264,7 @@ class Run:
 
     def _set_rate(self) -> float | None:
         if self._factor is not None:
-            self._trainer.optimizer.lr_factor = float(self._factor(self._update))
+            self._trainer.optimizer.lr_factor = self._factor(self._update)
         return self._rate()
 
     def _after_step(self, epoch: int, step: int, loss: float, rate: float | None) -> bool:

@@ -25,6 +25,7 @@ from popart_core import (
     popart_runtime_error,
 )
 
+from popart._arguments import ArgumentError, mapping, names, one_of, optional, whole
 from popart._model_inputs import (
     SIZES_FROM_DATA,
     Feed,
@@ -36,8 +37,10 @@ from popart._model_inputs import (
     with_open_batch,
 )
 from popart._names import explain_keywords, nearest_names
-from popart.session import InferenceSession
+from popart.session import InferenceSession, _require_kinds
 from popart.tensorinfo import TensorInfo
+
+_PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 def session_options(
@@ -47,6 +50,7 @@ def session_options(
     num_threads: int | None = None,
     max_shapes: int = 8,
     precision: str | None = None,
+    what: str = "load",
 ) -> SessionOptions:
     """Session options from the arguments that `load` and ``Trainer`` share.
 
@@ -56,6 +60,7 @@ def session_options(
         num_threads: Number of compute threads.
         max_shapes: Number of programs to keep, one for each set of input shapes.
         precision: Element type of products and convolutions.
+        what: The name of the caller, for messages.
 
     Returns:
         New options.
@@ -63,18 +68,21 @@ def session_options(
     Raises:
         AttributeError: There is no such option.
         TypeError: A value has the wrong type.
+        ArgumentError: A number is out of range.
     """
     made = SessionOptions()
-    engine = {"max_shape_programs": str(max_shapes)}
-    if max_memory is not None:
-        engine["max_memory"] = str(max_memory)
+    engine = {"max_shape_programs": str(whole(f"{what}: max_shapes", max_shapes, 1))}
+    if isinstance(max_memory, str):
+        engine["max_memory"] = max_memory
+    elif max_memory is not None:
+        engine["max_memory"] = str(whole(f"{what}: max_memory", max_memory, 1))
     if num_threads is not None:
-        engine["num_threads"] = str(num_threads)
+        engine["num_threads"] = str(whole(f"{what}: num_threads", num_threads, 1))
     if precision is not None:
-        made.precision = precision  # type: ignore[attr-defined]
-    for name, value in (options or {}).items():
+        made.precision = one_of(f"{what}: precision", precision, _PRECISIONS)  # type: ignore[attr-defined]
+    for name, value in mapping(f"{what}: options", options, "members of SessionOptions").items():
         if name == "engineOptions":
-            engine.update({key: str(text) for key, text in value.items()})
+            engine.update({key: str(one) for key, one in mapping(f"{what}: engineOptions", value, "options").items()})
         else:
             setattr(made, name, value)
     made.engineOptions = engine
@@ -223,7 +231,8 @@ class Model:
         """Compute the outputs from a dictionary by name; returns a dictionary by name."""
         if unknown := [name for name in values if name not in self._feed.inputs]:
             raise popart_runtime_error(
-                f"{self._name}: the model has no input '{unknown[0]}'{nearest_names(unknown[0], self._feed.inputs)}"
+                f"{self._name}: the model has no input '{unknown[0]}', its inputs are {', '.join(self.inputs)}"
+                f"{nearest_names(unknown[0], self._feed.inputs)}"
             )
         if self._by_backend:
             return self._run_backend(values)
@@ -360,7 +369,7 @@ def _joined(model: Model, args: Iterable[Any], named: Mapping[str, Any]) -> dict
 def load(
     model: Any,
     *,
-    outputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | str | None = None,
     max_memory: int | str | None = None,
     num_threads: int | None = None,
     max_shapes: int = 8,
@@ -376,7 +385,7 @@ def load(
 
     Args:
         model: File name, bytes, ``onnx.ModelProto``, or what ``torch.onnx.export`` returns.
-        outputs: Names of the tensors to return, also of tensors inside the model; None: its outputs.
+        outputs: Names of the tensors to return, or one of them, also of tensors inside the model; None: its outputs.
         max_memory: Limit of device memory in bytes, or text such as ``"2G"``. If the model does not fit, the first call
             raises an error.
         num_threads: Number of compute threads; None: one for each core that the process may use.
@@ -394,9 +403,14 @@ def load(
         popart_exception: The file or bytes are not a model.
         FileNotFoundError: The file does not exist.
         AttributeError: There is no such option.
-        TypeError: `model` has another type.
+        TypeError: `model` or another argument has another type.
+        ArgumentError: A number is out of range.
     """
+    _require_kinds("load", device=device)
     made = session_options(
         options, max_memory=max_memory, num_threads=num_threads, max_shapes=max_shapes, precision=precision
     )
-    return Model(source_of(model), outputs, made, device)
+    chosen = optional(names, "load: outputs", outputs)
+    if chosen == []:
+        raise ArgumentError("load: outputs: got [], expected one name or more, or None for the outputs of the model")
+    return Model(source_of(model), chosen, made, device)

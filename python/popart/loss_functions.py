@@ -3,6 +3,7 @@
 Formulas, arguments and reductions are those of ``torch.nn.functional``; `popart.losses` has these names.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ from popart_core import (
     popart_exception,
 )
 
+from popart._arguments import flag, number, whole
 from popart._arrays import as_array
+from popart._loss_parts import count_of, type_of
 
 _REDUCTIONS = {"mean": ReductionType.Mean, "sum": ReductionType.Sum, "none": ReductionType.NoReduction}
 
@@ -32,9 +35,9 @@ _REDUCTIONS = {"mean": ReductionType.Mean, "sum": ReductionType.Sum, "none": Red
 def _reduction(given: str | ReductionType, also: tuple[str, ...] = ()) -> ReductionType:
     if isinstance(given, ReductionType):
         return given
-    if given in also:
+    if isinstance(given, str) and given in also:
         return ReductionType.Sum
-    if given not in _REDUCTIONS:
+    if not isinstance(given, str) or given not in _REDUCTIONS:
         expected = ", ".join(repr(name) for name in (*_REDUCTIONS, *also))
         raise popart_exception(f"Loss: reduction: got {given!r}, expected one of {expected}")
     return _REDUCTIONS[given]
@@ -48,6 +51,23 @@ def _factor(builder: Any, given: Any) -> str:
         return given
     values = np.asarray(as_array(given) if not isinstance(given, list | tuple | int | float) else given, np.float32)
     return builder.aiOnnx.constant(values)
+
+
+def _summed(builder: Any, loss: str, reduction: ReductionType) -> str:
+    """The loss, which a trainer is told of if it is a sum."""
+    is_sum = builder._loss_parts is not None and reduction == ReductionType.Sum
+    return builder._loss_parts.add(builder, loss) if is_sum else loss
+
+
+def _of_classes(
+    builder: Any, labels: str, weight: str, ignore_index: int, reduction: ReductionType, make: Callable[..., str]
+) -> str:
+    """A loss of class numbers. Its mean divides by what counts: a trainer that cuts updates divides the sum itself."""
+    parts = builder._loss_parts
+    are_numbers = parts is not None and parts.are_cut and "INT" in type_of(builder, labels)
+    if not are_numbers or reduction != ReductionType.Mean:
+        return _summed(builder, make(reduction), reduction)
+    return parts.add(builder, make(ReductionType.Sum), count_of(builder, labels, weight, ignore_index))
 
 
 def cross_entropy(
@@ -85,16 +105,14 @@ def cross_entropy(
     Raises:
         popart_exception: A tensor is unknown, operands do not fit, or the operator set is older than 7.
     """
-    return _crossEntropyLoss(
-        builder._core,
-        logits,
-        labels,
-        _factor(builder, weight),
-        ignore_index,
-        label_smoothing,
-        _reduction(reduction),
-        name,
-    )
+    factor = _factor(builder, weight)
+    ignored = whole("cross_entropy: ignore_index", ignore_index)
+    smoothing = number("cross_entropy: label_smoothing", label_smoothing)
+
+    def make(joins: ReductionType) -> str:
+        return _crossEntropyLoss(builder._core, logits, labels, factor, ignored, smoothing, joins, name)
+
+    return _of_classes(builder, labels, factor, ignored, _reduction(reduction), make)
 
 
 def nll(
@@ -124,8 +142,12 @@ def nll(
     Raises:
         popart_exception: As in `cross_entropy`.
     """
-    factor = _factor(builder, weight)
-    return _nllLoss(builder._core, log_probabilities, labels, factor, ignore_index, _reduction(reduction), name)
+    factor, ignored = _factor(builder, weight), whole("nll: ignore_index", ignore_index)
+
+    def make(joins: ReductionType) -> str:
+        return _nllLoss(builder._core, log_probabilities, labels, factor, ignored, joins, name)
+
+    return _of_classes(builder, labels, factor, ignored, _reduction(reduction), make)
 
 
 def binary_cross_entropy(
@@ -156,7 +178,8 @@ def binary_cross_entropy(
         popart_exception: As in `cross_entropy`.
     """
     factors = _factor(builder, weight), _factor(builder, pos_weight)
-    return _binaryCrossEntropyLoss(builder._core, logits, labels, *factors, _reduction(reduction), name)
+    joins = _reduction(reduction)
+    return _summed(builder, _binaryCrossEntropyLoss(builder._core, logits, labels, *factors, joins, name), joins)
 
 
 def mse(builder: Any, input: str, target: str, *, reduction: str = "mean", name: str = "") -> str:
@@ -175,7 +198,8 @@ def mse(builder: Any, input: str, target: str, *, reduction: str = "mean", name:
     Raises:
         popart_exception: As in `cross_entropy`.
     """
-    return _meanSquaredErrorLoss(builder._core, input, target, _reduction(reduction), name)
+    joins = _reduction(reduction)
+    return _summed(builder, _meanSquaredErrorLoss(builder._core, input, target, joins, name), joins)
 
 
 def mae(builder: Any, input: str, target: str, *, reduction: str = "mean", name: str = "") -> str:
@@ -194,7 +218,8 @@ def mae(builder: Any, input: str, target: str, *, reduction: str = "mean", name:
     Raises:
         popart_exception: As in `cross_entropy`.
     """
-    return _meanAbsoluteErrorLoss(builder._core, input, target, _reduction(reduction), name)
+    joins = _reduction(reduction)
+    return _summed(builder, _meanAbsoluteErrorLoss(builder._core, input, target, joins, name), joins)
 
 
 def huber(builder: Any, input: str, target: str, *, delta: float = 1.0, reduction: str = "mean", name: str = "") -> str:
@@ -214,7 +239,8 @@ def huber(builder: Any, input: str, target: str, *, delta: float = 1.0, reductio
     Raises:
         popart_exception: As in `cross_entropy`, or `delta` is not positive.
     """
-    return _huberLoss(builder._core, input, target, delta, _reduction(reduction), name)
+    joins, delta = _reduction(reduction), number("huber: delta", delta)
+    return _summed(builder, _huberLoss(builder._core, input, target, delta, joins, name), joins)
 
 
 def smooth_l1(
@@ -236,7 +262,8 @@ def smooth_l1(
     Raises:
         popart_exception: As in `cross_entropy`, or `beta` is negative.
     """
-    return _smoothL1Loss(builder._core, input, target, beta, _reduction(reduction), name)
+    joins, beta = _reduction(reduction), number("smooth_l1: beta", beta)
+    return _summed(builder, _smoothL1Loss(builder._core, input, target, beta, joins, name), joins)
 
 
 def kl_divergence(
@@ -267,8 +294,10 @@ def kl_divergence(
         popart_exception: As in `cross_entropy`.
     """
     by_batch = reduction == "batchmean"
-    joined = _reduction(reduction, ("batchmean",))
-    return _klDivergenceLoss(builder._core, input, target, from_logits, log_target, by_batch, joined, name)
+    joins = _reduction(reduction, ("batchmean",))
+    forms = flag("kl_divergence: from_logits", from_logits), flag("kl_divergence: log_target", log_target)
+    loss = _klDivergenceLoss(builder._core, input, target, *forms, by_batch, joins, name)
+    return loss if by_batch else _summed(builder, loss, joins)
 
 
 def hinge(
@@ -290,7 +319,8 @@ def hinge(
     Raises:
         popart_exception: As in `cross_entropy`.
     """
-    return _hingeLoss(builder._core, input, labels, margin, _reduction(reduction), name)
+    joins, margin = _reduction(reduction), number("hinge: margin", margin)
+    return _summed(builder, _hingeLoss(builder._core, input, labels, margin, joins, name), joins)
 
 
 def hinge_embedding(
@@ -314,7 +344,8 @@ def hinge_embedding(
     Raises:
         popart_exception: As in `cross_entropy`.
     """
-    return _hingeEmbeddingLoss(builder._core, input, labels, margin, _reduction(reduction), name)
+    joins, margin = _reduction(reduction), number("hinge_embedding: margin", margin)
+    return _summed(builder, _hingeEmbeddingLoss(builder._core, input, labels, margin, joins, name), joins)
 
 
 def cosine_embedding(
@@ -346,7 +377,9 @@ def cosine_embedding(
     Raises:
         popart_exception: As in `cross_entropy`.
     """
-    return _cosineEmbeddingLoss(builder._core, [first, second, labels], margin, _reduction(reduction), name)
+    joins, margin = _reduction(reduction), number("cosine_embedding: margin", margin)
+    loss = _cosineEmbeddingLoss(builder._core, [first, second, labels], margin, joins, name)
+    return _summed(builder, loss, joins)
 
 
 def triplet_margin(
@@ -382,8 +415,11 @@ def triplet_margin(
     Raises:
         popart_exception: As in `cross_entropy`, or `p` is not positive.
     """
-    ids = [anchor, positive, negative]
-    return _tripletMarginLoss(builder._core, ids, margin, p, eps, swap, _reduction(reduction), name)
+    ids, joins = [anchor, positive, negative], _reduction(reduction)
+    given = {"margin": margin, "p": p, "eps": eps}
+    numbers = [number(f"triplet_margin: {what}", value) for what, value in given.items()]
+    loss = _tripletMarginLoss(builder._core, ids, *numbers, flag("triplet_margin: swap", swap), joins, name)
+    return _summed(builder, loss, joins)
 
 
 def ctc(
@@ -419,5 +455,7 @@ def ctc(
     Raises:
         popart_exception: As in `cross_entropy`.
     """
-    ids = [log_probabilities, targets, input_lengths, target_lengths]
-    return _ctcLoss(builder._core, ids, from_logits, blank, zero_infinity, _reduction(reduction), name)
+    ids, joins = [log_probabilities, targets, input_lengths, target_lengths], _reduction(reduction)
+    from_logits, zero_infinity = flag("ctc: from_logits", from_logits), flag("ctc: zero_infinity", zero_infinity)
+    loss = _ctcLoss(builder._core, ids, from_logits, whole("ctc: blank", blank, 0), zero_infinity, joins, name)
+    return _summed(builder, loss, joins)

@@ -32,9 +32,15 @@ def _classes(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     return labels
 
 
-def _best_of(count: int) -> Callable[[np.ndarray, np.ndarray], tuple[float, float]]:
-    def metric(outputs: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+# Sum and count for an output and its labels, without class numbers that are ignored.
+_Sums = Callable[[np.ndarray, np.ndarray, int | None], tuple[float, float]]
+
+
+def _best_of(count: int) -> _Sums:
+    def metric(outputs: np.ndarray, labels: np.ndarray, ignored: int | None) -> tuple[float, float]:
         classes = _classes(labels, outputs)
+        if ignored is not None:
+            classes = np.where(classes == ignored, -1, classes)
         if count == 1:
             right = outputs.argmax(1) == classes
         else:
@@ -46,8 +52,8 @@ def _best_of(count: int) -> Callable[[np.ndarray, np.ndarray], tuple[float, floa
     return metric
 
 
-def _mean_of(error: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], tuple[float, float]]:
-    def metric(outputs: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+def _mean_of(error: Callable[[np.ndarray], np.ndarray]) -> _Sums:
+    def metric(outputs: np.ndarray, labels: np.ndarray, ignored: int | None) -> tuple[float, float]:
         if outputs.shape != labels.shape:
             raise popart_runtime_error(
                 f"metric: output and labels differ in shape: got {list(outputs.shape)} and {list(labels.shape)}"
@@ -67,7 +73,6 @@ def listed(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
 
 
-# For each name, the function that returns sum and count for an output and its labels.
 _BY_NAME = {
     "accuracy": _best_of(1),
     "top5": _best_of(5),
@@ -81,18 +86,25 @@ GROWING = frozenset({"accuracy", "top5"})
 class Metrics:
     """Means of metrics over batches."""
 
-    def __init__(self, metrics: Sequence[str | Metric], output: str, labels: str | None) -> None:
+    def __init__(
+        self, metrics: Sequence[str | Metric], output: str, labels: str | None, ignored: int | None = None
+    ) -> None:
         """Start with no batches.
 
         Args:
             metrics: Names (accuracy, top5, mse, mae) or functions.
             output: Output that named metrics read.
             labels: Input that named metrics compare it with; None if there is none.
+            ignored: Class number that does not count, besides negative ones.
 
         Raises:
+            TypeError: A metric is neither a name nor a function.
             popart_runtime_error: An unknown name, a name where there are no labels, or two metrics of one name.
         """
-        self._output, self._labels = output, labels
+        self._output, self._labels, self._ignored = output, labels, ignored
+        for metric in metrics:
+            if not isinstance(metric, str) and not callable(metric):
+                raise TypeError(f"metrics: got {metric!r}, expected a name or a function(outputs, batch)")
         names = [m if isinstance(m, str) else getattr(m, "__name__", type(m).__name__) for m in metrics]
         if twice := [name for name in names if names.count(name) > 1]:
             raise popart_runtime_error(
@@ -117,7 +129,7 @@ class Metrics:
         """Add the metrics of a batch."""
         for name, metric in self._metrics.items():
             if isinstance(metric, str):
-                total, count = _BY_NAME[metric](outputs[self._output], batch[self._labels or ""])
+                total, count = _BY_NAME[metric](outputs[self._output], batch[self._labels or ""], self._ignored)
             else:
                 given = next(iter(outputs.values())) if len(outputs) == 1 else outputs
                 total, count = float(metric(given, batch)) * samples, samples

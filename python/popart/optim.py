@@ -12,11 +12,13 @@ Example::
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import popart_core
 
+from popart._arguments import ArgumentError, flag, names, number, optional
+from popart._names import explain_keywords
 from popart.schedules import Schedule, constant, cosine, linear, one_cycle, step
 
 if TYPE_CHECKING:
@@ -65,30 +67,58 @@ class Common(TypedDict, total=False):
     loss_scale: float | None
 
 
-def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers by their names in the core: one name for each beta."""
+def _betas(what: str, value: Any) -> tuple[float, float]:
+    expected = "two numbers, such as (0.9, 0.999)"
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"{what}: betas: got {value!r}, expected {expected}")
+    betas = list(value)
+    if len(betas) != 2:
+        raise ArgumentError(f"{what}: betas: got {value!r}, expected {expected}")
+    return number(f"{what}: betas", betas[0]), number(f"{what}: betas", betas[1])
+
+
+def _numbers(what: str, values: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers by their names in the core: one name for each beta. The core checks their ranges."""
     numbers = {}
     for name, value in values.items():
         if name == "betas":
-            numbers["beta1"], numbers["beta2"] = (float(beta) for beta in value)
+            numbers["beta1"], numbers["beta2"] = _betas(what, value)
+        elif name == "max_weight_norm" and value is None:
+            numbers[name] = math.inf
         else:
-            numbers[name] = float(value)
+            numbers[name] = number(f"{what}: {name}", value)
     return numbers
 
 
-def _group(index: int, group: Mapping[str, Any]) -> tuple[list[str], dict[str, float]]:
+def _group(what: str, index: int, group: Any) -> tuple[list[str], dict[str, float]]:
+    if not isinstance(group, Mapping):
+        raise TypeError(f"{what}: groups: got {group!r}, expected dictionaries with 'params' and numbers by argument")
     if "params" not in group:
         raise ValueError(
             f"groups: group {index} does not say whose it is: got {sorted(group)}, expected 'params': names or globs "
             "of weights"
         )
-    names = [group["params"]] if isinstance(group["params"], str) else list(group["params"])
-    return names, _numbers({name: value for name, value in group.items() if name != "params"})
+    of = f"{what}: group {index}"
+    return names(f"{of}: params", group["params"]), _numbers(of, {k: v for k, v in group.items() if k != "params"})
+
+
+# Arguments of other libraries, with their names here.
+_OTHER_NAMES = {
+    "learning_rate": "give lr",
+    "params": "the trainer knows the weights; numbers for some of them are groups=[{'params': [...], 'lr': ...}]",
+    "beta_1": "give betas",
+    "beta_2": "give betas",
+    "epsilon": "give eps",
+    "clipnorm": "give clip_grad_norm",
+    "clipvalue": "give clip_grad_value",
+    "max_grad_norm": "give clip_grad_norm",
+}
 
 
 class Optimizer(popart_core._PyTorchOptimizer):
     """Base class of the optimizers of PyTorch. Use one of its subclasses."""
 
+    @explain_keywords(_OTHER_NAMES)
     def __init__(
         self,
         values: Mapping[str, Any],
@@ -103,21 +133,38 @@ class Optimizer(popart_core._PyTorchOptimizer):
         """See the subclasses, and `Common`.
 
         Raises:
+            TypeError: An argument has another kind, such as text for a number.
             ValueError: A group has no names of weights.
             popart_exception: A number is outside PyTorch's range, or a group has a number that the optimizer does not
                 have.
         """
+        what = f"optim.{type(self).__name__}"
+        if isinstance(groups, Mapping | str):
+            raise TypeError(f"{what}: groups: got {groups!r}, expected a list of dictionaries")
+        clip_norm = optional(number, f"{what}: clip_grad_norm", clip_grad_norm)
+        clip_value = optional(number, f"{what}: clip_grad_value", clip_grad_value)
+        scale = optional(number, f"{what}: loss_scale", loss_scale, above=0)
         super().__init__(
             getattr(popart_core._PyTorchMode, type(self).__name__),
-            _numbers(values),
-            dict(flags),
-            math.inf if clip_grad_norm is None else clip_grad_norm,
-            math.inf if clip_grad_value is None else clip_grad_value,
-            maximize,
-            (1.0, True) if loss_scale is None else (loss_scale, False),
-            [_group(i, group) for i, group in enumerate(groups)],
+            _numbers(what, values),
+            {name: flag(f"{what}: {name}", value) for name, value in flags.items()},
+            math.inf if clip_norm is None else clip_norm,
+            math.inf if clip_value is None else clip_value,
+            flag(f"{what}: maximize", maximize),
+            (1.0, True) if scale is None else (scale, False),
+            [_group(what, i, group) for i, group in enumerate(groups)],
         )
-        self._values = {**values, **{name: flag for name, flag in flags.items() if flag}}
+        self._values = {**values, **{name: value for name, value in flags.items() if value}}
+
+    def _set_lr(self, lr: float) -> None:
+        popart_core._PyTorchOptimizer.lr.fset(self, number(f"optim.{type(self).__name__}: lr", lr))
+
+    def _set_lr_factor(self, factor: float) -> None:
+        popart_core._PyTorchOptimizer.lr_factor.fset(self, number(f"optim.{type(self).__name__}: lr_factor", factor))
+
+    # reading calls no Python: every step reads both
+    lr = popart_core._PyTorchOptimizer.lr.setter(_set_lr)
+    lr_factor = popart_core._PyTorchOptimizer.lr_factor.setter(_set_lr_factor)
 
     def __repr__(self) -> str:
         values = {**self._values, "lr": float(f"{self.lr:.7g}")}
@@ -380,6 +427,11 @@ class Lamb(Optimizer):
             ValueError: As `SGD`.
             popart_exception: As `SGD`.
         """
-        limit = math.inf if max_weight_norm is None else max_weight_norm
-        values = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "max_weight_norm": limit}
+        values = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "max_weight_norm": max_weight_norm,
+        }
         super().__init__(values, {}, **common)

@@ -9,9 +9,11 @@ Any function of the update's number is a schedule too, such as ``lambda update: 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from popart._arguments import ArgumentError, number, one_of, optional, whole
 
 Factor = Callable[[int], float]
 
@@ -38,8 +40,8 @@ class Schedule:
     needs_epochs: bool = False
 
     def __post_init__(self) -> None:
-        if self.warmup < 0:
-            raise ValueError(f"schedule '{self.name}': invalid warmup: got {self.warmup}, expected 0 or more updates")
+        whole(f"schedule '{self.name}': warmup", self.warmup, 0)
+        optional(whole, f"schedule '{self.name}': total", self.total, 1)
 
     def bind(self, total: int | None, per_epoch: int | None) -> Factor:
         """Compute the factor as a function of the update's number.
@@ -75,10 +77,14 @@ class Schedule:
 
 
 def constant(warmup: int = 0) -> Schedule:
-    """A constant learning rate, after a warm-up.
+    """A constant learning rate, after a warm-up of `warmup` updates.
 
     Returns:
         The schedule.
+
+    Raises:
+        TypeError: `warmup` is no whole number.
+        ValueError: It is negative.
     """
     return Schedule("constant", lambda at, total, epoch: 1.0, warmup, needs_total=False)
 
@@ -101,18 +107,20 @@ def step(
         The schedule.
 
     Raises:
-        ValueError: A step size is below 1, or the unit is unknown.
+        TypeError: An argument has another kind.
+        ValueError: A step size is below 1, `gamma` is negative, or the unit is unknown.
     """
-    sizes = [step_size] if isinstance(step_size, int) else sorted(step_size)
-    if unit not in ("epoch", "update") or not sizes or sizes[0] < 1:
-        raise ValueError(
-            f"schedule 'step': got step_size {step_size} and unit '{unit}', expected 1 or more of 'epoch' or 'update'"
-        )
+    are_positions = isinstance(step_size, Iterable)
+    given = list(step_size) if isinstance(step_size, Iterable) else [step_size]
+    sizes = sorted(whole("schedule 'step': step_size", size, 1) for size in given)
+    if not sizes:
+        raise ArgumentError(f"schedule 'step': step_size: got {step_size!r}, expected one position or more")
+    factor = number("schedule 'step': gamma", gamma, 0)
+    one_of("schedule 'step': unit", unit, ("epoch", "update"))
 
     def shape(at: int, total: int, epoch: int) -> float:
         count = at // epoch if unit == "epoch" else at
-        drops = count // sizes[0] if isinstance(step_size, int) else sum(count >= size for size in sizes)
-        return gamma**drops
+        return factor ** (sum(count >= size for size in sizes) if are_positions else count // sizes[0])
 
     return Schedule("step", shape, warmup, needs_total=False, needs_epochs=unit == "epoch")
 
@@ -127,7 +135,12 @@ def cosine(warmup: int = 0, final: float = 0.0, total: int | None = None) -> Sch
 
     Returns:
         The schedule.
+
+    Raises:
+        TypeError: An argument has another kind.
+        ValueError: A number is out of range.
     """
+    number("schedule 'cosine': final", final, 0)
 
     def shape(at: int, length: int, epoch: int) -> float:
         return final + (1 - final) * (1 + math.cos(math.pi * at / length)) / 2
@@ -145,7 +158,12 @@ def linear(warmup: int = 0, final: float = 0.0, total: int | None = None) -> Sch
 
     Returns:
         The schedule.
+
+    Raises:
+        TypeError: An argument has another kind.
+        ValueError: A number is out of range.
     """
+    number("schedule 'linear': final", final, 0)
     return Schedule("linear", lambda at, length, epoch: 1 + (final - 1) * at / length, warmup, total)
 
 
@@ -162,7 +180,14 @@ def one_cycle(
 
     Returns:
         The schedule.
+
+    Raises:
+        TypeError: An argument has another kind.
+        ValueError: A number is out of range.
     """
+    number("schedule 'one_cycle': pct_start", pct_start, 0, 1)
+    number("schedule 'one_cycle': div_factor", div_factor, above=0)
+    number("schedule 'one_cycle': final_div_factor", final_div_factor, above=0)
     first, last = 1 / div_factor, 1 / div_factor / final_div_factor
 
     def between(start: float, end: float, share: float) -> float:
@@ -171,7 +196,7 @@ def one_cycle(
     def shape(at: int, length: int, epoch: int) -> float:
         peak, end = pct_start * length - 1, length - 1
         if at <= peak:
-            return between(first, 1.0, at / peak)
+            return between(first, 1.0, at / peak if peak > 0 else 1.0)
         return between(1.0, last, min(1.0, (at - peak) / (end - peak)) if end > peak else 1.0)
 
     return Schedule("one_cycle", shape, 0, total)

@@ -62,6 +62,7 @@ _EXPECTED: dict[str, tuple[type, str]] = {
     "dataFlow": (DataFlow, "popart.DataFlow(1, [names of tensors])"),
     "optimizer": (Optimizer, "an optimizer, such as popart.ConstSGD(0.1) or popart.optim.AdamW(lr=1e-3)"),
     "deviceInfo": (DeviceInfo, "a device, such as popart.DeviceManager().createCpuDevice()"),
+    "device": (DeviceInfo, "a device, such as popart.DeviceManager().createCpuDevice()"),
     "inputShapeInfo": (InputShapeInfo, "popart.InputShapeInfo"),
     "patterns": (Patterns, "popart.Patterns"),
     "userOptions": (SessionOptions, "popart.SessionOptions"),

@@ -7,7 +7,9 @@ Example::
     trainer.save("fine_tuned.onnx")
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,25 +21,35 @@ from popart_core import (
     DeviceInfo,
     DeviceManager,
     PyStepIO,
-    PyWeightsIO,
     ReductionType,
     SessionOptions,
-    popart_exception,
     popart_runtime_error,
 )
 
 from popart import optim
-from popart._model_inputs import Feed
-from popart._names import explain_keywords, nearest_names
+from popart._arguments import file_path, flag, function, mapping, names, one_of, optional, text, whole
+from popart._batch_division import Division
+from popart._loss_parts import factors_of
+from popart._model_inputs import Feed, Source
+from popart._names import explain_keywords
 from popart._step_plan import StepPlan
-from popart._training_model import LossFunction, check_names, names_of, recomputation, training_model
+from popart._trainer_weights import Weights
+from popart._training_model import (
+    LossFunction,
+    TrainingModel,
+    check_names,
+    recomputation,
+    require_samples,
+    training_model,
+)
 from popart._training_sessions import TrainingSessions
-from popart.fitting import Data, History, Run, Settings
+from popart.builder import Builder
+from popart.fitting import Data, History, Run, Settings, require_batches
 from popart.inference_form import inference_form
 from popart.loading import Model, session_options
 from popart.metrics import Metric, Metrics, listed
 from popart.schedules import Factor, Schedule
-from popart.session import TrainingSession, _numpy_dtype, _require_kinds
+from popart.session import TrainingSession, _require_kinds
 
 # Arguments of Keras, Lightning and PyTorch, with their names here.
 _OTHER_SETTINGS = {
@@ -60,53 +72,10 @@ _OTHER_OF_FIT = {
 }
 
 
-class Weights(MutableMapping[str, np.ndarray]):
-    """Weights of a trainer by name: all floating-point initializers of the file, like ``state_dict()`` of PyTorch.
-
-    Reading returns a copy of the current value; setting an item changes the weight. Frozen weights are constants of the
-    program: they can be read; setting one raises an error.
-    """
-
-    def __init__(self, trainer: "Trainer") -> None:
-        self._trainer = trainer
-
-    def _infos(self) -> dict[str, popart_core.TrainableTensor]:
-        """The session's facts about each weight, in the order of the file."""
-        infos = {entry.name: entry for entry in self._trainer.session.trainableTensors()}
-        # A statistic that the file has as an output of Identity is a tensor of its own in training.
-        order = dict.fromkeys([*self._trainer._model.weights, *infos])
-        return {name: infos[name] for name in order if name in infos}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        infos = self._infos()
-        if name not in infos:
-            raise KeyError(f"Trainer: the model has no weight '{name}'{nearest_names(name, infos)}")
-        value = np.empty(infos[name].shape, _numpy_dtype(infos[name].type))
-        self._trainer.session.readWeights(PyWeightsIO({name: value}))
-        return value
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        old, new = self[name], np.asarray(value)
-        if new.shape != old.shape:
-            raise popart_runtime_error(
-                f"Trainer: weight '{name}': got shape {list(new.shape)}, expected {list(old.shape)}"
-            )
-        if name not in self._trainer.session._variableIds():
-            raise popart_runtime_error(
-                f"Trainer: weight '{name}' does not train ({self._infos()[name].reason}): it is a constant of the "
-                "program and cannot be set. Let it train, or make the trainer of a model that has the value "
-                "(popart.weights.load)"
-            )
-        self._trainer._sessions.write({name: np.ascontiguousarray(new.astype(old.dtype))})
-
-    def __delitem__(self, name: str) -> None:
-        raise TypeError(f"Trainer: weight '{name}' cannot be deleted. Set it")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._infos())
-
-    def __len__(self) -> int:
-        return len(self._infos())
+def _require_optimizer(optimizer: Any) -> None:
+    if optimizer is None:
+        raise TypeError("Trainer: there is no optimizer. Give one, such as popart.optim.AdamW(lr=1e-3)")
+    _require_kinds("Trainer", optimizer=optimizer)
 
 
 class Trainer:
@@ -130,6 +99,7 @@ class Trainer:
         seed: int | None = None,
         outputs: Sequence[str] | str = (),
         output: str | None = None,
+        batch_axis: int | str | None = None,
         loss_options: Mapping[str, Any] | None = None,
         train_batch_norm: bool = False,
         inputs: Sequence[str] | Mapping[Any, str] | None = None,
@@ -148,7 +118,9 @@ class Trainer:
             frozen: Names or globs of weights that stay as they are, or one of them.
             trainable: Names or globs of the only weights that train, or one of them.
             precision: Element type of products and convolutions: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
-            accumulation: Micro-batches for each update. `fit` takes as many batches of the loader for each update.
+            accumulation: Micro-batches for each update. `fit` takes as many batches of the loader for each update. With
+                the losses of ``popart.losses``, the update is that of all its samples at once, also with a sum, class
+                weights or ignored labels. Other losses are averaged over the micro-batches.
             replicas: Copies of the program, each for a part of every micro-batch.
             recompute: Whether activations are computed again in the backward pass: True, or a ``RecomputationType`` by
                 name.
@@ -158,6 +130,9 @@ class Trainer:
             seed: Seed of random numbers; None: a different one each time.
             outputs: Additional tensors to return from each step, in `results`.
             output: Output of the model that a named loss reads; None: the only one, or the first with floats.
+            batch_axis: Dimension of the inputs that counts samples, along which updates are cut: its number, or the
+                name of an open dimension. None: a dimension called ``batch`` or ``N``; the second one of inputs that a
+                recurrent operator reads with time first; otherwise the first one.
             loss_options: Arguments of a named loss, such as ``{"label_smoothing": 0.1}``; also ``inputs``, tensors
                 that the loss reads instead of new inputs (``popart.losses.attach``).
             train_batch_norm: Whether batch norms of a file that was exported for inference use the statistics of the
@@ -170,42 +145,54 @@ class Trainer:
 
         Raises:
             popart_exception: An unknown loss, weight, tensor or option; a model that cannot be read.
-            TypeError: An argument is unknown, or there is no model or no optimizer.
+            TypeError: An argument is unknown or of another kind, or there is no model or no optimizer.
+            ValueError: A number is out of range.
             FileNotFoundError: The file does not exist.
         """
-        _require_kinds("Trainer", optimizer=optimizer)
-        self._model = training_model(model, loss, output, loss_options or {}, train_batch_norm)
-        check_names("frozen", names_of(frozen), self._model.weights)
-        check_names("trainable", names_of(trainable), self._model.weights)
-        if accumulation < 1 or replicas < 1:
-            raise popart_exception(
-                f"Trainer: accumulation and replicas: got {accumulation} and {replicas}, expected 1 or more"
-            )
-        if accumulation * replicas > 1 and not any(entry.is_open for entry in self._model.inputs):
-            shapes = ", ".join(f"'{i.name}' {list(i.shape or ())}" for i in self._model.inputs)
-            raise popart_exception(
-                f"Trainer: accumulation and replicas: got {accumulation} and {replicas}, expected 1, as no input has "
-                f"an open first dimension: {shapes}. Export the model with an open batch"
-            )
+        _require_optimizer(optimizer)
+        _require_kinds("Trainer", device=device)
+        options_of_loss = mapping("Trainer: loss_options", loss_options, "arguments of the loss")
+        self._ignored = options_of_loss.get("ignore_index")
+        micro, copies = whole("Trainer: accumulation", accumulation, 1), whole("Trainer: replicas", replicas, 1)
+        self._model_with_loss = functools.partial(
+            training_model,
+            model,
+            loss,
+            optional(text, "Trainer: output", output),
+            options_of_loss,
+            flag("Trainer: train_batch_norm", train_batch_norm),
+            batch_axis,
+        )
+        self._model = self._model_with_loss(are_cut=micro * copies > 1)
+        frozen_names, trainable_names = names("Trainer: frozen", frozen), names("Trainer: trainable", trainable)
+        check_names("frozen", frozen_names, self._model.weights)
+        check_names("trainable", trainable_names, self._model.weights)
+        if micro * copies > 1:
+            require_samples(self._model, micro, copies)
         self._choice: dict[str, Any] = {
-            key: names_of(value) for key, value in (("frozen", frozen), ("trainable", trainable)) if value is not None
+            key: chosen
+            for key, value, chosen in (("frozen", frozen, frozen_names), ("trainable", trainable, trainable_names))
+            if value is not None
         }
         self._optimizer = optimizer
         self._sent: dict[int, tuple[float | None, ...]] = {}  # learning rates that sessions have
-        self._accumulation, self._replicas, self._recompute = accumulation, replicas, recomputation(recompute)
+        self._division = Division(self._model.axes.by_input, micro, copies)
+        self._recompute = recomputation(recompute)
         self._common: dict[str, Any] = {
             "options": options,
             "max_memory": max_memory,
             "num_threads": num_threads,
             "max_shapes": max_shapes,
             "precision": precision,
+            "what": "Trainer",
         }
         session_options(**self._common)  # refused here, not at the first batch
-        self._anchors, self._device = names_of(outputs), device
+        self._anchors, self._device = names("Trainer: outputs", outputs), device
         self._feed = Feed("Trainer", self._model.inputs, inputs)
-        self._sessions = TrainingSessions(self._session_of, seed)
+        self._sessions = TrainingSessions(self._session_of, optional(whole, "Trainer: seed", seed, 0, 2**64 - 1))
         self._plan: StepPlan | None = None  # of the last step, where the next one may be like it
-        self._micro = 0  # largest micro-batch of a replica so far
+        self._has_factors = bool(self._model.parts.counts() or self._model.parts.factors)
+        self._counts: Model | None = None  # of what the loss counts
         self._evaluation: dict[bool, tuple[Model, int]] = {}
         self.weights = Weights(self)
         self.results: dict[str, np.ndarray] = {}
@@ -223,7 +210,8 @@ class Trainer:
 
     # ---- the program
 
-    def _session_of(self, accumulation: int, replicas: int) -> TrainingSession:
+    def _session_of(self, accumulation: int, replicas: int, model: TrainingModel | None = None) -> TrainingSession:
+        model = model or self._model
         options = session_options(**self._common)
         options.accumulationAndReplicationReductionType = ReductionType.Mean
         if accumulation > 1:
@@ -231,11 +219,11 @@ class Trainer:
         if replicas > 1:
             options.enableReplicatedGraphs, options.replicatedGraphCount = True, replicas
         options.autoRecomputation = self._recompute
-        anchors = dict.fromkeys([self._model.loss, *self._anchors], AnchorReturnType("All"))
+        anchors = dict.fromkeys([model.loss, *self._anchors], AnchorReturnType("All"))
         session = TrainingSession(
-            self._model.proto,
+            model.proto,
             DataFlow(1, anchors),
-            self._model.loss,
+            model.loss,
             self._optimizer,
             self._device if self._device is not None else DeviceManager().createCpuDevice(),
             userOptions=options,
@@ -266,10 +254,15 @@ class Trainer:
         """Names of the inputs in the order of a batch's values: those of the model, then those of the loss."""
         return list(self._feed.order)
 
+    @functools.cached_property
+    def _whole(self) -> TrainingModel:
+        """The model whose loss has no factors: for batches that are not cut."""
+        return self._model_with_loss(are_cut=False) if self._has_factors else self._model
+
     @property
     def loss(self) -> str:
-        """Name of the loss tensor."""
-        return self._model.loss
+        """Name of the loss tensor, as files of ``save(path, form="training")`` have it."""
+        return self._whole.loss
 
     @property
     def optimizer(self) -> popart_core.Optimizer:
@@ -278,6 +271,7 @@ class Trainer:
 
     @optimizer.setter
     def optimizer(self, optimizer: popart_core.Optimizer) -> None:
+        _require_optimizer(optimizer)
         self._optimizer, self._plan = optimizer, None
         self._sent.clear()
 
@@ -293,11 +287,6 @@ class Trainer:
 
     # ---- steps
 
-    def _batched(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The arrays whose first dimension is open: the dimension counts samples."""
-        inputs = self._feed.inputs
-        return {name: array for name, array in arrays.items() if array.ndim and inputs[name].is_open}
-
     def samples(self, arrays: Mapping[str, np.ndarray]) -> int:
         """Return the number of samples of a batch.
 
@@ -305,43 +294,25 @@ class Trainer:
             arrays: Arrays of the batch by input.
 
         Returns:
-            The first dimension of the first array whose input leaves it open; 1 if there is no such input.
+            The size of the dimension of samples (``batch_axis``) of the first array that has one, otherwise 1.
         """
-        return next((array.shape[0] for array in self._batched(arrays).values()), 1)
+        return self._division.samples(arrays)
 
-    def _parts(self, samples: int) -> tuple[int, int]:
-        """Micro-batches and replicas for an update of this many samples.
+    def _factors(self, arrays: Mapping[str, np.ndarray], parts: int) -> dict[str, np.ndarray]:
+        """The factors of the losses of the parts of a batch, by input."""
+        of, counts = self._model.parts, {}
+        if wanted := of.counts():
+            if self._counts is None:
+                proto = inference_form(self._model.proto, outputs=wanted)
+                self._counts = Model(proto, wanted, session_options(num_threads=1), self._device, "Trainer")
+            counts = self._counts.run({name: arrays[name] for name in self._counts.inputs})
+        return factors_of(of, counts, parts)
 
-        Returns:
-            The numbers of the settings. If they do not divide the samples: one replica, and the fewest micro-batches
-            that are not larger than usual.
-        """
-        asked = self._accumulation * self._replicas
-        if samples % asked == 0:
-            self._micro = max(self._micro, samples // asked)
-            return self._accumulation, self._replicas
-        usual = max(self._micro, samples // asked, 1)
-        parts = next(n for n in range(1, samples + 1) if samples % n == 0 and samples // n <= usual)
-        return parts, 1
-
-    def _cut(self, arrays: Mapping[str, np.ndarray], parts: tuple[int, int]) -> dict[str, np.ndarray]:
-        """Add dimensions for micro-batches and replicas in front of arrays, where these numbers are not 1."""
-        front = tuple(n for n in parts if n != 1)
-        if not front:
-            return dict(arrays)
-        batched, count = self._batched(arrays), parts[0] * parts[1]
-        cut = {}
-        for name, array in arrays.items():
-            if name in batched:
-                if array.shape[0] % count:
-                    raise popart_runtime_error(
-                        f"Trainer: '{name}': got {array.shape[0]} samples, expected a multiple of {count}, as of the "
-                        "other inputs"
-                    )
-                cut[name] = array.reshape(*front, array.shape[0] // count, *array.shape[1:])
-            else:
-                cut[name] = np.ascontiguousarray(np.broadcast_to(array, (*front, *array.shape)))
-        return cut
+    def _with_factors(self, plan: StepPlan, cut: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The arrays of a step that is like the one before, with the factors of their losses."""
+        parts = self._division.usual
+        whole = {name: array.reshape(plan.whole[name]) for name, array in cut.items()}
+        return cut | self._division.cut(self._factors(whole, parts[0] * parts[1]), parts)
 
     def prepare(self, batch: Any) -> None:
         """Compile the program for a batch, without training on it.
@@ -356,21 +327,25 @@ class Trainer:
 
     def _prepared(self, arrays: Mapping[str, np.ndarray]) -> tuple[StepPlan, dict[str, np.ndarray]]:
         """The plan of a step, and the arrays to run its session with."""
-        for name, array in self._batched(arrays).items():
-            if array.shape[0] == 0:
+        for name, axis in self._division.axes(arrays).items():
+            if arrays[name].shape[axis] == 0:
                 raise popart_runtime_error(
-                    f"Trainer: '{name}': got no samples, expected 1 or more: shape {list(array.shape)}"
+                    f"Trainer: '{name}': got no samples, expected 1 or more: shape {list(arrays[name].shape)}"
                 )
-        parts = self._parts(self.samples(arrays))
-        cut = self._cut(arrays, parts)
+        division = self._division
+        parts = division.parts(division.samples(arrays))
+        cut = division.cut(arrays, parts)
         skip = sum(n != 1 for n in parts)
-        session = self._sessions.use({name: array.shape[skip:] for name, array in cut.items()}, *parts)
+        factors = self._factors(arrays, parts[0] * parts[1])
+        shapes = {name: array.shape[skip:] for name, array in cut.items()} | dict.fromkeys(factors, ())
+        session = self._sessions.use(shapes, *parts)
         plan = StepPlan(self._feed, session, self._sessions.shapes, arrays, cut, self._model.loss, self._anchors)
         self._send_optimizer(plan)
         # the numbers of parts depend on the steps before, and unbatched arrays are copied for each micro-batch
-        is_usual = parts == (self._accumulation, self._replicas)
-        self._plan = plan if is_usual and (skip == 0 or len(self._batched(arrays)) == len(arrays)) else None
-        return plan, cut
+        is_usual = parts == division.usual
+        is_reshaped = skip == 0 or (division.is_along_first and len(division.axes(arrays)) == len(arrays))
+        self._plan = plan if is_usual and is_reshaped else None
+        return plan, cut | division.cut(factors, parts)
 
     def step(self, batch: Any) -> float:
         """Update the weights once.
@@ -380,8 +355,9 @@ class Trainer:
                 values in the order of `inputs`. Arrays of NumPy, PyTorch, or any library with DLPack.
 
         Returns:
-            The mean loss of the samples. The tensors of ``outputs`` are in `results`. As in a session, they have
-            leading dimensions for micro-batches and replicas where these numbers are not 1.
+            The loss of the samples: their mean, or their sum if the loss is one. The tensors of ``outputs`` are in
+            `results`. As in a session, they have leading dimensions for micro-batches and replicas where these numbers
+            are not 1.
 
         Raises:
             popart_exception: An input is missing, or has a type or shape that the model does not take.
@@ -390,7 +366,7 @@ class Trainer:
         if plan is not None and plan.shapes is self._sessions.shapes:
             cut = plan.cut(batch)
             if cut is not None:
-                return self._run(plan, cut)
+                return self._run(plan, self._with_factors(plan, cut) if self._has_factors else cut)
         return self._run(*self._prepared(self._feed.arrays(batch)))
 
     def _step(self, arrays: Mapping[str, np.ndarray]) -> float:
@@ -399,7 +375,7 @@ class Trainer:
         if plan is not None and plan.shapes is self._sessions.shapes:
             cut = plan.cut([arrays[name] for name in self._feed.order])
             if cut is not None:
-                return self._run(plan, cut)
+                return self._run(plan, self._with_factors(plan, cut) if self._has_factors else cut)
         return self._run(*self._prepared(arrays))
 
     def _run(self, plan: StepPlan, cut: Mapping[str, np.ndarray]) -> float:
@@ -411,6 +387,8 @@ class Trainer:
         self._sessions.version += 1
         if self._anchors:
             self.results = {name: results[name] for name in self._anchors}
+        if self._has_factors and self._model.parts.are_undefined(cut):
+            return math.nan
         return plan.mean_loss(results)
 
     @explain_keywords(_OTHER_OF_FIT)
@@ -471,36 +449,41 @@ class Trainer:
         Raises:
             popart_exception: As `step`; a checkpoint of another model; metrics without data to validate; an unknown
                 metric, or one to monitor that does not say what is best.
-            ValueError: The schedule needs the number of batches, and the data has no length.
+            ValueError: The schedule needs the number of batches, and the data has no length; a number is out of range.
+            TypeError: An argument has another kind.
         """
         settings = Settings(
-            epochs=epochs,
+            epochs=whole("fit: epochs", epochs, 0),
             validate=validate,
             metrics=listed(metrics),
-            patience=patience,
-            monitor=monitor,
+            patience=optional(whole, "fit: patience", patience, 0),
+            monitor=optional(text, "fit: monitor", monitor),
             mode=mode,
             schedule=schedule,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-            save_every=save_every,
-            restore_best=restore_best,
+            checkpoint=optional(file_path, "fit: checkpoint", checkpoint),
+            save_every=whole("fit: save_every", save_every, 0),
+            restore_best=flag("fit: restore_best", restore_best),
             log=listed(log),
-            log_every=log_every,
-            on_step=on_step,
-            on_epoch=on_epoch,
-            progress=progress,
+            log_every=whole("fit: log_every", log_every, 0),
+            on_step=function("fit: on_step", on_step),
+            on_epoch=function("fit: on_epoch", on_epoch),
+            progress=flag("fit: progress", progress),
         )
         return Run(self, data, settings).run()
+
+    def _of_samples(self, loss: float, size: int) -> float:
+        """The sum of the losses of samples, given the loss of their batch."""
+        return loss if self._model.is_sum else loss * size
 
     # ---- inference
 
     def _inference(self, with_loss: bool, args: Sequence[Any], named: Mapping[str, Any]) -> Model:
         """A model with the current weights, for these values of its inputs."""
         if with_loss not in self._evaluation:
-            options = self._inference_options()
             chosen = [*self._model.outputs, self._model.loss] if with_loss else self._model.outputs
             # the network alone does not ask for labels
             proto = self._model.proto if with_loss else inference_form(self._model.source, outputs=chosen)
+            options = self._inference_options(proto)
             self._evaluation[with_loss] = Model(proto, chosen, options, self._device, "Trainer"), -1
         model, version = self._evaluation[with_loss]
         if version != self._sessions.version and self._sessions.current is not None:
@@ -508,10 +491,17 @@ class Trainer:
             self._evaluation[with_loss] = model, self._sessions.version
         return model
 
-    def _inference_options(self) -> SessionOptions:
+    def _inference_options(self, proto: Source) -> SessionOptions:
         options = session_options(**self._common)
         options.constantWeights = False
+        if "trainable" in self._choice:  # maybe tensors that otherwise count as settings
+            known = set(Builder(proto).getTrainableTensorIds())
+            trained = [one.name for one in self.session.trainableTensors() if one.trains]
+            options.trainableTensors = [name for name in trained if name in known]
         return options
+
+    def _metrics(self, metrics: Sequence[str | Metric] | str | Metric) -> Metrics:
+        return Metrics(listed(metrics), self._model.output, self._model.labels, self._ignored)
 
     def evaluate(self, data: Iterable[Any], metrics: Sequence[str | Metric] | str | Metric = ()) -> dict[str, float]:
         """Compute the loss and metrics of data with the current weights, without training.
@@ -521,17 +511,21 @@ class Trainer:
             metrics: As `fit`.
 
         Returns:
-            A dictionary with ``loss``, the mean over all samples, and the metrics.
+            A dictionary with ``loss``, the mean over all samples (of a sum: the sum divided by their number), and the
+            metrics.
 
         Raises:
             popart_exception: As `step`; an unknown metric; data without batches.
         """
-        counted, total, samples = Metrics(listed(metrics), self._model.output, self._model.labels), 0.0, 0
+        require_batches("evaluate: data", data)
+        counted, total, samples = self._metrics(metrics), 0.0, 0
         for batch in data:
             arrays = self._feed.arrays(batch)
-            results = self._inference(True, (), arrays).run(arrays)
+            given = arrays | self._factors(arrays, 1)
+            results = self._inference(True, (), given).run(given)
             size = self.samples(arrays)
-            total += float(np.mean(results.pop(self._model.loss), dtype=np.float64)) * size
+            loss = float(np.mean(results.pop(self._model.loss), dtype=np.float64))
+            total += self._of_samples(math.nan if self._model.parts.are_undefined(given) else loss, size)
             samples += size
             counted.add(results, arrays, size)
         if samples == 0:
@@ -571,7 +565,13 @@ class Trainer:
         Raises:
             popart_exception: `form` is neither of the two, or the file cannot be written.
         """
-        self.session.modelToHost(str(path), form=form)
+        one_of("save: form", form, ("inference", "training"))
+        file = str(file_path("save: path", path))
+        session = self.session
+        if form == "training" and self._has_factors:
+            session = self._session_of(1, 1, self._whole)
+            self._sessions.copy_to(session, {name: self._sessions.shapes[name] for name in self._feed.inputs})
+        session.modelToHost(file, form=form)
 
     def save_state(self, path: str | Path, facts: Mapping[str, Any] | None = None) -> None:
         """Write weights, optimizer state and the state of random numbers to a safetensors file.
@@ -580,7 +580,7 @@ class Trainer:
             path: The file.
             facts: Further facts to store, as JSON values.
         """
-        self._ready().save(path, facts or {})
+        self._ready().save(file_path("save_state: path", path), mapping("save_state: facts", facts, "JSON values"))
 
     def load_state(self, path: str | Path) -> dict[str, Any]:
         """Restore what `save_state` wrote; training then continues as if it had not stopped, bit by bit.
@@ -592,6 +592,6 @@ class Trainer:
             The facts that were stored.
 
         Raises:
-            popart_exception: The file is of another model.
+            popart_exception: The file is of another model or optimizer, or other weights trained.
         """
-        return self._ready().load(path)
+        return self._ready().load(file_path("load_state: path", path))

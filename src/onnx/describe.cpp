@@ -1,5 +1,9 @@
 #include "onnx/describe.hpp"
 
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -105,9 +109,14 @@ void addRefused(const Model &model, const BuildOptions &options, Json &descripti
 Json inputsJson(const Model &model, bool areInitializers) {
   const std::vector<TensorId> weights = model.initializerIds();
   const std::set<std::string> initializers(weights.begin(), weights.end());
+  const std::map<TensorId, int> batchAxes = model.batchAxes();
   Json inputs = Json::array();
-  for (const auto &input : model.content().proto->graph().input())
-    if (initializers.contains(input.name()) == areInitializers) inputs.push_back(valueJson(input));
+  for (const auto &input : model.content().proto->graph().input()) {
+    if (initializers.contains(input.name()) != areInitializers) continue;
+    inputs.push_back(valueJson(input));
+    if (const auto axis = batchAxes.find(input.name()); axis != batchAxes.end())
+      inputs.back()["batchAxis"] = axis->second;
+  }
   return inputs;
 }
 

@@ -114,6 +114,7 @@ std::vector<Model::Input> Model::inputsWithValues() const { return declaredInput
 std::map<TensorId, int> Model::batchAxes() const {
   std::map<TensorId, int> axes;
   for (const auto &node : content_->proto->graph().node()) {
+    if (node.op_type() == "Shape" || node.op_type() == "Size") continue;  // they read no elements
     const bool isRecurrent = node.op_type() == "LSTM" || node.op_type() == "RNN" || node.op_type() == "GRU";
     const auto isBatchFirst = [](const auto &attribute) { return attribute.name() == "layout" && attribute.i() == 1; };
     const int axis = isRecurrent && std::ranges::none_of(node.attribute(), isBatchFirst) ? 1 : 0;

@@ -479,7 +479,7 @@ def two_inputs(sizes):
 
 @pytest.mark.parametrize("arguments", [{"accumulation": 2}, {"replicas": 2}], ids=str)
 def test_a_batch_that_cannot_be_open_is_not_cut(arguments):
-    with pytest.raises(popart.popart_exception, match=r"expected 1, as no input has an open first dim.*'x' \[8, 4\]"):
+    with pytest.raises(popart.popart_exception, match=r"expected 1, as no input has an open dim.*'x' \[8, 4\]"):
         popart.Trainer(two_inputs((8, 1)), "mse", popart.optim.SGD(), **arguments)
 
 
@@ -487,7 +487,7 @@ def test_a_batch_that_cannot_be_open_is_not_cut(arguments):
     ({"loss": "cross_entropi"}, "expected the name of a loss or a tensor of the model. Nearest names: cross_entropy"),
     ({"frozen": ["frist.*"]}, r"frozen: the model has no weight 'frist.\*'"),
     ({"trainable": ["first.weigth"]}, "no weight 'first.weigth'. Nearest names: first.weight"),
-    ({"accumulation": 0}, "accumulation and replicas: got 0 and 1"),
+    ({"accumulation": 0}, "accumulation: got 0, expected a whole number, 1 or more"),
     ({"recompute": "Standrad"}, "recompute: got 'Standrad', expected True, False or one of .* names: Standard"),
 ])  # fmt: skip
 def test_arguments_that_are_refused(arguments, text):
