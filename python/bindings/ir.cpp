@@ -496,7 +496,9 @@ void bindSession(nb::module_ &m) {
           },
           nb::arg("values"))
       .def("_runsToProfile", &IrSession::runsToProfile)
-      .def("_endProfile", &IrSession::endProfile)
+      .def("_profileRuns", &IrSession::profileRuns, nb::arg("runs"), nb::arg("before") = 0,
+           nb::call_guard<ReleaseGil>())
+      .def("_endProfile", &IrSession::endProfile, nb::call_guard<ReleaseGil>())
       .def("summary", &IrSession::summary);
 }
 

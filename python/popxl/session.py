@@ -4,11 +4,12 @@ The Ir stores host values of variables. Entering the session copies them to the 
 between they are fetched when the program asks for one and it is out of date.
 """
 
+import functools
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from popart._arrays import require_apart
@@ -32,6 +33,9 @@ from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
 from popxl.utils import HW_DEVICE_CONNECTION_TIMEOUT, to_numpy
 from popxl.variables import bytes_view
+
+if TYPE_CHECKING:
+    import pva
 
 _DEVICES = {"ipu_hw": DeviceType.Ipu, "ipu_model": DeviceType.IpuModel, "cpu": DeviceType.Cpu}
 h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
@@ -379,6 +383,44 @@ class Session:
     def _execute(self, ins: list[np.ndarray], outs: list[np.ndarray]) -> None:
         self._set_stale(True)  # also if the run fails
         self._pb_session.core.run(ins, outs)
+
+    def profile(
+        self,
+        step: h2dStreamBufferMaps | Callable[[], Any] | None = None,
+        runs: int = 5,
+        warm_up: int = 2,
+        folder: "str | os.PathLike[str] | None" = None,
+    ) -> "pva.Report":
+        """Run the program several times and record where the time goes, as `profile` of popart's sessions does.
+
+        Example::
+
+            with session:
+                report = session.profile({stream: array})
+            report.to_html("profile.html")
+
+        For the recording the program is loaded again with clocks, afterwards without them; variables on the device keep
+        their values. `statistics` starts anew. The guide "Profiling" describes the page.
+
+        Args:
+            step: the inputs of `run`, or a function that runs the session once; None: `run` without inputs.
+            runs: number of runs that are recorded; in a job of several processes the same in all.
+            warm_up: number of runs before them, which are not recorded.
+            folder: where ``profile.html``, ``profile.trace.json`` and ``profile.json`` are written; None: no files.
+
+        Returns:
+            The report; its methods ``to_html``, ``to_trace`` and ``save`` write files.
+
+        Raises:
+            ValueError: the session is not attached; as `run`; ``runs`` is below 1, or ``warm_up`` below 0.
+            TypeError: ``runs`` or ``warm_up`` is no whole number.
+            OSError: the folder cannot be written to.
+        """
+        from popart.profile.recording import record
+
+        self._require_attached("profile")
+        run = step if callable(step) else functools.partial(self.run, step)
+        return record(self._pb_session.core, run, runs, warm_up, folder, "warm_up")
 
     def statistics(self) -> RunStatistics:
         """Return the transfers and the time of all runs since the program was loaded.

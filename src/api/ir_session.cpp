@@ -283,7 +283,25 @@ std::string IrSession::getReport() const {
 }
 
 std::pair<size_t, size_t> IrSession::runsToProfile() const { return impl_->profile.runsToCome(); }
-void IrSession::endProfile() { impl_->profile.ask(0, 0); }
+
+void IrSession::profileRuns(int runs, int before) {
+  session::CompiledProgram &program = impl_->program;
+  program.requireLoaded("profileRuns");
+  check(runs >= 0 && before >= 0, "Session: profileRuns: got {} runs after {}, expected 0 or more of both", runs,
+        before);
+  impl_->profile.ask(static_cast<size_t>(runs), static_cast<size_t>(before));
+  Profile::resetTimes(program);
+  // Processes of a job load together, and each may have been timed or not.
+  if (!impl_->job && impl_->profile.isOn() == (program.stepTimes() != nullptr)) return;
+  program.timeSteps(impl_->profile.isOn(), impl_->profile.mostEvents());
+  program.reload(*impl_->device);
+}
+
+void IrSession::endProfile() {
+  if (!impl_->job) return profileRuns(0, 0);
+  impl_->profile.ask(0, 0);
+  Profile::resetTimes(impl_->program);
+}
 
 RunStatistics IrSession::statistics() const { return impl_->program.statistics(); }
 

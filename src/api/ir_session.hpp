@@ -75,7 +75,9 @@ class IrSession {
   std::string getReport() const;
   std::string getLoweredModel(PrintData values) const;  // as Session::getLoweredModel
   std::pair<size_t, size_t> runsToProfile() const;
-  void endProfile();  // no more runs are recorded
+  // Like Session::profileRuns and Session::endProfile: record `runs` runs after `before` others; record no more.
+  void profileRuns(int runs, int before);
+  void endProfile();
 
  private:
   struct Impl;

@@ -287,6 +287,23 @@ void CompiledProgram::load(DeviceInfo &device) {
                          replicas_->engine(0).threads(), millisecondsSince(start));
 }
 
+void CompiledProgram::reload(DeviceInfo &device) {
+  requireLoaded("reload");
+  const auto count = static_cast<int>(executable_->variables.size());
+  std::vector<std::vector<char>> values;  // of all variables of one replica, then of the next
+  forEachLocal([&](const runtime::Engine &engine, int) {
+    for (int i = 0; i < count; ++i) {
+      values.emplace_back(static_cast<size_t>(executable_->variables[static_cast<size_t>(i)].info.nbytes()));
+      engine.readVariable(i, values.back().data());
+    }
+  });
+  load(device);
+  auto value = values.cbegin();
+  forEachLocal([&](runtime::Engine &engine, int) {
+    for (int i = 0; i < count; ++i) engine.writeVariable(i, (value++)->data());
+  });
+}
+
 void CompiledProgram::joinOthers() {
   if (const int odd = job_->findOdd(key_); odd >= 0)
     throw runtime_error(

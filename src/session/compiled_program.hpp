@@ -100,6 +100,8 @@ class CompiledProgram {
   // and if the processes of the job have different programs (naming one); popart::error if the device is in use;
   // memory_allocation_err.
   void load(DeviceInfo &device);
+  // The same for a program that is loaded: its variables keep the values of each replica. Throws like load.
+  void reload(DeviceInfo &device);
   void attach(DeviceInfo &device) const;  // only attaches the device
   void unload();
   void drop();  // returns to the state before compile

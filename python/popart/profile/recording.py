@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from popart._arguments import whole
 from popart.profile.machine import with_machine
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("popart")
 
 
-def record(session: Any, run: Callable[[], Any], runs: int, before: int, folder: str | Path | None) -> pva.Report:
+def record(
+    session: Any, run: Callable[[], Any], runs: int, before: int, folder: str | Path | None, before_name: str = "warmUp"
+) -> pva.Report:
     """Run a session some times and record what happened.
 
     Args:
@@ -29,17 +32,18 @@ def record(session: Any, run: Callable[[], Any], runs: int, before: int, folder:
         runs: That are recorded.
         before: Runs before them, which are not.
         folder: Where the page, the trace and the JSON are written; None: nowhere.
+        before_name: Name of the argument `before`, for messages.
 
     Returns:
         The report. In a job of several processes: of the replicas of this one.
 
     Raises:
         ValueError: `runs` is below 1, `before` below 0.
+        TypeError: They are no whole numbers.
     """
     import pva
 
-    if runs < 1 or before < 0:
-        raise ValueError(f"profile: got runs {runs} and warmUp {before}, expected 1 or more and 0 or more")
+    runs, before = whole("profile: runs", runs, 1), whole(f"profile: {before_name}", before, 0)
     session._profileRuns(runs, before)
     try:
         for _ in range(runs + before):

@@ -139,7 +139,7 @@ def test_a_session_is_not_timed_before_and_after_its_profile():
 @pytest.mark.parametrize(("runs", "before"), [(0, 1), (-1, 1), (1, -1)])
 def test_numbers_of_runs_that_make_no_sense_are_refused(runs, before):
     session = made(training=False)
-    with pytest.raises(ValueError, match="warmUp"):
+    with pytest.raises(ValueError, match=f"runs: got {runs}" if runs < 1 else f"warmUp: got {before}"):
         session.profile(step_of(session), runs=runs, warmUp=before)
 
 
@@ -386,3 +386,65 @@ def test_a_popxl_program_writes_a_profile_by_the_environment(tmp_path, monkeypat
     profile = Profile(pva.openReport(file)._facts)
     assert len(profile.runs) == 5
     assert any(step.layer.startswith("block/") for step in profile.steps)
+
+
+def recurrent_ir(replicas=1):
+    """A program with a counter: every run adds to a variable."""
+    ir = popxl.Ir(replication=replicas)
+    with ir.main_graph, popxl.in_sequence():
+        x = popxl.h2d_stream((ROWS, WIDTH), popxl.float32, "x")
+        y = popxl.d2h_stream((ROWS, WIDTH), popxl.float32, "y")
+        count = popxl.variable(np.zeros((), np.float32), name="count")
+        with popxl.name_scope("block"):
+            weight = popxl.variable(np.eye(WIDTH, dtype=np.float32), name="w")
+            result = ops.gelu(ops.matmul(ops.host_load(x), weight))
+        ops.var_updates.accumulate_(count, popxl.constant(np.ones((), np.float32)))
+        ops.host_store(y, result + count)
+    return ir, x, y, count
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_popxl_session_has_profiles(tmp_path, replicas):
+    ir, x, y, count = recurrent_ir(replicas)
+    given = X if replicas == 1 else np.stack([X] * replicas)
+    with popxl.Session(ir, "cpu") as session:
+        first = session.run({x: given})[y]
+        report = session.profile({x: given}, runs=3, warm_up=1, folder=tmp_path)
+        profile = Profile(report._facts)
+        assert len(profile.runs) == 3 and profile.replicas["here"] == replicas
+        assert any(step.layer.startswith("block/") for step in profile.steps)
+        assert sum(step.nanoseconds for step in profile.steps) > 0
+        assert sorted(file.suffix for file in tmp_path.iterdir()) == [".html", ".json", ".json"]
+        after = session.run({x: given})[y]  # the device kept its values, and profiled runs count
+        np.testing.assert_allclose(after - first, 5, rtol=1e-6)
+        second = session.profile(lambda: session.run({x: given}), runs=1, warm_up=0)
+        assert len(Profile(second._facts).runs) == 1
+        assert "<html" in page_of(Profile(second._facts)) and trace_of(Profile(second._facts))["traceEvents"]
+    assert session.get_tensor_data(count) == 7
+
+
+def test_a_popxl_session_without_inputs_has_profiles():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        count = popxl.variable(np.zeros((), np.float32), name="count")
+        ops.var_updates.accumulate_(count, popxl.constant(np.ones((), np.float32)))
+    with popxl.Session(ir, "cpu") as session:
+        assert len(Profile(session.profile(runs=2)._facts).runs) == 2
+    assert session.get_tensor_data(count) == 4
+
+
+def test_profiles_of_popxl_that_are_refused():
+    ir, x, _, _ = recurrent_ir()
+    session = popxl.Session(ir, "cpu")
+    with pytest.raises(ValueError, match="not attached to a device"):
+        session.profile({x: X})
+    with session:
+        with pytest.raises(ValueError, match="runs: got 0, expected a whole number, 1 or more"):
+            session.profile({x: X}, runs=0)
+        with pytest.raises(ValueError, match="warm_up: got -1"):
+            session.profile({x: X}, warm_up=-1)
+        with pytest.raises(TypeError, match="runs: got '3'"):
+            session.profile({x: X}, runs="3")
+        with pytest.raises(ValueError, match="inputs do not match"):
+            session.profile()
+        assert len(Profile(session.profile({x: X}, runs=1)._facts).runs) == 1  # the session goes on
