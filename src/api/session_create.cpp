@@ -192,7 +192,9 @@ struct SessionCreation : Session {
   // The tensors that train. A line in the log says how many, and warnings name the ones that were guessed.
   static std::shared_ptr<const onnx::TrainableTensors> trainableOf(const onnx::Model &model, const Creation &c) {
     if (weightsAreConstant(c)) return nullptr;
-    if (!c.optimizer) return std::make_shared<const onnx::TrainableTensors>(onnx::trainableTensors(model));
+    if (!c.optimizer)  // what a caller trained may be a setting by classification
+      return std::make_shared<const onnx::TrainableTensors>(
+          onnx::trainableTensors(model, {c.options.trainableTensors, {}, {}}));
     onnx::TrainingWishes wishes{c.options.trainableTensors, c.options.frozenTensors};
     wishes.isFrozenByOptimizer = [&](const TensorId &id) { return c.optimizer->neverChanges(id); };
     auto found = std::make_shared<const onnx::TrainableTensors>(onnx::trainableTensors(model, wishes));

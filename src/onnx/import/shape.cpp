@@ -4,7 +4,8 @@
 
 #include <popart/error.hpp>
 
-#include "onnx/importer.hpp"
+#include "onnx/compose.hpp"
+#include "ops/shape/pad_index.hpp"
 
 namespace popart::onnx {
 namespace {
@@ -281,11 +282,21 @@ void importOneHot(NodeContext &n) {
            {{"depth", static_cast<int64_t>(depth)}, {"axis", n.attr<int64_t>("axis", -1)}});
 }
 
+// The IR stores a constant fill value as a number. Another one, such as a parameter, is written into the padding.
 void importPad(NodeContext &n) {
   if (n.opset() < 11 || !n.hasIn(2)) return importRegular(n);
-  // The fill value must be absent or constant: the IR stores it as a number.
-  n.require(n.constant(2).info().nelms() == 1, "fill value must be one number: got {}", n.constant(2).info());
-  importRegular(n);
+  n.require(n.info(2).nelms() == 1, "fill value must be one number: got {}", n.info(2));
+  if (n.isConstant(n.in(2)) || !isFloatingPoint(n.info(2).dataType())) return importRegular(n);
+  Attributes attributes{{"pads", n.constantInts(1)}, {"mode", n.attr<std::string>("mode", "constant")}};
+  if (n.hasIn(3)) attributes.set("axes", n.constantInts(3));
+  if (attributes.getAttribute<std::string>("mode") != "constant") return n.result(0, "Pad", {n.in(0)}, attributes);
+  Composer to(n);
+  const Value x = to.input(0);
+  const Attributes zeros{{"pads", ops::fullPads(attributes, x.rank())}};
+  Attributes ones = zeros;
+  ones.set("value", 1.0f);
+  const Value isPadding = to.zeros(DataType::FLOAT, x.shape()).op("Pad", {}, ones).cast(DataType::BOOL);
+  to.result(0, where(isPadding, to.input(2).reshape({}), x.op("Pad", {}, zeros)));
 }
 
 }  // namespace

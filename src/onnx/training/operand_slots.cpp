@@ -174,6 +174,14 @@ Reading readingOf(const FlatNode &node, int input) {
   return Reading::Operand;
 }
 
+bool hasNoGradient(const FlatNode &node, int input) {
+  if (isOneOf(node.type, {"Clip", "Pad"})) return false;  // import rules write them with other operators
+  if (isOneOf(node.type, {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})) return input == 2;
+  if (node.type == "Range") return true;
+  const OpDef *row = rowOf(node);
+  return row && operandOfRow(*row, node, input) < 0;
+}
+
 bool isKnownOperator(const FlatNode &node) {
   return node.domain == "ai.onnx" || node.domain == "ai.graphcore" || node.domain.empty() ||
          table().contains({node.domain, node.type});

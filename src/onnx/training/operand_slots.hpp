@@ -19,6 +19,8 @@ enum class Reading : uint8_t {
 
 // For operand `input` of `node`; Operand for operators that this library does not have.
 Reading readingOf(const FlatNode &node, int input);
+// Whether no gradient reaches the operand: it is read when the program is built, or the operator has none for it.
+bool hasNoGradient(const FlatNode &node, int input);
 // Whether this library has the operator.
 bool isKnownOperator(const FlatNode &node);
 // Whether the operator is a softmax or a reduction.

@@ -271,6 +271,19 @@ bool SlotRule::isScaledAgain(const FlatNode &norm) const {
   });
 }
 
+// A mask that an input gives, or a comparison: moves of elements, then a Cast.
+bool SlotRule::isMaskOfInput(int value) const {
+  bool isCast = false;
+  while (value >= 0 && model_.producer[value] >= 0) {
+    const FlatNode &node = model_.nodes[model_.producer[value]];
+    if (isOneOf(node.type, {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or"})) break;
+    if (node.inputs.empty() || readingOf(node, 0) != Reading::Carried) return false;
+    isCast |= node.type == "Cast";
+    value = node.inputs[0];
+  }
+  return isCast && value >= 0 && model_.initializer[value] == -1;
+}
+
 // Rows that are only used as factors: tables of sines, masks.
 bool SlotRule::isFactorTable(int node) const {
   bool any = false;
@@ -278,8 +291,8 @@ bool SlotRule::isFactorTable(int node) const {
     if (readingOf(reader, input) == Reading::Carried) return Next::Follow;
     if (reader.type != "Mul") return Next::Stop;
     const int value = reader.inputs[static_cast<size_t>(input)];
-    const bool isScaled =
-        std::ranges::all_of(reader.inputs, [&](int v) { return v == value || v < 0 || isStatic_[v]; });
+    const bool isScaled = std::ranges::all_of(
+        reader.inputs, [&](int v) { return v == value || v < 0 || isStatic_[v] || isMaskOfInput(v); });
     any |= !isScaled;
     return isScaled ? Next::Follow : Next::Skip;
   });

@@ -56,6 +56,7 @@ class SlotRule {
   template <class Visit>
   bool visitReaders(std::vector<int> open, const Visit &visit) const;
   bool isFactorTable(int node) const;
+  bool isMaskOfInput(int value) const;
   bool isScaledAgain(const FlatNode &norm) const;
   bool isBehindParameters(const FlatNode &node, int except) const;
   bool isNormalisationOfInput(const FlatNode &product, int except) const;

@@ -13,6 +13,7 @@
 #include "onnx/reader.hpp"
 #include "onnx/training/exporter_lists.hpp"
 #include "onnx/training/flat_model.hpp"
+#include "onnx/training/operand_slots.hpp"
 #include "onnx/training/slot_rule.hpp"
 #include "onnx/training/tensor_values.hpp"
 #include "onnx_proto/onnx.pb.h"
@@ -111,11 +112,19 @@ class Classifier {
       if (!updates_.empty())
         verdict = updates_.contains(name) ? Verdict{Kind::Parameter, "training_info of the file updates it"}
                                           : Verdict{Kind::Stays, "training_info of the file does not update it"};
-      else if (isOwn_)
+      else if (isOwn_ && !isReadWithoutGradient(i))
         verdict = {Kind::Parameter, "model of popart.Builder: all floating-point initializers train"};
     }
     entry.verdict = std::move(verdict);
     entries_.push_back(std::move(entry));
+  }
+
+  // Whether its readers have no gradient for it, as for class weights of a loss.
+  bool isReadWithoutGradient(const FlatInitializer &i) const {
+    const std::vector<FlatUse> &uses = flat_.uses[static_cast<size_t>(i.value)];
+    return !uses.empty() && std::ranges::all_of(uses, [&](const FlatUse &use) {
+      return hasNoGradient(flat_.nodes[static_cast<size_t>(use.node)], use.input);
+    });
   }
 
   std::vector<int> separateOutputs(const FlatInitializer &i) const {
@@ -334,6 +343,8 @@ class Classifier {
       const Entry &e = entries_[found->second];
       check(e.verdict.kind != Kind::Statistic && !e.isFixed, "trainable '{}': cannot train: {}. Leave it out", name,
             e.verdict.reason);
+      check(!isReadWithoutGradient(*e.initializer),
+            "trainable '{}': cannot train: no gradient reaches it ({}). Leave it out", name, e.verdict.reason);
     }
   }
 

@@ -154,6 +154,14 @@ Attributes sharedAttributes(const OpEmitter &b) {
   return out;
 }
 
+// As in PyTorch, weights by class are settings.
+void refuseGradientOfWeights(const VjpBuilder &b, int weights) {
+  if (b.wants(weights))
+    throw error(
+        "{}: weights by class have no gradient. Detach them, or multiply the losses of reduction 'none' by them",
+        b.op().debugName());
+}
+
 void addNegativeLogLikelihood(OpDefs &rows) {
   OpDef forward("ai.onnx", "NegativeLogLikelihoodLoss", {12, 13, 22});
   forward.input("input", kFloats, "T")
@@ -165,6 +173,7 @@ void addNegativeLogLikelihood(OpDefs &rows) {
                      .traits(Trait::Loss)
                      .cost(pickCost)
                      .vjp([](VjpBuilder &b) {
+                       refuseGradientOfWeights(b, 2);
                        b.grad(0, b.emit("NegativeLogLikelihoodLossGrad", {b.gradOut(0), b.in(1), b.in(2)}, [&b] {
                          Attributes a = sharedAttributes(b);
                          a.set("fwd_shape", b.inInfo(0).shape());
@@ -221,6 +230,7 @@ void addSoftmaxCrossEntropy(OpDefs &rows) {
           .traits(Trait::Loss)
           .cost(perElement(5))
           .vjp([](VjpBuilder &b) {
+            refuseGradientOfWeights(b, 2);
             TensorIndex g0 = b.hasGradOut(0) ? b.gradOut(0) : TensorIndex{};
             TensorIndex g1 = b.hasGradOut(1) ? b.gradOut(1) : TensorIndex{};
             b.grad(0, b.emit("SoftmaxCrossEntropyLossGrad", {g0, g1, b.in(0), b.in(1), b.in(2)}, sharedAttributes(b)));

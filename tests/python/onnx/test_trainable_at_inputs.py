@@ -13,7 +13,7 @@ from torch import nn
 
 import onnx
 from tests.models.circulation.exporting import Form, export
-from tests.python.onnx.trained_models import RATE, saved, step, trainer, values_of
+from tests.python.onnx.trained_models import RATE, model_of, node, saved, step, trainer, values_of
 
 LENGTH, WIDTH = 8, 6
 
@@ -259,3 +259,26 @@ def test_rows_that_are_there_several_times_stay_and_are_named(capfd):
     popart.getLogger("session").setLevel("WARN")
     trainer(model)
     assert "parameter 'table' cannot train" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(("mask", "table_trains"), [
+    ([node("Cast", ["u"], "m", to=1)], True),
+    ([node("Greater", ["u", "zero"], "g"), node("Cast", ["g"], "m", to=1)], True),
+    ([node("Identity", ["u"], "m")], False),  # data that rows of the table scale
+], ids=["integers", "comparison", "data"])  # fmt: skip
+def test_rows_that_a_mask_multiplies_are_an_embedding(mask, table_trains):
+    nodes = [node("Gather", ["table", "ids"], "rows"), node("Unsqueeze", ["mask", "last"], "u"), *mask]
+    nodes.append(node("Mul", ["rows", "m"], "kept"))
+    nodes += [node("ReduceSum", ["kept", "middle"], "sum", keepdims=0), node("MatMul", ["sum", "w"], "y")]
+    rng = np.random.default_rng(0)
+    weights = {
+        "table": rng.normal(size=(9, WIDTH)).astype(np.float32),
+        "w": rng.normal(size=(WIDTH, 2)).astype(np.float32),
+        "last": np.int64([2]),
+        "middle": np.int64([1]),
+        "zero": np.float32(0),
+    }
+    model = model_of(nodes, {"mask": [4, 5]}, ["y"], weights)
+    model.graph.input.append(onnx.helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, [4, 5]))
+    found = {t.name: t.trains for t in popart.trainable_tensors(model.SerializeToString())}
+    assert found["table"] is table_trains and found["w"]
