@@ -1,5 +1,5 @@
-// See collectives.hpp. A kernel runs in rounds: one task that publishes and waits, the threads that work, one that
-// waits for the end, and where a replica's own result is not made by then, the parts of that.
+// See collectives.hpp. A kernel runs in rounds: one task publishes the operands and waits for the group, `parts_` tasks
+// work, one task waits for the end; if the replica's own result is not complete then, `parts_` tasks complete it.
 #include "backends/collectives/collectives.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using executable::KernelRequest;
 using executable::OperandDesc;
 using executable::Update;
 
-// Elements of part `i` of `n`, cut at cache lines.
+// Elements of part `i` of `n`; parts begin at cache lines.
 struct Range {
   Range(int64_t size, int i, int n) {
     constexpr int64_t kLine = 64;
@@ -50,7 +50,8 @@ void reportProblem(executable::RunContext &context) noexcept {
   context.reportText("a collective cannot run", replicas ? replicas->problem() : "there are no replicas");
 }
 
-// Waits for the group; what the others read was published by a step of its own, or is published here.
+// Waits for the group. The operands that other replicas read were published by a separate step, or this kernel
+// publishes them.
 class CollectiveKernel final : public executable::HostKernel {
  public:
   CollectiveKernel(std::string name, CollectiveSpec spec, int parts, std::vector<int64_t> replaces = {},
@@ -94,7 +95,8 @@ class CollectiveKernel final : public executable::HostKernel {
 
  private:
   bool isPublished() const { return spec_.channel >= 0; }
-  // Of a Scatter the padding behind the last element, and what was joined where it was published.
+  // A Scatter writes the padding after the last element. If a separate step published the operands, the joined values
+  // are in published memory and are copied.
   bool hasOwnPart() const { return spec_.kind == CollectiveKind::Scatter || isPublished(); }
 
   void takeOwnPart(const KernelArgs &args, int part) const {
@@ -111,19 +113,19 @@ class CollectiveKernel final : public executable::HostKernel {
     }
   }
 
-  // The operand in whose memory result o is made.
+  // The operand whose memory result o takes.
   size_t replaced(size_t o) const { return spec_.update ? static_cast<size_t>(replaces_[o]) : o; }
 
   std::string name_;
   CollectiveSpec spec_;
-  std::vector<int64_t> replaces_;  // of an update
+  std::vector<int64_t> replaces_;  // by result, of an update
   int64_t scratchBytes_;
   int parts_;
   std::array<int, 4> ends_;
 };
 
-// Publishes its results, which others change until the step that waits: the operands, or copies where somebody else
-// reads those.
+// Publishes its results, which other replicas change until the step that waits. The results are the operands, or copies
+// if the program also reads those elsewhere.
 class PublishKernel final : public executable::HostKernel {
  public:
   PublishKernel(CollectiveSpec spec, std::vector<int64_t> bytes) : spec_(std::move(spec)), bytes_(std::move(bytes)) {}
@@ -140,7 +142,7 @@ class PublishKernel final : public executable::HostKernel {
 
  private:
   CollectiveSpec spec_;
-  std::vector<int64_t> bytes_;  // of each operand
+  std::vector<int64_t> bytes_;  // by operand
 };
 
 struct KindOf {
@@ -160,7 +162,7 @@ constexpr JoinOf kJoins[] = {{"Add", Join::Add},   {"Mul", Join::Mul},        {"
                              {"Max", Join::Max},   {"LogicalAnd", Join::And}, {"LogicalOr", Join::Or},
                              {"Local", Join::Keep}};
 
-// What the request says of any kind; operands and results aside.
+// The fields of the spec that all kinds of collectives have, without operands and results.
 CollectiveSpec specOf(const KernelRequest &request) {
   const Op &op = *request.op;
   CollectiveSpec spec;
@@ -179,14 +181,14 @@ bool joins(DataType type, std::string &reason) {
   return reason = "it joins no elements of type " + toText(type), false;
 }
 
-// The unsigned type of the same size, for elements that are moved and not joined; the type itself where there is none.
+// The unsigned type of the same size, for elements that are only moved; the type itself if there is none.
 DataType movedAs(DataType type) {
   for (const DataType same : {DataType::UINT8, DataType::UINT16, DataType::UINT32, DataType::UINT64})
     if (getDataTypeInfo(same).nbytes == getDataTypeInfo(type).nbytes) return same;
   return type;
 }
 
-// Into how many the work on so many bytes is cut.
+// Number of parts for work on `bytes` bytes.
 int partsFor(int64_t bytes, const KernelRequest &request) {
   constexpr int64_t kBytesOfPart = int64_t{1} << 16;
   return static_cast<int>(std::clamp<int64_t>(bytes / kBytesOfPart, 1, request.threads));
@@ -233,7 +235,7 @@ class CollectivesBackend final : public executable::Backend {
 
  private:
   static const KindOf *kindOf(const Op &op) {
-    if (op.hasAttr("replaces")) return nullptr;  // an update: see updateKernel
+    if (op.hasAttr("replaces")) return nullptr;  // an update, see updateKernel
     for (const KindOf &m : kKinds)
       if (op.is(m.role)) return &m;
     return nullptr;
@@ -249,7 +251,8 @@ std::unique_ptr<executable::Kernel> updateKernel(const KernelRequest &request, s
   if (request.outputs.size() > CollectiveSpec::kMostUpdated) return reason = "it has too many results", nullptr;
   const std::vector<int64_t> &replaces = request.op->attrInts("replaces");
   spec.elements = {elementsOf(request.inputs[0])};
-  size_t slots = 1;  // of what a step of its own publishes: the first operand, and the others that are replaced
+  // Values that a separate step publishes: the first operand, and the other operands that are replaced.
+  size_t slots = 1;
   for (size_t o = 0; o < request.outputs.size(); ++o) {
     const OperandDesc &result = request.outputs[o];
     spec.resultElements.push_back(elementsOf(result));

@@ -1,5 +1,5 @@
-// See estimate.hpp. Lanes are added up: on an IPU they share the tiles, and how many of them run at the same time here
-// is a choice for the host's threads.
+// See estimate.hpp. The times of parallel lanes are added: on an IPU they share the tiles, and how many lanes run at
+// the same time on the host depends only on the host's threads.
 #include "backends/ipu_model/estimate.hpp"
 
 namespace popart::ipu_model {
@@ -44,7 +44,7 @@ class Walk {
     return sum;
   }
 
-  // The steps of the other branches have no calls.
+  // Returns the cycles of the longest branch. The steps of the other branches get no calls.
   double longerBranch(const Step &step, double calls) {
     double longest = 0;
     size_t longestBegin = result_.steps.size(), longestEnd = longestBegin;

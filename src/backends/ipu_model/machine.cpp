@@ -1,5 +1,5 @@
 // See machine.hpp. Numbers per tile and cycle are those of the whole IPU, divided by tiles and clock: 62.5 TFLOP/s and
-// 47.5 TB/s of the second generation, 31.1 TFLOP/s and 45 TB/s of the first.
+// 47.5 TB/s for the second generation, 31.1 TFLOP/s and 45 TB/s for the first.
 #include "backends/ipu_model/machine.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ constexpr std::string_view kFirst =
     "Jia, Tillman, Maggioni, Scarpazza: Dissecting the Graphcore IPU Architecture via Microbenchmarking, "
     "arXiv:1912.03413 (2019)";
 constexpr std::string_view kSecond = "data sheet of the Colossus Mk2 GC200";
-// No description of its clock is at hand.
+// No description of this generation gives its clock.
 constexpr std::string_view kLater = "taken as ipu2";
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reference kernels of Init, PrintTensor, Abort and of what watches values. Undefined content is zero as well: runs
-// repeat to the bit.
+// Reference kernels of Init, PrintTensor, Abort and the checks of floating-point values. Init writes zeros, although
+// its content is undefined: every run has the same bits.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,8 +15,8 @@ namespace {
 
 void init(const Context &c) { std::memset(c.out[0].data, 0, static_cast<size_t>(c.out[0].info.nbytes())); }
 
-// Numbers of one tensor as text, all equally wide. Floats have `digits` digits before and behind the point together,
-// and equally many behind it; where these do not show the largest value, all are written with an exponent.
+// Numbers of one tensor as text, all of the same width. Floats have `digits` digits in total, and all have the same
+// number after the decimal point; if these are too few for the largest value, all are written with an exponent.
 class NumberTexts {
  public:
   enum Format { Auto, Fixed, Scientific, None };
@@ -34,7 +34,7 @@ class NumberTexts {
  private:
   void unlimited() { format_ = None; }
   void chooseDecimals() {
-    constexpr double kSmallest = 1e-4;  // below, few of the digits would show
+    constexpr double kSmallest = 1e-4;  // smaller values would show few of the digits
     double largest = 0;
     for (int64_t i = 0; i < view_.size(); ++i)
       if (const double x = std::abs(load(view_, i)); std::isfinite(x)) largest = std::max(largest, x);
@@ -61,7 +61,7 @@ class NumberTexts {
   size_t width_ = 0;
 };
 
-// Text of one tensor with the limits and brackets of the op's attributes.
+// Text of one tensor, with the limits and brackets that the attributes of the op give.
 class TensorText {
  public:
   explicit TensorText(const Context &c)
@@ -153,7 +153,7 @@ void floatingPointCheck(const Context &c) {
   }
 }
 
-// NaN is not zero.
+// Aborts if the condition is not 0, hence also if it is NaN, or if there is no condition.
 void abortProgram(const Context &c) {
   const bool conditional = !c.in.empty() && c.in[0].connected();
   if (conditional && load(c.in[0], 0) == 0.0) return;

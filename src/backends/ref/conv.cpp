@@ -57,7 +57,7 @@ void conv(const Context &c) {
   });
 }
 
-// Modulo 2^32; what lies outside of the image is the zero point, and adds nothing.
+// Sums modulo 2^32. Positions outside the image have the value of the zero point, so they add nothing.
 void integerConv(const Context &c) {
   const ConvSizes s(c, c.in[0].shape(), c.out[0].shape());
   const int64_t xZero = c.hasIn(2) ? loadInt(c.in[2], 0) : 0;

@@ -1,5 +1,5 @@
-// Reference kernels of connectionist temporal classification: sums over all alignments, in logarithms and double.
-// Lengths and labels outside of their range are reported; such a sample counts as one of no steps.
+// Reference kernels of connectionist temporal classification: sums over all alignments, of logarithms, in double.
+// Lengths and labels out of range are reported; a sample with one counts as a sample without steps.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@ double logSum(double a, double b) {
   return most == kNever ? kNever : most + std::log1p(std::exp(std::min(a, b) - most));
 }
 
-// The number at `i` of input `operand` if it lies between 0 and `most`; else -1 after a report.
+// The value at `i` of input `operand` if it is in [0, most]. Otherwise reports it and returns -1.
 int64_t numberAt(const Context &c, int operand, int64_t i, int64_t most) {
   const int64_t value = loadInt(c.in[operand], i);
   if (value >= 0 && value <= most) return value;
@@ -35,9 +35,9 @@ int64_t numberAt(const Context &c, int operand, int64_t i, int64_t most) {
 struct Lattice {
   const View &probs;
   int64_t sample, batch, classes, steps = 0;
-  std::vector<int64_t> labels;  // of the states
+  std::vector<int64_t> labels;  // by state
   int64_t targets = 0;
-  std::vector<double> alpha, beta;  // beta: of what comes after the step
+  std::vector<double> alpha, beta;  // beta counts only the steps after its own
 
   Lattice(const Context &c, int64_t n) : probs(c.in[0]), sample(n), batch(probs.shape()[1]), classes(probs.shape()[2]) {
     const int64_t blank = c.op.attrInt("blank"), width = c.in[1].shape()[1];
@@ -56,7 +56,7 @@ struct Lattice {
 
   int64_t states() const { return static_cast<int64_t>(labels.size()); }
   double prob(int64_t t, int64_t s) const { return load(probs, (t * batch + sample) * classes + labels[s]); }
-  // Whether state s follows s - 2 without the blank between them.
+  // Whether a path may go from state s - 2 to state s, without the blank between them.
   bool skips(int64_t s) const { return s >= 2 && labels[s] != labels[s - 2] && s % 2 == 1; }
 
   void fill() {
@@ -80,7 +80,7 @@ struct Lattice {
       }
   }
 
-  // The log of the probability of the targets.
+  // The logarithm of the probability of the targets.
   double likelihood() const {
     if (steps == 0) return targets == 0 ? 0 : kNever;
     const double *last = &alpha[(steps - 1) * states()];
@@ -88,7 +88,7 @@ struct Lattice {
   }
 };
 
-// What the loss of a sample is multiplied by.
+// Factor of the loss of a sample.
 double factorOf(const Context &c, const Lattice &lattice) {
   if (ops::lossReduction(c.op.attrString("reduction")) != LossReduction::Mean) return 1;
   return 1.0 / static_cast<double>(std::max<int64_t>(lattice.targets, 1) * lattice.batch);
@@ -131,14 +131,15 @@ void ctcGradient(const Context &c) {
 // ---- search
 
 using Labels = std::vector<uint32_t>;
-// The log probability of a prefix by alignments that end in a blank and by those that end in its last label.
+// Logarithms of a prefix's probability: over the alignments that end in a blank, and over those that end in its last
+// label.
 struct Ends {
   double blank = kNever, label = kNever;
   double both() const { return logSum(blank, label); }
 };
 using Beam = std::vector<std::pair<Labels, Ends>>;
 
-// The best `width` prefixes, the best first; ties in the order of labels.
+// The `width` most probable prefixes in decreasing order; equally probable ones in the order of their labels.
 Beam bestOf(const std::map<Labels, Ends> &prefixes, int64_t width) {
   Beam beam(prefixes.begin(), prefixes.end());
   std::ranges::stable_sort(beam, [](const auto &a, const auto &b) { return a.second.both() > b.second.both(); });
@@ -175,7 +176,8 @@ Beam search(const Context &c, int64_t sample, int64_t steps) {
   return beam;
 }
 
-// Places after a sequence, and paths that there are not, hold blanks; such paths have probability 0.
+// Positions after the end of a sequence hold blanks. If fewer paths exist than requested, the others hold only blanks
+// and have probability 0.
 void beamSearch(const Context &c) {
   const Shape &shape = c.in[0].shape();
   const int64_t paths = c.op.attrInt("top_paths");

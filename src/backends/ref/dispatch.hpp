@@ -28,7 +28,7 @@ void dispatchAll(DataType type, F &&f) {
   dispatch(kRealElements, type, f);
 }
 
-// Kernels that move elements as they are: T is an integer, or Bytes16, of the element's size.
+// Types for kernels that move elements unchanged: T is an integer, or Bytes16, of the element's size.
 struct Bytes16 {
   uint64_t low, high;
 };

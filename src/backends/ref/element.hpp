@@ -23,7 +23,7 @@ inline int64_t loadInt(const View &v, int64_t i) {
   return value;
 }
 
-// `rounding` concerns small types alone.
+// `rounding` applies only to small types.
 inline void store(const View &v, int64_t i, double value, SmallRounding rounding = {}) {
   if (const SmallFormat *format = smallFormat(v.info.dataType())) {
     v.as<uint8_t>()[i] = smallCode(*format, value, rounding);

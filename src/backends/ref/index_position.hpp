@@ -13,7 +13,8 @@ inline int64_t positionOf(int64_t index, int64_t size, bool wrap) {
   return index >= 0 && index < size ? index : -1;
 }
 
-// The position that index i of input `operand` selects in [0, size), from the end when negative; -1 after a report.
+// The position in [0, size) that index i of input `operand` selects; negative indices count from the end. Reports an
+// index out of range and returns -1.
 inline int64_t placeOf(const Context &c, int operand, int64_t i, int64_t size) {
   const int64_t index = indexAt(c.in[operand], i), at = positionOf(index, size, true);
   if (at < 0) c.report(executable::FailureKind::Index, operand, i, index, -size, size - 1);

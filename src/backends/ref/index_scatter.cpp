@@ -43,7 +43,7 @@ void copyData(const Context &c) {
     std::memcpy(c.out[0].data, c.in[0].data, c.out[0].info.nbytes());
 }
 
-// Calls f(T{}, update), where update(target, value) joins two elements of type T.
+// Calls f(T{}, update), where update(target, value) combines two elements of type T.
 template <class F>
 void withUpdate(Reduction reduction, DataType type, F f) {
   if (reduction == Reduction::None)
@@ -61,7 +61,8 @@ void scatterElements(const Context &c) {
   copyData(c);
   withUpdate(reductionOf(c.op), c.out[0].info.dataType(), [&](auto tag, auto update) {
     using T = decltype(tag);
-    Walk updates(c.in[1].shape(), {elementStrides(c.in[2].shape())});  // of which indices may name a leading part
+    // The indices may cover only a leading part of the updates.
+    Walk updates(c.in[1].shape(), {elementStrides(c.in[2].shape())});
     forEachElementPosition(c, c.out[0].shape(), [&](int64_t at, int64_t) {
       if (at >= 0) update(c.out[0].as<T>()[at], c.in[2].as<T>()[updates.offset(0)]);
       updates.next();
@@ -101,7 +102,7 @@ void scatterReduce(const Context &c) {
     using T = decltype(tag);
     using V = AccumulatorT<T>;
     std::vector<V> totals(c.out[0].size(), reduction == Reduction::Mul ? V(1) : V(0));
-    // An extreme without initial values starts at the first element that arrives.
+    // A maximum or minimum without initial values starts with the first element.
     std::vector<bool> started(totals.size(),
                               c.hasIn(2) || (reduction != Reduction::Max && reduction != Reduction::Min));
     for (size_t i = 0; c.hasIn(2) && i < totals.size(); ++i) totals[i] = static_cast<V>(c.in[2].as<T>()[i]);
@@ -115,7 +116,7 @@ void scatterReduce(const Context &c) {
   });
 }
 
-// Per result position: what the gradient of one contribution needs to know of all of them.
+// Per result position: the facts about all contributions that the gradient of one of them needs.
 struct Contributions {
   std::vector<double> extreme;  // Max, Min: the result
   std::vector<int64_t> ties;    // Max, Min: contributions equal to it
@@ -148,7 +149,7 @@ Contributions collect(const Context &c, Reduction reduction, const std::vector<d
   return all;
 }
 
-// Derivative of the result at `at` by one contribution of value v (src offset i, -1: the initial value).
+// Derivative of the result at `at` with respect to one contribution of value v (src offset i, -1: the initial value).
 double derivative(Reduction reduction, const Contributions &all, size_t at, double v, int64_t i) {
   switch (reduction) {
     case Reduction::Add:
@@ -172,7 +173,8 @@ void scatterReduceGradient(const Context &c) {
     std::vector<double> src(x, x + c.in[2].size()), initial;
     if (c.hasIn(3)) initial.assign(c.in[3].as<T>(), c.in[3].as<T>() + c.in[3].size());
     const Contributions all = collect(c, reduction, src, initial, static_cast<size_t>(c.in[0].size()));
-    std::fill_n(c.out[0].as<T>(), c.out[0].size(), toElement<T>(0.0));  // what no index names takes no part
+    // Elements that no index selects have gradient 0.
+    std::fill_n(c.out[0].as<T>(), c.out[0].size(), toElement<T>(0.0));
     forEachReduced(c, c.in[2], c.in[0].shape(), [&](int64_t at, int64_t i) {
       const double slope = at < 0 ? 0 : static_cast<double>(g[at]) * derivative(reduction, all, at, src[i], i);
       c.out[0].as<T>()[i] = toElement<T>(slope);

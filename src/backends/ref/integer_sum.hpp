@@ -1,4 +1,5 @@
-// How IntegerMatMul and IntegerConv end: a sum with bias, scale and zero point of the result, as far as they are given.
+// The last operations of IntegerMatMul and IntegerConv: add the bias, scale the sum, add the zero point; each is
+// optional.
 #pragma once
 #include <cmath>
 
@@ -6,7 +7,7 @@
 
 namespace popart::ref {
 
-// Element `place` of output 0, of column or channel `column`.
+// Writes element `place` of output 0, which is in column or channel `column`.
 inline void storeIntegerSum(const Context &c, int64_t sum, int64_t column, int64_t place) {
   constexpr int kBias = 4, kScale = 5, kZero = 6;
   const auto at = [&](int input) { return c.in[input].size() == 1 ? 0 : column; };
@@ -22,7 +23,7 @@ inline void storeIntegerSum(const Context &c, int64_t sum, int64_t column, int64
     const bool isSigned = c.out[0].info.dataType() == DataType::INT8;
     const float least = isSigned ? -128.0f : 0.0f;
     v = std::nearbyint(v) + static_cast<float>(loadInt(c.in[kZero], 0));
-    v = v > least ? std::fmin(v, least + 255.0f) : least;  // what is no number, too
+    v = v > least ? std::fmin(v, least + 255.0f) : least;  // NaN becomes `least` as well
   }
   store(c.out[0], place, static_cast<double>(v));
 }

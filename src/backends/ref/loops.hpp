@@ -35,8 +35,8 @@ V multiply(V a, V b) {
   else
     return a * b;
 }
-// Integers: truncated quotient; what has none is reported by the caller and gives 0 for divisor 0, and wraps for the
-// smallest integer by -1.
+// Integers: truncated quotient. Divisor 0 gives 0, and the smallest integer divided by -1 wraps; the caller reports
+// both.
 template <class V>
 V divide(V a, V b) {
   if constexpr (std::is_integral_v<V>) {
@@ -131,7 +131,8 @@ struct AxisSplit {
   }
 };
 
-// The integer at position i of an index tensor of any integer type; UINT64 above the signed range: its end.
+// The integer at position i of an index tensor of any integer type; UINT64 values above the signed range become its
+// end.
 inline int64_t indexAt(const View &v, int64_t i) {
   switch (v.info.dataType()) {
     case DataType::INT64:

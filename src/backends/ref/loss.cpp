@@ -1,5 +1,5 @@
-// Reference kernels of the negative log likelihood losses and their gradients.
-// A label outside [0, C) that is not the ignored one is reported; nothing is read at it.
+// Reference kernels of the negative log likelihood losses and their gradients. A label outside [0, C) that is not the
+// ignored one is reported, and no element is read for it.
 #include <algorithm>
 #include <cmath>
 

@@ -29,10 +29,10 @@ void binary(const Context &c) {
   });
 }
 
-// Which operands an integer operation excludes besides divisor 0.
+// The operands that an integer operation excludes, in addition to divisor 0.
 enum class Quotient { Fits, MayOverflow };
 
-// F, where a divisor may be 0 and a quotient may not fit its type only for floating types.
+// Calls F. For integers, first reports divisors of 0 and, with MayOverflow, quotients that do not fit the type.
 template <auto F, Quotient kQuotient>
 void divideWith(const Context &c) {
   dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {
@@ -47,7 +47,7 @@ void divideWith(const Context &c) {
       });
     }
   });
-  binary<F>(c);  // after the checks: the result may overwrite the operands
+  binary<F>(c);  // last, because the result may overwrite the operands
 }
 
 template <auto F>
@@ -111,7 +111,8 @@ V integerPower(V a, W b) {
   return result;
 }
 
-// Reads element i of a tensor as a W: what a loop asks for that is made for the type of one operand only.
+// A function that reads element i of a tensor as a W. Loops that are compiled for the type of one operand read the
+// others with it.
 template <class W>
 using Reader = W (*)(const View &, int64_t);
 template <class W>
@@ -173,7 +174,7 @@ constexpr auto kKeep = [](auto total, size_t) { return total; };
 constexpr auto kMax = [](auto a, auto b) { return isNan(a) || a > b ? a : b; };
 constexpr auto kMin = [](auto a, auto b) { return isNan(a) || a < b ? a : b; };
 
-// From or to a small type. Integers keep their low bits, whatever their size.
+// From or to a small type. Integers keep their low bits, for any size.
 void castSmall(const Context &c, const SmallFormat *from, const SmallFormat *to) {
   const View &x = c.in[0], &y = c.out[0];
   const SmallRounding rounding = to ? ops::smallRounding(c.op.attributes) : SmallRounding();

@@ -33,7 +33,7 @@ int64_t zeroPoint(const Context &c, int input, int64_t i) {
   return c.hasIn(input) ? loadInt(c.in[input], c.in[input].size() == 1 ? 0 : i) : 0;
 }
 
-// Modulo 2^32.
+// Sums modulo 2^32.
 void integerMatMul(const Context &c) {
   Shape a = c.in[0].shape(), b = c.in[1].shape();
   const int64_t m = a[a.size() - 2], depth = a.back(), n = b.back();
@@ -131,7 +131,7 @@ void logSoftmax(const Context &c) {
       const double top = maximum(x, stride, length);
       double sum = 0;
       for (int64_t i = 0; i < length; ++i) sum += std::exp(static_cast<double>(x[i * stride]) - top);
-      const double logSum = std::log(sum);  // added to a top that is far from zero it would be lost
+      const double logSum = std::log(sum);  // not top + logSum, which would lose the digits of logSum when top is large
       for (int64_t i = 0; i < length; ++i)
         y[i * stride] = static_cast<T>(static_cast<double>(x[i * stride]) - top - logSum);
     });
@@ -158,14 +158,15 @@ void softmaxGrad(const Context &c) {
     forLines(c, c.in[1], [&](int64_t base, int64_t stride, int64_t length) {
       const T *g = c.in[0].as<T>() + base, *y = c.in[1].as<T>() + base;
       T *dx = c.out[0].as<T>() + base;
-      // Probabilities add up to 1, so a number may be taken off all g: the one at the largest probability. Gradients
-      // that are zero in mathematics are zero then, whatever y rounded to.
+      // Probabilities add up to 1, so the result does not change when a constant is subtracted from all g. With the g
+      // of the largest probability, gradients that are exactly zero in mathematics are zero here, independent of how y
+      // was rounded.
       int64_t largest = 0;
       for (int64_t i = 1; i < length; ++i)
         if (static_cast<double>(y[i * stride]) > static_cast<double>(y[largest * stride])) largest = i;
       const double shift = length > 0 ? static_cast<double>(g[largest * stride]) : 0;
       const auto shifted = [&](int64_t i) { return static_cast<double>(g[i * stride]) - shift; };
-      // Rows that are masked whole have NaN in y. Where nothing reads them, g is 0, and so is the gradient.
+      // Fully masked rows have NaN in y. If nothing reads them, g is 0, and the gradient is 0 as well.
       const auto weighted = [&](int64_t i, double factor) {
         return factor == 0 ? 0.0 : static_cast<double>(y[i * stride]) * factor;
       };
@@ -184,7 +185,7 @@ void logSoftmaxGrad(const Context &c) {
       T *dx = c.out[0].as<T>() + base;
       double sum = 0;
       for (int64_t i = 0; i < length; ++i) sum += static_cast<double>(g[i * stride]);
-      for (int64_t i = 0; i < length; ++i) {  // g alone where the sum is 0, also where y is NaN
+      for (int64_t i = 0; i < length; ++i) {  // if the sum is 0, the gradient is g, even if y is NaN
         const double taken = sum == 0 ? 0.0 : std::exp(static_cast<double>(y[i * stride])) * sum;
         dx[i * stride] = static_cast<T>(static_cast<double>(g[i * stride]) - taken);
       }

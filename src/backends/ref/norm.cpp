@@ -162,7 +162,7 @@ void rmsNormGrad(const Context &c) {
   normaliseGrad(c, rowSets(c, c.in[1].shape(), c.in[2].shape(), c.in[2].shape()), Centre::Zero);
 }
 
-// The neighbouring channels of LRN and s = bias + alpha / size sum x² at one position.
+// The neighbouring channels of LRN, and s = bias + alpha / size sum x² at one position.
 struct Neighbours {
   int64_t channels, inner, before, after;
   double alpha, beta, bias, size;

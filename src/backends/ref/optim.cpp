@@ -11,7 +11,7 @@
 namespace popart::ref {
 namespace {
 
-// False where the row's input "due" says that the variable keeps its value.
+// False if the row's input "due" says that the variable keeps its value.
 bool isDue(const Context &c) {
   const int due = ops::dueInputOf(opDef(c.op.type));
   return due < 0 || !c.hasIn(due) || load(c.in[static_cast<size_t>(due)], 0) != 0;

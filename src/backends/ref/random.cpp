@@ -37,7 +37,7 @@ T below(T value) {
   }
 }
 
-// Rounding to T may reach `high`, which is not part of the interval.
+// Rounding to T may give `high`, which is not part of the interval.
 void randomUniform(const Context &c) {
   const float low = c.op.attrFloat("low"), high = c.op.attrFloat("high");
   dispatchFloat(c.out[0].info.dataType(), [&](auto zero) {
@@ -57,7 +57,7 @@ void randomNormal(const Context &c) {
   for (int64_t i = 0; i < count; i += 4) {
     const PhiloxBlock block = randomBlock(seed, static_cast<uint64_t>(i / 4));
     for (int64_t pair = 0; pair < 2; ++pair) {
-      // 1 - u lies in (0, 1]: the logarithm is finite.
+      // 1 - u is in (0, 1], so the logarithm is finite.
       const double radius = std::sqrt(-2.0 * std::log(1.0 - double{uniformFromWord(block[2 * pair])}));
       const double angle = 2.0 * std::numbers::pi * double{uniformFromWord(block[2 * pair + 1])};
       const int64_t first = i + 2 * pair;
@@ -128,7 +128,7 @@ void modifyRandomSeed(const Context &c) {
   writeSeed(c.out[0], modifySeed(seedOf(c.in[0]), c.in[1].as<const uint32_t>()[0]));
 }
 
-// The first replica keeps the seed: it draws what a single one would.
+// The first replica keeps the seed, so it draws the same numbers as a program without replicas.
 void replicaRandomSeed(const Context &c) {
   int64_t place = c.run.replica();
   if (c.op.hasAttr("group_size")) place = place / c.op.attrInt("stride") % c.op.attrInt("group_size");

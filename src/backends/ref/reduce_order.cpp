@@ -94,7 +94,7 @@ void histogram(const Context &c) {
   }
 }
 
-// A plain binary search, whatever the order of the boundaries; NaN is beyond all of them.
+// A plain binary search, in whatever order the boundaries are; NaN is greater than all of them.
 void bucketize(const Context &c) {
   const bool right = c.op.attrInt("right") != 0;
   dispatchNumeric(c.in[0].info.dataType(), [&](auto tag) {

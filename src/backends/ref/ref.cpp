@@ -37,7 +37,7 @@ RefFn findKernel(std::string_view type) {
   return it == table.end() ? nullptr : it->second;
 }
 
-// What planning may do with the memory of an op that row `def` describes.
+// Which operands the result of an op with the row `def` may overwrite.
 enum class Overwrites : uint8_t { None, First, LikeResult };
 
 Overwrites overwritesOf(const OpDef &def) {

@@ -25,7 +25,7 @@ struct View {
   int64_t size() const { return info.nelms(); }
 };
 
-// What a kernel knows of its op when it runs: values of its own, so that it needs no graph.
+// What a kernel needs of its op when it runs, as values, so that it needs no graph.
 struct OpValues {
   explicit OpValues(const Op &op) : type(op.def().base().type()), title(op.name()), attributes(op.attributes()) {}
   std::string type;   // of the row: "Gelu"
@@ -43,12 +43,13 @@ struct OpValues {
 
 struct Context {
   const OpValues &op;
-  std::span<const View> in;  // data is not to be written
+  std::span<const View> in;  // read only
   std::span<const View> out;
   executable::RunContext &run;
   bool hasIn(int i) const { return i < static_cast<int>(in.size()) && in[i].connected(); }
   bool hasOut(int i) const { return i < static_cast<int>(out.size()) && out[i].connected(); }
-  // A value outside its domain: element `position` of input `operand`, in arithmetic of the result. See ValueFailure.
+  // Reports a value outside its domain: element `position` of input `operand`, in the arithmetic of the result. See
+  // ValueFailure.
   void report(executable::FailureKind kind, int operand, int64_t position, int64_t value, int64_t low,
               int64_t high) const noexcept {
     run.report({kind, operand, position, value, low, high});
@@ -63,8 +64,8 @@ struct Entry {
 
 // Each family file defines one table: std::span<const Entry> mathKernels(); … and is listed in ref.cpp.
 const executable::Backend &backend();
-// Runs one op on host values: used for constant folding. Throws popart::error when there is no reference kernel or a
-// value is outside its domain.
+// Runs one op on host values, for constant folding. Throws popart::error if there is no reference kernel or a value is
+// outside its domain.
 std::vector<TensorData> evaluate(const Op &op, const std::vector<TensorData> &inputs);
 
 // Calls f(T{}) with the C++ type of `type`: float, double, Half, BFloat16, (u)int8…64, bool.
@@ -74,7 +75,7 @@ template <class F>
 void dispatchFloat(DataType type, F &&f);  // throws internal_error for other types
 template <class F>
 void dispatchNumeric(DataType type, F &&f);
-// double for floating types, int64_t for integers, uint64_t for unsigned.
+// Type for intermediate values: double for floating types, int64_t for integers, uint64_t for unsigned ones.
 template <class T>
 struct Accumulator;
 

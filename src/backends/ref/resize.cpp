@@ -1,5 +1,5 @@
-// Reference kernels of Resize and its gradient: the linear map of each axis, one axis after the other. Where no element
-// is computed, elements are copied whatever their type.
+// Reference kernels of Resize and its gradient: the linear map of each axis, one axis after the other. If no element is
+// computed, elements of any type are copied.
 #include <cstring>
 #include <vector>
 
@@ -12,8 +12,8 @@ namespace {
 
 using ops::AxisTaps;
 
-// Along `axis` of a tensor of `shape`, which becomes the result's: f(row, result element, operand element of index 0,
-// distance between elements along the axis).
+// Calls f(row, result element, operand element of index 0, distance between elements along the axis) for all rows along
+// `axis` of a tensor of `shape`, and changes `shape` to the shape of the result.
 template <class F>
 void forRows(Shape &shape, size_t axis, const AxisTaps &map, F &&f) {
   int64_t outer = 1, inner = 1;

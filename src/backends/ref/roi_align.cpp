@@ -1,4 +1,4 @@
-// Reference kernels of RoiAlign and its gradient. An image number that is out of range ends the run.
+// Reference kernels of RoiAlign and its gradient. An image index out of range ends the run.
 #include "ops/nn/roi_align.hpp"
 
 #include <vector>
@@ -27,13 +27,13 @@ void forBoxes(const Context &c, const Shape &images, F &&f) {
   }
 }
 
-// What mode max shows: an element of the images times its weight. `at` < 0: none yet.
+// The largest product of an image element and its weight, for mode max. `at` < 0: none yet.
 struct Largest {
   double value = 0, weight = 0;
   int64_t at = -1;
 };
 
-// By element of y.
+// The largest product for each element of y.
 std::vector<Largest> largestOf(const Context &c, const View &images, const Shape &y) {
   const Shape &x = images.shape();
   const int64_t channels = x[1], plane = x[2] * x[3], bins = y[2] * y[3];

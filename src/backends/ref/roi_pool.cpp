@@ -1,4 +1,4 @@
-// Reference kernels of MaxRoiPool and its gradient. An image number that is out of range ends the run.
+// Reference kernels of MaxRoiPool and its gradient. An image index out of range ends the run.
 #include "ops/nn/roi_pool.hpp"
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace popart::ref {
 namespace {
 
-// Place in x of the largest element of a bin of `plane`, -1 for an empty bin. The first NaN wins, as in MaxPool.
+// Index in x of the largest element of a bin of `plane`, -1 for an empty bin. The first NaN wins, as in MaxPool.
 template <class T>
 int64_t firstLargest(const T *x, int64_t plane, const ops::RoiBins &rows, int64_t i, const ops::RoiBins &columns,
                      int64_t j) {
@@ -24,8 +24,8 @@ int64_t firstLargest(const T *x, int64_t plane, const ops::RoiBins &rows, int64_
   return best;
 }
 
-// Calls f(element of y, place of its largest element in x or -1) for all boxes, channels and bins; x is input `images`
-// and the boxes are the next one.
+// Calls f(element of y, index of its largest element in x or -1) for all boxes, channels and bins. x is input `images`,
+// and the boxes are the input after it.
 template <class F>
 void forLargest(const Context &c, int images, F &&f) {
   const View &x = c.in[images], &boxes = c.in[images + 1];

@@ -24,7 +24,7 @@ struct RowOrder {
   }
 };
 
-// Where each different row is, in the order of the rows.
+// The indices of the equal rows for each distinct row, in the order of the rows.
 template <class T>
 std::vector<Ints> equalRows(const View &x, int64_t axis, int64_t length) {
   using V = AccumulatorT<T>;
@@ -60,7 +60,7 @@ void unique(const Context &c) {
   *c.out[3].as<int64_t>() = static_cast<int64_t>(groups.size());
 }
 
-// Best first, equal scores in their order; NaN is no score.
+// Boxes in decreasing order of their scores, equal scores in the order of boxes. Boxes with a NaN score are left out.
 Ints candidates(const Context &c, int64_t row, int64_t boxes) {
   Ints order(static_cast<size_t>(boxes));
   std::iota(order.begin(), order.end(), 0);
