@@ -19,11 +19,12 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kMostKeys = 256;           // of a block: scores of a tile fill a part of the first level cache
-constexpr int64_t kBlockFloats = 256 * 128;  // of K and of V: they share the second level cache
-constexpr int64_t kSmallestTiles = 4;        // row tiles of a task, else packing K and V costs as much as using them
-constexpr int64_t kMostTiles = 24;           // rows of a task stay in the second level cache
-constexpr int64_t kTasksPerThread = 4;       // so that dynamic claiming balances the load
+constexpr int64_t kMostKeys = 256;           // keys per block: the scores of a tile use a part of the first level cache
+constexpr int64_t kBlockFloats = 256 * 128;  // per block of K, and of V: both share the second level cache
+// Least row tiles per task; with fewer, packing K and V costs as much as using them.
+constexpr int64_t kSmallestTiles = 4;
+constexpr int64_t kMostTiles = 24;      // the rows of a task stay in the second level cache
+constexpr int64_t kTasksPerThread = 4;  // so that dynamic claiming balances the load
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -40,7 +41,7 @@ AttentionPlan::AttentionPlan(const AttentionShape &s, std::vector<KeyRange> rang
   int64_t keys = kMostKeys;
   while (keys > kMaxPanelWidth && keys * longest > kBlockFloats) keys /= 2;
   keyBlock_ = std::max(width, std::min(keys, ceilDiv(shape.keys, width) * width));
-  scoreStride = keyBlock_ + kCacheLineFloats;  // rows are in different sets of the cache
+  scoreStride = keyBlock_ + kCacheLineFloats;  // padded, so that rows map to different cache sets
 }
 
 int64_t AttentionPlan::batches() const { return shape.batch[0] * shape.batch[1] * shape.batch[2] * shape.batch[3]; }
@@ -77,7 +78,7 @@ struct AttentionForward::Task {
   const AttentionStrides &strides;
   StridedMatrix<const void> k, v;
   int64_t firstTile = 0, endTile = 0, firstRow = 0, rows = 0;
-  int64_t batchRow = 0;                                          // queries of the batches before
+  int64_t batchRow = 0;                                          // queries of the earlier batches
   float *queries = nullptr, *keys = nullptr, *values = nullptr;  // scratch
   float *scores = nullptr, *stepped = nullptr, *sums = nullptr;
   float *largest = nullptr, *total = nullptr, *factor = nullptr;
@@ -158,7 +159,7 @@ void AttentionForward::keyBlock(const Task &task, int64_t block) const noexcept 
   }
 }
 
-// `firstPanel`: of the block, where the packed keys begin.
+// `firstPanel`: the panel of the block at which the packed keys begin.
 void AttentionForward::tileOfBlock(const Task &task, int64_t block, int64_t firstRow, int rows,
                                    int64_t firstPanel) const noexcept {
   const AttentionShape &shape = plan_.shape;

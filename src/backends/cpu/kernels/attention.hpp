@@ -22,21 +22,21 @@ struct AttentionShape {
   std::array<int64_t, kMaxBatchRank> batch = {1, 1, 1, 1};
 };
 
-// A stack of matrices in plain memory; strides in elements, zero where it repeats.
+// A stack of matrices in plain memory. Strides are in elements; a stride of zero repeats an element.
 struct MatrixStack {
   std::array<ptrdiff_t, kMaxBatchRank> batchStride = {0, 0, 0, 0};
   ptrdiff_t rowStride = 0, columnStride = 1;
 };
 
-// Keys outside of [begin, end) have no part in the softmax of a query, whatever its scores.
+// The keys [begin, end) that take part in the softmax of a query; other keys do not, whatever their scores.
 struct KeyRange {
   int64_t begin = 0, end = 0;
 };
 
-// Element-wise work on pieces of rows of scores. `row` counts the queries of all batches, `key` is the first key.
+// Element-wise operations on parts of rows of scores. `row` counts the queries of all batches, `key` is the first key.
 class ScoreSteps {
  public:
-  // to = steps(s); to is not s.
+  // to = steps(s); the two must not overlap.
   virtual void forward(const float *s, float *to, int64_t row, int64_t key, int64_t count) const noexcept = 0;
   // The gradient of s, written over the gradient of steps(s).
   virtual void backward(const float *s, float *gradient, int64_t row, int64_t key, int64_t count) const noexcept = 0;
@@ -48,8 +48,8 @@ class ScoreSteps {
 struct AttentionArgs {
   const void *q, *k, *v;  // (queries, size), (size, keys), (keys, valueSize)
   void *y;                // (queries, valueSize)
-  // Of each query of all batches, one after the other: the largest score, and the sum of exp(score - largest);
-  // nullptr: not wanted.
+  // For the queries of all batches in order: the largest score, and the sum of exp(score - largest). nullptr: not
+  // computed.
   float *largest, *total;
   const ScoreSteps *steps = nullptr;
   DataType type = DataType::FLOAT;  // of q, k, v and y
@@ -57,15 +57,15 @@ struct AttentionArgs {
 
 struct AttentionGradientArgs {
   const void *q, *k, *v, *y, *dy;
-  const float *largest, *total;     // as the forward pass wrote them
-  void *dq, *dk, *dv;               // laid out as q, k and v; nullptr: not wanted
-  DataType type = DataType::FLOAT;  // of all but largest and total
+  const float *largest, *total;     // as written by the forward pass
+  void *dq, *dk, *dv;               // with the strides of q, k and v; nullptr: not computed
+  DataType type = DataType::FLOAT;  // of all operands and results except largest and total
   const ScoreSteps *steps = nullptr;
-  bool hasBackward = false;  // else the gradient of s is that of steps(s)
-  float *partial = nullptr;  // AttentionBackward::sharedFloats() for all tasks together
+  bool hasBackward = false;  // false: the gradient of s is the gradient of steps(s)
+  float *partial = nullptr;  // memory that all tasks share: AttentionBackward::sharedFloats() floats
 };
 
-// What both passes know: how rows are cut, and which of them need which keys.
+// The part that both passes share: how rows are split, and which of them need which keys.
 class AttentionPlan {
  public:
   AttentionPlan(const AttentionShape &shape, std::vector<KeyRange> ranges);
@@ -73,15 +73,15 @@ class AttentionPlan {
   int64_t batches() const;
   int64_t keyBlock() const { return keyBlock_; }
   int64_t keyBlocks() const;
-  // Panels of a key block that some of the rows [first, end) need: [begin, end).
+  // Panels [begin, end) of a key block that some of the rows [firstRow, endRow) need.
   KeyRange panels(int64_t firstRow, int64_t endRow, int64_t block) const;
-  // The part of all scores that the rows compute.
+  // The fraction of all scores that these rows compute.
   double work(int64_t firstRow, int64_t endRow) const;
 
   AttentionShape shape;
   int64_t rowTiles() const { return tiles_.count(); }
-  int64_t sizeStride = 0, valueStride = 0;  // of copied rows: whole panels
-  int64_t scoreStride = 0;                  // of rows of a block of scores
+  int64_t sizeStride = 0, valueStride = 0;  // row strides of copied rows: whole panels
+  int64_t scoreStride = 0;                  // row stride of a block of scores
   int64_t rowOfTile(int64_t tile) const { return tiles_.begin(tile); }
 
  private:
@@ -103,7 +103,7 @@ class AttentionForward {
   AttentionForward(const AttentionShape &shape, std::vector<KeyRange> ranges, int threads);
   int tasks() const { return static_cast<int>(plan_.batches() * rowTasks_); }
   double share(int task) const noexcept;
-  // Floats of scratch of a running task.
+  // Scratch memory of a running task, in floats.
   int64_t scratchFloats() const;
   void run(int task, const AttentionStrides &strides, const AttentionArgs &args, float *scratch) const noexcept;
 
@@ -113,11 +113,11 @@ class AttentionForward {
   void tileOfBlock(const Task &task, int64_t block, int64_t firstRow, int rows, int64_t firstPanel) const noexcept;
 
   AttentionPlan plan_;
-  int64_t rowTasks_ = 0, mostRows_ = 0;  // per batch; rows of a task
+  int64_t rowTasks_ = 0, mostRows_ = 0;  // tasks per batch; largest number of rows per task
 };
 
-// Tasks of the first round take all keys for a range of queries; where there are several ranges, the second round adds
-// their parts of dK and dV. The number of ranges follows from the shape.
+// Tasks of the first round take all keys for a range of queries. If there are several ranges, the second round adds
+// their parts of dK and dV. The number of ranges depends only on the shape.
 class AttentionBackward {
  public:
   AttentionBackward(const AttentionShape &shape, std::vector<KeyRange> ranges);

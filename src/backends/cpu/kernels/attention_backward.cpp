@@ -21,12 +21,12 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kRowsOfGroup = 56;      // four tiles of the widest instruction set; a group's scores stay in L2
-constexpr int64_t kEnoughTasks = 16;      // fewer matrices than this are cut into ranges of queries …
-constexpr int64_t kLeastRangeRows = 256;  // … of so many queries, because every range has its own dK and dV
+constexpr int64_t kRowsOfGroup = 56;      // four tiles of the widest instruction set; the scores of a group stay in L2
+constexpr int64_t kEnoughTasks = 16;      // with fewer matrices, each is split into ranges of queries …
+constexpr int64_t kLeastRangeRows = 256;  // … of at least this many queries, because every range has its own dK and dV
 static_assert(kRowsOfGroup % kMaxTileRows == 0);
 
-// A matrix whose rows are the other one's columns.
+// The transpose of a matrix.
 MatrixStack turned(const MatrixStack &m) { return {m.batchStride, m.columnStride, m.rowStride}; }
 
 StridedMatrix<const void> matrixIn(const AttentionShape &shape, const void *memory, const MatrixStack &strides,
@@ -42,7 +42,7 @@ struct AttentionBackward::Task {
   const AttentionStrides &strides;
   const AttentionGradientArgs &args;
   int64_t batch = 0, firstTile = 0, endTile = 0, firstRow = 0, rows = 0;
-  // Scratch: K as panels and as rows, V transposed as panels, rows of a group, scores of a group, sums.
+  // Scratch memory: K as panels and as rows, V transposed as panels, rows of a group, scores of a group, sums.
   float *keyPanels = nullptr, *keyRows = nullptr, *valuePanels = nullptr;
   float *queries = nullptr, *outputs = nullptr;
   float *probabilities = nullptr, *gradients = nullptr, *stepped = nullptr;
@@ -51,8 +51,8 @@ struct AttentionBackward::Task {
 
 struct AttentionBackward::Group {
   int64_t block, firstTile, endTile, firstRow, rows;
-  KeyRange panels;      // that some row of the group needs, of the block
-  int64_t firstPacked;  // panel of the block where the packed keys begin
+  KeyRange panels;      // panels of the block that some row of the group needs
+  int64_t firstPacked;  // panel of the block at which the packed keys begin
 };
 
 AttentionBackward::AttentionBackward(const AttentionShape &shape, std::vector<KeyRange> ranges)
@@ -95,7 +95,7 @@ void AttentionBackward::runRange(int64_t index, const AttentionStrides &strides,
   task.dq = take(mostRows_ * plan_.sizeStride), task.shift = take(mostRows_);
   const auto y = matrixIn(shape, args.y, strides.y, task.batch, args.type),
              dy = matrixIn(shape, args.dy, strides.dy, task.batch, args.type);
-  for (int64_t r = 0; r < task.rows; ++r) {  // rowsum(dY y)
+  for (int64_t r = 0; r < task.rows; ++r) {  // computes rowsum(dY y)
     readRows(y, task.firstRow + r, 1, shape.valueSize, 1.0f, task.queries, plan_.valueStride);
     readRows(dy, task.firstRow + r, 1, shape.valueSize, 1.0f, task.outputs, plan_.valueStride);
     task.shift[r] = dotRow(task.queries, task.outputs, shape.valueSize);
@@ -179,7 +179,7 @@ void AttentionBackward::keyBlock(Task &task, int64_t block) const noexcept {
   }
 }
 
-// p and dS of one tile; zero where the group has panels that the tile does not need.
+// p and dS of one tile; zero for panels of the group that the tile does not need.
 void AttentionBackward::probabilities(const Task &task, const Group &group, int64_t tile) const noexcept {
   const AttentionShape &shape = plan_.shape;
   const int64_t width = microKernels().panelWidth, first = plan_.rowOfTile(tile), at = first - group.firstRow,

@@ -22,7 +22,7 @@ constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // exp(x) for x of at most a few: e^x = 2^n e^r with |r| <= ln(2) / 2, e^r by a polynomial (Cephes, error below 2 ulp).
-// Results below the smallest normal number are zero; NaN and +inf give NaN.
+// Results below the smallest normal number become zero; NaN and +inf give NaN.
 HWY_INLINE V exponentialOfDifference(V x) {
   const D d;
   const hn::RebindToSigned<D> di;
@@ -64,7 +64,7 @@ HWY_INLINE V exponentialAt(Lanes lanes, float *x, V shift) {
   return onlyValid(lanes, e);
 }
 
-// x = exp(x - shift), and the sum.
+// Computes x = exp(x - largest) and returns the sum.
 HWY_INLINE float exponentials(float *x, float largest, int64_t cols) {
   const V shift = hn::Set(D(), largest);
   V a = hn::Zero(D()), b = a, e = a, f = a;
@@ -84,7 +84,7 @@ void softmaxPieceOf(float *s, ptrdiff_t stride, int64_t rows, int64_t cols, cons
   for (int64_t r = 0; r < rows; ++r, s += stride) {
     const float before = state.largest[r], here = largestOf(s, cols), largest = here > before ? here : before;
     state.largest[r] = largest;
-    if (largest == -kInfinity) {  // nothing but masked keys so far, or NaN: exp(s - 0) is 0 or NaN
+    if (largest == -kInfinity) {  // only masked keys so far, or NaN: exp(s - 0) is 0 or NaN
       state.factor[r] = 1.0f;
       state.sum[r] += exponentials(s, 0.0f, cols);
       continue;

@@ -1,4 +1,4 @@
-// Bounds of sums in registers. Compiled once per instruction set; only for .cpp files that Highway compiles so.
+// Bounds of sums in registers. Compiled once per instruction set; only for .cpp files that Highway compiles this way.
 #if defined(POPART_CPU_BOUNDS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_BOUNDS_INL_HPP
 #undef POPART_CPU_BOUNDS_INL_HPP
@@ -14,8 +14,8 @@ namespace bounds {
 namespace hn = hwy::HWY_NAMESPACE;
 using V = hn::Vec<hn::ScalableTag<float>>;
 
-// The bound where v is beyond it, else v: as Relu and Clip, which keep what is no number and the signs of zeros. On x86
-// that is one instruction, which gives its second operand in these cases.
+// The bound if v is below it, else v. Like Relu and Clip, this keeps NaN and the signs of zeros. On x86 it is one
+// instruction, which returns its second operand in these cases.
 HWY_INLINE V atLeast(V v, V low) {
 #if HWY_ARCH_X86
   return hn::Max(low, v);

@@ -10,7 +10,7 @@ namespace popart::cpu {
 namespace {
 
 constexpr int64_t kDefaultBytes = int64_t{1} << 20;
-// Larger panels gain nothing, smaller ones are read too often.
+// Larger panels are not faster, and smaller ones are read too often.
 constexpr int64_t kLeastPanelBytes = int64_t{96} << 10, kMostPanelBytes = int64_t{384} << 10;
 
 }  // namespace
@@ -25,7 +25,7 @@ int64_t secondLevelCacheBytes() {
   return bytes;
 }
 
-// sysconf adds up the caches of a processor that has several; a core uses one.
+// sysconf adds the caches of a processor that has several; a core uses only one of them.
 int64_t lastLevelCacheBytes() {
   static const int64_t bytes = [] {
     std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");  // "32768K"

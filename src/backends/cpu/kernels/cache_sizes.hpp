@@ -6,14 +6,13 @@ namespace popart::cpu {
 
 constexpr int64_t kCacheLineFloats = 16;
 
-// Bytes of the second level cache of one core, as the system says; 1 MiB where it says nothing.
+// Bytes of the second level cache of one core, as the system reports it; 1 MiB if it reports nothing.
 int64_t secondLevelCacheBytes();
 
-// Bytes of the last level cache that cores share, as the system says; 32 MiB where it says nothing.
+// Bytes of the last level cache that cores share, as the system reports it; 32 MiB if it reports nothing.
 int64_t lastLevelCacheBytes();
 
-// Bytes of the panels of B that a product works through again and again: they share the second level cache with rows of
-// A and C.
+// Bytes of the panels of B that a product reads repeatedly. They share the second level cache with rows of A and C.
 int64_t panelBytesAtOnce();
 
 }  // namespace popart::cpu

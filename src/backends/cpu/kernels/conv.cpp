@@ -1,4 +1,4 @@
-// Plans of convolutions: which loop nest runs a shape, and which layout weights have. See conv.hpp.
+// Plans of convolutions: which loop nest computes a shape, and which layout the weights have. See conv.hpp.
 #include "backends/cpu/kernels/conv.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 const float *asFloats(const void *p) { return static_cast<const float *>(p); }
 
-// One tap that reads every pixel once: a plain product over pixels.
+// A kernel of one tap that reads every pixel once: the convolution is a plain product over pixels.
 bool isPointwise(const ConvShape &s) {
   return s.taps() == 1 && volume(s.stride) == 1 && s.padLow == Spatial{} && s.padHigh == Spatial{};
 }
@@ -64,8 +64,9 @@ WindowProductShape forwardShape(const ConvShape &s) {
   return p;
 }
 
-// Input pixels first, first + stride, … of dimension d, and the kernel positions that reach them: output position i +
-// (first + padLow - tap * dilation) / stride for pixel i. From the highest tap down these positions ascend evenly.
+// The input pixels first, first + stride, … of dimension d, and the kernel positions (taps) that reach them: pixel i is
+// reached from output position i + (first + padLow - tap * dilation) / stride. From the highest tap down, these
+// positions ascend with equal gaps.
 struct PhaseDimension {
   int64_t count = 0;
   std::vector<int64_t> taps;
@@ -109,7 +110,7 @@ WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   return p;
 }
 
-// The phases that have pixels.
+// The phases with at least one pixel.
 std::vector<WindowProductShape> phaseShapes(const ConvShape &s) {
   std::vector<WindowProductShape> shapes;
   Spatial first;
@@ -122,8 +123,8 @@ std::vector<WindowProductShape> phaseShapes(const ConvShape &s) {
   return shapes;
 }
 
-// Phases that read the same windows become results of one product, as those of a kernel as long as its stride: each row
-// of dy is read once. The first tap of such phases differs, and from there their taps are equally far apart.
+// Phases that read the same windows become results of one product, so each row of dy is read once. A kernel as long as
+// its stride has such phases. They differ in the first tap; the distances from there to the next taps are the same.
 std::vector<WindowProductShape> joinedPhases(const ConvShape &s) {
   std::vector<WindowProductShape> joined;
   for (WindowProductShape &phase : phaseShapes(s)) {
@@ -147,7 +148,7 @@ std::vector<Product> productsOf(std::vector<WindowProductShape> shapes, Argument
   return products;
 }
 
-// The alternatives of a plan share tasks(), scratchFloats() and, up to the arguments of Matmul, run().
+// The alternatives of a plan have the same tasks(), scratchFloats() and, except for the arguments of Matmul, run().
 template <class Plan>
 int64_t tasksOf(const Plan &plan) {
   return plan.tasks();
@@ -175,7 +176,7 @@ void runPhase(const std::vector<Product> &plans, int task, Arguments... argument
   phase->run(task, arguments...);
 }
 
-// The part of the whole work that a task does.
+// The fraction of the whole work that a task does.
 template <class Plan>
 double shareOf(const Plan &plan, int task) {
   return plan.share(task);
@@ -211,7 +212,7 @@ Spatial ConvShape::out() const {
 
 bool ConvShape::joinsGroups() const {
   const int64_t most = groups > 1 ? std::max(cin, cout) / groups : 0;
-  return isDepthwise() || (most > 0 && 4 * most <= panelWidth());  // half a vector, of which a panel has two
+  return isDepthwise() || (most > 0 && 4 * most <= panelWidth());  // at most half a vector; a panel has two vectors
 }
 
 ConvWeightTranspose::ConvWeightTranspose(const ConvShape &s)

@@ -22,7 +22,7 @@
 
 namespace popart::cpu {
 
-// Packed weights to transposed ones; not where groups are joined. Tasks write disjoint parts.
+// Converts packed weights to transposed ones; not used if groups are joined. Tasks write disjoint parts.
 class ConvWeightTranspose {
  public:
   explicit ConvWeightTranspose(const ConvShape &shape);
@@ -42,10 +42,10 @@ class ConvForward {
  public:
   ConvForward(const ConvShape &shape, int threads);
   int tasks() const;
-  // The part of all work that a task does.
+  // The fraction of all work that a task does.
   double share(int task) const;
   size_t scratchFloats() const;
-  // `rows`: x is what it computes, and the argument its first operand; where it takesRows().
+  // `rows`: computes the rows of x; the argument x is then its first operand. Only if takesRows().
   void run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue, float *scratch,
            RowProgram *rows = nullptr) const noexcept;
   // Whether every pixel is read once, as the row of a product.
@@ -53,18 +53,18 @@ class ConvForward {
 
  private:
   ConvShape shape_;
-  // Matmul: one tap at every pixel
+  // Matmul: kernels with one tap that read every pixel
   std::variant<DepthwiseProduct, GroupedProduct, Matmul, WindowProduct> plan_;
 };
 
 // dx (N, *in, Cin) = epilogue(data gradient of conv at dy (N, *out, Cout)); also the forward pass of a transposed
-// convolution. Pixels are split into the phases of the stride, so that no inserted zero is multiplied.
-// Weights are transposed, those of joined groups packed.
+// convolution. Pixels are split into the phases of the stride, so that no inserted zero is multiplied. Weights are
+// transposed, or packed if groups are joined.
 class ConvDataGradient {
  public:
   ConvDataGradient(const ConvShape &shape, int threads);
   int tasks() const;
-  // The part of all work that a task does.
+  // The fraction of all work that a task does.
   double share(int task) const;
   size_t scratchFloats() const;
   void run(int task, const void *dy, const void *transposedWeights, void *dx, const Epilogue &epilogue,
@@ -72,21 +72,22 @@ class ConvDataGradient {
 
  private:
   ConvShape shape_;
-  // One per phase.
+  // Vectors have one product per phase.
   std::variant<std::vector<DepthwiseProduct>, std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>> plan_;
 };
 
-// packed weights = update(packed weights, weight gradient of conv); Update::kStore writes the gradient itself. Sums
+// packed weights = update(packed weights, weight gradient of conv); Update::kStore writes the gradient itself. Sums run
 // over pixels.
 class ConvWeightGradient {
  public:
   ConvWeightGradient(const ConvShape &shape, int threads);
-  // Tasks come in rounds; `shared` are sharedFloats() floats that all tasks see, at an address aligned to 64 bytes.
+  // Tasks are divided into rounds. `shared`: sharedFloats() floats that all tasks use, at an address aligned to 64
+  // bytes.
   const Rounds &rounds() const;
   int tasks() const { return rounds().tasks(); }
   size_t scratchFloats() const;
   size_t sharedFloats() const;
-  // `packedWeights`: as applyUpdate takes a parameter; in 16 bits the update says where it lies.
+  // `packedWeights`: as for applyUpdate. For 16-bit parameters, the update says where they are.
   void run(int task, const void *x, const void *dy, float *packedWeights, const Update &update, float *scratch,
            float *shared) const noexcept;
 

@@ -31,15 +31,17 @@ using lanes::FirstLanes;
 constexpr int kPixels = HWY_TARGET <= HWY_AVX3 ? 8 : 4;  // 16 or 8 sums, of 32 or 16 registers
 constexpr int kRegisters = HWY_TARGET <= HWY_AVX3 ? 32 : 16;
 static_assert(kPixels <= kMostDepthwisePixels);
-constexpr int64_t kVector = static_cast<int64_t>(hn::MaxLanes(D())), kWidth = 2 * kVector;  // of a panel of weights
+// kWidth: of a panel of weights.
+constexpr int64_t kVector = static_cast<int64_t>(hn::MaxLanes(D())), kWidth = 2 * kVector;
 enum class Border : uint8_t { kInside, kCrossed };
 
-// A row of taps of one vector of channels. It is a copy, as stores of sums could change memory.
+// A row of taps of one vector of channels. It is a copy, because the compiler must assume that stores of sums change
+// memory.
 struct TapRow {
-  const float *x;           // at the first pixel's first tap; may be outside of the line
+  const float *x;           // at the first pixel's first tap; may be outside the line
   const float *weights[2];  // of that tap, by output line
   ptrdiff_t position, weightStep;
-  int64_t column, positions;  // of x; of the line
+  int64_t column, positions;  // column: first position of x; positions: length of the line
 };
 
 template <Border kBorder, class Lanes>
@@ -49,7 +51,8 @@ HWY_INLINE V inputAt(const TapRow &row, int64_t position, Lanes lanes) {
   return isInside ? lanes.load(row.x + position * row.position) : hn::Zero(D());
 }
 
-// Rows of any taps: an input is loaded for each tap that reads it. kOf: bit l is set where output line l reads the row.
+// Rows with any number of taps: an input is loaded for each tap that reads it. Bit l of kOf is set if output line l
+// reads the row.
 struct AnyTaps {
   template <int kLines, int kCount, unsigned kOf, Border kBorder, class Lanes>
   static HWY_INLINE void addRow(V *HWY_RESTRICT sums, const DepthwiseBlock &b, TapRow row, Lanes lanes) {
@@ -69,13 +72,13 @@ struct AnyTaps {
   }
 };
 
-// Rows of taps that are known when the code is compiled: an input is loaded once, for all sums of its row.
+// Rows whose number of taps is known at compile time: an input is loaded once, for all sums of its row.
 template <int kTaps, int kStride>
 struct KnownTaps {
   static bool areOf(const DepthwiseBlock &b) {
     return b.columns == kTaps && b.stride == kStride && (b.dilation == 1 || kTaps == 1);
   }
-  // Position `position` of a row is tap `tap` of pixel kPixel.
+  // Adds the product of x, at position kPosition of a row, with its tap for pixel kPixel, if there is one.
   template <int kPosition, int kPixel>
   static HWY_INLINE void addProduct(V &sum, V x, const V *HWY_RESTRICT weights) {
     constexpr int kTap = kPosition - kStride * kPixel;
@@ -112,7 +115,7 @@ struct KnownTaps {
   }
 };
 
-// ---- the end of a vector's sums. kCount of them belong to one line.
+// ---- the epilogue of the sums of one vector; kCount of them belong to one line
 
 template <size_t... I>
 HWY_INLINE void addBias(V *HWY_RESTRICT sums, V bias, std::index_sequence<I...>) {
@@ -140,7 +143,7 @@ HWY_INLINE void storeLines(const V *HWY_RESTRICT sums, float *to, ptrdiff_t line
    ...);
 }
 
-// `c`: of the vector's first channel, from the block's first on.
+// `c`: offset of the vector's first channel from the block's first channel.
 template <int kLines, int kCount, class Lanes>
 HWY_INLINE void endVector(V *HWY_RESTRICT sums, const DepthwiseBlock &b, ptrdiff_t c, Lanes lanes) {
   constexpr auto kEach = std::make_index_sequence<static_cast<size_t>(kLines * kCount)>();
@@ -187,7 +190,7 @@ HWY_NOINLINE void sumVectors(const DepthwiseBlock &given) {
   if (c < b.channels) sumVector<kLines, kCount, kBorder, AnyTaps>(b, c, FirstLanes(b.channels - c));
 }
 
-// Known taps, for blocks of two lines that are not short; their weights have to fit in registers.
+// Known taps, for blocks of two lines that are not short. Their weights must fit in registers.
 template <int kLines, int kCount, Border kBorder, class First, class... Others>
 void sumKnownVectors(const DepthwiseBlock &b) {
   if (First::areOf(b)) return sumVectors<kLines, kCount, kBorder, First>(b);
@@ -230,7 +233,7 @@ HWY_EXPORT(depthwisePixels);
 namespace {
 constexpr int64_t kTasksPerThread = 4;         // so that dynamic claiming balances the load
 constexpr int64_t kFewestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp)
-constexpr int64_t kFewestPixels = 32;          // of a piece of a line
+constexpr int64_t kFewestPixels = 32;          // least length of a piece of a line
 }  // namespace
 
 struct DepthwiseProduct::Operands {
@@ -260,9 +263,10 @@ void DepthwiseProduct::makeRows(GroupedWeights weights) {
     return weights == GroupedWeights::kExchanged ? shape_.weightRows - 1 - row : row;
   };
   columns_ = w.taps[2];
-  if (columns_ > 1) weightStep_ = weightRow(1) - weightRow(0);  // the same everywhere: taps are evenly spaced
+  if (columns_ > 1) weightStep_ = weightRow(1) - weightRow(0);  // equal for all taps, which are evenly spaced
   for (int lines = 1; lines <= 2; ++lines) {
-    std::map<std::pair<int64_t, int64_t>, DepthwiseRow> found;  // by position in the input: in the order of the sum
+    // By position in the input, which is the order of the sum.
+    std::map<std::pair<int64_t, int64_t>, DepthwiseRow> found;
     for (int64_t depth = 0; depth < w.taps[0]; ++depth)
       for (int64_t row = 0; row < w.taps[1]; ++row)
         for (int line = 0; line < lines; ++line) {
@@ -277,8 +281,8 @@ void DepthwiseProduct::makeRows(GroupedWeights weights) {
 int64_t DepthwiseProduct::linePairs() const { return ceilDiv(shape_.window.out[1], 2); }
 int64_t DepthwiseProduct::places() const { return shape_.window.n * shape_.window.out[0] * linePairs() * pieces_; }
 
-// Lines are shared out first, so that a thread reads neighbouring lines of all channels; then pieces of lines; then
-// vectors of channels.
+// First divides lines, so that a thread reads neighbouring lines of all channels; then pieces of lines; then vectors of
+// channels.
 void DepthwiseProduct::chooseTasks(int threads) {
   const WindowShape &w = shape_.window;
   const int64_t wanted =
@@ -316,7 +320,8 @@ void DepthwiseProduct::run(int task, const float *x, const float *packedWeights,
   for (int64_t place = part.firstPlace; place < part.endPlace; ++place) runPlace(place, part, operands);
 }
 
-// Where a pair of lines reads its rows of taps. `depth`, `line`: of the input at tap 0 of the first line's window.
+// Finds where a pair of lines reads its rows of taps. `depth`, `line`: position in the input of tap 0 of the first
+// line's window.
 void DepthwiseProduct::readRows(int lines, int64_t depth, int64_t line, const float *image,
                                 DepthwiseInput *inputs) const noexcept {
   alignas(64) static constexpr float kZeros[kMaxPanelWidth] = {};
@@ -360,7 +365,7 @@ void DepthwiseProduct::runPlace(int64_t place, const Part &part, const Operands 
   }
 }
 
-// `at`: of the block's first element in y.
+// `at`: offset of the block's first element in y.
 void DepthwiseProduct::runBlock(DepthwiseBlock &b, ptrdiff_t at, const Operands &operands) const noexcept {
   const ptrdiff_t yPixel = shape_.step[2] * shape_.groups, yLine = shape_.step[1] * shape_.size[2] * shape_.groups;
   if (operands.end) {

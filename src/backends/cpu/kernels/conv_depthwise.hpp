@@ -15,56 +15,56 @@
 
 namespace popart::cpu {
 
-constexpr int kMostDepthwisePixels = 8;     // of a block
-constexpr int64_t kMostDepthwiseRows = 64;  // of taps that a pair of lines reads
+constexpr int kMostDepthwisePixels = 8;     // per block
+constexpr int64_t kMostDepthwiseRows = 64;  // most rows of taps that a pair of lines reads
 
 // A row of taps that one or both of two neighbouring output lines read.
 struct DepthwiseRow {
-  int64_t depth, line;   // of the input, from tap 0 of the first line's window on
-  int64_t weightRow[2];  // of the row's first tap, by output line; -1: the line does not read it
+  int64_t depth, line;   // position in the input, relative to tap 0 of the first line's window
+  int64_t weightRow[2];  // row of the weights at its first tap, by output line; -1: the line does not read it
 };
 
-// Where the windows of a pair of lines read a row of taps.
+// Where the windows of a pair of lines read one row of taps.
 struct DepthwiseInput {
-  const float *line;  // the block's first channel at position 0; of a line outside of the image: a vector of zeros
-  ptrdiff_t position, channel;  // floats from one position, or channel, of it to the next; 0 outside of the image
+  const float *line;  // the block's first channel at position 0; a vector of zeros for a line outside the image
+  ptrdiff_t position, channel;  // floats from one position, or channel, to the next; 0 outside the image
   int64_t weightRow[2];         // as in DepthwiseRow
 };
 
-// A block of sums: `pixels` neighbouring pixels of one output line or two, and channels from `channel` on.
+// A block of sums: `pixels` neighbouring pixels of one or two output lines, and channels from `channel` on.
 struct DepthwiseBlock {
-  const DepthwiseInput *inputs;  // by row of taps
-  int64_t rows, columns;         // of taps
-  int64_t weightStep;            // rows of the weights from one tap of a row to the next
+  const DepthwiseInput *inputs;  // one per row of taps
+  int64_t rows, columns;         // numbers of rows and columns of taps
+  int64_t weightStep;            // rows of the weights from one tap to the next tap of its row
   const float *weights;          // panels of `weightRows` rows
   int64_t weightRows;
   int64_t channel, channels;
-  int64_t column;            // position at tap 0 of the first pixel's window; may be outside
-  int64_t positions;         // of a line of the input
-  int64_t stride, dilation;  // in positions
+  int64_t column;            // position of tap 0 of the first pixel's window; may be outside the image
+  int64_t positions;         // length of a line of the input
+  int64_t stride, dilation;  // in positions of a line
   int pixels, lines;
-  float *out;  // of the first channel, pixel and line
+  float *out;  // at the first channel, pixel and line
   ptrdiff_t outPixel, outLine;
-  TileEnd end;  // at the same place; its residual has the distances of `out`
+  TileEnd end;  // at the same place; the strides of its residual are those of `out`
 };
 
 class DepthwiseProduct {
  public:
-  // `threads` only sizes the tasks. shape.tapRows count rows of the weights as `weights` says.
-  // Where it fits().
+  // `threads` only determines the sizes of tasks. shape.tapRows are rows of weights in the form `weights`. The shape
+  // must satisfy fits().
   DepthwiseProduct(WindowProductShape shape, GroupedWeights weights, int threads);
   static bool fits(const ConvShape &shape);
   int tasks() const { return static_cast<int>(placeTasks_ * vectorTasks_); }
-  // Multiply-adds in all, and the part of them that a task does.
+  // The number of multiply-adds, and the fraction of them that a task does.
   double products() const;
   double share(int task) const;
   size_t scratchFloats() const { return scratchFloats_; }
-  // The epilogue's matrices have the layout of y; its strides are not read.
+  // The epilogue's matrices have the layout of y; its strides are not used.
   void run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
            float *scratch) const noexcept;
 
  private:
-  // Pieces of pairs of output lines, and vectors of channels.
+  // A task: pieces of pairs of output lines, and vectors of channels.
   struct Part {
     int64_t firstPlace, endPlace, firstVector, endVector;
   };
@@ -81,8 +81,8 @@ class DepthwiseProduct {
   WindowProductShape shape_;
   std::vector<DepthwiseRow> rows_[2];  // for one output line, and for two
   int64_t columns_ = 0, weightStep_ = 0;
-  int64_t lanes_ = 1, vectors_ = 0;  // of a vector, and of all channels
-  int64_t pieces_ = 1;               // of a line
+  int64_t lanes_ = 1, vectors_ = 0;  // lanes of a vector; vectors of all channels
+  int64_t pieces_ = 1;               // per line
   int64_t placeTasks_ = 1, vectorTasks_ = 1;
   size_t scratchFloats_ = 0;
 };

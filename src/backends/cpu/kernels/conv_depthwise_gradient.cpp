@@ -31,10 +31,10 @@ struct DepthwiseLines {
   WindowChunk places;
   const float *x, *dy;  // of the first image, at the first channel
   int64_t channels;
-  float *sums;    // of all taps, at the first channel
-  int64_t width;  // of a panel
+  float *sums;    // sums of all taps, at the first channel
+  int64_t width;  // width of a panel
 };
-constexpr int kMostTapRows = 5, kMostTapColumns = 5;  // of a part
+constexpr int kMostTapRows = 5, kMostTapColumns = 5;  // per part
 }  // namespace popart::cpu
 #endif
 
@@ -46,30 +46,31 @@ using V = hn::Vec<D>;
 using lanes::AllLanes;
 using lanes::FirstLanes;
 
-constexpr int kPlaces = 4;                                   // of a block
-constexpr int kMostSums = HWY_TARGET <= HWY_AVX3 ? 26 : 10;  // 32 or 16 registers less those of dy and x
+constexpr int kPlaces = 4;                                   // per block
+constexpr int kMostSums = HWY_TARGET <= HWY_AVX3 ? 26 : 10;  // 32 or 16 registers without those of dy and x
 constexpr int64_t kVector = static_cast<int64_t>(hn::MaxLanes(D()));
 alignas(64) constexpr float kZeros[kVector] = {};
-// Whether neighbouring places, and the taps of a row, are neighbouring columns: then blocks share what they load.
+// Whether neighbouring places, and the taps of a row, are neighbouring columns. If so, blocks share loads.
 enum class Columns : uint8_t { kNeighbours, kApart };
 
 template <int kCount>
 constexpr auto kEach = std::make_integer_sequence<int, kCount>();
 
-// Where the inputs of a row of taps are. A row outside of the image is one vector of zeros.
+// Where the inputs of a row of taps are. A row outside the image is one vector of zeros.
 struct TapRow {
-  const float *at;  // of the first tap of a place
+  const float *at;  // at the first tap of a place
   ptrdiff_t tapStep, placeStep;
 };
 
-// The columns of a place's taps: of the first one, from tap to tap, and how many the image has.
+// The columns of a place's taps: the first one, the distance between taps, and the number of columns of the image.
 struct TapColumns {
   int64_t first, step, size;
 };
 
 HWY_INLINE bool isIn(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
 
-// The compiler would compute the addresses of all columns first, and has not as many registers.
+// Advances a pointer. Without the assembly, the compiler would first compute the addresses of all columns, for which
+// there are not enough registers.
 HWY_INLINE void advance(const float *&at, ptrdiff_t step) {
   at += step;
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
@@ -77,9 +78,9 @@ HWY_INLINE void advance(const float *&at, ptrdiff_t step) {
 #endif
 }
 
-// The functions below expand index sequences, so that the compiler keeps every sum in a register of its own.
+// The functions below expand index sequences, so that the compiler keeps each sum in its own register.
 
-// kPlace: of the block, whose tap reads x. Others are not there.
+// Adds x times dy of place kPlace, if the block has that place.
 template <int kPlace, int kCount>
 HWY_INLINE V addTap(V sum, V x, const V *HWY_RESTRICT dy) {
   if constexpr (kPlace >= 0 && kPlace < kCount) return hn::MulAdd(x, dy[kPlace], sum);
@@ -90,7 +91,7 @@ HWY_INLINE void addTaps(V *HWY_RESTRICT sums, V x, const V *HWY_RESTRICT dy, std
   ((sums[kTap] = addTap<kColumn - kTap, kCount>(sums[kTap], x, dy)), ...);
 }
 
-// Column kColumn of a block of kCount places: one input for each row. The taps of several places are inside.
+// Column kColumn of a block of kCount places: one input per row. The taps of several places must be inside the image.
 template <int kColumns, int kColumn, int kCount, class Lanes>
 HWY_INLINE void addInput(V *HWY_RESTRICT sums, const float *&at, ptrdiff_t tapStep, const V *HWY_RESTRICT dy,
                          bool isInside, Lanes lanes) {
@@ -117,7 +118,7 @@ HWY_INLINE void addBlock(V *HWY_RESTRICT sums, TapRow *rows, const float *&dy, p
   ((rows[kRow].at += kCount * rows[kRow].placeStep), ...);
 }
 
-// Floats from the first tap of a part to sum kSum.
+// Distance in floats from the first tap of a part to sum kSum.
 template <int kSum, int kColumns>
 HWY_INLINE ptrdiff_t offsetOf(const DepthwiseLines &l) {
   return (kSum / kColumns * l.window->taps[2] + kSum % kColumns) * l.width;
@@ -133,7 +134,7 @@ HWY_INLINE void storeSums(const V *HWY_RESTRICT sums, const DepthwiseLines &l, f
   (lanes.store(sums[kSum], to + offsetOf<kSum, kColumns>(l)), ...);
 }
 
-// Row y at depth z of the image, from `column` on, which may be outside.
+// Row y at depth z of the image, from `column` on; all three may be outside.
 HWY_INLINE TapRow rowAt(const DepthwiseLines &l, const float *x, int64_t z, int64_t y, int64_t column) {
   const WindowShape &w = *l.window;
   if (!isIn(z, w.in[0]) || !isIn(y, w.in[1])) return {kZeros, 0, 0};
@@ -165,7 +166,8 @@ void addLines(const DepthwiseLines &l, int64_t channel, Lanes lanes) {
     const float *dy = l.dy + first * w.pixelStride + channel;
     for (int64_t place = 0; place < p.pixels; ++place) {
       if constexpr (kPlaced == Columns::kNeighbours) {
-        const int64_t end = std::min(p.pixels, w.in[2] - column - (kColumns - 1));  // of places with taps inside
+        // End of the places whose taps are all inside.
+        const int64_t end = std::min(p.pixels, w.in[2] - column - (kColumns - 1));
         for (; place >= -column && place + kPlaces <= end; place += kPlaces)
           addBlock<kColumns>(sums, rows, dy, w.pixelStride, {}, lanes, kEach<kPlaces>, kEach<kRows>,
                              kEach<kPlaces - 1 + kColumns>);
@@ -180,7 +182,7 @@ void addLines(const DepthwiseLines &l, int64_t channel, Lanes lanes) {
 
 template <int kRows, int kColumns, class Lanes>
 HWY_INLINE void addVector(const DepthwiseLines &l, int64_t channel, Lanes lanes) {
-  // others read the first lanes of a vector one by one
+  // other instruction sets read the first lanes of a vector one by one
   constexpr bool kHasBlocks = std::is_same_v<Lanes, AllLanes> || HWY_TARGET <= HWY_AVX2;
   if constexpr (kHasBlocks)
     if (l.window->stride[2] == 1 && l.window->dilation[2] == 1)
@@ -234,7 +236,8 @@ DepthwiseTapSums::DepthwiseTapSums(const WindowShape &shape) : shape_(shape) {
       }
 }
 
-// Lines whose inputs take a part of the second level cache: each vector of channels passes over them.
+// Number of lines whose inputs fit in a part of the second level cache; each vector of channels is computed for all of
+// them before the next.
 int64_t DepthwiseTapSums::linesTogether(int64_t channels) const noexcept {
   constexpr int64_t kShare = 8;
   const auto line = std::max<int64_t>(1, shape_.in[2]) * channels * static_cast<int64_t>(sizeof(float));

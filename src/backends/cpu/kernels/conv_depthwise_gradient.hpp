@@ -13,9 +13,9 @@
 
 namespace popart::cpu {
 
-// Neighbouring taps of the kernel, whose sums are in registers at the same time.
+// Neighbouring taps of the kernel. Their sums are in registers at the same time.
 struct DepthwiseTaps {
-  int64_t depth, row, column;  // of the first one
+  int64_t depth, row, column;  // position of the first tap
   int rows, columns;
 };
 
@@ -34,7 +34,7 @@ class DepthwiseTapSums {
   int64_t linesTogether(int64_t channels) const noexcept;
 
   WindowShape shape_;
-  std::vector<DepthwiseTaps> parts_;  // of the kernel
+  std::vector<DepthwiseTaps> parts_;  // parts of the kernel
 };
 
 }  // namespace popart::cpu

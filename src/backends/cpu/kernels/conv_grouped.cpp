@@ -19,11 +19,11 @@ namespace popart::cpu {
 namespace {
 
 constexpr int64_t kStripFloats = int64_t{1} << 16;  // 256 KiB: stays in the second level cache
-constexpr int64_t kChunksPerThread = 4;             // tasks, so that dynamic claiming balances the load
+constexpr int64_t kChunksPerThread = 4;             // tasks per thread, so that dynamic claiming balances the load
 constexpr int64_t kFewestTaskFlops = 100'000;       // about 1 us (executable/cost.cpp)
-constexpr int64_t kGradientPlaces = 512;            // of a chunk, where a line is not longer
+constexpr int64_t kGradientPlaces = 512;            // places per chunk, unless a line is longer
 
-// The strip of a chunk for one panel.
+// Fills the strip of a chunk for one panel.
 void spreadStrip(const Windows &windows, const WindowShape &shape, const WindowChunk &chunk, const LaneSpread &spread,
                  int64_t panel, const float *x, float *strip) noexcept {
   const int64_t floats = spread.pixelFloats();
@@ -53,7 +53,7 @@ GroupedProduct::GroupedProduct(WindowProductShape shape, GroupedWeights weights,
   if (weights_ == GroupedWeights::kExchanged) exchangedFloats_ = static_cast<size_t>(shape_.weightRows * panelWidth());
 }
 
-// One block per tap row where a row's taps are contiguous on both sides, else one per tap.
+// One block per tap row if a row's taps are contiguous on both sides, else one per tap.
 void GroupedProduct::makeBlocks() {
   const WindowShape &w = shape_.window;
   bool joined = w.dilation[2] == 1;
@@ -83,7 +83,7 @@ double GroupedProduct::share(int task) const {
   return static_cast<double>(places) / static_cast<double>(shape_.window.n * volume(shape_.window.out) * panels_);
 }
 
-// The largest chunks whose strip stays in the cache and which are enough for the threads.
+// Chooses the largest chunks whose strip stays in the cache and that give enough tasks for the threads.
 void GroupedProduct::chooseChunks(int threads) {
   const WindowShape &w = shape_.window;
   const auto flops = static_cast<int64_t>(2 * products());
@@ -161,7 +161,8 @@ GroupedGradient::GroupedGradient(const WindowGradientShape &shape, int threads, 
     : shape_(shape),
       spread_(shape.groups, shape.window.channels, shape.columns),
       panels_(ceilDiv(shape.groups * shape.columns, panelWidth())) {
-  constexpr int64_t kPlacesPerLeaf = 256;  // at least: summing them costs far more than adding the leaf's sum
+  // At least, because adding a leaf's sum costs much less than the sum over these places.
+  constexpr int64_t kPlacesPerLeaf = 256;
   const WindowShape &w = shape_.window;
   ChunkSizes sizes(w, std::min(kGradientPlaces, std::max<int64_t>(1, kStripFloats / spread_.pixelFloats())));
   while (sizes.next(chunkSize_)) {

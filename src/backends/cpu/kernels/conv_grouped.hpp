@@ -24,21 +24,20 @@
 
 namespace popart::cpu {
 
-// How the weights of a product relate to those of the forward pass, packed as the matrix (taps * Cin/g) x Cout: the
-// same, or with input and output channels exchanged. Rows of exchanged weights are ordered
-// (tap from the last to the first, cout).
+// The form of the weights of a product: packed as in the forward pass, as the matrix (taps * Cin/g) x Cout, or with
+// input and output channels exchanged. Rows of exchanged weights are ordered (tap from the last to the first, cout).
 enum class GroupedWeights { kPacked, kExchanged };
 
 class GroupedProduct {
  public:
-  // `threads` only sizes the tasks. shape.tapRows count rows of the weights as `weights` says.
+  // `threads` only determines the sizes of tasks. shape.tapRows are rows of weights in the form `weights`.
   GroupedProduct(WindowProductShape shape, GroupedWeights weights, int threads);
   int tasks() const { return static_cast<int>(panels_ * ranges_); }
-  // Multiply-adds in all, and the part of them that a task does.
+  // The number of multiply-adds, and the fraction of them that a task does.
   double products() const;
   double share(int task) const;
   size_t scratchFloats() const { return windows_.stripFloats() + lineFloats_ + exchangedFloats_; }
-  // The epilogue's matrices have the layout of y; its strides are not read.
+  // The epilogue's matrices have the layout of y; its strides are not used.
   void run(int task, const float *x, const float *packedWeights, float *y, const Epilogue &epilogue,
            float *scratch) const noexcept;
 
@@ -54,17 +53,19 @@ class GroupedProduct {
   LaneSpread spread_;
   Windows windows_;
   ChunkSize chunkSize_;
-  int64_t panels_ = 0, ranges_ = 0;  // a task: one panel, a range of chunks
-  std::vector<BlockOffset> blocks_;  // each of k_ rows of the weights
+  int64_t panels_ = 0, ranges_ = 0;  // a task is one panel and a range of chunks
+  std::vector<BlockOffset> blocks_;  // each has k_ rows of the weights
   int64_t k_ = 0;
   size_t lineFloats_ = 0, exchangedFloats_ = 0;
 };
 
 class GroupedGradient {
  public:
-  // `threads` only sizes the tasks. Reading::kStrip: in depthwise convolutions too, which have the same bits.
+  // `threads` only determines the sizes of tasks. With Reading::kStrip, depthwise convolutions also read from a strip,
+  // with the same bits.
   GroupedGradient(const WindowGradientShape &shape, int threads, Windows::Reading reading = Windows::Reading::kInPlace);
-  // The leaves' sums for each panel; where there are several leaves, their totals in order.
+  // The first round computes the leaves' sums for each panel. If there are several leaves, the second round adds them
+  // in order.
   const Rounds &rounds() const { return rounds_; }
   size_t scratchFloats() const { return packedFloats_ + panelFloats_ * static_cast<size_t>(panelsAtOnce()); }
   size_t sharedFloats() const { return leaves_ == 1 ? 0 : panelFloats_ * static_cast<size_t>(leaves_ * panels_); }
@@ -74,14 +75,14 @@ class GroupedGradient {
  private:
   // Neighbouring rows of the weight matrix (tap, channel).
   struct Tile {
-    ptrdiff_t offset;  // of the first row from tap 0 of a window
+    ptrdiff_t offset;  // from tap 0 of a window to the first row
     int64_t row;
     int rows;
   };
   void makeTiles();
   void addLeaf(int64_t panel, int64_t leaf, const float *x, const float *dy, float *sums,
                float *scratch) const noexcept;
-  // The same of depthwise convolutions, for panels [panel, end).
+  // The same for depthwise convolutions and panels [panel, end).
   void addPlaces(int64_t panel, int64_t end, int64_t leaf, const float *x, const float *dy, float *sums) const noexcept;
   int64_t panelsAtOnce() const { return ranges_ == 0 ? 0 : (panels_ + ranges_ - 1) / ranges_; }
 
@@ -92,9 +93,9 @@ class GroupedGradient {
   std::optional<DepthwiseTapSums> depthwise_;
   std::vector<Tile> tiles_;
   std::vector<BlockOffset> inPlaceBlocks_, packedBlocks_;  // one per line of a chunk
-  int64_t panels_ = 0, ranges_ = 0, leaves_ = 1;           // ranges: of panels
+  int64_t panels_ = 0, ranges_ = 0, leaves_ = 1;           // ranges of panels
   Rounds rounds_;
-  size_t panelFloats_ = 0, packedFloats_ = 0;  // gradient of a panel; strip of a chunk and its dy, for its channels
+  size_t panelFloats_ = 0, packedFloats_ = 0;  // gradient of a panel; strip of a chunk, and dy of its channels
 };
 
 }  // namespace popart::cpu

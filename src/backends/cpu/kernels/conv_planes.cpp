@@ -25,7 +25,7 @@ using lanes::FirstLanes;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 constexpr int kTileLines = PlanePlan::kTileLines;
 
-// What is done to finished sums in registers, before they are stored.
+// Operations on finished sums in registers, before the store.
 struct PlaneScale {
   float alpha, bias;
   bool scales, adds;
@@ -36,7 +36,7 @@ struct PlaneTile {
   const float *from;     // row 0 of the window of the first line, at its first column
   const float *weights;  // by tap
   float *to;
-  int64_t lines;  // that are stored
+  int64_t lines;  // number of lines to store
   PlaneScale scale;
 };
 
@@ -45,7 +45,7 @@ class StagedPlane {
   StagedPlane(const PlanePlan &plan, const float *x, float *scratch)
       : plan_(plan), s_(plan.shape), x_(x), end_(x + s_.n * s_.cin * volume(s_.in)), staged_(scratch) {}
 
-  // The rows of the input that the windows of `lines` output rows from `line` on of a plane read.
+  // Stages the rows of the input that the windows of `lines` output rows of a plane read, from row `line` on.
   void stage(int64_t plane, int64_t depth, int64_t line, int64_t lines) {
     const int64_t first = line * s_.stride[1] - s_.padLow[1];
     const int64_t rows = (lines - 1) * s_.stride[1] + (s_.kernel[1] - 1) * s_.dilation[1] + 1;
@@ -60,24 +60,24 @@ class StagedPlane {
         const float *row = x_ + ((plane * s_.in[0] + z) * s_.in[1] + first + low) * s_.in[2];
         copyRows(row, high - low, to + low * plan_.pitch);
       }
-      fillRows(to, high, rows);  // into which the last row may have been written
+      fillRows(to, high, rows);  // the copy of the last row may have written here
     }
   }
 
  protected:
-  static constexpr bool kMasks = HWY_TARGET <= HWY_AVX2;  // instructions that touch no memory of the other lanes
+  static constexpr bool kMasks = HWY_TARGET <= HWY_AVX2;  // masked instructions do not touch memory of the other lanes
   void fillRows(float *to, int64_t begin, int64_t end) const {
     for (int64_t phase = 0; phase < s_.stride[2]; ++phase)
       std::fill_n(to + phase * plan_.phase + begin * plan_.pitch, (end - begin) * plan_.pitch, 0.0f);
   }
-  // Rows with zeros around them.
+  // Copies rows with zeros around them.
   void copyRows(const float *from, int64_t rows, float *to) const {
     const int64_t stride = s_.stride[2];
     if (kMasks && stride == 1) return copyLines(from, rows, to);
     for (int64_t r = 0; r < rows; ++r, from += s_.in[2], to += plan_.pitch)
       pools::stageRow({from, s_.in[2], end_}, -s_.padLow[2], plan_.span, stride, 0.0f, to, plan_.phase);
   }
-  // The same by whole lines of the staged rows.
+  // The same by vectors, each at the same position of all rows in turn.
   void copyLines(const float *from, int64_t rows, float *to) const {
     const D d;
     const int64_t width = s_.in[2], pitch = plan_.pitch;
@@ -104,7 +104,7 @@ class PlaneSums : public StagedPlane {
  public:
   using StagedPlane::StagedPlane;
 
-  // The sums of one output channel from the staged rows; results are rows of out[2] floats.
+  // The sums of one output channel, computed from the staged rows. Rows of results have out[2] floats.
   void run(int64_t lines, const float *weights, const PlaneScale &scale, float *to) const {
     const bool rowsAreNeighbours = s_.dilation[1] == 1 && s_.stride[1] <= 2;
     const int64_t kernel = rowsAreNeighbours ? s_.kernel[1] : 0;
@@ -145,8 +145,8 @@ class PlaneSums : public StagedPlane {
       one<kKernel, kStride, kLines, 1>(FirstLanes(left), t);
   }
 
-  // A tile of kLines rows and kVectors vectors, the last one with some of its lanes. kKernel: rows of the kernel, where
-  // they and those of the results are neighbours or (kStride) every second one; 0: any.
+  // A tile of kLines rows and kVectors vectors, of which only the last may be partial. kKernel: number of kernel rows,
+  // if neighbouring kernel rows are neighbouring input rows and the stride is kStride, 1 or 2; 0: any kernel.
   template <int kKernel, int kStride, int kLines, int kVectors, class Last>
   HWY_NOINLINE void one(Last last, PlaneTile t) const {
     V sums[kLines * kVectors];
@@ -177,7 +177,7 @@ class PlaneSums : public StagedPlane {
     return v;
   }
 
-  // Each row of the input is read once for all lines whose windows have it.
+  // Reads each row of the input once, for all lines whose windows contain it.
   template <int kKernel, int kStride, int kLines, int kVectors, int... kRow>
   HWY_INLINE void addRows(const float *from, const float *weights, V *sums, std::integer_sequence<int, kRow...>) const {
     (addRow<kKernel, kStride, kLines, kVectors, kRow>(from + kRow * plan_.pitch, weights, sums), ...);
@@ -193,7 +193,7 @@ class PlaneSums : public StagedPlane {
       for (int i = 0; i < kVectors; ++i) v[i] = hn::LoadU(D(), at + i * kLanes);
 #pragma GCC unroll 4
       for (int line = 0; line < kLines; ++line) {
-        const int of = kRow - line * kStride;  // the kernel's row
+        const int of = kRow - line * kStride;  // row of the kernel
         if (of < 0 || of >= kKernel) continue;
         const V weight = hn::Set(D(), weights[of * columns + k]);
 #pragma GCC unroll 2
@@ -286,7 +286,7 @@ class PlaneProducts : public StagedPlane {
   }
 };
 
-// Units [begin, end) of a channel's (image, depth, piece), into its sums by tap.
+// Sums units [begin, end) of a channel, which are (image, depth, piece), by tap.
 void planeProducts(const PlanePlan &plan, const std::vector<int64_t> &taps, const float *x, const float *dy,
                    int64_t channel, int64_t begin, int64_t end, float *scratch, float *result) {
   const D d;
@@ -314,7 +314,7 @@ HWY_EXPORT(planeProducts);
 
 namespace {
 
-constexpr int64_t kPlaneRoom = 64;  // floats behind an array that may be read and written: the widest vector
+constexpr int64_t kPlaneRoom = 64;  // floats after an array that may be read and written: the widest vector
 
 ConvShape gradientShape(const ConvShape &forward) {
   ConvShape s = forward;
@@ -329,17 +329,18 @@ ConvShape gradientShape(const ConvShape &forward) {
 }  // namespace
 
 PlanePlan::PlanePlan(const ConvShape &s) : shape(s), out(s.out()), perGroup(s.cout / std::max<int64_t>(1, s.cin)) {
-  constexpr int64_t kFloats = int64_t{1} << 13;  // of staged rows: 32 KiB, of the first or second level cache
+  constexpr int64_t kFloats = int64_t{1} << 13;  // staged rows: 32 KiB, in the first or second level cache
   const int64_t stride = s.stride[2], spannedColumns = s.dilation[2] * (s.kernel[2] - 1) + 1;
   span = std::max<int64_t>(0, (out[2] - 1) * stride) + spannedColumns;
-  pitch = ceilDiv(ceilDiv(span, stride), kCacheLineFloats) * kCacheLineFloats;  // so that some loads cross no line
-  // The lines whose rows of the input stay in the cache, in equal pieces of whole tiles.
+  // Rows begin at cache lines, so that some loads cross none.
+  pitch = ceilDiv(ceilDiv(span, stride), kCacheLineFloats) * kCacheLineFloats;
+  // The number of lines whose input rows stay in the cache, in equal pieces of whole tiles.
   const int64_t spannedRows = s.dilation[1] * (s.kernel[1] - 1) + 1, rows = kFloats / (pitch * stride * s.kernel[0]);
   const int64_t most = std::max(kTileLines, rows < spannedRows ? 0 : (rows - spannedRows) / s.stride[1] + 1);
   const int64_t all = std::max<int64_t>(1, out[1]);
   lines = std::min(all, ceilDiv(ceilDiv(all, ceilDiv(all, most)), kTileLines) * kTileLines);
   pieces = ceilDiv(out[1], lines);
-  stagedRows = (lines + kTileLines - 2) * s.stride[1] + spannedRows;  // a tile may read behind the last line
+  stagedRows = (lines + kTileLines - 2) * s.stride[1] + spannedRows;  // a tile may read after the last line
   phase = stagedRows * s.kernel[0] * pitch + kPlaneRoom;
   for (int64_t k = 0; k < s.kernel[2]; ++k) {
     const int64_t at = k * s.dilation[2];
@@ -348,7 +349,7 @@ PlanePlan::PlanePlan(const ConvShape &s) : shape(s), out(s.out()), perGroup(s.co
   stagedFloats = stride * phase;
 }
 
-// In double, since strides and dilations of a model may be any numbers.
+// In double, because strides and dilations of a model may be any numbers.
 bool PlanePlan::fits(const ConvShape &s) {
   constexpr double kMostFloats = 1 << 20;
   const auto number = [](int64_t n) { return static_cast<double>(n); };
@@ -402,7 +403,7 @@ PlaneWeightGradient::PlaneWeightGradient(const ConvShape &s) : planes_(s) {
     for (int64_t row = 0; row < s.kernel[1]; ++row)
       for (const int64_t column : planes_.columns)
         taps_.push_back((depth * planes_.stagedRows + row * s.dilation[1]) * planes_.pitch + column);
-  const int64_t products = s.n * volume(planes_.out) * s.taps();  // of a channel
+  const int64_t products = s.n * volume(planes_.out) * s.taps();  // per channel
   leaves_ = taskCount(products, kProductsPerTask,
                       std::min(s.n * planes_.unitsOfPlane(), ceilDiv(kMostTasks, std::max<int64_t>(1, s.cin))));
   ranges_ = taskCount(products * s.cin / leaves_, kProductsPerTask, std::min(s.cin, ceilDiv(kMostTasks, leaves_)));

@@ -17,21 +17,21 @@
 
 namespace popart::cpu {
 
-// How the rows of planes are staged, and how outputs are cut into units: (image, channel, depth, piece of the rows).
+// How the rows of planes are staged, and how outputs are split into units: (image, channel, depth, piece of the rows).
 struct PlanePlan {
-  static constexpr int64_t kTileLines = 4;  // output rows of a tile
+  static constexpr int64_t kTileLines = 4;  // output rows per tile
 
   explicit PlanePlan(const ConvShape &shape);
-  // Whether what a tile reads can be staged: 4 MiB at most.
+  // Whether the rows that a tile reads can be staged: at most 4 MiB.
   static bool fits(const ConvShape &shape);
   ConvShape shape;
   Spatial out;
-  int64_t perGroup = 1;           // output channels of an input channel
-  int64_t lines = 1, pieces = 1;  // output rows of a piece
-  int64_t span = 0;               // columns of the input, with padding, that the windows of a row read
-  int64_t stagedRows = 0;         // of a depth of the window
-  int64_t pitch = 0, phase = 0;   // floats from staged row to row, and from phase to phase
-  std::vector<int64_t> columns;   // by column of the kernel: where it begins in a staged row
+  int64_t perGroup = 1;           // output channels per input channel
+  int64_t lines = 1, pieces = 1;  // lines: output rows per piece
+  int64_t span = 0;               // columns of the input, with padding, that the windows of a row span
+  int64_t stagedRows = 0;         // per depth of the window
+  int64_t pitch = 0, phase = 0;   // floats from one staged row to the next, and from one phase to the next
+  std::vector<int64_t> columns;   // by column of the kernel: where its elements begin in a staged row
   int64_t stagedFloats = 0;
   int64_t unitsOfPlane() const { return out[0] * pieces; }
   int64_t units() const { return shape.n * shape.cin * unitsOfPlane(); }
@@ -39,28 +39,28 @@ struct PlanePlan {
 
 class PlaneConv {
  public:
-  // FLOAT, with one input channel in a group, of a shape that fits.
+  // FLOAT, with one input channel per group, of a shape that fits.
   explicit PlaneConv(const ConvShape &shape) : PlaneConv(shape, shape, false) {}
-  // dx from dy, where strides are 1 and groups have one channel (hasDataGradient): a convolution with the taps from the
-  // last to the first. `shape` is that of the forward pass.
+  // dx from dy, for strides of 1 and groups with one channel (hasDataGradient): a convolution with the taps from the
+  // last to the first. `shape` is the shape of the forward pass.
   static PlaneConv dataGradient(const ConvShape &shape);
   static bool hasDataGradient(const ConvShape &shape);
 
   int tasks() const { return tasks_; }
-  // The part of all work that a task does.
+  // The fraction of all work that a task does.
   double share(int task) const;
   size_t scratchFloats() const;
-  // x (N, C, …), y (N, M, …) in C order; weights packed as `convPanels` says. The epilogue's bias is (M), its matrices
-  // have the layout of y.
+  // x (N, C, …) and y (N, M, …) in C order; weights packed as `convPanels` says. The epilogue's bias is (M), its
+  // matrices have the layout of y.
   void run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue,
            float *scratch) const noexcept;
 
-  // What the code of an instruction set works with.
+  // The plan that the code of each instruction set uses.
   struct Plan {
     PlanePlan planes;
-    int64_t panel = 1, groups = 1;  // of the packed weights: columns of a panel, matrices
-    bool reversed = false;          // taps from the last to the first
-    // Where the weights of an output channel begin; taps are `panel` floats apart.
+    int64_t panel = 1, groups = 1;  // packed weights: columns of a panel, number of matrices
+    bool reversed = false;          // whether taps run from the last to the first
+    // Offset of the weights of an output channel; its taps are `panel` floats apart.
     int64_t weightsOf(int64_t channel) const;
   };
 
@@ -70,13 +70,13 @@ class PlaneConv {
   int tasks_ = 1;
 };
 
-// packed weights = update(packed weights, weight gradient) of depthwise convolutions of plain memory, as
-// ConvWeightGradient has it. A leaf's sums are one chain in every lane; leaves are added in order, and the shape says
-// how many there are.
+// packed weights = update(packed weights, weight gradient) for depthwise convolutions of plain memory, like
+// ConvWeightGradient. Within a leaf, every lane has one chain of sums; leaves are added in order. The number of leaves
+// depends on the shape.
 class PlaneWeightGradient {
  public:
   explicit PlaneWeightGradient(const ConvShape &shape);
-  // The leaves' sums of each channel; their totals by panel of weights.
+  // The first round computes the leaves' sums of each channel, the second their totals by panel of weights.
   const Rounds &rounds() const { return rounds_; }
   int tasks() const { return rounds_.tasks(); }
   size_t scratchFloats() const;
@@ -89,7 +89,7 @@ class PlaneWeightGradient {
              const float *leaves) const noexcept;
 
   PlanePlan planes_;
-  std::vector<int64_t> taps_;  // where each begins in the staged rows
+  std::vector<int64_t> taps_;  // offset of each tap in the staged rows
   int64_t leaves_ = 1, ranges_ = 1;
   Rounds rounds_;
 };

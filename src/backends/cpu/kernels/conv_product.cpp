@@ -23,24 +23,25 @@
 namespace popart::cpu {
 namespace {
 
-// k per pass: the rows of a tile stay in the first level cache. Rows that are windows side by side share most of their
+// k per pass: the rows of a tile stay in the first level cache. Rows that are neighbouring windows share most of their
 // floats.
 constexpr int64_t kLongestPass = 256, kLongestSharedPass = 576;
 constexpr int64_t kLeastAheadSteps = 192;
 constexpr int64_t kTilesPerChunk = 16;           // row tiles that share one read of a pass's weights
 constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
-constexpr double kMovedFloat = 6;         // multiply-adds in the time of a float from a cache (executable/cost.cpp)
-constexpr double kWorthBalancing = 0.95;  // of the elapsed time: smaller gains are within the model's error
+constexpr double kMovedFloat = 6;  // multiply-adds in the time to load a float from a cache (executable/cost.cpp)
+// As a fraction of the elapsed time: smaller gains are within the model's error.
+constexpr double kWorthBalancing = 0.95;
 
 }  // namespace
 
-// Where the results of a group go.
+// Where the results of a group are written.
 struct WindowProduct::Place {
   void *y;  // element 0 of all groups
   const Epilogue *epilogue;
   int64_t group;
-  AheadRanges nextInputs;  // of the chunk behind this one
+  AheadRanges nextInputs;  // inputs of the chunk after this one
 };
 
 WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType type)
@@ -55,18 +56,18 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
     targets_.push_back({r.row * panelWidth(), place * shape_.yStride});
   }
   chooseChunks(std::max(1, threads));
-  widensStrip_ = isHalf(type) && perStep_ == 1 && !shape_.tapRows.empty();  // without taps nothing is read
+  widensStrip_ = isHalf(type) && perStep_ == 1 && !shape_.tapRows.empty();  // without taps, nothing is read
   windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows,
                      widensStrip_ ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
   makePasses();
-  // Tiles of half a panel are limited by their loads, and each prefetch is one.
+  // Tiles of half a panel are limited by their loads, and each prefetch counts as one.
   const bool isNarrow = 2 * shape_.columns <= panelWidth();
   asksForResults_ = !isNarrow && shape_.groups == 1 && shape_.step == Spatial{1, 1, 1} &&
                     shape_.size == shape_.window.out && shape_.yStride == channelsOfY();
   fillsLines_ = shape_.groups == 1 && fillsLines();
   outgrowsCache_ = outgrowsCache(shape_.window.n * volume(shape_.size) * channelsOfY(), type_);
-  // Weights of a pass and the strip stay in the second level cache; of the many panels of several results, their
-  // partial sums as well.
+  // Weights of a pass and the strip stay in the second level cache. If there are several results, their many panels'
+  // partial sums stay there as well.
   const int64_t partialRows = passes_.size() > 1 && shape_.results.size() > 1 ? chunkSize_.places() : 0;
   const int64_t panelBytes =
       (std::max(longestPass(), kLongestPass) + partialRows) * panelWidth() * static_cast<int64_t>(sizeof(float));
@@ -74,18 +75,18 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
       PanelRanges::rounded(std::min(panels_, panelBytesAtOnce() * 2 / 3 / panelBytes), panelsTogether(chunkSize_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
   if (isHalf(type)) makePackedBlocks();
-  // Chunks after a thread's first find weights that fit in its cache there.
+  // Chunks after the first of a thread find their weights in its cache, if they fit.
   const int64_t splitBytes = panelRanges().longest() * panelWidth() * shape_.weightRows *
                              static_cast<int64_t>(sizeof(float)) / static_cast<int64_t>(shape_.results.size());
   const bool areReadOnce = shape_.groups * windows_.chunks() <= std::max(1, threads);
-  // Sharing the rows out takes time of its own, which short tiles feel.
+  // Prefetching shares of rows takes time, which matters for short tiles.
   const bool isLong = panels_ > 1 && passes_.back().blockCount * passes_.back().k >= kLeastAheadSteps;
   looksAheadInX_ =
       isLong && shape_.groups == 1 && !widensStrip_ && shape_.window.in[0] == 1 && shape_.window.out[0] == 1;
   looksAhead_ = !isHalf(type) && (areReadOnce || splitBytes > secondLevelCacheBytes() / 2);
 }
 
-// A pair of channels takes the place of a float, so that images and strips of them are those of floats.
+// A pair of channels replaces a float, so images and strips of pairs have the layout of images and strips of floats.
 void WindowProduct::usePairs() {
   kernels_ = bfloat16Kernels();
   perStep_ = 2;
@@ -126,9 +127,9 @@ double WindowProduct::share(int task) const {
          static_cast<double>(w.n * volume(w.out) * panels_ * shape_.groups);
 }
 
-// Of the ways to split the work into enough tasks, the one that moves the fewest bytes and leaves the fewest threads
-// idle at the end: every chunk reads all weights, every range of panels reads all windows. Then one that ends sooner,
-// where threads would still wait for a long task.
+// First chooses, from the ways to split the work into enough tasks, the one with the lowest cost of moved bytes and of
+// threads idle at the end: every chunk reads all weights, every range of panels reads all windows. Then chooses a way
+// that ends sooner, if threads would still wait for a long task.
 void WindowProduct::chooseChunks(int threads) {
   const WindowShape &w = shape_.window;
   const double places = static_cast<double>(w.n * volume(w.out)), rows = static_cast<double>(shape_.weightRows);
@@ -143,7 +144,7 @@ void WindowProduct::chooseChunks(int threads) {
   const auto moved = [&](int64_t chunks, int64_t splits) {
     return static_cast<double>(chunks) * weights + static_cast<double>(splits) * inputs;
   };
-  // How many times as long as with kernels for several panels and tasks that all threads end together.
+  // Elapsed time relative to kernels for several panels and tasks that all threads finish at the same time.
   const auto waiting = [&](const ChunkSize &size, int64_t chunks, int64_t splits) {
     const PanelRanges ranges(panels_, splits, panelsTogether(size));
     const double mean = static_cast<double>(panels_) / static_cast<double>(splits),
@@ -187,7 +188,7 @@ void WindowProduct::chooseChunks(int threads) {
   });
 }
 
-// One block per tap row where a row's taps are contiguous on both sides, else one per tap.
+// One block per tap row if a row's taps are contiguous on both sides, else one per tap.
 void WindowProduct::makePasses() {
   const WindowShape &w = shape_.window;
   bool joined = w.dilation[2] == 1 && windows_.pixelStride() == w.channels;
@@ -214,7 +215,7 @@ void WindowProduct::makePasses() {
     for (int64_t b = 0; b < count; b += perPass)
       passes_.push_back({static_cast<size_t>(b), std::min(perPass, count - b), k, 0});
   }
-  if (passes_.empty()) passes_.push_back({0, 0, 0, 0});  // no taps: sums of zero
+  if (passes_.empty()) passes_.push_back({0, 0, 0, 0});  // no taps: the sums are zero
   for (Pass &pass : passes_) {
     int64_t count = 0;
     const ptrdiff_t floats = pass.k * panelWidth();
@@ -233,7 +234,7 @@ void WindowProduct::emit(const Place &to, ptrdiff_t at, const float *sums, ptrdi
   applyEpilogue(e, sums, stride, elementAt(to.y, group + at + column, e.type), step, rows, columns);
 }
 
-// Weights of 16 bits are packed for the pass; floats are read where they lie.
+// Weights of 16 bits are packed for the pass; floats are read in place.
 WindowProduct::Weights WindowProduct::weightsOf(const Pass &pass, const void *group, int64_t firstPanel,
                                                 int64_t endPanel, float *packed) const noexcept {
   const int64_t width = panelWidth();
@@ -259,8 +260,8 @@ WindowProduct::Weights WindowProduct::weightsOf(const Pass &pass, const void *gr
   return {packed, nullptr, packedBlocks_.data() + pass.firstPacked, pass.blockCount * floats, firstPanel, endPanel};
 }
 
-// A row tile asks for its share of the next pass of the panels that `kernel` reads, or of the first pass of the panels
-// that come after those of `weights`.
+// Lets a row tile prefetch its share of the weights of the next pass, for the panels that `kernel` reads. In the last
+// pass, these are the weights of the first pass for the panels after those of `weights`.
 void WindowProduct::lookAhead(const Pass &pass, const RowTile &rowTile, const Weights &weights, int64_t panel,
                               const MicroKernels::Choice &kernel, TileArgs &tile) const noexcept {
   tile.next = nullptr;
@@ -275,7 +276,7 @@ void WindowProduct::lookAhead(const Pass &pass, const RowTile &rowTile, const We
             std::min<int64_t>(kernel.panels, panelsOfResult_ - to.panel), weights.panelStride});
 }
 
-// What the row tile after this one of the chunk writes, if tiles ask for it: not where they ask for weights.
+// The results that the next row tile of the chunk writes, if tiles prefetch them; they do not if they prefetch weights.
 ResultsAhead WindowProduct::resultsAhead(const Weights &weights, const Place &to, const RowTile &rowTile,
                                          int rows) const noexcept {
   if (looksAhead_ || rowTile.index + 1 == rowTile.count || !asksForResults_) return {};
@@ -284,7 +285,7 @@ ResultsAhead WindowProduct::resultsAhead(const Weights &weights, const Place &to
   return {*to.epilogue, to.y, rowTile.at + elements, elements, panels_};
 }
 
-// Whether as many results as the step is long follow each other in y, all along.
+// Whether, everywhere in y, results follow each other in groups as long as the step.
 bool WindowProduct::fillsLines() const {
   const auto perLine = static_cast<size_t>(shape_.step[2]);
   if (perLine < 2 || targets_.size() % perLine != 0) return false;
@@ -294,7 +295,7 @@ bool WindowProduct::fillsLines() const {
   return true;
 }
 
-// What the next row tile of the line writes to the line of y in which `result` is the first one.
+// The results that the next row tile of the line writes to the line of y whose first result is `result`.
 ResultsAhead WindowProduct::resultsOfLine(const Weights &weights, const Place &to, const RowTile &rowTile, int rows,
                                           size_t result) const noexcept {
   if (looksAhead_ || rowTile.nextRows == 0) return {};
@@ -313,7 +314,7 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
   const ptrdiff_t step = shape_.step[2] * shape_.yStride;
   const auto end = last ? tileEnd(*to.epilogue, step) : std::nullopt;
   ResultsAhead results = last ? resultsAhead(weights, to, rowTile, rows) : ResultsAhead();
-  const void *asked = !results.isEmpty() && rowTile.index > 0 ? to.y : nullptr;  // by the tile before
+  const void *asked = !results.isEmpty() && rowTile.index > 0 ? to.y : nullptr;  // the tile before has prefetched it
   const int64_t steps = pass.blockCount * (pass.k / kStepsPerLine);
   const ptrdiff_t partialStride = (weights.endPanel - weights.firstPanel) * width;
   alignas(64) float finished[kMaxTileFloats];
@@ -354,7 +355,7 @@ void WindowProduct::runTile(const Pass &pass, const float *a, int rows, const We
   }
 }
 
-// The most columns that follow each other in one result, of those of some panels.
+// The largest number of consecutive columns of one result among the columns of these panels.
 int64_t WindowProduct::columnsTogether(int64_t firstPanel, int64_t endPanel) const noexcept {
   const int64_t first = columnPanel(firstPanel).panel, count = endPanel - firstPanel;
   const int64_t begun = std::min(panelsOfResult_ - first, count), next = std::min(panelsOfResult_, count - begun);
@@ -362,7 +363,7 @@ int64_t WindowProduct::columnsTogether(int64_t firstPanel, int64_t endPanel) con
                        : std::min(shape_.columns, next * panelWidth());
 }
 
-// Lines, and images, whose windows and results follow each other are one line.
+// Joins lines, and images, whose windows and results are contiguous into one line.
 WindowChunk WindowProduct::joined(const WindowChunk &chunk) const noexcept {
   WindowChunk c = chunk;
   const Spatial &step = shape_.step, &size = shape_.size, &out = shape_.window.out;
@@ -383,7 +384,7 @@ void WindowProduct::runPanels(const WindowChunk &given, const float *view, const
   const Spatial &first = shape_.first, &step = shape_.step, &size = shape_.size;
   for (const Pass &pass : passes_) {
     const Weights weights = weightsOf(pass, group, firstPanel, endPanel, partials + partialFloats_);
-    TileArgs tile;  // what all row tiles of the pass share
+    TileArgs tile;  // the part that all row tiles of the pass share
     tile.aStride = windows_.placeStep();
     tile.bStride = kernels_->panelWidth;
     tile.bPanelStride = weights.panelStride;

@@ -23,36 +23,36 @@ class ResultsAhead;
 
 // One of the results of the windows.
 struct WindowResult {
-  int64_t row = 0;        // of the weights, behind those of the first result
-  Spatial position = {};  // of its places, behind those of the first result
+  int64_t row = 0;        // row of the weights, relative to those of the first result
+  Spatial position = {};  // position of its places, relative to those of the first result
 };
 
 struct WindowProductShape {
   WindowShape window;
   int64_t groups = 1;
-  int64_t columns = 1;  // output channels of one group
-  // Weights of a group: panels of `weightRows` rows; tap t of the window starts at row tapRows[t]. Without taps every
-  // sum is zero.
+  int64_t columns = 1;  // output channels per group
+  // Weights of a group: panels of `weightRows` rows; tap t of the window starts at row tapRows[t]. Without taps, all
+  // sums are zero.
   std::vector<int64_t> tapRows;
   int64_t weightRows = 0;
   // Output place o is written at position first + o * step of an image of `size`.
   Spatial first = {0, 0, 0}, step = {1, 1, 1}, size = {1, 1, 1};
-  // Several results are one product: a row tile of windows is multiplied by the weights of each, and written to the
-  // places of each.
+  // Several results are computed as one product: a row tile of windows is multiplied by the weights of each and written
+  // to the places of each.
   std::vector<WindowResult> results = {WindowResult{}};
-  int64_t yStride = 0;  // elements between its pixels; 0: all channels
+  int64_t yStride = 0;  // elements between the pixels of y; 0: all channels
 };
 
 class WindowProduct {
  public:
-  // `threads` only sizes the tasks. `type`: of x and weights.
+  // `threads` only determines the sizes of tasks. `type`: of x and weights.
   WindowProduct(WindowProductShape shape, int threads, DataType type = DataType::FLOAT);
   int tasks() const { return static_cast<int>(shape_.groups * windows_.chunks() * splits_); }
-  // Multiply-adds in all, and the part of them that a task does.
+  // The number of multiply-adds, and the fraction of them that a task does.
   double products() const;
   double share(int task) const;
   size_t scratchFloats() const { return partialFloats_ + packedFloats_ + windows_.stripFloats(); }
-  // The epilogue's matrices have the layout of y, and its type; its strides are not read.
+  // The epilogue's matrices have the layout and type of y; its strides are not used.
   void run(int task, const void *x, const void *weights, void *y, const Epilogue &epilogue,
            float *scratch) const noexcept;
 
@@ -62,23 +62,23 @@ class WindowProduct {
     size_t firstBlock;
     int64_t blockCount, k;
     ptrdiff_t offset;        // added to the blocks' offsets: channels of A, rows of B
-    size_t firstPacked = 0;  // in packedBlocks_
-    int64_t contiguous = 0;  // floats of a panel's weights from the first on that have no gaps
+    size_t firstPacked = 0;  // index in packedBlocks_
+    int64_t contiguous = 0;  // floats of a panel's weights without gaps, from the first on
   };
   struct Place;
-  // A row tile: its number among those that share one read of the weights, the position of its first place in y, and
-  // the rows of the next one in its line.
+  // A row tile: its index among the tiles that share one read of the weights, the position of its first place in y, and
+  // the number of rows of the next tile in its line.
   struct RowTile {
     int64_t index, count;
     ptrdiff_t at;
     int64_t nextRows = 0;
     bool isFirst = true;  // of its line
   };
-  // Where the weights of a result and its places begin behind those of the first one, in elements.
+  // Distances in elements from the first result to a result: of the weights, and of the places in y.
   struct Target {
     ptrdiff_t weights, y;
   };
-  // Panels count through the results: panel p is panel p % panelsOfResult_ of its columns.
+  // Panels are numbered through all results: panel p is panel p % panelsOfResult_ of its result.
   struct ColumnPanel {
     size_t result;
     int64_t panel;
@@ -86,13 +86,13 @@ class WindowProduct {
   ColumnPanel columnPanel(int64_t panel) const {
     return {static_cast<size_t>(panel / panelsOfResult_), panel % panelsOfResult_};
   }
-  // Offset of a panel's weights in those of its group, in elements that kernels read.
+  // Offset of a panel's weights from those of its group, in elements that kernels read.
   ptrdiff_t weightsAt(const ColumnPanel &p) const {
     return p.panel * shape_.weightRows * kernels_->panelWidth + targets_[p.result].weights;
   }
-  // The weights of some panels: those of a pass, or all.
+  // The weights of some panels: those of one pass, or all.
   struct Weights {
-    const float *packed;  // row 0 of firstPanel, of weights that are packed for the pass
+    const float *packed;  // row 0 of firstPanel, if the weights are packed for the pass
     const float *group;   // row 0 of panel 0 of all passes; nullptr: packed for the pass
     const BlockOffset *blocks;
     ptrdiff_t panelStride;  // between panels of one result
@@ -107,7 +107,7 @@ class WindowProduct {
   void chooseChunks(int threads);
   void makePasses();
   void makePackedBlocks();
-  int64_t longestPass() const;  // k
+  int64_t longestPass() const;  // in k
   int64_t channelsOfY() const { return shape_.groups * shape_.columns; }
   Weights weightsOf(const Pass &pass, const void *group, int64_t firstPanel, int64_t endPanel,
                     float *packed) const noexcept;
@@ -126,20 +126,20 @@ class WindowProduct {
   WindowProductShape shape_;  // its channels and rows count steps of the kernels: numbers, or pairs
   DataType type_ = DataType::FLOAT;
   const MicroKernels *kernels_ = nullptr;
-  int64_t perStep_ = 1;  // numbers of a step
+  int64_t perStep_ = 1;  // numbers per step
   bool widensStrip_ = false;
   Windows windows_;
   ChunkSize chunkSize_;
-  bool asksForResults_ = false;  // of the next row tile, which follow those of this one in y
-  bool fillsLines_ = false;      // so do those of the results that a line of places writes to one line of y
-  bool outgrowsCache_ = false;   // y
-  bool looksAhead_ = false;      // in the weights
-  bool looksAheadInX_ = false;   // for the next chunk of the same thread
+  bool asksForResults_ = false;  // whether tiles prefetch results of the next row tile, if those follow their own in y
+  bool fillsLines_ = false;      // the same for results of a line of places that are written to one line of y
+  bool outgrowsCache_ = false;   // whether y is larger than its share of the cache
+  bool looksAhead_ = false;      // whether tiles prefetch weights
+  bool looksAheadInX_ = false;   // whether tiles prefetch the next chunk of the same thread
   int64_t panelsOfResult_ = 0;
-  int64_t panels_ = 0, splits_ = 1;  // of all results; panel ranges that are tasks of their own
+  int64_t panels_ = 0, splits_ = 1;  // panels of all results; panel ranges that are separate tasks
   std::vector<Target> targets_;      // by result
   int64_t panelsAtOnce_ = 1;
-  std::vector<BlockOffset> blocks_, packedBlocks_;  // packed: weights that lie pass by pass
+  std::vector<BlockOffset> blocks_, packedBlocks_;  // packed: for weights that are stored pass by pass
   std::vector<Pass> passes_;
   size_t partialFloats_ = 0, packedFloats_ = 0;
 };

@@ -23,19 +23,19 @@ struct ConvShape {
   Spatial dilation = {1, 1, 1};
   Spatial padLow = {0, 0, 0};
   Spatial padHigh = {0, 0, 0};
-  // Elements from one pixel of x, and of y, to the next; 0: their channels. Others in FLOAT only, and not where groups
-  // are joined.
+  // Elements from one pixel to the next of x and of y; 0: their number of channels. Other values only in FLOAT, and not
+  // if groups are joined.
   int64_t xStride = 0, yStride = 0;
-  DataType type = DataType::FLOAT;  // of activations and weights; 16 bits not where groups are joined
+  DataType type = DataType::FLOAT;  // of activations and weights; 16 bits not if groups are joined
 
   // floor((in + pads - dilation * (kernel - 1) - 1) / stride) + 1, at least 0 (ONNX Conv).
   Spatial out() const;
   int64_t pixelOfX() const { return xStride > 0 ? xStride : cin; }
   int64_t pixelOfY() const { return yStride > 0 ? yStride : cout; }
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  // One input channel per output channel.
+  // Whether there is one input channel per output channel.
   bool isDepthwise() const { return groups > 1 && groups == cin && groups == cout; }
-  // Whether the groups have so few channels, half a vector at most, that vectors hold those of several groups
+  // Whether the groups have at most half a vector of channels, so that vectors hold channels of several groups
   // (conv_grouped.hpp). Their weights are packed as one matrix (taps * Cin/g) x Cout for all passes.
   bool joinsGroups() const;
 };

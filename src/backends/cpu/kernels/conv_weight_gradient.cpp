@@ -21,12 +21,12 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kPlacesPerChunk = 256;         // output pixels: rows of a packed panel, 32 KiB with AVX-512
+constexpr int64_t kPlacesPerChunk = 256;         // output pixels, the rows of a packed panel: 32 KiB with AVX-512
 constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
-constexpr int64_t kTilesToPack = 8;              // packing dy pays from this many tiles that read it
-// Leaves (split-K) make work for many threads where tiles and panels are few: so many pieces are enough, and with so
-// many output pixels in a leaf its partial sums cost little to store and to reduce.
+constexpr int64_t kTilesToPack = 8;              // packing dy pays off if this many tiles read it
+// Leaves (split-K) make work for many threads if there are few tiles and panels. This many pieces are enough; with this
+// many output pixels in a leaf, its partial sums cost little to store and to reduce.
 constexpr int64_t kEnoughPieces = 1024;
 constexpr int64_t kPlacesPerLeaf = 1024;
 constexpr double kProductsPerFloat = 25;  // multiply-adds in the time to move a float
@@ -36,7 +36,7 @@ constexpr double kProductsPerFloat = 25;  // multiply-adds in the time to move a
 struct WindowGradient::Share {
   size_t firstTile, endTile;
   int64_t firstPanel, endPanel;
-  float *partials;  // of firstTile and firstPanel; the sums of a row's panels are side by side
+  float *partials;  // at firstTile and firstPanel; the sums of a row's panels are contiguous
   ptrdiff_t rowStride, tileStride;
 };
 
@@ -73,7 +73,7 @@ void WindowGradient::planRounds() {
   const auto tiles = static_cast<int64_t>(tiles_.size());
   const int64_t block = microKernels().tileRows * panelWidth(), blocks = shape_.groups * tiles * panels_;
   packedFloats_ = static_cast<size_t>(panelsTogether_ * chunkSize_.places() * panelWidth());
-  // Weights of the rounds: passes over memory, and the product by its multiply-adds.
+  // Relative durations of the rounds: passes over memory, and the product by its multiply-adds.
   const double places = static_cast<double>(window_.n * volume(window_.out));
   if (isPadded_) {
     const int64_t floats = padded_.rows() * padded_.rowFloats();
@@ -115,13 +115,14 @@ void WindowGradient::makeTiles() {
 
 void WindowGradient::chooseLeaves() {
   const int64_t places = window_.n * volume(window_.out), chunks = windows_.chunks();
-  // Leaves decide the bits of sums, so they depend on the shape alone and not on how rows are tiled.
+  // The number of leaves determines the bits of sums, so it depends only on the shape, not on how rows are tiled.
   const int64_t pieces = shape_.groups * runs_ * ceilDiv(runRows_, microKernels().tileRows) * panels_;
   leaves_ = std::clamp<int64_t>(ceilDiv(kEnoughPieces, std::max<int64_t>(1, pieces)), 1,
                                 std::max<int64_t>(1, std::min(places / kPlacesPerLeaf, chunks)));
 }
 
-// Every task reads the windows of its leaf, and packs dy for its panels: ranges of panels cost less than of tiles.
+// Every task reads the windows of its leaf and packs dy for its panels, so splitting by panels costs less than by
+// tiles.
 void WindowGradient::chooseTasks(int threads) {
   const WindowShape &w = window_;
   const auto tiles = static_cast<int64_t>(tiles_.size());
@@ -132,8 +133,8 @@ void WindowGradient::chooseTasks(int threads) {
   tileSplits_ = std::clamp<int64_t>(ceilDiv(wanted, panelSplits_), 1, std::max<int64_t>(1, tiles));
 }
 
-// The columns of dy of some panels from `panel` on, for a chunk; `width` columns are read. In place, unless many tiles
-// read them, or the last vector load of the chunk would exceed the tensor.
+// The columns of dy of `panels` panels from `panel` on, for a chunk; kernels read `width` columns. They are read in
+// place unless many tiles read them, or the last vector load of the chunk would exceed the tensor.
 const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t panel, int64_t panels, const float *dy,
                                           int64_t width, float *packed, bool &inPlace) const noexcept {
   const WindowShape &w = window_;
@@ -143,7 +144,8 @@ const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t pane
   if (inPlace) {
     const int64_t lastPlace =
         first + (chunk.images - 1) * volume(w.out) + (chunk.lines - 1) * w.out[2] + chunk.pixels - 1;
-    const int64_t left = (w.n * volume(w.out) - lastPlace) * channels - column;  // at most, for the first group
+    // Columns left after the last place, for the first group.
+    const int64_t left = (w.n * volume(w.out) - lastPlace) * channels - column;
     const int64_t columns = std::min(width, shape_.columns - column);
     inPlace = columns == width || left - (shape_.groups - 1) * shape_.columns >= width;
   }
@@ -157,7 +159,7 @@ const float *WindowGradient::gradientRows(const WindowChunk &chunk, int64_t pane
   return packed;
 }
 
-// The same columns of a dy of 16 bits.
+// Packs the same columns of a dy of 16 bits.
 void WindowGradient::packGradient(const WindowChunk &chunk, int64_t panel, int64_t group, const uint16_t *dy,
                                   float *packed) const noexcept {
   const WindowShape &w = window_;

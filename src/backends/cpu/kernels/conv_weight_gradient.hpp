@@ -20,32 +20,33 @@
 namespace popart::cpu {
 
 struct WindowGradientShape {
-  WindowShape window;  // of x; output places are those of dy
+  WindowShape window;  // of x; output places are pixels of dy
   int64_t groups = 1;
-  int64_t columns = 1;              // channels of dy in one group
+  int64_t columns = 1;              // channels of dy per group
   DataType type = DataType::FLOAT;  // of x and dy
 };
 
 class WindowGradient {
  public:
-  // `threads` only sizes the tasks.
+  // `threads` only determines the sizes of tasks.
   WindowGradient(const WindowGradientShape &shape, int threads);
-  // The padded images, where windows leave them; the leaves' sums; where there are several leaves, their total.
+  // Rounds: copies of padded images, if windows leave the images; the leaves' sums; their total, if there are several
+  // leaves.
   const Rounds &rounds() const { return rounds_; }
   size_t scratchFloats() const { return partialFloats_ + packedFloats_; }
   size_t sharedFloats() const { return imageFloats_ + leafFloats_; }
-  // `packedWeights`: as applyUpdate takes a parameter.
+  // `packedWeights`: as for applyUpdate.
   void run(int task, const void *x, const void *dy, float *packedWeights, const Update &update, float *scratch,
            float *shared) const noexcept;
 
  private:
   // Neighbouring rows of the weight matrix (tap, channel).
   struct Tile {
-    ptrdiff_t offset;  // of the first row from tap 0 of a window
+    ptrdiff_t offset;  // from tap 0 of a window to the first row
     int64_t row;
     int rows;
   };
-  struct Share;  // what one task does
+  struct Share;  // the work of one task
   enum class Round : uint8_t { kPad, kLeaves, kTotal };
   void makeTiles();
   void chooseLeaves();
@@ -67,8 +68,8 @@ class WindowGradient {
   int64_t packedPanelFloats() const noexcept { return chunkSize_.places() * kernels_->panelWidth; }
   bool hasPairs() const noexcept { return kernels_ != &microKernels(); }
 
-  WindowGradientShape shape_;  // its images are those of the kernels: numbers, or pairs of two
-  int64_t images_ = 0;         // of numbers
+  WindowGradientShape shape_;  // its images are those of the kernels: of numbers, or of pairs of numbers
+  int64_t images_ = 0;         // images of numbers
   const MicroKernels *kernels_ = nullptr;
   bool isPadded_ = false;
   PaddedImages padded_;
@@ -76,11 +77,11 @@ class WindowGradient {
   Windows windows_;
   ChunkSize chunkSize_;
   std::vector<Tile> tiles_;
-  int64_t runs_ = 0, runRows_ = 0;  // runs of neighbouring rows of the weight matrix, and rows of one
-  int64_t panelsTogether_ = 1;      // by one call of a kernel
+  int64_t runs_ = 0, runRows_ = 0;  // runs of neighbouring rows of the weight matrix; rows per run
+  int64_t panelsTogether_ = 1;      // per call of a kernel
   int64_t panels_ = 0, leaves_ = 1, tileSplits_ = 1, panelSplits_ = 1;
   Rounds rounds_;
-  std::vector<Round> kinds_;                               // of the rounds
+  std::vector<Round> kinds_;                               // by round
   std::vector<BlockOffset> inPlaceBlocks_, packedBlocks_;  // one per line of a chunk
   size_t partialFloats_ = 0, packedFloats_ = 0, imageFloats_ = 0, leafFloats_ = 0;
 };

@@ -15,13 +15,13 @@
 namespace popart::cpu {
 namespace {
 
-// A line is not split into pieces of fewer register tiles, whose last tile would be half empty.
+// A line is not split into pieces with fewer register tiles, because the last tile of a piece may be half empty.
 constexpr int64_t kSmallestTiles = 3;
 
 bool inside(int64_t at, int64_t size) { return static_cast<uint64_t>(at) < static_cast<uint64_t>(size); }
 
-// `count` positions of one input row from `first` on, every `skip`-th one, to places `outStride` floats apart:
-// copy(offset in the row, numbers, to). Zeros where the row does not lie inside of the image.
+// Copies `count` positions of an input row, from `first` on, every `skip`-th one, to places `outStride` floats apart,
+// with copy(offset in the row, numbers, to). Positions outside the row become zeros.
 template <class Copy>
 void copyRow(const WindowShape &s, bool isInside, int64_t first, int64_t count, int64_t skip, float *out,
              int64_t outStride, Copy &&copy) noexcept {
@@ -37,7 +37,7 @@ void copyRow(const WindowShape &s, bool isInside, int64_t first, int64_t count, 
   std::fill_n(out + end * outStride, (count - end) * outStride, 0.0f);
 }
 
-// Copies of numbers of a row for copyRow.
+// Functions for copyRow that copy numbers of a row.
 auto copyFloats(const float *row) {
   return [row](int64_t offset, int64_t numbers, float *to) {
     std::memcpy(to, row + offset, static_cast<size_t>(numbers) * sizeof(float));
@@ -47,8 +47,8 @@ auto copyWidened(DataType type, const uint16_t *row) {
   return [type, row](int64_t offset, int64_t numbers, float *to) { widen(type, row + offset, numbers, to); };
 }
 
-// Whether `rows` rows that are read together, so many floats apart, compete for the same lines of the first level
-// cache. Addresses 4 KiB apart share a set of it, whatever its size, and the smallest sets of today's machines hold 8
+// Whether `rows` rows that are read in parallel, rowStep floats apart, compete for the same sets of the first level
+// cache. Addresses 4 KiB apart share a set in caches of all sizes, and the smallest sets of current machines hold 8
 // lines.
 bool compete(int64_t rowStep, int64_t rows) {
   constexpr int64_t kSetsSpan = 4096, kWays = 8;
@@ -120,7 +120,7 @@ ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places, LongLines longL
                 ? 1
                 : std::clamp<int64_t>(places / (line * lines), 1, std::max<int64_t>(1, shape.n));
   if (longLines == LongLines::kOne || shape.taps[1] == 1) return;
-  // The pieces of lines whose strip copies the fewest input pixels for each output.
+  // The input pixels copied per output place, for pieces of lines of this size.
   const auto copied = [&](int64_t count, int64_t length) {
     return static_cast<double>(shape.extent(1, count) * shape.extent(2, length)) / static_cast<double>(count * length);
   };
@@ -137,7 +137,7 @@ ChunkSizes::ChunkSizes(const WindowShape &shape, int64_t places, LongLines longL
 
 bool ChunkSizes::next(ChunkSize &size) {
   if (done_) return false;
-  // Equal pieces, so that there is no small remainder.
+  // Splits into equal pieces, so that there is no small remainder.
   auto even = [](int64_t whole, int64_t piece) {
     whole = std::max<int64_t>(1, whole);
     return ceilDiv(whole, ceilDiv(whole, piece));
@@ -175,7 +175,7 @@ Windows::Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTo
   for (size_t d = 1; d < 3; ++d)
     if (shape.taps[d] == 1) std::swap(skip_[d], step_[d]);
   pixelStride_ = shape.channels;
-  if (compete(placeStep(), rowsTogether)) pixelStride_ += kCacheLineFloats;  // the next row is in the next set
+  if (compete(placeStep(), rowsTogether)) pixelStride_ += kCacheLineFloats;  // the next row maps to the next set
   layOutStrip(pixelStride_);
 }
 

@@ -22,66 +22,66 @@ struct WindowShape {
   Spatial dilation = {1, 1, 1};
   Spatial taps = {1, 1, 1};
   Spatial low = {0, 0, 0};  // may be negative: the first windows start inside the image
-  int64_t channels = 1;     // of one group
+  int64_t channels = 1;     // per group
   int64_t pixelStride = 1;  // floats between neighbouring pixels: the channels of all groups
 
   bool operator==(const WindowShape &) const = default;
-  // Whether no window leaves the image.
+  // Whether all windows are inside the image.
   bool fits() const;
   // Input positions that the windows of `count` neighbouring outputs of dimension d span.
   int64_t extent(size_t d, int64_t count) const { return (count - 1) * stride[d] + dilation[d] * (taps[d] - 1) + 1; }
 };
 
-// A zero-padded copy of all images, group by group: for kernels whose tasks would otherwise copy the same strips
+// A zero-padded copy of all images, group by group, for kernels whose tasks would otherwise copy the same strips
 // repeatedly.
 class PaddedImages {
  public:
   PaddedImages() = default;
   PaddedImages(const WindowShape &shape, int64_t groups);
-  // The windows of one group over the copy: they fit.
+  // The windows of one group over the copy; all are inside it.
   const WindowShape &window() const { return padded_; }
   int64_t rows() const { return groups_ * padded_.n * padded_.in[0] * padded_.in[1]; }
   int64_t rowFloats() const { return padded_.in[2] * padded_.channels; }
-  // Where the first image of a group begins, in floats.
+  // Offset of a group's first image, in floats.
   int64_t groupOffset(int64_t group) const { return group * (rows() / groups_) * rowFloats(); }
-  // Makes rows [begin, end) of the copy.
+  // Writes rows [begin, end) of the copy.
   void copyRows(const float *x, int64_t begin, int64_t end, float *copy) const noexcept;
-  // The same of 16-bit numbers, which become floats.
+  // The same for 16-bit numbers, which become floats.
   void widenRows(DataType type, const uint16_t *x, int64_t begin, int64_t end, float *copy) const noexcept;
-  // The same of pairs: image i of the shape is the pair of the images 2 i and 2 i + 1 of BFLOAT16 numbers, of which
-  // there are `images`; behind the last one are zeros.
+  // The same for pairs: image i of the shape consists of pairs of the images 2 i and 2 i + 1. There are `images` images
+  // of BFLOAT16 numbers; images after the last one count as zeros.
   void pairRows(const uint16_t *x, int64_t images, int64_t begin, int64_t end, float *copy) const noexcept;
 
  private:
-  // f(where row r of the copy lies, numbers from the first to its input row or nullopt)
+  // f(address of row r of the copy, numbers from the first to its input row or nullopt)
   template <class F>
   void forRows(int64_t begin, int64_t end, F &&f) const noexcept;
   WindowShape shape_, padded_;
   int64_t groups_ = 1;
 };
 
-// A piece of the outputs: `lines` output rows from `line` on, of `pixels` places from `pixel` on, at depth `depth` of
-// `images` images from `image` on. Several images only with all lines.
+// A piece of the outputs: `lines` output rows from `line` on, `pixels` places from `pixel` on, at depth `depth`, of
+// `images` images from `image` on. A piece of several images has all lines.
 struct WindowChunk {
   int64_t image, images, depth, line, lines, pixel, pixels;
   int64_t places() const { return images * lines * pixels; }
 };
 
-// The largest piece a chunk may be; each at least 1.
+// The largest size of a chunk; each dimension is at least 1.
 struct ChunkSize {
   int64_t images = 1, lines = 1, pixels = 1;
   int64_t places() const { return images * lines * pixels; }
 };
 
-// What a chunk is of long lines: of one line, or pieces of several where that copies less into the strip. Windows of
-// three rows copy three input rows for one line, and six for four.
+// Chunks of long lines: part of one line, or parts of several lines if that copies fewer rows into the strip. For
+// windows of three rows, one line copies three input rows, and four lines copy six.
 enum class LongLines : uint8_t { kOne, kSeveral };
 
-// Chunk sizes of at most about `places` outputs, the largest first; at least one.
+// Chunk sizes of at most about `places` outputs, in decreasing order; at least one.
 class ChunkSizes {
  public:
   ChunkSizes(const WindowShape &shape, int64_t places, LongLines longLines = LongLines::kOne);
-  // The next smaller size into `size`; false when there is none.
+  // Writes the next smaller size to `size`; false if there is none.
   bool next(ChunkSize &size);
 
  private:
@@ -92,32 +92,33 @@ class ChunkSizes {
 
 class Windows {
  public:
-  enum class Reading : uint8_t { kInPlace, kStrip };  // where possible, or never in place
+  enum class Reading : uint8_t { kInPlace, kStrip };  // in place if possible, or always from a strip
   Windows() = default;
-  // `rowsTogether`: windows of neighbouring places that are read side by side, element by element.
+  // `rowsTogether`: number of windows of neighbouring places that are read in parallel, element by element.
   Windows(const WindowShape &shape, const ChunkSize &size, int64_t rowsTogether = 1,
           Reading reading = Reading::kInPlace);
-  // Windows that are always read from a strip of `pixelFloats` floats for each position, which the caller fills.
+  // Windows that are always read from a strip with `pixelFloats` floats per position, which the caller fills.
   static Windows ofStrip(const WindowShape &shape, const ChunkSize &size, int64_t pixelFloats);
 
   int64_t chunks() const { return imageChunks_ * shape_.out[0] * lineChunks_ * pixelChunks_; }
   WindowChunk chunk(int64_t index) const;
   bool isReadInPlace() const { return inPlace_; }
-  // Floats of the strip; 0 when images are read in place.
+  // Floats of the strip; 0 if images are read in place.
   size_t stripFloats() const { return inPlace_ ? 0 : static_cast<size_t>(size_.images * imageStride_); }
 
-  // The address of tap 0 of the first window of `chunk`; `x` is the first image's first pixel of the group. Distances
-  // from there: `imageStride` between images, tap depth, input row and pixel.
+  // The address of tap 0 of the first window of `chunk`; `x` is the group's first channel of the first pixel of the
+  // first image. The strides from there are imageStride() between images, and those of tap depths, input rows and
+  // pixels.
   const float *read(const WindowChunk &chunk, const float *x, float *strip) const noexcept;
-  // The same of 16-bit numbers, which become floats; with Reading::kStrip.
+  // The same for 16-bit numbers, which become floats; only with Reading::kStrip.
   const float *widen(const WindowChunk &chunk, DataType type, const uint16_t *x, float *strip) const noexcept;
-  // Calls fill(row, first, count, skip, offset) for every row of the strip of `chunk`: positions first, first + skip, …
-  // of the input row that begins `row` floats after the first image (nullopt: outside, as positions may be) go to the
-  // strip from `offset` on, pixelStride() floats each.
+  // Calls fill(row, first, count, skip, offset) for every row of the strip of `chunk`. The strip gets the positions
+  // first, first + skip, … of the input row that begins `row` floats after the first image; nullopt is a row outside
+  // the image, and positions may be outside as well. They start at `offset`, with pixelStride() floats each.
   template <class Fill>
   void forEachStripRow(const WindowChunk &chunk, Fill &&fill) const;
-  // Rows of the input that the windows of chunk `next` read and those of `chunk` before it do not: from the first image
-  // on, `count` rows of `floats` floats, rows of the image apart; two-dimensional.
+  // Rows of the input that the windows of chunk `next` read and those of `chunk` do not: `count` rows of `floats`
+  // floats with the given stride, starting `first` floats after the first image. Two-dimensional convolutions only.
   struct InputRows {
     ptrdiff_t first = 0;
     int64_t floats = 0, count = 0;
@@ -128,7 +129,7 @@ class Windows {
   ptrdiff_t depthTapStride() const { return depthTapStride_; }
   ptrdiff_t rowStride() const { return rowStride_; }
   ptrdiff_t pixelStride() const { return pixelStride_; }
-  // Between the windows of neighbouring lines and places.
+  // Distances between the windows of neighbouring lines and places.
   ptrdiff_t lineStep() const { return step_[1] * rowStride_; }
   ptrdiff_t placeStep() const { return step_[2] * pixelStride_; }
 
@@ -144,8 +145,9 @@ class Windows {
   ChunkSize size_;
   bool inPlace_ = true;
   int64_t imageChunks_ = 0, lineChunks_ = 0, pixelChunks_ = 0;
-  // Of a strip, per dimension: input positions from one position to the next, which pass over what a single tap does
-  // not read; positions from the window of one output to that of the next.
+  // Of a strip, per dimension: `skip_` is the number of input positions from one strip position to the next, larger
+  // than 1 if a single tap skips inputs; `step_` is the number of strip positions from the window of one output to the
+  // next.
   Spatial skip_ = {1, 1, 1}, step_ = {1, 1, 1};
   ptrdiff_t imageStride_ = 0, depthTapStride_ = 0, rowStride_ = 0, pixelStride_ = 0;
 };

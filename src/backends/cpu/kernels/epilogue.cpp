@@ -23,7 +23,7 @@ using lanes::AllLanes;
 using lanes::FirstLanes;
 using update::updateVector;
 
-// Which terms can occur: common combinations are compiled without branches for the others.
+// Which terms may be present: common combinations are compiled without branches for the others.
 enum class Terms { kAll, kBias, kBiasResidual };
 
 Terms termsOf(const Epilogue &e) {
@@ -31,7 +31,7 @@ Terms termsOf(const Epilogue &e) {
   return e.residual ? Terms::kBiasResidual : Terms::kBias;
 }
 
-// The shape of a block of sums, and the distances between its rows. `stride`: of the matrices that the epilogue reads.
+// The shape of a block of sums, and its row strides. `stride`: of the matrices that the epilogue reads.
 struct FinishBlock {
   const float *sums;
   ptrdiff_t sumStride;
@@ -48,7 +48,8 @@ HWY_INLINE V epilogueOperand(Lanes lanes, const void *base, ptrdiff_t i) {
   return Type::load(lanes, static_cast<const Stored<Type> *>(base) + i);
 }
 
-// The epilogue of one vector, in registers: `at` is its offset from the block's first element.
+// No further operation after the terms of the epilogue. Steps process one vector in registers; `at` is its offset from
+// the block's first element.
 struct NoStep {
   explicit NoStep(const Epilogue &) {}
   template <class Type, class Lanes>
@@ -90,8 +91,8 @@ HWY_INLINE void finishVector(const Epilogue &e, const Step &step, Lanes lanes, c
   Type::store(lanes, step.template call<Type>(lanes, v, row + n), y + n);
 }
 
-// Not inlined, so that each form saves only the registers that it needs; arguments by value, because vector stores may
-// alias anything in memory.
+// Not inlined, so that each form saves only the registers that it needs. Arguments are passed by value, because the
+// compiler must assume that vector stores change any memory.
 template <class Type, class Step, Terms kTerms>
 HWY_NOINLINE void finishRows(const Epilogue &given, const FinishBlock &whole) {
   const Epilogue e = given;
@@ -121,7 +122,7 @@ void finishTerms(const Epilogue &e, const FinishBlock &block) {
   }
 }
 
-// The arguments of the program in its own memory, then the program: block by block.
+// Writes the arguments of the program to its memory, then runs the program: block by block.
 template <class Type>
 void finishByProgram(const Epilogue &e, const FinishBlock &block) {
   const auto finish = [&](const Epilogue &part, int64_t m, int64_t n, int64_t rows, int64_t cols) {
@@ -248,7 +249,7 @@ void copyRows(const char *from, ptrdiff_t fromStride, char *to, ptrdiff_t toStri
 
 namespace {
 
-// Of a 16-bit parameter, row by row.
+// Updates a 16-bit parameter, row by row.
 void updateRounded(const Update &u, const float *gradient, ptrdiff_t gradientStride, int64_t position, ptrdiff_t stride,
                    int64_t rows, int64_t cols) noexcept {
   constexpr int64_t kBuffer = 512;
@@ -276,7 +277,7 @@ void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStrid
     return HWY_DYNAMIC_DISPATCH(updateOf)(u, gradient, gradientStride, w, wStride, rows, cols);
   const int64_t position = w - u.base;
   if (gradientStride == cols && wStride == cols) return u.elements->apply(gradient, position, rows * cols);
-  // A call for a few elements costs more than they do: rows that the parameter has without gaps are one call.
+  // A call for a few elements costs more than the elements: contiguous rows of the parameter are one call.
   constexpr int64_t kBuffer = 512;
   alignas(64) float together[kBuffer];
   const int64_t atOnce = wStride == cols ? kBuffer / cols : 1;

@@ -17,28 +17,30 @@
 
 namespace popart::cpu {
 
-// A float instruction of one operand (the value) or two (the value, then a matrix). kCopy changes nothing.
+// An instruction of the element engine on floats, with one operand (the value) or two (the value and a matrix). kCopy
+// changes nothing.
 struct EpilogueStep {
   ElementOp op = ElementOp::kCopy;
   std::array<float, 2> parameters = {0, 0};
 };
 
-// Whether products compile the instruction into their epilogue: the EPILOGUE_UNARY and EPILOGUE_BINARY rows of
-// element_ops.inc. All others are programs.
+// Whether products compile the instruction into their epilogue: it is in the EPILOGUE_UNARY and EPILOGUE_BINARY rows of
+// element_ops.inc. All others run as programs.
 bool runsInRegisters(ElementOp op);
 
-// The end of an epilogue that is more than one instruction, compiled by the caller. It works on one block of elements
-// at a time, which is in the first-level cache.
+// The end of an epilogue with more than one instruction, compiled by the caller. It processes one block of elements at
+// a time, which is in the first level cache.
 class EpilogueProgram {
  public:
-  static constexpr int64_t kMostElements = 512;  // of a block; a register tile has fewer
+  static constexpr int64_t kMostElements = 512;  // per block; a register tile has fewer
 
-  // Where a block's arguments are put, row after row, before apply is called: kMostElements of the epilogue's type.
+  // Memory for a block's arguments, row after row, that the caller fills before apply(): kMostElements of the
+  // epilogue's type.
   virtual void *arguments() noexcept = 0;
   // Computes and stores the results of rows x cols elements. The block begins at element `offset` of the matrices,
   // whose rows are `stride` apart, and in column `column`.
   virtual void apply(ptrdiff_t offset, ptrdiff_t stride, int64_t column, int64_t rows, int64_t cols) noexcept = 0;
-  // Prefetches the matrices that apply will read.
+  // Prefetches the matrices that apply() will read.
   virtual void prefetch(ptrdiff_t offset, ptrdiff_t stride, int64_t rows, int64_t cols) const noexcept = 0;
 
  protected:
@@ -53,21 +55,23 @@ struct Epilogue {
   const void *bias = nullptr;  // (N)
   const void *residual = nullptr;
   void *preActivation = nullptr;  // receives v
-  const void *other = nullptr;    // the second operand of `step`; in backward products what the activation saved
+  // The second operand of `step`; in backward products, the value that the activation saved.
+  const void *other = nullptr;
   float alpha = 1.0f;
-  EpilogueStep step;  // that runs in registers
+  EpilogueStep step;  // an instruction that runs in registers
   EpilogueProgram *program = nullptr;
   DataType type = DataType::FLOAT;
-  bool addsBiasExactly = false;  // the bias belongs to the product: its sum is not rounded before
-  ptrdiff_t offset = 0;          // of the block, and its first column: where the program finds it
+  // Whether the bias is part of the product: its sum is not rounded before the bias is added.
+  bool addsBiasExactly = false;
+  ptrdiff_t offset = 0;  // offset of the block and its first column, which the program needs
   int64_t column = 0;
 
-  // Whether sums are stored as they are.
+  // Whether sums are stored unchanged.
   bool isStore() const {
     return type == DataType::FLOAT && !bias && !residual && !preActivation && !other && alpha == 1.0f &&
            step.op == ElementOp::kCopy && !program;
   }
-  // The epilogue of the block that begins `elements` elements of y and `columns` columns behind this one.
+  // The epilogue of a block that starts `elements` elements of y and `columns` columns after this block.
   Epilogue at(ptrdiff_t elements, int64_t columns) const {
     Epilogue e = *this;
     if (bias) e.bias = elementAt(bias, columns, type);
@@ -80,8 +84,8 @@ struct Epilogue {
   }
 };
 
-// The epilogue of a block as the end of a register tile that covers it, whose rows are `stride` apart in y; nullopt
-// where tiles do not compute it.
+// The epilogue of a block as the end of a register tile that covers it, with rows `stride` apart in y; nullopt if tiles
+// cannot compute it.
 std::optional<TileEnd> tileEnd(const Epilogue &e, ptrdiff_t stride);
 
 // Writes rows x cols finished sums through the epilogue; all pointers of `e` and `y` point at the block's first
@@ -89,19 +93,20 @@ std::optional<TileEnd> tileEnd(const Epilogue &e, ptrdiff_t stride);
 void applyEpilogue(const Epilogue &e, const float *sums, ptrdiff_t sumStride, void *y, ptrdiff_t yStride, int64_t rows,
                    int64_t cols) noexcept;
 
-// `rows` rows of `bytes` bytes; strides in bytes. For the short rows of a tile, which a call each would take longer.
+// Copies `rows` rows of `bytes` bytes; strides are in bytes. For the short rows of a tile, one call of memcpy per row
+// would take longer.
 void copyRows(const char *from, ptrdiff_t fromStride, char *to, ptrdiff_t toStride, int64_t rows,
               int64_t bytes) noexcept;
 
-// The update of an optimizer over elements of its state, compiled by the caller; the gradient is one of its operands.
+// The update of an optimizer over elements of its state, compiled by the caller. The gradient is one of its operands.
 class ElementUpdate {
  public:
   // Updates elements [position, position + count) of every state array, in memory order, with the gradients
   // gradient[0, count).
   virtual void apply(const float *gradient, int64_t position, int64_t count) const noexcept = 0;
-  // Prefetches what apply will read of the same elements.
+  // Prefetches the memory that apply() will read for these elements.
   virtual void prefetch(int64_t position, int64_t count) const noexcept = 0;
-  // Zeroes the same elements of every result: padding lanes of a packed array.
+  // Sets these elements of every result to zero: padding lanes of a packed array.
   virtual void clear(int64_t position, int64_t count) const noexcept = 0;
 
  protected:
@@ -117,19 +122,19 @@ struct Update {
   UpdateKind kind = UpdateKind::kStore;
   float rate = 0.0f;
   float decay = 1.0f;
-  ptrdiff_t source = 0;  // kSgd: the old value of w[i] is read at w[i + source]; zero updates in place
+  ptrdiff_t source = 0;  // kSgd: the old value of w[i] is read from w[i + source]; zero updates in place
   const ElementUpdate *elements = nullptr;
-  float *base = nullptr;  // kElements, 16 bits: element 0 of the whole parameter, from which positions count
-  // Of the parameter. 16 bits: gradients are rounded to it first (not with kSgd).
+  float *base = nullptr;  // kElements and 16 bits: element 0 of the whole parameter, to which positions refer
+  // Of the parameter. 16 bits: gradients are first rounded to it (not with kSgd).
   DataType type = DataType::FLOAT;
 };
 
-// Applies `u` to rows x cols gradients. Where positions count, element i of the parameter is called w = base + i,
-// whatever its size.
+// Applies `u` to rows x cols gradients. Where positions are counted, element i of the parameter has the address w =
+// base + i, whatever its size.
 void applyUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, ptrdiff_t wStride,
                  int64_t rows, int64_t cols) noexcept;
 
-// The same for rows of one packed panel, `width` floats each: lanes beyond `cols` become zero.
+// The same for rows of one packed panel, `width` floats each; lanes after `cols` become zero.
 void applyPanelUpdate(const Update &u, const float *gradient, ptrdiff_t gradientStride, float *w, int64_t width,
                       int64_t rows, int64_t cols) noexcept;
 

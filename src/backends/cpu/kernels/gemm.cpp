@@ -23,9 +23,10 @@
 namespace popart::cpu {
 namespace {
 
-// Rows that are far apart may share sets of the first level cache: copying pays from so many calls of a kernel on.
+// Rows that are far apart may map to the same sets of the first level cache: copying pays off from this many calls of a
+// kernel on.
 constexpr int64_t kCallsToCopyRows = 3;
-constexpr int64_t kRowsToSpread = 8;  // rows of B packed at a time
+constexpr int64_t kRowsToSpread = 8;  // rows of B that are packed together
 constexpr int64_t kColumnBlock = 16;  // at least the rows of a tile
 static_assert(kMaxTileRows <= kColumnBlock);
 
@@ -66,7 +67,7 @@ struct Matmul::Block {
   float *packedA;
 };
 
-// A row tile of a block: its rows and those of the next one, what it asks for, and the arguments of its kernels, which
+// A row tile of a block: its rows and the next tile's rows, its prefetches, and the arguments of its kernels, which
 // change little from one row tile to the next.
 struct Matmul::RowTile {
   int64_t index, row, end, nextEnd;
@@ -100,7 +101,7 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
       panelStride = width;
       return block.b + block.firstK * args.bRowStride + block.firstPanel * width;
     }
-    // Where rows of B are contiguous, a few at a time are distributed over all panels, so that B is read sequentially.
+    // If rows of B are contiguous, a few at a time are distributed over all panels, so that B is read sequentially.
     const int64_t step = args.bColStride == 1 ? kRowsToSpread : passK;
     for (int64_t k = 0; k < passK; k += step) {
       for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
@@ -127,7 +128,7 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
   return packed;
 }
 
-// Numbers of 16 bits to what the tiles read: pairs, or floats.
+// Packs 16-bit numbers in the form that tiles read: pairs, or floats.
 void Matmul::packHalfPanel(const uint16_t *source, ptrdiff_t rowStride, ptrdiff_t colStride, int64_t k, int cols,
                            int width, float *panel) const noexcept {
   if (hasPairs()) return packPairPanel(source, rowStride, colStride, k, cols, width, panel);
@@ -169,7 +170,7 @@ float *Matmul::panelAt(const Block &block, int64_t row, int64_t col) const noexc
   return block.c + (col / width * shape_.m + row) * width;
 }
 
-// What the row tile after this one of the block writes, if tiles ask for it: not where they ask for B.
+// The results that the next row tile of the block writes, if tiles prefetch them; they do not if they prefetch B.
 void Matmul::askForResults(const Block &block, const MatmulArgs &args, RowTile &t) const noexcept {
   const bool isAsked = !args.update && !readsBOnce_ && t.index + 1 < block.endTile && block.endK == shape_.k &&
                        block.firstPanel == 0 && block.endPanel == panels_ && args.cRowStride == shape_.n;
@@ -178,7 +179,7 @@ void Matmul::askForResults(const Block &block, const MatmulArgs &args, RowTile &
                    panels_);
 }
 
-// Prefetches what the end of a tile reads and writes, while the tile is being computed.
+// Prefetches the memory that the end of a tile reads and writes, while the tile is computed.
 void Matmul::prefetchEnd(const Block &block, const MatmulArgs &args, const void *asked, int64_t row, int rows,
                          int64_t col, int64_t cols) const noexcept {
   const int64_t width = microKernels().panelWidth;
@@ -257,7 +258,8 @@ AMode Matmul::widenedSource(const Block &block, const MatmulArgs &args, int64_t 
   return AMode::kPanel;
 }
 
-// A row of contiguous pairs is read where it lies if few panels share it; otherwise they are brought together.
+// A row of contiguous pairs is read in place if few panels share it; otherwise the pairs are copied to contiguous
+// memory.
 AMode Matmul::pairSource(const Block &block, const MatmulArgs &args, int64_t row, int rows,
                          TileArgs &tile) const noexcept {
   const int64_t begin = 2 * block.firstK, passK = std::min(depth_, 2 * block.endK) - begin;
@@ -279,7 +281,7 @@ AMode Matmul::pairSource(const Block &block, const MatmulArgs &args, int64_t row
   return AMode::kRows;
 }
 
-// The next tile's rows of A, which may not be cached yet, if they follow each other in memory.
+// Prefetches the next tile's rows of A, which may not be cached yet, if they are contiguous.
 void Matmul::askForRows(const Block &block, const MatmulArgs &args, const TileArgs &tile, RowTile &t) const noexcept {
   const int rows = t.rows();
   const bool areContiguous = !hasHalves() && args.aColStride == 1 && args.aRowStride == tile.k;
@@ -287,7 +289,7 @@ void Matmul::askForRows(const Block &block, const MatmulArgs &args, const TileAr
   t.inputs.moveTo(block.a + t.end * args.aRowStride, rows * tile.k, block.endPanel - block.firstPanel);
 }
 
-// The same of other rows: each panel's product prefetches its share.
+// The same for other rows: each panel's product prefetches its share.
 void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, int rows, int64_t panel,
                        TileArgs &tile) const noexcept {
   tile.ahead = nullptr;
@@ -308,8 +310,8 @@ void Matmul::lookAhead(const Block &block, const MatmulArgs &args, int64_t row, 
   tile.aheadStride = kCacheLineFloats;
 }
 
-// The same of B: a row tile asks for its share of the next pass of the panels that `kernel` reads, or of the first pass
-// of the panels that come after the block's.
+// The same for B: a row tile prefetches its share of the next pass for the panels that `kernel` reads. In the last
+// pass, it prefetches the first pass of the panels after those of the block.
 void Matmul::lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, const MicroKernels::Choice &kernel,
                           TileArgs &tile) const noexcept {
   tile.next = nullptr;
@@ -323,13 +325,13 @@ void Matmul::lookAheadInB(const Block &block, int64_t rowTile, int64_t panel, co
             std::min<int64_t>(kernel.panels, panels_ - next), shape_.k * width});
 }
 
-// One row tile reads each panel of B once: it arrives fastest without jumps to other panels. Its rows are not copied.
+// One row tile reads each panel of B once, which is fastest without jumps between panels. Its rows are not copied.
 bool Matmul::takesOnePass(const MatmulArgs &args) const noexcept {
   return rowTiles() == 1 && !packsB() && !args.rows && args.aColStride == 1 &&
          (shape_.m <= kFewRows || args.aRowStride == shape_.k);
 }
 
-// Where the sums of a row tile lie between passes, or before an update of rows.
+// Memory of the sums of a row tile between passes, or before an update of rows.
 float *Matmul::partialRow(const Block &block, int64_t row) const noexcept {
   if (shape_.k <= kBlock_) return block.partial;
   const int64_t width = kernels_->panelWidth;
@@ -345,11 +347,12 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, RowTile &row
                      : hasHalves() ? widenedSource(block, args, row, rows, tile)
                                    : rowSource(block, args, row, rows, tile);
   const bool first = block.firstK == 0, last = block.endK == shape_.k;
-  const bool collects = shape_.updatesRows || !last;  // all panels' sums before anything is done with them
+  const bool collects = shape_.updatesRows || !last;  // computes the sums of all panels before it uses them
   const auto end = last && !args.update ? tileEnd(args.epilogue, args.cRowStride) : std::nullopt;
   askForResults(block, args, rowTile);
   ResultsAhead &results = rowTile.results;
-  const void *asked = !results.isEmpty() && rowTile.index > block.firstTile ? args.c : nullptr;  // by the tile before
+  // The matrix whose lines the tile before has prefetched.
+  const void *asked = !results.isEmpty() && rowTile.index > block.firstTile ? args.c : nullptr;
   askForRows(block, args, tile, rowTile);
   const Epilogue &e = args.epilogue;
   const bool prefetchesEnd = last && (args.update || e.residual || e.other || e.program || (outgrowsCache_ && !asked));
@@ -361,7 +364,7 @@ void Matmul::runTileRow(const Block &block, const MatmulArgs &args, RowTile &row
   for (int64_t p = block.firstPanel; p < block.endPanel;) {
     const int64_t left = endCol - p * width;
     const auto choice = kernels_->choose(mode, rows, takesOnePanel_ ? std::min(left, width) : left);
-    do {  // while there are as many panels as the kernel covers
+    do {  // while the kernel fits the number of panels left
       const int64_t col = p * width, panel = p - block.firstPanel,
                     cols = std::min(choice.panels * width, shape_.n - col);
       lookAheadInB(block, rowTile.index, p, choice, tile);
@@ -467,7 +470,7 @@ void Matmul::runBlock(const Part &range, ptrdiff_t origin, const MatmulArgs &arg
     t.tile.k = block.endK - block.firstK;
     t.tile.bStride = block.kStride, t.tile.bPanelStride = block.panelStride;
     for (; t.index < block.endTile; ++t.index, t.row = t.end, t.end = t.nextEnd) {
-      t.nextEnd = t.index + 1 < block.endTile ? firstRow(t.index + 2) : t.end;  // takes divisions
+      t.nextEnd = t.index + 1 < block.endTile ? firstRow(t.index + 2) : t.end;  // a division
       runTileRow(block, args, t);
     }
     block.firstK = block.endK;

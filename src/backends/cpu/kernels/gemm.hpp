@@ -33,74 +33,76 @@ struct MatmulShape {
   int64_t k = 0;
   BLayout bLayout = BLayout::kStrided;
   std::array<int64_t, kMaxBatchRank> batch = {1, 1, 1, 1};
-  DataType factors = DataType::FLOAT;  // elements of A and B: FLOAT, FLOAT16 or BFLOAT16
-  // An update of kElements on a parameter of ParameterLayout::kRows will follow: it gets rows as long as a task has.
+  DataType factors = DataType::FLOAT;  // element type of A and B: FLOAT, FLOAT16 or BFLOAT16
+  // An update of kElements on a parameter of ParameterLayout::kRows will follow: it gets rows of the length that a task
+  // computes.
   bool updatesRows = false;
-  // Rows of A are gathered from its columns. It only sizes the tasks: copying rows takes longer.
+  // Rows of A are gathered from its columns. This only affects the sizes of tasks: copying rows takes longer.
   bool gathersRows = false;
-  int64_t passUnit = 1;  // passes over k begin at multiples of it; a divisor of 16
+  int64_t passUnit = 1;  // passes over k begin at multiples of this divisor of 16
 };
 
-// Computes the rows of A where a product copies them. Results are those of the program, whatever the parts in which the
-// product asks for them.
+// Computes the rows of A when a product copies them. Results are those of the program, in whatever parts the product
+// requests them.
 class RowProgram {
  public:
-  // Elements [k, k + count) of row `row`; at most as many as a pass has.
+  // Writes elements [k, k + count) of row `row`, at most as many as a pass has.
   virtual void run(int64_t row, int64_t k, int64_t count, float *to) noexcept = 0;
 
  protected:
   ~RowProgram() = default;
 };
 
-// Computes panels of B where a product packs them.
+// Computes panels of B when a product packs them.
 class PanelProgram {
  public:
-  // Rows [k, k + count) of panel `panel`, one after the other.
+  // Writes rows [k, k + count) of panel `panel` in order.
   virtual void run(int64_t panel, int64_t k, int64_t count, float *to) const noexcept = 0;
 
  protected:
   ~PanelProgram() = default;
 };
 
-// Strides in elements; a batch stride of zero repeats the operand. C columns are contiguous.
+// Strides are in elements; a batch stride of zero repeats the operand. C columns are contiguous.
 struct MatmulArgs {
   const float *a = nullptr;
-  const uint16_t *aHalves = nullptr;  // factors of 16 bits: in the place of a and b
+  const uint16_t *aHalves = nullptr;  // 16-bit factors: replace a and b
   const uint16_t *bHalves = nullptr;
   ptrdiff_t aRowStride = 0;
   ptrdiff_t aColStride = 1;
   const float *b = nullptr;
   ptrdiff_t bRowStride = 0;  // kStrided only
   ptrdiff_t bColStride = 1;  // kStrided only
-  void *c = nullptr;         // elements of the epilogue's type, or the update's
+  void *c = nullptr;         // elements of the type of the epilogue or of the update
   ptrdiff_t cRowStride = 0;
   std::array<ptrdiff_t, kMaxBatchRank> aBatchStride = {0, 0, 0, 0};
   std::array<ptrdiff_t, kMaxBatchRank> bBatchStride = {0, 0, 0, 0};
   std::array<ptrdiff_t, kMaxBatchRank> cBatchStride = {0, 0, 0, 0};
-  RowProgram *rows = nullptr;  // A is what it computes, and `a` its first operand; of products without a batch
-  const PanelProgram *panels = nullptr;  // kComputed only; of products without a batch
-  Epilogue epilogue;                     // its matrices move with cBatchStride
+  RowProgram *rows = nullptr;  // computes the rows of A; `a` is its first operand. Only for products without a batch
+  const PanelProgram *panels = nullptr;  // kComputed only; for products without a batch
+  Epilogue epilogue;                     // its matrices advance with cBatchStride
   std::array<ptrdiff_t, kMaxBatchRank> biasBatchStride = {0, 0, 0, 0};
-  // When set, c is a parameter and receives update(c, A . B) instead of the epilogue. Its layout is packed (M x N),
-  // where cRowStride is unused, or rows cRowStride apart.
+  // If set, c is a parameter and receives update(c, A . B) instead of the epilogue's results. Its layout is packed (M x
+  // N), which does not use cRowStride, or rows cRowStride apart.
   const Update *update = nullptr;
   enum class ParameterLayout { kPacked, kRows } parameterLayout = ParameterLayout::kPacked;
 };
 
 class Matmul {
  public:
-  // `threads` only sizes the tasks. Any dimension may be zero; K = 0 gives sums of zero, which still pass the epilogue.
+  // `threads` only determines the sizes of tasks. Any dimension may be zero; K = 0 gives sums of zero, to which the
+  // epilogue is applied.
   Matmul(const MatmulShape &shape, int threads);
 
   int tasks() const { return tasks_; }
-  // The part of all multiply-adds that a task does.
+  // The fraction of all multiply-adds that a task does.
   double share(int task) const noexcept;
-  // Floats of scratch each concurrently running task needs, alignment as for float (64 bytes is fastest).
+  // Floats of scratch memory that each running task needs, aligned as float (64 bytes is fastest).
   size_t scratchFloats() const { return scratchFloats_; }
   // Runs one task of [0, tasks()).
   void run(int task, const MatmulArgs &args, float *scratch) const noexcept;
 
-  // A part of one matrix: rows of some tiles, columns of some panels.
+  // A part of one matrix: the rows of some tiles, the columns of some panels.
   struct Part {
     int64_t batch = 0, firstTile = 0, endTile = 0, firstPanel = 0, endPanel = 0;
   };
@@ -110,25 +112,27 @@ class Matmul {
   int64_t firstRow(int64_t tile) const { return rowTiles_.begin(tile); }
   int64_t panels() const { return panels_; }
   int64_t panelWidth() const { return kernels_->panelWidth; }
-  // Runs a part of any size in blocks as large as a task's; the part's first element goes to args.c, which has
-  // cRowStride. For products without an update; the epilogue's matrices are the part's as well.
+  // Runs a part of any size in blocks as large as a task's. The part's first element is written to args.c, with row
+  // stride cRowStride; the epilogue's matrices also begin at the part's first element. For products without an update.
   void runPart(const Part &part, const MatmulArgs &args, float *scratch) const noexcept;
 
  private:
   static constexpr int64_t kLongestPass = 384;  // k per pass: a tile of A rows stays in the first level cache
-  static constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;  // a cache line more: rows map to different cache sets
+  // One cache line more, so that rows map to different cache sets.
+  static constexpr ptrdiff_t kRowCopyStride = kLongestPass + 16;
   static constexpr int64_t kFewRows = 3;
   struct Block;
   struct RowTile;
   struct TaskOrder;
   Part partOf(int task) const noexcept;
-  // `origin`: C's element at args.c.
+  // `origin`: offset in C of the element at args.c.
   void runBlock(const Part &part, ptrdiff_t origin, const MatmulArgs &args, float *scratch) const noexcept;
   int64_t batches() const { return shape_.batch[0] * shape_.batch[1] * shape_.batch[2] * shape_.batch[3]; }
   void planBlocks(int threads);
   void halveBlocks(int threads);
   void balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels);
-  // Of the ranges of tasks. One row tile is as fast as B arrives: equal tasks count more than the kernel's width.
+  // Panels per call, for ranges of tasks. With one row tile, loading B limits the speed: equal tasks count more than
+  // the kernel's width.
   int64_t panelsTogether() const { return rowTiles_.count() > 1 ? rowTiles_.panelsTogether() : 1; }
   TaskOrder orderOf(int64_t rowTasks, int64_t colTasks) const;
   double elapsed(int64_t rowTasks, int64_t colTasks, int threads) const;
@@ -151,8 +155,9 @@ class Matmul {
   bool hasHalves() const noexcept { return isHalf(shape_.factors); }
   bool hasPairs() const noexcept { return shape_.factors == DataType::BFLOAT16 && bfloat16Kernels(); }
   bool packsB() const noexcept { return hasHalves() || shape_.bLayout != BLayout::kPacked; }
-  // Not for products of few steps, which may be updates by outer products. Those copy nothing, and their threads find
-  // the parameter in their caches if each has its own panels, as in other products with it.
+  // Whether operands are copied. Products of few steps copy nothing, because they may be updates by outer products;
+  // their threads find the parameter in their caches if each thread has its own panels, as in other products with the
+  // parameter.
   bool copiesOperands() const noexcept { return packsB() && depth_ > kMaxOuterDepth; }
   bool isDot() const noexcept;
   bool isOuterUpdate(const MatmulArgs &args) const noexcept;
@@ -166,20 +171,20 @@ class Matmul {
             int64_t col, int64_t cols) const noexcept;
 
   MatmulShape shape_;                      // its k counts steps of the kernels: elements, or pairs
-  const MicroKernels *kernels_ = nullptr;  // of the factors
+  const MicroKernels *kernels_ = nullptr;  // for the element type of the factors
   int64_t depth_ = 0;                      // elements of k
   int64_t panels_ = 0;                     // ceil(n / panelWidth)
   RowTiles rowTiles_;
-  bool takesOnePanel_ = false;  // in each call of a kernel
+  bool takesOnePanel_ = false;  // whether each call of a kernel takes only one panel
   int64_t kBlock_ = 0;          // k per pass
   int64_t panelsPerTask_ = 0;   // column panels per task
   int64_t tilesPerTask_ = 0;    // row tiles per task
   int64_t rowTasks_ = 0;
   int64_t colTasks_ = 0;
-  bool readsBOnce_ = false;     // packed B of floats: every panel by one task, for all rows
-  bool outgrowsCache_ = false;  // C
+  bool readsBOnce_ = false;     // packed B of floats: one task reads each panel, for all rows
+  bool outgrowsCache_ = false;  // whether C is larger than its share of the cache
   int tasks_ = 0;
-  size_t partialFloats_ = 0;  // scratch: partial sums between k passes, then packed B, then a packed A tile
+  size_t partialFloats_ = 0;  // scratch memory: partial sums between k passes, then packed B, then a packed A tile
   size_t packedBFloats_ = 0;
   size_t scratchFloats_ = 0;
 };

@@ -1,4 +1,4 @@
-// How a matrix product is cut into tasks: passes over k, ranges of row tiles and of panels, and their order.
+// How a matrix product is split into tasks: passes over k, ranges of row tiles and of panels, and their order.
 #include <algorithm>
 #include <utility>
 
@@ -14,28 +14,29 @@ namespace {
 constexpr int64_t kShortDepth = 48;
 constexpr int64_t kTilesPerTask = 16;   // row tiles of one panel that share one read of a pass's panels
 constexpr int64_t kTasksPerThread = 4;  // so that dynamic claiming balances the load
-// Where B has to be packed, every task of the same columns packs it again: fewer and longer tasks.
+// If B must be packed, each task with the same columns packs it again, so tasks are fewer and longer.
 constexpr int64_t kTilesPerPackingTask = 48;
 constexpr int64_t kPackingTasksPerThread = 2;
-// Panels of a pass take this part of their usual size where those of the next pass come into the same cache meanwhile.
+// Panels of a pass use this fraction of their usual size if the panels of the next pass are loaded into the same cache
+// meanwhile.
 constexpr int64_t kAheadShare = 3;
-constexpr int64_t kMostDotBatch = 16;            // up to here a transposing pack of B costs more than the product
+constexpr int64_t kMostDotBatch = 16;  // up to this batch, a transposing pack of B costs more than the product
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
-// Model of a task's overheads, in products of one tile and one panel; of its start in multiply-adds.
+// Model of a task's overhead, in products of one tile and one panel; of its start, in multiply-adds.
 constexpr double kPackedPanelCost = 0.5;
-constexpr double kReadPanelCost = 0.15;  // its first product, for which it comes from a farther cache
+constexpr double kReadPanelCost = 0.15;  // its first product, for which the panel comes from a farther cache
 constexpr double kCopiedTileCost = 0.25;
-constexpr double kGatheredTileCost = 1;  // a row of A is copied from its columns
+constexpr double kGatheredTileCost = 1;  // a row of A is gathered from columns
 constexpr double kStartCost = 10'000;
-constexpr double kWorthBalancing = 0.93;  // of the elapsed time: smaller gains are within the model's error
+// As a fraction of the elapsed time: smaller gains are within the model's error.
+constexpr double kWorthBalancing = 0.93;
 
 }  // namespace
 
 // Ranges of tiles and panels, and the order of the tasks of a batch. Threads begin with equal numbers of neighbouring
-// tasks, and take tasks of others when they have none. Tasks of one range of panels are neighbours and share its
-// panels.
-// Where they pack panels for themselves and ranges differ, those of one range of rows are neighbours: then the threads'
-// first tasks are equal as well.
+// tasks, and take tasks of other threads when they have none left. Tasks of one range of panels are neighbours and
+// share its panels. If tasks pack their own panels and ranges differ in length, tasks of one range of rows are
+// neighbours instead: then the threads' first tasks have equal work as well.
 struct Matmul::TaskOrder {
   int64_t rowTasks;
   PanelRanges panels;
@@ -46,7 +47,7 @@ struct Matmul::TaskOrder {
     const int64_t colTasks = panels.count();
     return panelsInside ? std::pair(task / colTasks, task % colTasks) : std::pair(task % rowTasks, task / rowTasks);
   }
-  // Of all tasks before this one, of earlier batches too.
+  // Panels of all tasks before this one, including tasks of earlier batches.
   int64_t panelsBefore(int64_t task) const {
     const int64_t perBatch = rowTasks * panels.count(), all = panels.begin(panels.count());
     const auto [row, col] = rangesOf(task % perBatch);
@@ -61,8 +62,8 @@ Matmul::Matmul(const MatmulShape &given, int threads)
   if (hasPairs()) shape_.k = pairsOf(depth_);
   const MatmulShape &shape = shape_;
   panels_ = ceilDiv(shape.n, kernels.panelWidth);
-  // A task of dot products covers all rows: tasks that shared columns would write the same elements.
-  // Short products feel the start of every register tile.
+  // A task of dot products covers all rows, because tasks that share columns would write the same elements. In short
+  // products, the start of each register tile matters.
   takesOnePanel_ = shape.k < kShortDepth && shape.m > kFewRows;
   rowTiles_ = isDot() ? RowTiles::ofOne(shape.m) : RowTiles(shape.m, takesOnePanel_ ? 1 : shape.n);
   planBlocks(std::max(1, threads));
@@ -86,7 +87,7 @@ void Matmul::planBlocks(int threads) {
   kBlock_ = ceilDiv(kBlock_, shape_.passUnit) * shape_.passUnit;
   const int64_t panelBytes = kBlock_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
   if (isDot()) kBlock_ = std::max<int64_t>(1, shape_.k);
-  // B panels of a pass stay in the second level cache, and with them those of the next pass that are asked for.
+  // B panels of a pass stay in the second level cache, together with the prefetched panels of the next pass.
   const int64_t bytesOfB = shape_.k * panels_ * kernels.panelWidth * static_cast<int64_t>(sizeof(float));
   const bool looksAhead = !packsB() && rowTiles() > 1 && rowTiles() <= rowTiles_.sameRows(kTilesPerTask) &&
                           bytesOfB > std::max(1, threads) * secondLevelCacheBytes();
@@ -105,7 +106,7 @@ void Matmul::planBlocks(int threads) {
   outgrowsCache_ = outgrowsCache(batches() * shape_.m * shape_.n, DataType::FLOAT);
 }
 
-// Halves the longer side of a task until there are some tasks for every thread, or tasks are small.
+// Halves the longer side of a task until there are enough tasks for the threads, or tasks are small.
 void Matmul::halveBlocks(int threads) {
   const MicroKernels &kernels = microKernels();
   const int64_t wanted = threads == 1 ? 1 : threads * (packsB() ? kPackingTasksPerThread : kTasksPerThread);
@@ -123,7 +124,8 @@ void Matmul::halveBlocks(int threads) {
   }
 }
 
-// Elapsed time, in products of a tile and a panel, when the products are split into so many ranges of tiles and panels.
+// Elapsed time, in products of a tile and a panel, if the products are split into these numbers of ranges of tiles and
+// panels.
 double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
   const MicroKernels &kernels = microKernels();
   const TaskOrder order = orderOf(rowTasks, colTasks);
@@ -137,7 +139,7 @@ double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
   if (!order.panelsInside)
     return static_cast<double>(ceilDiv(count, threads)) * (static_cast<double>(order.panels.longest()) * panel + task);
   double longest = 0;
-  for (int64_t thread = 0; thread < threads; ++thread) {  // each has as many neighbours as the others
+  for (int64_t thread = 0; thread < threads; ++thread) {  // each thread has as many neighbouring tasks as the others
     const int64_t first = count * thread / threads, end = count * (thread + 1) / threads;
     longest = std::max(longest, static_cast<double>(order.panelsBefore(end) - order.panelsBefore(first)) * panel +
                                     static_cast<double>(end - first) * task);
@@ -145,7 +147,8 @@ double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
   return longest;
 }
 
-// Equal ranges of tiles and panels that finish together on all threads, where those found by halving do not.
+// Uses equal ranges of tiles and panels that all threads finish at the same time, if the ranges found by halving do
+// not.
 void Matmul::balanceBlocks(int threads, int64_t mostTiles, int64_t mostPanels) {
   if (batches() * rowTiles() * panels_ == 0) return;
   const double now = elapsed(ceilDiv(rowTiles(), tilesPerTask_), ceilDiv(panels_, panelsPerTask_), threads);

@@ -19,7 +19,7 @@ using lanes::Bfloat16;
 using lanes::FirstLanes;
 using lanes::Float16;
 
-// move(lanes, i) for every vector of `count` elements.
+// Calls move(lanes, i) for every vector of `count` elements.
 template <class Move>
 HWY_INLINE void forVectors(int64_t count, Move &&move) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(lanes::D()));
@@ -53,7 +53,7 @@ void roundAs(DataType type, const float *from, int64_t count, float *to) {
   type == DataType::FLOAT16 ? roundAll<Float16>(from, count, to) : roundAll<Bfloat16>(from, count, to);
 }
 
-// Rows of `cols` contiguous numbers.
+// Widens rows of `cols` contiguous numbers.
 template <class Type>
 void widenMatrix(const uint16_t *from, ptrdiff_t rowStride, int64_t rows, int64_t cols, ptrdiff_t width, float *to) {
   for (int64_t r = 0; r < rows; ++r) widenAll<Type>(from + r * rowStride, cols, to + r * width);
@@ -94,7 +94,7 @@ void widenPanel(DataType type, const uint16_t *b, ptrdiff_t rowStride, ptrdiff_t
   if (colStride == 1) {
     if (rowStride == cols && cols == width) return widen(type, b, k * cols, panel);
     HWY_DYNAMIC_DISPATCH(widenMatrixAs)(type, b, rowStride, k, cols, width, panel);
-  } else if (rowStride == 1) {  // columns are contiguous: some rows at a time are widened and then transposed
+  } else if (rowStride == 1) {  // columns are contiguous: widens a few rows at a time, then transposes them
     constexpr int64_t kRows = 64, kColumns = 32;
     alignas(64) float block[kColumns * kRows];
     for (int64_t row = 0; row < k; row += kRows)

@@ -1,6 +1,6 @@
 // Permutations of channels, compiled once per instruction set by Highway, see lane_spread.hpp. A vector of results is
-// looked up in the vectors of source channels, one after the other: in one where groups have as many input channels as
-// output channels and fill whole vectors.
+// looked up in the vectors of source channels, one after the other. If groups have as many input channels as output
+// channels and fill whole vectors, there is only one source vector.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/lane_spread.cpp"
 #include <hwy/foreach_target.h>
@@ -28,7 +28,7 @@ void copyVector(Lanes lanes, const SpreadRows &rows) {
     hn::StoreU(lanes.load(rows.from + i * rows.fromStride), D(), rows.to + i * rows.toStride);
 }
 
-// Fills the lanes whose channel lies in source vector `source`, which `rows.from` points at.
+// Fills the lanes whose channel is in source vector `source`, to which `rows.from` points.
 template <class Lanes>
 void lookUpVector(Lanes lanes, const int32_t *indices, int64_t source, const SpreadRows &rows) {
   const D d;
@@ -50,7 +50,7 @@ void lookUpVector(Lanes lanes, const int32_t *indices, int64_t source, const Spr
   }
 }
 
-// `available`: channels of a pixel from rows.from on.
+// `available`: number of channels of a pixel from rows.from on.
 void spreadOf(const int32_t *indices, int64_t terms, int64_t available, const SpreadRows &rows) {
   for (int64_t term = 0; term < terms; ++term, indices += kLanes) {
     const int64_t last = *std::max_element(indices, indices + kLanes);

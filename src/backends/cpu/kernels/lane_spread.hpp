@@ -15,7 +15,7 @@
 
 namespace popart::cpu {
 
-// Pixels and one vector of each of their results.
+// Pixels, and one vector of each of their results.
 struct SpreadRows {
   const float *from;
   ptrdiff_t fromStride;
@@ -30,13 +30,13 @@ class LaneSpread {
   LaneSpread(int64_t groups, int64_t inGroup, int64_t outGroup);
   // Floats of a spread pixel: inGroup times panelWidth().
   int64_t pixelFloats() const { return terms_ * 2 * lanes_; }
-  // Spreads `count` pixels, `pixelStride` floats apart from `pixels` on (their first channel), for the output channels
-  // of panel `panel`; the results follow one another.
+  // Spreads `count` pixels for the output channels of panel `panel`. `pixels` is the first channel of the first pixel;
+  // pixels are `pixelStride` floats apart. The results are contiguous.
   void run(int64_t panel, const float *pixels, ptrdiff_t pixelStride, int64_t count, float *spread) const noexcept;
 
  private:
   int64_t channels_ = 0, outGroup_ = 1, outChannels_ = 0, terms_ = 1, lanes_ = 1;
-  // [vector of output channels][term][lane]: the channel to read, from the vector's first channel on.
+  // [vector of output channels][term][lane]: the channel to read, relative to the vector's first channel.
   std::vector<int32_t> indices_;
 };
 

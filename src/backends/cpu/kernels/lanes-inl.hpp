@@ -1,6 +1,6 @@
-// Reads and writes of one vector: all lanes, or the first few where an array ends. Compiled once per instruction set;
-// only for .cpp files that Highway compiles so.
-// Invariant: memory beyond the array is neither read nor written.
+// Reads and writes of one vector: all lanes, or the first few at the end of an array. Compiled once per instruction
+// set; only for .cpp files that Highway compiles this way.
+// Invariant: memory outside the array is neither read nor written.
 #if defined(POPART_CPU_LANES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_LANES_INL_HPP
 #undef POPART_CPU_LANES_INL_HPP
@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 using Mask = hn::Mask<D>;
-using D16 = hn::Rebind<uint16_t, D>;  // as many lanes of 16 bits
+using D16 = hn::Rebind<uint16_t, D>;  // 16-bit lanes, as many as of floats
 using V16 = hn::Vec<D16>;
 
 struct AllLanes {
@@ -38,7 +38,7 @@ class FirstLanes {
   HWY_INLINE V load(const float *p) const { return hn::MaskedLoad(mask, D(), p); }
   HWY_INLINE void store(V v, float *p) const { hn::BlendedStore(v, mask, D(), p); }
 #else
-  // Without masked memory instructions the library would touch whole vectors, and so memory beyond the array.
+  // Without masked memory instructions, Highway would access whole vectors, and so memory outside the array.
   HWY_INLINE V load(const float *p) const {
     HWY_ALIGN float whole[hn::MaxLanes(D())] = {};
     for (int64_t i = 0; i < count_; ++i) whole[i] = p[i];
@@ -76,7 +76,7 @@ class FirstLanes {
   [[maybe_unused]] int64_t count_;
 };
 
-// ---- types of memory whose elements are computed with as floats; to 16 bits they are rounded to nearest even
+// ---- element types in memory that are floats in registers; conversion to 16 bits rounds to nearest even
 
 struct Float {
   using Stored = float;
@@ -113,7 +113,7 @@ struct Float16Bits {
   using DH = hn::Rebind<hwy::float16_t, D>;
   static HWY_INLINE V widen(V16 bits) { return hn::PromoteTo(D(), hn::BitCast(DH(), bits)); }
   static HWY_INLINE V16 narrow(V v) { return hn::BitCast(D16(), hn::DemoteTo(DH(), v)); }
-#else  // no instruction
+#else  // no such instruction
   static HWY_INLINE V widen(V16 bits) {
     HWY_ALIGN uint16_t from[hn::MaxLanes(D16())];
     HWY_ALIGN float to[hn::MaxLanes(D())];
@@ -132,7 +132,7 @@ struct Float16Bits {
 };
 using Float16 = InSixteenBits<Float16Bits>;
 
-// As floatToBFloat16Bits. The processor's instruction would take subnormal numbers as zeros.
+// The same as floatToBFloat16Bits(). The processor's instruction would treat subnormal numbers as zeros.
 struct Bfloat16Bits {
   static constexpr DataType kType = DataType::BFLOAT16;
   using DU = hn::Rebind<uint32_t, D>;

@@ -1,5 +1,5 @@
-// Software prefetch of what the processor's own prefetchers do not predict: what the end of a row tile reads and
-// writes, and the weights that a later pass of a product reads. Only the time depends on it, no result.
+// Software prefetch where the processor's own prefetchers fail: the memory that the end of a row tile reads and writes,
+// and the weights that a later pass of a product reads. It affects only time, not results.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace popart::cpu {
 
-// A tile in a matrix of `type` whose rows are `stride` elements apart, from element `at` on. What is read comes into
-// the first level cache: the end of a tile waits for it, as nothing is multiplied meanwhile.
+// Prefetches a tile of a matrix of `type` with rows `stride` elements apart, from element `at` on. Memory that is read
+// goes to the first level cache, because the end of a tile waits for it and nothing is multiplied meanwhile.
 enum class PrefetchFor : uint8_t { kRead, kWrite };
 template <PrefetchFor kUse>
 void prefetchTile(const void *matrix, ptrdiff_t at, DataType type, ptrdiff_t stride, int rows, int64_t cols) {
@@ -25,16 +25,16 @@ void prefetchTile(const void *matrix, ptrdiff_t at, DataType type, ptrdiff_t str
       __builtin_prefetch(row + b, kUse == PrefetchFor::kWrite, kUse == PrefetchFor::kWrite ? 2 : 3);
 }
 
-// What the epilogue of a tile reads, while the tile is being computed. `e`: of the whole matrix. `asked`: a matrix
-// whose lines the tile before has asked for, or nullptr.
+// Prefetches the operands of a tile's epilogue while the tile is computed. `e`: of the whole matrix. `asked`: a matrix
+// that the tile before has prefetched, or nullptr.
 inline void prefetchOperands(const Epilogue &e, const void *asked, ptrdiff_t at, ptrdiff_t stride, int rows,
                              int64_t cols) {
   for (const void *operand : {e.other, e.residual})
     if (operand && operand != asked) prefetchTile<PrefetchFor::kRead>(operand, at, e.type, stride, rows, cols);
   if (e.program) e.program->prefetch(at, stride, rows, cols);
 }
-// Its results. Worth it only where they outgrow their share of the last level cache, which holds x and residual as
-// well: lines that are cached cost an instruction each and gain nothing.
+// Prefetches the results of a tile. This pays off only if they are larger than their share of the last level cache,
+// which also holds x and residual: prefetching a cached line costs an instruction and gains nothing.
 inline bool outgrowsCache(int64_t elements, DataType type) {
   constexpr int64_t kShare = 4;
   return elements * (isHalf(type) ? 2 : 4) > lastLevelCacheBytes() / kShare;
@@ -45,17 +45,18 @@ inline void prefetchResults(const Epilogue &e, const void *y, ptrdiff_t at, ptrd
 }
 
 // The first row tile of a pass reads B once for every few multiply-adds of each row, faster than memory delivers. So
-// the row tiles of the pass before ask for it, each for a share of the lines, while they multiply: for lines [first,
-// first + steps * perStep); perStep 0: none.
+// the row tiles of the pass before prefetch it while they multiply, each a share of the lines: lines [first, first +
+// steps * perStep); perStep 0: none.
 struct LineShare {
   int64_t first = 0;
   int perStep = 0;
 };
 
-// What row tile `tile` of `tiles` asks for of a range of `lines` cache lines, if it can ask `steps` times for one line
-// or for two neighbouring ones. Invariant: shares stay inside the range, and each begins where the one before ends or
-// earlier, as the processor's own prefetchers stop at gaps. They cover a range of at least 2 * steps lines if tiles *
-// steps * 2 >= lines.
+// The share of row tile `tile` of `tiles` in a range of `lines` cache lines, if the tile can prefetch in `steps` steps,
+// one line or two neighbouring lines in each.
+// Invariant: shares are inside the range, and each begins at or before the end of the one before, because the
+// processor's own prefetchers stop at gaps. They cover a range of at least 2 * steps lines if tiles * steps * 2 >=
+// lines.
 inline LineShare lineShare(int64_t tile, int64_t tiles, int64_t steps, int64_t lines) {
   if (steps <= 0 || steps > lines) return {};
   const int perStep = tiles * steps < lines && 2 * steps <= lines ? 2 : 1;
@@ -64,14 +65,15 @@ inline LineShare lineShare(int64_t tile, int64_t tiles, int64_t steps, int64_t l
   return {std::min(first, lines - perStep * steps), perStep};
 }
 
-// Memory that will be read: `count` ranges of `floats` contiguous floats, `stride` floats apart.
+// Memory to prefetch: `count` ranges of `floats` contiguous floats, `stride` floats apart.
 struct AheadRanges {
   const float *first = nullptr;
   int64_t floats = 0, count = 1;
   ptrdiff_t stride = 0;
 };
 
-// Of `tiles` tiles, the first ask for the first range, those behind them for the next one: tile [0, tiles) of a range.
+// Divides `tiles` tiles among ranges: the first tiles prefetch the first range, the next tiles the next one. `tile` and
+// `tiles` count the tiles of one range.
 struct AheadTile {
   int64_t range, tile, tiles;
 };
@@ -81,7 +83,7 @@ inline AheadTile aheadTile(int64_t tile, int64_t tiles, int64_t ranges) {
   return {range, tile - first, end - first};
 }
 
-// Lets a tile, whose kernel steps `steps` times through kStepsPerLine of k, ask for its share of weights.
+// Lets a tile prefetch its share of weights; its kernel has `steps` steps of kStepsPerLine of k.
 inline void askAhead(TileArgs &args, int64_t tile, int64_t tiles, int64_t steps, const AheadRanges &weights) {
   const AheadTile at = aheadTile(tile, tiles, weights.count);
   const LineShare share = lineShare(at.tile, at.tiles, steps, weights.floats / kCacheLineFloats);
@@ -89,9 +91,10 @@ inline void askAhead(TileArgs &args, int64_t tile, int64_t tiles, int64_t steps,
   args.nextStride = share.perStep * kCacheLineFloats;
 }
 
-// Lets a tile of `parts` register tiles, each of `steps` such steps, ask for its share of what a later task reads,
-// evenly over its time: several times for a line where there are fewer lines than steps, and not for all of them where
-// there are more. Invariant: it asks for nothing beyond its range.
+// Lets a tile of `parts` register tiles, each with `steps` such steps, prefetch its share of the operands of a later
+// task, evenly over its time. If there are fewer lines than steps, lines are prefetched several times; if there are
+// more, not all are.
+// Invariant: no address outside the range is prefetched.
 inline void askEvenly(TileArgs &args, int64_t tile, int64_t tiles, int64_t parts, int64_t steps,
                       const AheadRanges &inputs) {
   args.ahead = nullptr;
@@ -106,14 +109,14 @@ inline void askEvenly(TileArgs &args, int64_t tile, int64_t tiles, int64_t parts
   args.aheadPartStride = steps * args.aheadStride;
 }
 
-// Contiguous memory that the next row tile reads or writes: the calls of a row tile, for some panels each, ask for it
-// evenly over their time. Invariant: they ask for all of it if they have the steps, and for less than a float per step
-// beyond it.
+// Contiguous memory that the next row tile reads or writes. The calls of a row tile, for some panels each, prefetch it
+// evenly over their time.
+// Invariant: they prefetch all of it if they have enough steps, and less than a float per step beyond its end.
 class AheadOfPanels {
  public:
-  // `mostApart`: floats from one step to the next.
+  // `mostApart`: largest distance in floats from one step to the next.
   explicit AheadOfPanels(int64_t mostApart) : mostApart_(mostApart) {}
-  // `panels`: of all calls. Ranges as long as the one before take no division.
+  // `panels`: of all calls. There is no division if length and panels are the same as in the last call.
   void moveTo(const void *first, int64_t floats, int64_t panels) {
     range_ = static_cast<const float *>(first);
     if (floats == floats_ && panels == allPanels_) return;
@@ -122,13 +125,13 @@ class AheadOfPanels {
     steps_ = -1;
   }
   bool isEmpty() const { return range_ == nullptr || perPanel_ == 0; }
-  // The call for `panels` panels from `panel` on takes `steps` steps.
+  // The part of the call for `panels` panels from `panel` on, which has `steps` steps.
   struct Part {
     const float *first;
     int64_t apart;
   };
   Part of(int64_t panel, int64_t panels, int64_t steps) {
-    if (panels != panels_ || steps != steps_) {  // divisions
+    if (panels != panels_ || steps != steps_) {  // the following has divisions
       panels_ = panels, steps_ = steps;
       apart_ = steps == 0 ? 0 : std::min(mostApart_, ceilDiv(perPanel_ * panels, steps));
     }
@@ -141,11 +144,11 @@ class AheadOfPanels {
   int64_t panels_ = 0, steps_ = -1, apart_ = 0;
 };
 
-// Rows of A. Where few panels have fewer steps than the rows have lines, two of three lines: the processor reads their
-// neighbours with them.
+// Rows of A. If few panels have fewer steps than the rows have lines, two of three lines are prefetched: the processor
+// loads their neighbours with them.
 class RowsAhead {
  public:
-  // nullptr: none.
+  // `first` nullptr: nothing.
   void moveTo(const float *first, int64_t floats, int64_t panels) { range_.moveTo(first, floats, panels); }
   bool isEmpty() const { return range_.isEmpty(); }
   // For a call of `parts` register tiles of `steps` steps.
@@ -161,12 +164,12 @@ class RowsAhead {
   AheadOfPanels range_{kMostApart};
 };
 
-// Rows of y that the tile writes. A store that misses the second level cache first reads its line, and the stores of a
-// tile come all at once.
+// Rows of y that the next tile writes. A store that misses the second level cache first reads its line, and the stores
+// of a tile come all at once.
 class ResultsAhead {
  public:
   ResultsAhead() = default;
-  // `elements` elements from element `at` of y on. None where a program writes others.
+  // `elements` elements from element `at` of y on; nothing if a program writes its own results.
   ResultsAhead(const Epilogue &e, const void *y, ptrdiff_t at, int64_t elements, int64_t panels) {
     moveTo(e, y, at, elements, panels);
   }
@@ -176,7 +179,7 @@ class ResultsAhead {
   }
   void stop() { range_.moveTo(nullptr, 0, 1); }
   bool isEmpty() const { return range_.isEmpty(); }
-  // For a call that asks for no weights.
+  // For a call that does not prefetch weights.
   void ask(TileArgs &args, int64_t panel, int64_t panels, int64_t steps) {
     const AheadOfPanels::Part part = range_.of(panel, panels, steps);
     args.next = part.first;

@@ -51,10 +51,10 @@ HWY_INLINE V factor(const float *a) {
   return hn::Set(D(), *a);
 }
 
-// What a lane holds, and adds to its sum.
+// Lane types: what a lane contains, and how it is added to the sum.
 struct Floats {
-  // The compiler would also choose forms of the instruction that write to a factor, and copy registers then: on a core
-  // that another thread uses as well, the number of instructions is the limit.
+  // The assembly fixes the form of the instruction. The compiler would also choose forms that overwrite a factor, and
+  // then copy registers: on a core that another thread uses as well, the number of instructions is the limit.
   static HWY_INLINE V multiplyAdd(V a, V b, V sum) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
     asm("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "v"(a.raw));
@@ -66,7 +66,7 @@ struct Floats {
 };
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 struct Bfloat16Pairs {
-  // sum + a[0] b[0] + a[1] b[1]. The library has no operation for this instruction.
+  // sum + a[0] b[0] + a[1] b[1]. Highway has no operation for this instruction.
   static HWY_INLINE V multiplyAdd(V a, V b, V sum) {
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "v"(a.raw));
     return sum;
@@ -76,7 +76,7 @@ struct Bfloat16Pairs {
 
 template <class Lane, AMode kMode, size_t... I>
 HWY_INLINE void fmaRow(V *HWY_RESTRICT acc, const float *a, const V *HWY_RESTRICT b, std::index_sequence<I...>) {
-  // A factor that is used once is an operand in memory of its multiply-add, which the compiler has to choose.
+  // A factor that is used once should be a memory operand of its multiply-add, which the compiler must choose.
   if constexpr (sizeof...(I) == 1 && std::is_same_v<Lane, Floats>)
     acc[0] = hn::MulAdd(factor<kMode, 0>(a), b[0], acc[0]);
   else
@@ -132,10 +132,10 @@ HWY_INLINE void boundAbove(V *HWY_RESTRICT acc, V high, std::index_sequence<I...
   ((acc[I] = bounds::atMost(acc[I], high)), ...);
 }
 
-// Where a register tile begins, in floats behind the arguments of its call: in A, the partial sums, the results, the
-// residual, the columns, and what is prefetched. It is not a changed copy of the arguments, which would be made with
-// vectors: such a load of numbers that were stored one by one waits for all stores before it, so for the results of the
-// register tile before.
+// Offsets of a register tile, in floats, from the arguments of its call: in A, the partial sums, the results, the
+// residual, the columns, and the prefetched memory. It is not a modified copy of the arguments, which would be made
+// with vectors: such a load of numbers that were stored one by one waits for all earlier stores, so for the results of
+// the register tile before.
 struct Part {
   ptrdiff_t a, in, out, residual, column, ahead, next;
 };
@@ -151,9 +151,9 @@ HWY_INLINE void finish(V *HWY_RESTRICT acc, const TileEnd &end, Each each, const
   if (end.hasHigh()) boundAbove(acc, hn::Set(D(), end.high), each);
 }
 
-// kPlain: without look-ahead in B and without an end, whose registers and instructions then cost nothing.
+// kPlain: without prefetch of B and without an epilogue, so that it needs no registers and instructions for them.
 enum class Form : uint8_t { kPlain, kExtended };
-// kPacked: rows of a panel of B follow each other, so that addresses of several steps are constants of instructions.
+// kPacked: rows of a panel of B are contiguous, so that addresses of several steps are constants in instructions.
 enum class RowsOfB : uint8_t { kPacked, kStrided };
 
 template <Form kForm, RowsOfB kRowsOfB, class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst, class Place>
@@ -168,10 +168,10 @@ HWY_NOINLINE void sums(const TileArgs &t, const Place &at) {
   const ptrdiff_t stride = t.aStride;
   const ptrdiff_t bStride = kRowsOfB == RowsOfB::kPacked ? kPanelWidth : t.bStride;
   const ptrdiff_t bPanelStride = t.bPanelStride;
-  const float *ahead = t.ahead ? t.ahead + at.ahead : t.b;  // prefetching a cached line costs nothing
+  const float *ahead = t.ahead ? t.ahead + at.ahead : t.b;  // prefetching a cached line costs little
   const ptrdiff_t aheadStride = t.ahead ? t.aheadStride : 0;
   [[maybe_unused]] const float *next = t.next ? t.next + at.next : t.b;
-  [[maybe_unused]] const ptrdiff_t nextHalf = t.next ? t.nextStride / 2 : 0;  // few registers are left
+  [[maybe_unused]] const ptrdiff_t nextHalf = t.next ? t.nextStride / 2 : 0;  // saves a register; few are left
   for (int64_t r = 0; r < t.blockCount; ++r) {
     const float *base[kBases];
     const float *a = t.a + at.a + t.blocks[r].a;
@@ -212,7 +212,7 @@ void sumsOf(const TileArgs &t, const Place &at) {
   sums<kForm, RowsOfB::kStrided, Lane, kMode, MR, NV, kFirst>(t, at);
 }
 
-// kFirst: of B's vectors, from t.b on.
+// kFirst: first vector of B, relative to t.b.
 template <class Lane, AMode kMode, size_t MR, size_t NV, size_t kFirst, class Place>
 void tileAt(const TileArgs &t, const Place &at) {
   if constexpr (!isLanes(kMode))
@@ -226,7 +226,8 @@ void tile(const TileArgs &t) {
   tileAt<Lane, kMode, MR, NV, 0>(t, WholeCall());
 }
 
-// Register tile `number` of a call, from a row and a column on; its prefetches follow those of the tiles before it.
+// Runs register tile `number` of a call, from a row and a column on. Its prefetches follow those of the tiles before
+// it.
 template <AMode kMode>
 Part partAt(const TileArgs &t, ptrdiff_t number, ptrdiff_t row, ptrdiff_t column) {
   return {row * (isRows(kMode) ? t.aStride : 1),
@@ -240,7 +241,7 @@ Part partAt(const TileArgs &t, ptrdiff_t number, ptrdiff_t row, ptrdiff_t column
 
 constexpr size_t partsOf(size_t rows) { return kWideRows == 0 ? 1 : (rows + kWideRows - 1) / kWideRows; }
 
-// Two panels: rows split into register tiles.
+// Two panels: the rows are split into register tiles.
 template <class Lane, AMode kMode, size_t MR, size_t kRow = 0, size_t kNumber = 0>
 void twoPanels(const TileArgs &t) {
   constexpr size_t kParts = partsOf(MR - kRow), kRows = (MR - kRow + kParts - 1) / kParts;
@@ -248,7 +249,7 @@ void twoPanels(const TileArgs &t) {
   if constexpr (kRow + kRows < MR) twoPanels<Lane, kMode, MR, kRow + kRows, kNumber + 1>(t);
 }
 
-// Three panels: a panel and a half of all rows, twice.
+// Three panels: two register tiles, each with all rows and a panel and a half.
 template <class Lane, AMode kMode, size_t MR>
 void threePanels(const TileArgs &t) {
   constexpr size_t kVectors = 3 * kPanelVectors / 2;
@@ -263,8 +264,8 @@ void fillTable(MicroKernels &table, std::index_sequence<M...>) {
   ((table.narrow[kAt][M] = &tile<Lane, kMode, M + 1, kPanelVectors / 2>), ...);
 }
 
-// How many panels the kernels of so many rows cover. Two would be read by register tiles of few rows where the rows do
-// not divide well: those read B faster than the second level cache delivers.
+// The number of panels that kernels for this many rows cover. Two panels would need register tiles of few rows if the
+// rows do not divide well, and those read B faster than the second level cache delivers.
 constexpr int widePanelsOf(size_t rows) {
   if (rows == 1) return kMaxTilePanels;  // one row has too few independent chains to hide the latency of a multiply-add
   if (kWideRows == 0) return rows == 2 ? 2 : 1;  // 16 registers
@@ -309,7 +310,7 @@ MicroKernels makeTable() {
 }
 
 MicroKernels floatTable() { return makeTable<Floats>(); }
-// Without rows where there is no such instruction.
+// Without rows if there is no such instruction.
 MicroKernels bfloat16Table() {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   if (__builtin_cpu_supports("avx512bf16")) return makeTable<Bfloat16Pairs>();
@@ -353,7 +354,8 @@ int64_t RowTiles::sameRows(int64_t tiles) const { return ceilDiv(tiles * microKe
 
 RowTiles::RowTiles(int64_t rows, int64_t columns) : rows_(rows) {
   const MicroKernels &kernels = microKernels();
-  if (columns > kernels.panelWidth && kernels.wideRows > 0 && rows > 1)  // one row is for many tasks of few panels
+  // Products of one row have many tasks of few panels.
+  if (columns > kernels.panelWidth && kernels.wideRows > 0 && rows > 1)
     panels_ = rows <= kernels.tileRows ? kernels.widePanels[rows - 1] : 2;
   const int64_t part = panels_ == 2 ? kernels.wideRows : kernels.tileRows, partsPerTile = kernels.tileRows / part;
   parts_ = ceilDiv(rows, part);

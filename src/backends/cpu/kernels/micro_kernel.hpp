@@ -18,18 +18,20 @@ struct BlockOffset {
   ptrdiff_t b = 0;
 };
 
-// What a tile does with its finished sums before it stores them, in registers: adds a row, adds a matrix, bounds the
-// result (comparisons as those of Relu and Clip). Absent parts (nullptr, infinite bounds) are not computed.
+// The epilogue that a tile applies to finished sums in registers before it stores them: adds a row, adds a matrix,
+// bounds the result (comparisons like those of Relu and Clip). Absent parts (nullptr, infinite bounds) are not
+// computed.
 struct TileEnd {
-  const float *bias = nullptr;      // readable over the tile's width
-  const float *residual = nullptr;  // rows residualStride apart, readable over the tile's width; may be `out`
+  const float *bias = nullptr;  // readable over the whole width of the tile
+  // Rows residualStride apart, readable over the whole width of the tile; may be `out`.
+  const float *residual = nullptr;
   ptrdiff_t residualStride = 0;
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
 
   bool hasLow() const { return low > -std::numeric_limits<float>::infinity(); }
   bool hasHigh() const { return high < std::numeric_limits<float>::infinity(); }
   bool isUsed() const { return bias || residual || hasLow() || hasHigh(); }
-  // That of the tile which begins `elements` elements of the matrix and `columns` columns behind this one.
+  // The end of a tile that begins `elements` elements of the matrix and `columns` columns after this one.
   TileEnd at(ptrdiff_t elements, int64_t columns) const {
     TileEnd end = *this;
     if (bias) end.bias += columns;
@@ -41,24 +43,25 @@ struct TileEnd {
 // out[m, n] = end(in[m, n] + sum over blocks r, then k, of A[r][m, k] * B[r][k, n])
 struct TileArgs {
   const float *a = nullptr;
-  ptrdiff_t aStride = 0;  // between rows in the row modes, between k in the panel modes; the other stride: see AMode
+  ptrdiff_t aStride = 0;  // between rows in the row modes, between k in the panel modes; see AMode for the other stride
   const float *b = nullptr;
-  ptrdiff_t bStride = 0;       // between k; n is contiguous and fully readable over the tile's width
-  ptrdiff_t bPanelStride = 0;  // between neighbouring panels, for tiles more than one panel wide
+  ptrdiff_t bStride = 0;       // between k; n is contiguous and readable over the whole width of the tile
+  ptrdiff_t bPanelStride = 0;  // between neighbouring panels, for tiles wider than one panel
   const BlockOffset *blocks = nullptr;
   int64_t blockCount = 0;
   int64_t k = 0;
   const float *in = nullptr;  // nullptr starts from zero
   ptrdiff_t inStride = 0;
-  float *out = nullptr;  // rows outStride apart, panels side by side; written over the full width of the tile
+  float *out = nullptr;  // rows outStride apart, panels contiguous; written over the whole width of the tile
   ptrdiff_t outStride = 0;
-  TileEnd end;  // not in the lane modes
-  // Software prefetch of a later tile, whose accesses hardware prefetchers do not predict: every kStepsPerLine steps of
-  // k prefetch the line at the next multiple of aheadStride. nullptr: none.
+  TileEnd end;  // not used in the lane modes
+  // Software prefetch for a later tile, whose accesses hardware prefetchers do not predict: after every kStepsPerLine
+  // steps of k, the line at the next multiple of aheadStride. nullptr: none.
   const float *ahead = nullptr;
   ptrdiff_t aheadStride = 0;
-  ptrdiff_t aheadPartStride = 0;  // from what one register tile of a call prefetches to what the next one does
-  // The same twice in every stride, an even number of floats. Not in the lane modes.
+  // Distance between the memory that one register tile of a call prefetches and that of the next.
+  ptrdiff_t aheadPartStride = 0;
+  // Like `ahead`, but two lines per stride, which is an even number of floats. Not in the lane modes.
   const float *next = nullptr;
   ptrdiff_t nextStride = 0;
 };
@@ -74,68 +77,70 @@ constexpr int kAModes = 4;
 constexpr int kMaxTileRows = 14;
 constexpr int kMaxPanelWidth = 32;
 constexpr int kMaxTilePanels = 4;
-// Floats that one call of a kernel writes, at most.
+// Largest number of floats that one call of a kernel writes.
 constexpr int kMaxTileFloats = kMaxTileRows * 2 * kMaxPanelWidth;
 
-// A register tile reads a number of A for each row and a vector of B for each vector of columns, and multiplies as
-// often as rows times vectors. So the nearly square ones read least: 6 rows x 4 vectors, 8 rows x 3 vectors. The
-// kernels for several panels consist of such register tiles, one after another; those of one panel, for narrow products
-// and last panels, are one register tile of up to tileRows rows.
+// A register tile reads one number of A per row and one vector of B per vector of columns, and multiplies rows times
+// vectors times. So nearly square tiles read least: 6 rows x 4 vectors, 8 rows x 3 vectors. Kernels for several panels
+// consist of such register tiles, one after another. Kernels for one panel, used for narrow products and last panels,
+// are one register tile of up to tileRows rows.
 struct MicroKernels {
-  const char *instructionSet = "";       // Highway's name of it
+  const char *instructionSet = "";       // Highway's name of the set
   int panelWidth = 0;                    // floats per panel of packed B: two vectors
-  int tileRows = 0;                      // most rows of a tile
-  int wideRows = 0;                      // most rows of the register tiles of two panels; 0: there are none
+  int tileRows = 0;                      // largest number of rows of a tile
+  int wideRows = 0;                      // largest number of rows of register tiles with two panels; 0: there are none
   using PerRows = TileFn[kMaxTileRows];  // [rows - 1]
   PerRows full[kAModes];                 // [mode], one panel wide
   PerRows narrow[kAModes];               // the same half a panel wide
   PerRows wide[2];                       // AMode::kRows and kPanel, widePanels[rows - 1] panels
-  int widePanels[kMaxTileRows];          // 1 where nothing is gained
-  int wideParts[kMaxTileRows];           // register tiles in them
+  int widePanels[kMaxTileRows];          // 1 if more panels gain nothing
+  int wideParts[kMaxTileRows];           // number of register tiles in them
 
-  // The kernel for `columns` wanted columns from some panel on: their first `panels` panels, or half of the last one.
+  // The kernel for the first of `columns` columns from a panel on: it computes `panels` panels, or half of the last
+  // one.
   struct Choice {
     TileFn run;
-    int panels;  // covered
+    int panels;  // number of panels computed
     int width;   // floats of a row that are read and written
     int parts;   // register tiles, one after another
   };
   Choice choose(AMode mode, int tileRows, int64_t columns) const;
 };
 
-// The table for the best instruction set of this processor among those compiled in. Constant for the process.
+// The table for the best compiled instruction set that this processor has. Constant for the process.
 const MicroKernels &microKernels();
 
-// The same for pairs of BFLOAT16 where this processor multiplies them (x86: AVX512_BF16), else null. A lane of A and B
-// holds two numbers, those of k = 2i and 2i + 1; both products are added to the lane's FLOAT sum. Panels and tiles have
-// the sizes of microKernels(). The instruction takes subnormal numbers, and gives subnormal sums, as zeros.
+// The same for pairs of BFLOAT16 if this processor multiplies them (x86: AVX512_BF16), else null. A lane of A and B
+// contains two numbers, those of k = 2i and 2i + 1; both products are added to the lane's FLOAT sum. Panels and tiles
+// have the sizes of microKernels(). The instruction treats subnormal numbers as zeros, and returns subnormal sums as
+// zeros.
 const MicroKernels *bfloat16Kernels();
 
 // Time of a panel by kernels of one panel, relative to those of several (decision 0090).
 constexpr double kOnePanelCost = 1.15;
 
-// The rows of a product with so many columns, as ranges for one call of a kernel each: whole register tiles, all of
-// nearly the same size.
+// Splits the rows of a product with `columns` columns into ranges, one per call of a kernel: whole register tiles, all
+// of nearly the same size.
 class RowTiles {
  public:
   RowTiles() = default;
   RowTiles(int64_t rows, int64_t columns);
   static RowTiles ofOne(int64_t rows);  // all rows in one range
   int64_t count() const { return count_; }
-  // How many of these tiles have as many rows as `tiles` tiles of tileRows rows, rounded up.
+  // The number of these tiles that have as many rows as `tiles` tiles of tileRows rows, rounded up.
   int64_t sameRows(int64_t tiles) const;
-  // Panels that one call of the kernel covers.
+  // Panels per call of the kernel.
   int64_t panelsTogether() const { return panels_; }
-  // Row at which a tile begins; that of tile count() is the number of rows.
+  // First row of a tile; for tile count(), the number of rows.
   int64_t begin(int64_t tile) const { return count_ == 0 ? 0 : rows_ * (parts_ * tile / count_) / parts_; }
 
  private:
-  int64_t rows_ = 0, count_ = 0, parts_ = 0;  // parts: ranges of rows of a register tile
-  int64_t most_ = 1, panels_ = 1;             // rows of a tile; panels of a call
+  int64_t rows_ = 0, count_ = 0, parts_ = 0;  // parts: ranges of rows of one register tile each
+  int64_t most_ = 1, panels_ = 1;             // rows per tile; panels per call
 };
 
-// The panels of a product as ranges for tasks, all of nearly the same size: of as many panels as kernels cover, if that
-// leaves a part for each range.
+// Splits the panels of a product into ranges for tasks, all of nearly the same size. They are multiples of the panels
+// that kernels cover, if every range gets at least one.
 class PanelRanges {
  public:
   PanelRanges(int64_t panels, int64_t ranges, int64_t together)
@@ -143,13 +148,13 @@ class PanelRanges {
         count_(ranges),
         keeps_((panels + together - 1) / together >= ranges),
         together_(keeps_ ? together : 1) {}
-  // Whether ranges have as many panels as kernels cover.
+  // Whether ranges are multiples of the panels that kernels cover.
   bool keepsTogether() const { return keeps_; }
   int64_t count() const { return count_; }
   int64_t begin(int64_t range) const { return std::min(panels_, together_ * (groups() * range / count_)); }
-  // No range has more panels; the one with the last panel may have fewer.
+  // Panels of the longest range; the range with the last panel may have fewer.
   int64_t longest() const { return std::min(panels_, together_ * ((groups() + count_ - 1) / count_)); }
-  // But for the last panels of the last range.
+  // Whether all ranges have the same length, except for the last panels of the last range.
   bool areEqual() const { return groups() % count_ == 0; }
   // `panels` rounded up, at least 1.
   static int64_t rounded(int64_t panels, int64_t together) {

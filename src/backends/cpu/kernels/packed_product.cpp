@@ -32,14 +32,14 @@ constexpr bool kHasTable = true;
 #else
 constexpr bool kHasTable = false;
 #endif
-constexpr ptrdiff_t kWordsAhead = 16;  // that are asked for: 2 KiB of a panel
+constexpr ptrdiff_t kWordsAhead = 16;  // prefetch distance: 2 KiB of a panel
 
 template <int kBits>
 constexpr int64_t kPerWord = 32 / kBits;
 template <int kBits>
 constexpr bool kReadsTable = kHasTable &&kBits <= 4;
 
-// Numbers of kBits bits as floats. kMoved: the table has the zero point of all blocks in it.
+// Numbers of kBits bits as floats. kMoved: the table also subtracts the zero point of all blocks.
 template <int kBits, bool kMoved>
 struct Numbers {
   explicit Numbers(float middle) {
@@ -50,7 +50,7 @@ struct Numbers {
       table = hn::Load(D(), values);
     }
   }
-  // The number in the lowest bits; there may be others above.
+  // Converts the number in the lowest bits; the bits above may be other numbers.
   HWY_INLINE V operator()(Words words) const {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
     if constexpr (kReadsTable<kBits>) return V{_mm512_permutexvar_ps(words.raw, table.raw)};
@@ -69,7 +69,7 @@ HWY_INLINE V zerosOf(const PackedPanels &b, ptrdiff_t at) {
   return b.zeros ? hn::LoadU(D(), b.zeros + at) : hn::Set(D(), b.middle);
 }
 
-// NV vectors: two of each panel, panels `stride` elements apart.
+// Loads NV vectors: two of each panel, panels `stride` elements apart.
 template <size_t I>
 constexpr ptrdiff_t offsetIn(ptrdiff_t stride) {
   return static_cast<ptrdiff_t>(I / kPanelVectors) * stride + static_cast<ptrdiff_t>(I % kPanelVectors * kLanes);
@@ -159,7 +159,7 @@ HWY_NOINLINE void sums(const PackedTile &t) {
       hn::StoreU(acc[m * NV + i], D(), t.out + static_cast<ptrdiff_t>(m) * t.outStride + i * kLanes);
 }
 
-// The panel of floats of the same numbers.
+// Converts rows of a panel to floats.
 template <int kBits, bool kMoved>
 void floats(const PackedPanels &b, int64_t panel, int64_t first, int64_t count, float *to) {
   constexpr auto kEach = std::make_index_sequence<kPanelVectors>();
@@ -192,11 +192,11 @@ void floats(const PackedPanels &b, int64_t panel, int64_t first, int64_t count, 
 }
 
 constexpr size_t kRows = kManyRegisters ? 12 : 4;
-constexpr size_t kWideRows = kManyRegisters ? 4 : 2;  // with which two panels fit into the registers
+constexpr size_t kWideRows = kManyRegisters ? 4 : 2;  // with this many rows, two panels fit into the registers
 static_assert(kRows <= kMostPackedRows && 2 * kWidth <= kMostPackedColumns);
 
 using SumsFn = void (*)(const PackedTile &);
-// Kernels of NP panels, by rows - 1.
+// Kernels for NP panels, indexed by rows - 1.
 template <int kBits, bool kMoved, size_t NP, size_t... M>
 SumsFn sumsOf(int64_t rows, std::index_sequence<M...>) {
   static constexpr SumsFn kSums[] = {&sums<kBits, kMoved, M + 1, NP>...};

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Two rows side by side, for contiguous columns; `second` null: zeros.
+// Interleaves two rows with contiguous columns; `second` null: zeros.
 HWY_INLINE void interleaveRows(const uint16_t *first, const uint16_t *second, int64_t cols, uint32_t *to) {
   const hn::ScalableTag<uint32_t> d;
   const hn::Rebind<uint16_t, decltype(d)> half;
@@ -32,7 +32,7 @@ HWY_INLINE void interleaveRows(const uint16_t *first, const uint16_t *second, in
   auto pairs = hn::PromoteTo(d, hn::MaskedLoad(mask, half, first + c));
   if (second) pairs = hn::Or(pairs, hn::ShiftLeft<16>(hn::PromoteTo(d, hn::MaskedLoad(mask, half, second + c))));
   hn::BlendedStore(pairs, hn::FirstN(d, rest), d, to + c);
-#else  // without masked memory instructions the library would touch memory beyond the array
+#else  // without masked memory instructions, Highway would access memory outside the array
   for (; c < cols; ++c) to[c] = first[c] | (second ? static_cast<uint32_t>(second[c]) << 16 : 0u);
 #endif
 }

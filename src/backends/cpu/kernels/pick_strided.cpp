@@ -1,4 +1,4 @@
-// Strided elements, compiled once per instruction set by Highway: interleaved loads, of which one vector is kept.
+// Strided elements, compiled once per instruction set by Highway: interleaved loads, from which one vector is used.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/pick_strided.cpp"
 #include <hwy/foreach_target.h>
@@ -23,7 +23,7 @@ HWY_INLINE V everyOf(const float *x) {
   return first;
 }
 
-// Whole vectors of results that need nothing behind the last element; how many results they are.
+// Computes whole vectors of results that read nothing after the last element; returns the number of results.
 template <int64_t kStride>
 int64_t pickWhole(const float *x, int64_t count, float *y) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));

@@ -1,5 +1,5 @@
-// The greater of two values of a pooling window, of which the first one comes first in memory. The first NaN wins, and
-// the first of equal values. Compiled once per instruction set; only for .cpp files that Highway compiles so.
+// The greater of two values of a pooling window, where `first` precedes `second` in memory. The first NaN wins, and the
+// first of equal values. Compiled once per instruction set; only for .cpp files that Highway compiles this way.
 #if defined(POPART_CPU_POOL_MAXIMUM_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_POOL_MAXIMUM_INL_HPP
 #undef POPART_CPU_POOL_MAXIMUM_INL_HPP
@@ -22,11 +22,11 @@ HWY_INLINE hn::Mask<D> replaces(V v, V best) { return hn::AndNot(hn::IsNaN(best)
 struct Maximum {
   static HWY_INLINE V of(V first, V second) { return hn::IfThenElse(replaces(second, first), second, first); }
 };
-// Where there is no NaN; one instruction.
+// For values without NaN; one instruction.
 struct NumberMaximum {
   static HWY_INLINE V of(V first, V second) {
 #if HWY_ARCH_X86
-    return hn::Max(second, first);  // the instruction gives its second operand where both are equal
+    return hn::Max(second, first);  // the instruction returns its second operand if both are equal
 #else
     return hn::IfThenElse(hn::Lt(first, second), second, first);
 #endif

@@ -1,6 +1,6 @@
-// Rows of a plane (N, C, spatial…) as windows read them: split by the remainder of the column by the stride, with
-// neutral values around them, see pool_rows.hpp. Compiled once per instruction set; only for .cpp files that Highway
-// compiles so.
+// Rows of a plane (N, C, spatial…) in the form that windows read: split by the remainder of the column by the stride,
+// with neutral values around them, see pool_rows.hpp. Compiled once per instruction set; only for .cpp files that
+// Highway compiles this way.
 #if defined(POPART_CPU_POOL_ROWS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_POOL_ROWS_INL_HPP
 #undef POPART_CPU_POOL_ROWS_INL_HPP
@@ -22,9 +22,9 @@ namespace pools {
 
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 
-// ---- phases: element q goes to position q / stride of phase q % stride
+// ---- phases: element q is stored at position q / stride of phase q % stride
 
-// kStride vectors of neighbours, of which vector p holds the elements of phase p.
+// kStride contiguous vectors; vector p of the result has the elements of phase p.
 template <int64_t kStride>
 HWY_INLINE void loadPhases(const float *from, V *phases) {
   const D d;
@@ -41,8 +41,8 @@ struct PlaneRow {
   const float *end;
 };
 
-// Positions [begin, begin + count) of a row, by phase; `neutral` where it has none. What lies behind a phase's last
-// element may be written, too, up to a vector. kStride 0: `stride`, which is above 4.
+// Stages positions [begin, begin + count) of a row by phase; positions outside the row become `neutral`. Up to a vector
+// may be written after a phase's last element. kStride 0: `stride`, which is above 4.
 template <int64_t kStride>
 HWY_INLINE void stageBy(const PlaneRow &from, int64_t begin, int64_t count, int64_t stride, float neutral, float *to,
                         int64_t phase) {
@@ -85,16 +85,16 @@ HWY_INLINE void stageRow(const PlaneRow &from, int64_t begin, int64_t count, int
 
 class StagedRows {
  public:
-  // neutral: what stands in the padding.
+  // neutral: value of the padding.
   StagedRows(const RowPool::Plan &plan, const float *x, float neutral, float *scratch)
       : plan_(plan), p_(plan.pool), x_(x), neutral_(neutral), staged_(scratch) {
     kept_ = reinterpret_cast<int64_t *>(staged_ + plan.slots * plan.slot + plan.padded);
     if (x) end_ = x + p_.n * p_.channels * p_.inputPixels();
   }
-  // Of the scratch memory.
+  // End of the scratch memory.
   void *end() const { return kept_ + plan_.slots; }
 
-  // The rows that follow are those of a plane, as `count` columns of the result from `first` on want them.
+  // Sets the plane of the following rows, and the `count` columns of the result from `first` on that they serve.
   void start(int64_t plane, int64_t first, int64_t count) {
     plane_ = plane;
     begin_ = first * p_.stride[2] - p_.padLow[2];
@@ -103,8 +103,8 @@ class StagedRows {
     std::fill_n(kept_, plan_.slots, int64_t{-1});
   }
 
-  // Element 0 is that of the first column's first tap. Valid until a row that the same window does not span is asked
-  // for.
+  // Element 0 of the returned row is the first tap of the first column. The row is valid until a row outside the same
+  // window is requested.
   const float *row(int64_t depth, int64_t row) {
     const int64_t number = depth * p_.in[1] + row, stride = p_.stride[2];
     const float *from = x_ + (plane_ * p_.in[0] * p_.in[1] + number) * p_.in[2];
@@ -123,7 +123,7 @@ class StagedRows {
   const float *x_, *end_ = nullptr;
   float neutral_;
   float *staged_;
-  int64_t *kept_;  // by slot: the number of the input row that is staged there, or -1
+  int64_t *kept_;  // by slot: number of the input row that is staged there, or -1
   int64_t plane_ = 0, begin_ = 0, span_ = 0;
   bool isInside_ = false;
 };

@@ -24,13 +24,13 @@ using lanes::FirstLanes;
 
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 
-// ---- of two values, the first one in the order of memory
+// ---- combines two values, in the order of memory
 
 struct PoolSum {
   static HWY_INLINE V of(V first, V second) { return hn::Add(first, second); }
 };
 
-// What the loops over rows read, in registers.
+// Operands of the loops over rows, in registers.
 struct PoolReader {
   const float *begin, *end;  // of the tensor
   const float *masks;
@@ -38,7 +38,7 @@ struct PoolReader {
   int64_t places, stride, readFloats;
 };
 
-// kStride: of the columns; 0: any above 4. kTaps: neighbouring columns of a window; 0: any.
+// kStride: of the columns; 0: any above 4. kTaps: number of neighbouring columns of a window; 0: any.
 template <PoolKind kKind, int64_t kStride, int64_t kTaps>
 class RowPooling {
   static constexpr bool kMaximum = kKind == PoolKind::kMaximum;
@@ -53,7 +53,7 @@ class RowPooling {
     scales_ = maxima_ + (reading.bySteps ? reading.rows * kLanes : 0);
   }
 
-  // Units are (plane, block of columns, depth, row).
+  // Computes the units [begin, end), which are (plane, block of columns, depth, row).
   void run(int64_t begin, int64_t end) {
     while (begin < end) {
       const Segment s = segmentAt(begin, end - begin);
@@ -84,9 +84,9 @@ class RowPooling {
     return s;
   }
 
-  // Some lanes of results, from column o of the segment on.
+  // Some lanes of results, starting at column o of the segment.
   struct Column {
-    int64_t o, lanes, position;  // position: of the first tap of lane 0 in a row of the input
+    int64_t o, lanes, position;  // position: of the first tap of lane 0, in a row of the input
   };
   void column(const Segment &s, int64_t o) {
     const int64_t stride = p_.stride[2], span = (p_.kernel[2] - 1) * p_.dilation[2] + 1;
@@ -96,7 +96,7 @@ class RowPooling {
     if (isInside ? combine<First, false>(s, c) : combine<First, true>(s, c)) return;
     if constexpr (kMaximum) isInside ? combine<pools::Maximum, false>(s, c) : combine<pools::Maximum, true>(s, c);
   }
-  // By tap: all bits in the lanes whose element is inside the input.
+  // For each tap: all bits in the lanes whose element is inside the input.
   void makeMasks(const Column &c) {
     if (maskPosition_ == c.position && maskLanes_ == c.lanes) return;
     maskPosition_ = c.position, maskLanes_ = c.lanes;
@@ -108,7 +108,8 @@ class RowPooling {
       }
   }
 
-  // False when maxima are those of numbers and there may be a NaN. Sums of everything read say so: they are none, too.
+  // Returns false if maxima were computed without regard to NaN and the operands may have one. The sum of all values
+  // read shows this: it is NaN as well.
   template <class Combine, bool kBorder>
   bool combine(const Segment &s, const Column &c) {
     const PoolReader reader{x_,
@@ -156,11 +157,11 @@ class RowPooling {
     const int64_t at = plan_.depths[s.depth].first + depth * p_.dilation[0];
     return x_ + ((s.plane * p_.in[0] + at) * p_.in[1] + row) * p_.in[2];
   }
-  // What an average counts for each tap of a column.
+  // Number of taps that an average counts per tap of a column.
   int64_t countedPerColumn(const Reach &depth, const Reach &row) const {
     return plan_.countPadding ? depth.padded * row.padded : depth.count * row.count;
   }
-  // What sums are multiplied by, by column: 1 / (taps that an average counts), 0 without taps.
+  // Factors of sums, by column: 1 / (taps that an average counts), 0 without taps.
   void makeScales(const Segment &s, float perColumn) {
     if (scalesPerColumn_ == perColumn && scalesFirst_ == s.first) return;
     scalesPerColumn_ = perColumn, scalesFirst_ = s.first;
@@ -199,7 +200,7 @@ class RowPooling {
     all = hn::Add(all, sum);
     return total;
   }
-  // Vectors of every kStride-th element; zeros for those outside of the tensor.
+  // Vectors of every kStride-th element; elements outside the tensor are zeros.
   template <bool kReadable>
   static HWY_INLINE void load(const PoolReader &r, const float *from, V *v) {
     if constexpr (kReadable && kStride > 0) return pools::loadPhases<kStride>(from, v);
@@ -237,7 +238,7 @@ void poolTaps(const RowPool::Plan &plan, const RowPool::Reading &reading, const 
   else
     RowPooling<PoolKind::kAverage, kStride, kTaps>(plan, reading, u.x, u.y, u.scratch).run(u.begin, u.end);
 }
-// Windows of two and three columns are the common ones.
+// Windows of two and three columns are the most common ones.
 template <int64_t kStride>
 void poolStride(const RowPool::Plan &plan, const RowPool::Reading &reading, const PoolUnits &units) {
   const bool areNeighbours = plan.pool.dilation[2] == 1;
@@ -271,7 +272,7 @@ HWY_EXPORT(poolRows);
 
 namespace {
 
-constexpr int64_t kBlock = 1024;  // columns of the result: their staged rows stay in the cache
+constexpr int64_t kBlock = 1024;  // columns of the result per unit: their staged rows stay in the cache
 
 }  // namespace
 

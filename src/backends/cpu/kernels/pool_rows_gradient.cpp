@@ -20,7 +20,7 @@ using V = hn::Vec<D>;
 using lanes::AllLanes;
 using lanes::FirstLanes;
 
-// ---- phases back into order, see pools::split
+// ---- from phases back to the order of columns, the inverse of pools::split
 
 template <int64_t kStride>
 HWY_INLINE void joinBy(const float *from, int64_t phase, int64_t count, float *to) {
@@ -96,7 +96,7 @@ class RowGradients {
     if (o < p_.out[2]) spread(FirstLanes(p_.out[2] - o), o, g);
   }
 
-  // Where the sums of a row of dx are kept, by phase.
+  // The sums of a row of dx, by phase. Writes the row that used the slot before.
   float *sumsOf(int64_t depth, int64_t row) {
     const int64_t number = depth * p_.in[1] + row, slot = plan_.depthSlot[depth] + plan_.rowSlot[row];
     float *sums = sumRows_ + slot * rows_.slot;
@@ -118,7 +118,7 @@ class RowGradients {
     if (count > 0) std::copy_n(ordered + low, count, dx_ + (plane_ * p_.in[0] * p_.in[1] + kept_[slot]) * p_.in[2]);
   }
 
-  // Later taps first: what an element gets is added in the order of the windows.
+  // Adds later taps first, so that contributions to an element are added in the order of the windows.
   template <class Lanes>
   HWY_INLINE void spread(Lanes lanes, int64_t o, const float *g) {
     const auto taps = static_cast<int64_t>(rows_.taps.size());
@@ -143,7 +143,7 @@ class RowGradients {
   HWY_INLINE V tapNumber(int64_t r, int64_t k) const {
     return hn::Set(D(), static_cast<float>(r * static_cast<int64_t>(rows_.taps.size()) + k));
   }
-  // The number of the tap with the maximum; where all are -inf, of the first one inside the input.
+  // The number of the tap with the maximum; if all are -inf, of the first tap inside the input.
   template <class Lanes>
   HWY_INLINE V winners(Lanes lanes, int64_t o) const {
     V best = hn::Set(D(), -std::numeric_limits<float>::infinity()), winner = lanes.load(plan_.firstTaps.data() + o);
@@ -163,9 +163,9 @@ class RowGradients {
   const float *g_;
   float *dx_;
   pools::StagedRows staged_;
-  const float **x_;  // of the window's rows: the input, and sums of its gradient
+  const float **x_;  // rows of the window: of the input, and of the sums of its gradient
   float **sums_;
-  int64_t *kept_;  // by slot: the number of the row whose sums are kept there, or -1
+  int64_t *kept_;  // by slot: number of the row whose sums are stored there, or -1
   float *sumRows_, *ordered_;
   int64_t plane_ = 0, rowCount_ = 0;
   float perColumn_ = 0;
@@ -196,7 +196,7 @@ RowPoolGradient::RowPoolGradient(const Pool &pool, PoolKind kind, bool countPadd
     const int64_t begin = o * p.stride[2] - p.padLow[2];
     plan_.firstTaps.push_back(static_cast<float>((plan_.rows.columns[o].first - begin) / p.dilation[2]));
   }
-  // Windows of volumes come back to the rows of a depth: all of them are kept.
+  // Windows of volumes return to the rows of a depth, so all rows of a depth are kept.
   const bool isVolume = p.in[0] > 1;
   const int64_t ofDepth = isVolume ? p.in[1] : std::max<int64_t>(1, plan_.rows.slots);
   for (const int32_t slot : plan_.rows.depthSlot) {

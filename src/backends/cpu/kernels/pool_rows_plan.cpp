@@ -1,13 +1,13 @@
-// What pooling along rows needs to know of the shapes, see pool_rows.hpp.
+// The plan of pooling along rows, made from the shapes, see pool_rows.hpp.
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pool_rows.hpp"
 
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kRoom = 64;  // floats behind an array that may be read and written: the widest vector
+constexpr int64_t kRoom = 64;  // floats after an array that may be read and written: the widest vector
 
-// Dimensions that windows do not span are one row.
+// Joins dimensions over which windows do not span into one row.
 Pool withLongRows(Pool p) {
   const auto isCopied = [&](size_t d) {
     return p.kernel[d] == 1 && p.stride[d] == 1 && p.padLow[d] == 0 && p.padHigh[d] == 0;
@@ -25,7 +25,7 @@ std::vector<Reach> reaches(const Pool &p, size_t d) {
 }
 
 int64_t spannedBy(const Pool &p, size_t d) { return (p.kernel[d] - 1) * p.dilation[d] + 1; }
-// Positions that a window spans have different slots.
+// Slots by position; positions that a window spans have different slots.
 std::vector<int32_t> slotsOf(const Pool &p, size_t d, int64_t factor) {
   std::vector<int32_t> slots;
   const int64_t span = std::min(spannedBy(p, d), p.in[d]);
@@ -37,7 +37,7 @@ void planScratch(RowPool::Plan &plan) {
   const Pool &p = plan.pool;
   const int64_t stride = p.stride[2], span = (plan.block - 1) * stride + spannedBy(p, 2);
   const int64_t spannedRows = std::min(spannedBy(p, 1), p.in[1]);
-  const int64_t room = stride <= 4 ? kRoom : 0;  // split by vectors, or by elements
+  const int64_t room = stride <= 4 ? kRoom : 0;  // phases are split by vectors, or by elements
   plan.phase = ceilDiv(span, stride) + room;
   for (int64_t k = 0; k < p.kernel[2]; ++k) {
     const int64_t at = k * p.dilation[2];
@@ -48,7 +48,7 @@ void planScratch(RowPool::Plan &plan) {
   plan.slot = stride * plan.phase;
   plan.rowsOfWindow = std::min(p.kernel[0], p.in[0]) * std::min(p.kernel[1], p.in[1]);
   plan.padded = span + room * stride;
-  plan.padded += (plan.slots * plan.slot + plan.padded) % 2;  // what follows is aligned at 8 bytes
+  plan.padded += (plan.slots * plan.slot + plan.padded) % 2;  // the following memory is aligned to 8 bytes
   plan.scratchBytes = (plan.slots * plan.slot + plan.padded) * static_cast<int64_t>(sizeof(float)) +
                       (plan.slots + plan.rowsOfWindow) * static_cast<int64_t>(sizeof(int64_t));
 }
@@ -76,7 +76,7 @@ bool RowPool::fits(const Pool &pool) {
 }
 
 RowPool::Reading planReading(const RowPool::Plan &plan) {
-  constexpr int64_t kFloats = int64_t{1} << 13;  // of the input: 32 KiB, of the first or second level cache
+  constexpr int64_t kFloats = int64_t{1} << 13;  // of the input: 32 KiB, in the first or second level cache
   const Pool &p = plan.pool;
   const int64_t stride = p.stride[2], phases = stride <= 4 ? stride : 1, span = spannedBy(p, 2);
   RowPool::Reading r;

@@ -6,9 +6,9 @@
 
 namespace popart::cpu {
 
-// Sets as Highway numbers them. Every 64-bit ARM processor has NEON. Highway 1.0.3 reports it only for processors with
-// instructions for AES, which kernels do not use, and prints a warning about others. Later versions have a set without
-// AES.
+// Instruction sets of the processor in Highway's numbering. Every 64-bit ARM processor has NEON. Highway 1.0.3 reports
+// NEON only for processors with AES instructions, which kernels do not use, and prints a warning about others. Later
+// versions have a set without AES.
 inline int64_t setsOfProcessor() {
 #if HWY_ARCH_ARM_A64 && !defined(HWY_NEON_WITHOUT_AES)
   return HWY_NEON;

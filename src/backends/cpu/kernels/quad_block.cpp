@@ -14,7 +14,7 @@ constexpr std::array<uint8_t, kQuadDepth> kOnes = [] {
   return ones;
 }();
 
-// Rows of A as tiles read them: where they lie, unless they must be moved, end within a quad, or are added up.
+// Rows of A in the form that tiles read: in place, or copied if they need a flip, end within a quad, or need row sums.
 struct LeftRows {
   const uint8_t *a;
   ptrdiff_t stride;

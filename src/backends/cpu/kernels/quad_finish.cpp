@@ -1,4 +1,4 @@
-// The ends of integer products, compiled once per instruction set by Highway.
+// The last operations of integer products, compiled once per instruction set by Highway.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/quad_finish.cpp"
 #include <hwy/foreach_target.h>
@@ -19,7 +19,7 @@ using DF = hn::RebindToFloat<D32>;
 using V32 = hn::Vec<D32>;
 constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D32()));
 
-// What one vector of columns is finished with.
+// Operands for one vector of columns.
 struct Columns {
   V32 bias;
   hn::Vec<DF> scale;
@@ -72,7 +72,7 @@ HWY_INLINE auto finished(V32 sum, const Columns &columns, float zero) {
     } else {
       const auto least = hn::Set(d, Element<kResult>::kLeast);
       v = hn::Add(hn::Round(v), hn::Set(d, zero));
-      v = hn::IfThenElse(hn::Gt(v, least), v, least);  // what is no number, too
+      v = hn::IfThenElse(hn::Gt(v, least), v, least);  // NaN becomes `least` as well
       v = hn::Min(v, hn::Set(d, Element<kResult>::kLeast + 255));
       const hn::Rebind<typename Element<kResult>::Type, D32> narrow;
       return hn::DemoteTo(narrow, hn::ConvertTo(D32(), v));

@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
 namespace quads {
 #if HWY_TARGET == HWY_SCALAR
-// Plain loops: a vector of one number has none of four bytes.
+// Plain loops, for targets whose vectors have no four bytes per number.
 constexpr int kRows = 4, kColumns = 8;
 
 void multiply(const QuadTile &t) {
@@ -65,7 +65,7 @@ constexpr QuadKernels kPlain = {kRows, kColumns, multiply, copyRow, packQuad, co
 #else
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of at most 16 numbers: a panel is two of them.
+// Vectors of at most 16 numbers; a panel has two of them.
 using D32 = hn::CappedTag<int32_t, kMostQuadColumns / 2>;
 using D16 = hn::RepartitionToNarrow<D32>;
 using D8 = hn::RepartitionToNarrow<D16>;
@@ -78,7 +78,7 @@ constexpr bool kHasManyRegisters = kLanes >= 16;
 // sum + a[2i] b[2i] + a[2i + 1] b[2i + 1]
 HWY_INLINE V32 multiplyAdd(V16 a, V16 b, V32 sum) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
-  V32 unused = hn::Zero(D32());  // one instruction where there is one; x86 leaves the second sum alone
+  V32 unused = hn::Zero(D32());  // one instruction if the processor has one; x86 does not use the second sum
   return hn::ReorderWidenMulAccumulate(D32(), a, b, sum, unused);
 #else
   const D32 d;
@@ -88,9 +88,9 @@ HWY_INLINE V32 multiplyAdd(V16 a, V16 b, V32 sum) {
 #endif
 }
 
-// Products of numbers widened to 16 bits, which hold all of them: those at even places and those at odd ones.
+// Products of numbers widened to 16 bits, which represent them exactly: those at even positions and those at odd ones.
 struct Halves {
-  // Sums of a tile, four vectors of B and two of one number of A stay in registers.
+  // The sums of a tile, four vectors of B and two of one number of A stay in registers.
   static constexpr int kRows = kHasManyRegisters ? kMostQuadRows : 4;
   struct Numbers {
     V16 even, odd;
@@ -110,7 +110,8 @@ struct Halves {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// vpdpbusd. As text, because Highway's target is older than the instruction: only processors that have it get here.
+// vpdpbusd, as inline assembly, because Highway's target is older than the instruction. Used only on processors that
+// have it.
 struct DotProducts {
   static constexpr int kRows = kMostQuadRows;
   using Numbers = V32;
@@ -123,7 +124,7 @@ struct DotProducts {
 };
 #endif
 
-// What the sums of one vector of columns begin with.
+// Initial sums of one vector of columns.
 HWY_INLINE V32 termsAt(const QuadTile &t, int64_t r, int64_t column) {
   const D32 d;
   V32 sum = hn::Zero(d);
@@ -201,8 +202,8 @@ int32_t copyRow(const uint8_t *from, int64_t count, uint8_t flip, uint8_t *to) {
   return static_cast<int32_t>(sum);
 }
 
-// Sixteen columns (eight, where a panel has no more): bytes of rows 0 and 1 side by side, those of rows 2 and 3, and
-// pairs of them side by side.
+// For sixteen columns (eight if panels are narrower): interleaves the bytes of rows 0 and 1, those of rows 2 and 3, and
+// then the pairs.
 void packQuad(const uint8_t *from, ptrdiff_t stride, int64_t rows, int64_t columns, uint8_t flip, int8_t *to) {
   constexpr int64_t kStep = std::min(16, kColumns);
   const hn::CappedTag<uint8_t, kStep> d;
@@ -243,7 +244,7 @@ void copyRuns(std::span<const QuadRun> runs, uint8_t padding, uint8_t flip, cons
       continue;
     }
     const int64_t whole = std::min<int64_t>(run.count, end - from - kStep + 1);
-    int64_t i = 0;  // whole vectors, whose last one may go beyond the run
+    int64_t i = 0;  // whole vectors; the last one may go beyond the run
     for (; i < whole; i += kStep) hn::StoreU(hn::Xor(hn::LoadU(d, from + i), flips), d, out + i);
     for (; i < run.count; ++i) out[i] = from[i] ^ flip;
   }
@@ -251,7 +252,7 @@ void copyRuns(std::span<const QuadRun> runs, uint8_t padding, uint8_t flip, cons
 
 using Channels = hn::Rebind<uint8_t, D32>;
 
-// Numbers of one tap, each in a lane.
+// Numbers of one tap, one per lane.
 HWY_INLINE V32 loadChannels(const uint8_t *from, int64_t count, const uint8_t *end) {
   if (count >= kLanes || from + kLanes <= end) return hn::PromoteTo(D32(), hn::LoadU(Channels(), from));
   HWY_ALIGN uint8_t some[kLanes] = {};

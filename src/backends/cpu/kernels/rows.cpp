@@ -1,6 +1,6 @@
 // Row-wise kernels, compiled once per instruction set by Highway.
-// Invariant: every sum accumulates in four vectors by column modulo four vectors, then reduces in one fixed order; the
-// tail of a row is masked with neutral values, in the lanes that a full vector would use.
+// Invariant: every sum accumulates in four vectors, by column modulo four vectors, and then reduces in one fixed order.
+// The tail of a row is masked with neutral values, in the lanes that a full vector would use.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/rows.cpp"
 #include <hwy/foreach_target.h>
@@ -29,7 +29,7 @@ HWY_INLINE float sumLanes(V a, V b, V c, V d) {
   return hn::GetLane(hn::SumOfLanes(D(), hn::Add(hn::Add(a, b), hn::Add(c, d))));
 }
 
-// Sum of term.at(lanes, column) over the columns of one row; masked lanes must give zero.
+// Sum of term.at(lanes, column) over the columns of one row; masked lanes must be zero.
 template <class Term>
 HWY_INLINE float sumRow(const Term &term, int64_t cols) {
   V s0 = hn::Zero(D()), s1 = s0, s2 = s0, s3 = s0;
@@ -72,7 +72,7 @@ HWY_INLINE float rowMaximum(const float *x, int64_t cols) {
   return result;
 }
 
-struct ShiftedExp {  // exp(x - shift), kept in y when wanted
+struct ShiftedExp {  // exp(x - shift), stored in y if y is not null
   const float *x;
   float *y;
   V shift;
@@ -140,7 +140,7 @@ struct SoftmaxGradient {
   }
 };
 
-// First position of the largest value; 0 where there is none (NaN).
+// First position of the largest value; 0 if there is none (NaN).
 int64_t placeOfMaximum(const float *x, int64_t cols) {
   const float best = rowMaximum(x, cols);
   const V wanted = hn::Set(D(), best);
@@ -153,8 +153,9 @@ int64_t placeOfMaximum(const float *x, int64_t cols) {
   return c < cols ? c : 0;
 }
 
-// Probabilities y, which add up to 1: a number may be taken off all dy. The one at the largest probability is, so that
-// what is zero in mathematics (equal dy, or all of the probability at one place) is zero here, whatever y rounded to.
+// Probabilities y add up to 1, so the result does not change when a constant is subtracted from all dy. With the dy of
+// the largest probability, gradients that are exactly zero in mathematics (equal dy, or all probability at one
+// position) are zero here, independent of how y was rounded.
 void softmaxGradientOf(SoftmaxForm form, const float *y, const float *dy, float *dx, int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; ++r, y += cols, dy += cols, dx += cols) {
     const bool probability = form == SoftmaxForm::kProbability;
@@ -214,7 +215,7 @@ void normaliseRowOf(const float *x, float *y, int64_t cols, float mean, float sc
 RowSums gradientRowOf(const float *dy, const float *x, int64_t cols, float meanOfRow) {
   const V mean = hn::Set(D(), meanOfRow);
   V sums[2] = {hn::Zero(D()), hn::Zero(D())}, dots[2] = {hn::Zero(D()), hn::Zero(D())};
-  const auto add = [&](auto lanes, int64_t c, size_t to) {  // lanes beyond the row are zeros of dy
+  const auto add = [&](auto lanes, int64_t c, size_t to) {  // lanes outside the row are zeros of dy
     const V g = lanes.load(dy + c);
     sums[to] = hn::Add(sums[to], g);
     dots[to] = hn::MulAdd(g, onlyValid(lanes, hn::Sub(lanes.load(x + c), mean)), dots[to]);
@@ -294,7 +295,7 @@ void layerNormGradientOf(const LayerNorm &norm, const float *x, const float *dy,
   }
 }
 
-// kVectors neighbouring vectors of columns in one pass over the rows, which are far apart in memory.
+// Processes kVectors neighbouring vectors of columns in one pass over the rows, which are far apart in memory.
 template <class Type, class Parameter, size_t kVectors, class Lanes>
 HWY_INLINE void parameterColumns(Lanes lanes, const typename Type::Stored *x, const typename Type::Stored *dy,
                                  const float *mean, const float *inverse, typename Parameter::Stored *dScale,

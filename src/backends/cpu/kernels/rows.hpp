@@ -1,7 +1,7 @@
 // Row-wise kernels over contiguous float32 matrices (rows, cols): softmax and layer normalisation.
-//
-// Callers partition by rows (or columns) as they like. Invariant: a row's sums run in a fixed order given by cols and
-// the instruction set; a column's sum is one ascending chain over the rows. The partition never changes a bit.
+// Callers may partition by rows (or columns) in any way.
+// Invariant: the order of a row's sums depends only on cols and the instruction set; a column's sum is one ascending
+// chain over the rows. The partition never changes a bit.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ void softmaxRows(SoftmaxForm form, const float *x, float *y, int64_t rows, int64
 void softmaxGradientRows(SoftmaxForm form, const float *y, const float *dy, float *dx, int64_t rows,
                          int64_t cols) noexcept;
 
-// What is taken off a row before it is divided: its mean (ONNX LayerNormalization-17), or nothing
+// The value that is subtracted from a row before the division: its mean (ONNX LayerNormalization-17), or nothing
 // (RMSNormalization-23).
 enum class NormForm : uint8_t { kCentred, kRootMeanSquare };
 
 // mean = sum(x) / cols, or 0 in the form kRootMeanSquare; inverseDeviation = 1 / sqrt(sum((x - mean)^2) / cols +
-// epsilon); y = (x - mean) * inverseDeviation * scale + bias. scale and bias (cols) may be nullptr, and so may y when
-// only mean and inverseDeviation (rows) are wanted, which are written. y may be x.
+// epsilon); y = (x - mean) * inverseDeviation * scale + bias. Writes mean and inverseDeviation (rows). scale and bias
+// (cols) may be nullptr, and y if it is not needed. y may be x.
 struct LayerNorm {
   const float *scale = nullptr;
   const float *bias = nullptr;
@@ -40,7 +40,7 @@ void layerNormRows(const LayerNorm &norm, const float *x, float *y, float *mean,
 // y = (x - mean) * scale + shift over one row. y may be x.
 void normaliseRow(const float *x, float *y, int64_t cols, float mean, float scale, float shift) noexcept;
 
-// Over one row: sum of dy, and of dy (x - mean).
+// Over one row: the sum of dy, and the sum of dy (x - mean).
 struct RowSums {
   float sum, dot;
 };
@@ -56,9 +56,9 @@ void normaliseGradientRow(const RowGradient &row, const float *dy, const float *
 void layerNormGradientRows(const LayerNorm &norm, const float *x, const float *dy, const float *mean,
                            const float *inverseDeviation, float *dx, int64_t rows, int64_t cols) noexcept;
 
-// dScale[c] = sum over rows of dy * h, dBias[c] = sum over rows of dy, for columns [begin, end); matrices are cols
-// wide. dBias may be nullptr. `type`: of x and dy, FLOAT or 16 bits; `parameters`: of dScale and dBias, FLOAT or that
-// type.
+// dScale[c] = sum over rows of dy * h, dBias[c] = sum over rows of dy, for columns [begin, end) of matrices with `cols`
+// columns. dBias may be nullptr. `type`: of x and dy, FLOAT or 16 bits; `parameters`: of dScale and dBias, FLOAT or
+// that type.
 void layerNormParameterGradient(DataType type, const void *x, const void *dy, const float *mean,
                                 const float *inverseDeviation, DataType parameters, void *dScale, void *dBias,
                                 int64_t rows, int64_t cols, int64_t begin, int64_t end) noexcept;

@@ -9,9 +9,8 @@
 
 namespace popart::cpu {
 
-// out[m, n] = sum over k of a[m, k] * B[n, k] for n in [begin, end), with B packed as the (N x K) matrix packPanels
-// made: lanes of k are summed side by side and added up at the end. begin is a multiple of 4 and end too, unless it is
-// n.
+// out[m, n] = sum over k of a[m, k] * B[n, k] for n in [begin, end), with B packed as the (N x K) matrix of packPanels:
+// lanes of k are summed in parallel and added at the end. begin is a multiple of 4, and so is end unless it is n.
 struct DotArgs {
   const float *a = nullptr;  // (M, K), contiguous rows aStride apart
   ptrdiff_t aStride = 0;

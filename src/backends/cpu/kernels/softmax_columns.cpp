@@ -1,6 +1,6 @@
-// Two rows at a time, so that what is kept for each column, which lies in the first-level cache, is read once for both;
-// more rows that lie pages apart would compete for the same places of that cache. Sums are chained over 128 rows, their
-// results in turn, which keeps the error of long sums small.
+// Processes two rows at a time, so that the values of each column, which are in the first level cache, are read once
+// for both. More rows, which are pages apart, would compete for the same sets of that cache. Sums are chains over 128
+// rows, whose results are added in order; this keeps the error of long sums small.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/softmax_columns.cpp"
 #include <hwy/foreach_target.h>
@@ -22,9 +22,9 @@ using V = hn::Vec<D>;
 using lanes::AllLanes;
 using lanes::FirstLanes;
 
-constexpr int64_t kStrip = 1024;  // columns at a time: 4 KiB for each number that is kept of a column
+constexpr int64_t kStrip = 1024;  // columns at a time: 4 KiB per value of a column
 
-// term(lanes, column) over the columns.
+// Calls term(lanes, column) over the columns.
 template <class Term>
 HWY_INLINE void overColumns(int64_t columns, const Term &term) {
   constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
@@ -33,7 +33,7 @@ HWY_INLINE void overColumns(int64_t columns, const Term &term) {
   if (c < columns) term(FirstLanes(columns - c), c);
 }
 
-// term(lanes, column, place in memory of its first row, count) over groups of `count` rows, a constant.
+// Calls term(lanes, column, offset of its first row, count) over groups of `count` rows, a constant.
 template <class Term>
 HWY_INLINE void overRows(const ColumnBlock &block, int64_t first, int64_t end, const Term &term) {
   constexpr int64_t kGroup = 2;
@@ -44,15 +44,15 @@ HWY_INLINE void overRows(const ColumnBlock &block, int64_t first, int64_t end, c
   for (; first < end; ++first) group(first, std::integral_constant<int64_t, 1>());
 }
 
-// strip(block of at most kStrip columns, its first column)
+// Calls strip(block of at most kStrip columns, its first column).
 template <class Strip>
 HWY_INLINE void overStrips(const ColumnBlock &block, const Strip &strip) {
   for (int64_t c = 0; c < block.columns; c += kStrip)
     strip(ColumnBlock{block.stride, block.rows, std::min(kStrip, block.columns - c)}, c);
 }
 
-// The vectors of `count` rows from one place on. All of them are read before one is written: processors take rows that
-// lie a multiple of a page apart for the same memory.
+// The vectors of `count` rows from one offset on. All are read before one is written, because processors confuse
+// addresses that are a multiple of a page apart.
 template <class Lanes, int64_t count>
 struct RowVectors {
   V of[count];
@@ -65,7 +65,7 @@ struct RowVectors {
   }
 };
 
-// sums[c] = sum of term(lanes, column, place in memory) over the rows of at most kStrip columns.
+// sums[c] = sum of term(lanes, column, offset) over the rows of at most kStrip columns.
 template <class Term>
 HWY_INLINE void sumColumns(const ColumnBlock &block, float *sums, const Term &term) {
   constexpr int64_t kChain = 128;

@@ -1,7 +1,7 @@
 // The gradient of softmax for one vector of elements. Compiled once per instruction set; only for .cpp files that
-// Highway compiles so.
-// Invariant: a row whose gradients are all 0 has gradient 0, also where its outputs are NaN: scores that are masked
-// whole have such outputs, which networks replace by numbers.
+// Highway compiles this way.
+// Invariant: a row whose gradients are all 0 has gradient 0, even if its outputs are NaN. Fully masked scores have such
+// outputs, which networks replace by numbers.
 #if defined(POPART_CPU_SOFTMAX_GRADIENT_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_SOFTMAX_GRADIENT_INL_HPP
 #undef POPART_CPU_SOFTMAX_GRADIENT_INL_HPP
@@ -21,10 +21,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// y factor; 0 where the factor is 0.
+// y factor; 0 if the factor is 0.
 HWY_INLINE V weighted(V y, V factor) { return hn::IfThenZeroElse(hn::Eq(factor, hn::Zero(D())), hn::Mul(y, factor)); }
 
-// y (g - shift - sum) of probabilities y; g - exp(y) sum of logarithms y.
+// y (g - shift - sum) for probabilities y; g - exp(y) sum for logarithms y.
 HWY_INLINE V gradient(SoftmaxForm form, V y, V g, V shift, V sum) {
   if (form == SoftmaxForm::kProbability) return weighted(y, hn::Sub(hn::Sub(g, shift), sum));
   return hn::IfThenElse(hn::Eq(sum, hn::Zero(D())), g, hn::NegMulAdd(math::exponential(y), sum, g));

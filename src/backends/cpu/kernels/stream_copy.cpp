@@ -1,4 +1,4 @@
-// Whole vectors of the target are streamed, what lies in front of the first and behind the last is written as usual.
+// Whole vectors of the target are streamed; bytes before the first vector and after the last one are written normally.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/stream_copy.cpp"
 #include <hwy/foreach_target.h>

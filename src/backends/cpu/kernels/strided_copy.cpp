@@ -1,5 +1,5 @@
-// Work is split into units: one block of the two innermost dimensions at one position of the outer ones; a task does
-// several neighbouring units. Elements move through fixed-size memcpy, so that source and target may be unaligned.
+// Work is split into units: one block of the two innermost dimensions at one position of the outer ones. A task
+// processes several neighbouring units. Elements are moved by fixed-size memcpy, so source and target may be unaligned.
 #include "backends/cpu/kernels/strided_copy.hpp"
 
 #include <algorithm>
@@ -15,13 +15,14 @@ namespace {
 
 constexpr int64_t kTaskBytes = int64_t{1} << 17;  // about 33 us (executable/cost.cpp)
 
-constexpr int64_t kLeastStreamed = 512;  // bytes of a run; shorter ones are mostly what whole vectors leave
+constexpr int64_t kLeastStreamed = 512;  // bytes of a run; shorter runs have few whole vectors
 
-// A transposed block, which the second level cache holds: so many bytes, and of each run of the source so many. Short
-// runs make the runs of the target longer, and the other way round.
+// Bytes of a transposed block, which fits in the second level cache, and of each of its runs of the source. Short runs
+// of the source make the runs of the target longer, and vice versa.
 constexpr int64_t kBlockBytes = int64_t{1} << 16, kSourceRunBytes = 512;
 
-// `count` times the element. What is written first is the source of the rest, so that the rest moves in whole vectors.
+// Writes the element `count` times. The first copies are the source of the rest, so that the rest is copied in whole
+// vectors.
 template <int64_t kBytes>
 void repeat(const char *from, char *to, int64_t count) noexcept {
   constexpr int64_t kBlock = 512 / kBytes;
@@ -54,7 +55,7 @@ void StridedCopy::merge(std::vector<CopyDim> dims) {
   }
 }
 
-// A contiguous run that is itself 2, 4, 8 or 16 bytes becomes the element.
+// A contiguous run of 2, 4, 8 or 16 bytes becomes the element.
 void StridedCopy::chooseInner() {
   const bool isRun = !outer_.empty() && outer_.back().from == bytes_ && outer_.back().to == bytes_;
   if (const int64_t run = isRun ? outer_.back().size * bytes_ : 0;
@@ -127,7 +128,7 @@ void StridedCopy::run(const void *from, void *to, int64_t task) const noexcept {
       const int64_t at = rest % outer_[d].size;
       fromAt += at * outer_[d].from, toAt += at * outer_[d].to;
     }
-    // Where a unit has all rows and columns, the next ones are neighbours along the last of the other dimensions.
+    // If units have all rows and columns, consecutive units are neighbours along the last of the outer dimensions.
     const bool isLine = rowUnits_ * columnUnits_ == 1 && !outer_.empty();
     const CopyDim &line = isLine ? outer_.back() : row_;
     const int64_t last = isLine ? std::min(end, u - u % line.size + line.size) : u + 1;

@@ -44,19 +44,19 @@ void transposeAs(const ByteMatrix &x, const ByteTarget &y, Prefetch /*prefetch*/
 }
 #else
 
-constexpr int64_t kPartBytes = 16;  // of a vector, in which lanes can be interleaved
+constexpr int64_t kPartBytes = 16;  // of a vector, within which lanes can be interleaved
 #if HWY_HAVE_SCALABLE
 constexpr size_t kMostParts = 1;
 #else
 constexpr size_t kMostParts = HWY_LANES(uint8_t) / kPartBytes;
 #endif
 constexpr int64_t kLineBytes = 64;             // of a cache line
-constexpr int64_t kNarrow = 2 * kLineBytes;    // bytes of a strip: the rows of y that are written at a time
-constexpr int64_t kWide = 4 * kLineBytes;      // where nothing is prefetched
+constexpr int64_t kNarrow = 2 * kLineBytes;    // bytes of a strip, and so the rows of y that are written at a time
+constexpr int64_t kWide = 4 * kLineBytes;      // if nothing is prefetched
 constexpr int64_t kLongRun = 3 * kLineBytes;   // bytes of a row of y
 constexpr int64_t kLeastToPrefetch = 1 << 15;  // bytes of a matrix; smaller ones are mostly in the first level cache
 
-// A vector whose parts are `step` bytes apart.
+// A vector whose 128-bit parts are `step` bytes apart in memory.
 template <size_t kParts>
 HWY_INLINE auto loadParts(const char *from, ptrdiff_t step) {
   const hn::FixedTag<uint8_t, kParts * kPartBytes> d;
@@ -74,7 +74,7 @@ template <class T>
 class Transposition {
   static constexpr size_t kSquare = kPartBytes / sizeof(T);  // rows and columns that a part transposes
   static constexpr auto kSide = static_cast<int64_t>(kSquare), kSize = static_cast<int64_t>(sizeof(T));
-  // Squares side by side in a block of `kParts` above each other; 16 vectors at most.
+  // Number of squares per row of a block with `kParts` squares per column; a block has at most 16 vectors.
   template <size_t kParts>
   static constexpr size_t kAcross = std::min<size_t>(kParts, std::max<size_t>(1, 16 / kSquare));
 
@@ -102,8 +102,8 @@ class Transposition {
         columnBlocks<1, Prefetch::kNone>(x_.rows - kSide, begin, end);
     }
   }
-  // Columns [begin, end) of rows from `row` on, in blocks of kParts squares above each other, then of fewer. Returns
-  // the first row that is left.
+  // Columns [begin, end) of rows from `row` on, in blocks with kParts squares per column, then in smaller ones. Returns
+  // the first remaining row.
   template <size_t kParts, Prefetch kPrefetch>
   int64_t rowBlocks(int64_t row, int64_t begin, int64_t end) const {
     constexpr int64_t kHeight = kSide * static_cast<int64_t>(kParts);
@@ -114,7 +114,8 @@ class Transposition {
   template <size_t kParts, Prefetch kPrefetch>
   void columnBlocks(int64_t row, int64_t begin, int64_t end) const {
     constexpr int64_t kWidth = kSide * static_cast<int64_t>(kAcross<kParts>), kStrip = kNarrow / kSize;
-    // The blocks below, or at the top of the next strip. Never beyond the matrix: other threads write there.
+    // Prefetches the blocks below, or those at the top of the next strip; nothing outside the matrix, where other
+    // threads write.
     const bool isLast = row + 2 * kTallest > x_.rows;
     const int64_t nextRow = isLast ? 0 : row + kTallest, next = isLast ? begin + kStrip : begin;
     const bool asks = kPrefetch == Prefetch::kNext && next < x_.cols;
@@ -128,9 +129,9 @@ class Transposition {
     for (; c + kSide <= end; c += kSide) block<kParts, 1>(row, c, kSide);
     if (c < end) block<kParts, 1>(row, end - kSide, kSide);
   }
-  // Of the blocks of kTallest rows and `columns` columns from (row, col) on, prefetches the share of x and y that
-  // belongs to `width` columns of a strip, from its column `at` on. Where the rows are a part of a line of y, it takes
-  // a part of the lines.
+  // From the blocks of kTallest rows and `columns` columns at (row, col), prefetches the share of x and y that belongs
+  // to `width` columns of a strip, from its column `at` on. If the rows cover only a part of a cache line of y, it
+  // prefetches a part of the lines.
   HWY_INLINE void prefetchShare(int64_t row, int64_t col, int64_t at, int64_t width, int64_t columns) const {
     constexpr int64_t kTimes = std::max<int64_t>(1, kLineBytes / kSize / kTallest), kStrip = kNarrow / kSize;
     const int64_t first = kTallest * at / kStrip, end = kTallest * (at + width) / kStrip;
@@ -143,7 +144,7 @@ class Transposition {
     for (int64_t c = begin; c < stop; ++c, y += y_.stride) __builtin_prefetch(y, 1, 3);
   }
 
-  // One block. `rows`: those there are, where a square has more; the lanes of the others hold the last of them.
+  // One block. `rows`: number of existing rows, if a square has more; the lanes of the others repeat the last one.
   template <size_t kParts, size_t kColumns>
   HWY_INLINE void block(int64_t row, int64_t col, int64_t rows, int64_t cols = kSide) const {
     using D = hn::FixedTag<T, kParts * kSquare>;
@@ -164,7 +165,7 @@ class Transposition {
                      reinterpret_cast<uint8_t *>(to + static_cast<int64_t>(s * kSquare + i) * y_.stride));
     }
   }
-  // A shuffle of the two halves of the vectors, as often as the logarithm of their number, transposes every part.
+  // Transposes every part: interleaving the two halves of the vectors, log2(kSquare) times.
   template <class V>
   static HWY_INLINE void transposeParts(V (&v)[kSquare]) {
     const hn::DFromV<V> d;
@@ -178,7 +179,7 @@ class Transposition {
     }
   }
 
-  // Whether elements are where vectors of T may be loaded and stored.
+  // Whether elements are aligned for loads and stores of vectors of T.
   bool isAligned() const {
     const auto bits = reinterpret_cast<uintptr_t>(x_.data) | reinterpret_cast<uintptr_t>(y_.data) |
                       static_cast<uintptr_t>(x_.stride) | static_cast<uintptr_t>(y_.stride);
@@ -187,7 +188,7 @@ class Transposition {
   const T *rowOfX(int64_t r) const { return reinterpret_cast<const T *>(x_.data + r * x_.stride); }
   T *rowOfY(int64_t c) const { return reinterpret_cast<T *>(y_.data + c * y_.stride); }
 
-  // Rows of x that follow each other, `kColumns` elements each. False: they are fewer than a vector.
+  // Contiguous rows of x with `kColumns` elements each. False if there are fewer rows than a vector has lanes.
   template <size_t kColumns, class D>
   bool splitRows(D d) const {
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -205,7 +206,7 @@ class Transposition {
     }
     return true;
   }
-  // Rows of y that follow each other, `kRows` elements each.
+  // Contiguous rows of y with `kRows` elements each.
   template <size_t kRows, class D>
   bool joinRows(D d) const {
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -238,7 +239,7 @@ class Transposition {
     return x_.rows == 2 ? joinInVectors<2>() : x_.rows == 3 ? joinInVectors<3>() : x_.rows == 4 && joinInVectors<4>();
   }
 
-  // Fewer rows than a square has: where rows of y follow each other, each one is stored with what the next ones
+  // Fewer rows than a square has. If rows of y are contiguous, each is stored with excess lanes, which the next ones
   // overwrite.
   void fewRows() const {
     if constexpr (kSide > 2)
@@ -249,7 +250,8 @@ class Transposition {
         block<1, 1>(0, c, x_.rows);
     moveElements<sizeof(T)>(x_, y_, 0, c);
   }
-  // Fewer columns than a square has: rows of x are read with what lies behind them, as long as that is the matrix.
+  // Fewer columns than a square has: rows of x are read with the elements after them, as far as those are in the
+  // matrix.
   void fewColumns() const {
     if constexpr (kSide > 2)
       if (splits()) return;

@@ -1,6 +1,6 @@
 // Vectorised transposition of matrices of any element type.
-// Invariant: a pure permutation; every bit pattern, NaN payloads included, arrives unchanged. Nothing but the elements
-// of x is read (and what lies between its rows), nothing but those of y is written.
+// Invariant: a pure permutation; every bit pattern, including NaN payloads, is preserved. Only the elements of x, and
+// memory between its rows, are read; only the elements of y are written.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ struct ByteMatrix {
   ptrdiff_t stride;
   int64_t rows, cols;
 };
-// Where its transpose goes: rows of contiguous elements, `stride` bytes apart.
+// The memory of its transpose: rows of contiguous elements, `stride` bytes apart.
 struct ByteTarget {
   char *data;
   ptrdiff_t stride;
 };
-// Whether a transposition prefetches what it moves next. It pays where x and y come from beyond the second level cache,
-// and costs time where that cache holds them.
+// Whether a transposition prefetches the next elements. This pays off if x and y come from beyond the second level
+// cache, and costs time if that cache holds them.
 enum class Prefetch : uint8_t { kNone, kNext };
-// For parts of a tensor of so many bytes.
+// For parts of a tensor of `bytes` bytes.
 Prefetch prefetchFor(int64_t bytes);
 
 // y[c, r] = x[r, c], for elements of 1, 2, 4, 8 or 16 bytes at any address. No overlap.

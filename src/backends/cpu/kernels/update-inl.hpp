@@ -1,5 +1,5 @@
 // One vector of a parameter update, compiled once per instruction set; only for the .cpp files of this folder.
-// Invariant: the only definition of the update formulas, so fused and stand-alone updates agree to the bit.
+// Invariant: the only definition of the update formulas, so fused and stand-alone updates have the same bits.
 #if defined(POPART_CPU_UPDATE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_UPDATE_INL_HPP
 #undef POPART_CPU_UPDATE_INL_HPP
