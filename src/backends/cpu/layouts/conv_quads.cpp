@@ -10,7 +10,7 @@
 namespace popart::cpu {
 namespace {
 
-// The number behind `word` at the front of `text`, which moves behind it; 0 when there is none.
+// Removes `word` and the number after it from the front of `text` and returns the number; 0 if they are missing.
 int64_t numberBehind(std::string_view word, std::string_view &text) {
   if (!text.starts_with(word)) return 0;
   text.remove_prefix(word.size());
@@ -33,7 +33,7 @@ const executable::LayoutFamily kConvQuadFamily("quads_conv<columns>g<groups>j<gr
                                                                                     joined);
                                                });
 
-// f(position in C order, byte in memory, number of the sum of its column) for all weights.
+// Calls f(position in C order, byte in memory, index of the sum of its column) for all weights.
 template <class F>
 void forWeights(const ConvQuads &layout, const QuadFilters &f, F &&visit) {
   const int64_t panel = layout.panel(), panelBytes = layout.panelBytes(f.rows()), matrixBytes = layout.matrixBytes(f);

@@ -1,19 +1,20 @@
 // How the CPU backend stores 8-bit weights (M, C / group, k…) of integer convolutions: as matrices of the panels of
-// quad_panels.hpp, whose rows are what lies under a window, channels innermost, and whose columns are output channels.
+// quad_panels.hpp. Rows of a matrix are the elements of a window, channels innermost; columns are output channels.
 #pragma once
 #include "executable/layout.hpp"
 
 namespace popart::cpu {
 
-// The matrices of the weights of a convolution.
+// The matrices of a convolution's weights.
 struct QuadFilters {
-  int64_t groups, channels, outChannels, taps;  // channels and outChannels: of one group
-  int64_t joined;                               // groups side by side in one matrix, with zeros where they do not meet
+  int64_t groups, channels, outChannels, taps;  // channels and outChannels: per group
+  int64_t joined;  // number of groups in one matrix; weights between different groups are zeros
 
-  // Its one matrix has a row for each tap and a column for each channel, which windows of the same channel meet.
+  // Depthwise weights are one matrix with a row for each tap and a column for each channel, which is multiplied by
+  // windows of the same channel.
   bool isDepthwise() const { return groups > 1 && channels == 1 && outChannels == 1; }
   int64_t matrices() const { return groups / joined; }
-  int64_t inChannels() const { return isDepthwise() ? 1 : joined * channels; }  // of one row's tap
+  int64_t inChannels() const { return isDepthwise() ? 1 : joined * channels; }  // of the elements of one tap
   int64_t rows() const { return taps * inChannels(); }
   int64_t columns() const { return joined * outChannels; }
 };
@@ -23,7 +24,7 @@ class ConvQuads final : public executable::Layout {
  public:
   ConvQuads(int32_t panel, int64_t groups, int64_t joined);
 
-  // Throws popart::error for a tensor that the layout does not describe.
+  // Throws popart::error if the layout cannot have such a tensor.
   QuadFilters filtersOf(const TensorInfo &info) const;
   int32_t panel() const { return panel_; }
   int64_t panelBytes(int64_t rows) const { return (int64_t{sizeof(int32_t)} + (rows + 3) / 4 * 4) * panel_; }
@@ -38,11 +39,11 @@ class ConvQuads final : public executable::Layout {
   int64_t groups_, joined_;
 };
 
-// The layout that this machine's kernels read, of weights of this shape in so many groups. mayJoin: zeros add
-// nothing, because the weights are INT8 without zero points.
+// The layout that this machine's kernels read, for weights of this shape in `groups` groups. kYes: zeros may be added,
+// because the weights are INT8 without zero points.
 enum class JoinGroups : bool { kNo, kYes };
 const executable::Layout *convQuads(const Shape &weights, int64_t groups, JoinGroups mayJoin);
-// The layout as this class, null when it is of another. For createKernel, not for run.
+// The layout as this class, or null if it has another class. For createKernel(), not for run().
 const ConvQuads *asConvQuads(const executable::Layout *layout);
 
 }  // namespace popart::cpu

@@ -1,4 +1,4 @@
-// Names of layouts in panels: a word and the columns of a panel, as "quads32".
+// Names of layouts in panels: a word and the number of columns of a panel, such as "quads32".
 #pragma once
 #include <charconv>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace popart::cpu {
 
-// The layout with the columns that `name` says; null if it is no `word` and a number above 0.
+// The layout with the number of columns in `name`; null if `name` is not `word` and a number above 0.
 template <class Panels>
 std::unique_ptr<const executable::Layout> panelsNamed(std::string_view name, std::string_view word) {
   if (!name.starts_with(word)) return nullptr;

@@ -1,4 +1,4 @@
-// Panels of matrices: "packed16", "packed_t16"; and the names that all packings have in common.
+// Panels of matrices: "packed16", "packed_t16"; and the parts of names that all packings share.
 #include "backends/cpu/layouts/panels.hpp"
 
 #include <charconv>
@@ -8,7 +8,7 @@
 namespace popart::cpu {
 namespace {
 
-// The number above 0 that `text` begins with, which is taken away.
+// Removes a number above 0 from the front of `text` and returns it.
 std::optional<int32_t> takeNumber(std::string_view &text) {
   int32_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -15,13 +15,14 @@ namespace popart::cpu {
 // Whether matrices are stored transposed. Convolution weights (for the data gradient): channels swapped, taps reversed.
 enum class Transposed : bool { kNo, kYes };
 
-// The matrices that are stored, one after the other.
+// The stored matrices, in order.
 struct PanelShape {
   int64_t matrices = 1, rows = 0, columns = 0;
 };
 
-// Elements of one panel: `from(row)` and `to(row)` are the offsets of a row's first element. Rows move in blocks of
-// one cache line of floats, so that lines of both sides are used whole also where neighbouring columns are far apart.
+// Moves the elements of one panel; `from(row)` and `to(row)` are the offsets of a row's first element. Rows move in
+// blocks of one cache line of floats, so that lines on both sides are used completely even if neighbouring columns are
+// far apart.
 template <class Move, class From, class To>
 void forEachInPanel(int64_t rows, int64_t width, int64_t columnStep, Move &&move, From &&from, To &&to) {
   constexpr int64_t kBlock = 16;
@@ -39,14 +40,14 @@ void forEachInPanel(int64_t rows, int64_t width, int64_t columnStep, Move &&move
   }
 }
 
-// What the name of a packing says.
+// The fields of a packing's name.
 struct PanelName {
-  int32_t panel = 0;  // columns of one, above 0
+  int32_t panel = 0;  // columns per panel, above 0
   Transposed transposed = Transposed::kNo;
   int64_t groups = 0;  // of a convolution; 0: matrices
 
   std::string text() const;
-  // nullopt for a text of another form.
+  // nullopt if the text has another form.
   static std::optional<PanelName> parse(std::string_view text);
 };
 
@@ -70,7 +71,7 @@ class PanelLayout : public executable::Layout {
   Transposed transposed_;
 };
 
-// The last two dimensions are the matrix, those in front a batch.
+// The last two dimensions are the matrix, the others the batch.
 class MatrixPanels final : public executable::PermutedLayout<MatrixPanels, PanelLayout> {
  public:
   explicit MatrixPanels(const PanelName &name) : PermutedLayout(name) {}
@@ -133,11 +134,11 @@ class ConvPanels final : public executable::PermutedLayout<ConvPanels, PanelLayo
 
 // The layouts that this machine's kernels read.
 const executable::Layout *matrixPanels(Transposed transposed);
-// Of weights of this shape. Weights of groups with few channels (ConvShape::joinsGroups()) are one matrix
-// (taps * Cin/g) x Cout, the same for all passes.
+// For weights of this shape. Weights of groups with few channels (ConvShape::joinsGroups()) are one matrix (taps *
+// Cin/g) x Cout, the same for all passes.
 const executable::Layout *convPanels(const Shape &weights, int64_t groups, Transposed transposed);
 
-// The layout as this class, null when it is of another. For createKernel, not for run.
+// The layout as this class, or null if it has another class. For createKernel(), not for run().
 const PanelLayout *asPanels(const executable::Layout *layout);
 const MatrixPanels *asMatrixPanels(const executable::Layout *layout);
 const ConvPanels *asConvPanels(const executable::Layout *layout);

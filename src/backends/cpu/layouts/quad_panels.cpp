@@ -29,7 +29,8 @@ Matrices matricesOf(const QuadPanels &layout, const TensorInfo &info) {
 
 uint8_t flipOf(const TensorInfo &info) { return info.dataType() == DataType::UINT8 ? kFlip : uint8_t{0}; }
 
-// f(where a panel lies, its first column, columns) for all panels of all matrices, with `plain` at its first number.
+// Calls f(address of a panel's first number in `plain`, address of the panel in `stored`, number of columns) for all
+// panels of all matrices.
 template <class Byte, class Plain, class F>
 void forPanels(const QuadPanels &layout, const Matrices &m, Plain *plain, Byte *stored, F &&f) {
   for (int64_t i = 0; i < m.count; ++i)

@@ -1,5 +1,5 @@
-// Axis by axis: the rows of a bin become one row, vector by vector, in `work`, where those of several rows of bins lie
-// interleaved; then columns are added for all of these at once.
+// Combines axis by axis: the rows of a bin are combined into one row of `work`, vector by vector. `work` interleaves
+// the rows of several rows of bins, whose columns are then combined together.
 //
 //   plane (H, W)  ──rows──▶  work (columns, kTogether)  ──columns──▶  y (kTogether, bins)
 #undef HWY_TARGET_INCLUDE
@@ -23,11 +23,11 @@ using lanes::AllLanes;
 using lanes::FirstLanes;
 
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-constexpr int64_t kTogether = 4;  // rows of bins, which lie interleaved in `work`
+constexpr int64_t kTogether = 4;  // rows of bins that are interleaved in `work`
 using D4 = hn::CappedTag<float, static_cast<size_t>(kTogether)>;
 using V4 = hn::Vec<D4>;
 
-// Whole vectors of columns.
+// In whole vectors of columns.
 int64_t workLength(int64_t length) { return kTogether * ((length + kLanes - 1) / kLanes * kLanes); }
 
 template <class F>
@@ -37,7 +37,7 @@ HWY_INLINE void forColumns(int64_t length, F &&f) {
   if (c < length) f(FirstLanes(length - c), c);
 }
 
-// f(lanes::Float() or its like, elements) of a plane.
+// Calls f(lanes::Float() or the class of the other type, elements) for a plane.
 template <class F>
 HWY_INLINE void asElements(DataType type, const void *plane, F &&f) {
   if (type == DataType::FLOAT)
@@ -48,7 +48,7 @@ HWY_INLINE void asElements(DataType type, const void *plane, F &&f) {
     f(lanes::Bfloat16(), static_cast<const uint16_t *>(plane));
 }
 
-// y[r * step] for the rows of bins that there are.
+// Stores y[r * step] for the first `count` rows of bins.
 HWY_INLINE void storeRows(V4 v, int64_t count, int64_t step, float *y) {
   HWY_ALIGN float rows[kTogether];
   hn::Store(v, D4(), rows);
@@ -123,7 +123,7 @@ void spreadBinsOf(const float *g, const BinsOfBox<BinTaps> &box, float *work, fl
 
 // ---- maxima
 
-// Rows [bin, bin + count) of bins; empty ones are 0. Bit r: a NaN is in row r, of which the maxima then show nothing.
+// Rows [bin, bin + count) of bins; empty ones are 0. Bit r of the result: row r has a NaN, and its maxima are invalid.
 template <class T>
 unsigned maximaOfRows(const typename T::Stored *x, int64_t width, const BinRanges &rows, int64_t bin, int64_t count,
                       int64_t length, float *work) {
@@ -158,7 +158,7 @@ void maximaOfColumns(const BinRanges &columns, const float *work, int64_t count,
   }
 }
 
-// One row of bins in which a NaN may be.
+// One row of bins that may have a NaN.
 template <class T>
 void maximaWithNan(const typename T::Stored *x, const BinsOfBox<BinRanges> &box, int64_t i, float *y) {
   for (int64_t j = 0; j < box.columns.bins; ++j) {

@@ -1,8 +1,8 @@
-// Sums and rescaling of columns of a matrix whose rows are `stride` apart: what normalisations and reductions over
-// channels-last activations are made of. A block is `rows` x `cols`; the matrices, x, y, g and dx, are of `type`
-// (FLOAT, FLOAT16, BFLOAT16), all numbers of columns are FLOAT. Invariant: a column's sum accumulates in float over 64
-// rows at a time and carried in double, in ascending order: neither the block's width nor the instruction set's vector
-// width changes a bit.
+// Sums and rescaling of columns of a matrix with rows `stride` apart, for normalisations and reductions over
+// channels-last activations. A block is `rows` x `cols`. The matrices x, y, g and dx are of `type` (FLOAT, FLOAT16,
+// BFLOAT16), all numbers per column are FLOAT.
+// Invariant: a column's sum accumulates in float over 64 rows at a time, and in double over these partial sums, in
+// ascending order. Neither the block's width nor the instruction set's vector width changes a bit.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +31,7 @@ void columnNormalise(const Columns &block, const void *x, const float *mean, con
 // dx[r, c] = g[r, c] scale[c] - (x[r, c] - mean[c]) slope[c] - shift[c]. dx may be g or x.
 void columnNormaliseGradient(const Columns &block, const void *g, const void *x, const float *mean, const float *scale,
                              const float *slope, const float *shift, void *dx) noexcept;
-// out[c] = maximum of column c; NaN when it holds one. rows >= 1.
+// out[c] = maximum of column c; NaN if the column has one. rows >= 1.
 void columnMaxima(const Columns &block, const void *x, float *out) noexcept;
 
 }  // namespace popart::cpu

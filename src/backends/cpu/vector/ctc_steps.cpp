@@ -1,5 +1,5 @@
-// Lattice steps, compiled once per instruction set by Highway. Terms are brought to the greatest of their exponents
-// before they are added; what is 2^-127 of it or less adds nothing.
+// Lattice steps, compiled once per instruction set by Highway. Terms are scaled to the greatest of their exponents
+// before they are added; terms of at most 2^-127 relative to it add nothing.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/ctc_steps.cpp"
 #include <hwy/foreach_target.h>
@@ -41,12 +41,13 @@ HWY_INLINE Scaled exponentialOf(V x) {
   if (HWY_LIKELY(hn::AllTrue(D(), isUsual))) return {usual.p, n};
   const auto isFinite = hn::Lt(magnitude, math::infinity());
   const V large = hn::Max(hn::Round(hn::Mul(x, hn::Set(D(), 1.44269504f))), hn::Set(D(), kCtcNever));
-  const V extreme = hn::IfThenZeroElse(hn::Eq(x, hn::Neg(math::infinity())), x);  // NaN and infinity stay
+  const V extreme = hn::IfThenZeroElse(hn::Eq(x, hn::Neg(math::infinity())), x);  // NaN and infinity are kept
   return {hn::IfThenElse(isUsual, usual.p, hn::IfThenElse(isFinite, one, extreme)),
           hn::IfThenElse(isUsual, n, hn::IfThenElseZero(isFinite, large))};
 }
 
-// The sum of what leads to state s: from s, s + kFrom and, through `skip`, s + 2 kFrom. The mantissa is below 6.
+// The sum of the probabilities from which state s is reached: of s, s + kFrom and, through `skip`, s + 2 kFrom. The
+// mantissa is below 6.
 template <int kFrom, class Lanes>
 HWY_INLINE Scaled transitions(Lanes lanes, const CtcRow &row, int64_t s, V skip) {
   const V stay = lanes.load(row.exponents + s), step = lanes.load(row.exponents + s + kFrom),
@@ -58,7 +59,7 @@ HWY_INLINE Scaled transitions(Lanes lanes, const CtcRow &row, int64_t s, V skip)
   return {sum, greatest};
 }
 
-// Stores sum · probability, the mantissa brought to [1, 2). 0, and what is no number, stays as it is.
+// Stores sum · probability with the mantissa scaled to [1, 2). 0, NaN and infinity are stored unchanged.
 template <class Lanes>
 HWY_INLINE void storeProduct(Lanes lanes, const Scaled &sum, const Scaled &probability, const CtcRow &next, int64_t s) {
   const V product = hn::Mul(sum.mantissa, probability.mantissa);

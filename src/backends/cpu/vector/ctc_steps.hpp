@@ -11,30 +11,30 @@
 
 namespace popart::cpu {
 
-// The exponent of a probability of 0, and what is added to that of a transition that does not exist, which is then
-// below all others.
+// The exponent of a probability of 0, and the number that is added to the exponent of a transition that does not exist,
+// which is then below all others.
 constexpr float kCtcNever = -1e38f, kCtcNoSkip = -2e38f;
 
-// Probabilities of the states; the pointers are to state 0. Two places on either side of the states are read as well:
-// they hold the probability 0.
+// Probabilities of the states; the pointers are to state 0. Two entries before and after the states are read as well:
+// they are the probability 0.
 struct CtcRow {
   float *mantissas, *exponents;
 };
 struct CtcStates {
   int64_t count;
-  // [count + 2]: 0 where state s may follow s - 2 directly, else kCtcNoSkip, as behind the last state.
+  // [count + 2]: 0 if state s may follow s - 2 directly, else kCtcNoSkip; kCtcNoSkip also after the last state.
   const float *skips;
 };
 struct CtcLikelihood {
   float mantissa, exponent;
 };
 
-// From one step to the next. logProbs[s]: of the next step and the label of state s.
+// Computes the next step from the previous one. logProbs[s]: of the next step and the label of state s.
 void ctcForward(const CtcStates &states, const CtcRow &previous, const float *logProbs, const CtcRow &next) noexcept;
 
-// From one step to the one before it. `following` are the probabilities of what comes from the following step on;
-// `next` becomes the same from this step on, whose logarithms are logProbs and whose ctcForward gave `forward`.
-// expected[s] = the part of the likelihood that goes through state s at this step; may be logProbs.
+// Computes a step from the one after it. `following` are the probabilities of all continuations from the following step
+// on; `next` receives the same from this step on. logProbs are the logarithms of this step, and `forward` is its result
+// of ctcForward. expected[s] = the part of the likelihood that goes through state s at this step; may be logProbs.
 void ctcBackward(const CtcStates &states, const CtcRow &following, const float *logProbs, const CtcRow &forward,
                  const CtcLikelihood &likelihood, const CtcRow &next, float *expected) noexcept;
 

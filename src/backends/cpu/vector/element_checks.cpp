@@ -1,4 +1,4 @@
-// One pass only tests whether any element is invalid, which the compiler vectorises; its position is found afterwards.
+// One pass only tests whether any element is invalid, which the compiler vectorises. If one is, a second pass finds it.
 #include "backends/cpu/vector/element_checks.hpp"
 
 #include <limits>

@@ -14,7 +14,7 @@ enum class ElementCheck : uint8_t {
   Quotient,   // divisor not 0, and not -1 under the smallest integer
   Remainder,  // divisor not 0
 };
-// The check that this instruction needs.
+// The check that an instruction requires.
 ElementCheck elementCheck(ElementOp op);
 
 // The position of a block of elements.

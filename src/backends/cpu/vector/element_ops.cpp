@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
 
-// One function per instruction and scalar operands of it.
+// The functions of an instruction, by its scalar operands.
 struct Functions {
   ElementFn of[3];
 };
@@ -51,7 +51,7 @@ constexpr ElementFn kIntegerFunctions[] = {
 #include "backends/cpu/vector/element_ops.inc"
 };
 
-// f of a number of the integer type; nullptr for other types.
+// f(number of the integer type); nullptr for other types.
 template <class F>
 ElementFn forInteger(DataType type, F f) {
   switch (type) {
@@ -124,7 +124,7 @@ ElementFn storeElements(DataType type) {
     case DataType::BOOL:
       return ints::storeBool;
     default:
-      return loadOf<false>(type);  // integers lie in registers as in memory
+      return loadOf<false>(type);  // integers have the same form in registers and memory
   }
 }
 
@@ -145,7 +145,7 @@ ElementFn storeFloatAs(DataType type) {
   }
 }
 
-// f(constant) with the form as a constant.
+// Calls f with the form as a compile-time constant.
 template <class F>
 ElementFn forForm(OperandForm form, F f) {
   if (form == OperandForm::kNone) return f(std::integral_constant<OperandForm, OperandForm::kNone>());

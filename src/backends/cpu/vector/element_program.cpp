@@ -1,4 +1,4 @@
-// The block loop of element-wise programs. Blocks are small enough that all registers stay in the first-level cache.
+// The block loop of element-wise programs. Blocks are small enough that all registers stay in the first level cache.
 #include "backends/cpu/vector/element_program.hpp"
 
 #include <unistd.h>
@@ -12,11 +12,11 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kRegisterBytes = 8;    // of one element in a temporary, so that every form fits
+constexpr int64_t kRegisterBytes = 8;    // per element of a temporary, enough for every form
 constexpr int64_t kSmallestBlock = 128;  // elements: 8 to 32 vectors per call of an instruction
 using Access = ElementOperand::Access;
 
-// Of one core's data cache; 32 KiB where the system does not say.
+// Of the data cache of one core; 32 KiB if the system does not report it.
 int64_t firstLevelCacheBytes() {
 #ifdef _SC_LEVEL1_DCACHE_SIZE
   static const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE);
@@ -60,8 +60,8 @@ class RowWalk {
   std::array<int64_t, ElementProgram::kMaxPointers> offsets_;
 };
 
-// Asks for rows before they are read, of inputs whose rows lie apart: prefetchers of the processor follow one row at a
-// time, and it does not look beyond the calls between two rows by itself.
+// Prefetches rows of inputs whose rows are not contiguous. The processor's prefetchers follow one row at a time, and
+// its out-of-order window does not reach past the calls between two rows.
 class RowsAhead {
  public:
   RowsAhead(const ElementLoop &loop, const std::vector<ElementOperand> &inputs, const RowWalk &walk)
@@ -70,7 +70,7 @@ class RowsAhead {
       if (isApart(o)) rows_ = std::max(rows_, std::clamp<int64_t>(kBytesAhead / bytesOf(o), 1, kMostRows));
     for (int64_t i = 0; i < rows_; ++i) walk_.next();
   }
-  // `first`: of each input, its first element.
+  // `first`: the first element of each input.
   void next(const char *const *first) {
     if (rows_ == 0) return;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -94,7 +94,7 @@ class RowsAhead {
   const ElementLoop &loop_;
   const std::vector<ElementOperand> &inputs_;
   RowWalk walk_;
-  int64_t rows_ = 0;  // how far ahead
+  int64_t rows_ = 0;  // prefetch distance
 };
 
 template <class T>
@@ -104,7 +104,7 @@ void fill(void *to, const void *value, int64_t count) {
   std::fill_n(static_cast<T *>(to), count, v);
 }
 
-// `count` elements that are `stride` elements apart: consecutive (1), all the same (0), or any other.
+// Copies `count` elements that are `stride` elements apart: contiguous (1), one element repeated (0), or any other.
 void copyRun(void *to, const void *from, int bytes, int64_t stride, int64_t count) {
   if (stride == 1) {
     std::memcpy(to, from, static_cast<size_t>(count * bytes));
@@ -127,7 +127,7 @@ void copyRun(void *to, const void *from, int bytes, int64_t stride, int64_t coun
 
 struct ElementProgram::Frame {
   const void *pointers[kMaxPointers];
-  const char *in[kMaxPointers];  // by input: its first element
+  const char *in[kMaxPointers];  // the first element of each input
   char *const *out;
   char *expansion;
   executable::RunContext *context;
@@ -139,8 +139,9 @@ bool ElementProgram::finish(int costPerElement) {
   while (block_ > kSmallestBlock && temporaries * block_ * kRegisterBytes > firstLevelCacheBytes()) block_ /= 2;
   for (const ElementOperand &i : inputs)
     expanded_ += loop.mode == ElementLoop::Mode::kExpanded && i.access == Access::kBroadcast;
-  constexpr int64_t kWorkPerTask = 65536;                      // in additions
-  constexpr int64_t kEnoughTasks = 64, kLeastElements = 4096;  // tasks for any number of threads; 16 KiB of floats
+  constexpr int64_t kWorkPerTask = 65536;  // in additions
+  // Tasks for any number of threads; elements of a task, 16 KiB of floats.
+  constexpr int64_t kEnoughTasks = 64, kLeastElements = 4096;
   const int64_t most = std::clamp<int64_t>(kWorkPerTask / std::max(costPerElement, 1), 2048, 65536);
   const int64_t wanted = std::clamp(loop.elements / kEnoughTasks, std::min(kLeastElements, most), most);
   if (loop.mode == ElementLoop::Mode::kRows) {
@@ -159,7 +160,7 @@ bool ElementProgram::cutInto(int64_t count) {
   const bool padded = std::any_of(padding.begin(), padding.end(), [](const auto &p) { return p.group > 0; });
   if (padded || loop.elements == 0) return false;
   int64_t units = loop.elements;
-  if (loop.mode == ElementLoop::Mode::kRows) {  // a piece of a row is the smallest unit, and must be a whole block
+  if (loop.mode == ElementLoop::Mode::kRows) {  // a piece of a row is the smallest unit, and a whole block
     const int64_t inner = loop.dims.back(), rows = loop.elements / inner;
     if (rows % count != 0 && inner % block_ != 0) return false;
     units = rows * ceilDiv(inner, block_);
@@ -234,7 +235,7 @@ void ElementProgram::run(const void *const *in, void *const *out, void *scratch,
 }
 
 void ElementProgram::runFlat(Frame &frame, int64_t begin, int64_t end) const noexcept {
-  const int64_t block = code.size() == 1 ? end - begin : block_;  // one instruction leaves nothing in the cache
+  const int64_t block = code.size() == 1 ? end - begin : block_;  // one instruction keeps no results in the cache
   for (int64_t position = begin; position < end; position += block) {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].access == Access::kFull) frame.pointers[i] = frame.in[i] + position * inputs[i].bytes;

@@ -1,6 +1,6 @@
-// A row is read block by block: reduce_ops finds the extreme of each, and only the block that has the row's is searched
-// for its place, while it is in the first-level cache. Columns keep the extremes so far and their rows beside each
-// other in that cache.
+// Rows are read block by block: reduce_ops finds the extreme of each block, and only the block with the row's extreme
+// is searched for its position, while it is in the first level cache. For columns, the extremes so far and their rows
+// are kept in that cache.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/extremes.cpp"
 #include <hwy/foreach_target.h>
@@ -24,14 +24,14 @@ using M = hn::Mask<D>;
 using lanes::AllLanes;
 using lanes::FirstLanes;
 
-// The place of the first or last number that is equal to `value`; there is one.
+// Position of the first or last number that is equal to `value`; there is one.
 int64_t placeOfValue(Tie tie, const float *x, int64_t count, float value) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const V wanted = hn::Set(d, value);
   const bool isNan = std::isnan(value);
   const auto equals = [&](float v) { return isNan ? std::isnan(v) : v == value; };
-  int64_t found = -1, i = 0;  // the vector that holds it
+  int64_t found = -1, i = 0;  // found: first index of the vector that contains it
   for (; i + lanes <= count && (found < 0 || tie == Tie::kLast); i += lanes) {
     const V v = hn::LoadU(d, x + i);
     if (!hn::AllFalse(d, isNan ? hn::IsNaN(v) : hn::Eq(v, wanted))) found = i;
@@ -47,7 +47,7 @@ int64_t placeOfValue(Tie tie, const float *x, int64_t count, float value) {
   return last - 1;
 }
 
-// a comes before b in the order of comparable.hpp.
+// Whether a precedes b in the order of comparable.hpp.
 HWY_INLINE M isLess(V a, V b) { return hn::Or(hn::Lt(a, b), hn::AndNot(hn::IsNaN(a), hn::IsNaN(b))); }
 
 template <Extreme kExtreme, Tie kTie, class Lanes>
@@ -94,7 +94,7 @@ void placesOf(Extreme extreme, Tie tie, const float *x, int64_t stride, int64_t 
                             : columnsOf<Extreme::kSmallest, Tie::kLast>(x, stride, rows, columns, places);
 }
 
-// As orderKey: the bits of negative numbers are turned round.
+// The same as orderKey(): the bits of negative numbers are inverted.
 void keysOf(const float *x, int64_t count, uint32_t *keys) {
   const D d;
   const hn::RebindToUnsigned<D> bits;
@@ -112,7 +112,7 @@ void keysOf(const float *x, int64_t count, uint32_t *keys) {
   for (; i < count; ++i) keys[i] = orderKey(x[i]);
 }
 
-// The first place in [begin, end) whose key is above `limit`; `end` where there is none.
+// The first position in [begin, end) whose key is above `limit`; `end` if there is none.
 int64_t nextAbove(const uint32_t *keys, int64_t begin, int64_t end, uint32_t limit) {
   const hn::ScalableTag<uint32_t> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -125,8 +125,8 @@ int64_t nextAbove(const uint32_t *keys, int64_t begin, int64_t end, uint32_t lim
   return begin;
 }
 
-// A number that at least `count` <= kGroups keys reach: the count-th largest of the maxima of kGroups groups. Without
-// branches, which no processor would foresee.
+// A number such that at least `count` <= kGroups keys are not below it: the count-th largest of the maxima of kGroups
+// groups. Without branches, which processors could not predict.
 constexpr int64_t kGroups = 32;
 uint32_t reachedByMany(const uint32_t *keys, int64_t length, int64_t count) {
   HWY_ALIGN uint32_t maxima[kGroups] = {};
@@ -145,8 +145,8 @@ uint32_t reachedByMany(const uint32_t *keys, int64_t length, int64_t count) {
   return least;
 }
 
-// Few of many: only keys above a limit are looked at, which rises to the last of the largest so far. An equal key
-// further on comes behind it.
+// For few of many keys: only keys above a limit are visited, and the limit rises to the last of the largest keys so
+// far. Of equal keys, the first one is kept.
 void largestOf(const uint32_t *keys, int64_t length, int64_t count, uint64_t *items) {
   if (count == 0) return;
   const auto item = [&](int64_t j) { return uint64_t{keys[j]} << 32 | static_cast<uint32_t>(~j); };
@@ -174,7 +174,7 @@ void largestOf(const uint32_t *keys, int64_t length, int64_t count, uint64_t *it
   std::sort(items, items + held, std::greater<>());
 }
 
-// How many keys are below a limit. Four counts at a time, which do not wait for each other.
+// Number of keys below a limit, as four independent counts.
 int64_t countBelow(const uint32_t *keys, int64_t length, uint32_t limit) {
   const hn::ScalableTag<uint32_t> d;
   constexpr int64_t kCounts = 4;
@@ -192,7 +192,7 @@ int64_t countBelow(const uint32_t *keys, int64_t length, uint32_t limit) {
   return count + static_cast<int64_t>(hn::GetLane(hn::SumOfLanes(d, all)));
 }
 
-// Copies the keys in [first, last] to the front of `to`, which may be `keys`; their number.
+// Copies the keys in [first, last] to the front of `to`, which may be `keys`; returns their number.
 int64_t keepBetween(const uint32_t *keys, int64_t length, uint32_t first, uint32_t last, uint32_t *to) {
   const hn::ScalableTag<uint32_t> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -210,7 +210,7 @@ int64_t keepBetween(const uint32_t *keys, int64_t length, uint32_t first, uint32
   return kept;
 }
 
-// The place of the `number`-th of the keys that are equal to `key`, counted from 0; there is one.
+// Position of the `number`-th of the keys that are equal to `key`, counted from 0; there is one.
 int64_t placeOfEqual(const uint32_t *keys, uint32_t key, int64_t length, int64_t number) {
   const hn::ScalableTag<uint32_t> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -225,8 +225,8 @@ int64_t placeOfEqual(const uint32_t *keys, uint32_t key, int64_t length, int64_t
   return i;
 }
 
-// Bit by bit from the highest on: a bit is set where no more keys are below than the rank allows. Only keys that have
-// the bits so far are looked at, chosen anew after every eight bits; the work does not depend on their order.
+// Finds the key bit by bit, from the highest on: a bit is set if at most `rank` keys are below the result. After every
+// eight bits, only keys with the bits so far are kept. The work does not depend on the order of the keys.
 int64_t placeOfRankOf(const uint32_t *keys, int64_t length, int64_t rank, uint32_t *spare) {
   constexpr int kBits = 8;
   const uint32_t *left = keys;
@@ -261,7 +261,7 @@ namespace {
 
 bool isBefore(Extreme extreme, float a, float b) { return extreme == Extreme::kLargest ? isLess(b, a) : isLess(a, b); }
 
-// NaN is the largest; it is the smallest only of nothing but NaN.
+// NaN is the largest; it is the smallest only if all elements are NaN.
 float extremeOf(Extreme extreme, const float *x, int64_t count) {
   const float found = reduceRow(extreme == Extreme::kLargest ? ReduceOp::kMax : ReduceOp::kMin, x, count);
   if (extreme == Extreme::kLargest || !std::isnan(found)) return found;

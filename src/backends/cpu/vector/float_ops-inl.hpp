@@ -26,7 +26,7 @@ struct Copy {
 struct NotZero {
   static HWY_INLINE V call(V x, const float *) { return hn::Not(asVector(hn::Eq(x, zero()))); }
 };
-// What a conversion to an integer and back gives where the integer has the value: 0 for no number, and no -0.
+// The result of a conversion to an integer and back, for values in its range: NaN becomes 0, and -0 becomes 0.
 struct Whole {
   static HWY_INLINE V call(V x, const float *) {
     return hn::IfThenElseZero(hn::Eq(x, x), hn::Add(hn::Trunc(x), zero()));
@@ -59,7 +59,7 @@ struct MaskToFloat {
   };
 #include "backends/cpu/vector/element_ops.inc"
 
-// Parameters in registers, because stores of results may alias anything in memory.
+// Parameters in registers, because the compiler must assume that stores of results change any memory.
 struct Parameters {
   float of[2];
   explicit Parameters(const float *p) : of{p ? p[0] : 0.0f, p ? p[1] : 0.0f} {}
@@ -95,7 +95,7 @@ void map2(const void *const *in, void *out, int64_t count, const float *p) {
   tail.store(F::call(kScalarA ? sa : tail.load(a + i), kScalarB ? sb : tail.load(b + i), own.of), y + i);
 }
 
-// Of BOOL in memory, of which every byte but 0 is true; results are 0 or 1.
+// BOOL in memory: every byte except 0 is true; results are 0 or 1.
 template <class D8>
 HWY_INLINE hn::Vec<D8> maskOfBytes(D8 d, const void *x, int64_t i) {
   const auto bytes = hn::LoadU(d, static_cast<const uint8_t *>(x) + i);
@@ -144,7 +144,7 @@ HWY_INLINE V operandAt(Lanes lanes, V one, const float *each, int64_t i) {
   return one;
 }
 using Bits = hn::RebindToUnsigned<D>;
-// The lowest bits of 1.5 2^23 + x are those of the integer next to x, halves to even, for |x| <= 2^22.
+// The lowest bits of 1.5 2^23 + x are those of the integer nearest to x, halves to even, for |x| <= 2^22.
 HWY_INLINE hn::Vec<Bits> nextInteger(V x) { return hn::BitCast(Bits(), hn::Add(x, constant(12582912.0f))); }
 
 template <OperandForm kDivisor, class Lanes>
@@ -153,7 +153,7 @@ HWY_INLINE V quotientAt(Lanes lanes, const float *x, V divisor, const float *div
   if constexpr (kDivisor == OperandForm::kNone) return v;
   return hn::Div(v, operandAt<kDivisor>(lanes, divisor, divisors, i));
 }
-// y[i] from what numbersAt(lanes, i) gives for the elements from i on.
+// Computes y[i] from numbersAt(lanes, i), which gives the elements from i on.
 template <class T, class F>
 HWY_INLINE void storeNumbers(T *y, int64_t count, const F &numbersAt) {
   const hn::Rebind<T, D> narrow;
@@ -166,7 +166,8 @@ HWY_INLINE void storeNumbers(T *y, int64_t count, const F &numbersAt) {
   for (int64_t k = 0; i + k < count; ++k) y[i + k] = whole[k];
 }
 
-// One shift and bounds that are integers: they bound the quotient first, which is then rounded and moved as an integer.
+// For one shift and integer bounds: the bounds are applied to the quotient, which is then rounded, and shifted as an
+// integer.
 template <class T, OperandForm kDivisor>
 void quantiseByInteger(const float *x, const float *divisors, float shift, T *y, int64_t count, const float *p) {
   const V least = constant(p[0] - shift), most = constant(p[1] - shift);

@@ -1,6 +1,6 @@
 // Integer and conversion instructions of the element-wise engine: rows of element_ops.inc and plain loops that the
-// compiler vectorises for each instruction set, but for shifts of bytes; only for element_ops.cpp. Arithmetic wraps; a
-// zero divisor, which element_checks.hpp reports, gives 0.
+// compiler vectorises for each instruction set, except for shifts of bytes; only for element_ops.cpp. Arithmetic wraps;
+// division by zero, which element_checks.hpp reports, gives 0.
 #if defined(POPART_CPU_INT_OPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPART_CPU_INT_OPS_INL_HPP
 #undef POPART_CPU_INT_OPS_INL_HPP
@@ -21,7 +21,7 @@ namespace popart::cpu::HWY_NAMESPACE {
 namespace ints {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Before a loop whose results may lie in the memory of an operand: element i depends on the elements i only.
+// For loops whose results may be in the memory of an operand: element i depends only on the elements i.
 #if HWY_COMPILER_CLANG
 #define POPART_EACH_ELEMENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -34,7 +34,7 @@ using Number = T;
 template <class T>
 using Bits = std::make_unsigned_t<T>;
 
-// An unsigned number no narrower than int, to which the language would widen it as a signed one.
+// An unsigned type at least as wide as int, because C++ promotes narrower ones to signed int.
 template <class T>
 constexpr auto word(T v) {
   return static_cast<std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>(v);
@@ -87,7 +87,7 @@ inline T flooredRemainder(T a, T b) {
   };
 #include "backends/cpu/vector/element_ops.inc"
 
-// y[i] = f(x[i]), and of two and three operands.
+// y[i] = f(x[i]), and the same for two and three operands.
 template <class X, class Y, class F>
 HWY_INLINE void mapEach(const void *const *in, void *out, int64_t count, F f) {
   const auto *x = static_cast<const X *>(in[0]);
@@ -123,7 +123,7 @@ template <class T>
 void notZero(const void *const *in, void *out, int64_t count, const float *) {
   mapEach<T, uint32_t>(in, out, count, [](T x) { return x != 0 ? ~0u : 0u; });
 }
-// ---- shifts; by the width or more they give 0
+// ---- shifts; by the width or more, they give 0
 
 enum class Shift : uint8_t { kLeft, kRight };
 
@@ -132,7 +132,8 @@ constexpr T shifted(T a, T b) {
   if (b >= 8 * sizeof(T)) return 0;
   return static_cast<T>(kShift == Shift::kLeft ? word(a) << b : word(a) >> b);
 }
-// No instruction shifts bytes: they are multiplied by powers of two, in pairs, of which each product takes one.
+// There is no instruction that shifts bytes: they are multiplied by powers of two, as pairs; each product uses one byte
+// of the pairs.
 template <Shift kShift, class V = hn::Vec<hn::ScalableTag<uint8_t>>>
 HWY_INLINE V shiftedBytes(V x, V b) {
   static constexpr uint8_t kPowers[2][16] = {{1, 2, 4, 8, 16, 32, 64, 128}, {128, 64, 32, 16, 8, 4, 2, 1}};
@@ -184,7 +185,7 @@ void where(const void *const *in, void *out, int64_t count, const float *) {
   for (int64_t i = 0; i < count; ++i) y[i] = m[i] ? a[i] : b[i];
 }
 
-// Truncates toward zero; NaN gives 0, values beyond 64 bits the nearest 64-bit integer. Wraps to T.
+// Truncates toward zero; NaN gives 0, values beyond 64 bits give the nearest 64-bit integer. Wraps to T.
 template <class T>
 void floatToInt(const void *const *in, void *out, int64_t count, const float *) {
   mapEach<float, T>(in, out, count, [](float v) {
@@ -194,7 +195,7 @@ void floatToInt(const void *const *in, void *out, int64_t count, const float *) 
                                                         : static_cast<int64_t>(v));
   });
 }
-// Also from memory.
+// The operand may be in memory.
 template <class T>
 void intToFloat(const void *const *in, void *out, int64_t count, const float *) {
   mapEach<T, float>(in, out, count, [](T x) { return static_cast<float>(x); });
@@ -211,12 +212,12 @@ void convert(const void *const *in, void *out, int64_t count, const float *) {
 
 // ---- memory to registers and back
 
-// One value to a whole register.
+// Fills a register with one value.
 template <class T>
 void fill(const void *const *in, void *out, int64_t count, const float *) {
   std::fill_n(static_cast<T *>(out), count, *static_cast<const T *>(in[0]));
 }
-// Values that T, or the signed type of its size, has; what is no number gives 0.
+// For values in the range of T or of the signed type of its size; NaN gives 0.
 template <class T>
 void storeFloatAs(const void *const *in, void *out, int64_t count, const float *) {
   const auto *x = static_cast<const float *>(in[0]);

@@ -1,6 +1,6 @@
 // Response normalisation, compiled once per instruction set by Highway. Terms are stored in a zero-padded scratch row,
-// so that a window is `size` shifted loads. s^-beta is exp(-beta log s), or made of roots where beta is a multiple of a
-// quarter, as the usual 0.75 is.
+// so that a window is `size` shifted loads. s^-beta is computed as exp(-beta log s), or from square roots if beta is a
+// multiple of a quarter, such as the usual 0.75.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/lrn.cpp"
 #include <hwy/foreach_target.h>
@@ -53,7 +53,7 @@ HWY_INLINE V inversePower(V s, float beta) {
   return hn::Div(hn::Set(d, 1.0f), power);
 }
 
-// Writes x² between zeros; windowSum at c is then the sum of c's window.
+// Writes x² between zeros; windowSum at c is then the sum over c's window.
 void writeSquares(const Lrn &lrn, const float *x, float *row) {
   const int64_t before = (lrn.size - 1) / 2;
   std::fill_n(row, before, 0.0f);
@@ -84,7 +84,7 @@ void gradientPixelOf(const Lrn &lrn, const float *g, const float *x, float *dx, 
   const D d;
   writeSquares(lrn, x, scratch);
   float *terms = scratch + lrn.channels + lrn.size;
-  const int64_t before = lrn.size - 1 - (lrn.size - 1) / 2;  // mirrored: the windows that contain c
+  const int64_t before = lrn.size - 1 - (lrn.size - 1) / 2;  // mirrored, because these are the windows that contain c
   std::fill_n(terms, before, 0.0f);
   std::fill_n(terms + before + lrn.channels, lrn.size - 1 - before, 0.0f);
   float *direct = terms + lrn.channels + lrn.size;
@@ -100,7 +100,7 @@ void gradientPixelOf(const Lrn &lrn, const float *g, const float *x, float *dx, 
   });
 }
 
-// Of one vector of pixels: sum of terms over the channels [c - before, c - before + size) that there are.
+// For one vector of pixels: the sum of terms over the existing channels of [c - before, c - before + size).
 template <class Term>
 HWY_INLINE V channelSum(const Lrn &lrn, int64_t c, int64_t before, const Term &term) {
   const int64_t begin = std::max<int64_t>(0, c - before), end = std::min(lrn.channels, c - before + lrn.size);
@@ -125,7 +125,7 @@ void placesOf(const Lrn &lrn, const LrnPlaces &places, const float *x, float *y)
     });
 }
 
-// As gradientPixelOf; what is direct waits in dx.
+// As gradientPixelOf(). dx first stores the direct term of the gradient.
 void gradientPlacesOf(const Lrn &lrn, const LrnPlaces &places, const float *g, const float *x, float *dx,
                       float *terms) {
   for (int64_t c = 0; c < lrn.channels; ++c)

@@ -34,13 +34,14 @@ HWY_INLINE V asVector(M m) { return hn::VecFromMask(D(), m); }
 // factor · x, without the product when the factor is 1.
 HWY_INLINE V scaled(float factor, V x) { return factor == 1.0f ? x : hn::Mul(constant(factor), x); }
 
-// x bounded by [low, high]. Comparisons, not minimum and maximum, let NaN through on every instruction set.
+// x bounded by [low, high]. Uses comparisons, because with minimum and maximum NaN would not pass on every instruction
+// set.
 HWY_INLINE V clamp(V x, V low, V high) {
   x = select(hn::Lt(x, low), low, x);
   return select(hn::Gt(x, high), high, x);
 }
 
-// y in the lanes of `inside`, F of x computed by the C library in the others.
+// y in the lanes of `inside`; in the others, F of x as computed by the C library.
 template <double (*F)(double)>
 HWY_INLINE V orLibrary(M inside, V x, V y) {
   if (HWY_LIKELY(hn::AllTrue(D(), inside))) return y;
@@ -50,7 +51,7 @@ HWY_INLINE V orLibrary(M inside, V x, V y) {
   return select(inside, y, hn::Load(D(), results));
 }
 
-// As orLibrary, for F of two arguments.
+// The same as orLibrary() for F of two arguments.
 template <double (*F)(double, double)>
 HWY_INLINE V orLibrary(M inside, V a, V b, V y) {
   if (HWY_LIKELY(hn::AllTrue(D(), inside))) return y;
@@ -73,7 +74,7 @@ HWY_INLINE V truncatedRemainder(V a, V b) {
   const V n = hn::Abs(a), d = hn::Abs(b), quotient = hn::Div(n, d);
   V r = hn::NegMulAdd(hn::Trunc(quotient), d, n);
   r = select(hn::Lt(r, zero()), hn::Add(r, d), r);
-  r = select(hn::Lt(n, d), n, r);  // also where d is infinite
+  r = select(hn::Lt(n, d), n, r);  // also if d is infinite
 #if HWY_NATIVE_FMA
   const M inside = hn::Le(quotient, constant(4194304.0f));
 #else
@@ -88,10 +89,10 @@ HWY_INLINE V flooredRemainder(V a, V b) {
   return select(otherSign, hn::Add(r, b), r);
 }
 
-// fmod(x + increment, modulus) with the sum in double, as the C library finds it. With n = |x + increment|, d =
-// |modulus| and q = trunc(n times the rounded 1 / d) below 2^28, q is trunc(n / d), one less or one more. The product
-// q d has at most 52 bits, and n - q d is a multiple of the last place of n or d and smaller than n or d: both are
-// exact, and so is d more or less.
+// fmod(x + increment, modulus) with the sum in double, as the C library computes it. With n = |x + increment|, d =
+// |modulus| and q = trunc(n times the rounded 1 / d) below 2^28, q is trunc(n / d), one less or one more. The product q
+// d has at most 52 bits, and n - q d is a multiple of the last place of n or d and smaller than n or d: both are exact,
+// and so are n - q d + d and n - q d - d.
 HWY_INLINE V remainderOfSum(V x, float increment, float modulus) {
   const DD d;
   const hn::Half<D> half;
@@ -127,7 +128,7 @@ struct ScaledExponential {
   V p, shifted;
 };
 HWY_INLINE ScaledExponential scaledExponential(V x) {
-  const V magic = constant(12582912.0f);  // 1.5 * 2^23: numbers of this size are whole
+  const V magic = constant(12582912.0f);  // 1.5 * 2^23: numbers of this size are integers
   const V shifted = hn::MulAdd(x, constant(1.44269504f), magic), n = hn::Sub(shifted, magic);
   V r = hn::NegMulAdd(n, constant(0.693145751953125f), x);  // ln 2 in two parts; the product with the first is exact
   r = hn::NegMulAdd(n, constant(1.428606765330187045e-6f), r);
@@ -145,8 +146,8 @@ HWY_INLINE V exponentialWithin(V x) {
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(integers, e.shifted));
   return hn::BitCast(D(), hn::Add(hn::BitCast(integers, e.p), exponent));
 }
-// e^x for any x, with the same numbers. Beyond 87 the power of two is applied in two halves, as the result may be below
-// the normal numbers.
+// e^x for any x, from the same numbers. Beyond 87, the power of two is applied in two halves, because the result may be
+// below the normal numbers.
 HWY_INLINE V exponential(V x) {
   const hn::RebindToSigned<D> integers;
   if (HWY_LIKELY(hn::AllTrue(D(), hn::Le(hn::Abs(x), constant(87.0f))))) return exponentialWithin(x);
@@ -189,7 +190,7 @@ HWY_INLINE VD powerOfTwoParts(VD m, VD e, VD b) {
   p = hn::MulAdd(p, u, hn::Set(d, 5.77077942960397827e-01));
   p = hn::MulAdd(p, u, hn::Set(d, 9.61796694111245909e-01));
   p = hn::MulAdd(p, u, hn::Set(d, 2.88539008177785083e+00));
-  // Beyond 200 the result is zero or infinite.
+  // Beyond 200, the result is zero or infinite.
   VD t = hn::Mul(b, hn::MulAdd(s, p, e));
   t = hn::Min(hn::Max(t, hn::Set(d, -200.0)), hn::Set(d, 200.0));
   const VD magic = hn::Set(d, 6755399441055744.0);  // 1.5 * 2^52
@@ -205,7 +206,7 @@ HWY_INLINE VD powerOfTwoParts(VD m, VD e, VD b) {
   return hn::BitCast(d, hn::Add(hn::BitCast(integers, q), hn::ShiftLeft<52>(hn::BitCast(integers, shifted))));
 }
 
-// `y` = |a|^b, right where a and b are finite and a is not 0, made right for all a and b.
+// Corrects `y` = |a|^b, which is right if a and b are finite and a is not 0, for all other a and b.
 HWY_INLINE V powerOfSpecial(V a, V b, V y) {
   const V one = constant(1.0f), size = hn::Abs(a), half = hn::Mul(constant(0.5f), b);
   const M falls = hn::Lt(b, zero()), isInfinite = hn::Eq(size, infinity());
@@ -221,7 +222,7 @@ HWY_INLINE V powerOfSpecial(V a, V b, V y) {
   return select(hn::Or(hn::Eq(b, zero()), hn::Eq(a, one)), one, y);
 }
 
-// a^b as the C library has it. Computed in double: error below 0.51 ulp.
+// a^b with the special cases of the C library. Computed in double: error below 0.51 ulp.
 HWY_INLINE V power(V a, V b) {
   const hn::RebindToSigned<D> integers;
   const hn::Half<D> half;
@@ -301,9 +302,9 @@ HWY_INLINE V tangent(V x) {
   return orLibrary<std::tan>(inside, x, hn::Div(hn::Sin(D(), x), c));
 }
 
-// The angle of the point (b, a), as the C library's atan2(a, b), signs of zeros included. With t the smaller of |a| and
-// |b| by the larger, atan t = t + t^3 p(t^2), p a minimax polynomial with which the relative error is 2.6e-9; the angle
-// is that, or that less than or beyond a quarter or half of a turn. Error below 2 ulp.
+// The angle of the point (b, a), as atan2(a, b) of the C library, including signs of zeros. With t the smaller of |a|
+// and |b| divided by the larger, atan t = t + t^3 p(t^2), with p a minimax polynomial of relative error 2.6e-9. The
+// angle is this value, or its difference to or sum with a quarter or half of a turn. Error below 2 ulp.
 HWY_INLINE V angle(V a, V b) {
   const V height = hn::Abs(a), width = hn::Abs(b);
   const M isSteep = hn::Gt(height, width), isLeft = hn::Lt(hn::CopySign(constant(1.0f), b), zero());
@@ -322,7 +323,7 @@ HWY_INLINE V angle(V a, V b) {
   p = hn::MulAdd(p, s, constant(1.999854892e-01f));
   p = hn::MulAdd(p, s, constant(-3.333329856e-01f));
   const V within = hn::MulAdd(p, hn::Mul(t, s), t);
-  // (start, in two parts) plus or minus what is within the eighth.
+  // (start, in two parts) plus or minus the angle within the eighth.
   const V quarter = constant(1.57079637f), half = constant(3.14159274f);
   const V start = select(isSteep, quarter, hn::IfThenElseZero(isLeft, half));
   const V rest = select(isSteep, constant(-4.37113883e-8f), hn::IfThenElseZero(isLeft, constant(-8.74227766e-8f)));

@@ -43,7 +43,7 @@ struct LaneProducts {
     lowestLow = hn::Min(lowestLow, hn::Abs(low));
     lowestHigh = hn::Min(lowestHigh, hn::Abs(high));
   }
-  // Of `count` lanes, the first ones.
+  // Stores the first `count` lanes.
   HWY_INLINE void store(int64_t count, NonZeroProduct *out) const {
     HWY_ALIGN double product[2 * hn::MaxLanes(DD())], lowest[2 * hn::MaxLanes(DD())];
     HWY_ALIGN int32_t zero[hn::MaxLanes(DI())];
@@ -98,7 +98,7 @@ void nonZeroOfColumns(const float *x, int64_t stride, int64_t rows, int64_t colu
   if (c < columns) nonZeroOfVector(FirstLanes(columns - c), x + c, stride, rows, columns - c, out + c);
 }
 
-struct Quotients {  // of one vector's lanes
+struct Quotients {  // for one vector's lanes
   VD low, high;
   V atZero;
 

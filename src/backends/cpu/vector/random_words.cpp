@@ -1,4 +1,4 @@
-// Sixteen Philox blocks at a time in plain loops that the compiler vectorises for each instruction set.
+// Computes sixteen Philox blocks at a time, in plain loops that the compiler vectorises for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/random_words.cpp"
 #include <hwy/foreach_target.h>
@@ -15,7 +15,7 @@ namespace popart::cpu::HWY_NAMESPACE {
 
 constexpr int64_t kBlocks = 16;
 
-// The 4 kBlocks words of blocks first … first + kBlocks - 1; `stream`: the last two counter words.
+// The 4 kBlocks words of blocks first … first + kBlocks - 1; `stream`: the last two words of the counter.
 HWY_INLINE void wordsOfBlocks(PhiloxKey key, uint64_t first, uint32_t *HWY_RESTRICT words,
                               std::array<uint32_t, 2> stream = {0, 0}) {
   uint32_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];

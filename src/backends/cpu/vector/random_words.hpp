@@ -1,5 +1,6 @@
 // Philox words in bulk (base/philox.hpp), dropout and rounding with them; compiled per instruction set.
-// Invariant: element i uses word i % 4 of block i / 4, as the reference does: the same bits, however ranges are cut.
+// Invariant: element i uses word i % 4 of block i / 4, as in the reference backend, so the bits do not depend on how
+// ranges are split.
 #pragma once
 #include <cstdint>
 
@@ -10,8 +11,8 @@ namespace popart::cpu {
 // words[4 b + k] = word k of block firstBlock + b, for `blocks` blocks.
 void randomWords(PhiloxKey key, uint64_t firstBlock, int64_t blocks, uint32_t *words) noexcept;
 
-// y[i] = x[i] scale (product in double) where the word is at least `threshold`, 0 elsewhere; mask[i] tells which
-// (nullptr: not wanted). Element 0 uses word 0 of block firstBlock. y may be x.
+// y[i] = x[i] scale (product in double) if the word is at least `threshold`, else 0; mask[i] says which (nullptr: not
+// written). Element 0 uses word 0 of block firstBlock. y may be x.
 struct DropoutRule {
   PhiloxKey key{};
   uint32_t threshold = 0;
@@ -20,8 +21,8 @@ struct DropoutRule {
 void dropElements(const DropoutRule &rule, uint64_t firstBlock, const float *x, float *y, bool *mask,
                   int64_t count) noexcept;
 
-// y[i] = bits of x[i] rounded at random (base/stochastic_rounding.hpp), to FLOAT16, else BFLOAT16. Element 0 uses word
-// 0 of block firstBlock of the stream.
+// y[i] = bits of x[i] with stochastic rounding (base/stochastic_rounding.hpp) to FLOAT16, else BFLOAT16. Element 0 uses
+// word 0 of block firstBlock of the stream.
 struct RoundingRule {
   PhiloxKey key{};
   uint32_t stream = 0;

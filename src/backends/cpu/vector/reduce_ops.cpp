@@ -1,7 +1,7 @@
-// Rows: four vectors of partial results, then their lanes. Columns: blocks of rows chained, block results chained in
-// turn, which keeps the rounding error of long sums small. Many columns are read four whole rows at a time, with the
-// chains in the first-level cache, few columns with the chains in registers: the order is the same. In double, columns
-// are one chain.
+// Rows: four vectors of partial results, then their lanes. Columns: chains over blocks of rows, then a chain over the
+// block results, which keeps the rounding error of long sums small. Many columns are read four whole rows at a time,
+// with the chains in the first level cache; few columns keep the chains in registers. The order is the same. In double,
+// columns are one chain.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/reduce_ops.cpp"
 #include <hwy/foreach_target.h>
@@ -50,8 +50,8 @@ HWY_INLINE float ofLanes(V v) {
   return hn::GetLane(hn::SumOfLanes(D(), v));
 }
 
-// What kMax and kMin do with NaN differs between instruction sets: it is looked for by itself, as a number whose bits
-// without the sign are more than those of infinity.
+// Instruction sets differ in the results of kMax and kMin with NaN, so NaN is detected separately: its bits without the
+// sign exceed those of infinity.
 template <ReduceOp kOp>
 struct ExtremeTotal {
   using Bits = hn::RebindToUnsigned<D>;
@@ -89,7 +89,7 @@ struct SumTotal {
 template <ReduceOp kOp>
 using RowTotal = std::conditional_t<kOp == ReduceOp::kMax || kOp == ReduceOp::kMin, ExtremeTotal<kOp>, SumTotal<kOp>>;
 
-// A vector that stays in a register. gcc would read memory that is not aligned once for each use.
+// Forces a vector into a register. gcc would read unaligned memory again for each use.
 HWY_INLINE V loaded(const float *x) {
   V v = hn::LoadU(D(), x);
 #if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86
@@ -122,7 +122,7 @@ float rowOf(const float *x, int64_t count, float shiftOfRow) {
   return a.result();
 }
 
-// Both extremes of a row; as ExtremeTotal finds NaN.
+// Both extremes of a row; detects NaN like ExtremeTotal.
 struct BothTotals {
   using Least = ExtremeTotal<ReduceOp::kMin>;
   Least least;
@@ -162,7 +162,7 @@ RowExtremes rowExtremes(const float *x, int64_t count) {
   return a.result();
 }
 
-// The shifts of columns; those that no step reads.
+// The shifts of columns, if the operation reads them.
 template <ReduceOp kOp, class Lanes>
 HWY_INLINE V shiftsOf(Lanes lanes, const float *shift) {
   return kOp == ReduceOp::kSumExp || kOp == ReduceOp::kSumDistance ? lanes.load(shift) : hn::Zero(D());
@@ -183,7 +183,7 @@ HWY_INLINE void columnVector(Lanes lanes, const float *x, int64_t stride, int64_
   lanes.store(total, out);
 }
 
-// As columnVector for two neighbouring vectors at a time, which hides the latency of the chain.
+// As columnVector(), for two neighbouring vectors at a time, which hides the latency of the chain.
 template <ReduceOp kOp>
 HWY_INLINE void columnPair(const float *x, int64_t stride, int64_t rows, float *out, const float *shifts) {
   constexpr int64_t kBlock = 128;
@@ -204,7 +204,7 @@ HWY_INLINE void columnPair(const float *x, int64_t stride, int64_t rows, float *
   hn::StoreU(second, d, out + lanes);
 }
 
-// As columnVector for whole vectors of many columns.
+// As columnVector(), for whole vectors of many columns.
 template <ReduceOp kOp>
 void wideColumns(const float *x, int64_t stride, int64_t rows, int64_t columns, float *out, const float *shifts) {
   constexpr int64_t kBlock = 128, kGroup = 4, kMostColumns = 1024;
@@ -250,7 +250,7 @@ void columnsOf(const float *x, int64_t stride, int64_t rows, int64_t columns, fl
 // ---- in double
 
 using DD = hn::ScalableTag<double>;
-struct Doubles {  // the totals of one vector's columns
+struct Doubles {  // totals of one vector's columns
   hn::Vec<DD> low, high;
 };
 template <DoubleReduceOp kOp>
@@ -324,7 +324,7 @@ void doubleColumnsOf(const float *x, int64_t stride, int64_t rows, int64_t colum
 
 // ---- dispatch
 
-// f(c) with c() == op, a constant.
+// Calls f(c), where c() == op is a compile-time constant.
 template <class F>
 HWY_INLINE auto forOp(ReduceOp op, F &&f) {
   switch (op) {

@@ -30,7 +30,8 @@ void sumOfRowsOf(const float *x, const RowTaps &taps, int64_t length, float *y) 
   if (i < length) sum(lanes::FirstLanes(length - i), i);
 }
 
-// f(first result of a whole vector, how to read elements of x there), then g(result) for each that is left.
+// Calls f(first result of a whole vector, reader of x there) for whole vectors, then g(result) for each remaining
+// result.
 template <class T, class F, class G>
 HWY_INLINE void forElements(const T *x, const ElementTaps &taps, F &&f, G &&g) {
   const hn::ScalableTag<T> d;

@@ -1,5 +1,5 @@
 // Rows that are weighted sums of other rows: one axis of Resize and of its gradient.
-// Invariant: every element is summed in the order of the taps, so the length of a row and where it is cut never change
+// Invariant: every element is summed in the order of the taps, so the length of a row and how it is split never change
 // a bit.
 #pragma once
 #include <cstdint>
@@ -23,14 +23,14 @@ struct ElementTaps {
   const int32_t *index;
   const float *weight;
   const float *offset;    // null: zeros
-  const int32_t *window;  // windowsOf
+  const int32_t *window;  // result of windowsOf()
 };
 void sumOfElements(const float *x, const ElementTaps &taps, float *y) noexcept;
-// y[o] = x[index[o]], as 32 bits.
+// y[o] = x[index[o]], for elements of 32 bits.
 void pickElements(const uint32_t *x, const ElementTaps &taps, uint32_t *y) noexcept;
 
-// For each vector of neighbouring results: the first of as many neighbouring elements of x (of `length`) that hold all
-// of its taps, or -1 where these are further apart. `index` as in ElementTaps.
+// For each vector of neighbouring results: the first position in x (of `length`) such that as many contiguous elements
+// contain all of its taps, or -1 if the taps are further apart. `index` as in ElementTaps.
 std::vector<int32_t> windowsOf(std::span<const int32_t> index, int64_t rows, int64_t length);
 
 }  // namespace popart::cpu

@@ -1,5 +1,5 @@
-// All lanes make the steps of one search, without branches: lanes that have ended stay where they are. A few vectors of
-// boundaries are read from registers, more from memory.
+// All lanes take the steps of one search, without branches: lanes that have ended keep their position. A few vectors of
+// boundaries are kept in registers, more are read from memory.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/vector/search.cpp"
 #include <hwy/foreach_target.h>
@@ -47,7 +47,7 @@ struct InMemory {
   HWY_INLINE V operator()(VI at) const { return hn::GatherIndex(D(), boundaries, at); }
 };
 
-// Two vectors at a time, whose steps do not wait for each other.
+// Two independent vectors at a time.
 template <Boundary kKind, class Read>
 int64_t searchAll(const float *x, int64_t length, const Read &read, int64_t boundaryCount, int32_t *y) {
   constexpr int64_t kVectors = 2;
@@ -77,7 +77,7 @@ int64_t searchAll(const float *x, int64_t length, const Read &read, int64_t boun
   return i;
 }
 
-// Searches for whole vectors; how many numbers of x these were.
+// Searches for whole vectors; returns the number of elements of x that it processed.
 template <Boundary kKind>
 int64_t searchVectors(const float *x, int64_t length, const float *boundaries, int64_t count, int32_t *y) {
   if (count == 0) return 0;

@@ -4,11 +4,11 @@
 
 namespace popart::cpu {
 
-// Which boundaries a number is compared with: those that are not below it, or those that are above it.
+// The boundary at which a search stops: the first one not below the number, or the first one above it.
 enum class Boundary : uint8_t { kNotBelow, kAbove };
 
-// The first boundary that x is to stop at, as a plain binary search finds it, whatever the order of `boundaries`:
-// `count` where there is none. NaN stops at none. T is compared with <.
+// The first boundary at which the search for x stops, as a plain binary search finds it, in whatever order `boundaries`
+// are; `count` if there is none, which is always so for NaN. T is compared with <.
 template <class T, class C>
 int64_t firstBoundary(Boundary kind, C x, const T *boundaries, int64_t count) noexcept {
   int64_t low = 0;

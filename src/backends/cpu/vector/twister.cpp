@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace popart::cpu::HWY_NAMESPACE {
 
 constexpr int kWords = Twister::kWords, kMiddle = 397;
-constexpr int64_t kPiece = 1024;  // numbers that stay in a core's first cache on their way
+constexpr int64_t kPiece = 1024;  // numbers that stay in the first level cache between steps
 
 HWY_INLINE uint32_t twisted(uint32_t upper, uint32_t lower) {
   const uint32_t joined = (upper & 0x80000000u) | (lower & 0x7FFFFFFFu);
@@ -62,9 +62,9 @@ HWY_INLINE void drawPiece(Twister &generator, double *HWY_RESTRICT uniform, int6
   }
 }
 
-// x below which a share 1/2 + q of normal numbers lies, for -2 <= x <= 2, is q times a function of r = kSquare - q²,
-// which is smooth there: the quotient of these polynomials, highest power first, meets it at 27 Chebyshev points to
-// 6e-17 of its value. All terms are positive, so that no digits cancel.
+// The x below which a share 1/2 + q of normal numbers is, for -2 <= x <= 2, is q times a smooth function of r = kSquare
+// - q². The quotient of these polynomials, highest power first, approximates it: at 27 Chebyshev points, the error is
+// at most 6e-17 of its value. All terms are positive, so that no digits cancel.
 constexpr double kSquare = 0.2278;  // a little above the largest q²
 constexpr double kAbove[] = {711991111.1489861, 27293711782.04019,  160311492641.39493, 327697417876.92035,
                              307776808793.5585, 152701581459.24542, 43414204784.77227,  7435362309.66561,

@@ -42,7 +42,7 @@ HWY_INLINE V maximumBy(Lanes lanes, const float *x, Taps taps, V &sum) {
 void maximumOf(const float *x, Taps taps, int64_t channels, float *y) {
   forChannels(channels, [&](auto lanes, int64_t c) {
     if (taps.empty()) return lanes.store(hn::Set(D(), -std::numeric_limits<float>::infinity()), y + c);
-    V sum;  // a NaN where there may be one
+    V sum;  // NaN if an element may be NaN
     V best = maximumBy<pools::NumberMaximum>(lanes, x + c, taps, sum);
     if (HWY_UNLIKELY(!hn::AllFalse(D(), hn::IsNaN(sum)))) best = maximumBy<pools::Maximum>(lanes, x + c, taps, sum);
     lanes.store(best, y + c);
