@@ -1,5 +1,5 @@
-// FusedAttention and its gradient on kernels/attention: geometry, the element-wise work on scores, and which keys
-// constant masks leave out.
+// FusedAttention and its gradient on kernels/attention: geometry, the element-wise operations on scores, and which keys
+// constant masks exclude.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -25,13 +25,14 @@ using executable::OperandDesc;
 
 constexpr size_t kMostExtras = 24;
 constexpr int64_t kFloat = sizeof(float);
-// Below, the scores of a head are a few rows: there is no matrix to save, and packing K and V costs more than it gains.
+// With fewer queries, the scores of a head are a few rows, so there is no matrix to save, and packing K and V costs
+// more than it gains.
 constexpr int64_t kFewestQueries = 4;
 
 // The graphs of element-wise ops between the products and the softmax, compiled for pieces of rows.
 class CompiledSteps {
  public:
-  // `firstExtra`: input of the op from which on `body`'s inputs follow, after the first `given` ones.
+  // `firstExtra`: the input of the op at which the inputs of `body` after its first `given` ones begin.
   static std::optional<CompiledSteps> compile(const KernelRequest &request, size_t firstExtra, int64_t piece,
                                               std::string &reason) {
     CompiledSteps steps;
@@ -90,7 +91,7 @@ class CompiledSteps {
   };
 
  private:
-  // A program for rows of `piece` scores: an operand has one value for each of them, or one for all.
+  // A program for rows of `piece` scores: an operand has one value per score, or one for all.
   std::optional<ElementProgram> program(const KernelRequest &request, const Graph &body, size_t given, int64_t piece,
                                         std::string &reason) const {
     const OperandDesc row{TensorInfo(DataType::FLOAT, Shape{piece})};
@@ -107,15 +108,15 @@ class CompiledSteps {
   std::optional<ElementProgram> forward_, backward_;
 };
 
-// Floats of a kernel's own scratch memory, so that what follows begins at a cache line.
+// Rounds up the floats of a kernel's own scratch memory, so that the memory after it begins at a cache line.
 int64_t wholeLines(int64_t floats) { return ceilDiv(floats, kCacheLineFloats) * kCacheLineFloats; }
 
-// What both ops have in common.
+// The fields that both ops share.
 struct AttentionProblem {
   AttentionShape shape;
   AttentionStrides strides;
   std::vector<KeyRange> ranges;
-  DataType type = DataType::FLOAT;  // of operands and results, but for largest scores and sums of rows
+  DataType type = DataType::FLOAT;  // of operands and results, except largest scores and sums of rows
 };
 
 MatrixStack stackOf(const Matrix &m, const Shape &batch) {
@@ -179,7 +180,7 @@ class AttentionKernel final : public executable::HostKernel {
   DataType type_;
   AttentionForward attention_;
   CompiledSteps steps_;
-  std::array<bool, 2> ofRows_;  // whether largest scores and sums are wanted
+  std::array<bool, 2> ofRows_;  // whether largest scores and sums are results
 };
 
 class AttentionGradientKernel final : public executable::HostKernel {
@@ -229,7 +230,7 @@ class AttentionGradientKernel final : public executable::HostKernel {
   DataType type_;
   AttentionBackward attention_;
   CompiledSteps steps_;
-  size_t results_;  // places for results; some may be absent
+  size_t results_;  // number of results; some may be absent
   Rounds rounds_;
 };
 
@@ -264,7 +265,7 @@ std::unique_ptr<executable::Kernel> createAttentionGradient(const KernelRequest 
     const Matrix m = resultOf(op, perms[o], request.outputs[o].info.shape());
     *results[o] = stackOf(m, m.batch);
   }
-  // The copy of Q that dK is a product with is scaled already.
+  // dK is a product with the copy of Q, which is already scaled.
   if (s.scale == 0) return reason = "it needs a scale that is not 0", nullptr;
   s.dqScale = op.attrFloat("dq_scale"), s.dkScale = op.attrFloat("dk_scale") / s.scale;
   auto steps = CompiledSteps::compile(request, kExtras, AttentionPlan(problem->shape, {}).keyBlock(), reason);

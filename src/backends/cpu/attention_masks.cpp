@@ -16,16 +16,16 @@ using executable::KernelRequest;
 using executable::OperandDesc;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// A score this low has probability zero beside any score of a key that is not masked. Other operands could lower those
-// as well, so that it counts only where there are none.
+// A score this low has probability zero if some key of the row is not masked. Other operands could make the other
+// scores as low, so the constant is used only if there are none.
 constexpr float kVeryLow = -1e30f;
 
-// A constant operand that masks keys: where it is low, or where a condition has the value that selects a low number.
+// A constant operand that masks keys: those whose addend is low, or whose condition selects a low number.
 struct Mask {
   const TensorData *data;
   ScoreRows rows;
-  float low = -kInfinity;  // of an addend: values up to this one are masked
-  bool masksWhere = true;  // of a condition
+  float low = -kInfinity;  // for an addend: keys with a value up to this one are masked
+  bool masksWhere = true;  // for a condition: the value that masks a key
 
   bool isMasked(int64_t at) const {
     if (data->info().dataType() == DataType::FLOAT) return static_cast<const float *>(data->data())[at] <= low;
@@ -33,7 +33,7 @@ struct Mask {
   }
 };
 
-// Follows the scores from the result of `body` back to its first input, as long as a low value stays low.
+// Follows the scores from the result of `body` back to its first input, as long as low values remain low.
 class MaskSearch {
  public:
   MaskSearch(const KernelRequest &request, size_t firstExtra, const Graph &body)
@@ -57,7 +57,7 @@ class MaskSearch {
 
  private:
   bool comesFromScores(TensorIndex t) const { return t.valid() && fromScores_[t.value]; }
-  // The one input that comes from the scores; -1 where there are several.
+  // The only input that depends on the scores; -1 if there are several.
   int scoresOf(const Op &op) const {
     int found = -1;
     for (int i = 0; i < op.inputCount(); ++i) {
@@ -75,7 +75,7 @@ class MaskSearch {
   bool isAlone() const { return request_.inputs.size() == firstExtra_ + 1; }
   float lowest() const { return isAlone() ? kVeryLow : -kInfinity; }
 
-  // Whether the search may go on behind the op.
+  // Adds the op's mask, if it has one. Returns whether the search may continue at the op's input.
   bool addMask(const Op &op, int scores) {
     if (op.is(Role::Add) || op.is(Role::Sum)) {
       for (int i = 0; i < op.inputCount(); ++i)
@@ -105,7 +105,7 @@ class MaskSearch {
   std::vector<Mask> masks_;
 };
 
-// The keys of one row that a mask leaves, from the first to the last; equal rows are looked at once.
+// The keys of a row that masks leave, from the first to the last one; computed once for equal rows.
 class MaskRows {
  public:
   MaskRows(const Mask &mask, int64_t keys) : mask_(mask), keys_(keys) {}

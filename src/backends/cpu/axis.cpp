@@ -11,7 +11,7 @@ bool placesOf(const I *indices, Step step, int64_t count, int64_t size, Negative
   const int64_t fromEnd = negative == NegativeIndex::kFromEnd ? size : 0;
   bool isOutside = false;
   for (int64_t k = 0; k < count; ++k) {
-    const auto index = static_cast<int64_t>(indices[step(k)]);  // UINT64 beyond the signed range: negative
+    const auto index = static_cast<int64_t>(indices[step(k)]);  // UINT64 values beyond the signed range become negative
     const int64_t place = std::is_signed_v<I> && index < 0 ? index + fromEnd : index;
     const bool isInside = place >= 0 && place < size;
     at[k] = isInside ? place : -1;

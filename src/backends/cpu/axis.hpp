@@ -1,4 +1,4 @@
-// Reading index tensors of any integer type, and positions along an axis. Index values are data: they are checked where
+// Reads index tensors of any integer type, as positions along an axis. Index values are data, so they are checked when
 // they are used; an index out of range selects nothing and is reported.
 #pragma once
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace popart::cpu {
 
-// A tensor around one axis: elements before it, along it, after it.
+// Sizes of a tensor around one axis: elements before it, along it, after it.
 struct AxisSizes {
   int64_t outer = 1, length = 1, inner = 1;
 };
@@ -68,31 +68,31 @@ inline void setIndex(void *data, DataType type, int64_t i, int64_t value) {
     static_cast<int32_t *>(data)[i] = static_cast<int32_t>(value);
 }
 
-// The position an index selects: [0, size), or -1 when out of range.
+// The position that an index selects: in [0, size), or -1 if it is out of range.
 enum class NegativeIndex { kOutOfRange, kFromEnd };
 inline int64_t placeOf(int64_t index, int64_t size, NegativeIndex negative) {
   if (index < 0 && negative == NegativeIndex::kFromEnd && index >= -size) index += size;
   return index >= 0 && index < size ? index : -1;
 }
 
-// The input of a kernel that holds its indices.
+// The input of a kernel that is its index tensor.
 struct IndexOperand {
   int operand = 1;
   DataType type = DataType::INT64;
   NegativeIndex negative = NegativeIndex::kFromEnd;
-  bool reports = true;  // false: the operator gives indices out of range a meaning
+  bool reports = true;  // false: the operator defines indices out of range
 
   static IndexOperand of(const executable::KernelRequest &request, int operand = 1) {
     return {operand, request.inputs[static_cast<size_t>(operand)].info.dataType(), NegativeIndex::kFromEnd, true};
   }
-  // The position in [0, size) that index i selects, or -1, after a report.
+  // The position in [0, size) that index i selects; reports an index out of range and returns -1.
   int64_t place(const executable::KernelArgs &args, int64_t i, int64_t size) const noexcept {
     const int64_t index = indexAt(args.in[operand], type, i), at = placeOf(index, size, negative);
     if (at < 0 && reports) [[unlikely]]
       report(args.context, i, index, size);
     return at;
   }
-  static constexpr int64_t kAtOnce = 256;  // indices that are worth a call of places()
+  static constexpr int64_t kAtOnce = 256;  // least number of indices for which places() pays off
   // The same for `count` indices: at[k] of index first + k * step, or first + steps[k].
   void places(const executable::KernelArgs &args, int64_t first, int64_t step, int64_t count, int64_t size,
               int64_t *at) const noexcept;

@@ -1,5 +1,5 @@
-// What batch normalisation in training makes of the mean and variance of a channel: its scale, and its other results
-// (ONNX BatchNormalization-15).
+// The results that batch normalisation in training computes from the mean and variance of a channel: the scale of the
+// channel, and the op's other results (ONNX BatchNormalization-15).
 #pragma once
 #include <cmath>
 
@@ -12,7 +12,7 @@ namespace popart::cpu {
 
 class BatchStatistics {
  public:
-  // setSize: elements of one channel. Types are those of the op's operands: FLOAT or one of 16 bits.
+  // setSize: number of elements of one channel. Types are those of the op's operands: FLOAT or a 16-bit type.
   BatchStatistics(const Op &op, size_t outputs, double setSize)
       : epsilon_(op.attrFloat("epsilon")),
         momentum_(op.attrFloat("momentum")),
@@ -21,7 +21,7 @@ class BatchStatistics {
         types_{op.inInfo(0).dataType(), op.inInfo(1).dataType(), op.inInfo(2).dataType(), op.inInfo(3).dataType(),
                op.inInfo(4).dataType()} {}
 
-  // The activations, and running statistics where they are: only write() reads them.
+  // The activations, and running statistics in place: only write() reads them.
   static bool canOverwrite(int input, int output) {
     return (input == 0 && output == 0) || (input == 3 && output == 1) || (input == 4 && output == 2);
   }

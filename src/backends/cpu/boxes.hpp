@@ -22,10 +22,10 @@
 
 namespace popart::cpu {
 
-// Maps (images, channels, height, width), `boxes` boxes of rows x columns bins. Which input is what; -1: absent.
+// Maps (images, channels, height, width) and `boxes` boxes of rows x columns bins. Input numbers; -1: absent.
 struct BoxForm {
   int64_t images, channels, height, width, boxes, rows, columns;
-  DataType type, boxType;  // FLOAT, FLOAT16 or BFLOAT16; that of boxes also DOUBLE
+  DataType type, boxType;  // FLOAT, FLOAT16 or BFLOAT16; boxes may also be DOUBLE
   int maps, at;            // inputs: the maps, the boxes
 
   int64_t plane() const { return height * width; }
@@ -38,7 +38,8 @@ struct BoxForm {
   }
 };
 
-// Arrays one behind the other in memory, each from a cache line on. Without memory: how much they need.
+// Arrays that follow each other in memory, each aligned to a cache line. Without memory, only computes the bytes that
+// they need.
 class Arrays {
  public:
   explicit Arrays(void *memory = nullptr) : memory_(static_cast<char *>(memory)) {}
@@ -55,7 +56,7 @@ class Arrays {
   int64_t bytes_ = 0;
 };
 
-// At most four tasks for each thread, because each finds anew what its boxes share.
+// At most four tasks for each thread, because each task repeats the work that its boxes share.
 inline int64_t boxTasks(int64_t work, int64_t pieces, int threads) {
   constexpr int64_t kLeast = 1 << 12;
   return taskCount(work, kLeast, std::min<int64_t>(pieces, std::max(16, 4 * threads)));
@@ -129,7 +130,7 @@ class BoxGradientKernel final : public executable::HostKernel {
   }
 
  private:
-  // `count` planes of one image.
+  // Adds the gradients of `count` planes of one image.
   void addPlanes(const executable::KernelArgs &args, int64_t plane, int64_t count) const noexcept {
     const BoxForm &f = way_.form;
     auto *spare = reinterpret_cast<float *>(static_cast<char *>(args.scratch) + way_.scratchBytes());
@@ -151,7 +152,7 @@ class BoxGradientKernel final : public executable::HostKernel {
   int64_t planes_ = 0, atOnce_ = 1, tasks_ = 1;
 };
 
-// Whether operands are those of such kernels: plain, maps of floats in 32 or 16 bits; otherwise sets the reason.
+// Whether the kernels support the operands: plain, maps of FLOAT or 16-bit types; otherwise sets the reason.
 inline bool takesBoxes(const executable::KernelRequest &request, const BoxForm &f, std::string &reason) {
   if (!allPlain(request, reason)) return false;
   if (f.type == DataType::DOUBLE) return reason = "float64 is computed by the reference", false;

@@ -1,4 +1,4 @@
-// Bucketize: a binary search for each element, without branches; of float32 in whole vectors.
+// Bucketize: a binary search for each element, without branches; whole vectors of float32.
 #include <limits>
 #include <type_traits>
 

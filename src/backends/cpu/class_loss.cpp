@@ -24,7 +24,7 @@ struct Targets {
   LossReduction reduction = LossReduction::Mean;
 
   int64_t count() const { return batch * inner; }
-  // Class of sample i, or -1 when it is ignored or out of range, which is reported unless that is ignored as well.
+  // Class of sample i, or -1 if it is ignored or out of range. Out of range is reported unless such labels are ignored.
   int64_t checkedLabel(const KernelArgs &args, int64_t i) const noexcept {
     const int64_t t = indexAt(args.in[1], type, i);
     if (ignores && t == ignored) return -1;
@@ -34,7 +34,8 @@ struct Targets {
     return -1;
   }
   int64_t position(int64_t i, int64_t label) const { return (i / inner * classes + label) * inner + i % inner; }
-  // The divisor of the sum: for Mean the total weight of the samples, without weights the number of those not ignored.
+  // The divisor of the sum: for Mean, the total weight of the samples; without weights, the number of samples that are
+  // not ignored.
   double denominator(const void *targets, const float *weights) const {
     if (reduction != LossReduction::Mean) return 1;
     double sum = 0;

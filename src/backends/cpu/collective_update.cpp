@@ -1,4 +1,5 @@
-// CollectiveUpdate: the element-wise program of its body, run on the elements that a collective of replicas has joined.
+// CollectiveUpdate: the element-wise program of its body, which runs on the elements that a collective over replicas
+// has joined.
 #include <array>
 
 #include <popart/graph.hpp>
@@ -19,7 +20,7 @@ class ElementwiseUpdate final : public executable::Update {
   explicit ElementwiseUpdate(ElementProgram program) : program_(std::move(program)) {}
   int64_t scratchBytes() const { return program_.scratchBytes(); }
 
-  // Results replace operands: whether each may be written over the one that the op names. The gradient is read from
+  // Whether each result may be written over the operand that the op names for it. The gradient is read from the memory
   // where it was joined.
   bool canReplace(const std::vector<int64_t> &operands) const {
     for (size_t o = 0; o < operands.size(); ++o)

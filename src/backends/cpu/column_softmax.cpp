@@ -1,15 +1,15 @@
-// A slice of the tensor is a matrix, `inner` numbers wide, whose columns the axis runs along. Three passes go over it:
-// what must be known of all rows first (maxima of x, or dy at the largest y), sums over the rows, the result.
+// The axis runs along the columns of matrices: a slice of the tensor is a matrix with `inner` columns. There are three
+// passes over it: values that need all rows (maxima of x, or dy at the largest y), sums over the rows, the result.
 //
-// Tasks are whole slices or ranges of columns, which do the passes one after the other, in their core's cache. Where
-// that would cut rows into short pieces, of which neighbours belong to two threads, tasks are ranges of rows instead,
-// and the passes are rounds: cores write memory of their own then, and do not fetch ahead what another one writes.
-// Between the passes what was found for the ranges is joined, in rounds of their own.
+// Tasks are whole slices or ranges of columns, and do all passes in their core's cache. If rows would then be split
+// into short pieces, whose neighbours belong to different threads, tasks are ranges of rows instead, and the passes are
+// rounds: cores then write disjoint memory and do not prefetch memory that another core writes. Between the passes, the
+// values that were found for the ranges are joined, in separate rounds.
 //
 //   ranges of columns:  0 1 2 3      ranges of rows:  0 0 0 0
 //                       0 1 2 3                       1 1 1 1
 //
-// Invariant: sums are those of blocks of rows, which depend on the shape alone, added in ascending order.
+// Invariant: sums are over blocks of rows, which depend only on the shape, and are added in ascending order.
 #include "backends/cpu/column_softmax.hpp"
 
 #include <algorithm>
@@ -26,16 +26,16 @@ namespace {
 using executable::KernelArgs;
 
 constexpr int64_t kStepColumns = 16;   // ranges of columns are multiples of a cache line
-constexpr int64_t kJoinColumns = 256;  // of a task that joins
+constexpr int64_t kJoinColumns = 256;  // columns of a task that joins
 
 enum ColumnStep : size_t { kFirst, kJoinFirst, kSum, kJoinSums, kResult, kColumnSteps };
 
-// What one step works on: some rows of neighbouring columns of one slice.
+// The operands of one step: some rows of neighbouring columns of one slice.
 struct ColumnPart {
-  int64_t at, columns;           // the place of the slice's first row of these columns in the tensor; their number
-  int64_t firstBlock, endBlock;  // of rows
-  int64_t group, groups;         // which of the ranges of rows this is
-  // What is found for columns, in rows `width` numbers long.
+  int64_t at, columns;           // offset of the slice's first row of these columns in the tensor; number of columns
+  int64_t firstBlock, endBlock;  // range of blocks of rows
+  int64_t group, groups;         // number of this range of rows, and of all ranges
+  // Row length of the values that are found for columns.
   int64_t width;
   float *firsts;  // two rows for each range of rows
   float *sums;    // one row for each block
@@ -46,8 +46,8 @@ struct ColumnPart {
 
 class ColumnKernel : public executable::HostKernel {
  public:
-  // `operands`: arrays of the tensor's size that stay in the cache from the first pass to the last. `begin`: the step
-  // that the kernel begins with.
+  // `operands`: number of arrays of the tensor's size that stay in the cache from the first pass to the last. `begin`:
+  // the first step of the kernel.
   ColumnKernel(const AxisSizes &sizes, int64_t operands, ColumnStep begin, int threads) : sizes_(sizes), begin_(begin) {
     constexpr int64_t kBlockElements = 1 << 14, kLeastRows = 16, kMostBlocks = 64;
     const int64_t wanted = std::clamp<int64_t>(sizes.length * sizes.inner / kBlockElements, 1, kMostBlocks);
@@ -80,7 +80,7 @@ class ColumnKernel : public executable::HostKernel {
  protected:
   virtual void step(size_t number, const KernelArgs &args, const ColumnPart &part) const noexcept = 0;
 
-  // The rows of blocks, and where they lie.
+  // Rows of blocks, and their offset.
   struct Rows {
     int64_t at;
     ColumnBlock block;
@@ -90,7 +90,7 @@ class ColumnKernel : public executable::HostKernel {
     return {part.at + first * sizes_.inner, {sizes_.inner, end - first, part.columns}};
   }
   Rows rowsOf(const ColumnPart &part) const { return rowsOf(part, part.firstBlock, part.endBlock); }
-  // sum(rows, where to) for each block of the part.
+  // Calls sum(rows, target) for each block of the part.
   template <class Sum>
   void sumBlocks(const ColumnPart &part, const Sum &sum) const {
     for (int64_t b = part.firstBlock; b < part.endBlock; ++b) sum(rowsOf(part, b, b + 1), part.sums + b * part.width);
@@ -101,7 +101,7 @@ class ColumnKernel : public executable::HostKernel {
 
  private:
   bool isCutInRows() const { return rounds_.tasks() > 0; }
-  // Where slices do not keep all threads busy, and a thread's part of a row would be short.
+  // If slices do not keep all threads busy, and a thread's part of a row would be short.
   bool cutsRows(int threads) const {
     constexpr int64_t kLongPiece = 2048;
     return threads > 1 && groups_ > 1 && sizes_.outer % threads != 0 && sizes_.inner < kLongPiece * threads;
@@ -113,7 +113,8 @@ class ColumnKernel : public executable::HostKernel {
                   static_cast<double>(joins ? blocks_ : sizes_.length));
     }
   }
-  // Ranges that stay in the second-level cache; where not even narrow ones do, wide ones, of few pages a row.
+  // Chooses ranges of columns that stay in the second level cache. If even narrow ones do not, it chooses wide ones, so
+  // that each row of a range covers few pages.
   void cutColumns(int64_t operands, int threads) {
     constexpr int64_t kElements = 1 << 17, kLeastElements = 1 << 13, kNarrow = 64, kWide = 1024;
     const int64_t fitting = kElements / operands / sizes_.length,
@@ -126,7 +127,7 @@ class ColumnKernel : public executable::HostKernel {
     outerPerTask_ = std::max<int64_t>(1, kLeastElements / (sizes_.length * std::min(columns_, sizes_.inner)));
   }
 
-  // Of what is found for the columns of one slice.
+  // Bytes of the values that are found for the columns of one slice.
   int64_t bytesFound(int64_t width, int64_t groups) const {
     return (2 * groups + blocks_ + 2) * width * static_cast<int64_t>(sizeof(float));
   }
@@ -159,8 +160,9 @@ class ColumnKernel : public executable::HostKernel {
   AxisSizes sizes_;
   size_t begin_;
   int64_t rowsPerBlock_, blocks_, groups_;
-  Rounds rounds_;                                             // where tasks are ranges of rows
-  int64_t columns_ = 0, columnTasks_ = 0, outerPerTask_ = 1;  // of a task otherwise
+  Rounds rounds_;  // if tasks are ranges of rows
+  // Otherwise: columns per task, tasks per slice, slices per task.
+  int64_t columns_ = 0, columnTasks_ = 0, outerPerTask_ = 1;
 };
 
 class ColumnSoftmaxKernel final : public ColumnKernel {
@@ -208,7 +210,7 @@ class ColumnSoftmaxGradientKernel final : public ColumnKernel {
     switch (number) {
       case kFirst:
         return largestOfColumns(block, y + at, dy + at, part.first(), part.first() + part.width);
-      case kJoinFirst:  // the largest y go where the sums will be
+      case kJoinFirst:  // the largest y are stored in the memory of the later sums
         return largestOfColumns({2 * part.width, part.groups, part.columns}, part.firsts, part.firsts + part.width,
                                 part.total, part.shift);
       case kSum:

@@ -1,4 +1,4 @@
-// Softmax along an axis that is not the last, and its gradient.
+// Softmax along an axis other than the last one, and its gradient.
 #pragma once
 #include <memory>
 
@@ -8,9 +8,9 @@
 
 namespace popart::cpu {
 
-// y of x, FLOAT tensors without empty dimensions. y may overwrite x.
+// y from x, FLOAT tensors without empty dimensions. y may overwrite x.
 std::unique_ptr<executable::Kernel> columnSoftmax(SoftmaxForm form, const AxisSizes &sizes, int threads);
-// dx of dy and y, the same. dx may overwrite dy.
+// dx from dy and y, with the same conditions. dx may overwrite dy.
 std::unique_ptr<executable::Kernel> columnSoftmaxGradient(SoftmaxForm form, const AxisSizes &sizes, int threads);
 
 }  // namespace popart::cpu

@@ -1,5 +1,5 @@
-// Convolutions and their gradients on kernels/conv, over channels-last activations and panel-packed weights; those with
-// one input channel in a group also over plain activations (kernels/conv_planes).
+// Convolutions and their gradients on kernels/conv, for channels-last activations and panel-packed weights; those with
+// one input channel per group also for plain activations (kernels/conv_planes).
 #include <algorithm>
 #include <optional>
 
@@ -27,8 +27,8 @@ Spatial spatialInts(const std::vector<int64_t> &values, int64_t fill) {
   return s;
 }
 
-// x (N, C, …), w (M, C/g, …), y (N, M, …). The upper pads are those that give exactly y's size.
-// `type`: of all three.
+// x (N, C, …), w (M, C/g, …), y (N, M, …). The upper pads are those that give exactly the size of y. `type`: of all
+// three.
 std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w, const Shape &y, DataType type,
                                    std::string &reason) {
   if (x.size() < 3 || x.size() > 5) return reason = "it takes one to three spatial dimensions", std::nullopt;
@@ -62,7 +62,7 @@ std::string kindOf(const ConvShape &s) {
   return groups + (s.type == DataType::FLOAT16 ? " float16" : s.type == DataType::BFLOAT16 ? " bfloat16" : "");
 }
 
-// Slices of channels that x and y are; not of every plan.
+// Sets the pixel strides of x and y if they are slices of channels, which not every plan supports.
 bool takeSlices(ConvShape &s, const OperandDesc &x, const OperandDesc &y, std::string &reason) {
   s.xStride = strideOfSlice(x), s.yStride = strideOfSlice(y);
   if ((s.xStride == 0 && s.yStride == 0) || (s.type == DataType::FLOAT && !s.joinsGroups())) return true;
@@ -71,7 +71,7 @@ bool takeSlices(ConvShape &s, const OperandDesc &x, const OperandDesc &y, std::s
 
 constexpr const char *kOfPlanes = " of plain memory";
 
-// Whether the convolution reads and writes planes: activations in plain memory that is not channels last as well.
+// Whether the convolution reads and writes planes: activations in plain memory that is not also channels last.
 bool takesPlanes(const ConvShape &s, std::initializer_list<const OperandDesc *> activations) {
   const auto isPlain = [](const OperandDesc *o) { return !o->layout; };
   const auto isEither = [](const OperandDesc *o) { return isChannelsLast(*o); };
@@ -79,15 +79,17 @@ bool takesPlanes(const ConvShape &s, std::initializer_list<const OperandDesc *> 
          std::ranges::all_of(activations, isPlain) && !std::ranges::all_of(activations, isEither);
 }
 
-// Activations of a convolution: planes, or channels last. What it reads and its only result may be slices of channels,
-// but then its epilogue reads no tensors of the result's shape: their pixels are closer together.
+// Layout of a convolution's activations: planes, or channels last. Its operands and its only result may be slices of
+// channels. The epilogue of such a result may not read tensors of the result's shape, because their pixels have another
+// stride.
 struct ActivationLayout {
   bool planes;
   DataType type;
   bool requireRead(const OperandDesc &o, std::string &reason) const {
     return planes ? requirePlain(o, type, reason) : requirePixels(o, reason, type);
   }
-  // Results, and inputs from `first` to `end`, which are activations where they have the first result's shape.
+  // Checks the results, and the inputs from `first` to `end`, which are activations if they have the first result's
+  // shape.
   bool requireAround(const KernelRequest &request, size_t first, size_t end, std::string &reason) const {
     const Shape &shape = request.outputs[0].info.shape();
     const bool writesSlice = request.outputs.size() == 1 && strideOfSlice(request.outputs[0]) > 0;
@@ -117,16 +119,16 @@ struct ActivationLayout {
 
 enum class Bias { None, Given };
 
-// What comes before and after the sums of a convolution.
+// The prologue and epilogue of a convolution.
 struct ConvEnds {
   Bias bias = Bias::None;
   MatchedEpilogue epilogue;
   std::shared_ptr<const CompiledPrologue> prologue;
-  int firstOperand = 0;          // of the epilogue: input of the op
-  int firstPrologueOperand = 0;  // that of the prologue
+  int firstOperand = 0;          // input of the op that is the epilogue's first operand
+  int firstPrologueOperand = 0;  // the same for the prologue
 };
 
-// Conv: the plan.
+// Conv: class of the plan.
 template <class Conv>
 class ConvKernel final : public executable::HostKernel {
  public:
@@ -167,12 +169,12 @@ class ConvKernel final : public executable::HostKernel {
   Conv conv_;
 };
 
-// The graph that an attribute of the op names.
+// The graph that an attribute of the op refers to.
 const Graph &bodyOf(const Op &op, const char *attribute) {
   return op.getIr().getGraph(op.attributes().getAttribute<GraphRef>(attribute).id);
 }
 
-// Takes the op's epilogue over the product of `target`, or none.
+// Compiles the op's epilogue, if it has one, for the product of `target`.
 bool takeEpilogue(const KernelRequest &request, const EpilogueTarget &target, ConvEnds &ends, std::string &reason) {
   ends.epilogue.type = request.inputs[0].info.dataType();
   if (!request.op->hasAttr("epilogue")) return true;
@@ -219,7 +221,7 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
   return std::make_unique<ConvKernel<ConvForward>>(name, std::move(ends), std::move(conv));
 }
 
-// Each place within a stride is a product of its own: a file may state any stride.
+// Each position within a stride needs a separate product, and a file may give any stride.
 constexpr int64_t kMostPhases = 4096;
 
 bool requireFewPhases(const ConvShape &shape, std::string &reason) {
@@ -248,7 +250,7 @@ std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &requ
   const EpilogueTarget target{
       .columns = shape->cin, .axis = RowAxis::Channels, .rows = planes ? RowOperands::kOne : RowOperands::kByColumn};
   if (!takeEpilogue(request, target, ends, reason)) return nullptr;
-  // Gradients of normalisations and the like: a pass over whole vectors takes less time (decision 0092).
+  // For gradients of normalisations and similar ops, a separate pass over whole vectors is faster (decision 0092).
   if (ends.epilogue.program && !ends.epilogue.program->matrices().empty())
     return reason = "its epilogue is a program that reads tensors of the product's shape", nullptr;
   const std::string name = "conv data gradient" + kindOf(*shape);

@@ -1,4 +1,4 @@
-// Registry of the CPU backend: one table per family, searched by op type when an executable is made.
+// Registry of the CPU backend: one table per family, searched by op type when an executable is compiled.
 #include "backends/cpu/cpu.hpp"
 
 #include <algorithm>
@@ -108,11 +108,11 @@ class CpuBackend final : public executable::Backend {
     };
     return isByte(0) && isByte(1);
   }
-  // The right operand of a product of 8-bit integers.
+  // The layout of the right operand of a product of 8-bit integers.
   static const executable::Layout *quadsOf(const Op &op) {
     return hasByteOperands(op) && op.inRank(1) == 2 ? quadPanels() : nullptr;
   }
-  // INT32 sums are written in C order, because what reads them is none that has channels last.
+  // INT32 sums are written in C order, because no reader of them has a kernel for channels last.
   static const executable::Layout *bytesOfConvolution(const Op &op, Side side, int index) {
     if (side == Side::Out) return op.outInfo(0).dataType() == DataType::INT32 ? nullptr : executable::channelsLast();
     if (index == 0) return executable::channelsLast();
@@ -128,7 +128,7 @@ class CpuBackend final : public executable::Backend {
   }
 
   std::unordered_map<std::string_view, std::vector<const Entry *>> entries_;
-  // Operators whose kernels look at the distance between pixels; others may take any layout for one without gaps.
+  // Operators whose kernels use the stride between pixels; others may get any layout that is contiguous.
   std::unordered_set<std::string_view> takeSlices_{"AveragePool",       "Concat",  "ConvDataGrad", "FusedConv",
                                                    "FusedConvDataGrad", "MaxPool", "Slice"};
 };

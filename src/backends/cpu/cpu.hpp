@@ -1,5 +1,5 @@
-// The CPU backend: vectorised kernels (Highway, run-time dispatch), mostly for float32. What it does not support it
-// refuses with a reason, and the next backend of the device (ref) gets the op.
+// The CPU backend: vectorised kernels (Highway, run-time dispatch), mostly for float32. It refuses other requests with
+// a reason, and the next backend of the device (ref) gets the op.
 #pragma once
 #include <memory>
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace popart::cpu {
 
-// Throws popart::error on a processor that the library was not compiled for (instruction_sets.hpp).
+// Throws popart::error on a processor for which the library was not compiled (instruction_sets.hpp).
 const executable::Backend &backend();
 
-// One operator of the backend. `create` returns nullptr and a reason when it does not take the request.
+// One operator of the backend. `create` returns nullptr and a reason if it does not support the request.
 struct Entry {
   const char *type;  // base op type
   std::unique_ptr<executable::Kernel> (*create)(const executable::KernelRequest &request, std::string &reason);
@@ -45,7 +45,7 @@ std::span<const Entry> scatterKernels();
 std::span<const Entry> selectionKernels();
 std::span<const Entry> dynamicKernels();
 std::span<const Entry> classLossKernels();
-std::span<const Entry> padKernels();          // after moveKernels: takes what they refuse
+std::span<const Entry> padKernels();          // after moveKernels: supports requests that they refuse
 std::span<const Entry> generalPoolKernels();  // after poolKernels
 std::span<const Entry> productKernels();      // after matmulKernels
 std::span<const Entry> depthFirstKernels();
@@ -55,16 +55,17 @@ std::span<const Entry> nonFiniteKernels();
 std::span<const Entry> histogramKernels();
 std::span<const Entry> ctcKernels();
 std::span<const Entry> integerProductKernels();
-std::span<const Entry> foldKernels();  // after reduceKernels and the channels-last reductions: takes what they refuse
+// After reduceKernels and the channels-last reductions: supports requests that they refuse.
+std::span<const Entry> foldKernels();
 
-// ---- checks of a request that the family files share
+// ---- checks of a request that all family files use
 
 // True when every connected operand is plain; otherwise sets the reason.
 bool allPlain(const executable::KernelRequest &request, std::string &reason);
 // True when every connected operand has this element type; otherwise sets the reason.
 bool allOfType(const executable::KernelRequest &request, DataType type, std::string &reason);
-// Bytes of an element of output 0 for a kernel that moves elements as they are, when every operand is plain and there
-// are at most `most` of them; otherwise 0 and the reason.
+// Bytes per element of output 0, for a kernel that moves elements unchanged, if every operand is plain and an element
+// has at most `most` bytes; otherwise 0 and the reason.
 int64_t movedBytes(const executable::KernelRequest &request, std::string &reason, int64_t most = 16);
 
 }  // namespace popart::cpu

@@ -1,6 +1,6 @@
 // Connectionist temporal classification of FLOAT and 16-bit numbers: the loss and its gradient. Definitions:
-// src/ops/loss/ctc.cpp. A task owns samples of the batch; a last one adds their losses in order. Lengths and labels
-// outside of their range are reported; such a sample counts as one of no steps.
+// src/ops/loss/ctc.cpp. A task computes samples of the batch; a last task adds their losses in order. Lengths and
+// labels out of range are reported; a sample with one counts as a sample without steps.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -23,11 +23,11 @@ using executable::KernelRequest;
 using ops::LossReduction;
 
 struct CtcForm {
-  int64_t steps = 0, batch = 0, classes = 0, targets = 0, blank = 0;  // the most steps and targets of a sample
-  DataType type = DataType::FLOAT;                                    // of the logarithms
-  DataType numbers[4] = {};                                           // of inputs 1 to 3: targets, lengths
+  int64_t steps = 0, batch = 0, classes = 0, targets = 0, blank = 0;  // largest steps and targets of a sample
+  DataType type = DataType::FLOAT;                                    // type of the logarithms
+  DataType numbers[4] = {};                                           // types of inputs 1 to 3: targets, lengths
   LossReduction reduction = LossReduction::Mean;
-  bool zeroesInfinity = false, ignoresOutOfRange = false;  // ignores: labels
+  bool zeroesInfinity = false, ignoresOutOfRange = false;  // ignoresOutOfRange: labels
 
   int64_t mostStates() const { return 2 * targets + 1; }
   int64_t tasks() const { return taskCount(steps * mostStates() * batch, 1 << 12, batch); }
@@ -36,8 +36,8 @@ struct CtcForm {
   }
 };
 
-// One sample in the scratch memory of its task, which holds the labels of the states, which of them may follow the one
-// before the last, numbers of one step, and rows of the lattice with two zeros on either side.
+// One sample in the scratch memory of its task: the labels of the states, which states may follow the state two before
+// them, values of one step, and rows of the lattice with two zeros before and after the states.
 class CtcSample {
  public:
   static constexpr int64_t kAround = 2;
@@ -70,7 +70,7 @@ class CtcSample {
     return {first, first + pitch};
   }
 
-  // Row (t + 1) modulo `rows` becomes that of step t. Returns the last one.
+  // Row (t + 1) modulo `rows` becomes the row of step t. Returns the last one.
   CtcRow forward(int64_t rows) const noexcept {
     CtcRow last = startAt(0, 0);
     for (int64_t t = 0; t < steps_; ++t) {
@@ -90,13 +90,14 @@ class CtcSample {
     }
     return {sum, greatest};
   }
-  // Minus the logarithm of the likelihood.
+  // The negative logarithm of the likelihood.
   static double loss(const CtcLikelihood &l) noexcept {
     constexpr double kLogTwo = 0.693147180559945309;
     return -(std::log(static_cast<double>(l.mantissa)) + static_cast<double>(l.exponent) * kLogTwo);
   }
 
-  // f(t, expected[states]) for every step, the last one first; forward() filled rows 0 to form.steps, two more follow.
+  // Calls f(t, expected[states]) for every step, the last one first. forward() has filled rows 0 to form.steps; two
+  // more rows follow.
   template <class F>
   void backward(const CtcLikelihood &likelihood, F &&f) const noexcept {
     int64_t before = form_.steps + 2;
@@ -112,7 +113,7 @@ class CtcSample {
   }
 
  private:
-  // The number at `i` of input `operand` if it lies between 0 and `most`; else -1 after a report.
+  // The value at `i` of input `operand` if it is in [0, most]. Otherwise reports it and returns -1.
   int64_t number(int operand, int64_t i, int64_t most) const noexcept {
     const int64_t value = indexAt(args_.in[operand], form_.numbers[operand], i);
     if (value >= 0 && value <= most) [[likely]]
@@ -135,7 +136,7 @@ class CtcSample {
     }
     return true;
   }
-  // Row i, with what lies around its states.
+  // Row i, with the entries around its states set.
   CtcRow closed(int64_t i) const noexcept {
     const CtcRow made = row(i);
     for (const int64_t s : {-kAround, states().count}) {
@@ -144,7 +145,7 @@ class CtcSample {
     }
     return made;
   }
-  // Row i where all the probability is in one state.
+  // Row i, with all the probability in one state.
   CtcRow startAt(int64_t i, int64_t state) const noexcept {
     const CtcRow made = closed(i);
     std::fill_n(made.mantissas, states().count, 0.0f);
@@ -153,7 +154,7 @@ class CtcSample {
     made.exponents[state] = 0;
     return made;
   }
-  // Of step t, by state.
+  // Logarithms of step t, by state.
   float *logProbs(int64_t t) const noexcept {
     const int64_t first = (t * form_.batch + sample_) * form_.classes, count = states().count;
     const void *step = elementAt(args_.in[0], first, form_.type);
@@ -202,7 +203,7 @@ class CtcKernel final : public executable::HostKernel {
   }
 
  private:
-  static constexpr int64_t kRows = 2;  // of this step and of the one before it
+  static constexpr int64_t kRows = 2;  // of this step and the step before it
   bool reduces() const { return form_.reduction != LossReduction::None; }
   double lossOf(const KernelArgs &args, int64_t n) const noexcept {
     const CtcSample sample(form_, args, n);
@@ -215,7 +216,7 @@ class CtcKernel final : public executable::HostKernel {
   Rounds rounds_;
 };
 
-// d loss / d logarithm: minus the expected number of times that a step gives a class.
+// d loss / d logarithm: minus the expected number of times that a step emits a class.
 class CtcGradientKernel final : public executable::HostKernel {
  public:
   CtcGradientKernel(const CtcForm &form, const TensorInfo &incoming)
@@ -253,7 +254,7 @@ class CtcGradientKernel final : public executable::HostKernel {
       });
     });
   }
-  // Zeros, and what `fill` puts there.
+  // Writes zeros, and then the values of `fill`.
   template <class F>
   void writeRow(const KernelArgs &args, int64_t n, int64_t t, F &&fill) const noexcept {
     const int64_t first = (t * form_.batch + n) * form_.classes;
@@ -270,7 +271,7 @@ class CtcGradientKernel final : public executable::HostKernel {
   int64_t tasks_;
 };
 
-// Whether the logarithms and `other`, the loss or its gradient, are of types that are computed here.
+// Whether the logarithms and `other`, the loss or its gradient, have types that these kernels support.
 bool takesCtc(const KernelRequest &request, const executable::OperandDesc &other, std::string &reason) {
   if (!allPlain(request, reason)) return false;
   for (const DataType type : {request.inputs[0].info.dataType(), other.info.dataType()})

@@ -1,7 +1,7 @@
-// DepthFirst: ops that split into the same independent parts (the products, softmax and element-wise work of attention,
-// by batch and head) run as one kernel that takes part after part through all of them. Intermediate values stay in the
-// cache of one core, and those without another reader need memory for one part per thread only. The pass that makes
-// such ops is in depth_first_pass.cpp.
+// DepthFirst: ops that split into the same independent parts (such as the products, softmax and element-wise ops of
+// attention, by batch and head) run as one kernel that takes part after part through all of them. Intermediate values
+// stay in the cache of one core, and those without another reader need memory for only one part per thread. The pass
+// that makes such ops is in depth_first_pass.cpp.
 #include "backends/cpu/depth_first.hpp"
 
 #include <array>
@@ -22,7 +22,7 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using executable::OperandDesc;
 
-// An operand of a member: an operand of the whole kernel, or scratch memory that holds the current part.
+// An operand of a member: an operand of the whole kernel, or scratch memory for the current part.
 struct PassOperand {
   enum class Place : uint8_t { Absent, Input, Output, Scratch } place = Place::Absent;
   size_t index = 0;       // Input, Output
@@ -79,7 +79,8 @@ class DepthFirstKernel final : public HostKernel {
   }
 
  private:
-  // Address of the operand's part 0, as if all were stored: the kernel adds the offset of the current part itself.
+  // Address of the operand's part 0, as if all parts were stored: the kernel itself adds the offset of the current
+  // part.
   static const void *address(const PassOperand &o, const KernelArgs &args, int64_t part) noexcept {
     switch (o.place) {
       case PassOperand::Place::Absent:
@@ -168,7 +169,7 @@ class Planner {
       if (d.op->outputs()[o].valid()) f(root(d.op->outputs()[o]), isCut(d.member.cut.outputs, o), true, o);
   }
 
-  // Part p then depends on nothing that another part writes.
+  // Whether each shared value is split. Part p then depends on nothing that another part writes.
   bool everySharedValueIsCut(std::string &reason) {
     struct Access {
       int members = 0;
@@ -192,8 +193,8 @@ class Planner {
     return true;
   }
 
-  // Offsets in scratch memory of the values internal to the chain; a value may reuse the memory of one whose live range
-  // ends where its own begins.
+  // Assigns offsets in scratch memory to the values inside the chain; a value may reuse the memory of one whose live
+  // range ends where its own begins.
   int64_t placeInside() {
     std::map<uint32_t, int> last;
     for (size_t m = 0; m < drafts_.size(); ++m)
@@ -226,7 +227,7 @@ class Planner {
     return plan.bytes;
   }
 
-  // Output o may be written over value `in` of the same member, whichever operands it is.
+  // Whether output o may overwrite value `in` of the same member, for all operands that are this value.
   bool overwritesAll(const Draft &d, uint32_t in, size_t o) const {
     for (size_t i = 0; i < d.op->inputs().size(); ++i)
       if (d.op->inputs()[i].valid() && root(d.op->inputs()[i]) == in &&
@@ -235,7 +236,7 @@ class Planner {
     return true;
   }
 
-  // Result o of the chain may be computed in place of operand i: readers of the operand read the same part, and come
+  // Whether result o of the chain may be written over operand i: readers of the operand read the same part, and run
   // before that part of the result is written.
   std::vector<std::vector<bool>> overwrites() const {
     std::vector<std::vector<bool>> can(body_.inputs().size(), std::vector<bool>(body_.outputs().size(), false));
@@ -275,8 +276,8 @@ class Planner {
   const KernelRequest &request_;
   const Graph &body_;
   const int64_t parts_;
-  std::vector<uint32_t> rootOf_;                             // by tensor: what it is a view of
-  std::unordered_map<uint32_t, size_t> inputOf_, outputOf_;  // roots that are operands of the whole
+  std::vector<uint32_t> rootOf_;                             // by tensor: the tensor of which it is a view
+  std::unordered_map<uint32_t, size_t> inputOf_, outputOf_;  // roots that are operands of the whole kernel
   std::map<uint32_t, int64_t> offsetOf_;
   std::vector<Draft> drafts_;
 };

@@ -8,10 +8,10 @@
 
 namespace popart::cpu {
 
-// Most operands of one kernel in a chain.
+// Largest number of operands of a kernel in a chain.
 constexpr size_t kMostChainOperands = 32;
 
-// The kernel of a DepthFirst op; null and the reason when a kernel in it cannot be split into the op's parts.
+// The kernel of a DepthFirst op; null and the reason if a kernel in it cannot be split into the op's parts.
 std::unique_ptr<executable::Kernel> depthFirstKernel(const executable::KernelRequest &request, std::string &reason);
 
 // BackendPass "chainDepthFirst": sequences of ops whose kernels split into the same parts become DepthFirst ops.

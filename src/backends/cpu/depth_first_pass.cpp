@@ -24,7 +24,7 @@ class Chain {
  public:
   Chain(Ir &ir, Graph &graph, int64_t parts) : ir_(ir), graph_(graph), parts_(parts) {}
 
-  // False when the op cannot extend the chain.
+  // Returns false if the op cannot extend the chain.
   bool add(Op &op, const Kernel &kernel) {
     if (op.inputs().size() > kMostChainOperands || op.outputs().size() > kMostChainOperands || op.isUserOp())
       return false;
@@ -43,7 +43,7 @@ class Chain {
     members_.push_back(std::move(member));
     return true;
   }
-  // A view of a member's result belongs to the chain.
+  // Adds a view of a member's result.
   void addView(Op &view) {
     const auto it = values_.find(root(view.inputs()[0]));
     if (it == values_.end() || !it->second.made) return;
@@ -105,7 +105,7 @@ class Chain {
   struct Value {
     int members = 0;
     bool made = false;
-    bool cut = true;  // by every operand that is this value
+    bool cut = true;  // whether all operands that are this value are split
     bool isShared() const { return members > 1 && made; }
   };
 
@@ -142,8 +142,8 @@ class Chain {
            std::any_of(uses.begin(), uses.end(), [&](const Use &u) { return !inside.count(&graph_.op(u.op)); });
   }
 
-  // Members and the views between them, in an order that runs. A view that is read outside stays there, and the chain
-  // has a copy of it.
+  // Members and the views between them, in an executable order. A view with readers outside the chain stays there, and
+  // the chain gets a copy of it.
   std::vector<const Op *> sortedInside() {
     std::set<const Op *> inside;
     for (const Member &m : members_) inside.insert(m.op);
@@ -174,7 +174,7 @@ class Chain {
       sorted.push_back(op);
     };
     for (const Member &m : members_) visit(visit, m.op);
-    for (const Op *op : inside) visit(visit, op);  // views that only views read
+    for (const Op *op : inside) visit(visit, op);  // for views that only views read
     return sorted;
   }
 
@@ -212,15 +212,15 @@ class Chain {
   Graph &graph_;
   int64_t parts_;
   std::vector<Member> members_;
-  std::vector<Op *> views_;                    // of what members make, in order
+  std::vector<Op *> views_;                    // of members' results, in order
   std::map<TensorIndex, TensorIndex> rootOf_;  // by view
   std::map<TensorIndex, Value> values_;        // by root
 };
 
-// Ops that emit no step: they do not end a chain.
+// Ops without a step do not end a chain.
 bool isKernel(const Op &op) { return !op.has(Trait::Call) && !op.has(Trait::HostIo) && !takesNoStep(op); }
 
-// Parts are not divided between threads: an uneven number would leave threads idle at the end.
+// A part runs on one thread, so an uneven number of parts leaves threads idle at the end.
 bool pays(int64_t parts, int threads) {
   constexpr double kBusy = 0.8;  // least share of busy threads (docs/decisions/0010)
   const int64_t turns = (parts + threads - 1) / threads;
@@ -246,10 +246,10 @@ void chainGraph(Ir &ir, Graph &graph, const executable::Backend &backend, int th
       continue;
     }
     Chain chain(ir, graph, parts);
-    size_t j = i, last = i;  // last: one past the chain's last member
+    size_t j = i, last = i;  // one past the chain's last member
     for (; j < order.size(); ++j) {
       Op &op = graph.op(order[j]);
-      if (executable::joinsSlices(op)) break;  // members in front of it may make what it joins
+      if (executable::joinsSlices(op)) break;  // earlier members may make the slices that it joins
       if (takesNoStep(op)) {
         if (isFreeView(op)) chain.addView(op);
         continue;

@@ -1,6 +1,6 @@
 // Windows at an offset known at run time: DynamicSlice, DynamicUpdate, DynamicAdd, DynamicZero. A window is a list of
-// runs: contiguous ranges of memory along its last bounded axis and the dimensions inside of it. A window that exceeds
-// the tensor is reported; its elements outside read zeros and are not written.
+// runs: contiguous ranges of memory along its last bounded axis and the inner dimensions. A window that exceeds the
+// tensor is reported; elements outside the tensor are read as zeros and not written.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -22,17 +22,17 @@ using executable::KernelRequest;
 // The tensor's dimensions up to the last one that the window bounds; `inner` elements follow.
 struct WindowForm {
   Shape whole, window;
-  std::vector<int> offsetOf;  // by dimension: position in the offset tensor, -1: the whole dimension
+  std::vector<int> offsetOf;  // by dimension: position in the offset tensor; -1: the whole dimension
   int64_t inner = 1, runs = 1;
   DataType offsetType = DataType::INT32;
 
   int64_t runElements() const { return window.back() * inner; }
   int64_t elements() const { return runs * runElements(); }
-  // Of a kernel that calls forEachRun: where the window begins in each dimension.
+  // For a kernel that calls forEachRun: the start of the window in each dimension.
   int64_t scratchBytes() const { return static_cast<int64_t>(whole.size() * sizeof(int64_t)); }
 
-  // The runs that elements [begin, end) of the window consist of, the first and the last maybe in part: f(first element
-  // in the tensor, first element in the window, elements, those of them inside the tensor).
+  // Calls f(first element in the tensor, first element in the window, elements, number of them inside the tensor) for
+  // the runs of elements [begin, end) of the window; the first and the last run may be partial.
   template <class F>
   void forEachRun(const KernelArgs &args, int64_t begin, int64_t end, F &&f) const {
     auto *start = static_cast<int64_t *>(args.scratch);
@@ -120,7 +120,7 @@ class DynamicSliceKernel final : public executable::HostKernel {
 
 enum class Write { Update, Add, Zero };
 
-// One task: copies the whole tensor (in place: nothing), then writes the window.
+// One task: copies the whole tensor (nothing if in place), then writes the window.
 template <Write kWrite, class T>
 class DynamicWriteKernel final : public executable::HostKernel {
  public:

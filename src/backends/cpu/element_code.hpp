@@ -1,4 +1,4 @@
-// Instructions of the element-wise engine while they are compiled: operands have names, registers are not chosen yet.
+// Instructions of the element-wise engine during compilation: operands have names, and registers are not assigned yet.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -28,20 +28,20 @@ struct ElementCode {
   ElementCheck check = ElementCheck::None;  // as in ElementInstruction
   const char *type = nullptr;
   DataType checked = DataType::UNDEFINED;
-  // What it computes, for those that look for it:
+  // What the instruction computes, for passes that search for it:
   std::optional<ElementOp> op = std::nullopt;
   ScalarOperands scalars = 0;
   std::optional<DataType> storesFloatsAs = std::nullopt;  // a store of storeFloatAsFunction
   std::optional<DataType> loadsAsFloats = std::nullopt;   // a load of loadAsFloatFunction
 };
 
-// Which output a temporary becomes.
+// Output numbers of the temporaries that become outputs.
 using ResultsOfTemporaries = std::map<int, int>;
 
-// One instruction, with the same bits, for
+// Replaces each of these sequences by one instruction with the same bits:
 //   q = Div(x, scale); r = NearbyInt(q); s = Add(r, zero); c = Clip(s); store c as an integer of 8 or 16 bits
 //   load such an integer as the float f; d = Sub(f, zero); y = Mul(d, scale)
-// where nothing else reads what is between; division, sum and difference may be missing.
+// Intermediate values must have no other readers. Div, Add and Sub may be missing.
 void joinQuantisations(std::vector<ElementCode> &code, const ResultsOfTemporaries &results);
 
 }  // namespace popart::cpu

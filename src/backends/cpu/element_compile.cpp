@@ -1,7 +1,7 @@
 // One pass over the ops in order: operands are loaded into registers at their first use, every op becomes one or a few
-// instructions on fresh temporaries, results are stored when the tensor's memory has another form than the register.
-// Then results whose register has the same form are computed in the output itself, and the other temporaries share
-// registers: linear scan over their live ranges.
+// instructions on new temporaries, and results are stored if the tensor's memory has another form than the register.
+// Then results whose register has the form of memory are computed in the output itself, and the other temporaries share
+// registers by a linear scan over their live ranges.
 //
 // Invariant: a value of a 16-bit float type is rounded to that type before another op reads it, so that fusion changes
 // no bit.
@@ -24,15 +24,15 @@ using Code = ElementCode;
 struct Value {
   DataType type = DataType::FLOAT;
   Operand operand;
-  bool isOne = false;     // one value instead of a block
-  bool isRounded = true;  // holds a value of `type` exactly
-  bool isFloat = false;   // of an integer type, held as a float that is one of its values, or no number
-  bool isByte = false;    // of BOOL, held as in memory
+  bool isOne = false;     // one value for the whole block
+  bool isRounded = true;  // a value of `type` exactly
+  bool isFloat = false;   // of an integer type, as a float that is an integer in its range, or NaN
+  bool isByte = false;    // of BOOL, as in memory
   RegisterForm form() const { return registerForm(type); }
 };
 
-// Register allocation: a temporary holds a register from its definition to its last use. Temporaries in `results` live
-// in an output instead.
+// Register allocation: a temporary has a register from its definition to its last use. Temporaries in `results` use an
+// output instead.
 class Registers {
  public:
   Registers(const std::vector<Code> &code, const ResultsOfTemporaries &results, size_t inputs, size_t outputs,
@@ -46,7 +46,7 @@ class Registers {
         if (in.isTemporary()) lastReader_[in.number] = c;
   }
 
-  // Call for the instructions in order; `c` is the number of `code`.
+  // Must be called for the instructions in order; `c` is the index in `code`.
   ElementInstruction place(const Code &code, size_t c) {
     ElementInstruction placed;
     placed.fn = code.fn;
@@ -74,7 +74,7 @@ class Registers {
     register_[temporary] = free_.back();
     free_.pop_back();
   }
-  // In the program's table of pointers.
+  // Index in the program's table of pointers.
   int16_t position(const Operand &o) const {
     switch (o.kind) {
       case Operand::Kind::kNone:
@@ -114,7 +114,7 @@ class Compiler {
     return cost_;
   }
 
-  // Operators that have no row in the element table, or not for every form.
+  // Operators without a row in the element table, or without one for every form.
   using Special = bool (Compiler::*)(const Op &op);
   static std::span<const std::pair<const char *, Special>> specials() {
     static constexpr std::pair<const char *, Special> kTable[] = {
@@ -142,7 +142,7 @@ class Compiler {
   }
   Value number(float value) { return {DataType::FLOAT, constant(&value, sizeof value), true, true}; }
 
-  // Whether the type's memory has the form of a register.
+  // Whether the type has the same form in memory and in a register.
   static bool isNative(DataType type) { return type == DataType::FLOAT || registerForm(type) == RegisterForm::kInt; }
 
   // The tensor's value; loads it at first use.
@@ -182,12 +182,12 @@ class Compiler {
     const ElementOp op = v.type == DataType::FLOAT16 ? ElementOp::kRoundHalf : ElementOp::kRoundBFloat16;
     return values_[t] = append(elementFunction(op, 0), {v}, v.type);
   }
-  Value whole(Value v) {  // a block of the value
+  Value whole(Value v) {  // the value as a block
     if (!v.isOne) return v;
     return append(loadFunction(DataType::FLOAT, LoadFrom::kOneElement), {v}, v.type);
   }
 
-  // The value of an operand that is a known number.
+  // The value of an operand if it is a known number.
   std::optional<double> known(TensorIndex t) const {
     const Tensor &tensor = source_.graph->tensor(t);
     const TensorData *data =
@@ -200,14 +200,14 @@ class Compiler {
 
   // ---- instructions
 
-  // `fn` of operands in the form it wants, into a new temporary.
+  // Appends a call of `fn`, which gets operands in the form it requires, and returns its new temporary.
   Value append(ElementFn fn, std::initializer_list<Value> in, DataType type, std::array<float, 2> parameters = {0, 0}) {
     Code code{fn, {}, {Operand::Kind::kTemporary, temporaries_++}, parameters};
     std::transform(in.begin(), in.end(), code.in.begin(), [](const Value &v) { return v.operand; });
     code_.push_back(code);
     return {type, code.out, false, true};
   }
-  // The function of `op` of operands of type `from` with results of type `to`.
+  // The function of `op` for operands of type `from` and results of type `to`.
   static ElementFn functionOf(ElementOp op, DataType from, DataType to) {
     const ElementFn fn = integerFunction(op, registerForm(from) == RegisterForm::kInt ? from : to);
     return fn ? fn : elementFunction(op, 0);
@@ -280,7 +280,7 @@ class Compiler {
   }
   DataType resultType(const Op &op) const { return source_.graph->info(op.outputs()[0]).dataType(); }
 
-  // Logic of what lies in memory as bytes, or came about from such alone. Whether this op is that.
+  // Compiles logic of BOOL values in their form in memory. Returns whether the op is such an op.
   bool compileBools(const Op &op) {
     const ElementRow *row = findElementRow(op.def().base().type(), RegisterForm::kMask);
     const ElementFn fn = row ? boolFunction(row->op) : nullptr;
@@ -310,7 +310,7 @@ class Compiler {
     return define(op, y);
   }
 
-  // Two operands, or any number from left to right.
+  // For two operands, or any number from left to right.
   bool compileFold(const Op &op, const ElementRow &row, Value total) {
     if (op.inputCount() == 1) return define(op, whole(copied(total)));
     for (int i = 1; i < op.inputCount(); ++i) {
@@ -347,13 +347,13 @@ class Compiler {
     return define(op, apply(code, *a, *b, resultType(op)));
   }
 
-  // Operands outside the operator's domain are reported before it computes.
+  // Reports operands outside the operator's domain before it computes.
   void check(const Op &op, ElementCheck kind, const Value &a, const Value &b) {
     if (kind == ElementCheck::None) return;
     code_.push_back({nullptr, {a.operand, b.operand}, {}, {0, 0}, kind, op.def().base().type().c_str(), a.type});
   }
 
-  // The memory of an operand of the program that is no single number and that nothing has read.
+  // The memory of an operand of the program, if it is not a single number and has not been loaded yet.
   std::optional<Operand> unreadInput(TensorIndex t) const {
     const auto operand = std::find(source_.inputs.begin(), source_.inputs.end(), t);
     if (operand == source_.inputs.end() || values_.count(t)) return std::nullopt;
@@ -361,7 +361,7 @@ class Compiler {
     if (inputs_[static_cast<size_t>(number)].isOne) return std::nullopt;
     return Operand{Operand::Kind::kInput, number};
   }
-  // Short ways between floats and integers of few bits. Whether there is one for this Cast.
+  // Casts between floats and small integers in one instruction. Returns whether there is one for this Cast.
   bool compileShortCast(const Op &op, DataType to) {
     const TensorIndex x = op.inputs()[0];
     const DataType from = source_.graph->info(x).dataType();
@@ -446,7 +446,7 @@ class Compiler {
 
   // ---- results
 
-  // A temporary that has the form of the output's memory becomes the output; anything else is stored to it.
+  // A temporary in the form of the output's memory becomes the output; other temporaries are stored to it.
   bool storeOutputs() {
     for (size_t o = 0; o < source_.outputs.size(); ++o) {
       const auto it = values_.find(source_.outputs[o]);
@@ -477,7 +477,7 @@ class Compiler {
   ElementProgram &program_;
   std::vector<Code> code_;
   std::map<TensorIndex, Value> values_;
-  std::map<TensorIndex, std::pair<float, float>> ranges_;  // of clipped values, unless they are no numbers
+  std::map<TensorIndex, std::pair<float, float>> ranges_;  // of clipped values, unless NaN
   ResultsOfTemporaries results_;
   int temporaries_ = 0, cost_ = 0;
   std::string reason_;

@@ -12,18 +12,18 @@
 
 namespace popart::cpu {
 
-// What the compiler knows of one input: its element type, how the loop reads it, and its value when that is one known
-// number.
+// Facts about one input: its element type, how the loop reads it, and its value if it is one known number.
 struct ElementInput {
-  DataType type = DataType::FLOAT;  // of its memory; FLOAT may hold numbers rounded to the 16 bits of the graph's input
-  bool isOne = false;               // one value for a whole block (whole tensor, or a loop row)
+  // Of its memory; if the graph's input has 16 bits, FLOAT values may be rounded to them.
+  DataType type = DataType::FLOAT;
+  bool isOne = false;  // one value for a whole block (whole tensor, or a row of the loop)
   const TensorData *constant = nullptr;
 };
 
-// The computation: `ops` in order, each reading results of earlier ones, the tensors `inputs` (by position) or
-// constants of the graph; results are the tensors `outputs`.
+// The computation: `ops` in order. Each reads results of earlier ones, the tensors `inputs` (by position) or constants
+// of the graph. Results are the tensors `outputs`.
 struct ElementSource {
-  // The operand that an input is read from, and where, if it is no whole operand.
+  // The operand from which an input is read, and the view of it unless it is the whole operand.
   struct Place {
     int operand;
     std::optional<ops::StridedView> view;
@@ -32,17 +32,18 @@ struct ElementSource {
   std::vector<const Op *> ops;
   std::vector<TensorIndex> inputs;
   std::vector<TensorIndex> outputs;
-  std::vector<Place> places = {};  // by input; empty: each is the operand of its number
+  std::vector<Place> places = {};  // by input; empty: input i is operand i
 };
 
-// The whole of a graph of element-wise ops and strided views of its inputs, which are inputs of the computation.
+// The computation of a whole graph of element-wise ops. Strided views of the graph's inputs become inputs of the
+// computation.
 ElementSource elementSource(const Graph &body);
 
 // Types of all operators that have instructions.
 std::vector<const char *> elementTypes();
 
-// Fills program.code, constants and temporaries; the result is the cost per element. nullopt and a reason when an op or
-// an element type has no instruction.
+// Fills program.code, constants and temporaries, and returns the cost per element. nullopt and a reason if an op or an
+// element type has no instruction.
 std::optional<int> compileElements(const ElementSource &source, const std::vector<ElementInput> &inputs,
                                    ElementProgram &program, std::string &reason);
 

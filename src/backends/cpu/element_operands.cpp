@@ -1,4 +1,4 @@
-// The loop of an element-wise program from the shapes and layouts of its operands.
+// Makes the loop of an element-wise program from the shapes and layouts of its operands.
 #include "backends/cpu/element_operands.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using executable::Layout;
 using executable::OperandDesc;
 using Access = ElementOperand::Access;
 
-// Strides of a tensor in its memory, by logical dimension of the result (0 where it is broadcast).
+// Strides of a tensor in its memory, by logical dimension of the result (0 if it is broadcast).
 std::vector<int64_t> logicalStrides(const Shape &shape, const Layout *layout, const Shape &result) {
   std::vector<size_t> order(shape.size());  // dimensions from the slowest to the fastest
   std::iota(order.begin(), order.end(), size_t{0});
@@ -45,7 +45,7 @@ class Geometry {
         layout_(outputs[0].layout),
         panels_(asPanels(layout_)) {}
 
-  // Fills the loop, the inputs' access and the padding. False and a reason when layouts do not fit together.
+  // Sets the loop, the inputs' access and the padding. False and a reason if layouts do not fit together.
   bool run(ElementProgram &program, std::string &reason) {
     for (const OperandDesc &o : outputs_)
       if (o.info.shape() != result_ || o.layout != layout_)
@@ -95,7 +95,7 @@ class Geometry {
     return true;
   }
 
-  // Merges dimensions that every input traverses as one, in the memory order of the result.
+  // Merges dimensions that every input traverses contiguously, in the memory order of the result.
   void collapse(ElementProgram &program) {
     std::vector<size_t> order(result_.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -126,7 +126,7 @@ class Geometry {
       }
     }
     constexpr int64_t kShortRun = 96;  // elements; shorter rows are expanded into full blocks instead
-    bool isStrided = false;            // so are those that are read with a stride
+    bool isStrided = false;            // also inputs that are read with a stride
     for (size_t i = 0; i < strides.size(); ++i)
       isStrided |= program.inputs[i].access == Access::kBroadcast && strides[i].back() != 0 && strides[i].back() != 1;
     program.loop.dims = dims;
@@ -151,11 +151,11 @@ class Geometry {
   const std::vector<OperandDesc> &outputs_;
   const Shape &result_;
   const Layout *layout_;
-  const PanelLayout *panels_;  // layout_, when it is one of panels
+  const PanelLayout *panels_;  // layout_, if it is a layout of panels
 };
 
-// A view whose runs are short, or far apart as in a transposition, is better copied by a kernel of its own; a broadcast
-// input that is read with a stride (a permuted view of plain memory) has no loop.
+// Views with short runs, or with distant elements as in a transposition, are copied faster by a separate kernel. The
+// loop cannot read a broadcast input with a stride (a permuted view of plain memory).
 bool hasRuns(const ElementProgram &program, const std::vector<ElementSource::Place> &places) {
   constexpr int64_t kLeastRun = 16, kMostStride = 4;
   for (size_t i = 0; i < program.inputs.size(); ++i) {
@@ -169,7 +169,7 @@ bool hasRuns(const ElementProgram &program, const std::vector<ElementSource::Pla
   return true;
 }
 
-// By input of the computation, from those by operand.
+// Descriptions by input of the computation, from those by operand.
 std::vector<OperandDesc> describe(const ElementSource &source, const std::vector<OperandDesc> &operands) {
   if (source.places.empty()) return operands;
   std::vector<OperandDesc> inputs;

@@ -1,4 +1,5 @@
-// From operators and the shapes and layouts of their operands to a program of the element-wise engine, ready to run.
+// Makes a program of the element-wise engine, ready to run, from operators and the shapes and layouts of their
+// operands.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,9 +10,9 @@
 
 namespace popart::cpu {
 
-// `operands` describes what source.inputs are, or are read from, `outputs` (one at least) source.outputs; all results
-// have one shape and layout, to which every input is equal or broadcast. nullopt and a reason when there is no such
-// program.
+// `operands` describes the operands that source.inputs are or are read from, `outputs` (at least one) describes
+// source.outputs. All results have the same shape and layout; every input has them too or is broadcast to them. nullopt
+// and a reason if there is no such program.
 std::optional<ElementProgram> makeElementProgram(const ElementSource &source,
                                                  const std::vector<executable::OperandDesc> &operands,
                                                  const std::vector<executable::OperandDesc> &outputs,

@@ -1,5 +1,5 @@
-// From each store of clipped floats as integers back to what is rounded, and from each product back to the integers
-// that are loaded.
+// Starts at each store of clipped floats as integers and searches back for the value that is rounded; starts at each
+// product and searches back for the load of integers.
 #include <utility>
 #include <vector>
 
@@ -39,7 +39,7 @@ class QuantisationJoiner {
     if (static_cast<size_t>(o.number) >= temporaries_.size()) temporaries_.resize(static_cast<size_t>(o.number) + 1);
     return temporaries_[static_cast<size_t>(o.number)];
   }
-  // The number of the instruction that makes `o`, if nothing else reads that; else -1.
+  // Index of the instruction that makes `o`, if nothing else reads `o`; else -1.
   int makerOf(const CodeOperand &o) { return o.isTemporary() && at(o).readers == 1 ? at(o).maker : -1; }
   int makerOf(const CodeOperand &o, ElementOp op) {
     const int maker = makerOf(o);
@@ -79,7 +79,7 @@ class QuantisationJoiner {
     if (divides) erase(quotient);
   }
 
-  // Also where the factors stand the other way round.
+  // For both orders of the factors.
   void joinProduct(ElementCode &product) {
     for (size_t i = 0; i < 2 && product.op; ++i) {
       CodeOperand f = product.in[i], zero;

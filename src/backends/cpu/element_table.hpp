@@ -12,7 +12,8 @@
 
 namespace popart::cpu {
 
-// An operator whose first operand has form `form`. Operators of two operands take any number, from left to right.
+// An operator whose first operand has form `form`. Operators of two operands take any number of operands, from left to
+// right.
 struct ElementRow {
   const char *type;
   RegisterForm form;
@@ -22,10 +23,10 @@ struct ElementRow {
 };
 
 std::span<const ElementRow> elementRows();
-// nullptr when there is none.
+// nullptr if there is none.
 const ElementRow *findElementRow(std::string_view type, RegisterForm form);
 
-// The row that computes `op` when its first operand has element type `type`. nullptr and a reason when there is none.
+// The row that computes `op` if its first operand has element type `type`. nullptr and a reason if there is none.
 const ElementRow *elementRowOf(const Op &op, DataType type, std::string &reason);
 // The instruction's parameters from the attributes of `op`. An absent bound of Clip is infinite.
 std::array<float, 2> elementParameters(const ElementRow &row, const Op &op);

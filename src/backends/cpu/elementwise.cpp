@@ -26,7 +26,7 @@ class ElementKernel final : public PartedKernel {
     ElementProgram program = program_;
     if (!program.cutInto(count)) return nullptr;
     cut = {0, (uint64_t{1} << program.outputBytes.size()) - 1};
-    uint64_t whole = 0;  // operands of which each part reads more than its part
+    uint64_t whole = 0;  // operands of which each part reads more than its slice
     for (const ElementOperand &input : program.inputs)
       if (input.operand < 64 && input.access != Access::kUnused)
         (input.access == Access::kFull ? cut.inputs : whole) |= uint64_t{1} << input.operand;

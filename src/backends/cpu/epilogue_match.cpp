@@ -83,7 +83,7 @@ class EpilogueMatcher : Body {
 
   // ---- alpha, bias, residual: as long as one op alone reads the value
 
-  enum Stage { kProduct, kAlpha, kBias, kResidual };  // may only grow
+  enum Stage { kProduct, kAlpha, kBias, kResidual };  // stages only increase
 
   void matchTerms() {
     Stage stage = target_.hasBias ? kBias : kProduct;
@@ -108,13 +108,13 @@ class EpilogueMatcher : Body {
     return isFull(t) && advance(kResidual) && (result_.residual = operand(t), true);
   }
 
-  // ---- what follows them
+  // ---- ops after them
 
   bool isValueOnly() {
     result_.output = 0;
     return rest_.empty() && body_.outputs().size() == 1 && body_.outputs()[0] == value_;
   }
-  // Whether the results are `t`, and the value or not.
+  // Whether the only results are `t` and, if stored, the value.
   bool storesOnly(TensorIndex t) {
     result_.output = outputIndex(t);
     result_.preActivationOutput = outputIndex(value_);
@@ -133,7 +133,7 @@ class EpilogueMatcher : Body {
     if (row->operands == 2) {
       const bool isFirst = isPair(op) && op.inputs()[0] == value_;
       const bool maySwap =
-          isPair(op) && (op.is(Role::Add) || op.is(Role::Mul));  // not Max and Min: of zeros they take one
+          isPair(op) && (op.is(Role::Add) || op.is(Role::Mul));  // not Max and Min: of two zeros they return one
       const TensorIndex t = isFirst || maySwap ? other(op, value_) : TensorIndex();
       if (!t.valid() || !isFull(t) || body_.info(t).dataType() != type()) return false;
       result_.other = operand(t);
@@ -141,7 +141,7 @@ class EpilogueMatcher : Body {
     result_.step = {row->op, elementParameters(*row, op)};
     return storesOnly(op.outputs()[0]);
   }
-  // x · sigmoid(x), which is Swish bit for bit; in 16 bits the sigmoid is rounded first.
+  // x · sigmoid(x), which has the same bits as Swish; in 16 bits, the sigmoid is rounded first.
   bool isSwish() {
     if (type() != DataType::FLOAT) return false;
     if (rest_.size() != 2 || !isInstruction(*rest_[0], ElementOp::kSigmoid) || !rest_[1]->is(Role::Mul)) return false;
@@ -239,7 +239,7 @@ class DescentMatcher : Body {
     return (last->is(Role::Sub) || last->is(Role::Add)) && matchTerms(*last);
   }
 
-  // A tensor times a number.
+  // A tensor, possibly multiplied by a number.
   struct Term {
     TensorIndex tensor;
     ScalarSource factor{1, -1, 1};
@@ -254,7 +254,7 @@ class DescentMatcher : Body {
     return std::nullopt;
   }
 
-  // w − product or w + product, each operand alone or times a number.
+  // w − product or w + product, where each operand may be multiplied by a number.
   bool matchTerms(const Op &last) {
     std::optional<Term> parameter = term(last.inputs()[0]), step = term(last.inputs()[1]);
     if (!parameter || !step) return false;

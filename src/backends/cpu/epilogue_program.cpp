@@ -1,6 +1,6 @@
 // Memory of a block, in scratch: the arguments, then operands and results whose rows are not contiguous in their
 // matrices, then temporaries of the program. A tile of a product has short rows, and one call of an instruction for all
-// of them takes far less time than one for each.
+// rows is much faster than one call per row.
 #include "backends/cpu/epilogue_program.hpp"
 
 #include <algorithm>

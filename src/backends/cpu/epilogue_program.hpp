@@ -1,5 +1,5 @@
-// The end of an epilogue as a program of the element engine: any straight-line computation of the finished values, of
-// matrices with the product's shape, of rows (one value for each column) and of single values.
+// The end of an epilogue as a program of the element engine: any straight-line computation on the finished values, on
+// matrices with the product's shape, on rows (one value for each column) and on single values.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,28 +13,28 @@
 
 namespace popart::cpu {
 
-// One for all runs of a kernel. Invariant: every element is computed as by the element-wise ops alone.
+// Shared by all runs of a kernel. Invariant: every element is computed as by the element-wise ops alone.
 class CompiledEpilogue {
  public:
-  // How elements of an operand belong to those of the product.
+  // How elements of an operand correspond to elements of the product.
   enum class Access : uint8_t { kMatrix, kRow, kOne };
   struct Operand {
-    int extra = 0;  // of the epilogue's operands
+    int extra = 0;  // number among the epilogue's operands
     Access access = Access::kMatrix;
   };
 
-  // `source`: its first input is the product's value, of `type`; the others are `operands`, in order. results[o]: which
-  // output of the epilogue output o of `source` is. nullptr and a reason when an op has no instruction.
+  // `source`: its first input is the product's value, of `type`; the others are `operands`, in order. results[o]:
+  // output of the epilogue that output o of `source` is. nullptr and a reason if an op has no instruction.
   static std::shared_ptr<const CompiledEpilogue> compile(const ElementSource &source, std::vector<Operand> operands,
                                                          std::vector<int> results, std::string &reason);
   // A multiple of 64.
   int64_t scratchBytes() const;
-  // Whether result `output` may be written over operand `extra`, or over a matrix of the values' type that is read
+  // Whether result `output` may be written over operand `extra`. The same for a matrix of the values' type that is read
   // before the program runs.
   bool canOverwrite(int extra, int output) const;
   bool canOverwriteValue(int output) const;
   bool reads(int extra) const;
-  // Those that have the product's shape.
+  // Operands with the product's shape.
   std::vector<int> matrices() const;
 
  private:
@@ -43,10 +43,10 @@ class CompiledEpilogue {
   ElementProgram program_;
   std::vector<Operand> operands_;
   std::vector<int> results_;
-  int valueBytes_ = 4;  // of an element
+  int valueBytes_ = 4;  // per element
 };
 
-// The same over the memory of one call.
+// The epilogue bound to the memory of one call.
 class BoundEpilogue final : public EpilogueProgram {
  public:
   // `extras` are the epilogue's operands, `out` the op's results; `scratch`: scratchBytes(), aligned to 64.

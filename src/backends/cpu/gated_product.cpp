@@ -1,9 +1,9 @@
 //   p = A·B                                                        [M, N]
 //   results = f(p[:, s:s+U], p[:, t:t+U], …, other operands)       [M, U] each
 //
-// A task owns some rows and some units (columns of the results). It computes the columns of p that its units read, in
-// memory of its thread, and then f, row by row. So p is never stored, and threads exchange A and the results only: in a
-// recurrent cell, whose states are small, that decides how long a step takes.
+// A task has some rows and some units (columns of the results). It computes the columns of p that its units read, in
+// memory of its thread, and then f, row by row. So p is never stored, and threads exchange only A and the results. This
+// matters in recurrent cells, whose states are small: the exchange determines the time of a step.
 //
 // Invariant: every element of p and of the results is computed as by the product and the element-wise op alone.
 #include "backends/cpu/gated_product.hpp"
@@ -27,21 +27,23 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using executable::OperandDesc;
 
-constexpr int64_t kMostRows = 64;                // a product of more rows is worth storing
+constexpr int64_t kMostRows = 64;                // with more rows, it is better to store the product
 constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
-constexpr int64_t kTileFloats = 1 << 16;         // of p in a task: with its panels in the second level cache
-constexpr int kFirstGateOperand = 2;             // of f, behind those of the product
+// Of p in a task, which fit in the second level cache together with their panels.
+constexpr int64_t kTileFloats = 1 << 16;
+constexpr int kFirstGateOperand = 2;  // input number of the first other operand of f, after those of the product
 
 int64_t alignedFloats(int64_t floats) { return ceilDiv(floats, kCacheLineFloats) * kCacheLineFloats; }
 
-// Where f finds an input for a row and a unit, in elements.
+// How f reads an input for a row and a unit; offsets and strides in elements.
 struct Piece {
-  int operand = 0;  // input of the epilogue: 0 is p
+  int operand = 0;  // input of the epilogue; 0 is p
   int bytes = 4;
   int64_t offset = 0, rowStride = 0, unitStride = 0;
 };
 
-// The piece of an operand of shape `base` that is `own`, or a view of it; `result`: of f. nullopt: not by row and unit.
+// The piece that is an operand of shape `base`, or a view of it. `result`: shape of a result of f. nullopt if the
+// operand is not indexed by row and unit.
 std::optional<Piece> pieceOf(const Shape &base, const std::optional<ops::StridedView> &view, const Shape &result) {
   const int64_t units = result.back(), elements = elementCount(base), rows = elementCount(result) / units;
   const bool hasRows = base.size() == result.size() && std::equal(base.begin(), base.end() - 1, result.begin());
@@ -58,7 +60,7 @@ std::optional<Piece> pieceOf(const Shape &base, const std::optional<ops::Strided
 }
 
 struct Gates {
-  ElementProgram program;     // of one row of units, all inputs plain
+  ElementProgram program;     // for one row of units, all inputs plain
   std::vector<Piece> pieces;  // by input of the program
   int64_t rows = 0, units = 0;
 };
@@ -98,7 +100,7 @@ std::optional<Gates> compileGates(const KernelRequest &request, std::string &rea
   return gates;
 }
 
-// The product as the kernels see it, but for pointers.
+// The product as the kernels need it, without pointers.
 struct GatedProblem {
   MatmulShape shape;
   MatmulArgs args;
@@ -139,7 +141,7 @@ class GatedProduct final : public executable::HostKernel {
     const int64_t width = matmul_.panelWidth(), unitPanels = ceilDiv(gates_.units, width), tiles = matmul_.rowTiles();
     const int64_t flops = 2 * shape.m * shape.n * shape.k;
     const int64_t wanted = std::clamp<int64_t>(flops / kSmallestTaskFlops, 1, std::max(1, threads));
-    // Rows of their own for each thread where all of B stays in its cache: then it reads no other thread's states.
+    // If all of B stays in a thread's cache, each thread has its own rows, so it reads no states of other threads.
     const bool keepsB = shape.n * shape.k * static_cast<int64_t>(sizeof(float)) <= panelBytesAtOnce();
     rowTasks_ = keepsB ? std::min(wanted, tiles) : 1;
     const int64_t columnTasks = std::min(ceilDiv(wanted, rowTasks_), unitPanels);
@@ -192,14 +194,14 @@ class GatedProduct final : public executable::HostKernel {
   }
 
  private:
-  // Panels of p that a task computes, and the column of its tile where they begin.
+  // Panels of p that a task computes, and the column of its tile at which they begin.
   struct Panels {
     int64_t first, end, column;
   };
   struct Units {
     int64_t begin, end, stride;
     std::vector<Panels> panels;
-    std::vector<int64_t> columns;  // by input of the program that reads p: of its first unit, in the tile
+    std::vector<int64_t> columns;  // by input of the program that reads p: column of its first unit, in the tile
   };
 
   void addUnits(int64_t width, int64_t firstPanel, int64_t endPanel) {
@@ -246,7 +248,7 @@ class GatedProduct final : public executable::HostKernel {
   }
 
   const Units &unitsOf(int task) const { return units_[static_cast<size_t>(task) % units_.size()]; }
-  // Of a task's rows, or of those of the row task behind it.
+  // First tile of a task's rows, or with `behind` of the row tasks after it.
   int64_t firstTile(int task, int64_t behind = 0) const {
     const int64_t rowTask = task / static_cast<int64_t>(units_.size()) + behind;
     return matmul_.rowTiles() * rowTask / rowTasks_;

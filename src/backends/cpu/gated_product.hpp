@@ -7,8 +7,8 @@
 
 namespace popart::cpu {
 
-// The kernel of a FusedMatMul [M, K]·[K, N] of few rows and FLOAT operands, whose epilogue is element-wise over results
-// [M, U] and reads the product in pieces [M, U], or whole (N = U). Null and a reason for others.
+// The kernel of a FusedMatMul [M, K]·[K, N] with few rows and FLOAT operands, whose epilogue is element-wise over
+// results [M, U] and reads the product in pieces [M, U], or whole (N = U). Null and a reason for others.
 std::unique_ptr<executable::Kernel> createGatedProduct(const executable::KernelRequest &request, std::string &reason);
 
 }  // namespace popart::cpu

@@ -1,5 +1,5 @@
-// Histogram: each task counts, block by block, the elements below each level; the last one adds up and takes
-// differences. Numbers of elements are exact, so that the partition does not matter.
+// Histogram: each task counts, block by block, the elements below each level; the last task adds the counts and takes
+// differences. Counts are exact integers, so the partition does not matter.
 #include <algorithm>
 #include <array>
 #include <cmath>

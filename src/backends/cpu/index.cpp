@@ -1,6 +1,6 @@
 // Reads and sums at index positions: Gather and its gradient, GatherElements, OneHot. An index out of range reads
-// zeros, writes nothing and is reported, unless the operator allows it. Gradients add in the order of the indices; each
-// task owns a range of the result, so sums do not depend on threads.
+// zeros, writes nothing and is reported, unless the operator allows it. Gradients are added in the order of the
+// indices; each task writes a separate range of the result, so sums do not depend on threads.
 #include <algorithm>
 #include <cstring>
 
@@ -21,7 +21,7 @@ using executable::KernelRequest;
 
 constexpr int64_t kTaskBytes = int64_t{1} << 17;
 
-// What Gather and its gradient share: `outer` slices per index, `count` indices for each group of outer positions.
+// Shared by Gather and its gradient: `outer` slices per index, `count` indices for each group of outer positions.
 struct GatherForm {
   AxisSizes data;  // of the tensor gathered from
   int64_t count = 0, outerPerGroup = 1;
@@ -100,14 +100,14 @@ std::unique_ptr<executable::Kernel> createGather(const KernelRequest &request, s
   return std::make_unique<GatherKernel>(gatherForm(request, request.inputs[0].info.shape()), bytes);
 }
 
-// A task owns a range of positions of one outer position and a range of columns: it clears them, then reads all indices
+// A task has a range of positions of one outer position and a range of columns. It clears them, then reads all indices
 // and adds the slices that belong to its range.
 class GatherGradientKernel final : public executable::HostKernel {
  public:
   GatherGradientKernel(const GatherForm &form, int threads) : form_(form) {
     constexpr int64_t kElements = 1 << 15;
     const AxisSizes &d = form.data;
-    // Every task reads all indices: no more tasks than the threads need.
+    // Every task reads all indices, so there are not more tasks than the threads need.
     placeParts_ = taskCount(d.length * d.inner, kElements, std::min<int64_t>(d.length, std::max(32, 2 * threads)));
     if (placeParts_ * d.outer < 16)
       columnParts_ = std::clamp<int64_t>(form.count * d.inner / kElements, 1, std::clamp<int64_t>(d.inner / 64, 1, 16));
@@ -218,7 +218,7 @@ std::unique_ptr<executable::Kernel> createGatherElements(const KernelRequest &re
   return std::make_unique<GatherElementsKernel>(data.shape(), indices.shape(), axis, IndexOperand::of(request), bytes);
 }
 
-// The result is filled with the first value; then each index puts the second.
+// Fills the result with the first value, then writes the second one for each index.
 class OneHotKernel final : public executable::HostKernel {
  public:
   OneHotKernel(const AxisSizes &sizes, DataType indexType, int64_t bytes)

@@ -1,8 +1,8 @@
-// IntegerConv on the tiles of kernels/quad_product, channels last: each place of the result is a row, which meets the
-// weights, packed in panels (layouts/conv_quads.hpp), as in a matrix product. A task copies what lies under the windows
-// of a few places, in whole runs of channels, where it does not lie so already; multiplies it by the panels; and ends
-// the sums (bias, scale, quantisation) while they are in cache. Convolutions of single channels multiply vectors of
-// channels, and copy nothing.
+// IntegerConv on the tiles of kernels/quad_product, channels last: each place of the result is a row that is multiplied
+// by the packed weights (layouts/conv_quads.hpp), as in a matrix product. A task copies the windows of a few places, in
+// whole runs of channels, unless they are already contiguous rows in memory; multiplies them by the panels; and
+// finishes the sums (bias, scale, quantisation) while they are in cache. Convolutions with one channel per group
+// multiply vectors of channels, and copy nothing.
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
@@ -20,22 +20,22 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-constexpr int64_t kRowsBytes = int64_t{3} << 16;  // of rows that are copied at once, so that they stay in cache
-constexpr int64_t kSumColumns = 128;              // of sums that are ended at once; a multiple of every panel's width
+constexpr int64_t kRowsBytes = int64_t{3} << 16;  // rows that are copied together stay in cache
+constexpr int64_t kSumColumns = 128;  // columns of sums that are finished together; a multiple of every panel's width
 
 struct IntegerConvProblem {
   WindowRuns runs;
-  int64_t images, inSize, channels, outChannels;  // all channels
+  int64_t images, inSize, channels, outChannels;  // of all groups
   QuadFilters filters;
   const ConvQuads *layout;
   bool xIsSigned, wIsSigned, hasXZero, hasWZero, wZeroIsEach;
-  bool isPlain;  // the result: in C order
+  bool isPlain;  // whether the result is in C order
   QuadEnding ending;
 };
 
 int64_t aligned(int64_t bytes) { return ceilDiv(bytes, int64_t{64}) * 64; }
 
-// What the two kernels share: rows are places of the result, of all images, or of each one where it lies in C order.
+// Shared by both kernels: rows are places of the result, of all images or, for results in C order, of one image.
 class IntegerConvKernel : public executable::HostKernel {
  public:
   explicit IntegerConvKernel(IntegerConvProblem problem)
@@ -46,7 +46,7 @@ class IntegerConvKernel : public executable::HostKernel {
         panels_(ceilDiv(columns_, int64_t{p_.layout->panel()}) * p_.layout->panel()) {}
 
  protected:
-  // The number that x has where it is padded, before and after it is moved to what tiles take.
+  // The value of x in the padding; leftZero: the same after the flip to the sign that tiles take.
   uint8_t padding(const KernelArgs &args) const noexcept {
     return p_.hasXZero ? *static_cast<const uint8_t *>(args.in[2]) : uint8_t{0};
   }
@@ -55,7 +55,8 @@ class IntegerConvKernel : public executable::HostKernel {
   const uint8_t *end(const KernelArgs &args) const noexcept {
     return static_cast<const uint8_t *>(args.in[0]) + p_.images * p_.inSize * p_.channels;
   }
-  // Zero points of `count` columns, those beyond the last one zeros; null where all are. `channel`: of the first one.
+  // Zero points of `count` columns, with zeros after the last one; null if all are zero. `channel`: of the first
+  // column.
   const int32_t *rightZeros(const KernelArgs &args, int64_t channel, int32_t *numbers) const noexcept {
     const QuadZeros zeros =
         QuadZeros{p_.hasWZero ? args.in[3] : nullptr, p_.wIsSigned, p_.wZeroIsEach, rightMove(p_.wIsSigned).moved}.from(
@@ -65,7 +66,8 @@ class IntegerConvKernel : public executable::HostKernel {
     return numbers;
   }
   bool hasRightZeros() const { return p_.hasWZero || !p_.wIsSigned; }
-  // Ends the sums of `count` rows from `row` of all, and of `columns` channels from `channel` on, and writes them.
+  // Finishes the sums of `count` rows from `row` of all rows on, and of `columns` channels from `channel` on, and
+  // writes them.
   void finish(const KernelArgs &args, int32_t *sums, int64_t sumStride, int64_t row, int64_t count, int64_t channel,
               int64_t columns) const noexcept {
     const QuadFinish finish = p_.ending.of(args).from(channel);
@@ -82,8 +84,8 @@ class IntegerConvKernel : public executable::HostKernel {
   }
 
   const IntegerConvProblem p_;
-  const int64_t planes_, rows_;     // rows of one plane
-  const int64_t columns_, panels_;  // of one matrix; columns up to whole panels
+  const int64_t planes_, rows_;     // rows per plane
+  const int64_t columns_, panels_;  // per matrix; panels_: columns up to whole panels
 };
 
 class QuadConvKernel final : public IntegerConvKernel {
@@ -99,7 +101,7 @@ class QuadConvKernel final : public IntegerConvKernel {
                                                        : aligned(quads_ * 4)) {
     const int64_t most = std::clamp(kRowsBytes / std::max<int64_t>(1, rowStride_), tileRows_, kQuadRowsAtOnce);
     atOnce_ = most / tileRows_ * tileRows_;
-    // Four tasks for each thread, or more: first of rows, then of columns.
+    // At least four tasks for each thread; splits rows first, then columns.
     const int64_t wanted = int64_t{4} * threads, others = planes_ * p_.filters.matrices();
     const int64_t tiles = ceilDiv(ceilDiv(rows_ * others, wanted), tileRows_);
     taskRows_ = std::clamp(tiles * tileRows_, tileRows_, int64_t{4} * atOnce_);
@@ -138,14 +140,14 @@ class QuadConvKernel final : public IntegerConvKernel {
   }
 
  private:
-  // In scratch: -x_zero for each row, terms of rows, zero points of columns; sums; then memory of WindowRuns; rows.
+  // Scratch memory: -x_zero for each row, terms of rows, zero points of columns; sums; memory of WindowRuns; rows.
   static constexpr int64_t kNumbers = 2 * kQuadRowsAtOnce * int64_t{sizeof(int32_t)};
   static constexpr int64_t kSums = kQuadRowsAtOnce * kSumColumns * int64_t{sizeof(int32_t)};
 
-  // Rows that are multiplied at once, by columns of one matrix.
+  // Rows that are multiplied together, by columns of one matrix.
   struct Rows {
     int64_t matrix, column, columns;
-    const int32_t *leftTerms, *rightZeros;  // rightZeros: of all columns of the matrix
+    const int32_t *leftTerms, *rightZeros;  // rightZeros: for all columns of the matrix
     int64_t first = 0, count = 0;
     const uint8_t *a = nullptr;
   };
@@ -207,7 +209,7 @@ class QuadConvKernel final : public IntegerConvKernel {
   int64_t atOnce_, taskRows_, rowTasks_, taskColumns_, columnTasks_;
 };
 
-// Convolutions of single channels.
+// Convolutions with one channel per group.
 class QuadChannelsKernel final : public IntegerConvKernel {
  public:
   QuadChannelsKernel(IntegerConvProblem problem, int threads)
@@ -241,7 +243,7 @@ class QuadChannelsKernel final : public IntegerConvKernel {
                        .out = reinterpret_cast<int32_t *>(sums)};
     const int64_t row = task % rowTasks_ * taskRows_, first = task / rowTasks_ * rows_ + row;
     const int64_t last = first + std::min(taskRows_, rows_ - row);
-    int64_t waiting = 0;  // rows whose sums are not ended yet
+    int64_t waiting = 0;  // rows whose sums are not finished yet
     p_.runs.forTaps(static_cast<const uint8_t *>(args.in[0]), first, last - first, paddings, paddings + paddingBytes(),
                     [&](int64_t at, const uint8_t *const *taps) {
                       place.taps = taps;
@@ -254,7 +256,7 @@ class QuadChannelsKernel final : public IntegerConvKernel {
   }
 
  private:
-  // In scratch: zero points of channels, sums of a few places, paddings, memory of WindowRuns.
+  // Scratch memory: zero points of channels, sums of a few places, padding values, memory of WindowRuns.
   int64_t numberBytes() const { return aligned(panels_ * int64_t{sizeof(int32_t)}); }
   int64_t paddingBytes() const { return aligned(p_.channels + kQuadSlack); }
 

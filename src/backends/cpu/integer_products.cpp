@@ -10,7 +10,7 @@ namespace {
 
 using executable::KernelRequest;
 
-// Where the matrices of an operand lie, read as if its leading dimensions were `batch`.
+// Offsets of an operand's matrices if its leading dimensions are broadcast to `batch`.
 std::vector<int64_t> matrixOffsets(const Shape &shape, const Shape &batch) {
   const int64_t size = shape[shape.size() - 2] * shape.back();
   const size_t lead = batch.size() - (shape.size() - 2);

@@ -1,4 +1,4 @@
-// What the kernels of integer products share: the stack of matrices, and one table of all of them.
+// Shared by the kernels of integer products: the stack of matrices, and the table of all these kernels.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,18 +11,18 @@ namespace popart::cpu {
 
 struct IntegerProblem {
   int64_t rows, depth, columns;
-  std::vector<int64_t> a, b;  // offset, in elements, of each matrix of the stack
+  std::vector<int64_t> a, b;  // offset of each matrix of the stack, in elements
 };
 
-// Of IntegerMatMul. One right operand for the whole stack: all rows are those of one matrix.
+// For IntegerMatMul. If the whole stack has one right operand, all rows belong to one matrix.
 IntegerProblem integerProblem(const executable::KernelRequest &request);
 
-// How the op ends: which of the inputs bias, scale and y_zero there are, and the type of the result.
+// The last operations of the op: which of the inputs bias, scale and y_zero it has, and the type of the result.
 class QuadEnding {
  public:
   explicit QuadEnding(const executable::KernelRequest &request);
 
-  // Whether the result is the sums as they are.
+  // Whether the result is the unchanged sums.
   bool isStore() const { return result_ == QuadResult::kInt32 && !has_[0]; }
   QuadResult result() const { return result_; }
   int64_t elementBytes() const { return result_ == QuadResult::kInt32 || result_ == QuadResult::kFloat ? 4 : 1; }

@@ -1,5 +1,5 @@
-// Normalisation in plain memory: LayerNormalization, GroupNormalization whose one group is all that an image has, and
-// batch and group normalisation of rows of pixels.
+// Normalisation in plain memory: LayerNormalization, GroupNormalization with one group for all channels of an image,
+// and batch and group normalisation of rows of pixels.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace popart::cpu {
 
-// Over the dimensions of x from `axis` on. Inputs (x, scale[, bias]), outputs (y[, mean, r]), all plain; x and y of
-// FLOAT or one type of 16 bits, the others of FLOAT or that type; null with the reason when the kernel does not take
-// them.
+// Normalises over the dimensions of x from `axis` on. Inputs (x, scale[, bias]), outputs (y[, mean, r]), all plain; x
+// and y of FLOAT or one 16-bit type, the others of FLOAT or that type. Null with the reason if the kernel does not
+// support them.
 std::unique_ptr<executable::Kernel> layerNormOver(const executable::KernelRequest &request, int64_t axis,
                                                   std::string &reason);
-// Inputs (dy, x, scale[, mean, r]), outputs (dx[, dscale, dbias]); types likewise.
+// Inputs (dy, x, scale[, mean, r]), outputs (dx[, dscale, dbias]); the same types.
 std::unique_ptr<executable::Kernel> layerNormGradientOver(const executable::KernelRequest &request, int64_t axis,
                                                           std::string &reason);
 
@@ -24,8 +24,8 @@ std::unique_ptr<executable::Kernel> plainGroupNorm(const executable::KernelReque
 // ONNX BatchNormalization, all operands plain FLOAT.
 std::unique_ptr<executable::Kernel> plainBatchNorm(const executable::KernelRequest &request);
 
-// Of batch normalisation (groupChannels 0), or of groups of so many neighbouring channels. Inputs (dy, x, scale, mean,
-// r), outputs (dx[, dscale, dbias]), all plain FLOAT.
+// The gradient of batch normalisation (groupChannels 0), or of groups of `groupChannels` neighbouring channels. Inputs
+// (dy, x, scale, mean, r), outputs (dx[, dscale, dbias]), all plain FLOAT.
 std::unique_ptr<executable::Kernel> plainNormGradient(const executable::KernelRequest &request, int64_t groupChannels);
 
 }  // namespace popart::cpu

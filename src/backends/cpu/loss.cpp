@@ -1,6 +1,6 @@
-// Negative log likelihood of class probabilities, FLOAT or of 16 bits, and the gradients that go with it. Definitions:
-// src/ops/loss/nll.cpp. A label out of range, unless ignored, is reported. One task sums the loss in sample order. The
-// first run warns where an input of probabilities has values that are none.
+// Negative log likelihood of class probabilities, of FLOAT or 16 bits, and its gradients. Definitions:
+// src/ops/loss/nll.cpp. A label out of range is reported unless it is ignored. One task adds the loss in sample order.
+// The first run warns if an input of probabilities has values that cannot be probabilities.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -47,23 +47,24 @@ LabelFn labelReader(DataType type) {
   }
 }
 
-// What an op of the family computes: output `loss` and output `gradient` (-1: none); direct: of the softmax's input.
+// The results of an op of the family: output `loss` and output `gradient` (-1: none). isDirect: the gradient is with
+// respect to the input of the softmax.
 struct Form {
   int loss = -1, gradient = -1;
   bool isDirect = false, isLogarithm = false;
-  float least = 0;  // that a probability counts as
+  float least = 0;  // lower bound of a probability
 };
 
 struct LossProblem {
   int64_t samples, classes;
   LossReduction reduction;
   bool ignores = false, ignoresOutOfRange = false, gradientPerSample = false;
-  DataType type = DataType::FLOAT;      // of all but the labels and the gradient
+  DataType type = DataType::FLOAT;      // of all operands except the labels and the gradient
   DataType gradient = DataType::FLOAT;  // type of the gradient
   int64_t ignored = 0;
   LabelFn label;
 
-  // Label of sample i; kIgnored, or kInvalid when it is out of range, which is reported unless that is ignored.
+  // Label of sample i; kIgnored, or kInvalid if it is out of range, which is reported unless such labels are ignored.
   static constexpr int64_t kIgnored = -1, kInvalid = -2;
   int64_t labelOf(const KernelArgs &args, int64_t i) const noexcept {
     const int64_t found = label(args.in[1], i);
@@ -75,15 +76,15 @@ struct LossProblem {
   }
 };
 
-// Looks at the probabilities of the first run.
+// Checks the probabilities of the first run.
 class FirstValues {
  public:
-  // `name`: of the op, for the warning; empty: nothing is looked at.
+  // `name`: of the op, for the warning; empty: no check.
   explicit FirstValues(std::string name) : name_(std::move(name)), done_(name_.empty()) {}
   bool looks() const { return !name_.empty(); }
   void check(const void *probabilities, int64_t elems, DataType type) const noexcept {
     if (done_.load(std::memory_order_relaxed) || done_.exchange(true)) return;
-    constexpr float kRounding = 1e-2f;  // of softmax in 16 bits
+    constexpr float kRounding = 1e-2f;  // of a softmax in 16 bits
     for (int64_t i = 0; i < elems; ++i)
       if (const float p = numberAt(probabilities, i, type); p < -kRounding || p > 1 + kRounding) return warn(p, i);
   }
@@ -95,14 +96,15 @@ class FirstValues {
         "use popart.losses.cross_entropy, which has the softmax inside, or put a softmax in front; for log "
         "probabilities popart.losses.nll, or inputIsLogProbability",
         name_, place, value);
-  } catch (...) {  // a warning that does not fit into memory is left out
+  } catch (...) {  // no warning if memory is exhausted
   }
 
   std::string name_;
   mutable std::atomic<bool> done_;
 };
 
-// The op whose probabilities the kernel of `op` looks at is the loss; its gradient does where there is no loss.
+// The op that is named if the kernel of `op` checks its probabilities. Only the loss is checked, or its gradient if
+// there is no loss.
 std::string nameForWarning(const Op &op) {
   const bool isLogarithm = op.hasAttr("inputIsLogProbability") && op.attrInt("inputIsLogProbability") != 0;
   const std::string &type = op.def().base().type();
@@ -154,7 +156,7 @@ class NllKernel final : public executable::HostKernel {
   }
 
  private:
-  // `out` may be where the probabilities, elements `first` on of `in`, become floats.
+  // `out` may be the memory to which the probabilities, elements of `in` from `first` on, are converted.
   void row(const void *in, int64_t first, float *out, float g, int64_t label) const noexcept {
     if (form_.isDirect) {
       const float *probabilities = floatsAt(in, first, p_.classes, p_.type, out);
@@ -208,7 +210,7 @@ std::unique_ptr<executable::Kernel> createNll(const KernelRequest &request, std:
     return i < list.size() && list[i].connected;
   };
   const DataType dataType = request.inputs[0].info.dataType();
-  const size_t gradient = op.hasAttr(ops::kGradientType) ? 1 : request.outputs.size();  // output of another type
+  const size_t gradient = op.hasAttr(ops::kGradientType) ? 1 : request.outputs.size();  // may have another type
   for (const auto *list : {&request.inputs, &request.outputs})
     for (size_t i = 0; i < list->size(); ++i) {
       const bool isLabels = list == &request.inputs && i == 1, isRounded = list == &request.outputs && i == gradient;

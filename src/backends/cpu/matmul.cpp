@@ -22,10 +22,10 @@ using executable::KernelRequest;
 using executable::Layout;
 using executable::OperandDesc;
 
-// The product as the kernels see it: batch dimensions collapsed where strides allow.
+// The product as the kernels need it: batch dimensions are collapsed if strides allow.
 struct MatmulProblem {
   MatmulShape shape;
-  MatmulArgs args;  // strides; pointers come at run time
+  MatmulArgs args;  // strides; pointers are set at run time
   int aInput = 0, bInput = 1;
   bool packedOutput = false;
   PartOperands cut;  // operands whose memory is the batch, matrix by matrix
@@ -58,7 +58,7 @@ std::optional<MatmulProblem> plan(const KernelRequest &request, bool transA, boo
   p.args.aColStride = transA ? a.rowStride : a.columnStride;
   p.args.cRowStride = c.rowStride;
   if (c.columnStride != 1) return reason = "the rows of its result are not contiguous", std::nullopt;
-  if (b.batch.empty() && !transA && !isPermuted) {  // one B for all: the batch is more rows of A
+  if (b.batch.empty() && !transA && !isPermuted) {  // one B for all: the batch becomes more rows of A
     s.m *= elementCount(a.batch);
     batch.clear();
   } else {
@@ -100,7 +100,8 @@ std::optional<MatmulProblem> plan(const KernelRequest &request, bool transA, boo
 
 class MatmulKernel final : public PartedKernel {
  public:
-  // Results do not depend on `threads`; it only sizes the tasks, so that any number of threads up to it is kept busy.
+  // Results do not depend on `threads`; it only determines the sizes of tasks, so that any number of threads up to it
+  // is kept busy.
   MatmulKernel(MatmulProblem problem, MatchedEpilogue epilogue, int threads)
       : problem_(std::move(problem)), epilogue_(std::move(epilogue)), matmul_(problem_.shape, threads) {}
   MatmulKernel(MatmulProblem problem, WeightUpdate update, int threads)
@@ -156,7 +157,7 @@ class MatmulKernel final : public PartedKernel {
   }
 
  private:
-  static constexpr int kExtras = 2;  // operands of the product come before those of the epilogue
+  static constexpr int kExtras = 2;  // operands of the product, before those of the epilogue
   static MatmulProblem updatedBy(const WeightUpdate &update, MatmulProblem problem) {
     problem.shape.updatesRows = update.isProgram() && !problem.packedOutput;
     return problem;
@@ -176,7 +177,7 @@ class MatmulKernel final : public PartedKernel {
   Matmul matmul_;
 };
 
-// The type of both operands: FLOAT, or 16 bits.
+// The type of both operands: FLOAT or a 16-bit type.
 std::optional<DataType> factorsOf(const KernelRequest &request, std::string &reason) {
   const DataType a = request.inputs[0].info.dataType(), b = request.inputs[1].info.dataType();
   const bool isWidened = isHalf(a) && !(a == DataType::BFLOAT16 && bfloat16Kernels());

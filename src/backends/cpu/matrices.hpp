@@ -1,4 +1,4 @@
-// Operands of products: stacks of matrices in plain memory, their dimensions in any order.
+// Operands of products: stacks of matrices in plain memory, with their dimensions in any order.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -17,11 +17,11 @@ struct Matrix {
   int64_t rowStride, columnStride;
 };
 
-// Memory of `shape`, read in the order of attribute `name` of the op, when it has one: dimension i of the product is
-// dimension perm[i] of the memory.
+// Memory of `shape`, whose dimensions are permuted by attribute `name` of the op, if it has one: dimension i of the
+// product is dimension perm[i] of the memory.
 Matrix matrixOf(const Op &op, const char *name, const Shape &shape);
 
-// A result of shape `shape` as the product sees it: dimension perm[i] of the product is dimension i of the result.
+// A result of shape `shape` as the product indexes it: dimension perm[i] of the product is dimension i of the result.
 Matrix resultOf(const Op &op, const char *name, const Shape &shape);
 
 // Strides of the batch of `m`, broadcast to `out`.

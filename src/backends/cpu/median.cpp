@@ -1,6 +1,6 @@
-// ReduceMedian: the lower median of groups of elements and its place. Elements of at most 32 bits are selected as keys
-// (vector/extremes.hpp), others with their places by std::nth_element. The order is total (value, then place), so that
-// any way of selecting gives the same result.
+// ReduceMedian: the lower median of groups of elements and its position. Elements of at most 32 bits are selected as
+// keys (vector/extremes.hpp), others together with their positions by std::nth_element. The order is total (value, then
+// position), so that every selection algorithm gives the same result.
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -26,7 +26,7 @@ template <class T>
 class MedianKernel final : public executable::HostKernel {
  public:
   MedianKernel(Groups groups, DataType indexType) : groups_(std::move(groups)), indexType_(indexType) {
-    constexpr int64_t kMostTogether = 16, kKeys = 1 << 18;  // what lies in one cache line; keys in the second cache
+    constexpr int64_t kMostTogether = 16, kKeys = 1 << 18;  // groups in one cache line; keys in the second level cache
     const bool areBeside = !groups_.kept.empty() && groups_.kept.back().stride == 1;
     if (kUsesKeys && areBeside)
       together_ = std::clamp<int64_t>(kKeys / std::max<int64_t>(1, groups_.members), 1, kMostTogether);
@@ -71,7 +71,7 @@ class MedianKernel final : public executable::HostKernel {
     }
   };
 
-  // f(member, its offset) in order.
+  // Calls f(member, its offset) in order.
   template <class F>
   void forMembers(F &&f) const noexcept {
     const GroupAxis &last = groups_.reduced.back();
@@ -92,7 +92,7 @@ class MedianKernel final : public executable::HostKernel {
     }
     forMembers([&](int64_t j, int64_t offset) { keys[j] = orderKeyOf(group[offset]); });
   }
-  // Those of groups that lie beside each other, group by group.
+  // The keys of neighbouring groups, group by group.
   void findKeys(const T *groups, int64_t count, uint32_t *keys) const noexcept {
     forMembers([&](int64_t j, int64_t offset) {
       for (int64_t k = 0; k < count; ++k) keys[k * groups_.members + j] = orderKeyOf(groups[offset + k]);
@@ -104,7 +104,7 @@ class MedianKernel final : public executable::HostKernel {
   }
 
   Groups groups_;
-  DataType indexType_;  // UNDEFINED: there is no second result
+  DataType indexType_;  // UNDEFINED: no second result
   int64_t together_ = 1, tasks_ = 1;
 };
 

@@ -1,6 +1,6 @@
 // Operators that move elements of any type in plain layout: Transpose, Concat, Split, Slice, Reverse, Expand, Tile,
-// Gather at one known position, copies of views, and those that write a window of their result and fill the rest from
-// elsewhere: SliceUpdate, SliceGrad, Pad. Init as well, which fills everything.
+// Gather at one known position, copies of views; and operators that write a window of their result and fill the rest:
+// SliceUpdate, SliceGrad, Pad. Init as well, which fills the whole result.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -56,7 +56,7 @@ std::unique_ptr<executable::Kernel> single(std::vector<CopyDim> dims, int64_t by
       std::vector<MovedPiece>{{StridedCopy(std::move(dims), bytes, fromOffset, 0), 0, 0}});
 }
 
-// The whole result, read from the operand at byte strides `from`.
+// Reads the whole result from the operand with byte strides `from`.
 std::unique_ptr<executable::Kernel> readStrided(const KernelRequest &request, int64_t bytes, int64_t offset,
                                                 const Shape &from) {
   const Shape &shape = request.outputs[0].info.shape(), to = ops::stridesInOrder(shape, bytes);
@@ -71,7 +71,7 @@ std::unique_ptr<executable::Kernel> createCopy(const KernelRequest &request, std
   return single({{request.outputs[0].info.nelms(), bytes, bytes}}, bytes, 0);
 }
 
-// What ops::stridedView describes.
+// A view that ops::stridedView describes.
 std::unique_ptr<executable::Kernel> createView(const KernelRequest &request, std::string &reason) {
   const int64_t bytes = movedBytes(request, reason);
   if (bytes == 0) return nullptr;
@@ -89,7 +89,7 @@ std::unique_ptr<executable::Kernel> readRanges(const KernelRequest &request, con
   return readStrided(request, bytes, offset, from);
 }
 
-// Zeros are zeros in every layout, what pads panels included.
+// Zeros are the same in every layout, including the padding of panels.
 std::unique_ptr<executable::Kernel> createZeros(const KernelRequest &request, std::string &reason) {
   const auto &x = request.inputs[0], &y = request.outputs[0];
   const int64_t bytes = getDataTypeInfo(y.info.dataType()).nbytes;
@@ -100,7 +100,7 @@ std::unique_ptr<executable::Kernel> createZeros(const KernelRequest &request, st
   return single({{executable::storageBytes(y.info, y.layout) / bytes, 0, bytes}}, bytes, 0);
 }
 
-// Undefined content is zero as well: runs repeat to the bit.
+// Init writes zeros, although its content is undefined: every run has the same bits.
 class ZerosKernel final : public executable::HostKernel {
  public:
   explicit ZerosKernel(int64_t bytes) : bytes_(bytes), tasks_(taskCount(bytes, 1 << 17, bytes)) {}
@@ -179,9 +179,9 @@ struct Surroundings {
   std::vector<char> fill;
 };
 
-// The result's leading dimensions are rows, its trailing ones a contiguous tail; a task owns some rows. Where the
-// window's part of a tail is one run, what lies around it is filled; else each row is first filled, then, if its
-// coordinates lie in the window, the window's part of the tail is written over it.
+// The result's leading dimensions are rows, its trailing ones a contiguous tail; a task writes some rows. If the
+// window's part of a tail is one run, only the bytes around it are filled. Otherwise each row is filled, and if its
+// coordinates are inside the window, the window's part of the tail is then written over it.
 class WindowKernel final : public executable::HostKernel {
  public:
   WindowKernel(std::string name, const Shape &result, std::vector<SliceRange> window, int64_t bytes, Surroundings rest,
@@ -237,7 +237,7 @@ class WindowKernel final : public executable::HostKernel {
     SliceRange window;
   };
 
-  // `at`: where in the part the row's tail begins; -1 when the row lies outside the window.
+  // `at`: offset in the part of the row's tail; -1 if the row is outside the window.
   void writeRow(const KernelArgs &args, int64_t row, int64_t at, const char *part, char *to) const noexcept {
     const int64_t begin = row * tailBytes_;
     if (at >= 0 && runBytes_ > 0) {
@@ -263,12 +263,12 @@ class WindowKernel final : public executable::HostKernel {
       for (size_t i = 0; i < bytes; i += rest_.fill.size()) std::memcpy(to + i, rest_.fill.data(), rest_.fill.size());
     }
   }
-  // The offset in the part of place `at` along a leading dimension; -1 outside the window.
+  // The offset in the part of position `at` along a leading dimension; -1 outside the window.
   static int64_t partOffset(const Leading &l, int64_t at) noexcept {
     const int64_t distance = at - l.window.start, place = distance / l.window.step;
     return distance % l.window.step != 0 || place < 0 || place >= l.window.size ? -1 : place * l.partStride;
   }
-  // Of all leading dimensions but the last, and with that one.
+  // The offset for all leading dimensions but the last; placeOf() adds that one.
   int64_t partOffset(int64_t row) const noexcept {
     int64_t offset = 0;
     for (size_t d = leading_.empty() ? 0 : leading_.size() - 1; d-- > 0; row /= leading_[d].size) {
@@ -290,7 +290,7 @@ class WindowKernel final : public executable::HostKernel {
   bool isZero_, isEmpty_ = false;
   std::vector<Leading> leading_;
   int64_t rows_ = 1, tailBytes_ = 0, tasks_ = 1;
-  int64_t runStart_ = 0, runBytes_ = 0;  // of the window in a tail, when it is one run
+  int64_t runStart_ = 0, runBytes_ = 0;  // the window's part of a tail, if it is one run
   std::unique_ptr<StridedCopy> tail_;
 };
 
@@ -353,7 +353,7 @@ std::unique_ptr<executable::Kernel> createPad(const KernelRequest &request, std:
 constexpr Entry kMoveKernels[] = {{"Transpose", createView},
                                   {"Slice", createView},
                                   {"Reverse", createView},
-                                  {"Gather", createView},  // others: index.cpp
+                                  {"Gather", createView},  // other cases: index.cpp
                                   {"Expand", createExpand},
                                   {"Init", createInit},
                                   {"Tile", createTile},

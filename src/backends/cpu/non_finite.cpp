@@ -1,6 +1,7 @@
-// What watches values: the first NaN and the first infinity of a tensor in any layout, and the check of a result.
-// Blocks are tested for any exponent of all ones, which vectorises; only a block that has one is looked at element by
-// element. Packed tensors are tested as they lie, padding included, and unpacked when something was found.
+// Checks of floating-point values: the first NaN and the first infinity of a tensor in any layout, and the check of a
+// result. Blocks are tested for any exponent of all ones, which vectorises; only a block that has one is searched
+// element by element. Packed tensors are tested in their layout, including padding, and unpacked only if something was
+// found.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -108,7 +109,7 @@ std::unique_ptr<executable::Kernel> createFirstNonFinite(const KernelRequest &re
   return std::make_unique<FirstNonFiniteKernel>(request.inputs[0], find);
 }
 
-// As the reference's: the result's positions come first.
+// The order of outputs is that of the reference: first the positions in the result.
 class FloatingPointCheckKernel final : public executable::HostKernel {
  public:
   explicit FloatingPointCheckKernel(const KernelRequest &request)

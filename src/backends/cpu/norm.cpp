@@ -1,8 +1,9 @@
 // Batch and group normalisation over channels-last activations. A set of statistics covers `groupChannels` channels,
-// neighbours or `groups` apart, and all pixels of one image; batch normalisation is the case of one channel and one
-// image that holds all pixels of the batch. A task owns a block of channels (whole groups): it reads them twice for
-// mean and variance, once to normalise. Large batches run in rounds instead: tasks own ranges of pixels, the leaves of
-// a reduction tree, whose sums are added in order. Shapes alone decide which of the two, and how many leaves.
+// neighbours or `groups` apart, and all pixels of one image; batch normalisation has one channel per set and treats all
+// pixels of the batch as one image. A task has a block of channels (whole groups): it reads them twice for mean and
+// variance, once to normalise. Large batches run in rounds instead: tasks have ranges of pixels, the leaves of a
+// reduction tree, whose sums are added in order. The shape alone determines which of the two is used, and the number of
+// leaves.
 #include <algorithm>
 #include <cmath>
 
@@ -26,7 +27,7 @@ using executable::OperandDesc;
 
 struct NormPlan {
   int64_t images = 1, places = 1, channels = 1, groupChannels = 1, block = 1;
-  bool strided = false;             // group g has the channels g, g + groups, …: a task has all channels
+  bool strided = false;             // group g has the channels g, g + groups, …, so a task has all channels
   DataType type = DataType::FLOAT;  // of the activations
 
   int64_t blocks() const { return block == 0 ? 0 : (channels + block - 1) / block; }
@@ -42,7 +43,7 @@ NormPlan planOf(const TensorInfo &x, int64_t groupChannels) {
   NormPlan p{rows.n, rows.places, rows.channels, groupChannels, 0};
   p.type = x.dataType();
   const int64_t least = std::max<int64_t>(16, (rows.channels / 8 + 15) / 16 * 16);
-  if (groupChannels == 0) return p;  // no channels, nothing to do
+  if (groupChannels == 0) return p;  // without channels, there are no elements
   p.block = std::min(rows.channels, (least + groupChannels - 1) / groupChannels * groupChannels);
   return p;
 }
@@ -53,7 +54,7 @@ NormPlan batchPlan(const TensorInfo &x) {
   return p;
 }
 
-// The channels one task works on, and its scratch: arrays of `count` numbers.
+// The channels of one task, and its scratch memory: arrays of `count` numbers.
 struct Block {
   Block(const NormPlan &plan, int64_t index, void *scratch)
       : begin(index * plan.block),
@@ -83,7 +84,7 @@ NormPlan groupPlan(const TensorInfo &x, const Op &op) {
   return p;
 }
 
-// Adds up each group's columns; every channel of the group gets the total.
+// Adds the columns of each group; every channel of the group gets the total.
 void totalGroups(const NormPlan &p, int64_t count, double *values) {
   if (p.groupChannels == 1) return;
   if (p.strided) {
@@ -99,7 +100,7 @@ void totalGroups(const NormPlan &p, int64_t count, double *values) {
   }
 }
 
-// Mean and variance of every channel's set in one image: mean into values(0), variance into sums().
+// Computes mean and variance of every channel's set in one image: the mean in values(0), the variance in sums().
 void statistics(const NormPlan &p, const Block &b, const void *x) {
   const Columns columns{p.channels, p.places, b.count, p.type};
   std::fill_n(b.sums(), b.count, 0.0);
@@ -112,11 +113,11 @@ void statistics(const NormPlan &p, const Block &b, const void *x) {
   for (int64_t c = 0; c < b.count; ++c) b.sums()[c] /= p.setSize();
 }
 
-// From element `at` of an operand or result on.
+// An operand, or below a result, from element `at` on.
 const void *in(const KernelArgs &args, int i, int64_t at, DataType type) { return elementAt(args.in[i], at, type); }
 void *out(const KernelArgs &args, int i, int64_t at, DataType type) { return elementAt(args.out[i], at, type); }
 
-// One number of a parameter or a statistic.
+// A number of a parameter or a statistic.
 float number(const KernelArgs &args, int i, int64_t at, DataType type) { return numberAt(args.in[i], at, type); }
 void setNumber(const KernelArgs &args, int i, int64_t at, DataType type, double value) {
   setNumberAt(args.out[i], at, type, static_cast<float>(value));
@@ -134,9 +135,9 @@ struct NormTypes {
 // Leaves (ranges of the pixels of a batch), and the memory of a batch normalisation in rounds: statistics of every
 // channel, for each leaf and for the whole batch.
 struct Leaves {
-  static constexpr int64_t kElements = int64_t{1} << 14;  // at least, in one leaf: 64 KiB of floats
-  static constexpr int64_t kWorthRounds = 8;              // fewer leaves are not worth the barriers between rounds
-  static constexpr int64_t kChannels = 64;                // of a task that reduces leaves
+  static constexpr int64_t kElements = int64_t{1} << 14;  // at least, per leaf: 64 KiB of floats
+  static constexpr int64_t kWorthRounds = 8;  // with fewer leaves, the barriers between rounds cost too much
+  static constexpr int64_t kChannels = 64;    // per task that reduces leaves
   int64_t count = 1, places = 0, channels = 0;
 
   explicit Leaves(const NormPlan &p) : places(p.places), channels(p.channels) {
@@ -190,7 +191,7 @@ class BatchNormInference final : public executable::HostKernel {
 
  private:
   ChannelRows rows_;
-  DataType type_, types_[5];  // of x; of x, scale, bias, mean, variance
+  DataType type_, types_[5];  // of x; then of x, scale, bias, mean, variance
   float epsilon_;
   int tasks_ = 1;
 };
@@ -239,7 +240,7 @@ class BatchNormTraining final : public executable::HostKernel {
     return statistics_.scale(args, k, variance);
   }
 
-  // Sums of the leaves, means; squares of the leaves, variances; normalisation.
+  // Rounds: sums of the leaves; means; squares of the leaves; variances; normalisation.
   void runRound(const KernelArgs &args, const Rounds::Place &place) const noexcept {
     const int64_t channels = plan_.channels;
     const DataType type = plan_.type;
@@ -360,7 +361,7 @@ class NormGradient final : public executable::HostKernel {
   }
 
  private:
-  // Sums of the leaves; totals, which are the parameters' gradients; gradient of the activations.
+  // Rounds: sums of the leaves; totals, which are the parameters' gradients; gradient of the activations.
   void runRound(const KernelArgs &args, const Rounds::Place &place) const noexcept {
     const int64_t channels = plan_.channels;
     const DataType type = plan_.type;
@@ -456,7 +457,7 @@ bool takes(const KernelRequest &request, size_t activations, std::string &reason
   return true;
 }
 
-// Rows of several pixels in plain memory, for which there are kernels of their own.
+// Rows of several pixels in plain memory have separate kernels.
 bool areRows(const KernelRequest &request, const Shape &x) {
   std::string otherwise;
   return channelRows(x).places > 1 && elementCount(x) > 0 && allPlain(request, otherwise) &&
@@ -472,7 +473,8 @@ std::unique_ptr<executable::Kernel> createBatchNorm(const KernelRequest &request
   return std::make_unique<BatchNormTraining>(batchPlan(x), op, request.outputs.size());
 }
 
-// All channels of an image are one group, and an image has one pixel: rows, as popxl normalises layers.
+// Whether all channels of an image are one group, and an image has one pixel. Such images are rows; popxl's layer
+// normalisation uses them.
 bool normalisesRows(const KernelRequest &request, const TensorInfo &x) {
   return x.rank() == 2 && request.op->attrInt("num_groups") == 1;
 }

@@ -46,12 +46,12 @@ class LrnKernel final : public executable::HostKernel {
   int tasks_ = 1;
 };
 
-// Tasks are ranges of blocks of pixels, short enough for all their channels to stay in the cache.
+// Tasks are ranges of blocks of pixels, which are so short that all their channels stay in the cache.
 class PlainLrnKernel final : public executable::HostKernel {
  public:
   PlainLrnKernel(const Lrn &lrn, const ChannelRows &rows, LrnDirection direction)
       : lrn_(lrn), rows_(rows), direction_(direction) {
-    constexpr int64_t kBlock = 8192, kLeast = 64;  // floats of a block, and pixels of one
+    constexpr int64_t kBlock = 8192, kLeast = 64;  // floats per block; pixels per block
     block_ = std::min(rows.places, std::max(kLeast, kBlock / std::max<int64_t>(1, lrn.channels) / kLeast * kLeast));
     blocks_ = block_ == 0 ? 0 : ceilDiv(rows.places, block_);
     tasks_ = static_cast<int>(taskCount(rows.rows() * lrn.channels, int64_t{1} << 13, rows.n * blocks_));
@@ -95,7 +95,7 @@ std::unique_ptr<executable::Kernel> createLrn(const KernelRequest &request, std:
   for (const auto *list : {&request.inputs, &request.outputs})
     for (const auto &o : *list)
       if (!requireChannelsLast(o, reason)) return nullptr;
-  // Rows have a window of zero padding on both sides.
+  // Rows have zero padding of the size of a window on both sides.
   if (op.attrInt("size") > 2 * rows.channels + 64)
     return reason = "its window of " + std::to_string(op.attrInt("size")) + " is far wider than the channels", nullptr;
   return std::make_unique<LrnKernel>(lrn, rows.rows(), kDirection);

@@ -1,6 +1,6 @@
 // Group normalisation of activations in plain memory (N, C, spatial…), where a set (a group of an image's channels) is
-// one range. Few large sets are cut into leaves, and run in two rounds: moments of the leaves; their merge, and the
-// result. Memory is then read twice. Shapes alone decide how many leaves there are.
+// one range. Few large sets are split into leaves, which run in two rounds: moments of the leaves; their merge, and the
+// result. Memory is then read twice. The shape alone determines the number of leaves.
 #include <algorithm>
 #include <cmath>
 
@@ -70,7 +70,7 @@ class PlainGroupNorm final : public executable::HostKernel {
   }
 
  private:
-  // Elements [begin, end) of a set; the task that has the first one writes the statistics.
+  // Normalises elements [begin, end) of a set; the task of the first element writes the statistics.
   void normalise(const KernelArgs &args, int64_t set, const Moments &moments, int64_t begin,
                  int64_t end) const noexcept {
     const auto mean = static_cast<float>(moments.mean);

@@ -1,5 +1,5 @@
-// Batch normalisation of activations in plain memory, row by row. With given statistics in one pass; those of the batch
-// in two rounds: moments of all parts; their merge, and the result.
+// Batch normalisation of activations in plain memory, row by row. It takes one pass if statistics are given, and two
+// rounds with those of the batch: moments of all parts; their merge, and the result.
 #include <cmath>
 
 #include <popart/op.hpp>

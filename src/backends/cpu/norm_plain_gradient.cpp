@@ -12,7 +12,7 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-// Of the gradient g of the result: sum of g, and of g (x - mean).
+// For the gradient g of the result: the sum of g, and the sum of g (x - mean).
 struct GradientSums {
   double sum = 0, dot = 0;
 };
@@ -66,7 +66,7 @@ class PlainNormGradient final : public executable::HostKernel {
     }
     return all;
   }
-  // Of g times the scale of its channel.
+  // Sums of g multiplied by the scale of its channel.
   GradientSums sumsOfSet(const KernelArgs &args, const GradientSums *sums, int64_t set) const {
     GradientSums all;
     for (int64_t i = set * sets_.partsOfSet(); i < (set + 1) * sets_.partsOfSet(); ++i) {

@@ -10,7 +10,7 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kShare = 1 << 18;  // numbers, for which a generator of 2.5 kB is little
+constexpr int64_t kShare = 1 << 18;  // numbers per share, much larger than a generator of 2.5 kB
 constexpr int64_t kWordsOfNumber = 2;
 
 }  // namespace

@@ -30,7 +30,7 @@ class LineKernel : public executable::HostKernel {
   int tasks() const override { return static_cast<int>(tasks_); }
 
  protected:
-  // f(line, offset of its first element in a tensor with `length` elements along the axis)
+  // Calls f(line, offset of its first element in a tensor with `length` elements along the axis).
   template <class F>
   void forLines(int task, int64_t length, F &&f) const {
     for (int64_t l = lines_ * task / tasks_; l < lines_ * (task + 1) / tasks_; ++l)
@@ -75,7 +75,7 @@ class ArgKernel final : public LineKernel {
     return best;
   }
 
-  // Lines [begin, end), which lie beside each other.
+  // Lines [begin, end), which are neighbours in memory.
   void columns(const KernelArgs &args, const float *x, int64_t begin, int64_t end) const noexcept {
     constexpr int64_t kMost = 512;
     int32_t places[kMost];
@@ -110,7 +110,7 @@ std::unique_ptr<executable::Kernel> createArg(const KernelRequest &request, std:
 }
 
 // The first `count` elements of each line in order, and their indices. The order is total (value, then index), so that
-// any sorting algorithm gives the same result.
+// every sorting algorithm gives the same result.
 template <class T>
 class OrderKernel final : public LineKernel {
  public:
@@ -143,7 +143,7 @@ class OrderKernel final : public LineKernel {
     Comparable<T> value;
     int64_t place;
   };
-  // Of elements that fit into a key.
+  // Whether elements fit into a key.
   bool usesKeys() const { return sizeof(T) <= sizeof(uint32_t) && sizes_.length <= int64_t{UINT32_MAX}; }
 
   void sortItems(const T *x, Item *items) const noexcept {
@@ -169,7 +169,7 @@ class OrderKernel final : public LineKernel {
       keys[j] = first_ == Extreme::kLargest ? orderKeyOf(x[j * sizes_.inner]) : ~orderKeyOf(x[j * sizes_.inner]);
   }
 
-  // placeOf(j): of the j-th element in order.
+  // placeOf(j): index of element j of the order.
   template <class F>
   void store(const KernelArgs &args, const T *x, int64_t to, F &&placeOf) const noexcept {
     T *y = args.out[0] ? static_cast<T *>(args.out[0]) : nullptr;
@@ -183,10 +183,10 @@ class OrderKernel final : public LineKernel {
 
   int64_t count_;
   Extreme first_;
-  DataType indexType_;  // UNDEFINED: there is no second result
+  DataType indexType_;  // UNDEFINED: no second result
 };
 
-// The first `count` elements of each line (all without a count), from the largest on or from the smallest.
+// The first `count` elements of each line (all without a count), in decreasing or increasing order.
 std::unique_ptr<executable::Kernel> createOrder(const KernelRequest &request, bool descends,
                                                 std::optional<int64_t> count, std::string &reason) {
   if (!allPlain(request, reason)) return nullptr;

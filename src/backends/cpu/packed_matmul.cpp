@@ -1,6 +1,6 @@
-// PackedMatMul: products with weights of 2, 4 or 8 bits, which stay packed in memory. A few rows are multiplied by
-// numbers that become floats in registers; for more, a pass of panels becomes floats in scratch, which register tiles
-// read (kernels/gemm).
+// PackedMatMul: products with weights of 2, 4 or 8 bits, which stay packed in memory. For few rows, numbers become
+// floats in registers; for more rows, a pass of panels becomes floats in scratch memory, which register tiles read
+// (kernels/gemm).
 #include <popart/graph.hpp>
 
 #include "backends/cpu/cpu.hpp"
@@ -23,7 +23,7 @@ constexpr int64_t kLeastTaskWork = 50'000;  // multiply-adds
 
 struct PackedProblem {
   int64_t rows = 0, columns = 0, depth = 0;
-  int64_t bytes = 0;     // of a column
+  int64_t bytes = 0;     // per column
   bool isPlain = false;  // the weights are in C order
   DataType zeros = DataType::UNDEFINED;
   PackedPanels format;
@@ -49,7 +49,7 @@ class PanelsOfWords final : public PanelProgram {
   const PackedPanels &b_;
 };
 
-// Weights that other operators read too, or of one number.
+// Weights that other operators read as well, or that are one number.
 class PanelsOfRows final : public PanelProgram {
  public:
   PanelsOfRows(const PackedProblem &problem, const PackedPanels &b) : p_(problem), b_(b) {}
@@ -79,7 +79,7 @@ MatmulShape shapeOf(const PackedProblem &p) {
   return {.m = p.rows, .n = p.columns, .k = p.depth, .bLayout = BLayout::kComputed, .passUnit = kNumbersTogether};
 }
 
-// More rows than numbers are made floats for in registers.
+// For more rows than the kernels that convert numbers in registers support.
 class PackedMatmulKernel final : public executable::HostKernel {
  public:
   PackedMatmulKernel(const PackedProblem &problem, MatchedEpilogue epilogue, int threads)

@@ -1,4 +1,4 @@
-// DequantizePacked: weights of 2, 4 or 8 bits as floats, whole rows in a task.
+// DequantizePacked: weights of 2, 4 or 8 bits as floats. A task has whole rows.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -13,7 +13,7 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-// T: the floats. kBits: of a number.
+// T: type of the floats. kBits: bits of a number.
 template <class T, int kBits>
 class UnpackKernel final : public executable::HostKernel {
  public:
@@ -47,7 +47,7 @@ class UnpackKernel final : public executable::HostKernel {
   static constexpr int64_t kPerByte = 8 / kBits;
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-  // In two steps, which compilers turn into vectors: bytes to numbers, and these to floats.
+  // In two steps, which compilers vectorise: bytes to numbers, and numbers to floats.
   static void unpack(const uint8_t *packed, int64_t first, int64_t count, Wide scale, Wide zero, T *y) {
     const auto toFloats = [&](const uint8_t *numbers, int64_t some, T *to) {
       for (int64_t i = 0; i < some; ++i) to[i] = static_cast<T>((static_cast<Wide>(numbers[i]) - zero) * scale);

@@ -1,6 +1,6 @@
 // Pad in every mode and for every element type: each axis has a table of the input position that an output position
-// reads (-1: the fill value). The last axis is copied in runs of consecutive positions. The window kernel of moves.cpp
-// comes first and handles float constants, zeros and negative pads.
+// reads (-1: the fill value). The last axis is copied in runs of contiguous positions. The window kernel of moves.cpp
+// is tried first and handles float constants, zeros and negative pads.
 #include <algorithm>
 #include <cstring>
 
@@ -17,8 +17,8 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-// A run of an output row: `count` elements from input position `from` on, or fill (from < 0), or one element
-// repeated (step 0), or read backwards (step -1).
+// A run of an output row: `count` elements from input position `from` on; fill values (from < 0); one element repeated
+// (step 0); or elements read backwards (step -1).
 struct Run {
   int64_t to, from, count, step;
 };

@@ -1,6 +1,6 @@
-// PickChannels: each channel of the result is one of some input. Channels last, runs of them that are evenly spaced on
-// both sides are copied pixel by pixel, for so many pixels at a time as the first cache holds of the result. In plain
-// memory channels are planes.
+// PickChannels: each channel of the result is a channel of some input. For channels last, runs of channels that are
+// evenly spaced on both sides are copied pixel by pixel, in blocks of pixels whose result fits in the first level
+// cache. In plain memory, channels are planes.
 #include "backends/cpu/pick_channels.hpp"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ RunsOfInputs channelRunsOf(const std::vector<int64_t> &inputs, const std::vector
 template <class T>
 class PickFromPixels final : public executable::HostKernel {
  public:
-  // `widths`: channels of each input.
+  // `widths`: number of channels of each input.
   PickFromPixels(RunsOfInputs runs, std::vector<int64_t> widths, int64_t width, int64_t pixels)
       : runs_(std::move(runs)), widths_(std::move(widths)), width_(width), pixels_(pixels) {
     constexpr int64_t kBlock = int64_t{1} << 13;  // bytes
@@ -110,7 +110,7 @@ class PickPlanes final : public executable::HostKernel {
 
  private:
   std::vector<int64_t> inputs_, channels_, widths_;
-  int64_t planes_ = 0, plane_ = 0;  // bytes of one
+  int64_t planes_ = 0, plane_ = 0;  // bytes per plane
   int tasks_ = 1;
 };
 

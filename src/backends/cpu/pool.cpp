@@ -1,7 +1,7 @@
-// Pooling and its gradients. In plain memory along rows (kernels/pool_rows.hpp), and the gradients of windows that have
-// all of the input plane by plane. Channels last window by window; a window is the list of its pixels inside the input.
-// Forward tasks are rows of output pixels; gradient tasks are an image and a block of channels, so that no two write
-// the same element.
+// Pooling and its gradients. In plain memory, pooling runs along rows (kernels/pool_rows.hpp), and the gradients of
+// windows that cover the whole input run plane by plane. Channels last, it runs window by window; a window is the list
+// of its pixels inside the input. Forward tasks are rows of output pixels; gradient tasks are an image and a block of
+// channels, so that no two write the same element.
 #include <algorithm>
 
 #include <popart/graph.hpp>
@@ -133,7 +133,7 @@ class PlainPoolGradientKernel final : public executable::HostKernel {
   RowPoolGradient rows_;
 };
 
-// The gradients of plain memory where each plane is one window.
+// The gradients in plain memory if each plane is one window.
 class PlanePoolGradientKernel final : public executable::HostKernel {
  public:
   PlanePoolGradientKernel(const Pool &pool, PoolKind kind, bool countPadding)
@@ -143,7 +143,7 @@ class PlanePoolGradientKernel final : public executable::HostKernel {
     scale_ = 1.0f / static_cast<float>(counted);
     tasks_ = static_cast<int>(taskCount(planes_ * size_, int64_t{1} << 14, planes_));
   }
-  // Whether there is one window, which has all of the input.
+  // Whether there is one window, which covers the whole input.
   static bool fits(const Pool &pool) {
     for (size_t d = 0; d < pool.in.size(); ++d)
       if (pool.out[d] != 1 || reach(pool, d, 0).count != pool.in[d] || (pool.dilation[d] > 1 && pool.in[d] > 1))
@@ -177,7 +177,7 @@ class PlanePoolGradientKernel final : public executable::HostKernel {
   int tasks_ = 1;
 };
 
-// Whether the request is one for rows of plain memory; channels-last memory with a single channel is.
+// Whether the kernels for rows of plain memory apply; they also apply to channels-last memory with one channel.
 bool isPlain(const KernelRequest &request) {
   std::string reason;
   return allPlain(request, reason) && allOfType(request, DataType::FLOAT, reason);

@@ -1,6 +1,5 @@
-// Pools that pool.cpp refuses: maxima of bytes, maxima with their indices, and p-norms with their gradient.
-// Memory is channels last; loops over channels are innermost. Gradient tasks are images, so that no two write one
-// element.
+// Pools that pool.cpp refuses: maxima of bytes, maxima with their indices, and p-norms with their gradient. Memory is
+// channels last; loops over channels are innermost. Gradient tasks are images, so that no two write the same element.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,8 +19,8 @@ int forwardTasks(const Pool &pool) {
   return static_cast<int>(taskCount(work, 1 << 15, pool.n * pool.outputPixels()));
 }
 
-// y = first maximum of each window (the first NaN wins); positions, in plain layout, are those of the whole plain
-// input.
+// y = first maximum of each window (the first NaN wins). Positions are in plain layout and refer to the whole input in
+// plain layout.
 template <class T>
 class MaximumKernel final : public executable::HostKernel {
  public:
@@ -72,7 +71,7 @@ class MaximumKernel final : public executable::HostKernel {
   int tasks_;
 };
 
-// base^p for base >= 0 and a whole p.
+// base^p for base >= 0 and an integer p.
 float power(float base, int64_t p) {
   if (p == 1) return base;
   if (p == 2) return base * base;

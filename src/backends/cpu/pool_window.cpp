@@ -6,7 +6,8 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kMostKeptTaps = 4096;  // larger windows are found each time, which takes a small part of their time
+// Larger windows are computed on each use, which takes a small part of their time.
+constexpr int64_t kMostKeptTaps = 4096;
 
 void readSpatial(const std::vector<int64_t> &values, size_t begin, size_t end, Spatial &to) {
   for (size_t i = begin; i < end; ++i) to[3 - (end - i)] = values[i];

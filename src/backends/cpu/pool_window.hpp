@@ -22,7 +22,7 @@ struct PoolWindow {
 class PoolWindows {
  public:
   explicit PoolWindows(const Pool &pool);
-  // The window at one output pixel of one image; `taps` has room for Pool::taps() offsets.
+  // The window at one output pixel of one image. `taps` must have room for Pool::taps() offsets.
   PoolWindow at(int64_t pixel, int64_t *taps) const noexcept;
 
  private:
@@ -32,7 +32,7 @@ class PoolWindows {
   };
   Pool pool_;
   std::array<Inside, 3> inside_{};
-  std::vector<int64_t> whole_;  // offsets of the taps of such a window from its first one
+  std::vector<int64_t> whole_;  // for such windows: offsets of the taps from the first one
 };
 
 }  // namespace popart::cpu

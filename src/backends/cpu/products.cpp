@@ -17,7 +17,7 @@ using executable::KernelRequest;
 
 struct Product {
   int64_t m = 1, k = 1, n = 1;
-  std::vector<int64_t> left, right;  // first element of the operands, by matrix of the result
+  std::vector<int64_t> left, right;  // offset of the operand's matrix, by matrix of the result
 };
 
 template <class T>
@@ -63,7 +63,7 @@ class ProductKernel final : public executable::HostKernel {
   int64_t rows_ = 1, tasks_ = 1;
 };
 
-// First elements of an operand's matrices for every matrix of the result.
+// For every matrix of the result, the offset of the operand's matrix.
 std::vector<int64_t> matrixStarts(const Shape &batch, const Shape &own, int64_t elements) {
   std::vector<int64_t> starts{0};
   Shape strides(batch.size(), 0);

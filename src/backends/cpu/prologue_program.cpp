@@ -8,7 +8,7 @@ namespace popart::cpu {
 namespace {
 
 using executable::OperandDesc;
-constexpr int64_t kMostColumns = 512;  // at least the columns that a product copies at once
+constexpr int64_t kMostColumns = 512;  // at least the number of columns that a product copies at once
 
 }  // namespace
 
@@ -28,7 +28,7 @@ std::shared_ptr<const CompiledPrologue> CompiledPrologue::compile(const Graph &b
   for (TensorIndex t : source.inputs) {
     const TensorInfo &info = body.info(t);
     const Shape &s = info.shape();
-    const size_t spatial = shape.size() - 1;  // dimensions from the channels on
+    const size_t spatial = shape.size() - 1;  // channels and the dimensions after them
     const bool hasChannels = s.size() >= spatial && s[s.size() - spatial] == channels;
     Operand operand;
     const int64_t stride = compiled->operands_.empty() ? pixelStride : channels;

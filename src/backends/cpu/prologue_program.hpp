@@ -1,4 +1,4 @@
-// What element-wise ops make of the left operand of a product, row by row where the product copies its rows: the result
+// Element-wise ops on the left operand of a product, computed row by row when the product copies its rows: their result
 // never reaches memory.
 #pragma once
 #include <memory>
@@ -12,29 +12,29 @@
 
 namespace popart::cpu {
 
-// One for all runs of a kernel. Invariant: every element is computed as by the element-wise ops alone.
+// Shared by all runs of a kernel. Invariant: every element is computed as by the element-wise ops alone.
 class CompiledPrologue {
  public:
-  // `body` makes one value of the shape of its first input (N, C, spatial…), which lies channels last like all operands
-  // of that shape; the others are one value for each channel, or for each channel of each image, or a single one.
-  // `pixelStride`: elements between pixels of the first input. nullptr and a reason where it is something else.
+  // `body` computes one value of the shape of its first input (N, C, spatial…), which is channels last like all
+  // operands of that shape. The other operands have one value for each channel, one for each channel of each image, or
+  // a single one. `pixelStride`: elements between pixels of the first input. nullptr and a reason for other bodies.
   static std::shared_ptr<const CompiledPrologue> compile(const Graph &body, int64_t pixelStride, std::string &reason);
   int64_t scratchBytes() const { return program_.scratchBytes(); }
 
  private:
   friend class BoundPrologue;
-  // Elements of an operand from one row of A to the next, and from one image to the next; columns follow one another
-  // but where there is a single value.
+  // Elements of an operand from one row of A to the next, and from one image to the next; columns are contiguous unless
+  // the operand is a single value.
   struct Operand {
     int64_t rowStride = 0, imageStride = 0;
     bool isOne = false;
   };
   ElementProgram program_;
   std::vector<Operand> operands_;  // by input of the body
-  int64_t pixels_ = 1;             // rows of an image
+  int64_t pixels_ = 1;             // rows per image
 };
 
-// The same over the memory of one call.
+// The prologue bound to the memory of one call.
 class BoundPrologue final : public RowProgram {
  public:
   // `x` is the body's first input, `extras` the others; `scratch`: scratchBytes().

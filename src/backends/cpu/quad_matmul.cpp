@@ -1,6 +1,6 @@
 // IntegerMatMul of 8-bit integers on the tiles of kernels/quad_product. A task has rows and columns of one matrix of
-// the stack. Weights come packed (layouts/quad_panels.hpp); of other right operands a task packs its columns block by
-// block of k.
+// the stack. Weights are already packed (layouts/quad_panels.hpp); for other right operands, a task packs its columns
+// block by block of k.
 #include <popart/op.hpp>
 
 #include "backends/cpu/cpu.hpp"
@@ -20,7 +20,7 @@ constexpr int64_t kTaskColumns = 128;  // a multiple of every panel's width
 constexpr int64_t kTaskRows = 2 * kQuadRowsAtOnce;
 constexpr int kZeroOf[] = {2, 3};  // inputs: zero points of the left operand and of the right one
 
-// How an operand lies, and its zero points.
+// Layout of an operand, and its zero points.
 struct QuadOperand {
   bool isSigned = false, hasZero = false, zeroIsEach = false;
 
@@ -31,7 +31,7 @@ struct QuadOperand {
 struct QuadProblem {
   IntegerProblem shape;
   QuadOperand left, right;
-  const QuadPanels *layout = nullptr;  // of B; null: plain
+  const QuadPanels *layout = nullptr;  // for B; null: plain
   QuadEnding ending;
 };
 
@@ -71,7 +71,7 @@ class QuadMatMulKernel final : public executable::HostKernel {
       block.outStride = kTaskColumns;
     }
     int64_t k = 0;
-    do {  // once without terms too: sums of nothing are zeros
+    do {  // at least once, because sums without terms must be written as zeros
       block.depth = std::min(kQuadDepth, s.depth - k);
       block.adds = k > 0;
       if (p_.layout)
@@ -87,12 +87,12 @@ class QuadMatMulKernel final : public executable::HostKernel {
   }
 
  private:
-  // In scratch: sums of the task's columns, and their zero points; behind them, what multiplyBlock needs; sums that are
-  // no results yet; packed quads.
+  // Scratch memory: sums of the task's columns, and their zero points; memory of multiplyBlock; sums that are not yet
+  // results; packed quads.
   static constexpr int64_t kNumbers = 2 * kTaskColumns * int64_t{sizeof(int32_t)};
   int64_t sumBytes() const { return p_.ending.isStore() ? 0 : kTaskRows * kTaskColumns * int64_t{sizeof(int32_t)}; }
 
-  // Rows or columns in front of a matrix of an operand.
+  // Number of rows or columns before a matrix of an operand.
   int64_t linesBefore(int64_t offset) const { return p_.shape.depth == 0 ? 0 : offset / p_.shape.depth; }
 
   QuadZeros leftZeros(const KernelArgs &args, size_t matrix, int64_t row) const noexcept {
@@ -100,7 +100,7 @@ class QuadMatMulKernel final : public executable::HostKernel {
         .from(linesBefore(p_.shape.a[matrix]) + row);
   }
 
-  // Null where all are zeros.
+  // Null if all are zeros.
   const int32_t *rightZeros(const KernelArgs &args, size_t matrix, int64_t column) const noexcept {
     const QuadZeros zeros =
         p_.right.zeros(p_.right.hasZero ? args.in[kZeroOf[1]] : nullptr, rightMove(p_.right.isSigned).moved)
@@ -112,7 +112,7 @@ class QuadMatMulKernel final : public executable::HostKernel {
     return numbers;
   }
 
-  // The sums that are stored are of whole columns: they go with the first block.
+  // Stored sums are over whole columns, so only the first block of k uses them.
   void takePacked(QuadBlock &block, const uint8_t *b, size_t matrix, int64_t column, int64_t k) const noexcept {
     const IntegerProblem &s = p_.shape;
     const QuadPanels &layout = *p_.layout;

@@ -1,5 +1,5 @@
-// Dropout, its gradient, uniform random numbers of float32 tensors, and rounding at random: the reference's bits, drawn
-// in bulk.
+// Dropout, its gradient, uniform random numbers of float32 tensors, and stochastic rounding: with the reference's bits,
+// drawn in bulk.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -73,7 +73,7 @@ class UniformKernel final : public executable::HostKernel {
     auto *words = static_cast<uint32_t *>(args.scratch);
     randomWords(keyOf(args.in[0]), static_cast<uint64_t>(begin / 4), (count + 3) / 4, words);
     float *y = static_cast<float *>(args.out[0]) + begin;
-    // Rounding may reach `high`, which is not part of the interval.
+    // Rounding may give `high`, which is not part of the interval.
     const float last = high_ > low_ ? std::nextafter(high_, -std::numeric_limits<float>::infinity())
                                     : std::numeric_limits<float>::infinity();
     for (int64_t i = 0; i < count; ++i) y[i] = std::min(low_ + uniformFromWord(words[i]) * (high_ - low_), last);

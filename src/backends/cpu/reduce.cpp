@@ -1,5 +1,5 @@
-// Reductions of tensors over any axes: of floats where they lie, of 16-bit numbers widened block by block. Neighbouring
-// axes of one kind merge; what remains is read as [outer][reduced][inner] blocks, and further reduced axes outside are
+// Reductions of tensors over any axes: FLOAT is read in place, 16-bit numbers are widened block by block. Neighbouring
+// axes of one kind merge; the result is read as [outer][reduced][inner] blocks, and further reduced axes outside are
 // combined block by block in order.
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,7 @@ constexpr ReduceRow<ReduceOp> kReduceRows[] = {{"ReduceSum", ReduceOp::kSum, Fin
                                                {"ReduceL1", ReduceOp::kSumAbs, Finish::kNone},
                                                {"ReduceL2", ReduceOp::kSumSquare, Finish::kRoot},
                                                {"ReduceLogSumExp", ReduceOp::kSumExp, Finish::kLogSumExp}};
-// A product may leave the range of FLOAT and come back, and a sum whose logarithm is wanted may exceed it.
+// A product may leave the range of FLOAT temporarily, and a sum of which the logarithm is taken may exceed it.
 constexpr ReduceRow<DoubleReduceOp> kDoubleRows[] = {{"ReduceProd", DoubleReduceOp::kProduct, Finish::kNone},
                                                      {"ReduceLogSum", DoubleReduceOp::kSum, Finish::kLog}};
 
@@ -47,7 +47,7 @@ class ReduceKernel final : public executable::HostKernel {
  public:
   ReduceKernel(const ReduceRow<Op> &row, ReducedBlocks blocks, DataType type, int threads)
       : row_(row), blocks_(blocks), type_(type) {
-    constexpr int64_t kPerTask = 32768;  // elements read
+    constexpr int64_t kPerTask = 32768;  // elements read per task
     chooseLeaves();
     chooseColumns(kPerTask, threads);
     const int64_t perOuter = blocks_.leading * blocks_.reduced * std::min(blocks_.inner, columnsPerTask_);
@@ -65,7 +65,7 @@ class ReduceKernel final : public executable::HostKernel {
     return (isHalf(type_) ? 3 : 2) * columnsPerTask_ * static_cast<int64_t>(sizeof(Total)) +
            widenedFloats() * static_cast<int64_t>(sizeof(float));
   }
-  // Whether what it has to widen at a time is little; FLOAT is read where it lies.
+  // Whether it widens few elements at a time; FLOAT is read in place.
   bool takesLittleScratch() const { return widenedFloats() <= kMostWidened; }
   int64_t sharedBytes() const override {
     return leaves_ == 1 ? 0 : blocks_.outer * leaves_ * blocks_.inner * static_cast<int64_t>(sizeof(Total));
@@ -91,17 +91,17 @@ class ReduceKernel final : public executable::HostKernel {
  private:
   using Total = decltype(reduceIdentity(Op()));
 
-  // Long sums of few results are cut into leaves, so that there is work for many threads and no chain is long. Their
-  // number depends on the shape alone.
+  // Splits long sums into leaves if there are few results, so that there is work for many threads and no chain is long.
+  // The number of leaves depends only on the shape.
   void chooseLeaves() {
-    constexpr int64_t kPerLeaf = 65536, kLeastChain = 512;  // elements; elements of one result
+    constexpr int64_t kPerLeaf = 65536, kLeastChain = 512;  // elements per leaf; elements of one result per leaf
     const int64_t units = blocks_.outer * ceilDiv(blocks_.inner, int64_t{64});
     if (units == 0 || units >= 64 || blocks_.leading > 1 || row_.finish == Finish::kLogSumExp) return;
     leaves_ = std::clamp<int64_t>(blocks_.reduced * blocks_.inner / kPerLeaf, 1,
                                   std::max<int64_t>(1, std::min(blocks_.reduced / kLeastChain, kMostTasks / units)));
   }
-  // Columns of a task: no more tasks than the threads need, since long pieces of rows are read faster. The columns'
-  // totals are a task's scratch, and so is what it widens of them.
+  // Chooses the columns of a task: no more tasks than the threads need, because long pieces of rows are read faster. A
+  // task's scratch memory has the columns' totals and the widened elements.
   void chooseColumns(int64_t perTask, int threads) {
     constexpr int64_t kStep = 16;
     const int64_t most = isHalf(type_) ? kMostWidened / kRowsWidened : 4096;
@@ -112,7 +112,7 @@ class ReduceKernel final : public executable::HostKernel {
     columnTasks_ = ceilDiv(inner, columnsPerTask_);
   }
 
-  // The leaves' totals, then for each result their total in order.
+  // First the leaves' totals, then for each result their sum in order.
   void runRound(const KernelArgs &args, const Rounds::Place &place) const noexcept {
     const bool isLeaf = place.round == 0;
     const int64_t unit = isLeaf ? place.task / leaves_ : place.task, leaf = isLeaf ? place.task % leaves_ : 0;
@@ -138,16 +138,16 @@ class ReduceKernel final : public executable::HostKernel {
       setNumberAt(args.out[0], outer * blocks_.inner + column + c, type_, static_cast<float>(finish(sums[c])));
   }
 
-  // ---- 16 bits: blocks of rows become floats in scratch memory, with the sums of FLOAT
+  // ---- 16 bits: blocks of rows become floats in scratch memory; sums are those of FLOAT
 
-  static constexpr int64_t kRowsWidened = 128;  // those of a block of reduceColumns
+  static constexpr int64_t kRowsWidened = 128;  // the rows of a block of reduceColumns
   static constexpr int64_t kMostWidened = int64_t{1} << 18;
   int64_t widenedFloats() const {
     if (!isHalf(type_)) return 0;
     return blocks_.inner == 1 ? ceilDiv(blocks_.reduced, leaves_)
                               : std::min(kRowsWidened, blocks_.reduced) * columnsPerTask_;
   }
-  // Totals of `rows` rows from element `at` of x on; not into the third array of totals in scratch memory.
+  // Totals of `rows` rows from element `at` of x on. `totals` must not be the third array of totals in scratch memory.
   void reduce(const KernelArgs &args, int64_t at, int64_t rows, int64_t columns, Total *totals) const noexcept {
     const int64_t inner = blocks_.inner;
     Total *part = static_cast<Total *>(args.scratch) + 2 * columnsPerTask_;
@@ -184,7 +184,7 @@ class ReduceKernel final : public executable::HostKernel {
 
   // ---- FLOAT
 
-  // Rows one behind the other, with no shift: many short ones are worth one call.
+  // Whether rows are contiguous and there is no shift: many short rows are one call.
   bool areRows() const {
     return blocks_.inner == 1 && blocks_.leading == 1 && !isHalf(type_) && row_.finish != Finish::kLogSumExp;
   }
@@ -199,7 +199,7 @@ class ReduceKernel final : public executable::HostKernel {
     }
   }
 
-  // Columns [column, column + columns) of block `outer` into y; scratch for two totals of each.
+  // Reduces columns [column, column + columns) of block `outer` to y; `scratch` has room for two totals per column.
   void one(const float *x, float *y, int64_t outer, int64_t column, int64_t columns, Total *scratch) const noexcept {
     Total *totals = scratch + columnsPerTask_;
     const float *from = x + outer * blocks_.reduced * blocks_.inner + column;

@@ -1,4 +1,5 @@
-// A tensor as a reduction over some of its axes reads it, and what reductions have in files of their own.
+// A tensor in the form in which a reduction over some of its axes reads it, and the reductions that are in separate
+// files.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -44,7 +45,7 @@ inline std::optional<ReducedBlocks> reducedBlocks(const Shape &shape, const std:
   return b;
 }
 
-// ReduceProdGrad; nullptr and a reason when it does not take the request.
+// ReduceProdGrad; nullptr and a reason if it does not support the request.
 std::unique_ptr<executable::Kernel> productGradient(const executable::KernelRequest &request, std::string &reason);
 
 }  // namespace popart::cpu

@@ -1,4 +1,4 @@
-// Few long rows are cut into leaves, many short ones are shared out. The cuts depend on the shape alone.
+// Few long rows are split into leaves, many short ones are divided among tasks. The split depends only on the shape.
 #include "backends/cpu/reduce_extremes.hpp"
 
 #include <algorithm>

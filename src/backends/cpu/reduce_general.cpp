@@ -46,7 +46,7 @@ V productOf(V a, V b) {
   else
     return a * b;
 }
-// What a fold of no elements of type T gives: the smallest (largest) value of T for Max (Min), infinite where T has
+// The result of a fold of no elements of type T: the smallest (largest) value of T for Max (Min), infinite if T has
 // infinities.
 template <class V, class T>
 V identity(Fold fold) {
@@ -92,7 +92,7 @@ V foldChunk(Fold fold, V total, const V *v, int64_t count, V top) {
   return total;
 }
 
-// T: element; V: what it is folded in.
+// T: element type; V: type in which elements are folded.
 template <class T, class V>
 class FoldKernel final : public executable::HostKernel {
  public:

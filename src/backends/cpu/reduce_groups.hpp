@@ -1,5 +1,5 @@
-// The groups of elements that a reduction over any axes takes together. Results are numbered in C order over the kept
-// axes, the members of a group in C order over the reduced ones.
+// The groups of elements that a reduction over any axes combines. Results are numbered in C order over the kept axes,
+// the members of a group in C order over the reduced ones.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +22,8 @@ inline int64_t offsetOf(const std::vector<GroupAxis> &axes, int64_t at) {
 }
 
 struct Groups {
-  std::vector<GroupAxis> kept, reduced;  // neighbouring axes with matching strides are merged; one reduced at least
+  // Neighbouring axes with matching strides are merged; at least one reduced axis.
+  std::vector<GroupAxis> kept, reduced;
   int64_t results = 1, members = 1;
 };
 

@@ -1,7 +1,8 @@
-// The gradient of ReduceProd: g times the product of the other elements of x, for each one. That product is the whole
-// one over the element, where both are ordinary numbers; the few rows with zeros, infinities, NaN or products out of
-// range need to know only how many of each there are, so that every row is read twice and no products of its ends are
-// kept. Long rows are cut into leaves, whose factors are put together in order; shapes alone decide into how many.
+// The gradient of ReduceProd: for each element of x, g times the product of the other elements. If the element and the
+// whole product are ordinary numbers, this is the whole product divided by the element. For the few rows with zeros,
+// infinities, NaN or products out of range, only the number of each is needed. So every row is read twice, and no
+// products of prefixes and suffixes are stored. Long rows are split into leaves, whose factors are combined in order;
+// the number of leaves depends only on the shape.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +22,8 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-// The factors of a product, whatever its size: that of those which are finite and not 0, and how many others there are.
+// The factors of a product of any magnitude: the product of the finite factors other than 0, and the number of the
+// other ones.
 class Factors {
  public:
   void take(double x) {
@@ -31,7 +33,7 @@ class Factors {
     if (std::isinf(x)) multiply(std::copysign(1.0, x));
     if (std::isfinite(x) && x != 0) multiply(x);
   }
-  // False when the product has left the range of double on the way: the factors are to be taken one by one.
+  // Returns false if the product left the range of double: the factors must then be taken one by one.
   bool take(const NonZeroProduct &p) {
     if (!std::isfinite(p.product) || !(p.lowest >= std::numeric_limits<double>::min())) return false;
     multiply(p.product);
@@ -44,13 +46,13 @@ class Factors {
     zeros_ += other.zeros_, infinities_ += other.infinities_, nans_ += other.nans_;
   }
 
-  // Whether the others of factor x are g overOther / x, or where x is 0 g atZero.
+  // For a factor x: the product of the others is g overOther / x, or g atZero if x is 0.
   struct Quotient {
     double over;
     float atZero;
   };
   bool isQuotient() const {
-    constexpr int64_t kMostExponent = 700;  // with g and x far from the ends of double
+    constexpr int64_t kMostExponent = 700;  // for g and x far from the limits of double
     return infinities_ + nans_ == 0 && (zeros_ > 0 || std::abs(exponent_) < kMostExponent);
   }
   Quotient quotient(double g) const {
@@ -58,7 +60,7 @@ class Factors {
     if (zeros_ == 0) return {product, 0};
     return {none, static_cast<float>(zeros_ == 1 ? product : none)};
   }
-  // g times the product of all factors but one that is x. Zeros have no sign.
+  // g times the product of all factors except one that is x. Zeros have no sign.
   double others(double g, double x) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const bool isOrdinary = std::isfinite(x) && x != 0;
@@ -79,7 +81,7 @@ class Factors {
   }
   double scaled(double x) const { return std::ldexp(x, static_cast<int>(std::clamp<int64_t>(exponent_, -9999, 9999))); }
 
-  double mantissa_ = 1;  // of at least a half, once anything was taken
+  double mantissa_ = 1;  // at least a half once a factor was taken
   int64_t exponent_ = 0;
   int64_t zeros_ = 0, infinities_ = 0, nans_ = 0;
 };
@@ -123,12 +125,12 @@ class ProductGradient final : public executable::HostKernel {
   }
 
  private:
-  static constexpr int64_t kColumns = 64;  // that a task reads next to each other
+  static constexpr int64_t kColumns = 64;  // neighbouring columns that a task reads
 
   struct Piece {
-    int64_t at;             // its first element in x
-    int64_t gradient;       // and in g
-    int64_t rows, columns;  // `rows` elements of each of so many results
+    int64_t at;             // offset of its first element in x
+    int64_t gradient;       // offset of its gradient in g
+    int64_t rows, columns;  // `columns` results, each with `rows` elements
   };
   Piece pieceOf(int64_t i) const {
     const int64_t leaf = i % leaves_, outer = i / leaves_ / ranges_, column = i / leaves_ % ranges_ * width_;

@@ -1,6 +1,6 @@
 // Resize and its gradient: the maps of all axes in one pass, in the order of memory. A row of the first axis that
-// changes is summed (or merely found, where it is one row of the input), then the next axis of that row, down to the
-// result; a row that equals the one before it is copied. Tasks are rows of the first axis.
+// changes is summed (or only located, if it is one row of the input), then the next axis within that row, down to the
+// result. A row that equals the one before it is copied. Tasks are rows of the first axis.
 //
 //   x (2, W)  ──row o of axis H──▶  row (W)  ──axis W──▶  row o of y (2 W)
 #include <algorithm>
@@ -28,8 +28,8 @@ using ops::AxisTaps;
 struct Level {
   AxisSizes x;             // around the axis, in the input of this level
   int64_t rows = 0;        // elements of the result along the axis
-  int64_t result = 0;      // elements of the whole result of one row, later levels included
-  bool byElement = false;  // rows are elements of the result: the last level, if nothing is within a row
+  int64_t result = 0;      // elements that one row adds to the result, including later levels
+  bool byElement = false;  // whether rows are elements of the result: the last level, if a row has one element
   // By row: taps [begin[r], begin[r + 1]); by element: tap k of element o at k rows + o.
   std::vector<int64_t> begin;
   std::vector<int32_t> index;
@@ -46,7 +46,7 @@ struct Level {
     return std::span(index).subspan(static_cast<size_t>(begin[row]), static_cast<size_t>(begin[row + 1] - begin[row]));
   }
   RowTaps row(int64_t r) const { return {indexOf(r), weight.data() + begin[r], offsetOf(r)}; }
-  // The only row of the input that row r is, or -1.
+  // The row of the input to which row r is equal, or -1.
   int64_t same(int64_t r) const {
     return begin[r + 1] - begin[r] == 1 && weight[begin[r]] == 1 && offsetOf(r) == 0 ? index[begin[r]] : -1;
   }
@@ -82,7 +82,7 @@ void addTapsByElement(Level &level, const AxisTaps &taps) {
   level.window = windowsOf(level.index, level.rows, level.x.length);
 }
 
-// The axes of `shape`, in the order of memory, with their maps. One at least.
+// The axes of `shape`, in the order of memory, with their maps; at least one.
 std::vector<Level> levelsOf(const Shape &shape, const std::vector<AxisTaps> &maps) {
   std::vector<Level> levels;
   size_t last = 0;  // axis that changes
@@ -99,7 +99,7 @@ std::vector<Level> levelsOf(const Shape &shape, const std::vector<AxisTaps> &map
     level.x = {outer, shape[axis], inner};
     level.rows = maps[axis].rows();
     for (double offset : maps[axis].offset) level.offset.push_back(static_cast<float>(offset));
-    level.byElement = axis == last && inner == 1;  // later axes may have one element and change
+    level.byElement = axis == last && inner == 1;  // later axes may have one element and also change
     level.byElement ? addTapsByElement(level, maps[axis]) : addTapsByRow(level, maps[axis]);
     levels.push_back(std::move(level));
     outer = 1;
@@ -112,7 +112,7 @@ std::vector<Level> levelsOf(const Shape &shape, const std::vector<AxisTaps> &map
   return levels;
 }
 
-// How elements are computed: copies of one element, or sums.
+// How elements are computed: as copies of one element, or as sums.
 template <class T>
 struct Selected {
   using Element = T;

@@ -1,5 +1,5 @@
-// RoiAlign and its gradient. A mean is separable: each axis of a box is a sparse matrix of bins by elements, found once
-// for all channels. Maxima are looked for sample by sample, as the reference does, from the samples of each axis.
+// RoiAlign and its gradient. A mean is separable: each axis of a box is a sparse matrix of bins by elements, computed
+// once for all channels. Maxima are searched sample by sample, as in the reference, from the samples of each axis.
 #include "ops/nn/roi_align.hpp"
 
 #include <cassert>
@@ -18,7 +18,7 @@ using executable::KernelRequest;
 using ops::RoiAxis;
 using ops::RoiTaps;
 
-// What means and maxima share.
+// Shared by means and maxima.
 struct AlignForm {
   BoxForm form;
   ops::RoiAlignSizes sizes;
@@ -47,7 +47,7 @@ struct MeanAxis {
   double *sums;
   float *weight;
 
-  // The elements of neighbouring bins overlap by one, so that there are no more than `room` in all.
+  // Neighbouring bins share at most one element, so there are at most `room` elements in all.
   MeanAxis(Arrays &arrays, int64_t axisBins, int64_t axisSize)
       : bins(axisBins),
         size(axisSize),
@@ -79,7 +79,7 @@ struct MeanAxis {
   }
 
  private:
-  // Samples follow each other, so that an element that is there already is one of the last three.
+  // Samples are in order, so an element that is already present is one of the last three.
   void add(int32_t first, int32_t &count, int64_t at, double value) const noexcept {
     for (int32_t t = std::max(first, count - 3); t < count; ++t)
       if (index[t] == at) return void(sums[t] += value);
@@ -130,8 +130,8 @@ struct AlignMeans : AlignForm {
 
 // ---- maxima
 
-// The samples of one axis of any box, bin by bin: those of bin b are [begin[b], begin[b + 1]). Neighbours outside of
-// the image, which all show 0, are one.
+// The samples of one axis of any box, bin by bin: bin b has [begin[b], begin[b + 1]). Samples outside the image, whose
+// value is 0, are merged into one per side.
 struct SampledAxis {
   int64_t bins, size;
   int32_t *begin;
@@ -143,8 +143,8 @@ struct SampledAxis {
         begin(arrays.next<int32_t>(axisBins + 1)),
         taps(arrays.next<RoiTaps>(room(axisBins, axisSize, ratio))) {}
 
-  // As many samples as fit are more than half an element apart, where a bin has several. With what lies outside, at
-  // both ends of a bin.
+  // The largest number of samples inside the image: if bins have several, they are more than half an element apart.
+  // Each bin may have one more sample outside at both ends.
   static int64_t room(int64_t bins, int64_t size, int64_t ratio) {
     return (ratio > 0 ? bins * ratio : std::max(bins, 2 * size + 16)) + 2 * bins;
   }
@@ -198,7 +198,7 @@ struct AlignMaxima : AlignForm {
     return {arrays, sizes};
   }
 
-  // An element of a plane times its weight. `at` < 0: none yet.
+  // An element of a plane multiplied by its weight. `at` < 0: none yet.
   struct Largest {
     double value = 0, weight = 0;
     int64_t at = -1;
@@ -211,7 +211,7 @@ struct AlignMaxima : AlignForm {
     for (int64_t i = 0; i < form.rows; ++i)
       for (int64_t j = 0; j < form.columns; ++j) f(i * form.columns + j, largestOf(x, scratch, i, j));
   }
-  // The first one, sample by sample in C order; a NaN only where it is the first of all.
+  // The first largest one, sample by sample in C order. NaN is only chosen if it is the first of all.
   Largest largestOf(const void *x, const Scratch &scratch, int64_t i, int64_t j) const noexcept {
     Largest largest;
     const auto &[rows, columns] = scratch;
@@ -231,7 +231,7 @@ struct AlignMaxima : AlignForm {
 
 // ---- kernels
 
-// `maps`: the input that holds the images, where there is one. Their shape is that of `images`.
+// `maps`: number of the input with the images, if there is one. Their shape is that of `images`.
 AlignForm alignForm(const KernelRequest &request, const TensorInfo &images, int maps) {
   const Shape &x = images.shape();
   const ops::RoiAlignSizes sizes(request.op->attributes(), x[2], x[3]);

@@ -1,5 +1,5 @@
-// MaxRoiPool and its gradient. The largest element of a bin is found axis by axis; the gradient then looks where the
-// first one of it is.
+// MaxRoiPool and its gradient. The largest element of a bin is found axis by axis; the gradient then searches its first
+// position.
 #include "ops/nn/roi_pool.hpp"
 
 #include <popart/op.hpp>
@@ -94,7 +94,7 @@ struct PoolMaxima {
     return elementAt(args.in[form.maps], plane * form.plane(), form.type);
   }
 
-  // Where the first element of a bin is that has the value, its maximum; -1 of an empty bin.
+  // Position of the first element of a bin with the value `value`, its maximum; -1 for an empty bin.
   int64_t placeOf(const void *x, const BinsOfBox<BinRanges> &box, int64_t i, int64_t j, float value) const noexcept {
     for (int64_t row = box.rows.begin[i]; row < box.rows.end[i]; ++row)
       for (int64_t column = box.columns.begin[j]; column < box.columns.end[j]; ++column) {

@@ -1,5 +1,5 @@
-// What normalisations of plain memory (N, C, spatial…) share: sets of rows, a row being the pixels of one channel of
-// one image, and the moments of a set from those of its parts.
+// Shared by normalisations of plain memory (N, C, spatial…): sets of rows, where a row is the pixels of one channel of
+// one image, and the moments of a set, computed from those of its parts.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,14 +12,16 @@
 
 namespace popart::cpu {
 
-// Values that are summed in float before sums go on in double: they stay in the first cache for a second pass.
+// Values that are summed in float before the sum continues in double: they stay in the first level cache for a second
+// pass.
 constexpr int64_t kMomentChunk = 4096;
 
-// Of some values: how many, their mean, and the sum of the squared distances from it.
+// Of some values: their number, their mean, and the sum of the squared distances from the mean.
 struct Moments {
   double count = 0, mean = 0, squares = 0;
 
-  // Those of both (Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances).
+  // Adds the values of `other` (Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample
+  // variances).
   void merge(const Moments &other) {
     if (other.count == 0) return;
     const double all = count + other.count, distance = other.mean - mean;
@@ -39,11 +41,11 @@ inline Moments momentsOf(const float *x, int64_t count) {
   return all;
 }
 
-// Sets of rows that are normalised together. Rows are cut into parts; parts are numbered set by set, row by row.
+// Sets of rows that are normalised together. Rows are split into parts, which are numbered set by set, row by row.
 class RowSets {
  public:
   struct Part {
-    int64_t set, channel, begin, count;  // elements of the tensor
+    int64_t set, channel, begin, count;  // begin, count: elements of the tensor
     bool isFirst;                        // of its set
   };
   // A set is one channel of all images.
@@ -57,7 +59,7 @@ class RowSets {
   double setSize() const { return static_cast<double>(rows_ * x_.places); }
   int64_t partsOfSet() const { return rows_ * leaves_; }
   int64_t parts() const { return sets_ * partsOfSet(); }
-  // Tasks that pass over all elements, each over neighbouring parts.
+  // Number of tasks for a pass over all elements; each has neighbouring parts.
   int64_t tasks() const { return taskCount(x_.n * x_.channels * x_.places, int64_t{1} << 14, parts()); }
   int64_t images() const { return x_.n; }
   int64_t channels() const { return x_.channels; }
@@ -82,7 +84,8 @@ class RowSets {
  private:
   enum class Of : uint8_t { kChannels, kGroups };
   RowSets(const ChannelRows &x, int64_t sets, int64_t rows, Of of) : x_(x), sets_(sets), rows_(rows), of_(of) {
-    constexpr int64_t kLeaf = int64_t{1} << 14, kEnoughRows = 64;  // few long rows are cut; shapes alone decide
+    // Only few long rows are split; the shape alone determines the split.
+    constexpr int64_t kLeaf = int64_t{1} << 14, kEnoughRows = 64;
     leaves_ = taskCount(x.places, kLeaf, kEnoughRows / std::max<int64_t>(1, sets * rows));
   }
 

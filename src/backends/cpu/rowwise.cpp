@@ -1,5 +1,5 @@
 // Operators along an axis of tensors: softmax, log softmax, layer and root mean square normalisation (last axes), and
-// their gradients. 16-bit tensors are widened row by row as they are read, and computed with in float32.
+// their gradients. Rows of 16-bit tensors are widened when they are read, and computed in float32.
 #include <algorithm>
 #include <optional>
 
@@ -34,12 +34,12 @@ Matrix matrixOf(const Shape &shape, int64_t axis) {
   return m;
 }
 
-// All operands and results FLOAT, or all of one 16-bit type.
+// Whether all operands and results are FLOAT, or all of one 16-bit type.
 bool takesRowwise(const KernelRequest &request, std::string &reason) {
   const DataType type = request.inputs[0].info.dataType();
   return allPlain(request, reason) && allOfType(request, isHalf(type) ? type : DataType::FLOAT, reason);
 }
-// Rows of 16-bit numbers become floats in scratch memory, so many at a time.
+// Number of rows of 16-bit numbers that become floats in scratch memory at a time.
 int64_t rowsWidened(int64_t cols) { return std::max<int64_t>(1, 2048 / std::max<int64_t>(1, cols)); }
 
 const float *input(const KernelArgs &args, size_t i) { return static_cast<const float *>(args.in[i]); }
@@ -83,7 +83,7 @@ class SoftmaxKernel final : public PartedKernel {
   Pass pass_;
   Matrix m_;
   DataType type_;
-  int64_t rows_;  // of a task
+  int64_t rows_;  // rows per task
 };
 
 std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, std::string &reason) {
@@ -106,7 +106,7 @@ std::unique_ptr<executable::Kernel> createSoftmax(const KernelRequest &request, 
 
 class LayerNormKernel final : public executable::HostKernel {
  public:
-  // `parameters`: types of scale and bias; `statistics`: of those that it writes. UNDEFINED: there are none.
+  // `parameters`: types of scale and bias; `statistics`: of mean and r if the kernel writes them. UNDEFINED: absent.
   LayerNormKernel(NormForm form, Matrix m, DataType type, float epsilon, std::pair<DataType, DataType> parameters,
                   DataType statistics)
       : form_(form),
@@ -155,11 +155,11 @@ class LayerNormKernel final : public executable::HostKernel {
   DataType statistics_;
 };
 
-// A round of rows (statistics where none are given as floats, dx), then one of columns (dscale, dbias).
+// A round of rows (dx, and statistics unless they are given as floats), then a round of columns (dscale, dbias).
 class LayerNormGradKernel final : public executable::HostKernel {
  public:
-  // `statistics`: the type of those that it is given; UNDEFINED: none. `parameters`: dscale alone, or dbias as well;
-  // `parameterType`: of scale, dscale and dbias.
+  // `statistics`: type of the given statistics; UNDEFINED: none. `parameters`: number of results dscale, dbias;
+  // `parameterType`: type of scale, dscale and dbias.
   LayerNormGradKernel(NormForm form, Matrix m, DataType type, float epsilon, DataType statistics, int parameters,
                       DataType parameterType, int threads)
       : form_(form),
@@ -171,7 +171,7 @@ class LayerNormGradKernel final : public executable::HostKernel {
         parameters_(parameters),
         parameterType_(parameterType),
         columns_(ceilDiv(m.cols, 64) < threads ? 16 : 64) {
-    rounds_.add(std::max<int64_t>(1, ceilDiv(m.rows, rowsPerTask(m.cols))), 3);  // passes over memory
+    rounds_.add(std::max<int64_t>(1, ceilDiv(m.rows, rowsPerTask(m.cols))), 3);  // 3 passes over memory
     if (parameters > 0 && m.cols > 0) rounds_.add(ceilDiv(m.cols, columns_), 2);
   }
   std::string name() const override {
@@ -219,9 +219,9 @@ class LayerNormGradKernel final : public executable::HostKernel {
   }
 
  private:
-  // Whether those that are given are read where they are.
+  // Whether the given statistics are read in place.
   bool readsStatistics() const { return statistics_ == DataType::FLOAT; }
-  // Those of some rows of x into shared memory.
+  // Computes the statistics of some rows of x in shared memory.
   void findStatistics(const KernelArgs &args, const float *x, int64_t row, int64_t rows) const noexcept {
     float *mean = static_cast<float *>(args.shared) + row, *deviation = mean + m_.rows;
     if (hasStatistics_) {
@@ -239,7 +239,7 @@ class LayerNormGradKernel final : public executable::HostKernel {
   DataType statistics_;
   int parameters_;
   DataType parameterType_;
-  int64_t columns_;  // of a task
+  int64_t columns_;  // columns per task
   Rounds rounds_;
 };
 
@@ -248,7 +248,8 @@ DataType typeOf(const std::vector<executable::OperandDesc> &list, size_t i) {
   return has(list, i) ? list[i].info.dataType() : DataType::UNDEFINED;
 }
 
-// As takesRowwise(), with all but the first `activations` operands and the first result of FLOAT or as the others.
+// As takesRowwise(), but operands after the first `activations` ones, and results after the first one, may also be
+// FLOAT.
 bool takesNorm(KernelRequest request, size_t activations, std::string &reason) {
   if (!allPlain(request, reason)) return false;
   const auto leaveOutFloats = [](std::vector<executable::OperandDesc> &operands, size_t first) {
@@ -260,7 +261,7 @@ bool takesNorm(KernelRequest request, size_t activations, std::string &reason) {
   return takesRowwise(request, reason);
 }
 
-// Rows and columns of `x`; nothing when a parameter is broadcast over the columns.
+// Rows and columns of `x`; nullopt if a parameter is broadcast over the columns.
 std::optional<Matrix> normalised(const KernelRequest &request, const Shape &x, int64_t axis, size_t parameters,
                                  size_t firstParameter, std::string &reason) {
   axis = normalizeAxis(axis, static_cast<int64_t>(x.size()), "axis");
@@ -271,7 +272,7 @@ std::optional<Matrix> normalised(const KernelRequest &request, const Shape &x, i
   return matrixOf(x, axis);
 }
 
-// As layerNormOver and layerNormGradientOver; in the form kRootMeanSquare there are no bias and no statistics.
+// As layerNormOver() and layerNormGradientOver(); the form kRootMeanSquare has no bias and no statistics.
 std::unique_ptr<executable::Kernel> normOver(NormForm form, const KernelRequest &request, int64_t axis,
                                              std::string &reason) {
   const auto m = normalised(request, request.inputs[0].info.shape(), axis, 2, 1, reason);

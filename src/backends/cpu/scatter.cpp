@@ -1,7 +1,6 @@
-// Writes at index positions: Scatter, ScatterElements, ScatterND, ScatterReduce; and what reads or sums at coordinate
-// tuples: GatherND and its gradient. An index out of range reads zeros, writes nothing and is reported. Every task owns
-// a part of the result and applies the updates in order, so that the last write wins and sums do not depend on
-// threads.
+// Writes at index positions: Scatter, ScatterElements, ScatterND, ScatterReduce; and reads or sums at coordinate
+// tuples: GatherND and its gradient. An index out of range reads zeros, writes nothing and is reported. Every task has
+// a part of the result and applies the updates in order, so that the last write wins and sums do not depend on threads.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -35,7 +34,7 @@ Combine combineOf(const Op &op) {
   return Combine::None;
 }
 
-// Integers wrap; of floats a NaN stays.
+// Integers wrap; NaN of floats is kept.
 template <Combine kCombine, class T>
 T combined(T old, T update) {
   using U = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
@@ -46,7 +45,7 @@ T combined(T old, T update) {
   return update;
 }
 
-// The same for elements that lie one behind the other.
+// The same for contiguous elements.
 template <Combine kCombine, class T>
 void combineElements(const T *updates, int64_t count, T *to) {
   if constexpr (kCombine == Combine::None) {
@@ -87,7 +86,7 @@ std::unique_ptr<executable::Kernel> makeFor(Combine combine, DataType type, std:
 // ---- along an axis
 
 // How a tensor of updates or indices maps to the result: offset = outer[o] + k * stride + inner[c], for position k
-// along the axis; -1: the tensor does not reach there.
+// along the axis; -1: the tensor has no such position.
 struct Lines {
   std::vector<int64_t> outer, inner;
   int64_t stride = 0;
@@ -118,13 +117,13 @@ struct AxisScatter {
   int64_t count = 0;  // updates along the axis
   Lines indices, updates;
   IndexOperand index;
-  int initialOperand = 0;  // holds the values before the updates; -1: `start`
+  int initialOperand = 0;  // operand with the values before the updates; -1: `start`
   int updateOperand = 2;
   double start = 0;
   bool firstReplaces = false;  // the first update of an element replaces its initial value
 };
 
-// Positions that both tensors reach.
+// Positions that both tensors have.
 std::vector<int64_t> reached(const std::vector<int64_t> &indices, const std::vector<int64_t> &updates) {
   std::vector<int64_t> positions;
   for (size_t i = 0; i < indices.size(); ++i)
@@ -132,8 +131,8 @@ std::vector<int64_t> reached(const std::vector<int64_t> &indices, const std::vec
   return positions;
 }
 
-// A round of copies, then one of updates of the positions before and behind the axis that the indices reach. Updates of
-// one element are in order: along the axis for one position, or for many positions at one place of the axis.
+// A round of copies, then a round of updates of the positions before and after the axis that the indices cover. Updates
+// of one element are applied in order: along the axis for one position, or for many positions at one place of the axis.
 template <Combine kCombine, class T>
 class AxisScatterKernel final : public executable::HostKernel {
  public:
@@ -142,7 +141,7 @@ class AxisScatterKernel final : public executable::HostKernel {
         outer_(reached(form.indices.outer, form.updates.outer)),
         inner_(reached(form.indices.inner, form.updates.inner)) {
     constexpr int64_t kUpdates = 1 << 12, kElements = 1 << 16;
-    constexpr int64_t kFewest = 16, kMost = 256;  // positions of a task, which read indices that lie beside each other
+    constexpr int64_t kFewest = 16, kMost = 256;  // positions per task, which reads neighbouring indices
     for (const int64_t c : inner_) {
       indexSteps_.push_back(form.indices.inner[static_cast<size_t>(c)]);
       updateSteps_.push_back(form.updates.inner[static_cast<size_t>(c)]);
@@ -184,7 +183,7 @@ class AxisScatterKernel final : public executable::HostKernel {
       std::copy(from + begin, from + end, to + begin);
   }
 
-  // Positions [begin, end) of those behind the axis.
+  // Updates positions [begin, end) of those after the axis.
   void update(const KernelArgs &args, int64_t o, int64_t begin, int64_t end) const noexcept {
     constexpr int64_t kFew = 16;
     int64_t places[IndexOperand::kAtOnce];
@@ -231,8 +230,8 @@ class AxisScatterKernel final : public executable::HostKernel {
   Rounds rounds_;
 };
 
-// Whether every position before and behind the axis is reached, one index serves all positions behind it, and updates
-// lie there as the result does: whole rows are combined.
+// Whether whole rows can be combined: indices and updates cover every position before and after the axis, one index is
+// used for all positions after it, and updates have the same order there as the result.
 bool hasRows(const AxisScatter &form) {
   constexpr int64_t kLeast = 16;  // elements of a row
   const auto isReached = [](int64_t offset) { return offset >= 0; };
@@ -244,15 +243,16 @@ bool hasRows(const AxisScatter &form) {
   return true;
 }
 
-// Scatter of whole rows. A task owns positions of the axis, or some of what lies behind it where they are few: it
-// writes the initial values, then reads all indices and applies the updates that are its own.
+// Scatter of whole rows. A task has positions of the axis, or, if there are few, also only some of the columns after
+// it. It writes the initial values, then reads all indices and applies the updates of its own part.
 template <Combine kCombine, class T>
 class RowScatterKernel final : public executable::HostKernel {
  public:
   RowScatterKernel(const AxisScatter &form, int threads) : form_(form) {
     constexpr int64_t kElements = 1 << 15;
     const AxisSizes &r = form.result;
-    const int64_t most = std::max<int64_t>(r.inner / 16, int64_t{2} * threads);  // so that reading indices is little
+    // Few parts, so that reading indices takes a small part of the time.
+    const int64_t most = std::max<int64_t>(r.inner / 16, int64_t{2} * threads);
     placeParts_ = taskCount(r.length * r.inner, kElements, std::min(r.length, most));
     const int64_t parts = r.outer * placeParts_;
     if (parts < 2 * threads)
@@ -327,15 +327,15 @@ std::unique_ptr<executable::Kernel> createScatterElements(const KernelRequest &r
   form.result = aroundAxis(data, static_cast<int64_t>(axis));
   form.count = indices[axis];
   form.indices = linesOf(data, indices, ops::stridesInOrder(indices), axis);
-  const Shape &updates = request.inputs[2].info.shape();  // at least as large as indices: the leading part is used
+  const Shape &updates = request.inputs[2].info.shape();  // at least as large as indices; only the leading part is used
   form.updates = linesOf(data, updates, ops::stridesInOrder(updates), axis);
   form.index = IndexOperand::of(request);
   return makeFor<AxisScatterKernel>(combineOf(*request.op), request.outputs[0].info.dataType(), reason, form,
                                     request.threads);
 }
 
-// What a ScatterReduce of `source` into `result` and its gradient share. Input 1 is the index tensor: one of the
-// source's rank, with stride 0 where it is broadcast.
+// Shared by a ScatterReduce of `source` into `result` and its gradient. Input 1 is the index tensor; it has the
+// source's rank, with stride 0 along broadcast dimensions.
 AxisScatter reduceForm(const KernelRequest &request, const Shape &result, const Shape &source) {
   const Attributes &attributes = request.op->attributes();
   const auto axis = static_cast<size_t>(ops::axisOf(attributes, static_cast<int64_t>(source.size())));
@@ -366,8 +366,8 @@ std::unique_ptr<executable::Kernel> createScatterReduce(const KernelRequest &req
   return makeFor<AxisScatterKernel>(combine, type, reason, form, request.threads);
 }
 
-// Gradient of a summing ScatterReduce: every source reads the gradient of its element; initial values get all of it. A
-// task owns positions before and along the axis.
+// Gradient of a summing ScatterReduce: every source reads the gradient of its element; initial values get the whole
+// gradient. A task has positions before and along the axis.
 class ScatterSumGradientKernel final : public executable::HostKernel {
  public:
   explicit ScatterSumGradientKernel(const AxisScatter &form)
@@ -441,14 +441,14 @@ std::unique_ptr<executable::Kernel> createScatterReduceGradient(const KernelRequ
 
 // ---- at coordinate tuples
 
-// Tuples in the last dimension of an index tensor name slices of `elements` consecutive elements of the data.
+// Tuples in the last dimension of an index tensor select slices of `elements` contiguous elements of the data.
 struct Tuples {
-  Shape sizes, strides;  // of the dimensions the tuples index
+  Shape sizes, strides;  // of the dimensions that the tuples index
   int64_t count = 0, elements = 1, perBatch = 1, batchStride = 0, total = 1;
   IndexOperand index;
 
   static constexpr int64_t kAtOnce = IndexOperand::kAtOnce;
-  // First elements of the slices that tuples [t, t + n) name, or -1; n is at most kAtOnce.
+  // First elements of the slices that tuples [t, t + n) select, or -1; n is at most kAtOnce.
   void find(const KernelArgs &args, int64_t t, int64_t n, int64_t *first) const noexcept {
     int64_t places[kAtOnce], batch = t / perBatch, left = perBatch - t % perBatch;
     for (int64_t i = 0; i < n; ++i) {
@@ -483,7 +483,7 @@ Tuples tuplesOf(const Shape &data, const KernelRequest &request, int64_t batch) 
 class GatherTuplesKernel final : public executable::HostKernel {
  public:
   GatherTuplesKernel(const Tuples &tuples, int64_t bytes) : tuples_(tuples), slice_(tuples.elements * bytes) {
-    constexpr int64_t kLine = 64;  // bytes that a slice reads at least
+    constexpr int64_t kLine = 64;  // least number of bytes that reading a slice costs
     element_ = bytes;
     tasks_ = taskCount(tuples.count * std::max(slice_, kLine), 1 << 17, tuples.count);
   }
@@ -534,13 +534,13 @@ std::unique_ptr<executable::Kernel> createGatherND(const KernelRequest &request,
   return std::make_unique<GatherTuplesKernel>(tuples, bytes);
 }
 
-// A task owns a range of the result.
+// A task has a range of the result.
 template <Combine kCombine, class T>
 class ScatterTuplesKernel final : public executable::HostKernel {
  public:
   ScatterTuplesKernel(const Tuples &tuples, int initialOperand, int updateOperand)
       : tuples_(tuples), initial_(initialOperand), updates_(updateOperand) {
-    // Every task reads all indices: few tasks, so that this stays a small part of the work.
+    // Every task reads all indices, so there are few tasks to keep this a small part of the work.
     tasks_ = taskCount(tuples.total, (1 << 15) + 4 * tuples.count, tuples.total);
   }
   std::string name() const override { return "scatter tuples"; }

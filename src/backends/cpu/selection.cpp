@@ -1,5 +1,5 @@
 // Operators that choose by value. Unique sorts the numbers of the rows; NonMaxSuppression has a task for each batch and
-// class. Both orders are total (value, then place), so that any algorithm gives the same result.
+// class. Both orders are total (value, then position), so that every algorithm gives the same result.
 #include <algorithm>
 
 #include <popart/op.hpp>
@@ -18,7 +18,7 @@ namespace {
 using executable::KernelArgs;
 using executable::KernelRequest;
 
-// -1, 0 or 1.
+// Returns -1, 0 or 1.
 template <class T>
 int order(T a, T b) {
   return static_cast<int>(isLess(b, a)) - static_cast<int>(isLess(a, b));
@@ -26,8 +26,8 @@ int order(T a, T b) {
 
 // ---- Unique -------------------------------------------------------------------------------------
 
-// The numbers of the rows in order of the rows, then of the numbers; equal ones are neighbours. Scratch: an item for
-// each row and the number of each group of equal rows.
+// The row numbers in the order of the rows' values, then of the numbers; equal rows are neighbours. Scratch memory: an
+// item for each row, and the number of each group of equal rows.
 template <class T>
 class UniqueKernel final : public executable::HostKernel {
  public:
@@ -76,7 +76,7 @@ class UniqueKernel final : public executable::HostKernel {
     return 0;
   }
 
-  // Equal rows are a group, whose first one has the lowest number.
+  // Equal rows are a group; the first of them has the lowest number.
   int64_t group(const T *x, const Item *items, int64_t length, int64_t *first, int64_t *inverse,
                 int64_t *counts) const {
     int64_t groups = 0;
@@ -88,7 +88,7 @@ class UniqueKernel final : public executable::HostKernel {
     return groups;
   }
 
-  // Groups in the order in which they are first there.
+  // Renumbers groups in the order of their first rows.
   static void renumber(int64_t length, int64_t groups, int64_t *names, int64_t *first, int64_t *inverse,
                        int64_t *counts) {
     int64_t next = 0;
@@ -128,7 +128,7 @@ struct Suppression {
   int64_t rows = 0, classes = 0, boxes = 0, most = 0;
   ops::BoxForm form = ops::BoxForm::Corners;
   bool hasMost = false;
-  DataType shareType = DataType::UNDEFINED, leastType = DataType::UNDEFINED;  // UNDEFINED: there is none
+  DataType shareType = DataType::UNDEFINED, leastType = DataType::UNDEFINED;  // UNDEFINED: absent
 };
 
 double numberAt(const void *data, DataType type) {
@@ -159,7 +159,7 @@ class NonMaxSuppressionKernel final : public executable::HostKernel {
     int64_t box;
   };
 
-  // Best first, equal scores in their order; NaN is no score.
+  // Boxes in decreasing order of their scores, equal scores in the order of boxes. Boxes with a NaN score are left out.
   int64_t candidates(const KernelArgs &args, int64_t row, Item *items) const {
     const T *scores = static_cast<const T *>(args.in[1]) + row * form_.boxes;
     const bool hasLeast = form_.leastType != DataType::UNDEFINED;

@@ -1,5 +1,5 @@
-// Casts from and to element types of at most eight bits, with and without a scale, cut into tasks; values are the
-// reference's. What a byte becomes is looked up: 256 values are converted instead of all elements.
+// Casts from and to element types of at most eight bits, with and without a scale, split into tasks; values are those
+// of the reference. Results for bytes are looked up in a table, so 256 values are converted instead of all elements.
 #include "base/small_types.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using executable::KernelRequest;
 
 constexpr int64_t kElementsPerTask = 1 << 14;  // elements
 
-// One operand is small. Scaled: by 2^s, input 1, an INT32.
+// At least one operand has a small type. Scaled casts multiply by 2^s, where s is input 1, an INT32.
 struct CastForm {
   int64_t elements;
   DataType from, to;
@@ -116,13 +116,13 @@ std::unique_ptr<executable::Kernel> createCast(const KernelRequest &request, con
 
 std::unique_ptr<executable::Kernel> createPlainCast(const KernelRequest &request, std::string &reason) {
   const TensorInfo &from = request.inputs[0].info, &to = request.outputs[0].info;
-  if (!isSmall(from.dataType()) && !isSmall(to.dataType())) return nullptr;  // the reason of others stays
+  if (!isSmall(from.dataType()) && !isSmall(to.dataType())) return nullptr;  // keeps the earlier reason
   return createCast(request,
                     {from.nelms(), from.dataType(), to.dataType(), false, ops::smallRounding(request.op->attributes())},
                     reason);
 }
 
-// Values too large for the type are NaN, as PopART has it.
+// Values too large for the type become NaN, as in PopART.
 std::unique_ptr<executable::Kernel> createScaledCast(const KernelRequest &request, std::string &reason) {
   const TensorInfo &from = request.inputs[0].info, &to = request.outputs[0].info;
   return createCast(request, {from.nelms(), from.dataType(), to.dataType(), true, {.saturate = false}}, reason);

@@ -1,5 +1,5 @@
 // Data movement and sums of channels-last activations: changes of layout, concatenation and slices of channels (any
-// choice of them: pick_channels.cpp), reductions over pixels, and broadcasts of one value per channel.
+// selection of them: pick_channels.cpp), reductions over pixels, and broadcasts of one value per channel.
 #include <algorithm>
 #include <cstring>
 
@@ -33,7 +33,7 @@ int tasksFor(int64_t elements, int64_t most) { return static_cast<int>(taskCount
 // ---- Reorder ------------------------------------------------------------------------------------
 
 // Between plain and channels last: each image is a transposition of (channels, pixels). A task moves a range of pixels,
-// and of channels where that range would be too short. More than four tasks for each thread are large ones.
+// and only some channels if that range would be too short. Tasks are large if there are more than four for each thread.
 class ReorderChannels final : public executable::HostKernel {
  public:
   enum class Direction { ToLast, ToPlain };
@@ -42,8 +42,8 @@ class ReorderChannels final : public executable::HostKernel {
         bytes_(bytes),
         prefetch_(prefetchFor(rows.n * rows.channels * rows.places * bytes)),
         direction_(direction) {
-    constexpr int64_t kMany = int64_t{1} << 14, kFew = int64_t{1} << 12;  // elements of a task, at least
-    constexpr int64_t kRunBytes = 256;                                    // that follow each other, at least
+    constexpr int64_t kMany = int64_t{1} << 14, kFew = int64_t{1} << 12;  // least elements per task
+    constexpr int64_t kRunBytes = 256;                                    // least contiguous bytes
     const int64_t image = rows.channels * rows.places;
     const bool enough = rows.n * (image / kMany) >= int64_t{4} * threads;
     const int64_t wanted = taskCount(image, enough ? kMany : kFew, image);
@@ -59,7 +59,7 @@ class ReorderChannels final : public executable::HostKernel {
     const int64_t part = task % (placeParts_ * channelParts_), image = task / (placeParts_ * channelParts_);
     const Range places = rangeOf(rows_.places, part % placeParts_, placeParts_),
                 channels = rangeOf(rows_.channels, part / placeParts_, channelParts_);
-    const int64_t ofChannel = rows_.places * bytes_, ofPlace = rows_.channels * bytes_;  // bytes apart
+    const int64_t ofChannel = rows_.places * bytes_, ofPlace = rows_.channels * bytes_;  // strides in bytes
     const int64_t origin = image * rows_.channels * rows_.places * bytes_;
     const int64_t plain = origin + channels.begin * ofChannel + places.begin * bytes_,
                   last = origin + places.begin * ofPlace + channels.begin * bytes_;
@@ -75,7 +75,7 @@ class ReorderChannels final : public executable::HostKernel {
   struct Range {
     int64_t begin, count;
   };
-  // Whole cache lines but for the last.
+  // A range in whole cache lines; the last line may be partial.
   Range rangeOf(int64_t size, int64_t part, int64_t parts) const noexcept {
     const int64_t line = std::max<int64_t>(1, 64 / bytes_), lines = ceilDiv(size, line);
     const int64_t begin = lines * part / parts * line;
@@ -88,7 +88,7 @@ class ReorderChannels final : public executable::HostKernel {
   Direction direction_;
 };
 
-// Convolution weights from the layout of the forward pass to the transposed one of the data gradient.
+// Converts convolution weights from the layout of the forward pass to the transposed one of the data gradient.
 class TransposeWeights final : public executable::HostKernel {
  public:
   explicit TransposeWeights(const ConvShape &shape) : transpose_(shape) {}
@@ -149,7 +149,7 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
 
 // ---- channels: Concat, Slice --------------------------------------------------------------------
 
-// Copies pieces of pixel rows: each piece of every pixel of its input goes to its offset in the output pixel.
+// Copies pieces of pixel rows: each piece of every pixel of its input is copied to its offset in the output pixel.
 class MoveChannels final : public executable::HostKernel {
  public:
   struct Piece {
@@ -175,7 +175,7 @@ class MoveChannels final : public executable::HostKernel {
   }
 
  private:
-  // Of a pixel.
+  // Per pixel.
   int64_t movedBytes() const {
     int64_t bytes = 0;
     for (const Piece &p : pieces_) bytes += p.bytes;
@@ -236,9 +236,9 @@ std::unique_ptr<executable::Kernel> createSpatialSlice(const KernelRequest &requ
 
 enum class Reduction { Sum, Mean, Maximum };
 
-// One value per channel of `sets` blocks of `rows` pixels. A task owns a block of channels of one set, or, where there
-// are many pixels, of one of its leaves: equal ranges of pixels, whose results a second round combines in order. The
-// number of leaves depends on the shape alone.
+// One value per channel of `sets` blocks of `rows` pixels. A task has a block of channels of one set or, if there are
+// many pixels, of one of its leaves: equal ranges of pixels, whose results a second round combines in order. The number
+// of leaves depends only on the shape.
 class ReducePlaces final : public executable::HostKernel {
  public:
   ReducePlaces(int64_t sets, int64_t rows, int64_t channels, DataType type, Reduction kind, int threads)
@@ -289,7 +289,7 @@ class ReducePlaces final : public executable::HostKernel {
     columnMaxima(columns, x, maxima);
     keepFloats(maxima, args.out[0], result, columns.cols, type_);
   }
-  // A range of the channels of a set: over its leaves, in their order.
+  // Combines a range of the channels of a set over its leaves, in their order.
   void combine(const KernelArgs &args, int64_t task) const noexcept {
     const int64_t set = task / ranges_, range = task % ranges_;
     const int64_t begin = channels_ * range / ranges_, count = channels_ * (range + 1) / ranges_ - begin;
@@ -345,7 +345,7 @@ class SpreadChannels final : public executable::HostKernel {
 
  private:
   ChannelRows rows_;
-  int64_t bytes_;  // of an element
+  int64_t bytes_;  // per element
   bool perImage_;
   int tasks_;
 };

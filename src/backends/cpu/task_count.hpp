@@ -1,5 +1,5 @@
-// How many tasks a kernel is split into. Enough of them to keep up to 64 threads busy: dynamic claiming balances the
-// load, and a claim costs far less than the smallest task.
+// The number of tasks into which a kernel is split: enough to keep up to 64 threads busy. Dynamic claiming balances the
+// load, and a claim costs much less than the smallest task.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace popart::cpu {
 
 constexpr int64_t kMostTasks = 256;  // four for each of 64 threads
 
-// Tasks for `work` (elements or bytes) made of `pieces` independent pieces, with at least `least` of the work per task.
-// At least 1. Depends on shapes alone: for kernels whose total work does not grow with the number of tasks.
+// Tasks for `work` (elements or bytes) made of `pieces` independent pieces, with at least `least` of the work per task;
+// at least 1. Depends only on the shape. For kernels whose total work does not grow with the number of tasks.
 inline int64_t taskCount(int64_t work, int64_t least, int64_t pieces) {
   return std::clamp<int64_t>(std::min(work / least, pieces), 1, kMostTasks);
 }
 
-// Ranges of `length` neighbouring columns (channels) for work already split `others` times: enough for `threads`
-// threads, of `wide` columns or more; of `narrow` or more where there would be fewer tasks than threads. At least 1.
-// For kernels that read rows piece by piece: the wider the range, the better.
+// Ranges of `length` neighbouring columns (channels) for work that is already split `others` times: enough for
+// `threads` threads, of `wide` columns or more; of `narrow` columns or more if there would be fewer tasks than threads.
+// At least 1. For kernels that read rows piece by piece and are faster with wide ranges.
 inline int64_t columnRanges(int64_t length, int64_t others, int64_t wide, int64_t narrow, int threads) {
   others = std::max<int64_t>(1, others);
   const int64_t width = others * (length / wide) < threads ? narrow : wide;

@@ -29,14 +29,14 @@ std::optional<WeightUpdate> WeightUpdate::descent(const KernelRequest &request, 
 std::optional<WeightUpdate> WeightUpdate::compiled(const KernelRequest &request, std::string &reason) {
   const OperandDesc &result = request.outputs[0];
   const Graph &epilogue = epilogueOf(request);
-  // The gradient comes in FLOAT, rounded to its type.
+  // The gradient has memory of FLOAT, and is rounded to its type.
   std::vector<OperandDesc> inputs{{TensorInfo(DataType::FLOAT, result.info.shape()), result.layout}};
   inputs.insert(inputs.end(), request.inputs.begin() + kFirstUpdateOperand, request.inputs.end());
   auto program = makeElementProgram(elementSource(epilogue), inputs, request.outputs, reason);
   if (!program) return std::nullopt;
   if (program->loop.mode != ElementLoop::Mode::kFlat)
     return reason = "the update after the product broadcasts an operand", std::nullopt;
-  program->padding.clear();  // Elements::clear does it
+  program->padding.clear();  // Elements::clear() handles padding
   return WeightUpdate(std::move(*program), epilogue.info(epilogue.inputs()[0]).dataType());
 }
 

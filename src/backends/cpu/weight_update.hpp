@@ -1,6 +1,6 @@
-// The optimizer's update in the epilogue of a weight gradient: it is applied to each tile of the gradient while that is
-// in cache, so that the gradient itself never reaches memory. Plain gradient descent runs in registers; any other
-// update (momentum, Adam, accumulation, ...) as the element-wise program of the epilogue graph.
+// The optimizer's update in the epilogue of a weight gradient: it is applied to each tile of the gradient while the
+// tile is in cache, so that the gradient itself never reaches memory. Plain gradient descent runs in registers; any
+// other update (momentum, Adam, accumulation, ...) runs as the element-wise program of the epilogue graph.
 #pragma once
 #include <optional>
 #include <string>
@@ -16,19 +16,19 @@ namespace popart::cpu {
 // one element have the same layout, packed or plain.
 class WeightUpdate {
  public:
-  // The epilogue of request.op as plain gradient descent, or compiled. nullopt and a reason when it is something else,
-  // or an operand has another layout, or an op has no instruction.
+  // The epilogue of request.op as plain gradient descent, or compiled to a program. nullopt and a reason if it is
+  // something else, or an operand has another layout, or an op has no instruction.
   static std::optional<WeightUpdate> descent(const executable::KernelRequest &request, std::string &reason);
   static std::optional<WeightUpdate> compiled(const executable::KernelRequest &request, std::string &reason);
 
-  // As Kernel::scratchBytes (a multiple of 64) and Kernel::canOverwrite.
+  // For Kernel::scratchBytes (a multiple of 64) and Kernel::canOverwrite.
   int64_t scratchBytes() const;
   bool canOverwrite(int input, int output) const;
   // Whether it runs as a program over spans of elements.
   bool isProgram() const { return std::holds_alternative<ElementProgram>(step_); }
 
-  // Calls run(const Update &, scratch) with the update bound to the memory of one call, whose scratch begins with
-  // scratchBytes() for the update itself; run gets the rest.
+  // Calls run(const Update &, scratch) with the update bound to the memory of one call. The call's scratch memory
+  // begins with scratchBytes() for the update itself; run gets the rest.
   template <class Run>
   void bind(const executable::KernelArgs &args, const Run &run) const noexcept {
     auto *scratch = reinterpret_cast<float *>(static_cast<char *>(args.scratch) + scratchBytes());
@@ -39,7 +39,7 @@ class WeightUpdate {
   }
 
  private:
-  // The compiled update over the memory of one call.
+  // The compiled update bound to the memory of one call.
   class Elements final : public ElementUpdate {
    public:
     Elements(const ElementProgram &program, const executable::KernelArgs &args) : program_(program), args_(args) {}

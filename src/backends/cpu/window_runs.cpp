@@ -31,7 +31,7 @@ WindowRuns::WindowRuns(ops::Window window, Shape in, Shape out, int64_t channels
 
 int64_t WindowRuns::scratchBytes() const {
   const auto outer = static_cast<int64_t>(outerTaps_);
-  const int64_t runs = outer * (width_ + 2) + 2;  // as many pointers of taps, and more, too
+  const int64_t runs = outer * (width_ + 2) + 2;  // also enough for the pointers to taps, which are fewer bytes
   return (outer + outer % 2) * int64_t{sizeof(uint8_t *)} + runs * int64_t{sizeof(QuadRun)};
 }
 

@@ -1,5 +1,5 @@
-// What lies under the windows of a convolution in memory with the channels innermost: runs of neighbouring numbers, for
-// any number of spatial dimensions.
+// The memory of a convolution's windows with the channels innermost, as runs of contiguous numbers, for any number of
+// spatial dimensions.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,26 +13,26 @@ namespace popart::cpu {
 
 class WindowRuns {
  public:
-  // `read`: neighbouring channels, of `channels`, that a window reads.
+  // `read`: number of neighbouring channels, of `channels`, that a window reads.
   WindowRuns(ops::Window window, Shape in, Shape out, int64_t channels, int64_t read);
 
   int64_t taps() const { return static_cast<int64_t>(outerTaps_) * width_; }
-  int64_t places() const { return places_; }  // of the result's image
-  // Windows are places of the image, one by one.
+  int64_t places() const { return places_; }  // per image of the result
+  // Whether each window is one place of the image, in order.
   bool isPointwise() const { return isPointwise_; }
-  // Of the memory that the functions below take.
+  // Bytes of scratch memory for the functions below.
   int64_t scratchBytes() const;
 
-  // f(place, runs) for places [first, first + count) of the images at x, one after the other, which begin at the first
-  // channel that is read.
+  // Calls f(place, runs) for places [first, first + count) of the images at x, in order; x is the first channel that is
+  // read of the first image.
   template <class F>
   void forPlaces(const uint8_t *x, int64_t first, int64_t count, void *scratch, F &&f) const noexcept {
     forLines(x, first, count, scratch, [&](int64_t place, int64_t start, const uint8_t *const *lines, QuadRun *runs) {
       f(place, std::span<const QuadRun>(runs, findRuns(start, lines, runs)));
     });
   }
-  // f(place, pointers to what is under each tap, `padding` outside of the image) for the same places. There are more
-  // pointers to paddings up to a multiple of four.
+  // Calls f(place, pointers to the elements at each tap, `padding` outside the image) for the same places. Pointers to
+  // padding follow up to a multiple of four.
   template <class F>
   void forTaps(const uint8_t *x, int64_t first, int64_t count, const uint8_t *padding, void *scratch,
                F &&f) const noexcept {
@@ -44,7 +44,7 @@ class WindowRuns {
   }
 
  private:
-  // f(place, where its window begins in a line of the image, the line of each outer tap or null, memory for runs)
+  // f(place, start of its window in a line of the image, the line of each outer tap or null, memory for runs)
   template <class F>
   void forLines(const uint8_t *x, int64_t first, int64_t count, void *scratch, F &&f) const noexcept {
     auto **lines = static_cast<const uint8_t **>(scratch);
@@ -59,7 +59,7 @@ class WindowRuns {
   size_t findRuns(int64_t start, const uint8_t *const *lines, QuadRun *runs) const noexcept;
   void findTaps(int64_t start, const uint8_t *const *lines, const uint8_t *padding,
                 const uint8_t **taps) const noexcept;
-  // The taps of a line that lie in the image: [begin, end).
+  // The taps [begin, end) of a line that are inside the image.
   void inside(int64_t start, int64_t &begin, int64_t &end) const noexcept {
     begin = start >= 0 ? 0 : std::min(width_, (dilation_ - 1 - start) / dilation_);
     end = start >= inWidth_ ? begin : std::clamp((inWidth_ - 1 - start) / dilation_ + 1, begin, width_);
@@ -71,7 +71,7 @@ class WindowRuns {
   // Of the last dimension.
   int64_t width_, inWidth_, outWidth_, step_, dilation_, pad_;
   size_t outerTaps_;
-  std::vector<int64_t> tapOffsets_;  // by outer tap and dimension but the last
+  std::vector<int64_t> tapOffsets_;  // by outer tap and dimension, without the last dimension
   bool isPointwise_ = false;
 };
 
