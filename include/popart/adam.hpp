@@ -5,11 +5,11 @@
 
 namespace popart {
 
-// Hyper-parameters and state types of Adam and its relatives; UNDEFINED stands for the weight's type.
+// Hyper-parameters and state types of Adam and its relatives; UNDEFINED means the weight's type.
 class Adam : public Optimizer {
  public:
-  // Throws popart::error: lr < 0, constant lr = 0, wd < 0, beta < 0, eps <= 0, loss scaling 0. The debug context names
-  // nothing here.
+  // Throws popart::error: lr < 0, constant lr = 0, wd < 0, beta < 0, eps <= 0, loss scaling 0. The debug context has no
+  // effect.
   Adam(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue beta1, OptimizerValue beta2,
        OptimizerValue eps, OptimizerValue lossScaling, OptimizerValue maxWeightNorm, AdamMode mode,
        WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type,
@@ -36,7 +36,7 @@ class Adam : public Optimizer {
   Adam(const std::map<std::string, std::pair<float, bool>> &values, AdamMode mode, WeightDecayMode decayMode,
        DataType accumType, DataType accl1Type, DataType accl2Type, const std::vector<ClipNormSettings> &clip = {},
        bool scaledOptimizerState = false, const DebugContext & = {});
-  // compat: ends up with scaledOptimizerState on, as upstream.
+  // compat: sets scaledOptimizerState, as upstream does.
   static Adam fromDefaultMap(const std::map<std::string, OptimizerValue> &values, AdamMode mode,
                              WeightDecayMode decayMode, DataType accumType, DataType accl1Type, DataType accl2Type);
 
@@ -56,7 +56,7 @@ class Adam : public Optimizer {
   OptimizerScalar scalar(const std::string &name, const TensorId &weight) const override;
   size_t hash() const override;
 
-  // Values of one weight. Throws popart::error as the constructor does, and when the weight has values already.
+  // Values of one weight. Throws popart::error in the cases of the constructor, and if the weight already has values.
   void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
                       OptimizerValue beta1, OptimizerValue beta2, OptimizerValue eps, OptimizerValue maxWeightNorm);
   // Keys: learningRate, weightDecay, beta1, beta2, eps, maxWeightNorm.
@@ -76,7 +76,7 @@ class Adam : public Optimizer {
   bool useScaledOptimizerState() const { return scaledOptimizerState_; }
   bool usesBiasCorrection() const { return correctsBias(mode_); }
   bool isLamb() const { return popart::isLamb(mode_); }
-  // Decay is applied: non-constant or other than zero.
+  // Whether decay is applied: it is not constant, or not zero.
   bool hasWeightDecay(const TensorId &weight) const;
 
  private:

@@ -4,11 +4,11 @@
 
 namespace popart {
 
-// Hyper-parameters and state types of the adaptive optimizers; UNDEFINED stands for the weight's type.
+// Hyper-parameters and state types of the adaptive optimizers; UNDEFINED means the weight's type.
 class Adaptive : public Optimizer {
  public:
   // Throws popart::error: lr < 0, constant lr = 0, wd < 0, alpha < 0, momentum < 0, eps <= 0, loss scaling 0, TF
-  // variant with a mode other than RMSProp and CenteredRMSProp. The debug context names nothing here.
+  // variant with a mode other than RMSProp and CenteredRMSProp. The debug context has no effect.
   Adaptive(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue alpha, OptimizerValue momentum,
            OptimizerValue eps, OptimizerValue lossScaling, AdaptiveMode mode, WeightDecayMode decayMode,
            DataType accumType, DataType accl1Type, DataType accl2Type, DataType accl3Type,
@@ -36,7 +36,7 @@ class Adaptive : public Optimizer {
   OptimizerScalar scalar(const std::string &name, const TensorId &weight) const override;
   size_t hash() const override;
 
-  // Values of one weight. Throws popart::error as the constructor does, and when the weight has values already.
+  // Values of one weight. Throws popart::error in the cases of the constructor, and if the weight already has values.
   void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
                       OptimizerValue alpha, OptimizerValue momentum, OptimizerValue eps);
   // Keys: learningRate, weightDecay, alpha, momentum, eps.
@@ -54,7 +54,7 @@ class Adaptive : public Optimizer {
   DataType getAccl2Type() const { return accl2Type_; }
   DataType getAccl3Type() const { return accl3Type_; }
   bool isTFVariant() const { return tfVariant_; }
-  bool hasMomentum(const TensorId &weight) const;     // non-constant or other than zero; the same for decay
+  bool hasMomentum(const TensorId &weight) const;     // not constant, or not zero; the same for decay
   bool hasWeightDecay(const TensorId &weight) const;  // as above
 
  private:

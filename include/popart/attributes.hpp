@@ -1,5 +1,5 @@
-// Attributes of an op: a small ordered list of (name, value). Which names an op has, their types and defaults are
-// declared once, in its OpDef; equality, hashing, printing, parsing, ONNX import and builder keyword arguments all read
+// Attributes of an op: a small ordered list of (name, value). The names, types and defaults of an op's attributes are
+// declared once, in its OpDef; equality, hashing, printing, parsing, ONNX import and builder keyword arguments all use
 // this list.
 #pragma once
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace popart {
 
-// A subgraph held by an attribute (body of Loop, branches of If, callee of Call).
+// A subgraph that an attribute refers to (body of Loop, branches of If, callee of Call).
 struct GraphRef {
   GraphId id;  // of a graph in the same Ir
   bool operator==(const GraphRef &) const = default;
@@ -41,18 +41,18 @@ class Attributes {
   using Entry = std::pair<std::string, AttributeValue>;
 
   Attributes() = default;
-  Attributes(std::initializer_list<Entry> entries) {  // the last of two entries of one name stays
+  Attributes(std::initializer_list<Entry> entries) {  // the last of two entries of one name counts
     for (auto &e : entries) set(e.first, e.second);
   }
 
-  const AttributeValue *find(std::string_view name) const;  // null when absent; valid until the next set or erase
+  const AttributeValue *find(std::string_view name) const;  // null if absent; valid until the next set or erase
   bool hasAttribute(std::string_view name) const { return find(name) != nullptr; }
   void set(std::string_view name, AttributeValue value);  // inserts or replaces; entries stay sorted by name
-  void erase(std::string_view name);                      // nothing happens when it is absent
+  void erase(std::string_view name);                      // no effect if it is absent
   const std::vector<Entry> &entries() const { return entries_; }
   bool empty() const { return entries_.empty(); }
 
-  // Throws popart::error when the attribute is absent (first form) or has another type.
+  // Throws popart::error if the attribute is absent (first form) or has another type.
   template <class T>
   const T &getAttribute(std::string_view name) const {
     const AttributeValue *v = find(name);

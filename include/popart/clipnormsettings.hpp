@@ -1,5 +1,4 @@
-// ClipNormSettings: a group of weights whose gradients are scaled down together when their joint L2 norm exceeds
-// maxNorm.
+// ClipNormSettings: a group of weights whose gradients are scaled down together if their joint L2 norm exceeds maxNorm.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -12,7 +11,7 @@ namespace popart {
 // One group; maxNorm must be above 0, which optimizers check (popart::error).
 class ClipNormSettings {
  public:
-  // Which weights belong to the group: those named, or all.
+  // Which weights belong to the group: the named ones, or all.
   enum class Mode { ClipSpecifiedWeights, ClipAllWeights };
 
   // Deprecated spelling of clipWeights.
@@ -21,15 +20,15 @@ class ClipNormSettings {
   static ClipNormSettings clipWeights(const std::vector<TensorId> &weights, float maximum) {
     return {weights, maximum};
   }
-  static ClipNormSettings clipAllWeights(float maximum);  // an optimizer takes it alone only
+  static ClipNormSettings clipAllWeights(float maximum);  // must be the only group of an optimizer
 
-  const std::vector<TensorId> &getWeightIds() const;  // throws popart::error when all weights are clipped
+  const std::vector<TensorId> &getWeightIds() const;  // throws popart::error if all weights are clipped
   float getMaxNorm() const { return maxNorm; }
   Mode getMode() const { return mode_; }
   bool operator==(const ClipNormSettings &other) const;  // the norms are compared up to rounding
   bool operator!=(const ClipNormSettings &other) const { return !(*this == other); }
 
-  std::vector<TensorId> weightIds;  // empty when all weights are clipped
+  std::vector<TensorId> weightIds;  // empty if all weights are clipped
   float maxNorm;                    // largest L2 norm
 
  private:

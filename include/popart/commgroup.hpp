@@ -1,4 +1,4 @@
-// CommGroup and ReplicaGrouping: which replicas belong together.
+// CommGroup and ReplicaGrouping: how replicas form groups.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,10 +22,10 @@ class ReplicaGrouping {
   unsigned getGroupSize() const { return groupSize_; }
   unsigned getNumGroups() const { return numReplicas_ / groupSize_; }
   unsigned getGroupAt(unsigned replica) const;         // group of a replica
-  unsigned getIndexInGroupAt(unsigned replica) const;  // its place there
+  unsigned getIndexInGroupAt(unsigned replica) const;  // its index in the group
   unsigned getReplicaAt(unsigned group, unsigned index = 0) const;
   std::vector<unsigned> getReplicasAt(unsigned group) const;
-  // Replicas with the same index become a group. Throws popart::error when those have no constant stride.
+  // Replicas with the same index become a group. Throws popart::error if they have no constant stride.
   ReplicaGrouping getTranspose() const;
   std::string str() const;
   bool operator==(const ReplicaGrouping &) const = default;
@@ -34,14 +34,14 @@ class ReplicaGrouping {
   unsigned numReplicas_, stride_, groupSize_;
 };
 
-// The older form of the same: a type and a size.
+// The older form: a type and a size.
 class CommGroup {
  public:
   CommGroup() = default;
   CommGroup(CommGroupType t, unsigned groupSize) : type(t), replicaGroupSize(groupSize) {}
-  // Throws popart::error when the grouping has no such form (a stride that is neither 1 nor the number of groups).
+  // Throws popart::error if the grouping has no such form (a stride that is neither 1 nor the number of groups).
   explicit CommGroup(const ReplicaGrouping &grouping);
-  // Throws popart::error when the size does not divide `numReplicas`.
+  // Throws popart::error if the size does not divide `numReplicas`.
   ReplicaGrouping toReplicaGrouping(unsigned numReplicas) const;
   bool operator==(const CommGroup &) const = default;
   CommGroupType type = CommGroupType::All;

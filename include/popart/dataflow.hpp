@@ -1,5 +1,5 @@
-// DataFlow: which tensors come back to the host (anchors), how, and how many batches one Session::run executes.
-// AnchorReturnType says which of the values of an anchor within a step are returned. Facts: docs/compat/sessions.md.
+// DataFlow: which tensors are returned to the host (anchors), how, and how many batches one Session::run executes.
+// AnchorReturnType says which values of an anchor within a step are returned. Facts: docs/compat/sessions.md.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -14,13 +14,13 @@ namespace popart {
 
 class SessionOptions;
 
-// Of the values of a step: the last, every Nth, each one, their sum. Accumulated micro-batches count as values.
+// Which values of a step: the last one, every Nth, all, their sum. Accumulated micro-batches count as values.
 enum class AnchorReturnTypeId { Final = 0, EveryN, All, Sum };
 
 std::string toText(AnchorReturnTypeId id);      // the enumerator's name
 std::string toText(ExchangeStrategy strategy);  // the enumerator's name; "?" for N
 
-// How the values of one anchor come back; tile set and strategy are hints.
+// How the values of one anchor are returned; tile set and strategy are hints.
 class AnchorReturnType {
  public:
   AnchorReturnType() : AnchorReturnType("All") {}
@@ -36,7 +36,7 @@ class AnchorReturnType {
   const std::string &str() const { return text_; }  // the text it was made from
   TileSet tileSet() const { return tileSet_; }
   ExchangeStrategy exchangeStrategy() const { return exchangeStrategy_; }
-  std::size_t hash() const;  // of everything but str()
+  std::size_t hash() const;  // of all fields except str()
   bool operator==(const AnchorReturnType &) const = default;
 
  private:
@@ -53,8 +53,8 @@ using AnchorReturnTypeMap = std::map<TensorId, AnchorReturnType>;
 // A step: batchesPerStep batches (of accumulationFactor micro-batches each) and the anchors they return.
 class DataFlow {
  public:
-  DataFlow() = default;  // zero batches: only a placeholder
-  // All throw popart::error when batchesPerStep <= 0, or an EveryN period exceeds or does not divide it.
+  DataFlow() = default;  // zero batches: a placeholder
+  // All throw popart::error if batchesPerStep <= 0, or if an EveryN period exceeds or does not divide it.
   explicit DataFlow(int batchesPerStep);
   DataFlow(int batchesPerStep, const AnchorReturnTypeMap &anchors);
   DataFlow(int batchesPerStep, const std::vector<TensorId> anchorIds,
@@ -65,13 +65,13 @@ class DataFlow {
   int batchesPerStep() const { return batchesPerStep_; }
   void setBatchesPerStep(int batchesPerStep);  // popart::error as above
   std::vector<TensorId> anchors() const;       // sorted
-  // Throws popart::error when `id` is not an anchor.
+  // Throws popart::error if `id` is not an anchor.
   const AnchorReturnType &art(const TensorId &id) const;
   const AnchorReturnTypeMap &getAnchorReturnTypeMap() const { return anchors_; }
   // Values of anchor `id` that one replica returns per step.
   unsigned numOutFetchesPerRepl(const SessionOptions &options, const TensorId &id) const;
-  bool isBatchCountingRequired() const;  // some anchor is EveryN
-  std::vector<int> rps() const;          // return periods in use, sorted, each once
+  bool isBatchCountingRequired() const;  // whether some anchor is EveryN
+  std::vector<int> rps() const;          // return periods in use, sorted, without repetitions
   std::size_t hash() const;
   bool operator==(const DataFlow &) const = default;
 

@@ -9,7 +9,7 @@
 namespace popart {
 
 // UNDEFINED: not set yet. BOOL and types of fewer than eight bits have one byte per element. FLOAT8_143 and FLOAT8_152
-// are ONNX's FLOAT8E4M3FNUZ and FLOAT8E5M2FNUZ. What follows UNDEFINED are types of ONNX that PopART had not.
+// are ONNX's FLOAT8E4M3FNUZ and FLOAT8E5M2FNUZ. Types after UNDEFINED are ONNX types that PopART does not have.
 enum class DataType {
   UINT8 = 0,
   INT8,
@@ -50,7 +50,7 @@ struct DataTypeInfo {
   int nbytes;         // -1: STRING and UNDEFINED have no fixed size
   bool isFixedPoint;  // integers and BOOL
   const char *name;   // "FLOAT"
-  const char *lcase;  // "float32"; as NumPy and the package ml_dtypes name the types that PopART had not
+  const char *lcase;  // "float32"; types that PopART does not have are named as in NumPy and the package ml_dtypes
 };
 
 const DataTypeInfo &getDataTypeInfo(DataType type);  // static storage
@@ -59,7 +59,7 @@ const DataTypeInfo &getDataTypeInfo(DataType type);  // static storage
 // popart::error for an unknown name.
 DataType dataTypeFromString(std::string_view name);
 
-inline bool isComplex(DataType t) { return t == DataType::COMPLEX64 || t == DataType::COMPLEX128; }  // moved only
+inline bool isComplex(DataType t) { return t == DataType::COMPLEX64 || t == DataType::COMPLEX128; }  // only moved
 // FLOAT, FLOAT16, BFLOAT16, DOUBLE and all smaller ones.
 inline bool isFloatingPoint(DataType t) {
   return !getDataTypeInfo(t).isFixedPoint && !isComplex(t) && t != DataType::STRING && t != DataType::UNDEFINED;
@@ -70,9 +70,10 @@ inline bool isInteger(DataType t) { return getDataTypeInfo(t).isFixedPoint && t 
 // INT64 -> INT32, UINT64 -> UINT32, DOUBLE -> FLOAT; every other type is its own device type.
 DataType getCompatibleDataType(DataType type);
 
-// The numbers ONNX TensorProto.DataType gives to types (ONNX IR specification); 0 for UNDEFINED and types ONNX lacks.
+// The numbers of types in ONNX TensorProto.DataType (ONNX IR specification); 0 for UNDEFINED and types that ONNX does
+// not have.
 int toOnnxDataType(DataType type);
-DataType fromOnnxDataType(int onnxType);  // throws popart::error for a type outside our list
+DataType fromOnnxDataType(int onnxType);  // throws popart::error for an unsupported type
 
 class Half;
 class BFloat16;

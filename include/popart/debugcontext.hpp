@@ -1,6 +1,6 @@
-// DebugContext: where in the user's program a tensor or op was made: a name and a source
-// location. Strings convert to it, so every `debugContext` argument takes a plain name. DebugInfo adds values
-// that a layer records about it; the names of nested infos join with "/".
+// DebugContext: where in the user's program a tensor or op was created: a name and a source location. Strings convert
+// to it, so every `debugContext` argument takes a plain name. DebugInfo adds values that a layer records about it;
+// names of nested infos are joined with "/".
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -19,7 +19,7 @@ class SourceLocation {
   SourceLocation() = default;
   SourceLocation(std::string functionName, std::string fileName, unsigned lineNumber)
       : function_(std::move(functionName)), file_(std::move(fileName)), line_(lineNumber) {}
-  // where the call stands
+  // the place of the call
   static SourceLocation Current(const std::source_location &here = std::source_location::current()) {
     return {here.function_name(), here.file_name(), here.line()};
   }
@@ -34,7 +34,7 @@ class SourceLocation {
   unsigned line_ = 0;
 };
 
-// A name, the place of the call and the DebugInfo it hangs on.
+// A name, the place of the call, and the parent DebugInfo.
 class DebugContext {
  public:
   DebugContext(SourceLocation loc = SourceLocation::Current()) : location_(std::move(loc)) {}
@@ -42,14 +42,14 @@ class DebugContext {
       : name_(name), location_(std::move(loc)) {}
   DebugContext(std::string name, SourceLocation loc = SourceLocation::Current())
       : name_(std::move(name)), location_(std::move(loc)) {}
-  // A context below `info`, which may end before it.
+  // A context below `info`, which may be destroyed before it.
   DebugContext(const DebugInfo &info, std::string name = "", SourceLocation loc = SourceLocation::Current());
 
-  // "<name of the parent info>/<name>"; only the name without a parent.
+  // "<name of the parent info>/<name>"; only the name if there is no parent.
   std::string getPathName() const;
   const std::string &name() const { return name_; }
   const SourceLocation &location() const { return location_; }
-  // Id of the DebugInfo this context was made from, 0 for none.
+  // Id of the DebugInfo from which this context was made, 0 for none.
   uint64_t parentId() const { return parentId_; }
 
  private:
@@ -59,16 +59,17 @@ class DebugContext {
   SourceLocation location_;
 };
 
-// A record about one context; goes to the streamer, if one is open, when it ends. Thread-safe apart from setValue.
+// A record about one context; it is written to the streamer, if one is open, when it is destroyed. Thread-safe except
+// for setValue.
 class DebugInfo {
  public:
-  // `layer`: who records, for example "popart". Ids are unique in the process.
+  // `layer`: the layer that records, for example "popart". Ids are unique in the process.
   DebugInfo(const DebugContext &context, std::string layer);
   virtual ~DebugInfo();
   DebugInfo(const DebugInfo &) = delete;
   DebugInfo &operator=(const DebugInfo &) = delete;
 
-  // Records a value under `name` (replacing an older one). Returns true.
+  // Sets the value of `name` (replacing an older one). Returns true.
   bool setValue(const std::string &name, std::string value);
   uint64_t getId() const { return id_; }
   const std::string &getPathName() const { return path_; }
@@ -77,10 +78,10 @@ class DebugInfo {
 
   // Format of the streamer's file.
   enum class SerializationFormat { JSON = 0, CBOR };
-  // From now on every DebugInfo that ends is written to `fileName` until closeStreamer. Throws popart::error when the
-  // file cannot be opened.
+  // Every DebugInfo destroyed until closeStreamer is written to `fileName`. Throws popart::error if the file cannot be
+  // opened.
   static void initializeStreamer(const std::string &fileName, SerializationFormat format = SerializationFormat::JSON);
-  static void closeStreamer();  // writes the file; nothing happens when none is open
+  static void closeStreamer();  // writes the file; no effect if none is open
 
  private:
   uint64_t id_;

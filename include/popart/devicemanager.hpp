@@ -1,7 +1,6 @@
-// DeviceManager hands out the devices that sessions run on, DeviceInfo describes one.
-// Devices: the CPU; software models of IPUs (createIpuModelDevice); and "IPUs", which on this machine are virtual ones
-// computed by the CPU, as many as POPART_VIRTUAL_IPUS says (default 16). Offline devices describe hardware to compile
-// for.
+// DeviceManager provides the devices on which sessions run; DeviceInfo describes one of them. Devices: the CPU;
+// software models of IPUs (createIpuModelDevice); and "IPUs", which on this machine are virtual and computed by the
+// CPU. Their number is POPART_VIRTUAL_IPUS (default 16). Offline devices describe hardware to compile for.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -12,13 +11,13 @@
 
 namespace popart {
 
-// Names and order of PopART. Sim devices behave as IpuModel devices of another type.
+// Names and order as in PopART. Sim devices behave like IpuModel devices with another type.
 enum class DeviceType { IpuModel = 0, Cpu, Ipu, OfflineIpu, Sim };
 // When sessions attach: at acquisition, when they load, never (offline).
 enum class DeviceConnectionType { Always = 0, OnDemand, Never };
 // Which of several free devices acquireAvailableDevice takes.
 enum class DeviceSelectionCriterion { First = 0, Random };
-// Kept for programs that name one; no device here depends on it.
+// Exists for programs that name it; no device here depends on it.
 enum class SyncPattern { Full = 0, SinglePipeline, ReplicaAndLadder };
 
 std::string toText(DeviceType type);            // "ipu-model", "cpu", "ipu", "offline-ipu", "sim"
@@ -36,9 +35,9 @@ class DeviceInfo {
   DeviceInfo(DeviceType type, DeviceConnectionType connectionType) : type_(type), connectionType_(connectionType) {}
   virtual ~DeviceInfo() = default;
 
-  // False when the device is in use by somebody else. Throws popart::error for connection type Never.
+  // False if something else uses the device. Throws popart::error for connection type Never.
   virtual bool attach() = 0;
-  virtual void detach() = 0;  // nothing happens when it is not attached
+  virtual void detach() = 0;  // no effect if it is not attached
   virtual bool isAttached() const = 0;
   virtual int getId() const = 0;                     // as in enumerateDevices; 0 for host devices
   virtual std::vector<int> getChildIds() const = 0;  // ids of the single IPUs of a group; none for one IPU
@@ -71,8 +70,8 @@ class DeviceInfo {
 
 std::ostream &operator<<(std::ostream &os, const DeviceInfo &info);  // writes toString()
 
-// A source of devices beside the built-in one. Arguments as those of DeviceManager's methods of the same names; ids are
-// the provider's own, null means none of that kind.
+// A source of devices in addition to the built-in one. Arguments are those of DeviceManager's methods of the same
+// names. Ids are the provider's own; null means that there is no such device.
 class DeviceProvider {
  public:
   virtual ~DeviceProvider() = default;
@@ -81,7 +80,7 @@ class DeviceProvider {
   // appends to `devices`
   virtual void enumerate(std::vector<std::shared_ptr<DeviceInfo>> &devices, uint32_t numIpus, SyncPattern pattern,
                          DeviceType type, DeviceConnectionType connectionType, uint32_t requiredTilesPerIpu) = 0;
-  // These are asked of the built-in provider only.
+  // These are called only on the built-in provider.
   virtual std::shared_ptr<DeviceInfo> createHostDevice(DeviceType type,
                                                        const std::map<std::string, std::string> &options,
                                                        SyncPattern pattern = SyncPattern::Full) = 0;
@@ -94,23 +93,24 @@ class DeviceManager {
  public:
   // The one manager of the process.
   static DeviceManager &createDeviceManager();
-  // Asked after the built-in provider; it must outlive the process's use of devices. Throws popart::error for null.
+  // Called after the built-in provider; `provider` must outlive the process's use of devices. Throws popart::error for
+  // null.
   void registerDeviceProvider(DeviceProvider *provider);
 
-  // Devices of exactly numIpus IPUs with at least tilesPerIPU tiles, attached or not; for Cpu and IpuModel a new one.
-  // Throws popart::error for numIpus < 1.
+  // Devices of exactly numIpus IPUs with at least tilesPerIPU tiles, attached or not; a new device for Cpu and
+  // IpuModel. Throws popart::error for numIpus < 1.
   std::vector<std::shared_ptr<DeviceInfo>> enumerateDevices(
       SyncPattern pattern = SyncPattern::Full, int numIpus = 1, DeviceType deviceType = DeviceType::Ipu,
       DeviceConnectionType connectionType = DeviceConnectionType::Always, int tilesPerIPU = 0);
   // The same, appended to `devices`.
   void enumerate(std::vector<std::shared_ptr<DeviceInfo>> &devices, unsigned requiredNumIPUs, SyncPattern pattern,
                  DeviceType type, DeviceConnectionType connectionType, unsigned requiredTilesPerIPU);
-  // nullptr when there is none of that id.
+  // nullptr if no device has that id.
   std::shared_ptr<DeviceInfo> getDevice(SyncPattern pattern = SyncPattern::Full, uint32_t deviceManagerId = 0,
                                         DeviceConnectionType connectionType = DeviceConnectionType::Always);
 
-  // Throw popart::error when no such device is free; the try… forms return nullptr instead. numIpus must be a power of
-  // two, the connection type not Never (popart::error in both forms). tilesPerIPU 0: all.
+  // Throw popart::error if no such device is free; the try… forms return nullptr instead. Both forms throw
+  // popart::error unless numIpus is a power of two, and for connection type Never. tilesPerIPU 0: all.
   std::shared_ptr<DeviceInfo> acquireAvailableDevice(
       int numIpus = 1, int tilesPerIPU = 0, SyncPattern pattern = SyncPattern::Full,
       DeviceConnectionType connectionType = DeviceConnectionType::Always,
@@ -128,10 +128,10 @@ class DeviceManager {
   std::shared_ptr<DeviceInfo> createHostDevice(DeviceType type, const std::map<std::string, std::string> &options);
   std::shared_ptr<DeviceInfo> createCpuDevice();  // id 0, 1 IPU, attached
   // Options: numIPUs (default 1), tilesPerIPU (all), ipuVersion ("ipu2"), compileIPUCode. Throws popart::error for
-  // other keys ("invalid option") and for values that are no numbers of 1 or more, or no known version.
+  // other keys ("invalid option"), for values that are not numbers of 1 or more, and for unknown versions.
   std::shared_ptr<DeviceInfo> createIpuModelDevice(const std::map<std::string, std::string> &options);
   std::shared_ptr<DeviceInfo> createSimDevice(const std::map<std::string, std::string> &options);
-  // Options as above and syncPattern, gatewayMode. Offline devices have connection type Never: they compile, they do
+  // Options as above, and syncPattern and gatewayMode. Offline devices have connection type Never: they compile, but do
   // not run.
   std::shared_ptr<DeviceInfo> createOfflineIPUDevice(const std::map<std::string, std::string> &options);
   std::shared_ptr<DeviceInfo> createOfflineIpuFromDeviceInfo(const DeviceInfo &deviceInfo);

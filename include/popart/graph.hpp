@@ -1,4 +1,4 @@
-// Graph: owns ops and tensors in stable storage and is the only one who edits edges; each edit leaves the graph legal.
+// Graph: owns ops and tensors in stable storage. Edges change only through it, and each edit leaves the graph legal.
 // Ops keep their creation order; topological order and constraints come from schedule/.
 #pragma once
 #include <map>
@@ -15,9 +15,9 @@ namespace popart {
 
 class Ir;
 
-// compat: the order of a graph is always the one that runs, so that both give the same.
+// compat: the order of a graph is always the order of execution, so both have the same effect.
 enum class RequireOptimalSchedule { No = 0, Yes };
-// For an op, those that shall come before it.
+// For an op, the ops that must run before it.
 using OpsBeforeKey = std::map<Op *, std::vector<Op *>>;
 
 // compat: an op as getOps() lists it, used as the pointer that owns it.
@@ -32,29 +32,29 @@ class OpPointer {
   Op *op_;
 };
 
-// The order constraints of a graph that data does not give. Throw popart::error for an op of another graph.
+// The order constraints of a graph beyond those of data. Throw popart::error for an op of another graph.
 class TopoCons {
  public:
   explicit TopoCons(Graph &graph) : graph_(graph) {}
   TopoCons(const TopoCons &) = delete;
   TopoCons &operator=(const TopoCons &) = delete;
-  // Nothing happens when it was stated before. `tied` is accepted: neighbours in order of execution are the planner's
-  // choice. Throws popart::error also for the same op twice.
+  // No effect if it exists. `tied` is accepted: the planner chooses which ops are neighbours in order of execution.
+  // Also throws popart::error for the same op twice.
   void insert(Op *before, Op *after, bool tied = false) const;
   bool contains(const Op *before, const Op *after) const;
   std::vector<Op *> getBefores(const Op *after) const;  // in creation order
   std::vector<Op *> getAfters(const Op *before) const;
   void remove(const Op *op) const;                     // every constraint of the op
-  const TopoCons *operator->() const { return this; }  // compat: programs that hold it as a pointer
+  const TopoCons *operator->() const { return this; }  // compat: programs that treat it as a pointer
 
  private:
   Graph &graph_;
 };
 
-// A graph of an Ir. Functions that take an index expect one of this graph that is alive (alive()).
+// A graph of an Ir. Functions that take an index expect an existing one of this graph (alive()).
 class Graph {
  public:
-  Graph(Ir &ir, GraphId id);  // made by Ir::createGraph only
+  Graph(Ir &ir, GraphId id);  // called only by Ir::createGraph
   ~Graph();
   Graph(const Graph &) = delete;
   Graph &operator=(const Graph &) = delete;
@@ -65,12 +65,12 @@ class Graph {
   const std::string &str() const { return id; }
   std::string getGraphString() const { return id.empty() ? "the main graph" : "subgraph '" + id + "'"; }
   bool isMain() const { return id.empty(); }
-  // "<graph id>/<name>"; the main graph adds nothing.
+  // "<graph id>/<name>"; in the main graph, `name`.
   TensorId addScope(const std::string &name) const { return id.empty() ? name : id + "/" + name; }
   std::string removeScope(const TensorId &tensorId) const;
 
   // ---- tensors
-  // Throws popart::error when the id exists in this graph.
+  // Throws popart::error if the id exists in this graph.
   TensorIndex addTensor(const TensorId &id, const TensorInfo &info, TensorType type);
   TensorIndex addConstant(const TensorId &id, const TensorData &data);
   TensorIndex addVariable(const TensorId &id, const TensorData &data);
@@ -84,7 +84,7 @@ class Graph {
   const std::vector<TensorIndex> &outputs() const { return outputs_; }
   std::vector<TensorId> getInputIds() const;
   std::vector<TensorId> getOutputIds() const;
-  TensorIndex find(const TensorId &id) const;  // invalid index when absent
+  TensorIndex find(const TensorId &id) const;  // invalid index if absent
   bool contains(const TensorId &id) const { return find(id).valid(); }
   Tensor &tensor(TensorIndex t) const { return *tensors_[t.value]; }
   Tensor *getTensor(const TensorId &id) const;  // throws popart::error naming the nearest existing ids
@@ -95,13 +95,13 @@ class Graph {
   void renameTensor(TensorIndex t, const TensorId &newId);
   // First free id among `id`, `id__t<K>` with K from the Ir's counter (popxl naming rule).
   TensorId uniqueId(const TensorId &id);
-  // First free id among `id`, `id/1`, `id/2` … (ONNX builder naming rule), without the popxl counter.
-  // Asking n times for one id takes n steps in all.
+  // First free id among `id`, `id/1`, `id/2` … (ONNX builder naming rule), without the popxl counter. n calls for one
+  // id take n steps in total.
   TensorId freeId(const TensorId &id);
 
   // ---- ops
-  // Adds an op of the catalog; edges follow with connect…; call setup() at the end. Returned pointers stay valid until
-  // erase.
+  // Adds an op of the catalog; connect its edges afterwards with connect…, and call setup() at the end. Returned
+  // pointers are valid until erase.
   Op *addOp(const OpDef &def, Attributes attributes, Op::Settings settings);
   Op *addOp(std::unique_ptr<Op> op);  // user ops and clones; edges must be empty
   // Adds, connects inputs (invalid index: absent), creates outputs named by `outputIds` and infers their infos.
@@ -112,8 +112,8 @@ class Graph {
   T *createOp(Args &&...args) {
     return static_cast<T *>(addOp(std::make_unique<T>(std::forward<Args>(args)...)));
   }
-  // The same, with inputs and new outputs by tensor id, and set up. Throws popart::error when the graph has no such
-  // input, has such an output or the op refuses them; the graph is then as before.
+  // The same, with inputs and new outputs by tensor id, and set up. Throws popart::error if the graph has no such
+  // input, has such an output or the op refuses them; the graph is then unchanged.
   template <class T, class... Args>
   T *createConnectedOp(const std::map<InIndex, TensorId> &in, const std::map<OutIndex, TensorId> &out, Args &&...args) {
     T *op = createOp<T>(std::forward<Args>(args)...);
@@ -128,10 +128,10 @@ class Graph {
   void replaceUses(TensorIndex oldTensor, TensorIndex newTensor);  // consumers only, not graph outputs
   void replaceUse(Use use, TensorIndex newTensor);
   void replaceOutputs(TensorIndex oldTensor, TensorIndex newTensor);  // in the list of graph outputs
-  void eraseOp(OpIndex op);  // its outputs must be unused or are erased by the caller first; disconnects all edges
-  void eraseOp(OpId id);     // the same by the op's number; throws popart::error when this graph has no such op
+  void eraseOp(OpIndex op);  // its outputs must be unused, or the caller erases them first; disconnects all edges
+  void eraseOp(OpId id);     // the same by the op's id; throws popart::error if this graph has no such op
   void eraseTensor(TensorIndex t);  // must have neither producer nor uses
-  // `fresh` takes the place of `old` for consumers and in the list of graph outputs.
+  // `fresh` replaces `old` for consumers and in the list of graph outputs.
   void replaceTensor(TensorIndex old, TensorIndex fresh) { replaceUses(old, fresh), replaceOutputs(old, fresh); }
   void eraseOpAndOutputs(OpIndex op);  // nothing may read its outputs
   Op &op(OpIndex o) const { return *ops_[o.value]; }
@@ -142,8 +142,8 @@ class Graph {
   size_t opCount() const { return opCount_; }
   size_t tensorSlots() const { return tensors_.size(); }  // index values are below this
   size_t opSlots() const { return ops_.size(); }
-  // schedule/: topological, constraints honoured, those of `before` too; throws popart::error for a cycle, and where
-  // `before` has an op of another graph.
+  // schedule/: a topological order that satisfies all constraints, including those of `before`; throws popart::error
+  // for a cycle, and if `before` has an op of another graph.
   std::vector<Op *> getOpSchedule() const;
   std::vector<Op *> getOpSchedule(const OpsBeforeKey &before, RequireOptimalSchedule required) const;
   std::vector<Graph *> getCalledGraphs() const;
@@ -151,7 +151,7 @@ class Graph {
   // ---- extra order constraints: `before` runs before `after`
   void addConstraint(OpIndex before, OpIndex after);
   const std::vector<std::pair<OpIndex, OpIndex>> &constraints() const { return constraints_; }
-  void removeConstraints(OpIndex op);  // all that the op is in
+  void removeConstraints(OpIndex op);  // all constraints of the op
   void moveConstraints(OpIndex from, OpIndex to);
 
   // Changes with every edit; analyses computed for one revision are valid only for it.
@@ -159,14 +159,14 @@ class Graph {
 
  private:
   void connect(Op &op, const std::map<InIndex, TensorId> &in, const std::map<OutIndex, TensorId> &out);
-  void setupOrErase(Op &op);  // an op that was just made; what setup() throws leaves the graph without it
+  void setupOrErase(Op &op);  // for a new op: if setup() throws, the op is erased
   void removeUse(TensorIndex t, OpIndex op, InIndex i);
   friend class Ir;
   Ir *ir_;  // never null
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<std::unique_ptr<Tensor>> tensors_;
   std::unordered_map<TensorId, TensorIndex> byId_;
-  std::unordered_map<TensorId, int64_t> lastNumbers_;  // that freeId gave
+  std::unordered_map<TensorId, int64_t> lastNumbers_;  // the last numbers that freeId used
   std::vector<TensorIndex> inputs_, outputs_;
   std::vector<std::pair<OpIndex, OpIndex>> constraints_;
   size_t opCount_ = 0;

@@ -1,5 +1,5 @@
-// 16-bit floating point storage types. Arithmetic is done after conversion to float; conversion rounds to nearest even
-// (IEEE 754-2008 binary16; bfloat16 = the upper half of binary32). NaN stays NaN, overflow goes to infinity.
+// 16-bit floating point storage types. Arithmetic is in float; conversion rounds to nearest even (IEEE 754-2008
+// binary16; bfloat16 = the upper half of binary32). NaN stays NaN, overflow gives infinity.
 #pragma once
 #include <cstdint>
 
@@ -23,7 +23,7 @@ class Half {
   Half() = default;
   Half(float value) : bits_(floatToHalfBits(value)) {}
   operator float() const { return halfBitsToFloat(bits_); }
-  static Half fromBits(uint16_t bits) {  // takes any bits as they are
+  static Half fromBits(uint16_t bits) {  // takes any bits
     Half h;
     h.bits_ = bits;
     return h;
@@ -40,7 +40,7 @@ class BFloat16 {
   BFloat16() = default;
   BFloat16(float value) : bits_(floatToBFloat16Bits(value)) {}
   operator float() const { return bfloat16BitsToFloat(bits_); }
-  static BFloat16 fromBits(uint16_t bits) {  // takes any bits as they are
+  static BFloat16 fromBits(uint16_t bits) {  // takes any bits
     BFloat16 b;
     b.bits_ = bits;
     return b;

@@ -5,7 +5,7 @@
 
 namespace popart {
 
-// A default-made index is invalid: "none". Indices of different Tags do not mix.
+// A default-constructed index is invalid: "none". Indices of different Tags do not convert to each other.
 template <class Tag>
 struct TypedIndex {
   static constexpr uint32_t kInvalid = 0xffffffffu;  // value of "none"
@@ -13,7 +13,7 @@ struct TypedIndex {
   constexpr bool valid() const { return value != kInvalid; }
   constexpr auto operator<=>(const TypedIndex &) const = default;
 };
-// Handles that Graph gives out.
+// Handles that Graph returns.
 using TensorIndex = TypedIndex<struct TensorTag>;
 using OpIndex = TypedIndex<struct OpTag>;
 

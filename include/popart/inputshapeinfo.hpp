@@ -14,7 +14,7 @@ class InputShapeInfo {
   InputShapeInfo() = default;
   // Replaces an entry of the same id.
   void add(const TensorId &id, const TensorInfo &info) { infos_[id] = info; }
-  // Throws popart::error when there is no entry for `id`.
+  // Throws popart::error if there is no entry for `id`.
   const TensorInfo &get(const TensorId &id) const {
     auto it = infos_.find(id);
     if (it == infos_.end())

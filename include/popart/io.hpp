@@ -1,4 +1,4 @@
-// io: ONNX models in memory, as Ir::prepare takes them.
+// io: ONNX models in memory, the argument of Ir::prepare.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -8,7 +8,7 @@ namespace popart::onnx {
 
 struct ModelContent;
 
-// A model that was read and checked. Cheap to copy; nothing changes it.
+// A model that was read and checked. Cheap to copy; immutable.
 class ModelProto {
  public:
   ModelProto(std::shared_ptr<const ModelContent> content, std::size_t hash)
@@ -25,8 +25,8 @@ class ModelProto {
 
 namespace popart::io {
 
-// From the bytes of a serialised ModelProto; files it names are looked for below the current folder. Throws
-// popart::error when it is no valid model.
+// From the bytes of a serialised ModelProto. Files that it names are searched in the current folder. Throws
+// popart::error if it is not a valid model.
 onnx::ModelProto getModelFromString(const std::string &modelProto);
 
 }  // namespace popart::io

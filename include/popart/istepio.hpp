@@ -1,5 +1,5 @@
-// IStepIO: where Session::run takes inputs from and puts anchors (docs/compat/sessions.md). A step asks for one
-// micro-batch of one replica at a time: in / inComplete for inputs, out / outComplete for anchors.
+// IStepIO: the source of inputs and the target of anchors of Session::run (docs/compat/sessions.md). A step processes
+// one micro-batch of one replica at a time: in / inComplete for inputs, out / outComplete for anchors.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,16 +11,17 @@
 namespace popart {
 
 namespace popx {
-class Executablex;  // the sizes a compiled session expects; see StepIOSizes in src/api
+class Executablex;  // the sizes that a compiled session expects; see StepIOSizes in src/api
 }
 
-// A whole host buffer that steps consume front to back, starting again at its front when its end is reached.
+// A whole host buffer that steps read or write in order, starting again at its beginning after its end.
 struct SequentialBuffer {
   char *data = nullptr;  // not owned
   TensorInfo info;       // of the whole buffer
   int64_t bytes = 0;     // size of the buffer
   int64_t position = 0;  // in bytes
-  // Start of the next `size` bytes, and moves on. Throws popart::runtime_error when they would pass the buffer's end.
+  // Returns the start of the next `size` bytes, and advances. Throws popart::runtime_error if they would exceed the
+  // buffer.
   char *next(int64_t size, const TensorId &id) {
     if (position + size > bytes)
       throw runtime_error(
@@ -33,35 +34,36 @@ struct SequentialBuffer {
   }
 };
 
-// The contract between a session and the host's data. The thread that calls Session::run makes the calls.
+// The interface between a session and the host's data. Calls come from the thread that called Session::run.
 class IStepIO {
  public:
-  IStepIO();  // takes a new serial number
+  IStepIO();  // assigns a new serial number
   IStepIO(const IStepIO &) = delete;
   IStepIO &operator=(const IStepIO &) = delete;
   virtual ~IStepIO() = default;
-  // Values of the next micro-batch; the data stays valid until inComplete. `prefetch`: ahead of need; a null pointer
-  // then says that they are not available yet, and they are asked for again without it when the program needs them.
+  // Values of the next micro-batch; the data must be valid until inComplete. `prefetch`: the call is ahead of need. A
+  // null pointer then means that they are not available yet; the program calls again without `prefetch` when it needs
+  // them.
   virtual ConstVoidData in(TensorId id, int64_t numElements, bool prefetch, const bool isBroadcast = false) = 0;
   // the step has read the data of the last in()
   virtual void inComplete(TensorId id, int64_t numElements, const bool isBroadcast = false) = 0;
-  // Memory to write the next value of an anchor to.
+  // Memory for the next value of an anchor.
   virtual MutableVoidData out(TensorId id, int64_t numElements) = 0;
   virtual void outComplete(TensorId) {}  // the value is written
-  // Throws popart::runtime_error when a buffer has another number of elements than the step needs, or holds them in
-  // another order (docs/compat/sessions.md). Called when a session meets the StepIO for the first time.
+  // Throws popart::runtime_error if a buffer has another number of elements than the step needs, or has them in another
+  // order (docs/compat/sessions.md). A session calls it when it uses the StepIO for the first time.
   virtual void assertNumElements(const popx::Executablex &) const {}
 
   void enableRuntimeAsserts(bool enable) { runtimeAsserts_ = enable; }
   bool runtimeAssertsEnabled() const { return runtimeAsserts_; }
 
-  // The buffer behind a tensor, when there is one: then sessions use it directly instead of in() and out().
-  // The pointer stays valid as long as the IStepIO.
+  // The buffer of a tensor, if there is one: sessions then use it directly instead of in() and out(). The pointer must
+  // be valid as long as the IStepIO.
   virtual SequentialBuffer *inputBuffer(const TensorId &) { return nullptr; }
   virtual SequentialBuffer *outputBuffer(const TensorId &) { return nullptr; }
-  virtual size_t inputCount() const { return 0; }                       // arrays of inputs
-  virtual bool providesInput(const TensorId &) const { return false; }  // whether one is the input's
-  // Differs for every IStepIO of the process.
+  virtual size_t inputCount() const { return 0; }                       // number of input arrays
+  virtual bool providesInput(const TensorId &) const { return false; }  // whether one of them is the input's
+  // Unique among all IStepIOs of the process.
   uint64_t serial() const { return serial_; }
 
  private:
@@ -73,12 +75,12 @@ class IStepIO {
 class IWeightsIO {
  public:
   virtual ~IWeightsIO() = default;
-  virtual bool contains(TensorId id) const = 0;  // whether weight(id) gives one
-  // Throws popart::runtime_error when there is none.
+  virtual bool contains(TensorId id) const = 0;  // whether weight(id) returns one
+  // Throws popart::runtime_error if there is none.
   virtual MutableVoidData weight(TensorId id) const = 0;
-  // Whether weight(id) may only be read: then readWeights refuses it.
+  // Whether weight(id) must not be written: readWeights then refuses it.
   virtual bool isReadOnly(TensorId) const { return false; }
-  // Names that readWeights and writeWeights check against the session's variables; none: nothing is checked.
+  // Names that readWeights and writeWeights check against the session's variables; empty: no check.
   virtual std::vector<TensorId> ids() const { return {}; }
 };
 

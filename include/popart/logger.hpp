@@ -8,7 +8,7 @@
 namespace popart::logger {
 
 // Levels: TRACE DEBUG INFO WARN ERR CRITICAL OFF, any case. compat: "popart" sets every module, as the guide's comment
-// says (tests/seeds/test_executing.py); any other name that one module, unknown ones the channel "none".
+// says (tests/seeds/test_executing.py); any other name sets that one module, unknown ones the channel "none".
 inline void setLevel(const std::string &module, const std::string &level) {
   logging::configure({{module == "popart" ? "all" : module, level}});
 }

@@ -14,14 +14,14 @@ namespace popart::logging {
 
 // As spdlog's levels; Off hides everything.
 enum class Level { Trace = 0, Debug, Info, Warn, Err, Critical, Off };
-// The channels of PopART; "none" takes what has no channel.
+// The channels of PopART; "none" is for messages without a channel.
 enum class Module { popart = 0, session, ir, devicex, transform, pattern, builder, op, opx, ces, python, none };
 constexpr int kModuleCount = 12;  // of Module
 
-// Keys "all" or a module's name (an unknown one: the channel none); values TRACE DEBUG INFO WARN ERR CRITICAL OFF (any
-// case; another text means OFF). "all" comes first.
+// Keys: "all" or a module's name (an unknown one means the channel none); values: TRACE DEBUG INFO WARN ERR CRITICAL
+// OFF (any case; another text means OFF). "all" is applied first.
 void configure(const std::map<std::string, std::string> &levels);
-// Thread-safe. Bad values of the environment are warned about at the first use of a channel; their defaults hold.
+// Thread-safe. The first use of a channel warns about bad values of the environment; they have no effect.
 void setLogLevel(Module module, Level level);
 Level getLogLevel(Module module);
 bool shouldLog(Module module, Level level);
@@ -30,7 +30,7 @@ void log(Module module, Level level, std::string_view message);
 
 Level levelFromString(std::string_view name);    // as configure's values
 std::string_view moduleName(Module module);      // the enumerator's name
-Module moduleFromString(std::string_view name);  // none when unknown
+Module moduleFromString(std::string_view name);  // none if unknown
 
 // Replaces each "{}" by the next argument.
 template <class... Args>
@@ -49,7 +49,7 @@ std::string join(Iterator begin, Iterator end, const std::string &separator) {
   return text;
 }
 
-// Formats only when the level shows. Throws popart::error when "{}" and arguments differ in number.
+// Formats only if the level is shown. Throws popart::error if "{}" and arguments differ in number.
 template <class... Args>
 void log(Module module, Level level, std::string_view fmt, const Args &...args) requires(sizeof...(Args) > 0) {
   if (shouldLog(module, level)) log(module, level, std::string_view(format(fmt, args...)));

@@ -20,7 +20,7 @@ namespace popart {
 
 class Builder;
 
-// How the losses of elements or samples join. NoReduction: not at all.
+// How the losses of elements or samples are reduced. NoReduction: not reduced.
 struct LossSettings {
   ReductionType reduction = ReductionType::Mean;  // of elements or samples
   std::string name = {};                          // debug name of the nodes
@@ -29,22 +29,22 @@ struct LossSettings {
 // Of crossEntropyLoss.
 struct CrossEntropySettings : LossSettings {
   TensorId weight = {};         // float, one for each class; empty: ones
-  int64_t ignoreIndex = -100;   // class number of rows without loss, which Mean does not count
-  float labelSmoothing = 0.0f;  // in [0, 1]: part of the labels that all classes share
+  int64_t ignoreIndex = -100;   // class of rows without loss, which Mean does not count
+  float labelSmoothing = 0.0f;  // in [0, 1]: share of the labels that is distributed over all classes
 };
 
-// Cross entropy of the softmax of `logits` (N, C, d…) or (C). Labels: class numbers (integers) of the shape of the
-// logits without the class dimension, or probabilities (floats) of the shape of the logits.
+// Cross entropy of the softmax of `logits` (N, C, d…) or (C). Labels are classes (integers) with the shape of the
+// logits without the class dimension, or probabilities (floats) with the shape of the logits.
 TensorId crossEntropyLoss(Builder &builder, const TensorId &logits, const TensorId &labels,
                           const CrossEntropySettings &settings = {});
 
 // Of negativeLogLikelihoodLoss.
 struct NegativeLogLikelihoodSettings : LossSettings {
   TensorId weight = {};        // as in CrossEntropySettings
-  int64_t ignoreIndex = -100;  // likewise
+  int64_t ignoreIndex = -100;  // as in CrossEntropySettings
 };
 
-// Minus the log probability (N, C, d…) of the class that the label (N, d…) names.
+// The negative log probability (N, C, d…) of the class in the label (N, d…).
 TensorId negativeLogLikelihoodLoss(Builder &builder, const TensorId &logProbabilities, const TensorId &labels,
                                    const NegativeLogLikelihoodSettings &settings = {});
 
@@ -66,7 +66,7 @@ TensorId meanAbsoluteErrorLoss(Builder &builder, const TensorId &input, const Te
 
 // Of huberLoss.
 struct HuberSettings : LossSettings {
-  float delta = 1.0f;  // positive: the difference up to which the loss is a square
+  float delta = 1.0f;  // positive: the difference up to which the loss is quadratic
 };
 
 // d² / 2 of a difference up to delta, delta (|d| - delta / 2) above.
@@ -74,23 +74,23 @@ TensorId huberLoss(Builder &builder, const TensorId &input, const TensorId &targ
 
 // Of smoothL1Loss.
 struct SmoothL1Settings : LossSettings {
-  float beta = 1.0f;  // at least 0, which gives the absolute error
+  float beta = 1.0f;  // at least 0; 0 gives the absolute error
 };
 
 // The Huber loss with delta = beta, divided by beta.
 TensorId smoothL1Loss(Builder &builder, const TensorId &input, const TensorId &target,
                       const SmoothL1Settings &settings = {});
 
-// What the target of a divergence holds.
+// The form of a divergence's target.
 enum class TargetForm { Probabilities, LogProbabilities };
-// What the input of a loss of log probabilities holds: for logits their log softmax is taken first.
+// The form of the input of a loss of log probabilities; the loss first computes the log softmax of logits.
 enum class InputForm { LogProbabilities, Logits };
-// Whether the sum is divided by the size of dimension 0, whatever the reduction says.
+// Whether the sum is divided by the size of dimension 0, for any reduction.
 enum class BatchMean { No, Yes };
 
 // Of klDivergenceLoss.
 struct KlDivergenceSettings : LossSettings {
-  InputForm input = InputForm::LogProbabilities;  // Logits: classes are dimension 1, of a vector 0
+  InputForm input = InputForm::LogProbabilities;  // Logits: classes are dimension 1, or 0 for a vector
   TargetForm target = TargetForm::Probabilities;  // as PyTorch's log_target
   BatchMean batchMean = BatchMean::No;            // as PyTorch's "batchmean"
 };
@@ -101,31 +101,31 @@ TensorId klDivergenceLoss(Builder &builder, const TensorId &input, const TensorI
 
 // Of hingeLoss and hingeEmbeddingLoss.
 struct MarginSettings : LossSettings {
-  float margin = 1.0f;  // the distance that costs nothing
+  float margin = 1.0f;  // the distance without loss
 };
 
 // max(0, margin - label * input), labels -1 or 1 of the shape of the input.
 TensorId hingeLoss(Builder &builder, const TensorId &input, const TensorId &labels,
                    const MarginSettings &settings = {});
-// The input where the label is 1, max(0, margin - input) where it is -1.
+// The input if the label is 1, max(0, margin - input) if it is -1.
 TensorId hingeEmbeddingLoss(Builder &builder, const TensorId &input, const TensorId &labels,
                             const MarginSettings &settings = {});
 
 // Of cosineEmbeddingLoss.
 struct CosineEmbeddingSettings : LossSettings {
-  float margin = 0.0f;  // the cosine up to which rows of label -1 cost nothing
+  float margin = 0.0f;  // the cosine up to which rows of label -1 have no loss
 };
 
-// Of rows (N, D) or (D): 1 - cos where the label (N) or () is 1, max(0, cos - margin) where it is -1.
+// For rows (N, D) or (D): 1 - cos if the label (N) or () is 1, max(0, cos - margin) if it is -1.
 TensorId cosineEmbeddingLoss(Builder &builder, const TensorId &first, const TensorId &second, const TensorId &labels,
                              const CosineEmbeddingSettings &settings = {});
 
-// Whether the distance of negative and positive counts where it is the smaller one.
+// Whether the distance of negative and positive is used if it is the smaller one.
 enum class SwapDistances { No, Yes };
 
 // Of tripletMarginLoss.
 struct TripletMarginSettings : LossSettings {
-  float margin = 1.0f;                     // by how much the negative is to be further away
+  float margin = 1.0f;                     // least additional distance of the negative
   float p = 2.0f;                          // the norm of the distance, positive
   float eps = 1e-6f;                       // added to each difference
   SwapDistances swap = SwapDistances::No;  // as PyTorch's swap
@@ -139,7 +139,7 @@ TensorId tripletMarginLoss(Builder &builder, const TensorId &anchor, const Tenso
 struct CtcSettings : LossSettings {
   InputForm input = InputForm::LogProbabilities;  // Logits: their log softmax over dimension 2
   int64_t blank = 0;                              // class number of the blank
-  bool zeroInfinity = false;                      // impossible samples count 0
+  bool zeroInfinity = false;                      // the loss of impossible samples is 0
 };
 
 // Connectionist temporal classification: log probabilities (T, N, C), targets (N, S), and for each sample the length of
@@ -156,19 +156,19 @@ struct LossInput {
   std::vector<int64_t> shape;  // -1: open
 };
 
-// What attachLoss added.
+// The result of attachLoss.
 struct AttachedLoss {
   TensorId loss;                  // a scalar
-  TensorId output;                // the tensor that it is the loss of
+  TensorId output;                // the tensor from which the loss is computed
   std::vector<LossInput> inputs;  // in the order of the loss's function
 };
 
-// Names for attachLoss: "cross_entropy", "mse" …; docs/guides/losses.md lists them with their other spellings.
+// Names for attachLoss: "cross_entropy", "mse" …; docs/guides/losses.md lists them with alternative spellings.
 std::vector<std::string> lossNames();
 
 // Adds the inputs that a loss needs, then the loss, with its default settings. `output`: empty for the model's only
-// output, else its first of a float type. Labels are named "labels"; class numbers are INT32. Throws popart::error for
-// an unknown name (with the nearest), a model without float output, and an output whose shape is not known.
+// output, or its first one of a float type. Labels are named "labels"; classes are INT32. Throws popart::error for an
+// unknown name (with the nearest), a model without float output, and an output whose shape is not known.
 AttachedLoss attachLoss(Builder &builder, const std::string &loss, const TensorId &output = {});
 
 }  // namespace popart

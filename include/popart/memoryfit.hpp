@@ -1,4 +1,4 @@
-// MemoryFit: how a program was changed so that it fits into the memory limit.
+// MemoryFit: how a program was changed to fit into the memory limit.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,22 +6,22 @@
 
 namespace popart {
 
-// What the compiler chose for a program that did not fit as it is, with what it predicts. Bytes are those of one
-// replica on the device, where the limit holds; times those of one run.
+// The compiler's choices for a program that exceeded the limit, with predictions. Bytes are those of one replica on the
+// device, to which the limit applies; times are per run.
 struct MemoryFit {
   // One kind of choice.
   struct Choice {
     std::string what;         // "computed again", "activations off chip", "weights off chip", …
-    int64_t tensors = 0;      // how many
-    int64_t bytes = 0;        // of them
-    double milliseconds = 0;  // predicted for these alone, in one update
+    int64_t tensors = 0;      // number of tensors
+    int64_t bytes = 0;        // bytes of these tensors
+    double milliseconds = 0;  // predicted time of these alone, per update
   };
-  int64_t limitBytes = 0;                          // what is allowed
-  int64_t plainBytes = 0, bytes = 0;               // of the program as it is, and as it runs
-  int64_t remoteBytes = 0;                         // of the program as it runs
-  double plainMilliseconds = 0, milliseconds = 0;  // of the program as it is, and as it runs
+  int64_t limitBytes = 0;                          // the limit
+  int64_t plainBytes = 0, bytes = 0;               // of the original program, and of the changed one
+  int64_t remoteBytes = 0;                         // of the changed program
+  double plainMilliseconds = 0, milliseconds = 0;  // of the original program, and of the changed one
   std::vector<Choice> choices;                     // by kind
-  int compilations = 0;                            // of the search
+  int compilations = 0;                            // in the search
 };
 
 }  // namespace popart

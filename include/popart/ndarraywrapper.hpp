@@ -31,7 +31,7 @@ class NDArrayWrapper : public IArray {
   T &operator[](const std::vector<int64_t> &indices) { return data_[flatten(indices)]; }
   const T &operator[](const std::vector<int64_t> &indices) const { return data_[flatten(indices)]; }
 
-  // Position in C order. Throws popart::error when the number of indices is not the rank.
+  // Position in C order. Throws popart::error if the number of indices is not the rank.
   int64_t flatten(const std::vector<int64_t> &indices) const {
     if (indices.size() != rank()) throw error("NDArrayWrapper: got {} indices, expected {}", indices.size(), rank());
     int64_t flat = 0;

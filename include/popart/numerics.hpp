@@ -1,5 +1,5 @@
-// NumericsReport: how far the weights of two training runs drifted apart.
-// A and B are two runs, 0 their models before and 1 after training.
+// NumericsReport: how much the weights of two training runs differ. A and B are two runs, 0 their models before
+// training and 1 their models after it.
 #pragma once
 #include <map>
 #include <string>
@@ -13,7 +13,7 @@ namespace numerics {
 // Reads the four models once; values are compared in double precision.
 class NumericsReport {
  public:
-  // Names of model files or models' bytes, all with the same initializers. Throws popart::error otherwise.
+  // Names of model files or bytes of models, all with the same initializers. Throws popart::error otherwise.
   NumericsReport(const std::string &A0, const std::string &A1, const std::string &B0, const std::string &B1);
 
   // |dA - dB|² / (|dA| |dB| + 1e-8) for each floating-point initializer, where d is end minus start.

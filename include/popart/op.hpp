@@ -1,5 +1,5 @@
-// Op: one node of a graph. One concrete class for every operator of the catalog; what an op is, its rules and facts
-// come from its OpDef row. Subclassing is the documented extension point for user operators only
+// Op: one node of a graph. There is one concrete class for all operators of the catalog; the rules and facts of an op
+// are in its OpDef row. Subclassing is the documented extension point, only for user operators
 // (docs/custom-operators.md): the virtuals below default to the row.
 #pragma once
 #include <map>
@@ -32,7 +32,7 @@ enum class ExecutionContext {
   Subgraph
 };
 
-// Which forward tensor an input of a user-written gradient op is.
+// Which forward tensor is an input of a user-written gradient op.
 enum class GradOpInType { In = 0, Out, GradOut };
 struct GradInOutMapper {
   InIndex iGrad;      // input of the gradient op
@@ -42,16 +42,16 @@ struct GradInOutMapper {
   bool operator==(const GradInOutMapper &) const = default;
 };
 
-// A node. Made and owned by a Graph; edges change through the graph only.
+// A node. Created and owned by a Graph; edges change only through the graph.
 class Op {
  public:
-  // Everything about a node that is not its meaning: where, when and under which name it runs.
+  // Where, when and under which name a node runs, but not what it computes.
   struct Settings {
     Settings(Graph &g, std::string opName = "") : graph(&g), name(std::move(opName)) {}
     Graph *graph;       // never null
     std::string name;   // debug name, "<scope>/<name>"
     std::string scope;  // name scopes, "a/b"
-    // Placement and order, none where the program gave none; no result depends on them.
+    // Placement and order, empty if the program gave none; no result depends on them.
     std::optional<VGraphId> vgraphId;
     std::optional<PipelineStage> pipelineStage;
     std::optional<ExecutionPhase> executionPhase;
@@ -60,27 +60,27 @@ class Op {
     TileSet tileSet = TileSet::Compute;
     std::optional<TensorLocation> tensorLocation;
     double schedulePriority = 0.0;
-    // Position in program order, which decides between ops that data leaves free; -1: the op's own creation index. An
-    // op that stands in for another one (pattern, decomposition) keeps the other one's position.
+    // Position in program order, which orders ops that data does not; -1: the op's own creation index. An op that
+    // replaces another one (pattern, decomposition) keeps its position.
     int64_t sequence = -1;
     std::set<std::string> excludePatterns;
     std::map<std::string, float> inplacePreferences;
     std::map<std::string, std::string> extraOutlineAttributes;
     // Back-end hints that change no result (partials type, available memory proportion, matmul serialisation …).
     std::map<std::string, std::string> hints;
-    // Of a call that outlining made: the names of the ops in whose place it is, by the ids of their copies in it.
+    // For a call made by outlining: the names of the ops that it replaces, by the ids of their copies in the callee.
     // For reports; not printed.
     std::map<OpId, std::string> namesInside;
     Graph &getGraph() const { return *graph; }
   };
 
-  // Completes and checks the attributes (OpDef::completeAttributes); takes a number from the Ir.
+  // Completes and checks the attributes (OpDef::completeAttributes); takes an id from the Ir.
   Op(const OpDef &def, Attributes attributes, const Settings &settings);
-  // By identifier: the library's operator of that name, otherwise a user's, whose row is registered or is made here.
-  // Attributes of a library's operator are completed and checked; its version may be any of those it has.
+  // By identifier: the library's operator of that name, otherwise a user's, whose row is registered or is created here.
+  // Attributes of a library's operator are completed and checked; the version may be any one that the operator has.
   Op(const OperatorIdentifier &opid, const Settings &settings) : Op(opid, {}, settings) {}
   Op(const OperatorIdentifier &opid, Attributes attributes, const Settings &settings);
-  Op(const Op &) = default;  // copies everything but the edges are re-made by Graph
+  Op(const Op &) = default;  // copies everything except edges, which Graph creates again
   virtual ~Op();
 
   OpId id = -1;             // printed "Type.id"; taken from the Ir's counter on construction
@@ -96,7 +96,7 @@ class Op {
   const OpType &opType() const { return opid.type; }
   const Attributes &attributes() const { return attributes_; }
   Attributes &mutableAttributes() { return attributes_; }
-  // These throw popart::error when the attribute is absent or has another type.
+  // These throw popart::error if the attribute is absent or has another type.
   int64_t attrInt(std::string_view name) const { return attributes_.getAttribute<int64_t>(name); }
   float attrFloat(std::string_view name) const { return attributes_.getAttribute<float>(name); }
   const std::string &attrString(std::string_view name) const { return attributes_.getAttribute<std::string>(name); }
@@ -118,7 +118,7 @@ class Op {
   int outputCount() const { return static_cast<int>(outputs_.size()); }
   bool hasInput(InIndex i) const { return i >= 0 && i < inputCount() && inputs_[i].valid(); }
   bool hasOutput(OutIndex i) const { return i >= 0 && i < outputCount() && outputs_[i].valid(); }
-  Tensor *inTensor(InIndex i) const;  // throws popart::error when not connected
+  Tensor *inTensor(InIndex i) const;  // throws popart::error if not connected
   Tensor *outTensor(OutIndex i) const;
   const TensorId &inId(InIndex i) const { return inTensor(i)->id; }
   const TensorId &outId(OutIndex i) const { return outTensor(i)->id; }
@@ -130,7 +130,7 @@ class Op {
   int inRank(InIndex i) const { return inInfo(i).rank(); }
   int outRank(OutIndex i) const { return outInfo(i).rank(); }
 
-  // ---- edges by tensor id, for user-written patterns. Throw popart::error when the graph has no such tensor.
+  // ---- edges by tensor id, for user-written patterns. Throw popart::error if the graph has no such tensor.
   const Settings &getSettings() const { return settings; }
   void connectInTensor(InIndex i, const TensorId &tensorId);
   void connectOutTensor(OutIndex i, const TensorId &tensorId);  // the tensor must have no producer
@@ -141,7 +141,7 @@ class Op {
 
   // ---- rules (defaults: the row)
   virtual std::unique_ptr<Op> clone() const { return std::make_unique<Op>(*this); }
-  virtual void setup();  // infers every output info; throws popart::error
+  virtual void setup();                                                 // infers all output infos; throws popart::error
   virtual std::vector<std::unique_ptr<Op>> getGradOps() { return {}; }  // user ops with gradients written as ops
   virtual const std::vector<GradInOutMapper> &gradInputInfo() const;
   virtual const std::map<int, int> &gradOutToNonGradIn() const;
@@ -152,12 +152,13 @@ class Op {
   virtual void appendOutlineAttributes(OpSerialiserBase &) const;
   virtual std::vector<std::pair<OperatorIdentifier, float>> inplacePriorityDefault() const;
   virtual std::unique_ptr<Op> getInplaceVariant(const OperatorIdentifier &) const;
-  virtual bool modifiesInput(InIndex i) const;                // input i's memory gets new contents
+  virtual bool modifiesInput(InIndex i) const;                // input i's memory gets new values
   virtual bool aliasesInput(InIndex in, OutIndex out) const;  // output shares input's memory
-  // The same as user classes of PopART state it; those above ask these too. By default a user's op does neither.
+  // The same in the form of PopART's user classes; the functions above call these. By default, a user's op does
+  // neither.
   virtual view::Regions modifies(InIndex) const { return {}; }
   virtual view::Regions aliases(InIndex, OutIndex) const { return {}; }
-  // compat: how parts of an input and an output that share memory belong together; here they are shared as a whole.
+  // compat: how regions of an input and an output that share memory correspond; here they are shared as a whole.
   virtual view::RegMap fwdRegMap(InIndex in, OutIndex out) const;
   virtual view::RegMap bwdRegMap(InIndex in, OutIndex out) const;
   virtual std::set<InIndex> optionalInputs() const;
@@ -173,9 +174,10 @@ class Op {
   bool isUserOp() const { return userOp_; }
   // Position in program order: settings.sequence, else the creation index.
   int64_t place() const { return settings.sequence >= 0 ? settings.sequence : int64_t{index_.value}; }
-  // Output 0 has the elements, type and shape of input 0: the op may go when nothing else of it is used.
+  // Whether output 0 has the elements, type and shape of input 0: the op may be removed if its other outputs are
+  // unused.
   bool isIdentity() const;
-  // Graphs named by Graph attributes, in attribute order.
+  // Graphs referred to by Graph attributes, in attribute order.
   std::vector<Graph *> getCalledGraphs() const;
 
  protected:
@@ -187,15 +189,16 @@ class Op {
   bool userOp_ = false;
 };
 
-// How an op that replaces or serves another one inherits its settings: every field, with the place of `origin` in
-// program order; the name becomes "<origin name>/<suffix>" where there is a suffix.
+// Settings for an op that replaces or assists another one: all fields, with the position of `origin` in program order.
+// The name becomes "<origin name>/<suffix>" if there is a suffix.
 Op::Settings inheritSettings(const Op &origin, Graph &graph, std::string_view suffix = "");
-// Settings of a copy in another graph, which is built in program order: every field, no place.
+// Settings for a copy in another graph, which is built in program order: all fields except the position.
 Op::Settings copySettings(const Op &origin, Graph &graph);
 
-// Work of one run of an op, given its infos: by default one operation for each element of the largest operand (none for
-// host transfers), all operands read and written once; nothing for views and shapes. The row may say otherwise. Of a
-// call: that of the graphs it runs, once where the number of runs is not known, the dearer branch.
+// Work of one execution of an op, whose infos are known: by default, one operation for each element of the largest
+// operand (none for host transfers), and all operands read and written once; nothing for views and shapes. The row may
+// correct this. For a call: the work of the graphs that it runs, once if the number of runs is unknown, and that of the
+// most expensive branch.
 Cost costOf(const Op &op);
 Cost costOf(const Graph &graph);  // of all ops
 

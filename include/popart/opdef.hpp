@@ -40,21 +40,21 @@ constexpr TypeSet kUnsignedInts =
 constexpr TypeSet kInts = kSignedInts | kUnsignedInts;
 constexpr TypeSet kBool = typeBit(DataType::BOOL);
 constexpr TypeSet kNumeric = kFloats | kInts;
-constexpr TypeSet kAllTypes = kNumeric | kBool;  // what is computed with
-// Floats of at most eight bits and integers of fewer, which are converted and moved only.
+constexpr TypeSet kAllTypes = kNumeric | kBool;  // types with arithmetic
+// Floats of at most eight bits and smaller integers, which are only converted and moved.
 constexpr TypeSet kSmallTypes =
     typeBit(DataType::FLOAT8_143) | typeBit(DataType::FLOAT8_152) | typeBit(DataType::FLOAT8E4M3FN) |
     typeBit(DataType::FLOAT8E5M2) | typeBit(DataType::FLOAT8E8M0) | typeBit(DataType::FLOAT6E2M3) |
     typeBit(DataType::FLOAT6E3M2) | typeBit(DataType::FLOAT4E2M1) | typeBit(DataType::INT4) | typeBit(DataType::UINT4) |
     typeBit(DataType::INT2) | typeBit(DataType::UINT2);
-constexpr TypeSet kComplexTypes = typeBit(DataType::COMPLEX64) | typeBit(DataType::COMPLEX128);  // moved only
-constexpr TypeSet kStoredTypes = kAllTypes | kSmallTypes | kComplexTypes;  // what can be stored and moved
+constexpr TypeSet kComplexTypes = typeBit(DataType::COMPLEX64) | typeBit(DataType::COMPLEX128);  // only moved
+constexpr TypeSet kStoredTypes = kAllTypes | kSmallTypes | kComplexTypes;  // types that can be stored and moved
 constexpr TypeSet kIndices = kInts;
 
-// Facts that passes and backends ask for. No trait: a pure function of its inputs and attributes.
+// Facts for passes and backends. No trait: a pure function of its inputs and attributes.
 enum class Trait : uint32_t {
-  Elementwise = 1 << 0,  // each output element depends on the (broadcast) input elements at the same position only
-  View = 1 << 1,  // output 0 holds the elements of input 0 in the same memory order (Reshape, Identity, Detach …)
+  Elementwise = 1 << 0,  // each output element depends only on the (broadcast) input elements at the same position
+  View = 1 << 1,        // output 0 has the elements of input 0 in the same memory order (Reshape, Identity, Detach …)
   SideEffect = 1 << 2,  // never pruned (host and remote stores, print, abort)
   Random = 1 << 3,      // reads the random seed (last input "seed", UINT32[2])
   Loss = 1 << 4,
@@ -63,23 +63,23 @@ enum class Trait : uint32_t {
   Gradient = 1 << 7,   // visible upstream as <Op>Grad
   HostIo = 1 << 8,
   Call = 1 << 9,   // runs a subgraph once or more (Call, Loop, If)
-  Init = 1 << 10,  // produces a value from no tensor inputs
+  Init = 1 << 10,  // computes a value without tensor inputs
   Commutative = 1 << 11,
-  Internal = 1 << 12,     // made by compiler passes only; not part of getSupportedOperations(false)
-  Metadata = 1 << 13,     // result depends on the input's shape only (Shape, Size): always folded
-  Conversion = 1 << 14,   // the element type of the input is what it is about (Cast, BitCast)
-  NeverFolded = 1 << 15,  // stays although its inputs are constant: it marks a place (Init, Detach, Nop)
+  Internal = 1 << 12,     // created only by compiler passes; not part of getSupportedOperations(false)
+  Metadata = 1 << 13,     // result depends only on the input's shape (Shape, Size): always folded
+  Conversion = 1 << 14,   // converts the element type of its input (Cast, BitCast)
+  NeverFolded = 1 << 15,  // not folded even if its inputs are constant: it marks a place (Init, Detach, Nop)
   Spatial = 1 << 16,      // convolution, pool or normalisation of (N, C, spatial…), forward or gradient
 };
 constexpr Trait operator|(Trait a, Trait b) { return Trait(uint32_t(a) | uint32_t(b)); }
 
-// Operators that a pass, the plan or a backend is about, one row each; all others are known by their facts alone.
+// Operators that passes, planning or a backend treat by name, one row each; all others are known only by their facts.
 enum class Role : uint8_t {
   None,
   Call,  // control
   Loop,
   If,
-  HostLoad,  // the program's borders
+  HostLoad,  // host transfers
   HostStore,
   RemoteLoad,
   RemoteStore,
@@ -87,7 +87,7 @@ enum class Role : uint8_t {
   ReplicatedAllReduce,  // collectives over replicas …
   ReplicatedReduceScatter,
   ReplicatedAllGather,
-  CollectiveReduce,  // … and those that devices have kernels for
+  CollectiveReduce,  // … and those for which devices have kernels
   CollectiveScatter,
   CollectiveGather,
   CollectivePublish,
@@ -99,7 +99,7 @@ enum class Role : uint8_t {
   DynamicAdd,
   GetRandomSeed,
   ModifyRandomSeed,
-  MatMul,  // products, convolutions and what fusion makes of them
+  MatMul,  // products, convolutions and the fused ops made from them
   FusedMatMul,
   DequantizePacked,
   PackedMatMul,
@@ -114,7 +114,7 @@ enum class Role : uint8_t {
   Transpose,
   Expand,
   Where,
-  Sum,  // arithmetic that fusion reads
+  Sum,  // arithmetic that fusion matches
   Add,
   Sub,
   Mul,
@@ -126,19 +126,20 @@ enum class Role : uint8_t {
 
 // ---- rules -------------------------------------------------------------------------------------------------------
 
-// What a shape rule sees. All input infos are known. `fail` throws popart::error prefixed with the op's type and name.
+// Arguments of a shape rule. All input infos are known. `fail` throws popart::error prefixed with the op's type and
+// name.
 class InferContext {
  public:
   explicit InferContext(Op &op) : op_(op) {}
   Op &op() const { return op_; }
-  // These throw popart::error for an absent operand or attribute and for another type than the one asked for.
+  // These throw popart::error if an operand or attribute is absent or has another type.
   int inputCount() const;   // highest connected index + 1
   int outputCount() const;  // outputs the node was created with
   bool hasIn(int i) const;
-  const TensorInfo &in(int i) const;  // throws popart::error when input i is not connected
+  const TensorInfo &in(int i) const;  // throws popart::error if input i is not connected
   const Shape &shape(int i) const { return in(i).shape(); }
   DataType type(int i) const { return in(i).dataType(); }
-  void out(int i, TensorInfo info) const;  // nothing happens when output i is absent
+  void out(int i, TensorInfo info) const;  // no effect if output i is absent
   void out(int i, DataType type, Shape shape) const { out(i, TensorInfo(type, std::move(shape))); }
   const Attributes &attrs() const;  // complete: defaults are filled in
   int64_t attrInt(std::string_view name) const { return attrs().getAttribute<int64_t>(name); }
@@ -148,7 +149,7 @@ class InferContext {
     return attrs().getAttribute<std::vector<int64_t>>(name);
   }
   bool hasAttr(std::string_view name) const { return attrs().hasAttribute(name); }
-  const Graph &graph(std::string_view attribute) const;          // subgraph named by a Graph attribute
+  const Graph &graph(std::string_view attribute) const;          // subgraph that a Graph attribute refers to
   int64_t axis(std::string_view attribute, int64_t rank) const;  // normalised, range checked
   template <class... A>
   [[noreturn]] void fail(std::string_view format, const A &...args) const {
@@ -164,20 +165,20 @@ class InferContext {
   [[noreturn]] void throwFailure(const std::string &what) const;
   Op &op_;
 };
-// Sets the info of every output, or fails; it sees shapes and types, never values.
+// Sets the info of every output, or fails. It depends on shapes and types, not on values.
 using InferFn = std::function<void(InferContext &)>;
 
-// Adds ops to a graph on behalf of another op; new ops inherit that op's settings (see inheritSettings in op.hpp).
+// Adds ops to a graph on behalf of another op, whose settings they inherit (see inheritSettings in op.hpp).
 class OpEmitter {
  public:
-  // `scope`: between the name of `origin` and the types of new ops in their names, such as "grad/".
+  // `scope`: part of the names of new ops between the name of `origin` and their type, such as "grad/".
   OpEmitter(Graph &graph, const Op &origin, std::string scope = "")
       : graph_(graph), origin_(origin), scope_(std::move(scope)) {}
   Graph &graph() const { return graph_; }
   const Op &op() const { return origin_; }  // the op being differentiated or decomposed
   const Attributes &attrs() const;          // of op()
-  // Emits an op of the catalog with one output, infers it, returns output 0. An invalid TensorIndex is an absent
-  // optional input.
+  // Adds an op of the catalog with one output, infers its info and returns output 0. An invalid TensorIndex is an
+  // absent optional input.
   TensorIndex emit(std::string_view type, std::initializer_list<TensorIndex> inputs, Attributes attributes = {});
   TensorIndex emit(std::string_view type, const std::vector<TensorIndex> &inputs, Attributes attributes = {});
   // The same with `outputs` outputs.
@@ -194,12 +195,14 @@ class OpEmitter {
   const std::string scope_;
 };
 
-// What a gradient rule sees: forward tensors as seen from the gradient graph, and the incoming gradients.
+// Arguments of a gradient rule: forward tensors as they are available in the gradient graph, and the incoming
+// gradients.
 class VjpBuilder : public OpEmitter {
  public:
-  // Where a forward tensor is in the gradient graph; asking makes it an activation that the forward pass keeps.
+  // Returns the tensor of the gradient graph with the value of a forward tensor. A call makes the tensor an activation,
+  // which the forward pass keeps.
   using TensorOf = std::function<TensorIndex(TensorIndex forward)>;
-  // gradOuts: invalid where an output has no gradient; wanted: inputs whose gradient is asked for.
+  // gradOuts: invalid if an output has no gradient; wanted: inputs whose gradient is requested.
   VjpBuilder(Graph &graph, const Op &forward, TensorOf activation, std::vector<TensorIndex> gradOuts,
              std::vector<bool> wanted)
       : OpEmitter(graph, forward, "grad/"),  // kGradientSuffix
@@ -208,10 +211,10 @@ class VjpBuilder : public OpEmitter {
         wanted_(std::move(wanted)) {
     grads_.resize(wanted_.size());
   }
-  TensorIndex in(int i);                   // forward input i (invalid index when not connected)
+  TensorIndex in(int i);                   // forward input i (invalid index if not connected)
   TensorIndex out(int i);                  // forward output i
   const TensorInfo &inInfo(int i) const;   // infos do not make the tensor an activation
-  const TensorInfo &outInfo(int i) const;  // these throw popart::error when absent
+  const TensorInfo &outInfo(int i) const;  // these throw popart::error if absent
   bool hasIn(int i) const;                 // connected in the forward op
   bool hasGradOut(int i) const { return i < static_cast<int>(gradOuts_.size()) && gradOuts_[i].valid(); }
   TensorIndex gradOut(int i) const { return gradOuts_.at(i); }
@@ -225,17 +228,18 @@ class VjpBuilder : public OpEmitter {
   std::vector<bool> wanted_;
   std::vector<TensorIndex> grads_;
 };
-// Calls grad(i, …) for wanted inputs with tensors of the inputs' type and shape; an input left out has gradient zero.
+// Calls grad(i, …) for requested inputs, with tensors of the inputs' type and shape; without a call, an input's
+// gradient is zero.
 using VjpFn = std::function<void(VjpBuilder &)>;
 
-// What a decomposition sees: inputs of the op; it must give a tensor for every connected output.
+// Arguments of a decomposition: inputs of the op. It must return a tensor for every connected output.
 class DecomposeBuilder : public OpEmitter {
  public:
-  // `op`: a node of `graph`, which the result replaces.
+  // `op`: a node of `graph`, which the decomposition replaces.
   DecomposeBuilder(Graph &graph, const Op &op);
-  TensorIndex in(int i) const;  // invalid when absent
+  TensorIndex in(int i) const;  // invalid if absent
   bool hasIn(int i) const { return in(i).valid(); }
-  const TensorInfo &inInfo(int i) const;  // these throw popart::error when absent
+  const TensorInfo &inInfo(int i) const;  // these throw popart::error if absent
   const TensorInfo &outInfo(int i) const;
   bool hasOut(int i) const;  // connected
   void result(int output, TensorIndex t) { results_.at(output) = t; }
@@ -244,22 +248,22 @@ class DecomposeBuilder : public OpEmitter {
  private:
   std::vector<TensorIndex> results_;
 };
-// Gives result(i, …) for each connected output, with its type and shape.
+// Calls result(i, …) for each connected output, with a tensor of its type and shape.
 using DecomposeFn = std::function<void(DecomposeBuilder &)>;
 
 // A condition on an op whose infos are known.
 using OpPredicate = std::function<bool(const Op &)>;
 
-// The way back through a view: new values of the inputs when `written` is the new value of output 0. `inputs`: their
+// The inverse of a view: returns the inputs' new values if `written` is the new value of output 0. `inputs`: their
 // values before, in the emitter's graph; the emitter's op is the view.
 using WriteBackFn =
     std::function<std::vector<TensorIndex>(OpEmitter &, const std::vector<TensorIndex> &inputs, TensorIndex written)>;
 
-// Work of one run of an op.
+// Work of one execution of an op.
 struct Cost {
   double flops = 0;                        // arithmetic operations; a multiply-add is two
-  double bytesRead = 0, bytesWritten = 0;  // of operands, each once
-  // Both after one another.
+  double bytesRead = 0, bytesWritten = 0;  // of operands, each counted once
+  // Adds the work of another op.
   Cost &operator+=(const Cost &other) {
     return flops += other.flops, bytesRead += other.bytesRead, bytesWritten += other.bytesWritten, *this;
   }
@@ -267,14 +271,14 @@ struct Cost {
 // Corrects the cost that follows from the shapes (see costOf in op.hpp).
 using CostFn = std::function<void(const Op &, Cost &)>;
 
-// What an op asks of the memory of one operand.
+// The layout that an op requires for the memory of one operand.
 enum class OperandLayout : uint8_t {
   Plain,       // C order
-  Alike,       // any layout, the same as the op's other operands that lie alike
-  Channels,    // C order or channels last, the same as the op's other such operands
-  Chosen,      // what the kernels of the backend like best
-  ChosenLast,  // the same; where other ops choose for the value too, they come first
-  Passed,      // into a called graph, and what loops carry out of it: one layout outside and inside
+  Alike,       // any layout, equal to that of the op's other SameAny operands
+  Channels,    // C order or channels last, equal to that of the op's other Channels operands
+  Chosen,      // the layout that the kernels of the backend prefer
+  ChosenLast,  // the same, with lower priority than Chosen operands of other ops
+  Passed,      // operand of a called graph, or value that a loop carries out of it: the same layout outside and inside
 };
 // One entry per operand, connected or not.
 struct OperandLayouts {
@@ -283,37 +287,37 @@ struct OperandLayouts {
 // Sets what is not Plain; shapes are known.
 using LayoutFn = void (*)(const Op &op, OperandLayouts &layouts);
 
-// One way in which an op falls into `count` pieces that have nothing to do with each other. Operands that are cut fall
-// into equal blocks along an axis; piece i of every result follows from piece i of those and from all of the others.
+// One way to split an op into `count` independent pieces. Split operands are divided into equal blocks along an axis.
+// Piece i of every result depends only on piece i of the split operands and on all other operands.
 struct Pieces {
-  static constexpr int kWhole = -1;  // instead of an axis: every piece reads all of the operand
-  int64_t count = 1;                 // of pieces
-  std::vector<int> in, out;          // by operand: the axis; results are always cut
-  // Attributes that state sizes, and which of their numbers is that of a cut axis of output 0.
+  static constexpr int kWhole = -1;  // instead of an axis: every piece reads the whole operand
+  int64_t count = 1;                 // number of pieces
+  std::vector<int> in, out;          // by operand: the axis; results are always split
+  // Attributes that are lists of sizes, with the index of the size of the split axis of output 0.
   std::vector<std::pair<std::string, int>> sizes;
 };
-// Whether the op falls into `pieces.count` pieces when input `cut` does along `axis`, whose size the count divides;
-// says in `pieces` how (lists of the right length, all kWhole before). Shapes are known.
+// Whether the op splits into `pieces.count` pieces if input `cut` is split along `axis`, whose size the count divides.
+// Writes how to `pieces`, whose lists have the right lengths and are all kWhole before the call. Shapes are known.
 using PiecesFn = bool (*)(const Op &op, InIndex cut, int axis, Pieces &pieces);
 
-// Makes an op of a user-written class (popart/opmanager.hpp); edges follow.
+// Creates an op of a user-written class (popart/opmanager.hpp); edges are connected afterwards.
 using CreateFn = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;
 
 // ---- the row -----------------------------------------------------------------------------------------------------
 
-// What an operand is to a network that learns: decides whether an initializer that is read there trains
+// The role of an operand in training, which determines whether an initializer of it trains
 // (docs/decisions/0078-what-trains.md).
 enum class Slot : uint8_t {
   Operand,    // any value (Add, Mul, Concat …): trains by the rule of plain operands
   Parameter,  // weight, bias, embedding, scale or shift of a norm, slope, recurrent matrix: trains
-  Statistic,  // running mean or variance: the op itself, or nobody, updates it
+  Statistic,  // running mean or variance: updated by the op itself, or not at all
   Setting,    // exponent, bound, scale of quantisation, size, pad, index: never trains
 };
 
-// How an op takes part where a network computes in 16 bits (docs/decisions/0085-precision.md).
+// How an op takes part if a network computes in 16 bits (docs/decisions/0085-precision.md).
 enum class Precision : uint8_t {
   Full,     // computes in FLOAT: losses, softmax, sums over many elements, logarithms …
-  Follows,  // computes in 16 bits where its operands are 16 bits: activations, sums of two, pools, what moves elements
+  Follows,  // computes in 16 bits if its operands are 16 bits: activations, sums of two, pools, data movement
   Reduced,  // computes in 16 bits: products and convolutions
 };
 
@@ -321,30 +325,30 @@ enum class Arity { Required, Optional, Variadic };  // Variadic: zero or more, l
 
 // One input, or (Variadic) the last ones.
 struct InputDef {
-  std::string name;           // as in the ONNX specification where the op is one of ONNX's
-  TypeSet types;              // element types taken
+  std::string name;           // as in the ONNX specification if the op is an ONNX op
+  TypeSet types;              // supported element types
   std::string typeVar;        // inputs with the same non-empty type variable must have equal element types
-  Arity arity;                // Variadic is the last one's only
-  Slot slot = Slot::Operand;  // what an initializer that is read there is to training
+  Arity arity;                // only the last one may be Variadic
+  Slot slot = Slot::Operand;  // role of its initializers in training
 };
-// One output, or (Variadic) the last ones; infos come from the shape rule.
+// One output, or (Variadic) the last ones; the shape rule sets infos.
 struct OutputDef {
-  std::string name;  // as InputDef's
-  Arity arity;       // as InputDef's
+  std::string name;  // as in InputDef
+  Arity arity;       // as in InputDef
 };
-// One attribute. Neither required nor with a default: absent unless given.
+// One attribute. If it is neither required nor has a default, it is absent unless given.
 struct AttributeDef {
   std::string name;                          // as in the ONNX specification
   AttributeType type;                        // a value of another type is refused
-  bool required;                             // completeAttributes throws when it is not given
+  bool required;                             // completeAttributes throws if it is not given
   std::vector<AttributeValue> defaultValue;  // empty or one value
 };
-// ONNX input `index` (from operator version `since` on) that our IR keeps as attribute `attribute`: its value must be
+// ONNX input `index` (from operator version `since` on) that this IR stores as attribute `attribute`: its value must be
 // known when the graph is built.
 struct ConstInputDef {
   int index;              // position in ONNX's list of inputs
   std::string attribute;  // of the row
-  OpVersion since;        // in lower versions it is an attribute in ONNX too
+  OpVersion since;        // in lower versions, ONNX has it as an attribute as well
 };
 // An in-place variant of an op.
 struct InplaceDef {
@@ -352,25 +356,25 @@ struct InplaceDef {
   float priority;    // higher is preferred
   int input;         // which input it overwrites (or, for views, aliases)
 };
-// Input and output that share memory.
+// An input and an output that share memory.
 struct AliasDef {
   static constexpr int kEveryInput = -1;  // as `input`: all inputs
   int input;                              // indices of the op
   int output;                             // indices of the op
-  bool modifies;  // the output is the input's memory with new contents; false: shared, unchanged
+  bool modifies;                          // the output is the input's memory with new values; false: shared, unchanged
 };
 // An ONNX operator that the row implements.
 struct OnnxName {
   std::string domain;               // "ai.onnx", "ai.graphcore" or a user's
   std::string type;                 // "Gelu"
-  std::vector<OpVersion> versions;  // since-versions understood, ascending
+  std::vector<OpVersion> versions;  // supported since-versions, ascending
 };
 
-// The row. Calls of the first group state facts and return the row; those of the second read them.
+// The row. Functions of the first group state facts and return the row; those of the second group read them.
 class OpDef {
  public:
-  // `versions`: ONNX since-versions understood, ascending; none means {1}. The name is an ONNX name too until
-  // notOnnx().
+  // `versions`: supported ONNX since-versions, ascending; empty means {1}. The name is also an ONNX name unless
+  // notOnnx() is called.
   OpDef(std::string domain, std::string type, std::vector<OpVersion> versions);
 
   // Operands in order, attributes in any order.
@@ -381,27 +385,27 @@ class OpDef {
   OpDef &attrOptional(std::string name, AttributeType type);  // absent unless given
   OpDef &infer(InferFn fn);                                   // none: output 0 has the info of input 0
   OpDef &vjp(VjpFn fn);               // without it, or stopsGrad, a gradient through the op is a popart::error
-  OpDef &noGrad(std::string reason);  // asking for a gradient through it is an error with this reason
+  OpDef &noGrad(std::string reason);  // a request for a gradient through it is an error with this reason
   OpDef &stopsGrad();                 // cuts the path silently (Detach, integer results, Shape)
-  OpDef &decompose(DecomposeFn fn);   // used where a backend has no kernel for the op
-  OpDef &layouts(LayoutFn fn);        // none: element-wise ops take any layout, all others C order
-  OpDef &pieces(PiecesFn fn);         // none: element-wise ops and views fall apart, no others
-  OpDef &create(CreateFn fn);         // nodes of this row are made by `fn`, attributes are taken as given
+  OpDef &decompose(DecomposeFn fn);   // used if a backend has no kernel for the op
+  OpDef &layouts(LayoutFn fn);        // default: element-wise ops take any layout, all others C order
+  OpDef &pieces(PiecesFn fn);         // default: element-wise ops and views split, others do not
+  OpDef &create(CreateFn fn);         // `fn` creates nodes of this row, with attributes as given
   OpDef &traits(Trait t);             // adds to those set
   OpDef &inplace(std::string type, float priority, int input = 0);  // the catalog makes the variant's row
   OpDef &modifies(int input, int output = 0);  // native in-place op (VarUpdate): output is the new value of input
-  // The in-place variants show the memory of their input (of every input, where inputs are variadic) instead of
+  // The in-place variants share the memory of their input (of every input, if inputs are variadic) instead of
   // overwriting it.
   OpDef &view(WriteBackFn writeBack);
-  OpDef &identityIf(OpPredicate condition);  // then output 0 is input 0, if it has the same type and shape
-  OpDef &cost(CostFn fn);                    // none: what follows from the shapes
+  OpDef &identityIf(OpPredicate condition);  // output 0 is then input 0, if it has the same type and shape
+  OpDef &cost(CostFn fn);                    // default: the cost that follows from the shapes
   OpDef &role(Role r);
-  OpDef &slots(Slot slot, std::initializer_list<int> inputs);  // of inputs stated before; all others are operands
-  OpDef &precision(Precision p);                               // none: Follows for views, Full for all others
-  OpDef &doc(std::string text);                                // one sentence, for getSupportedOperations and people
+  OpDef &slots(Slot slot, std::initializer_list<int> inputs);  // for inputs stated before; all others are operands
+  OpDef &precision(Precision p);                               // default: Follows for views, Full for all others
+  OpDef &doc(std::string text);                                // one sentence, for getSupportedOperations and readers
   OpDef &onnx(std::string domain, std::string type,
               std::vector<OpVersion> versions);  // further ONNX names of the same op
-  OpDef &notOnnx();  // no regular ONNX import or builder method (irregular ones live in src/onnx/import)
+  OpDef &notOnnx();  // no regular ONNX import or builder method (irregular ones are in src/onnx/import)
   OpDef &constInput(int index, std::string attribute, OpVersion since);  // see ConstInputDef
 
   const std::string &domain() const { return domain_; }
@@ -411,7 +415,7 @@ class OpDef {
   const std::vector<InputDef> &inputs() const { return inputs_; }
   const std::vector<OutputDef> &outputs() const { return outputs_; }
   const std::vector<AttributeDef> &attributes() const { return attributes_; }
-  const AttributeDef *findAttribute(std::string_view name) const;  // null when the row has none of that name
+  const AttributeDef *findAttribute(std::string_view name) const;  // null if the row has no attribute of that name
   const std::vector<ConstInputDef> &constInputs() const { return constInputs_; }
   const std::vector<InplaceDef> &inplaces() const { return inplaces_; }
   const std::vector<AliasDef> &aliasRules() const { return aliases_; }
@@ -421,11 +425,11 @@ class OpDef {
   bool cutsGradient() const { return stopsGrad_; }
   const std::string &noGradReason() const { return noGradReason_; }
   bool hasDecomposition() const { return static_cast<bool>(decompose_); }
-  const WriteBackFn &writeBackRule() const { return writeBack_; }  // empty: no view
+  const WriteBackFn &writeBackRule() const { return writeBack_; }  // empty: not a view
   const OpPredicate &identityRule() const { return identity_; }    // empty: never
   const CostFn &costRule() const { return cost_; }
   Role role() const { return role_; }
-  Slot slot(int input) const;  // of a variadic input: that of its row
+  Slot slot(int input) const;  // for a variadic input, that of its row
   Precision precision() const { return has(Trait::View) ? Precision::Follows : precision_; }
   const std::string &doc() const { return doc_; }
   const InferFn &inferRule() const { return infer_; }
@@ -472,14 +476,14 @@ class OpDef {
 
 // ---- the catalog (src/ops/catalog.cpp) -----------------------------------------------------------------------------
 
-// nullptr when there is no such op. Types are unique over all domains.
+// nullptr if there is no such op. Types are unique over all domains.
 const OpDef *findOpDef(std::string_view type);
 const OpDef &opDef(std::string_view type);  // throws popart::internal_error
-// The row that implements ONNX operator `type` of `domain` at the newest since-version <= `version`; nullptr: not
-// supported.
+// The row that implements ONNX operator `type` of `domain` at the newest since-version <= `version`; nullptr if it is
+// not supported.
 const OpDef *findOnnxOp(std::string_view domain, std::string_view type, OpVersion version);
 std::vector<const OpDef *> allOpDefs();
-// Adds a row made at run time (user ops). Throws popart::error when the type exists already.
+// Adds a row created at run time (user ops). Throws popart::error if the type already exists.
 const OpDef &registerOpDef(OpDef def);
 
 }  // namespace popart

@@ -8,7 +8,7 @@
 
 namespace popart {
 
-// How many inputs a user operator takes; max 0: any number.
+// The number of inputs of a user operator; max 0: any number.
 struct NumInputs {
   int min = 0;  // inclusive
   int max = 0;  // inclusive
@@ -17,7 +17,7 @@ struct NumInputs {
   NumInputs(int mn, int mx) : min(mn), max(mx) {}
 };
 
-// Equal and ordered by domain, type and version; the numbers of operands do not count.
+// Equal and ordered by domain, type and version; the numbers of operands are ignored.
 struct OperatorIdentifier {
   OperatorIdentifier() = default;
   OperatorIdentifier(OpDomain domain_, OpType type_, OpVersion version_, NumInputs inputs = {}, int outputs = 0)
@@ -30,8 +30,8 @@ struct OperatorIdentifier {
   OpDomain domain;        // never empty after construction from a domain
   OpType type;            // "Gelu"
   OpVersion version = 1;  // ONNX since-version
-  NumInputs numInputs;    // checked when a node of a user operator is made
-  int numOutputs = 0;     // for people
+  NumInputs numInputs;    // checked when a node of a user operator is created
+  int numOutputs = 0;     // not checked
 
   std::string str() const { return domain + "." + type + ":" + std::to_string(version); }
   bool operator==(const OperatorIdentifier &o) const {
@@ -64,8 +64,8 @@ struct std::hash<popart::OperatorIdentifier> {
   }
 };
 
-// The names of all of them (decision 0055): the build makes that header from the catalog, once the library is there;
-// the library itself does not see it.
+// The names of all of them (decision 0055): the build generates that header from the catalog after building the
+// library, which does not include it.
 #if __has_include(<popart/operators.gen.hpp>)
 #include <popart/operators.gen.hpp>
 #endif

@@ -24,7 +24,7 @@
 
 namespace popart {
 
-// What is known about a node when its op is made.
+// Facts about a node when its op is created.
 class OpCreatorInfo {
  public:
   // inputs: null for an absent optional input.
@@ -35,18 +35,18 @@ class OpCreatorInfo {
         inputs_(std::move(inputs)),
         outputIds_(std::move(outputIds)) {}
 
-  OperatorIdentifier opid;  // of the operator registered
-  Op::Settings settings;    // of the op to make
+  OperatorIdentifier opid;  // of the registered operator
+  Op::Settings settings;    // for the new op
   Attributes attributes;    // as given by the program
 
   bool hasInputIds() const { return !inputs_.empty(); }
-  std::vector<TensorId> getInputIds() const;  // empty text for an absent input
+  std::vector<TensorId> getInputIds() const;  // "" for an absent input
   const std::vector<TensorId> &getOutputIds() const { return outputIds_; }
-  bool hasInputTensor(int i) const;  // false also when i is out of range
-  // These throw popart::error when input i is absent.
+  bool hasInputTensor(int i) const;  // also false if i is out of range
+  // These throw popart::error if input i is absent.
   const Tensor &getInputTensor(int i) const;
   const TensorInfo &getInputTensorInfo(int i) const;
-  // Value of a constant input, which may be an initializer. Throws popart::error when it is not known.
+  // Value of a constant input, which may be an initializer. Throws popart::error if it is not known.
   const TensorData &getInputTensorData(int i) const;
   // Elements of a constant input of rank 0 or 1. T must be the element type, which must be one of `types` unless empty.
   template <class T>
@@ -73,25 +73,25 @@ class OpCreatorInfo {
   std::vector<TensorId> outputIds_;
 };
 
-// Documentation of an operator's operands: names, element types, attribute names with the values they take.
+// Documentation of an operator's operands: names, element types, attribute names with their possible values.
 class OpDefinition {
  public:
-  using DataTypes = std::vector<DataType>;  // element types an operand takes
+  using DataTypes = std::vector<DataType>;  // supported element types of an operand
   // constant: the value must be known when the graph is built.
   struct Input {
     Input(std::string inputName, DataTypes types, bool isConstant = false)
         : name(std::move(inputName)), supportedTensors(std::move(types)), constant(isConstant) {}
-    std::string name;            // for people
+    std::string name;            // for documentation
     DataTypes supportedTensors;  // not checked
-    bool constant;               // not checked: ask OpCreatorInfo::getInputData
+    bool constant;               // not checked; OpCreatorInfo::getInputData checks it
   };
   // As Input.
   struct Output {
     Output(std::string outputName, DataTypes types) : name(std::move(outputName)), supportedTensors(std::move(types)) {}
-    std::string name;            // for people
+    std::string name;            // for documentation
     DataTypes supportedTensors;  // not checked
   };
-  // The values it takes, as a regular expression; for people, nothing checks it.
+  // Possible values as a regular expression, for documentation only.
   struct Attribute {
     Attribute(std::string regex) : supportedValuesRegex(std::move(regex)) {}
     std::string supportedValuesRegex;  // ".*" for any value
@@ -105,9 +105,9 @@ class OpDefinition {
   OpDefinition(Inputs in, Outputs out, Attributes attributeMap)
       : inputs(std::move(in)), outputs(std::move(out)), attributes(std::move(attributeMap)) {}
 
-  Inputs inputs;          // what getSupportedOperationsDefinition tells
-  Outputs outputs;        // likewise
-  Attributes attributes;  // likewise
+  Inputs inputs;          // reported by getSupportedOperationsDefinition
+  Outputs outputs;        // as inputs
+  Attributes attributes;  // as inputs
 };
 
 // Definitions by operator: the argument of OpCreator.
@@ -120,9 +120,9 @@ class OpDefinitions : public std::map<OperatorIdentifier, OpDefinition> {
 // The registry of user operators. Thread-safe; nothing is ever removed.
 class OpManager {
  public:
-  using OpFactoryFunc = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;  // must not give null
-  // isPublic false: left out of getSupportedOperations(false). Throws popart::error when the operator is registered
-  // already, or is one of the library's own.
+  using OpFactoryFunc = std::function<std::unique_ptr<Op>(const OpCreatorInfo &)>;  // must not return null
+  // isPublic false: excluded from getSupportedOperations(false). Throws popart::error if the operator is already
+  // registered, or is one of the library's.
   static void registerOp(const OperatorIdentifier &opid, const OpDefinition &definition, const bool isPublic,
                          OpFactoryFunc factory);
   // The definition given at registration; null for an operator that no user registered, or with isPublic false.
@@ -146,7 +146,7 @@ class OpCreator {
   }
 };
 
-// The row that nodes of a user operator share, made at the first call. Rows of users are named
+// The row that nodes of a user operator share, created at the first call. Rows of users are named
 // "<domain>.<type>:<version>", so that a user operator may have the type name of one of the library's in another
 // domain.
 const OpDef &userOpDef(const OperatorIdentifier &opid);

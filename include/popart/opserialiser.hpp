@@ -1,5 +1,6 @@
-// OpSerialiser: what a user-written op tells of its own members, by name. An op overrides Op::appendAttributes (and
-// appendOutlineAttributes, for what decides whether two ops are equal) and calls os.appendAttribute("alpha", alpha_).
+// OpSerialiser: a user-written op reports its own members by name. An op overrides Op::appendAttributes (and
+// appendOutlineAttributes, for members that determine whether two ops are equal) and calls os.appendAttribute("alpha",
+// alpha_).
 #pragma once
 #include <map>
 #include <optional>
@@ -11,11 +12,11 @@
 
 namespace popart {
 
-// What appendAttributes of an op writes to.
+// The target of an op's appendAttributes.
 class OpSerialiserBase {
  public:
   virtual ~OpSerialiserBase() = default;
-  // Numbers, texts, Shapes and whatever else toText takes; bools print as 0 and 1.
+  // Numbers, texts, Shapes and other types that toText takes; bools print as 0 and 1.
   template <class T>
   void appendAttribute(const std::string &name, const T &value) {
     append(name, textOf(value));
@@ -51,7 +52,7 @@ class OpSerialiserBase {
   }
 };
 
-// Collects the attributes in the order in which they are told.
+// Collects the attributes in the order of the calls.
 class OpSerialiser : public OpSerialiserBase {
  public:
   const std::vector<std::pair<std::string, std::string>> &attributes() const { return attributes_; }

@@ -1,5 +1,5 @@
-// Opset: what the operator classes of the builder (AiOnnxOpset6 to 11, AiGraphcoreOpset1) share. Their methods are made
-// by the build from the table python/popart/opset_methods.py.
+// Opset: the common part of the builder's operator classes (AiOnnxOpset6 to 11, AiGraphcoreOpset1). The build generates
+// their methods from the table python/popart/opset_methods.py.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -34,11 +34,11 @@ class Opset {
   using NodeAttributes = std::vector<std::pair<std::string, Value>>;
 
   Opset(Builder &builder, const char *domain, int version) : builder_(builder), domain_(domain), version_(version) {}
-  // Adds the node and returns the ids of its outputs. Throws popart::error as Builder::customOp.
+  // Adds the node and returns the ids of its outputs. Throws popart::error in the cases of Builder::customOp.
   std::vector<TensorId> addNode(const char *type, const std::vector<TensorId> &inputs, unsigned outputs,
                                 const NodeAttributes &attributes, const DebugContext &debugContext);
 
-  // Lists that are empty and optionals without value leave the attribute out.
+  // Empty lists and empty optionals omit the attribute.
   static void put(NodeAttributes &to, const char *name, int64_t value) { to.emplace_back(name, value); }
   static void put(NodeAttributes &to, const char *name, float value) { to.emplace_back(name, value); }
   static void put(NodeAttributes &to, const char *name, const std::string &value) { to.emplace_back(name, value); }
@@ -77,9 +77,9 @@ class AiGraphcoreOpset1Base : public Opset {
   // Runs the graph of a subgraph builder of the same builder.
   std::vector<TensorId> call(const std::vector<TensorId> &args, unsigned num_outputs, const Builder &callee,
                              const DebugContext &debugContext = {});
-  // Sequences of several lengths that lie packed in tensors of `args` (data, offsets and lengths for each, then those
-  // of the results), padded to `maxSequenceLengths`, `callbackBatchSize` of them at a time through the graph
-  // of `callback`; its results packed again into `resultSize` rows.
+  // Calls the graph of `callback` on sequences of several lengths, which are packed in tensors of `args` (data, offsets
+  // and lengths for each, then those of the results). Each call gets `callbackBatchSize` sequences, padded to
+  // `maxSequenceLengths`; its results are packed into `resultSize` rows.
   TensorId packedDataBlock(const std::vector<TensorId> &args, const std::vector<int64_t> &maxSequenceLengths,
                            int64_t resultSize, int64_t callbackBatchSize, const Builder &callback,
                            const DebugContext &debugContext = {});
@@ -87,14 +87,14 @@ class AiGraphcoreOpset1Base : public Opset {
   std::vector<TensorId> _ctcloss(const std::vector<TensorId> &args, ReductionType reduction = ReductionType::Mean,
                                  unsigned blank = 0, const std::string &outDataType = "UNDEFINED",
                                  bool zeroInfinity = false, const DebugContext &debugContext = {});
-  // Deprecated form: the sum over a group as [CommGroupType, replicas]. Throws popart::error for another number of
-  // values.
+  // Deprecated form: the sum over a group given as [CommGroupType, replicas]. Throws popart::error for another number
+  // of values.
   TensorId replicatedallreduce(const std::vector<TensorId> &args, const std::optional<std::vector<int64_t>> &commGroup,
                                const DebugContext &debugContext = {});
-  // A tensor made on the device.
+  // A tensor created on the device.
   TensorId init(const std::vector<int64_t> &shape, int64_t data_type, int64_t init_type, int64_t batch_axis = -1,
                 const DebugContext &debugContext = {});
-  // Prints a tensor at run time; the returned id stands for the argument from here on.
+  // Prints a tensor at run time; use the returned id instead of the argument from here on.
   TensorId printtensor(const std::vector<TensorId> &args, int64_t print_gradient = 1,
                        const DebugContext &debugContext = {}, const std::string &title = {},
                        int summariseThreshold = 1000, int edgeItems = 3, int maxLineWidth = 75, int digits = 8,

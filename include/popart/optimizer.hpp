@@ -1,6 +1,6 @@
-// Optimizer: hyper-parameters of a weight update, their checks, and the scalars an update is computed from.
-// The update ops themselves are put into the graph by transforms/add_optimizer, which reads updateRules(). Formulas,
-// state and names: docs/compat/optimizers.md.
+// Optimizer: hyper-parameters of a weight update, their checks, and the scalars from which an update is computed.
+// transforms/add_optimizer adds the update ops to the graph; it reads updateRules(). Formulas, state and names:
+// docs/compat/optimizers.md.
 #pragma once
 #include <map>
 #include <memory>
@@ -25,47 +25,47 @@ enum class OptimizerType { SGD = 0, Adam, Adaptive, PyTorch, NTYPES };
 // Values of all hyper-parameters, default and per weight. A session copies it (clone).
 class Optimizer {
  public:
-  // Throws popart::error: loss scaling 0, a maximum norm <= 0, clipAllWeights beside other groups.
+  // Throws popart::error: loss scaling 0, a maximum norm <= 0, clipAllWeights together with other groups.
   Optimizer(OptimizerValue lossScaling, std::vector<ClipNormSettings> clipNormSettings);
   virtual ~Optimizer() = default;
 
   virtual OptimizerType type() const = 0;                // of the class
   virtual std::string type_s() const = 0;                // "SGD", "Adam", "Adaptive" or "optim::…"
   virtual std::unique_ptr<Optimizer> clone() const = 0;  // a full copy, factors included
-  // Whether `other` may take this optimizer's place without compiling again; otherwise the reason is in
-  // replacementProblem.
+  // Whether `other` may replace this optimizer without a new compilation; otherwise replacementProblem() has the
+  // reason.
   virtual bool validReplacement(const Optimizer &other) const { return replacementProblem(other).empty(); }
-  // Empty when valid.
+  // Empty if valid.
   virtual std::string replacementProblem(const Optimizer &other) const;
   // Names of the scalars that updates of a weight read.
   virtual std::vector<std::string> scalarNames(const TensorId &weight) const = 0;
   // Throws popart::internal_error for an unknown name.
   virtual OptimizerScalar scalar(const std::string &name, const TensorId &weight) const = 0;
   virtual const OptimizerValueMap &learningRates() const = 0;
-  // The weight, or any weight, has values of its own.
+  // Whether the weight, or any weight, has its own values.
   bool hasSpecific(const TensorId &weight) const { return learningRates().hasSpecific(weight); }
   bool hasSpecific() const { return learningRates().hasSpecific(); }
-  // The learning rate of the weight is a constant 0: it is frozen.
+  // Whether the learning rate of the weight is a constant 0, so that the weight is frozen.
   virtual bool neverChanges(const TensorId &weight) const;
-  // Finds the weights of groups that patterns name, among the names given: those of the floating-point variables of a
-  // model. Sessions call it on their copy. Throws popart::error for a pattern that matches none and for a weight of two
-  // groups. Nothing happens in optimizers without such groups.
+  // Matches the patterns of parameter groups with `weights`, the names of the floating-point variables of a model.
+  // Sessions call it on their copy. Throws popart::error for a pattern that matches none, and for a weight in two
+  // groups. No effect on optimizers without such groups.
   virtual void resolveGroups(const std::vector<TensorId> &weights);
-  // This optimizer under these factors, as the plain values that passes read.
+  // The rules of this optimizer with these factors, as plain values for passes.
   UpdateRules updateRules(const OptimizerFactors &factors) const;
   virtual size_t hash() const;
 
   OptimizerValue lossScaling() const { return lossScaling_; }
   void setLossScaling(OptimizerValue value) { lossScaling_ = value; }
   float getLossScalingVal() const { return lossScaling_.val(); }
-  // The value the loss's gradient starts with.
+  // The initial value of the loss's gradient.
   float getFinalLossScalingVal() const { return lossScaling_.val(); }
   const std::vector<ClipNormSettings> &getClipNormSettings() const { return clipNormSettings_; }
 
   void setFactors(const OptimizerFactors &factors) { factors_ = factors, factorsSet_ = true; }
   // Throws popart::error for accumulationFactor > 1 without gradient accumulation and for reduction type NoReduction.
   void setFactorsFromOptions(const SessionOptions &options);
-  // The getters below throw popart::error before the factors are set.
+  // The getters below throw popart::error unless the factors are set.
   const OptimizerFactors &factors() const;
   bool gradientAccumulationEnabled() const { return factors().accumulates; }
   bool meanReductionEnabled() const { return factors().reduction != OptimizerFactors::Reduction::Sum; }
@@ -79,18 +79,18 @@ class Optimizer {
   static void checkNonNegative(const std::string &what, const OptimizerValue &value);
   static void checkPositive(const std::string &what, const OptimizerValue &value);
   static void checkLearningRate(const OptimizerValue &value);
-  // Throws popart::error naming the allowed keys when `given` holds another one.
+  // Throws popart::error that names the allowed keys if `given` has another one.
   static void checkKeys(const std::string &where, const std::map<std::string, OptimizerValue> &given,
                         const std::vector<std::string> &allowed);
   static std::map<std::string, OptimizerValue> asValues(const std::map<std::string, std::pair<float, bool>> &pairs);
   static OptimizerValue take(const std::map<std::string, OptimizerValue> &given, const std::string &key,
                              OptimizerValue fallback);
-  // "" or "<what> ..." when the maps differ in constness, constant values or specific weights.
+  // "" or "<what> ..." if the maps differ in constness, constant values or specific weights.
   static std::string mapProblem(const std::string &what, const OptimizerValueMap &a, const OptimizerValueMap &b);
   OptimizerScalar make(const std::string &name, const TensorId &weight, float value, bool isConst) const;
-  // The form of a weight's update and the type of its accumulated gradient; the scalars are added by updateRules.
+  // The form of a weight's update and the type of its accumulated gradient; updateRules() adds the scalars.
   virtual UpdateRule updateForm(const TensorId &weight) const = 0;
-  // Divisor for unscaling a finished gradient: loss scale times the factors of mean reduction with the Post strategy.
+  // Divisor that unscales a finished gradient: loss scale times the factors of mean reduction with the Post strategy.
   float gradientDivisor() const;
 
  private:
@@ -102,7 +102,7 @@ class Optimizer {
 
 }  // namespace popart
 
-// By what it points to; values that are not constant count by that alone. 0 for null.
+// Compares the optimizers, not the pointers; for a value that is not constant, only this fact counts. 0 for null.
 template <>
 struct std::hash<popart::Optimizer *> {
   std::size_t operator()(const popart::Optimizer *optimizer) const { return optimizer ? optimizer->hash() : 0; }

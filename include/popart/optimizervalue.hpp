@@ -1,4 +1,4 @@
-// OptimizerValue: a hyper-parameter and whether it is baked into the program.
+// OptimizerValue: a hyper-parameter, and whether it is a constant of the program.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -6,7 +6,7 @@
 
 namespace popart {
 
-// A constant is compiled in; others may be changed by updateOptimizerFromHost.
+// A constant is compiled in; updateOptimizerFromHost may change others.
 class OptimizerValue {
  public:
   OptimizerValue() = default;  // 0, not constant
@@ -16,9 +16,9 @@ class OptimizerValue {
 
   float val() const { return value_; }
   bool isConst() const { return isConst_; }
-  // Same constness, and the same value when constant.
+  // Whether constness is equal, and the value if constant.
   bool validReplacement(const OptimizerValue &other) const;
-  // Two non-constant values are equal whatever they are.
+  // Two non-constant values are always equal.
   bool operator==(const OptimizerValue &other) const { return validReplacement(other); }
 
  private:

@@ -17,13 +17,13 @@ class OptimizerValueMap {
 
   // The weight's own value, else the default.
   OptimizerValue get(const TensorId &weight) const;
-  // Throws popart::error when the weight has a value already.
+  // Throws popart::error if the weight already has a value.
   void insertSpecific(const TensorId &weight, OptimizerValue value);
   bool hasSpecific(const TensorId &weight) const { return specifics_.count(weight) != 0; }
   bool hasSpecific() const { return !specifics_.empty(); }
   OptimizerValue getDefault() const { return default_; }
   const std::map<TensorId, OptimizerValue> &getSpecifics() const { return specifics_; }
-  // Same weights, and each value a valid replacement.
+  // Whether the weights are the same, and each value a valid replacement.
   bool validReplacement(const OptimizerValueMap &other) const;
   bool operator==(const OptimizerValueMap &other) const { return validReplacement(other); }
 

@@ -1,4 +1,4 @@
-// All that programs which train and run models need. Authors of operators and patterns include op.hpp, opmanager.hpp
+// All headers for programs that train and run models. Authors of operators and patterns include op.hpp, opmanager.hpp
 // and patterns/patterns.hpp.
 #pragma once
 #include <popart/adam.hpp>

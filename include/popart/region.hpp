@@ -1,5 +1,5 @@
-// Region: a box of elements of a tensor, in which user operators state what they change and share. Operators here
-// change or share a tensor as a whole: an empty list is nothing, any other all of it.
+// Region: a box of elements of a tensor, by which user operators describe what they modify and share. Here, operators
+// modify or share a tensor as a whole: an empty list means nothing, any other list the whole tensor.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -9,12 +9,12 @@
 
 namespace popart::view {
 
-// First index of each dimension, and the index behind the last one.
+// First index of each dimension, and the index after the last one.
 class Region {
  public:
   Region(Shape lower, Shape upper) : lower_(std::move(lower)), upper_(std::move(upper)) {}
   static Region getFull(const Shape &shape) { return {Shape(shape.size(), 0), shape}; }
-  // No elements; of a scalar there is no part.
+  // No elements; a scalar has no parts.
   static Region getEmpty(int64_t rank) {
     const Shape zeros(static_cast<size_t>(std::max<int64_t>(rank, 1)), 0);
     return {zeros, zeros};
@@ -34,6 +34,6 @@ class Region {
 };
 
 using Regions = std::vector<Region>;                    // of one tensor
-using RegMap = std::function<Regions(const Region &)>;  // a part of one operand -> those of another
+using RegMap = std::function<Regions(const Region &)>;  // a part of one operand -> the corresponding parts of another
 
 }  // namespace popart::view

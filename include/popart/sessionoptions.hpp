@@ -1,6 +1,6 @@
-// SessionOptions: everything a user may set about a session, with the documented names and defaults. Plain values
-// only: src/pipeline/options.hpp checks them and turns them into per-pass options. What each does: docs/options.md.
-// Invariant: every member is listed once in src/api/option_fields.hpp, from which bindings, comparison and hash derive.
+// SessionOptions: all options of a session, with the documented names and defaults. Plain values only:
+// src/pipeline/options.hpp checks them and converts them to options of passes. Effects: docs/options.md. Invariant:
+// every member is listed once in src/api/option_fields.hpp, from which bindings, comparison and hash are derived.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,7 +20,7 @@ namespace popart {
 
 // Order of the ops that run once per weight update.
 enum class AccumulateOuterFragmentSchedule { Scheduler = 0, Serial, OverlapCycleOptimized, OverlapMemoryOptimized };
-// How a gradient subgraph gets forward values: computed again, or kept as outputs of the forward graph.
+// How a gradient subgraph gets forward values: recomputed, or stored as outputs of the forward graph.
 enum class AutodiffStitchStrategy { RecomputeMinimal = 0, RecomputeAllNonInputs, AddFwdOutputs, SafeAddFwdOutputs, N };
 // Order of the parts of a batch.
 enum class BatchSerializationBatchSchedule { Scheduler = 0, Isomorphic, OverlapOnIo, OverlapOnCompute, N };
@@ -32,7 +32,7 @@ enum class BatchSerializationTransformContext { Fwd = 0, Bwd, Forward = Fwd, Bac
 enum class ExecutionPhaseIOSchedule { Preload = 0, OnDemand, N };
 // Order of loads, compute and stores of a phase.
 enum class ExecutionPhaseSchedule { Interleaving = 0, Batch, BatchClusteredIO, N };
-// Gradients that automatic loss scaling watches.
+// The gradients that automatic loss scaling observes.
 enum class GradientTensorTrackingMethod {
   AllNonViewChangingGradientTensors = 0,
   ConvAndMatmulGradients,
@@ -47,16 +47,16 @@ enum class IrSerializationFormat { JSON };
 enum class MeanReductionStrategy { Running = 0, Post, N };
 // Which weight updates become one op.
 enum class MergeVarUpdateType { None = 0, All, AutoLoose, AutoTight, N };
-// Activations that are computed again in the backward pass.
+// Activations that are recomputed in the backward pass.
 enum class RecomputationType { None = 0, Standard, NormOnly, Pipeline, RecomputeAll, N };
 // When a subgraph's operands are copied.
 enum class SubgraphCopyingStrategy { OnEnterAndExit = 0, JustInTime, N };
-// Inputs made on the device instead of coming from the host.
+// Inputs that are generated on the device instead of coming from the host.
 enum class SyntheticDataMode { Off = 0, Zeros, RandomNormal, RandomUniform, N };
-// Who assigns ops to IPUs.
+// How ops are assigned to IPUs.
 enum class VirtualGraphMode { Off = 0, Manual, Auto, ExecutionPhases, N };
 
-// Schedule of the ops that run once per weight update; the virtual graphs listed are left alone.
+// Schedule of the ops that run once per weight update; the listed virtual graphs are excluded.
 struct AccumulateOuterFragmentSettings {
   AccumulateOuterFragmentSettings() = default;
   AccumulateOuterFragmentSettings(AccumulateOuterFragmentSchedule schedule_,
@@ -77,7 +77,7 @@ struct AutodiffSettings {
   bool operator==(const AutodiffSettings &) const = default;
 };
 
-// Loss scaling from the largest gradients: share of elements above binEdgeLocation, looked at each updatePeriod
+// Loss scaling from the largest gradients: the share of elements above binEdgeLocation, checked every updatePeriod
 // updates.
 struct AutomaticLossScalingSettings {
   AutomaticLossScalingSettings() = default;
@@ -102,7 +102,7 @@ struct AutomaticLossScalingSettings {
   bool operator==(const AutomaticLossScalingSettings &) const = default;
 };
 
-// Cutting a batch into `factor` parts (0 and 1: not at all) and where the parts meet again.
+// Splits a batch into `factor` parts (0 and 1: no split), and sets where the parts are joined.
 struct BatchSerializationSettings {
   BatchSerializationSettings() = default;
   BatchSerializationSettings(
@@ -129,13 +129,13 @@ struct BatchSerializationSettings {
   bool operator==(const BatchSerializationSettings &) const = default;
 };
 
-// Settings for work on PopART itself.
+// Settings for developers of PopART.
 struct DeveloperSettings {
-  int minTensorsForPrefetch = 0;  // streams that make prefetching worth while
+  int minTensorsForPrefetch = 0;  // number of streams from which prefetching pays off
   bool operator==(const DeveloperSettings &) const = default;
 };
 
-// Cutting the program into phases that load and store their tensors; 0 and 1 phases: not at all. `stages` is 1 or 2.
+// Splits the program into phases that load and store their tensors; 0 and 1 phases: no split. `stages` is 1 or 2.
 struct ExecutionPhaseSettings {
   ExecutionPhaseSettings() = default;
   ExecutionPhaseSettings(int phases_, int stages_, ExecutionPhaseIOSchedule weightIO,
@@ -159,11 +159,11 @@ struct ExecutionPhaseSettings {
   bool operator==(const ExecutionPhaseSettings &) const = default;
 };
 
-// Settings without promise.
+// Settings that may change.
 struct ExperimentalSettings {
   // Checkpoint (Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final) -> transforms to run there.
   std::map<std::string, std::vector<std::string>> customTransformApplierSettings;
-  bool createHostTransferableTensorWithOffset = false;  // of Poplar
+  bool createHostTransferableTensorWithOffset = false;  // of Poplar, no effect
   bool operator==(const ExperimentalSettings &) const = default;
 };
 
@@ -172,11 +172,11 @@ struct NumIOTiles {
   NumIOTiles() = default;
   NumIOTiles(int tiles) : numIOTiles(tiles) {}
   operator int() const { return numIOTiles; }
-  int numIOTiles = 0;  // 0: none set aside
+  int numIOTiles = 0;  // 0: none are reserved
   bool operator==(const NumIOTiles &) const = default;
 };
 
-// Which collectives of replicas are merged.
+// Which collectives over replicas are merged.
 struct ReplicatedCollectivesSettings {
   ReplicatedCollectivesSettings(bool prepareSchedule = false, bool mergeAllReduce = false,
                                 bool mergeReduceScatter = false, bool mergeAllGather = false)
@@ -192,7 +192,7 @@ struct ReplicatedCollectivesSettings {
   bool operator==(const ReplicatedCollectivesSettings &) const = default;
 };
 
-// Where a kind of tensor is kept. Tensors of fewer elements than the two limits stay on chip, or unsharded.
+// Where a kind of tensor is stored. Tensors with fewer elements than the two limits stay on chip, or unsharded.
 struct TensorLocationSettings {
   TensorLocationSettings() = default;
   TensorLocationSettings(TensorLocation location_, int minElementsForOffChip_ = 2,
@@ -211,30 +211,30 @@ struct TensorLocationSettings {
   bool operator==(const TensorLocationSettings &) const = default;
 };
 
-// The options. What each does here, and which values sessions refuse or warn about, is in docs/options.md; "hint": no
+// The options. docs/options.md has the effect of each, and the values that sessions refuse or warn about; "hint": no
 // result depends on it. Sessions check the values (popart::error); setting a member checks nothing.
 class SessionOptions {
  public:
   using StringMap = std::map<std::string, std::string>;  // option names of a backend library -> values
 
-  // Environment POPART_CACHE_DIR (or POPXL_CACHE_DIR, which wins) turns engine caching on.
+  // The environment variable POPART_CACHE_DIR turns engine caching on (or POPXL_CACHE_DIR, which takes precedence).
   SessionOptions();
 
-  std::string logDir;  // folder of dot files; empty: the current one
+  std::string logDir;  // folder for dot files; empty: the current one
   // Checkpoints that write dot files: Fwd0, Fwd1, Bwd0, PreAlias, MainLoops, Final, ALL.
   std::set<std::string> dotChecks;
-  int firstDotOp = 0;                                            // hint, as all about the look of dot files
+  int firstDotOp = 0;                                            // hint, as are all options for the look of dot files
   int finalDotOp = 10000;                                        // hint
   bool dotOpNames = false;                                       // hint
   bool separateCallOpPdfs = true;                                // hint
   bool exportPoplarComputationGraph = false;                     // of Poplar, a hint
   bool exportPoplarVertexGraph = false;                          // hint
-  SyntheticDataMode syntheticDataMode = SyntheticDataMode::Off;  // inputs made once, no host IO
-  bool instrumentWithHardwareCycleCounter = false;               // of getCycleCount
+  SyntheticDataMode syntheticDataMode = SyntheticDataMode::Off;  // generates inputs once, without host IO
+  bool instrumentWithHardwareCycleCounter = false;               // for getCycleCount
   std::set<Instrumentation> hardwareInstrumentations = {Instrumentation::Outer};  // hint
-  bool disableGradAccumulationTensorStreams = false;  // accumulators are neither sent, read back nor saved
-  bool disableOptimizerStateTensorStreams = false;    // the other optimizer state likewise
-  // Repeated parts as subgraphs: all hints.
+  bool disableGradAccumulationTensorStreams = false;  // accumulators are not sent, read back or saved
+  bool disableOptimizerStateTensorStreams = false;    // the same for other optimizer state
+  // Repeated parts become subgraphs: all hints.
   bool enableOutlining = true;
   bool enableOutliningCopyCostPruning = true;
   float outlineThreshold = 1.0f;
@@ -252,19 +252,19 @@ class SessionOptions {
   MergeVarUpdateType mergeVarUpdate = MergeVarUpdateType::None;
   int64_t mergeVarUpdateMemThreshold = 1000000;
   int64_t looseThresholdAtPeak = 8000;
-  // Host data ahead of the program (docs/decisions/0034-host-data-ahead.md). Buffering depths are 1 or more.
+  // Prefetch of host data (docs/decisions/0034-host-data-ahead.md). Buffering depths are 1 or more.
   bool rearrangeAnchorsOnHost = true;
   bool rearrangeStreamsOnHost = false;
   bool enablePrefetchDatastreams = true;
   unsigned defaultBufferingDepth = 1;
   std::map<TensorId, unsigned> bufferingDepthMap;
-  // Cutting the program in time, and tiles for host transfers: hints.
+  // Execution phases, and tiles for host transfers: hints.
   ExecutionPhaseSettings executionPhaseSettings;
   NumIOTiles numIOTiles;
   BatchSerializationSettings batchSerializationSettings;
   AutodiffSettings autodiffSettings;  // hint
   bool aliasZeroCopy = false;         // hint; needs explicitRecomputation
-  // how many IPUs the device must have; no result depends on it
+  // number of IPUs that the device must have; no result depends on it
   VirtualGraphMode virtualGraphMode = VirtualGraphMode::Off;
   std::vector<float> virtualGraphSplitRatios;  // of Auto, each in (0, 1)
   // Replicas in this process and in others (docs/guides/replicas.md, docs/guides/processes.md). Factors are 1 or more,
@@ -287,36 +287,36 @@ class SessionOptions {
   StringMap reportOptions;
   StringMap gclOptions;
   bool enableFloatingPointChecks = false;
-  bool enableStochasticRounding = false;      // 16-bit results are rounded at random
+  bool enableStochasticRounding = false;      // stochastic rounding of 16-bit results
   bool _enableRngStateManagement = false;     // hint
-  bool enableLoadAndOffloadRNGState = false;  // needed by getRNGState and setRNGState
+  bool enableLoadAndOffloadRNGState = false;  // required by getRNGState and setRNGState
   bool enableFullyConnectedPass = true;       // hint
   bool enableSerializedMatmuls = true;
-  // Type that products, convolutions and what follows them compute in: "bfloat16", "float16", or "float32" and "" for
-  // the types of the model. Variables and optimizer state stay FLOAT (docs/decisions/0085-precision.md).
+  // Type of products, convolutions and the ops after them: "bfloat16", "float16", or "float32" and "" for the types of
+  // the model. Variables and optimizer state stay FLOAT (docs/decisions/0085-precision.md).
   std::string precision;
   std::string partialsTypeMatMuls;  // "float", "half" or empty; a hint
-  bool enableStableNorm = false;    // hint: numbers are those of the stable form
-  bool followTrainingMode = false;  // inference: dropout and batch norm in training form where the file says so
-  bool groupNormStridedChannelGrouping = false;  // groups of channels that are num_groups apart
-  std::vector<std::string> customCodelets;       // only none is supported
+  bool enableStableNorm = false;    // hint: results are those of the stable form
+  bool followTrainingMode = false;  // inference: dropout and batch norm in training form if the file says so
+  bool groupNormStridedChannelGrouping = false;  // groups have channels that are num_groups apart
+  std::vector<std::string> customCodelets;       // only an empty list is supported
   std::string customCodeletCompileFlags;         // hint
-  std::vector<TensorId> updatableNamedBuffers;   // what buffersFromHost sends
+  std::vector<TensorId> updatableNamedBuffers;   // the variables that buffersFromHost sends
   // Search for an order of ops (time in seconds): hints.
   std::string kahnTieBreaker = "greedy";
   double timeLimitScheduler = 1e9;
   int64_t swapLimitScheduler = 1000000000;
   int64_t transitiveClosureOptimizationThreshold = 100000;
   std::string serializedPoprithmsShiftGraphsDir;
-  bool decomposeGradSum = false;  // sums of three or more gradients become additions
+  bool decomposeGradSum = false;  // sums of three or more gradients become additions of two
   bool groupHostSync = false;     // hint
-  bool strictOpVersions = true;   // false: a newer operator set is read as the newest one known
+  bool strictOpVersions = true;   // false: operator sets newer than supported are read as the newest supported one
   // Names or patterns (fnmatch) of the tensors that train, and of those that do not; empty: as classified
   // (popart/trainabletensor.hpp).
   std::vector<std::string> trainableTensors, frozenTensors;
   bool opxAliasChecking = false;  // hint
   bool opxModifyChecking = false;
-  // Where tensors are kept: hints.
+  // Where tensors are stored: hints.
   TensorLocationSettings activationTensorLocationSettings;
   TensorLocationSettings weightTensorLocationSettings;
   TensorLocationSettings optimizerStateTensorLocationSettings;
@@ -326,7 +326,7 @@ class SessionOptions {
   AutomaticLossScalingSettings automaticLossScalingSettings;
   ReplicatedCollectivesSettings replicatedCollectivesSettings;  // hint
   DeveloperSettings developerSettings;                          // hint
-  // Host transfers and loops are always ops here; overlapped exchanges ask for both. The second needs the first.
+  // Host transfers and loops are always ops here; overlapped exchanges require both. The second requires the first.
   bool useHostCopyOps = false;
   bool enableExplicitMainLoops = false;
   bool enableEfficientOverlapIOTopoCons = false;
@@ -340,7 +340,7 @@ class SessionOptions {
   bool createImplicitPipeliningFwdOnlyProgram = false;  // a second program: run("implicitPipeliningFwdOnly", stepIO)
   // Hints.
   bool throwIfLog2ScaleTensorNotInRange = true;
-  bool enableConstantFoldingOfMultipleConsumers = true;  // false: readers of shared constants stay operators
+  bool enableConstantFoldingOfMultipleConsumers = true;  // false: readers of shared constants are not folded
   bool useLoopCandidateCreator = false;
   bool stashAllTensorsInferencePipeline = false;
   ExperimentalSettings experimentalSettings;
@@ -354,18 +354,18 @@ class SessionOptions {
   bool implicitPipeliningEnabled() const { return enablePipelining && !explicitPipeliningEnabled(); }
   bool autoRecomputationEnabled() const { return autoRecomputation != RecomputationType::None; }
   bool shouldDelayVarUpdates() const;  // delayVarUpdates, without phases, batch parts and explicit forms
-  // Micro-batches per weight update: accumulationFactor, or 1 when gradient accumulation is off.
-  // Throws popart::error for a factor above 1 without enableGradientAccumulation.
+  // Micro-batches per weight update: accumulationFactor, or 1 if gradient accumulation is off. Throws popart::error for
+  // a factor above 1 without enableGradientAccumulation.
   int64_t getAccumulationFactor() const;
-  // The global factor when distributed, else the local one.
+  // The global factor if distributed, else the local one.
   int64_t getGlobalReplicationFactor() const;
-  // replicatedGraphCount, or 1 when replication is off.
+  // replicatedGraphCount, or 1 if replication is off.
   int64_t getLocalReplicationFactor() const { return enableReplicatedGraphs ? replicatedGraphCount : 1; }
   // Buffers of a stream. Throws popart::error: below 1, or above 1 for a stream that is rearranged on the host.
   unsigned getBufferingDepth(const TensorId &id, bool rearrangedOnHost) const;
 
   bool operator==(const SessionOptions &other) const;
-  std::size_t hash() const;  // of every option but the progress logger
+  std::size_t hash() const;  // of every option except the progress logger
 };
 
 }  // namespace popart

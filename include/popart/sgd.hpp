@@ -5,11 +5,11 @@
 
 namespace popart {
 
-// Hyper-parameters of SGD; UNDEFINED state types stand for the weight's type.
+// Hyper-parameters of SGD; state types of UNDEFINED mean the weight's type.
 class SGD : public Optimizer {
  public:
   // Throws popart::error: lr < 0, constant lr = 0, wd < 0, momentum < 0, dampening < 0, velocity scaling <= 0, loss
-  // scaling 0, Nesterov with dampening. The debug context names nothing here.
+  // scaling 0, Nesterov with dampening. The debug context has no effect.
   SGD(OptimizerValue learningRate, OptimizerValue weightDecay, OptimizerValue momentum, OptimizerValue dampening,
       OptimizerValue velocityScaling, OptimizerValue lossScaling, const std::vector<ClipNormSettings> &clip = {},
       SGDAccumulatorAndMomentum sgdAccMm = SGDAccumulatorAndMomentum::Combined,
@@ -43,11 +43,11 @@ class SGD : public Optimizer {
   OptimizerScalar scalar(const std::string &name, const TensorId &weight) const override;
   size_t hash() const override;
 
-  // Values of one weight. Throws popart::error as the constructor does, and when the weight has values already.
+  // Values of one weight. Throws popart::error in the cases of the constructor, and if the weight already has values.
   void insertSpecific(const TensorId &weight, OptimizerValue learningRate, OptimizerValue weightDecay,
                       OptimizerValue momentum, OptimizerValue dampening, OptimizerValue velocityScaling,
                       OptimizerValue nesterov);
-  // Keys: learningRate, weightDecay, momentum, dampening, velocityScaling, nesterov; the others take the optimizer's
+  // Keys: learningRate, weightDecay, momentum, dampening, velocityScaling, nesterov; absent ones have the optimizer's
   // defaults.
   void insertSpecific(const TensorId &weight, const std::map<std::string, std::pair<float, bool>> &values);
 
@@ -61,7 +61,7 @@ class SGD : public Optimizer {
   DataType getAccumType() const { return accumType_; }
   DataType getAccl1Type() const { return accl1Type_; }
 
-  // A velocity is kept iff momentum can be other than zero.
+  // Whether the weight has a velocity: its momentum is not a constant zero.
   bool hasVelocity(const TensorId &weight) const;
   bool usesNesterov(const TensorId &weight) const;
 
@@ -76,7 +76,7 @@ class SGD : public Optimizer {
 // SGD with constant values and no momentum.
 class ConstSGD : public SGD {
  public:
-  // Throws popart::error as SGD does; a learning rate of 0 is refused.
+  // Throws popart::error in the cases of SGD, and for a learning rate of 0.
   ConstSGD(float learningRate, float weightDecay = 0.0f, float lossScaling = 1.0f,
            const std::vector<ClipNormSettings> &clip = {});
   std::unique_ptr<Optimizer> clone() const override { return std::make_unique<ConstSGD>(*this); }

@@ -1,5 +1,5 @@
-// Shape inference for user operators without a class of their own (docs/custom-operators.md): builders and
-// sessions call the function for each node of the operator. An op class with setup() needs none.
+// Shape inference for user operators without their own class (docs/custom-operators.md): builders and sessions call the
+// function for each node of the operator. An op class with setup() does not need it.
 //
 //   static popart::RegisterShapeInferenceFunction cubeShapes(Cube, [](popart::ShapeInferenceContext &ctx) {
 //     ctx.outInfo(0) = ctx.inInfo(0);
@@ -11,11 +11,11 @@
 
 namespace popart {
 
-// A node whose outputs are to be given infos: assign to outInfo(i).
+// A node whose output infos are to be set: assign to outInfo(i).
 class ShapeInferenceContext {
  public:
   explicit ShapeInferenceContext(Op &op) : op_(op) {}
-  // Throw popart::error when the operand is absent.
+  // Throw popart::error if the operand is absent.
   const TensorInfo &inInfo(int i) const { return op_.inInfo(i); }
   DataType inType(int i) const { return inInfo(i).dataType(); }
   const Shape &inShape(int i) const { return inInfo(i).shape(); }
@@ -27,7 +27,7 @@ class ShapeInferenceContext {
   int getNumOutputs() const { return op_.outputCount(); }
   const Attributes &getAttributes() const { return op_.attributes(); }
   bool hasAttribute(const std::string &name) const { return op_.hasAttr(name); }
-  // Attributes::Int, Float, … as in OpCreatorInfo; throws popart::error when absent.
+  // Attributes::Int, Float, … as in OpCreatorInfo; throws popart::error if absent.
   template <class T>
   T getAttribute(const std::string &name) const {
     return op_.attributes().getAttribute<T>(name);
@@ -41,22 +41,22 @@ class ShapeInferenceContext {
   Op &op_;
 };
 
-// Sets the info of every output; what it throws leaves the session's or builder's call.
+// Sets the info of every output. The call of the session or builder throws its exceptions.
 using ShapeInferenceFunction = std::function<void(ShapeInferenceContext &)>;
 
-// Throws popart::error when the operator has such a function already.
+// Throws popart::error if the operator already has such a function.
 void registerShapeInference(const OperatorIdentifier &opid, ShapeInferenceFunction function);
 
 // Registers at static initialisation.
 class RegisterShapeInferenceFunction {
  public:
-  // popart::error as registerShapeInference
+  // Throws popart::error as registerShapeInference
   RegisterShapeInferenceFunction(const OperatorIdentifier &opid, ShapeInferenceFunction function) {
     registerShapeInference(opid, std::move(function));
   }
 };
 
-// Copy the type (an unset output becomes a scalar), or the shape (keeping a type that is set). Throw popart::error when
+// Copy the type (an unset output becomes a scalar), or the shape (keeping a type that is set). Throw popart::error if
 // the input is absent.
 inline void propagateElemTypeFromInputToOutput(ShapeInferenceContext &ctx, size_t input, size_t output) {
   TensorInfo &out = ctx.outInfo(static_cast<int>(output));

@@ -18,8 +18,8 @@
 
 namespace popart {
 
-// Values that a step reads: every micro-batch of the step after the other, in C order. The memory is the caller's and
-// must stay until the step is done.
+// Values that a step reads: all micro-batches of the step, one after the other, in C order. The caller owns the memory,
+// which must be valid until the step is done.
 class InputValues {
  public:
   // From a vector, array or span of int8_t … uint64_t, float, double, bool or Half.
@@ -27,7 +27,7 @@ class InputValues {
   InputValues(const Range &values)
       : data_(std::ranges::data(values)),
         info_(getDataType<std::ranges::range_value_t<Range>>(), {static_cast<int64_t>(std::ranges::size(values))}) {}
-  // The same of a shape, which sessions of open shapes (Session::setInputShapes) need where more than one dimension is
+  // The same with a shape, which sessions of open shapes (Session::setInputShapes) need if more than one dimension is
   // open. Throws popart::error for another number of values.
   template <std::ranges::contiguous_range Range>
   InputValues(const Range &values, const Shape &shape) : InputValues(values) {
@@ -44,10 +44,10 @@ class InputValues {
   TensorInfo info_;
 };
 
-// Memory that a step writes: what the tensor's AnchorReturnType keeps, in C order. As InputValues otherwise.
+// Memory that a step writes: the values that the tensor's AnchorReturnType keeps, in C order. Otherwise as InputValues.
 class OutputValues {
  public:
-  // From a vector, array or span that is not const.
+  // From a non-const vector, array or span.
   template <std::ranges::contiguous_range Range>
   OutputValues(Range &&values)
       : data_(std::ranges::data(values)),
@@ -60,7 +60,7 @@ class OutputValues {
   TensorInfo info_;
 };
 
-// What a step reads and writes, by tensor name.
+// Values that a step reads and writes, by tensor name.
 using StepInputs = std::map<TensorId, InputValues>;
 using StepOutputs = std::map<TensorId, OutputValues>;
 
@@ -80,20 +80,21 @@ LossObject l1Loss(const TensorId &values, float lambda = 1.0f);             // l
 
 LossObject modelLoss(const TensorId &loss);  // no loss to add: a tensor of the model
 // A loss by name with its default settings (popart/losses.hpp), such as "cross_entropy", of an output of the model;
-// none: the only one, or the first of a float type. It adds the inputs that it reads; the first is called "labels".
+// empty: the only one, or the first one of a float type. It adds the inputs that it reads; the first one is called
+// "labels".
 LossObject namedLoss(const std::string &name, const TensorId &output = {});
 
-// What a Trainer needs beside model and optimizer.
+// Settings of a Trainer, in addition to model and optimizer.
 struct TrainingSpec {
-  LossObject loss;                                  // of one of the functions above
+  LossObject loss;                                  // from one of the functions above
   int batchesPerStep = 1;                           // micro-batches per step
-  std::vector<TensorId> outputs = {};               // tensors that steps return: every step needs memory for them
+  std::vector<TensorId> outputs = {};               // tensors that steps return: every step must get memory for them
   std::map<TensorId, TensorInfo> inputShapes = {};  // of inputs that the model leaves open
   SessionOptions options = {};                      // of the session
   std::shared_ptr<DeviceInfo> device = nullptr;     // null: the CPU
-  int accumulation = 1;                             // micro-batches of an update, over which gradients are averaged
-  int replicas = 1;                                 // copies of the program; gradients are averaged over them too
-  std::optional<uint64_t> seed = {};                // of random numbers; none: another one each time
+  int accumulation = 1;                             // micro-batches per update; gradients are averaged over them
+  int replicas = 1;                                 // copies of the program; gradients are also averaged over them
+  std::optional<uint64_t> seed = {};                // of random numbers; empty: a new one for each Trainer
   // Names or patterns of the tensors that train (empty: as classified, see trainabletensor.hpp) and of those that do
   // not, in addition to those of `options`.
   std::vector<std::string> trainable = {}, frozen = {};
@@ -101,10 +102,10 @@ struct TrainingSpec {
 
 // A step of Trainer::fit.
 struct StepReport {
-  int epoch;       // from 0 on
-  int64_t step;    // of the epoch, from 0 on
-  int64_t update;  // steps so far, this one included
-  float loss;      // mean of the step
+  int epoch;       // from 0
+  int64_t step;    // within the epoch, from 0
+  int64_t update;  // steps so far, including this one
+  float loss;      // mean over the step
 };
 
 // Trains a model. One thread at a time.
@@ -113,54 +114,54 @@ class Trainer {
   // `model`: name of a file or ModelProto bytes. Builds, compiles and loads. Throws as
   // TrainingSession::createFromOnnxModel, Session::prepareDevice and attachLoss.
   Trainer(const std::string &model, const TrainingSpec &spec, const Optimizer &optimizer);
-  // Works through batchesPerStep updates of `accumulation` micro-batches on each replica; returns the mean of their
-  // losses. Throws as Session::run.
+  // Runs batchesPerStep updates of `accumulation` micro-batches on each replica; returns the mean of their losses.
+  // Throws as Session::run.
   float step(const StepInputs &inputs, const StepOutputs &outputs = {});
-  // The inputs of a step; none: the epoch is over.
+  // Returns the inputs of a step, or nullopt if the epoch is over.
   using Batches = std::function<std::optional<StepInputs>(int epoch, int64_t step)>;
-  // Steps through all batches of each epoch; returns the mean loss of the steps of each. `onStep` is told of each step
-  // and ends the training by returning false. Only without outputs. Throws as step.
+  // Runs a step for each batch of each epoch; returns the mean loss of the steps of each epoch. Calls `onStep` after
+  // each step; training ends if it returns false. Only without outputs. Throws as step.
   std::vector<float> fit(int epochs, const Batches &batches,
                          const std::function<bool(const StepReport &)> &onStep = {});
-  // The loss of one batch, and the outputs, with the weights as they are and no training. The program for it is
-  // compiled at the first call and gets the weights by name. Throws as Session::run, and popart::error when the loss is
-  // one that the model does not hold (nllLoss, l1Loss).
+  // The loss of one batch, and the outputs, with the current weights and without training. The program for it is
+  // compiled at the first call and gets the weights by name. Throws as Session::run, and popart::error if the loss is
+  // not part of the model (nllLoss, l1Loss).
   float evaluate(const StepInputs &inputs, const StepOutputs &outputs = {});
-  // From now on with these numbers, such as another learning rate. Throws as TrainingSession::updateOptimizerFromHost.
+  // Sets the numbers of later steps, such as another learning rate. Throws as TrainingSession::updateOptimizerFromHost.
   void setOptimizer(const Optimizer &optimizer) { session_->updateOptimizerFromHost(&optimizer); }
-  // The model with its weights as they are now, as an ONNX file. Throws as Session::modelToHost.
+  // Writes the model with its current weights as an ONNX file. Throws as Session::modelToHost.
   void save(const std::string &fileName, ModelForm form = ModelForm::Training);
   TrainingSession &session() { return *session_; }
 
  private:
-  // What evaluate needs to make its session, and the session.
+  // Arguments with which evaluate() creates its session, and the session.
   struct Evaluation {
     std::string model;
     AnchorReturnTypeMap anchors;
     InputShapeInfo shapes;
     SessionOptions options;
     std::shared_ptr<DeviceInfo> device;
-    bool hasLoss;  // the loss is a tensor of the model
+    bool hasLoss;  // whether the loss is a tensor of the model
     std::unique_ptr<InferenceSession> session;
   };
-  void takeWeights();  // from session_ into evaluation_.session
+  void takeWeights();  // copies weights from session_ to evaluation_.session
 
   std::unique_ptr<TrainingSession> session_;
   TensorId loss_;
   int64_t batches_ = 1;           // micro-batches per step, of all replicas
-  TensorData losses_;             // one of each; empty before the first step
-  std::optional<uint64_t> seed_;  // to be set once the program is loaded
+  TensorData losses_;             // one for each micro-batch; empty before the first step
+  std::optional<uint64_t> seed_;  // to be set after the program is loaded
   Evaluation evaluation_;
 };
 
 // Runs a model. One thread at a time.
 class Predictor {
  public:
-  // `outputs`: tensors to return, each whole. Throws as InferenceSession::createFromOnnxModel and
+  // `outputs`: tensors to return, each completely. Throws as InferenceSession::createFromOnnxModel and
   // Session::prepareDevice. A null device: the CPU.
   Predictor(const std::string &model, const std::vector<TensorId> &outputs, const SessionOptions &options = {},
             std::shared_ptr<DeviceInfo> device = nullptr);
-  // One batch. Every output named to the constructor needs memory. Throws as Session::run.
+  // Runs one batch. Every output of the constructor must get memory. Throws as Session::run.
   void run(const StepInputs &inputs, const StepOutputs &outputs);
   InferenceSession &session() { return *session_; }
 

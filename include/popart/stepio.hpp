@@ -9,15 +9,15 @@
 
 namespace popart {
 
-// Sizes: an input holds every micro-batch of the step, an anchor what its AnchorReturnType keeps. The arrays must
-// outlive it.
+// Sizes: an input has all micro-batches of the step, an anchor the values that its AnchorReturnType keeps. The arrays
+// must outlive the StepIO.
 class StepIO : public StepIOGeneric {
  public:
-  // Keeps pointers to the arrays' data; types and shapes are checked by Session::run.
+  // Keeps pointers to the arrays' data; Session::run checks types and shapes.
   StepIO(std::map<TensorId, IArray &> inputs, std::map<TensorId, IArray &> outputs);
 };
 
-// Asks the program for each value: one call per micro-batch, from the thread that runs. Sizes are not checked.
+// Calls the program for each value: one call per micro-batch, from the thread that runs. Sizes are not checked.
 class StepIOCallback : public IStepIO {
  public:
   using InputCallback = std::function<ConstVoidData(TensorId, bool)>;  // (id, is a prefetch)
@@ -46,13 +46,13 @@ class StepIOCallback : public IStepIO {
   OutputCompleteCallback outputComplete_;
 };
 
-// Arrays the caller owns, by name of the weight.
+// Arrays that the caller owns, by name of the weight.
 class WeightsIO : public IWeightsIO {
  public:
   bool contains(TensorId id) const override { return weights_.count(id) != 0; }
   MutableVoidData weight(TensorId id) const override;
   std::vector<TensorId> ids() const override;
-  // Throws popart::runtime_error when there is a weight of that id already.
+  // Throws popart::runtime_error if there already is a weight of that id.
   void insert(TensorId id, MutableVoidData weight);
 
  private:

@@ -6,7 +6,7 @@
 
 namespace popart {
 
-// Does not own the buffers; each is read or written front to back (SequentialBuffer).
+// Does not own the buffers; each is read or written from its start to its end (SequentialBuffer).
 class StepIOGeneric : public IStepIO {
  public:
   // Throw popart::runtime_error ("No tensor … provided") for an unknown id.

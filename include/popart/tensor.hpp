@@ -28,9 +28,9 @@ struct Use {
 class Consumers {
  public:
   explicit Consumers(const Tensor &tensor) : tensor_(tensor) {}
-  std::vector<Op *> getOps() const;  // each op once
-  int getTotal() const;              // inputs that are the tensor
-  int n(const Op *op) const;         // those of one op
+  std::vector<Op *> getOps() const;  // without repetitions
+  int getTotal() const;              // number of inputs that are the tensor
+  int n(const Op *op) const;         // the same for one op
 
  private:
   const Tensor &tensor_;
@@ -54,12 +54,12 @@ class Tensor {
   void setTensorType(TensorType t) { type_ = t; }
 
   bool hasProducer() const { return producer_.valid(); }
-  Op *getProducer() const;        // throws internal_error when there is none
-  Op *getProducerUnsafe() const;  // null when there is none
+  Op *getProducer() const;        // throws internal_error if there is none
+  Op *getProducerUnsafe() const;  // null if there is none
   OpIndex producerIndex() const { return producer_; }
   OutIndex producerOutput() const { return producerOutput_; }
   const std::vector<Use> &uses() const { return uses_; }  // in the order they were connected
-  std::vector<Op *> consumerOps() const;                  // each op once
+  std::vector<Op *> consumerOps() const;                  // without repetitions
 
   bool isGraphInput() const;   // of its own graph
   bool isGraphOutput() const;  // of its own graph
@@ -70,15 +70,15 @@ class Tensor {
   TensorData &mutableTensorData() { return data_; }
   void setTensorData(TensorData data) { data_ = std::move(data); }
 
-  // Variables only: how replicas share it, and which optimizer state or role it plays.
+  // Variables only: how replicas share it.
   VariableSettings variableSettings;
   bool isOptimizerState = false;
-  // Variables only: kept in remote memory, which RemoteLoad and RemoteStore alone reach; no op reads it directly. Those
-  // with an offset see it as rows, along its first dimension.
+  // Variables only: stored in remote memory, which only RemoteLoad and RemoteStore access; no op reads it directly.
+  // RemoteLoad and RemoteStore with an offset access rows of it, along its first dimension.
   bool isRemote = false;
   // Graph inputs only: writes inside the graph reach the caller's tensor.
   bool byReference = false;
-  // Lowered programs: how the elements lie in device memory, by the name that the device gives it. Empty: in C order.
+  // Lowered programs: the layout of the elements in device memory, by the name that the device uses. Empty: C order.
   std::string layout;
 
  private:

@@ -15,22 +15,22 @@ class TensorInfo {
   TensorInfo() = default;  // unset
   TensorInfo(DataType type, Shape shape) { set(type, std::move(shape)); }
   TensorInfo(DataType type, Shape shape, Shape metaShape) { set(type, std::move(shape), std::move(metaShape)); }
-  // shape text: "(2,3)" without spaces; throws popart::error when it cannot be read.
+  // shape text: "(2,3)" without spaces; throws popart::error if it cannot be parsed.
   TensorInfo(const std::string &type, const std::string &shape);
   TensorInfo(const std::string &type, const Shape &shape);
 
-  void set(DataType type);  // the shape stays
+  void set(DataType type);  // keeps the shape
   // Throws popart::error for a negative dimension or an element count above 2^62.
   void set(DataType type, Shape shape);
   void set(DataType type, Shape shape, Shape metaShape);
 
   const Shape &shape() const { return shape_; }
-  const Shape &metaShape() const { return metaShape_; }  // unsharded shape, empty when not sharded
+  const Shape &metaShape() const { return metaShape_; }  // unsharded shape, empty if not sharded
   std::vector<size_t> shape_szt() const { return {shape_.begin(), shape_.end()}; }
   Rank rank() const { return static_cast<Rank>(shape_.size()); }
   int64_t nelms() const { return nelms_; }
   int64_t nbytes() const;    // element bytes x elements
-  int64_t dim(int i) const;  // throws popart::error when i >= rank
+  int64_t dim(int i) const;  // throws popart::error if i >= rank
   Shape strides() const { return strides(shape_); }
   Shape strides(const Shape &shape) const;  // in bytes, C order
   DataType dataType() const { return type_; }
@@ -57,8 +57,8 @@ class TensorInfo {
 // Product of the dimensions; 1 for rank 0.
 int64_t elementCount(const Shape &shape);
 
-// NumPy broadcast of two shapes / infos. Throws popart::error naming `debugName` when they do not broadcast
-// (or, for infos, when the element types differ).
+// NumPy broadcast of two shapes / infos. Throws popart::error naming `debugName` if they do not broadcast (or, for
+// infos, if the element types differ).
 Shape npOut(const Shape &a, const Shape &b, const std::string &debugName = "");
 TensorInfo npOut(const TensorInfo &a, const TensorInfo &b, bool checkDataType = true,
                  const std::string &debugName = "");
@@ -66,9 +66,9 @@ bool npBroadcastable(const Shape &a, const Shape &b);
 // Axes of `out` over which a gradient of shape `out` is summed to reach shape `in`.
 std::vector<int64_t> npReductionAxis(const Shape &in, const Shape &out);
 
-// Without the axes given, which must be of size 1, or all such where none is; with axes of size 1 that the result has
-// where they say. Negative ones count from the end. Throw popart::error for one that is out of range, given twice or
-// not of size 1.
+// Removes the given axes, which must be of size 1, or all such axes if none is given; the inverse adds axes of size 1
+// at the given positions of the result. Negative axes count from the end. Throw popart::error for an axis that is out
+// of range, given twice or not of size 1.
 Shape squeeze(const Shape &shape, const std::vector<int64_t> &axes);
 Shape unsqueeze(const Shape &shape, const std::vector<int64_t> &axes);
 

@@ -1,4 +1,4 @@
-// TensorLocation: where a tensor is kept.
+// TensorLocation: where a tensor is stored.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -12,8 +12,8 @@ enum class TensorStorage { OnChip = 0, OffChip };
 enum class TileSet { Compute = 0, IO, Undefined, N };
 enum class ReplicatedTensorSharding { Off = 0, On };
 
-// Where a tensor is kept: on the device or in remote memory, whole or divided among replicas. Results do not
-// depend on it.
+// Where a tensor is stored: on the device or in remote memory, whole or divided among replicas. Results do not depend
+// on it.
 class TensorLocation {
  public:
   TensorLocation() = default;
@@ -32,7 +32,7 @@ class TensorLocation {
   std::vector<int64_t> serialize() const;
   bool operator==(const TensorLocation &) const = default;
 
-  // Fields and defaults as documented; sets of tiles say where a tensor is computed on and kept.
+  // Fields and defaults as documented. Sets of tiles say where a tensor is computed and stored.
   TensorStorage storage = TensorStorage::OnChip;
   TileSet loadTileSet = TileSet::Compute;
   TileSet storageTileSet = TileSet::Compute;

@@ -1,4 +1,4 @@
-// Prefixes of tensor names that PopART keeps for itself (docs/compat/builder.md).
+// Prefixes of tensor names that PopART reserves (docs/compat/builder.md).
 #pragma once
 #include <string>
 #include <string_view>
@@ -18,10 +18,11 @@ struct ReservedPrefix {
 const std::vector<ReservedPrefix> &reservedPrefixes();
 // Public and internal prefixes.
 std::vector<std::string> allReservedPrefixes();
-// Throws popart::error when `id` contains a reserved prefix. `what` says whose name it is: "graph input".
+// Throws popart::error if `id` contains a reserved prefix. `what` is the kind of the name: "graph input".
 void checkNoReservedPrefix(const TensorId &id, const std::string &what);
 
-// Prefixes that this library writes: gradients, accumulators, optimizer state, activations off chip, step counters.
+// Prefixes of names that this library creates: gradients, accumulators, optimizer state, activations off chip, step
+// counters.
 inline std::string reservedGradientPrefix() { return "Gradient___"; }
 inline std::string reservedAccumPrefix() { return "Accum___"; }
 inline std::string reservedAcclPrefix() { return "Accl___"; }

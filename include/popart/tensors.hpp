@@ -15,16 +15,16 @@ enum class TensorType;
 class Tensors {
  public:
   explicit Tensors(std::vector<const Graph *> graphs) : graphs_(std::move(graphs)) {}
-  Tensor *get(const TensorId &id) const;    // the first graph's that has it; popart::error with the nearest ids
-  bool contains(const TensorId &id) const;  // any of the graphs
+  Tensor *get(const TensorId &id) const;    // from the first graph that has it; popart::error with the nearest ids
+  bool contains(const TensorId &id) const;  // whether any of the graphs has it
   size_t n() const { return getAll().size(); }
   std::vector<Tensor *> getAll() const;                    // of every type
-  std::vector<Tensor *> getOfType(TensorType type) const;  // of one
+  std::vector<Tensor *> getOfType(TensorType type) const;  // of one type
   std::vector<TensorId> getAllTensorIds() const;           // of getAll
   std::vector<TensorId> getIds(TensorType type) const;     // of getOfType
 
  private:
-  Tensor *find(const TensorId &id) const;  // null when no graph has it
+  Tensor *find(const TensorId &id) const;  // null if no graph has it
   std::vector<const Graph *> graphs_;
 };
 

@@ -1,4 +1,4 @@
-// What trains: one entry for each floating-point initializer of a model, with the reason
+// Which tensors train: one entry for each floating-point initializer of a model, with the reason
 // (docs/decisions/0078-what-trains.md).
 #pragma once
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace popart {
 
-// One floating-point initializer of a model, bodies of If, Loop and Scan included.
+// One floating-point initializer of a model, including those in bodies of If, Loop and Scan.
 struct TrainableTensor {
-  TensorId name;       // of an initializer of a body: its own where no other tensor has it, else with the body's place
+  TensorId name;  // for an initializer of a body: its own name if no other tensor has it, else with the body's position
   TensorInfo info;     // as stored
-  bool trains;         // whether a training session updates it by its gradient
-  std::string reason;  // "weight: W of Conv 'conv1'"; for people
-  bool doubtful;       // another reading of the model is possible: look at it, and say `trainable` or `frozen`
-  TensorId source;  // initializer with its first values: `name`, or, for what an Identity makes a tensor of its own of
-                    // an initializer that is stored once for several, that one
+  bool trains;         // whether a training session updates it with its gradient
+  std::string reason;  // "weight: W of Conv 'conv1'"; readable text
+  bool doubtful;       // the model can be read in another way: check it, and set `trainable` or `frozen`
+  TensorId source;     // the initializer with its initial values: `name`; for a tensor that an Identity copies, or for
+                       // one of several tensors that are stored once, the stored initializer
 };
 
-// Of a model: the name of a file or ModelProto bytes. `trainable`: names or patterns (fnmatch: *, ?, [a-c], [!a]) of
-// those that train, all others are frozen; empty: as classified. `frozen`: of those that do not. Throws popart::error
-// for models that cannot be read, names and patterns that match none (with the nearest names), and statistics named in
-// `trainable`.
+// For a model, given as the name of a file or as ModelProto bytes. `trainable`: names or patterns (fnmatch: *, ?,
+// [a-c], [!a]) of the tensors that train, all others are frozen; empty: as classified. `frozen`: of tensors that do not
+// train. Throws popart::error for models that cannot be read, names and patterns that match none (with the nearest
+// names), and statistics named in `trainable`.
 std::vector<TrainableTensor> trainableTensors(std::string_view modelProtoOrFilename,
                                               const std::vector<std::string> &trainable = {},
                                               const std::vector<std::string> &frozen = {});

@@ -22,14 +22,14 @@ class KernelCall {
   KernelCall(const Op &op, const std::vector<TensorInfo> &inInfos, const std::vector<TensorInfo> &outInfos,
              const void *const *in, void *const *out)
       : op_(op), inInfos_(inInfos), outInfos_(outInfos), in_(in), out_(out) {}
-  const Op &op() const { return op_; }  // class and attributes; it is in no graph any more
+  const Op &op() const { return op_; }  // class and attributes; no longer in a graph
   int inputCount() const { return static_cast<int>(inInfos_.size()); }
   int outputCount() const { return static_cast<int>(outInfos_.size()); }
   const TensorInfo &inInfo(int i) const { return inInfos_.at(static_cast<size_t>(i)); }
   const TensorInfo &outInfo(int i) const { return outInfos_.at(static_cast<size_t>(i)); }
   const void *inputData(int i) const { return in_[i]; }
   void *outputData(int i) const { return out_[i]; }
-  // Throw popart::error when the element type is not T.
+  // Throw popart::error if the element type is not T.
   template <class T>
   const T *input(int i) const {
     check(inInfo(i).dataType() == getDataType<T>(), "kernel of {}: input {} has another type: got {}, asked for {}",
@@ -50,11 +50,11 @@ class KernelCall {
   void *const *out_;
 };
 
-// Computes every output from the inputs. Calls of one session come one after the other; an exception ends the run
-// it happens in: Session::run throws runtime_error.
+// Computes every output from the inputs. A session does not make two calls at the same time. An exception ends the run:
+// Session::run throws runtime_error.
 using UserKernel = std::function<void(const KernelCall &)>;
 
-// Throws popart::error when there is a kernel for this operator already.
+// Throws popart::error if the operator already has a kernel.
 void registerKernel(const OperatorIdentifier &opid, UserKernel kernel);
 
 // Registers at static initialisation.

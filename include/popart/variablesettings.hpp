@@ -1,11 +1,11 @@
-// VariableSettings: which replicas share a variable and how the host gets it back.
+// VariableSettings: which replicas share a variable, and which values the host reads.
 #pragma once
 #include <popart/commgroup.hpp>
 #include <popart/names.hpp>
 
 namespace popart {
 
-// Whose value the host gets: one replica's of each group, the group's mean, every replica's.
+// The values that the host reads: one replica's of each group, the group's mean, every replica's.
 enum class VariableRetrievalMode { OnePerGroup = 0, AllReduceReplicas, AllReplicas };
 
 // A grouping of replicas, as CommGroup or as stride and size, and a mode. Default: all replicas share one value.
@@ -20,7 +20,7 @@ class VariableSettings {
   explicit VariableSettings(VariableRetrievalMode mode) : mode_(mode) { verify(); }
   VariableSettings(unsigned stride, unsigned groupSize, VariableRetrievalMode mode);
 
-  // Those that take a number of replicas throw popart::error when the groups do not divide it.
+  // Functions with a number of replicas throw popart::error if the groups do not divide it.
   ReplicaGrouping getReplicaGrouping(unsigned numReplicas) const;
   const CommGroup &getSharedVariableDomain() const { return domain_; }
   bool isUsingCommGroup() const { return useCommGroup_; }

@@ -13,7 +13,7 @@ class ConstVoidData {
  public:
   ConstVoidData() = default;
   ConstVoidData(const void *data_, const TensorInfo &info_) : data(data_), info(info_) {}
-  // Takes the bytes over: `data` points into them from now on.
+  // Takes ownership of the bytes: `data` then points to them.
   void store(std::vector<char> &&bytes, const TensorInfo &info_) {
     stored_ = std::move(bytes);
     hasStored_ = true;
@@ -24,7 +24,7 @@ class ConstVoidData {
 
   ConstVoidData(ConstVoidData &&other) noexcept { *this = std::move(other); }
   ConstVoidData(const ConstVoidData &other) { *this = other; }
-  // data points into the object's own bytes when they are stored
+  // `data` points to the object's own bytes if they are stored
   ConstVoidData &operator=(ConstVoidData &&other) noexcept {
     data = other.data;
     info = std::move(other.info);

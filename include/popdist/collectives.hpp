@@ -1,12 +1,12 @@
-// Collectives of hosts: what the instances of a job, or some of them, do together on arrays.
+// Collectives of hosts: operations on arrays by the instances of a job, or some of them.
 //
 // An array is a contiguous range of numbers (std::vector, std::array, std::span): integers, float, double,
-// popart::Half, popart::BFloat16, and for sums std::complex of float and double. Each collective first compares what
-// the members call, with which type, size and name, and throws the same std::invalid_argument on all of them when one
-// differs. A communicator is a number of registerCommunicator. Inside execute_on_instances the default communicator has
-// the instances of that call. In a job of several instances every collective waits for its members, for at most
-// POPDIST_TIMEOUT seconds: then, and when communication has ended, all instances throw popart::runtime_error, which
-// names who is missing. Each collective begins communication if nothing has, and throws as init.
+// popart::Half, popart::BFloat16, and for sums std::complex of float and double. Each collective first compares the
+// members' calls: operation, type, size and name. It throws the same std::invalid_argument on all members if one
+// differs. A communicator is a number of registerCommunicator. Inside execute_on_instances, the default communicator
+// has the instances of that call. In a job of several instances, every collective waits for its members, for at most
+// POPDIST_TIMEOUT seconds. After that, or if communication has ended, all instances throw popart::runtime_error, which
+// names the missing ones. Each collective begins communication if that has not happened, and throws as init.
 #pragma once
 #include <complex>
 #include <cstring>
@@ -21,27 +21,27 @@
 
 namespace popdist {
 
-// How elements are joined. Sums are those of a balanced binary tree over the members, as gradients of replicas are
-// summed; those of 16-bit types are rounded once. Mean is the sum divided by the number of members.
+// How elements are combined. Sums are those of a balanced binary tree over the members, like sums of gradients over
+// replicas; those of 16-bit types are rounded once. Mean is the sum divided by the number of members.
 enum class Reduction { Sum, Mean, Min, Max };
 
-// What collectives of arrays are made of: bytes, which are the same number on all members.
+// Collectives of bytes, of the same number on all members, on which those of arrays are built.
 namespace bytes {
 
 // Memory of this instance.
 struct Memory {
   const void *data;  // in C order
   size_t size;       // in bytes
-  std::string what;  // what messages call it: "float32 [3]"
+  std::string what;  // its description in messages: "float32 [3]"
 };
-// Number of instances in a communicator. Throws std::invalid_argument for one that is unknown or without this instance.
+// Number of instances in a communicator. Throws std::invalid_argument if it is unknown or does not have this instance.
 int members(int64_t communicator);
-// The joined elements, for Mean their sum. Throws std::invalid_argument for a type that cannot be joined so.
+// The combined elements; for Mean, their sum. Throws std::invalid_argument for a type without this operation.
 std::string allReduce(const Memory &values, popart::DataType type, Reduction how, const std::string &name,
                       int64_t communicator);
-// What each member gave, in member order.
+// The values of each member, in member order.
 std::vector<std::string> allGather(const Memory &values, const std::string &name, int64_t communicator);
-// What member `root` gave. Throws std::invalid_argument when there is no such member.
+// The values of member `root`. Throws std::invalid_argument if there is no such member.
 std::string broadcast(const Memory &values, int64_t root, const std::string &name, int64_t communicator);
 
 // Whether T is a std::complex.
@@ -81,8 +81,8 @@ void append(const std::string &from, std::vector<T> &to) {
 // Waits until all instances, or those of the communicator, have called it; returns at once in a plain process.
 void synchronize(uint32_t communicator = defaultCommunicatorId());
 
-// The arrays of all members, joined element by element; the same bits on all of them. Throws std::invalid_argument for
-// a mean of integers and the least or greatest of complex numbers.
+// The arrays of all members, combined element by element; the same bits on all of them. Throws std::invalid_argument
+// for a mean of integers, and for the minimum or maximum of complex numbers.
 template <std::ranges::contiguous_range R>
 std::vector<std::ranges::range_value_t<R>> allReduce(const R &values, Reduction how = Reduction::Sum,
                                                      const std::string &name = {},
@@ -101,7 +101,7 @@ std::vector<std::ranges::range_value_t<R>> allReduce(const R &values, Reduction 
   return result;
 }
 
-// The arrays of all members, one behind the other in member order.
+// The arrays of all members, concatenated in member order.
 template <std::ranges::contiguous_range R>
 std::vector<std::ranges::range_value_t<R>> allGather(const R &values, const std::string &name = {},
                                                      uint32_t communicator = defaultCommunicatorId()) {
@@ -110,7 +110,7 @@ std::vector<std::ranges::range_value_t<R>> allGather(const R &values, const std:
   return result;
 }
 
-// The array of member `root`, on every member. Throws std::invalid_argument when there is no such member.
+// The array of member `root`, on every member. Throws std::invalid_argument if there is no such member.
 template <std::ranges::contiguous_range R>
 std::vector<std::ranges::range_value_t<R>> broadcast(const R &values, uint32_t root = 0, const std::string &name = {},
                                                      uint32_t communicator = defaultCommunicatorId()) {

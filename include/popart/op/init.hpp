@@ -1,4 +1,4 @@
-// InitType: what a tensor made by the Init operator holds at first.
+// InitType: the initial value of a tensor from the Init operator.
 #pragma once
 
 namespace popart {

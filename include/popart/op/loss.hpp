@@ -1,4 +1,4 @@
-// ReductionType: how a loss joins its elements, and how gradients of micro-batches and replicas join.
+// ReductionType: how a loss is reduced over its elements, and gradients over micro-batches and replicas.
 #pragma once
 #include <string>
 

@@ -1,9 +1,9 @@
-// ScatterReduction: how the ScatterReduce operator joins values that meet at one index.
+// ScatterReduction: how the ScatterReduce operator combines values with the same index.
 #pragma once
 
 namespace popart {
 
-// None: the last value written stays.
+// None: the value written last.
 enum class ScatterReduction { Sum = 0, Max, Min, Mul, None };
 
 }  // namespace popart

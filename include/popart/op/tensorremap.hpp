@@ -3,7 +3,7 @@
 
 namespace popart {
 
-// Of the builder's method only: sessions refuse the operator.
+// Only for the builder's method: sessions refuse the operator.
 enum class TensorRemapType { FwdBwdReverse = 0, FwdBwd, Fwd };
 
 }  // namespace popart

@@ -28,16 +28,16 @@ struct OperatorIdentifier;
   X(TiedGatherAccumulate) X(TransposeToIdentityOrReshapePattern) X(UpsampleToResize) X(ZerosLikeOpPattern)
 // clang-format on
 
-// NoPatterns: none; Minimal: the mandatory ones; Default: those on by default; All: every one. Minimal turns
-// in-place sharing off too.
+// NoPatterns: none; Minimal: the mandatory ones; Default: those that are on by default; All: all. Minimal also turns
+// in-place sharing off.
 enum class PatternsLevel { NoPatterns = 0, Minimal, Default, All };
 
-// A switch per registered pattern, and three of the in-place pass.
+// A switch for each registered pattern, and three switches of the in-place pass.
 class Patterns {
  public:
   Patterns() : Patterns(PatternsLevel::Default) {}
-  explicit Patterns(PatternsLevel level);  // as the level says
-  // Exactly these names are on. Throws popart::error "Unknown pattern ..." with the nearest name.
+  explicit Patterns(PatternsLevel level);  // the patterns of the level
+  // Turns on exactly these patterns. Throws popart::error "Unknown pattern ..." with the nearest name.
   explicit Patterns(const std::vector<std::string> &names);
   static Patterns create(const std::vector<std::string> &names) { return Patterns(names); }
 
@@ -54,8 +54,8 @@ class Patterns {
 #undef POPART_PATTERN_SWITCH
   static std::vector<std::string> getAllPreAliasPatternNames();
 
-  // Whether operators become in-place variants. compat: the planner shares memory of the others by the same rule;
-  // likewise the priorities below.
+  // Whether operators become in-place variants. compat: the planner shares memory of other operators by the same rule,
+  // whatever this switch says; the same holds for the priorities below.
   Patterns &enableInPlace(bool on) {
     inplaceEnabled_ = on;
     return *this;
@@ -66,7 +66,7 @@ class Patterns {
     return *this;
   }
   bool isUpdateInplacePrioritiesForIpuEnabled() const { return updateInplacePrioritiesForIpu_; }
-  // Off: a session may be built although mandatory patterns are off.
+  // Off: a session may be built even if mandatory patterns are off.
   Patterns &enableRuntimeAsserts(bool on) {
     runtimeAssertsOn_ = on;
     return *this;
@@ -88,23 +88,23 @@ class Patterns {
 
 std::ostream &operator<<(std::ostream &os, const Patterns &patterns);  // the enabled names, blanks between them
 
-// A rewrite written by users. `matches` looks at an op, `apply` changes the graph around it and says whether it did.
+// A rewrite written by users. `matches` examines an op; `apply` changes the graph around it and returns whether it did.
 class PreAliasPattern {
  public:
   virtual ~PreAliasPattern() = default;
   virtual bool matches(Op *op) const = 0;  // called for every op; must not change anything
-  // Tensors that `apply` may replace or remove; an anchored one among them prevents the rewrite.
+  // Tensors that `apply` may replace or remove; if one of them is anchored, the pattern is not applied.
   virtual std::vector<const Tensor *> touches(Op *op) const = 0;
-  virtual bool apply(Op *op) const = 0;  // the graph must stay legal; true when it changed
+  virtual bool apply(Op *op) const = 0;  // the graph must stay legal; true if it changed
 
  protected:
-  // A new, unconnected op of `opid` in the graph of `oldOp` with its settings; `suffix` is added to the name. The
-  // operator may be the library's or a user's; attributes are the defaults. Throws popart::error for an unknown
+  // A new, unconnected op of `opid` in the graph of `oldOp`, with its settings; `suffix` is appended to the name. The
+  // operator may be the library's or a user's; attributes have their defaults. Throws popart::error for an unknown
   // operator.
   Op *makeReplacementOpInIr(const OperatorIdentifier &opid, Op *oldOp, const std::string &suffix = "") const;
 };
 
-// Adds a user pattern; throws popart::error when the name is taken.
+// Adds a user pattern; throws popart::error if the name is in use.
 void registerPattern(const std::string &name, std::shared_ptr<const PreAliasPattern> pattern, bool enabled,
                      bool mandatory);
 
@@ -112,7 +112,7 @@ void registerPattern(const std::string &name, std::shared_ptr<const PreAliasPatt
 template <class P>
 class PatternCreator {
  public:
-  // Throws popart::error when the name is taken.
+  // Throws popart::error if the name is in use.
   explicit PatternCreator(const std::string &name, bool enabled = true, bool mandatory = false) {
     registerPattern(name, std::make_shared<P>(), enabled, mandatory);
   }
