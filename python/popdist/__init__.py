@@ -1,7 +1,7 @@
-"""popdist: what a program asks about the instances of its job, and how their hosts exchange values.
+"""popdist: facts about the instances of a job, and collectives of their hosts.
 
-An instance is one process of the program. `poprun` (or plain ``mpirun``, or ``srun --mpi=pmix``) starts several; a
-process that none of them started is the only instance, and everything here works in it, without MPI. In a job of
+An instance is one process of the program. `poprun` (or plain ``mpirun``, or ``srun --mpi=pmix``) starts several. A
+process that none of them started is the only instance, and all functions work in it, without MPI. In a job of
 several instances `init` and the collectives load Open MPI 4 or 5.
 """
 

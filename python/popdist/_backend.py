@@ -1,4 +1,4 @@
-"""The backend: what the hosts of this process's job communicate by. One per process, begun by `init`."""
+"""The backend: communication between the hosts of this process's job. One per process; `init` begins it."""
 
 from popart_core import _popdist
 
@@ -6,21 +6,21 @@ from popart_core import _popdist
 def init() -> None:
     """Make communication between the instances of the job ready, and end it when the process exits.
 
-    Registers the default backend if none is registered, and initialises it. More calls do nothing. In a plain process
-    nothing is loaded. In a job of several instances all of them call it; before sessions, after them, or never: then
-    the first session or collective joins the job.
+    Registers the default backend if none is registered, and initialises it. Further calls have no effect. In a plain
+    process nothing is loaded. In a job of several instances all of them must call it, before or after sessions. If it
+    is never called, the first session or collective joins the job.
 
     Raises:
         ValueError: a variable of the job is not a number, or contradicts another one.
         popart_exception: there is no Open MPI, in one line that says what to install; or the instances disagree about
             the replicas of the job.
-        popart_runtime_error: some instances do not come within ``POPDIST_TIMEOUT`` seconds.
+        popart_runtime_error: some instances do not arrive within ``POPDIST_TIMEOUT`` seconds.
     """
     _popdist.init()
 
 
 def registerDefaultBackend() -> None:
-    """Choose the backend that `initializeBackend` begins: for a job of one instance one that needs no library.
+    """Choose the backend that `initializeBackend` begins; for a job of one instance it needs no library.
 
     In a job of several instances Open MPI is loaded, but not initialised.
 
@@ -32,9 +32,9 @@ def registerDefaultBackend() -> None:
 
 
 def registerBackend(path: str) -> None:
-    """Choose a shared object as the backend that `initializeBackend` begins. Always an error.
+    """Choose a shared object as the backend that `initializeBackend` begins. Always raises an error.
 
-    Which functions such a file has is not public, so that none can be called.
+    The functions of such a file are not public, so none can be called.
 
     Args:
         path: its file.
@@ -47,7 +47,7 @@ def registerBackend(path: str) -> None:
 
 
 def initializeBackend() -> None:
-    """Begin communication by the registered backend, until the process exits; does nothing when it has begun.
+    """Begin communication by the registered backend, until the process exits; no effect if it has begun.
 
     Raises:
         RuntimeError: no backend is registered.
@@ -62,5 +62,5 @@ def isBackendInitialized() -> bool:
 
 
 def finalizeBackend() -> None:
-    """End communication; does nothing when it has not begun, or has ended."""
+    """End communication; no effect if it has not begun, or has ended."""
     _popdist.finalizeBackend()

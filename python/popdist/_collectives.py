@@ -1,7 +1,7 @@
-"""Collectives of hosts: what the instances of a job, or some of them, do together on NumPy arrays.
+"""Collectives of hosts: operations on NumPy arrays by the instances of a job, or some of them.
 
-Inside `execute_on_instances` they are those of its instances. Each collective first compares what the members called
-and with which element type and shape, and raises the same error on all of them when one differs.
+Inside `execute_on_instances`, only its instances take part. Each collective first compares the members' calls: the
+operation, element type and shape. It raises the same error on all of them if one differs.
 
 In a job of several instances every collective waits for its members, for at most ``POPDIST_TIMEOUT`` seconds.
 """
@@ -22,14 +22,14 @@ def synchronize() -> None:
 
     Raises:
         ValueError: another instance calls another collective.
-        popart_runtime_error: instances do not come in time, which the message names, or communication has ended. All
-            collectives raise it, on all instances.
+        popart_runtime_error: instances do not call it in time (the message names them), or communication has ended.
+            All collectives raise it, on all instances.
     """
     _popdist.synchronize(defaultCommunicatorId())
 
 
 def execute_on_instances(instances: set[int], func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function on some instances; collectives inside are restricted to them. All instances call it.
+    """Call a function on some instances; collectives inside are restricted to them. All instances must call it.
 
     Args:
         instances: their numbers.
@@ -38,26 +38,26 @@ def execute_on_instances(instances: set[int], func: Callable[..., Any], *args: A
         **kwargs: its keyword arguments.
 
     Returns:
-        What the function returns; None on other instances.
+        The result of the function; None on other instances.
 
     Raises:
-        ValueError: there are no such instances, or, inside another call, they are not among those of that one.
+        ValueError: there are no such instances, or, inside another call, they are not among the instances of that call.
     """
     with _popdist.InstanceScope(list(instances)) as is_member:
         return func(*args, **kwargs) if is_member else None
 
 
 def defaultCommunicatorId() -> int:
-    """Number of the communicator that collectives use when none is named: all instances, unless it was registered."""
+    """Number of the communicator that collectives use by default: all instances, unless it was registered."""
     return _popdist.defaultCommunicatorId()
 
 
 def registerCommunicator(participants: set[int], communicator_id: int = _popdist.defaultCommunicatorId()) -> None:
-    """Give some instances a number that collectives can name. All instances call it, with the same arguments.
+    """Register a communicator of some instances. All instances must call it, with the same arguments.
 
     Args:
         participants: numbers of the instances.
-        communicator_id: the number; one that is registered is replaced.
+        communicator_id: its number for collectives; replaces an existing communicator.
 
     Raises:
         ValueError: there are no such instances.
@@ -66,9 +66,9 @@ def registerCommunicator(participants: set[int], communicator_id: int = _popdist
 
 
 def allReduce(array: Any, op: str = "sum", communicator: int | None = None) -> np.ndarray:
-    """Join arrays of all instances, element by element. Bits are the same on all of them.
+    """Combine arrays of all instances element by element. The bits are the same on all of them.
 
-    Sums are those of a balanced binary tree over the members, as gradients of replicas are summed.
+    Sums are those of a balanced binary tree over the members, like sums of gradients over replicas.
 
     Args:
         array: array of this instance; one element type and shape on all.
@@ -81,8 +81,8 @@ def allReduce(array: Any, op: str = "sum", communicator: int | None = None) -> n
     Raises:
         ValueError: another `op`; calls, types or shapes that differ; an unknown communicator, or one without this
             instance.
-        TypeError: elements of the array cannot be joined so: objects, texts, times; booleans in a sum, complex numbers
-            in a minimum or maximum.
+        TypeError: elements of the array cannot be combined this way: objects, texts, times; booleans in a sum, complex
+            numbers in a minimum or maximum.
     """
     if op not in _REDUCTIONS:
         raise ValueError(f"allReduce: op: got {op!r}, expected one of {', '.join(map(repr, _REDUCTIONS))}.")
@@ -93,7 +93,7 @@ def allReduce(array: Any, op: str = "sum", communicator: int | None = None) -> n
 
 
 def allGather(array: Any, communicator: int | None = None) -> np.ndarray:
-    """Put the arrays of all instances together, in member order.
+    """Stack the arrays of all instances, in member order.
 
     Args:
         array: array of this instance; one element type and shape on all.
@@ -113,7 +113,7 @@ def allGather(array: Any, communicator: int | None = None) -> np.ndarray:
 
 
 def broadcast(array: Any, root: int = 0, communicator: int | None = None) -> np.ndarray:
-    """Give all instances the array of one.
+    """Send the array of one instance to all instances.
 
     Args:
         array: array of this instance; one element type and shape on all.
@@ -144,7 +144,7 @@ def _numbers(array: Any, call: str) -> np.ndarray:
 
 
 def _text(value: np.ndarray) -> str:
-    """What messages call an array; members compare it."""
+    """Description of an array in messages; members compare it."""
     return f"{value.dtype} {list(value.shape)}"
 
 

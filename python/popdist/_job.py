@@ -1,8 +1,8 @@
-"""The job that this process belongs to, as the variables of its launcher say.
+"""The job of this process, as the variables of its launcher describe it.
 
-The first launcher of this order that set its variables counts: `poprun` (``POPDIST_*``), Open MPI's ``mpirun``
-(``OMPI_COMM_WORLD_*``, more than one process), Slurm's ``srun --mpi=pmix`` (``SLURM_*``, more than one task). In jobs
-of the last two each process has ``POPDIST_NUM_LOCAL_REPLICAS`` replicas. Variables are read anew by each call, and an
+Launchers are tried in this order, and the first one that has set its variables is used: `poprun` (``POPDIST_*``), Open
+MPI's ``mpirun`` (``OMPI_COMM_WORLD_*``, several processes), Slurm's ``srun --mpi=pmix`` (``SLURM_*``, several tasks).
+With the last two, each process has ``POPDIST_NUM_LOCAL_REPLICAS`` replicas. Each call reads the variables again, and an
 empty one counts as unset. Every function raises ValueError for a variable that is not a number or contradicts another.
 """
 
@@ -30,7 +30,7 @@ def getReplicaIndexOffset() -> int:
 
 
 def getNumIpusPerReplica() -> int:
-    """IPUs of each replica; 1 unless the job says otherwise."""
+    """IPUs of each replica; 1 unless the job has another number."""
     return _popdist.getNumIpusPerReplica()
 
 
@@ -50,13 +50,13 @@ def getNumInstances() -> int:
 
 
 def checkNumIpusPerReplica(numIpusPerReplica: int) -> bool:
-    """Whether the job's IPUs per replica are what a program needs.
+    """Whether the job has the IPUs per replica that a program needs.
 
     Args:
         numIpusPerReplica: IPUs that a replica of the program needs.
 
     Returns:
-        False when the launcher was told another number; True when it was told none.
+        False if the launcher was given another number; True if it was given none.
     """
     return _popdist.checkNumIpusPerReplica(numIpusPerReplica)
 
@@ -65,14 +65,14 @@ def getDeviceId(ipusPerReplica: int = 0) -> int:
     """Number of a device for the replicas of this instance, for ``DeviceManager.acquireDeviceById``.
 
     Args:
-        ipusPerReplica: IPUs of each replica; 0: as the environment says, else 1.
+        ipusPerReplica: IPUs of each replica; 0: as in the environment, else 1.
 
     Returns:
-        Number of a device that is free; where none is, of one that is in use.
+        Number of a free device; if there is none, of one in use.
 
     Raises:
         ValueError: `ipusPerReplica` is negative.
-        popart_exception: the IPUs of all local replicas are not a power of two.
-        RuntimeError: there is no device with so many IPUs.
+        popart_exception: the number of IPUs of all local replicas is not a power of two.
+        RuntimeError: no device has that many IPUs.
     """
     return _popdist.getDeviceId(ipusPerReplica)

@@ -7,7 +7,7 @@ __all__ = ["configureSessionOptions", "getDevice"]
 
 
 def configureSessionOptions(options: SessionOptions) -> SessionOptions:
-    """Set the options that say how many replicas this instance and the job have.
+    """Set the options for the numbers of replicas of this instance and of the job.
 
     Args:
         options: changed in place. ``enableReplicatedGraphs`` and ``replicatedGraphCount`` follow from the local
@@ -37,7 +37,7 @@ def getDevice(
     """The device of this instance.
 
     Args:
-        ipusPerReplica: IPUs of each replica; 0: as the environment says, else 1.
+        ipusPerReplica: IPUs of each replica; 0: as in the environment, else 1.
         connectionType: when it is attached.
         pattern: how IPUs synchronise; kept, no effect here.
 
@@ -46,7 +46,7 @@ def getDevice(
 
     Raises:
         ValueError: `ipusPerReplica` is negative.
-        RuntimeError: there is no device with so many IPUs.
-        popart_exception: no such device is free, or so many IPUs are not a power of two.
+        RuntimeError: no device has that many IPUs.
+        popart_exception: no such device is free, or the number of IPUs is not a power of two.
     """
     return DeviceManager().acquireDeviceById(popdist.getDeviceId(ipusPerReplica), pattern, connectionType)

@@ -1,4 +1,4 @@
-"""What a profile says: steps with their times, layers, phases, threads and memory, read from the JSON of a report.
+"""Contents of a profile: steps with their times, layers, phases, threads and memory, read from the JSON of a report.
 
 The JSON is that of ``session.getReport()`` (`VERSION`; the guide "Profiling" describes it), with the key "machine" that
 `popart.profile.machine` adds.
@@ -27,20 +27,20 @@ class Step:
     """A step of the program.
 
     Attributes:
-        number: Place in the program, those inside of loops before the ones behind.
+        number: Position in the program; steps in a loop come before the steps after the loop.
         name: ``FusedConv.198``.
         title: The name and that of the operator, as schedules print them: ``FusedConv.198  /conv1/Conv``.
-        layer: Layer that it works for: ``/conv1/Conv``.
+        layer: Its layer: ``/conv1/Conv``.
         phase: One of `PHASES`.
-        kernel: Kernel that was chosen.
-        fused: Operators that the kernel computes, where they are several.
-        refusal: Why no faster kernel took it; empty where one did.
+        kernel: The chosen kernel.
+        fused: Operators that the kernel computes, if there are several.
+        refusal: Why no faster kernel supports it; empty if one does.
         flops: Floating-point operations of a call, by the cost model.
         bytes: Bytes that a call reads and writes, by the cost model.
-        calls: In a run.
-        nanoseconds: In a run, the median over the runs.
-        busy: Share of the time of its threads in which they worked on it; 0 where threads were not recorded.
-        threads: That worked on it.
+        calls: Number per run.
+        nanoseconds: Per run, the median over the runs.
+        busy: Share of the time of its threads in which they worked on it; 0 if threads were not recorded.
+        threads: Number of threads that worked on it.
     """
 
     number: int
@@ -71,11 +71,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Limit:
-    """How near steps come to what the machine can do.
+    """The speed of steps relative to the limit of the machine.
 
     Attributes:
-        share: Shortest possible time divided by the time that it took; above 1 where operands come from caches.
-        bound: What the shortest time is of: ``compute`` or ``memory``.
+        share: Shortest possible time divided by the measured time; above 1 if operands come from caches.
+        bound: What determines the shortest time: ``compute`` or ``memory``.
     """
 
     share: float
@@ -84,16 +84,16 @@ class Limit:
 
 @dataclass
 class Sum:
-    """Steps that belong together: of a layer, a scope, a kind of kernel or a phase.
+    """A group of steps: of a layer, a scope, a kind of kernel or a phase.
 
     Attributes:
-        name: What they have in common.
-        nanoseconds: In a run.
-        flops: In a run.
-        bytes: In a run.
-        steps: How many there are.
+        name: Name of the group.
+        nanoseconds: Per run.
+        flops: Per run.
+        bytes: Per run.
+        steps: Number of steps.
         phases: Nanoseconds of each phase.
-        children: Of a scope: what is in it, by name.
+        children: For a scope: its groups, by name.
     """
 
     name: str
@@ -125,12 +125,12 @@ class Value:
 
 @dataclass(frozen=True)
 class ReplicaTime:
-    """What a replica of the process took in its steps in a run, the median over the runs.
+    """Time of a replica of the process in its steps of a run, the median over the runs.
 
     Attributes:
         replica: Its number.
         nanoseconds: In all steps.
-        collective_nanoseconds: In those in which replicas exchange values, or wait for each other.
+        collective_nanoseconds: In steps in which replicas exchange values, or wait for each other.
     """
 
     replica: int
@@ -149,7 +149,7 @@ class Pass:
 
 
 class Profile:
-    """A report with everything that a page, a trace and a comparison say.
+    """A report with all facts of a page, a trace and a comparison.
 
     Args:
         facts: The JSON of a report.
@@ -159,7 +159,7 @@ class Profile:
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        """Read the steps; everything else is read when it is asked for."""
+        """Read the steps; everything else is read on demand."""
         if facts.get("format") != FORMAT or facts.get("version") != VERSION:
             found = f"format {facts.get('format')!r}, version {facts.get('version')!r}"
             raise ValueError(f"profile: got {found}, expected {FORMAT!r}, version {VERSION}. Make it with this release")
@@ -203,22 +203,22 @@ class Profile:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """The steps that ran, in the order of the program; loops and branches are what is in them."""
+        """The steps that ran, in the order of the program; a loop or branch is represented by its steps."""
         return [step for step in self.program if step.calls > 0]
 
     @cached_property
     def step_nanoseconds(self) -> float:
-        """Time of all steps of a run; where some run at the same time, more than the run takes."""
+        """Time of all steps of a run; longer than the run if some steps run at the same time."""
         return sum(step.nanoseconds for step in self.steps)
 
     @cached_property
     def run_nanoseconds(self) -> float:
-        """Time of a run, the median over the runs; 0 where none was recorded."""
+        """Time of a run, the median over the runs; 0 if none was recorded."""
         return float(median(run["nanoseconds"] for run in self.runs)) if self.runs else 0.0
 
     @cached_property
     def outside_nanoseconds(self) -> float:
-        """Time of a run between its steps, the median over the runs; 0 where steps run at the same time."""
+        """Time of a run between its steps, the median over the runs; 0 if steps run at the same time."""
         gaps = [run["nanoseconds"] - sum(row["nanoseconds"] for row in run["steps"]) for run in self.runs]
         return max(0.0, float(median(gaps))) if gaps else 0.0
 
@@ -229,17 +229,17 @@ class Profile:
 
     @cached_property
     def events(self) -> list[Event]:
-        """What the recorded replica did in `run`, in the order of time."""
+        """The events of the recorded replica in `run`, in the order of time."""
         return self.events_by_replica.get(self.replicas["recorded"], [])
 
     @cached_property
     def events_by_replica(self) -> dict[int, list[Event]]:
-        """What each replica of the process did in `run`, in the order of time; those without events are left out."""
+        """The events of the process's replicas in `run`, in the order of time; replicas without events are left out."""
         rows = events_of(self.run, self.replicas["recorded"]) if self.run else {}
         return {number: sorted(events, key=lambda event: event[2]) for number, events in rows.items() if events}
 
     def sums(self, key: Callable[[Step], str]) -> list[Sum]:
-        """The steps by what they have in common, those with the most time first."""
+        """The groups of steps, those with the most time first."""
         sums: dict[str, Sum] = {}
         for step in self.steps:
             sums.setdefault(key(step), Sum(key(step))).add(step)
@@ -250,7 +250,7 @@ class Profile:
         return self.sums(lambda step: step.layer or NO_LAYER)
 
     def by_phase(self) -> list[Sum]:
-        """The steps by phase, in the order of `PHASES`; host is what moves values from and to the host."""
+        """The steps by phase, in the order of `PHASES`; host: steps that move values from and to the host."""
         return sorted(self.sums(lambda step: step.phase), key=lambda one: PHASES.index(one.name))
 
     def scopes(self) -> Sum:
@@ -269,19 +269,19 @@ class Profile:
 
     @property
     def machine(self) -> Mapping[str, Any]:
-        """What was measured of the machine; empty: nothing."""
+        """The measured limits of the machine; empty: not measured."""
         return self.facts.get("machine") or {}
 
     def limit(self, flops: float, bytes_: float, nanoseconds: float) -> Limit | None:
-        """How near some work comes to what the machine can do.
+        """The speed of some work relative to the limit of the machine.
 
         Args:
             flops: Floating-point operations.
             bytes_: Bytes read and written.
-            nanoseconds: That it took.
+            nanoseconds: Its measured time.
 
         Returns:
-            The limit; None where the machine or the work is not known.
+            The limit; None if the machine or the work is unknown.
         """
         if not self.machine or nanoseconds <= 0 or max(flops, bytes_) <= 0:
             return None
@@ -291,7 +291,7 @@ class Profile:
 
     @cached_property
     def limit_nanoseconds(self) -> float:
-        """Shortest time of a run on the machine, step by step; what the cost model knows nothing of takes no time."""
+        """Shortest time of a run on the machine, step by step; work outside the cost model takes no time."""
         limits = (self.limit(one.flops * one.calls, one.bytes * one.calls, one.nanoseconds) for one in self.steps)
         return sum(limit.share * one.nanoseconds for limit, one in zip(limits, self.steps, strict=True) if limit)
 
@@ -311,15 +311,15 @@ class Profile:
 
     @property
     def replicas(self) -> Mapping[str, int]:
-        """How many there are ("all"), and in this process ("here", from "first"); the "recorded" one has most figures.
+        """Numbers of replicas: in all processes ("all"), in this one ("here", from "first"), and the "recorded" one.
 
-        Files that earlier builds wrote do not have them: one replica.
+        Most figures describe the recorded replica. Files of earlier builds do not have them: one replica.
         """
         return self.facts.get("replicas", {"all": 1, "first": 0, "here": 1, "recorded": 0})
 
     @cached_property
     def replica_times(self) -> list[ReplicaTime]:
-        """The replicas of the process in the order of their numbers; none where it has one."""
+        """The replicas of the process in the order of their numbers; none if it has one."""
         if self.replicas["here"] == 1 or not self.runs:
             return []
         collectives = {entry["number"] for entry in walk(self.facts["programs"]) if "collective" in entry}
@@ -363,9 +363,9 @@ class Profile:
 
     @cached_property
     def between_runs(self) -> list[int]:
-        """Nanoseconds from the end of each run to the begin of the next: what the program does itself.
+        """Nanoseconds from the end of each run to the begin of the next: work of the program itself.
 
-        What writing down the profile took is not counted.
+        The time of writing the profile is not counted.
         """
         own = self.facts.get("pauses", [0] * len(self.runs))
         pairs = zip(self.runs, self.runs[1:], own, strict=False)
@@ -380,7 +380,7 @@ def events_of(run: Mapping[str, Any], recorded: int) -> dict[int, list[Event]]:
         recorded: Number of the replica that has the run's own events.
 
     Returns:
-        By number of the replica. Files that earlier builds wrote have those of one.
+        By number of the replica. Files of earlier builds have those of one.
     """
     rows = {recorded: run["events"]}
     rows |= {other["replica"]: other.get("events", []) for other in run.get("otherReplicas", [])}
@@ -388,7 +388,7 @@ def events_of(run: Mapping[str, Any], recorded: int) -> dict[int, list[Event]]:
 
 
 def _join_chains(scope: Sum) -> None:
-    """Join scopes with the only one in them, where they have no steps of their own: ``conv1`` and ``Conv``."""
+    """Join a scope without steps with the only scope in it: ``conv1`` and ``Conv``."""
     for name, child in list(scope.children.items()):
         while len(child.children) == 1:
             (only,) = child.children.values()
@@ -410,7 +410,7 @@ def walk(entries: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class Change:
-    """What two profiles have in common: name, and nanoseconds in a run of both; None: one does not have it."""
+    """A group of steps of two profiles: name, and nanoseconds per run of both; None: one does not have it."""
 
     name: str
     before: float | None
@@ -418,7 +418,7 @@ class Change:
 
     @property
     def difference(self) -> float:
-        """Nanoseconds that the second one takes more."""
+        """Additional nanoseconds of the second profile."""
         return (self.after or 0.0) - (self.before or 0.0)
 
 

@@ -1,7 +1,7 @@
-"""What the machine can do at most, measured: the fastest matrix product and the fastest pass over large arrays.
+"""Measured limits of the machine: the fastest matrix product and the fastest pass over large arrays.
 
-Both are programs of this library with as many threads as the profiled one, in FLOAT. So a step can come near 100 % of
-them; one in 16 bits, or with operands that are in a cache, can exceed it.
+Both are programs of this library with as many threads as the profiled one, in FLOAT. So a step can nearly reach
+them; a step in 16 bits, or with operands in a cache, can exceed them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from popart_core import DataFlow, DeviceManager, PyStepIO, SessionOptions
 
 PRODUCT = 1024  # rows, columns and inner dimension of the product
 LONG = 1 << 24  # elements of the array: 64 MiB, more than most caches hold
-SECONDS, RUNS = 0.2, 8  # of each measurement, at least: the first runs touch memory for the first time
+SECONDS, RUNS = 0.2, 8  # at least, per measurement: the first runs touch memory for the first time
 
 
 @cache
@@ -23,7 +23,7 @@ def limits(threads: int) -> dict[str, Any]:
     """Measure the machine, once for each number of threads.
 
     Args:
-        threads: That compute.
+        threads: Number of threads that compute.
 
     Returns:
         "flopsPerSecond" and "bytesPerSecond" with "processor", "threads" and "measured", which says how.
@@ -67,5 +67,5 @@ def _shortest(operator: str, arrays: dict[str, np.ndarray], threads: int) -> flo
 
 
 def with_machine(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts of a report with what the machine can do: programs run on its processors, whatever the device."""
+    """The facts of a report with the limits of the machine: programs run on its processors for every device."""
     return {**facts, "machine": limits(facts["threads"])}

@@ -1,7 +1,7 @@
-"""What the model of an IPU estimates of a program: the key "model" of a report's JSON.
+"""Estimates of a program by the model of an IPU: the key "model" of a report's JSON.
 
-`ModelProfile` has estimated times in the places of measured ones, so that layers, kernels, limits and comparisons are
-those of any profile. The guide "The model of an IPU" says what an estimate knows.
+`ModelProfile` has estimated times instead of measured ones, so that layers, kernels, limits and comparisons are
+computed as for other profiles. The guide "The model of an IPU" describes what an estimate includes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ PARTS = ("compute", "memory", "link", "sync")
 
 @dataclass(frozen=True)
 class Cycles:
-    """What a step takes on the tiles, in cycles of one call.
+    """Time of a step on the tiles, in cycles of one call.
 
     Attributes:
-        calls: In a run. A whole number; of the shorter one of two branches 0.
-        compute: Operations. At the same time as `memory`, so that the longer of both counts.
+        calls: Per run, an integer; 0 for the shorter one of two branches.
+        compute: Operations. In parallel with `memory`, so the longer of both counts.
         memory: Bytes of the tiles' memory.
         link: Bytes from or to the host or remote memory.
-        sync: All tiles wait for each other.
-        link_bytes: How many bytes cross the link.
+        sync: Synchronisation of all tiles.
+        link_bytes: Number of bytes that cross the link.
     """
 
     calls: float
@@ -38,12 +38,12 @@ class Cycles:
 
     @property
     def bound(self) -> str:
-        """The part that takes the most: one of `PARTS`."""
+        """The longest part: one of `PARTS`."""
         counted = self.counted()
         return max(PARTS, key=counted.__getitem__)
 
     def counted(self) -> dict[str, float]:
-        """Cycles of a call by part; they add up to those of the call."""
+        """Cycles of a call by part; their sum is the cycles of the call."""
         computes = self.compute >= self.memory
         return {
             "compute": self.compute if computes else 0.0, "memory": 0.0 if computes else self.memory,
@@ -53,11 +53,11 @@ class Cycles:
 
 @dataclass(frozen=True)
 class Move:
-    """What a step moves: from and to the host or remote memory, within the device, between replicas.
+    """Data that a step moves: from and to the host or remote memory, within the device, between replicas.
 
     Attributes:
         kind: ``host``, ``remote memory``, ``copy``, or ``collective`` with its operation.
-        bytes: In a call; of a collective those of a replica.
+        bytes: Per call; for a collective, those of a replica.
     """
 
     kind: str
@@ -69,9 +69,9 @@ class Stored:
     """A value in tile memory.
 
     Attributes:
-        name: Of the value.
-        bytes: On all tiles together.
-        always: Whether it is there in the whole program: variables and constants.
+        name: Name of the value.
+        bytes: Bytes on all tiles together.
+        always: Whether it is live in the whole program: variables and constants.
         first: Number of the first step that uses it; -1: none.
         last: Number of the last one.
     """
@@ -110,12 +110,12 @@ class ModelProfile(Profile):
 
     @property
     def nanoseconds_per_cycle(self) -> float:
-        """Of the clock of an IPU."""
+        """Nanoseconds per cycle of an IPU."""
         return 1e9 / self.model["machine"]["clockFrequency"]
 
     @property
     def tiles(self) -> int:
-        """Of all IPUs of a replica."""
+        """Number of tiles of all IPUs of a replica."""
         return self.model["tiles"]
 
     @property
@@ -125,7 +125,7 @@ class ModelProfile(Profile):
 
     @property
     def machine(self) -> Mapping[str, Any]:
-        """What the tiles together can do in a second."""
+        """Operations and bytes per second of all tiles together."""
         one = self.model["machine"]
         per_second = self.tiles * one["clockFrequency"]
         return {
@@ -153,7 +153,7 @@ class ModelProfile(Profile):
         for entry in walk(self.facts["programs"]):
             number = entry["number"]
             if collective := entry.get("collective"):
-                # The step that waits for what another one has published moves nothing more.
+                # A step that waits for data of a publishing step moves nothing more.
                 gives = collective["isPublished"] or collective["channel"] < 0
                 bytes_ = collective["bytes"] if gives else 0
                 moves[number] = Move(f"collective, {collective['operation']}", bytes_)
@@ -166,7 +166,7 @@ class ModelProfile(Profile):
 
     @cached_property
     def memory_parts(self) -> list[tuple[str, bool, int]]:
-        """What is in tile memory at the peak: name, whether it is always live, bytes on all tiles together."""
+        """Contents of tile memory at the peak: name, whether it is always live, bytes on all tiles together."""
         memory = self.facts["memory"]
         return [
             ("weights and state", True, memory["variables"]),

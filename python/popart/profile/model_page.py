@@ -1,4 +1,4 @@
-"""The parts of a profile's page that show what the model of an IPU estimates."""
+"""The parts of a profile's page with the estimates of the model of an IPU."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ UNKNOWN = (
 
 
 def overview(profile: ModelProfile) -> Iterator[str]:
-    """The figures that say most, and the cycles of a run by part."""
+    """The most important figures, and the cycles of a run by part."""
     model = profile.model
     flops = sum(step.flops * step.calls for step in profile.steps)
     always = sum(bytes_ for _, is_always, bytes_ in profile.memory_parts if is_always)
@@ -162,7 +162,7 @@ def _step_row(profile: ModelProfile, step: Step) -> str:
 
 
 def exchange(profile: ModelProfile) -> Iterator[str]:
-    """What moves values: from and to the host, remote memory, copies, collectives."""
+    """Data movement: from and to the host, remote memory, copies, collectives."""
     link = sum(one.link_bytes * one.calls for one in profile.cycles)
     yield (
         f"<p>{bytes_text(link)} cross the link to the host and to remote memory in a run, which takes "

@@ -1,7 +1,7 @@
 """The page of a profile: one HTML file that loads nothing, made from ``page.html`` in this folder.
 
-Tables and drawings are complete without JavaScript; a script in the file searches, sorts, folds scopes and says what is
-under the pointer (decision 0101).
+Tables and drawings are complete without JavaScript; a script in the file searches, sorts, folds scopes and describes
+the element under the pointer (decision 0101).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from popart.tools.output import bytes_text, flops_text
 
 OTHER = "other"  # time of a run outside of its steps
 MOST_CHANGES = 400  # rows of a table of differences
-SHORTEST = 1 / 20_000  # of the time line: what is shorter is drawn so long
+SHORTEST = 1 / 20_000  # of the time line: shorter events are drawn with this length
 LEAST_NAMED = 0.08  # share of a bar whose name fits into it
 UNEVEN = 0.1  # part of a run by which the medians of its steps may differ from it
 
@@ -45,7 +45,7 @@ def page_of(profile: Profile, before: Profile | None = None) -> str:
     """The page of a profile.
 
     Args:
-        profile: What it shows.
+        profile: The profile.
         before: A profile to compare it with: of the same model before a change, for example.
 
     Returns:
@@ -93,7 +93,7 @@ def page_of(profile: Profile, before: Profile | None = None) -> str:
 
 
 def _model_parts(model: ModelProfile, before: ModelProfile | None) -> list[tuple[str, str, Iterable[str]]]:
-    """What the model of an IPU estimates."""
+    """The estimates of the model of an IPU."""
     parts: list[tuple[str, str, Iterable[str]]] = []
     if before is not None:
         parts.append(("model-compared", "Compared", _compared(before, model, "model-")))
@@ -177,7 +177,7 @@ def _limit_cell(profile: Profile, flops: float, bytes_: float, nanoseconds: floa
 
 
 def _overview(profile: Profile) -> Iterator[str]:
-    """The figures that say most, and the time of a run by phase."""
+    """The most important figures, and the time of a run by phase."""
     memory = profile.facts["memory"]
     figures = [(bytes_text(memory["total"]), "memory of the program")]
     if profile.live_bytes:
@@ -399,7 +399,7 @@ def _pieces(profile: Profile, events: Iterable[Event], first: int, span: int, pr
 
 
 def _memory(profile: Profile) -> Iterator[str]:
-    """Memory over the program, and what is in it at the peak."""
+    """Memory over the program, and its contents at the peak."""
     memory = profile.facts["memory"]
     parts = {
         "arena": "activations", "variables": "weights and state", "constants": "constants",
@@ -478,7 +478,7 @@ def _threads(profile: Profile) -> Iterator[str]:
 
 
 def _replicas(profile: Profile) -> Iterator[str]:
-    """What each replica of the process took."""
+    """Time of each replica of the process."""
     recorded = profile.replicas["recorded"]
     yield (
         f"<p>Time of all steps of a run. Layers, kernels and steps on this page are those of replica {recorded}. In "
@@ -509,7 +509,7 @@ def _replicas(profile: Profile) -> Iterator[str]:
 
 
 def _host(profile: Profile) -> Iterator[str]:
-    """What the host does: data, time between runs, passes of the compiler."""
+    """Work of the host: data, time between runs, passes of the compiler."""
     if profile.runs:
         times = [run["nanoseconds"] for run in profile.runs]
         yield f"<p>Runs: {', '.join(ms(time) for time in times)}."

@@ -12,25 +12,25 @@ MOST_VALUES = 200  # rows of a table of values in memory
 
 
 def cards(figures: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Figures side by side: the text, and what it is."""
+    """Figures in a row: each a text and its meaning."""
     yield '<div class="cards">'
     yield from (f'<div class="card"><b>{escape(text)}</b><span>{escape(what)}</span></div>' for text, what in figures)
     yield "</div>"
 
 
 def key(colour: str, text: str) -> str:
-    """A square of a colour and what it means."""
+    """A square of a colour and its meaning."""
     return f'<span class="key {colour}">{text}</span>'
 
 
 def cell(text: str, value: float | None = None, kind: str = "number") -> str:
-    """A cell; `value`: what it is sorted by."""
+    """A cell; `value`: its sort key."""
     data = "" if value is None else f' data-value="{value:.6g}"'
     return f'<td class="{kind}"{data}>{text}</td>'
 
 
 def name_text(name: str) -> str:
-    """A name, escaped; lines break behind its slashes."""
+    """A name, escaped; lines break after its slashes."""
     return escape(name).replace("/", "/<wbr>")
 
 
@@ -66,7 +66,7 @@ def phase_cell(step: Step) -> str:
 
 
 def bar_cell(colour: str, share: float, value: float) -> str:
-    """A cell with a bar, whose length is a share of the cell; `value`: what it is sorted by."""
+    """A cell with a bar, whose length is a share of the cell; `value`: its sort key."""
     part = f'<span class="{colour}" style="width:{min(100.0, 100 * share):.3f}%"></span>'
     return f'<td class="bar" data-value="{value:.6g}"><span>{part}</span></td>'
 
@@ -91,7 +91,7 @@ def table(name: str, titles: Sequence[tuple[str, str]], rows: Iterable[str], too
 
 
 def row(cells: Iterable[str], text: str, attributes: str = "") -> str:
-    """A row; `text`: what a search looks at."""
+    """A row; `text`: the text that is searched."""
     return f'<tr data-text="{escape(text.lower())}"{attributes}>{"".join(cells)}</tr>'
 
 

@@ -1,4 +1,4 @@
-"""Profiles of sessions: of runs that are asked for (`record`), and of the first runs of a session (`follow`)."""
+"""Profiles of sessions: of requested runs (`record`), and of the first runs of a session (`follow`)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("popart")
 
 
-def record(
     session: Any, run: Callable[[], Any], runs: int, before: int, folder: str | Path | None, before_name: str = "warmUp"
 ) -> pva.Report:
-    """Run a session some times and record what happened.
+    """Run a session several times and record its steps.
 
     Args:
-        session: That is loaded.
+        session: A loaded session.
         run: Runs it once.
-        runs: That are recorded.
-        before: Runs before them, which are not.
+        runs: Number of recorded runs.
+        before: Number of runs before them, which are not recorded.
         folder: Where the page, the trace and the JSON are written; None: nowhere.
         before_name: Name of the argument `before`, for messages.
 
     Returns:
-        The report. In a job of several processes: of the replicas of this one.
+        The report. In a job of several processes, it describes the replicas of this process.
 
     Raises:
         ValueError: `runs` is below 1, `before` below 0.
@@ -69,7 +68,7 @@ def _name_in_job(replicas: dict[str, int]) -> str:
 
 
 def write(report: pva.Report, folder: Path, name: str) -> list[Path]:
-    """Write a report as ``name.html``, ``name.trace.json`` and ``name.json`` into a folder, which is made.
+    """Write a report as ``name.html``, ``name.trace.json`` and ``name.json`` into a folder, which is created.
 
     Returns:
         The files.
@@ -90,9 +89,9 @@ def follow(
     Args:
         session: The session.
         folder: Where the files are written.
-        name: Of the files.
-        method: Of the session: runs the program once. It is followed until the profile is written.
-        core_of: What knows of the session which runs are recorded, and gives the report.
+        name: Name of the files.
+        method: Method of the session that runs the program once. It is wrapped until the profile is written.
+        core_of: Returns the object of the session that counts recorded runs and makes the report.
     """
     if method not in session.__dict__:
         _Followed(session, Path(folder), name, method, core_of)
@@ -102,7 +101,7 @@ class _Followed:
     """A session whose first runs are recorded; the profile is written after the last of them, or when it ends."""
 
     def __init__(self, session: Any, folder: Path, name: str, method: str, core_of: Callable[[Any], Any]) -> None:
-        """Put itself in front of the session's method, which is as it was once the profile is written."""
+        """Wrap the session's method, until the profile is written."""
         self._session = weakref.ref(session)
         self._method, self._run_once = method, getattr(type(session), method)
         self._folder, self._name, self._core_of = folder, name, core_of
@@ -117,7 +116,7 @@ class _Followed:
         result = self._run_once(session, *arguments, **keywords)
         core = self._core_of(session)
         _, left = core._runsToProfile()
-        if left >= self._left:  # the run warmed up, or is the first one of a program for other shapes
+        if left >= self._left:  # a warm-up run, or the first run of a program for other shapes
             self._left = left
             return result
         start = time.monotonic_ns()
@@ -130,7 +129,7 @@ class _Followed:
         return result
 
     def _write(self) -> None:
-        """Write what was recorded; a folder that cannot be written to ends no training."""
+        """Write the recorded runs; a folder that cannot be written to does not end a training."""
         import pva
 
         if not self._text:
@@ -147,7 +146,7 @@ class _Followed:
 
 
 def _free_name(folder: Path, name: str) -> str:
-    """``<name>-<number>`` that the folder does not have; the JSON file is made, so that no other process takes it."""
+    """A free ``<name>-<number>`` of the folder; creates the JSON file, so that no other process uses the name."""
     folder.mkdir(parents=True, exist_ok=True)
     safe = re.sub(r"[^\w.-]", "_", name)
     for number in itertools.count(1):

@@ -1,8 +1,8 @@
 """Traces for Perfetto (https://ui.perfetto.dev) and ``chrome://tracing``: the JSON form of Chrome's trace events.
 
-What Chrome calls a process is a group of tracks here. One is the program, with a track for its runs, tracks for steps
+A process in Chrome's terms is a group of tracks here. One is the program, with a track for its runs, tracks for steps
 and threads, and the counter of memory in use; of several replicas each has a group. The last group is the compiler.
-Times are microseconds from the first thing that happened.
+Times are microseconds from the first event.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from popart.profile.facts import WHOLE_STEP, Event, Profile, Step, events_of
 
-PROGRAM, COMPILER, OTHERS = 1, 2, 3  # groups; OTHERS: the first one of the replicas that were not recorded as such
+PROGRAM, COMPILER, OTHERS = 1, 2, 3  # groups; OTHERS: the first group of replicas other than the recorded one
 RUNS, STEPS, THREADS = 1, 10, 100  # first number of the tracks of a kind
 
 
@@ -41,7 +41,7 @@ def trace_of(profile: Profile) -> dict[str, Any]:
             for event in found:
                 if event[1] != WHOLE_STEP:
                     events.append(_of_step(profile.program[event[0]], group, THREADS + event[1], begin, event))
-    names: list[dict[str, Any]] = []  # before the events, as viewers order groups as they find them
+    names: list[dict[str, Any]] = []  # before the events, because viewers order groups by their first appearance
     for replica, group in groups.items():
         of = f"replica {replica} of " if profile.replicas["all"] > 1 else "program of "
         names.append(_named("process_name", group, 0, f"{of}session '{profile.session}'"))
@@ -79,7 +79,7 @@ def _tracks(events: list[Event]) -> Iterator[tuple[Event, int]]:
 
 
 def _of_step(step: Step, group: int, track: int, begin: int, event: Event) -> dict[str, Any]:
-    """A call of a step, or what a thread did in it."""
+    """A call of a step, or the work of a thread in it."""
     arguments = {
         "step": step.title, "kernel": step.kernel, "phase": step.phase,
         "GFLOP": step.flops / 1e9, "MB": step.bytes / 1e6, "busy us": event[4] / 1e3,

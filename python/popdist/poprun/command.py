@@ -34,13 +34,13 @@ class Mpirun:
 
     @property
     def library(self) -> str | None:
-        """Its libmpi, if it has a folder of its own: /opt/mpi/lib/libmpi.so.40 of /opt/mpi/bin/mpirun."""
+        """Its libmpi, if it has a separate folder: /opt/mpi/lib/libmpi.so.40 of /opt/mpi/bin/mpirun."""
         file = Path(self.path).resolve().parent.parent / "lib" / "libmpi.so.40"
         return str(file) if file.exists() else None
 
 
 def find_mpirun() -> Mpirun:
-    """The ``mpirun`` of the search path, else of the environment of this Python."""
+    """The ``mpirun`` of the search path, or else of the environment of this Python."""
     path = shutil.which("mpirun") or shutil.which("mpirun", path=str(Path(sys.prefix, "bin")))
     if path is None:
         raise UsageError(f"there is no program mpirun. {INSTALL}")
@@ -87,7 +87,7 @@ def _global_words(mpirun: Mpirun, options: Namespace, environment: Mapping[str, 
         ours.append(["--allow-run-as-root"])
     elif os.geteuid() == 0 and "--allow-run-as-root" not in theirs and not _root_is_allowed(environment):
         raise UsageError("mpirun refuses to be run by root. Add --allow-run-as-root=yes, or be another user")
-    # mpirun 5 refuses most options that are there twice.
+    # mpirun 5 refuses most repeated options.
     repeatable = ("--mca", "--prtemca")
     return [word for words in ours if words[0] in repeatable or words[0] not in theirs for word in words] + theirs
 
@@ -120,7 +120,7 @@ def _local_words(
 
 
 def instance_environment(topology: Topology, instance: Instance, options: Namespace) -> dict[str, str]:
-    """Variables that tell an instance what it is in the job."""
+    """Variables with the position of an instance in the job."""
     variables = {
         "POPDIST_NUM_TOTAL_REPLICAS": topology.num_replicas,
         "POPDIST_NUM_LOCAL_REPLICAS": instance.num_replicas,
@@ -136,6 +136,6 @@ def instance_environment(topology: Topology, instance: Instance, options: Namesp
 
 
 def check_program(topology: Topology, program: Sequence[str]) -> None:
-    """Raise `UsageError` when the program is not on this host and is to run nowhere else."""
+    """Raise `UsageError` if the program is not on this host and would only run here."""
     if topology.hosts == (LOCAL_HOST,) and shutil.which(program[0]) is None:
         raise UsageError(f"there is no program '{program[0]}' that can be run. Give its path, or its name in PATH")

@@ -1,4 +1,4 @@
-"""Runs ``mpirun``: its output, signals to poprun, and its end. Nothing that it started here outlives a signal."""
+"""Runs ``mpirun``: its output, signals to poprun, and its end. Signals end all processes of the job on this host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import BinaryIO
 GRACE_SECONDS = 5  # between SIGTERM and SIGKILL
 LAST_LINES = 20
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_TAG = re.compile(rb"\[\d+,(\d+)\]<(?:stdout|stderr)>:")  # in front of each line of an instance
+_TAG = re.compile(rb"\[\d+,(\d+)\]<(?:stdout|stderr)>:")  # before each line of an instance
 # How mpirun names the instance that ended the job. Its lines are wrapped.
 _FAILED = re.compile(
     rb"Process name:\s+\[.*,(\d+)\]|process\s+rank\s+(\d+)\s+with\s+PID|was\s+invoked\s+on\s+rank\s+(\d+)"
@@ -29,12 +29,12 @@ _FAILED = re.compile(
 
 
 class Output:
-    """What mpirun writes on a stream, passed on as it comes: lines of instance `only` (None: of all), and of none."""
+    """Passes on a stream of mpirun as it arrives: lines of instance `only` (None: of all), and lines of no instance."""
 
     def __init__(self, target: BinaryIO, only: int | None) -> None:
         self._target, self._only = target, only
         self._begun = b""  # a line without its end
-        self._continues = False  # what was written last has no end of line: the next piece of the instance gets no tag
+        self._continues = False  # the last text has no end of line: the next piece of the instance gets no tag
         self.hidden: dict[int, deque[bytes]] = defaultdict(lambda: deque(maxlen=LAST_LINES))
         self.of_mpirun: deque[bytes] = deque(maxlen=3 * LAST_LINES)
 
@@ -53,7 +53,7 @@ class Output:
             self._line(line + b"\n")
 
     def _line(self, line: bytes) -> None:
-        # mpirun 4 puts what instances write without an end of line one behind the other.
+        # mpirun 4 concatenates texts of instances without an end of line.
         begins = [found.start() for found in _TAG.finditer(line) if found.start()]
         for begin, end in pairwise([0, *begins, len(line)]):
             self._piece(line[begin:end])
@@ -75,13 +75,13 @@ class Output:
             lines.append(piece)
 
     def _write(self, data: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the reader closed the stream; the job goes on
+        with contextlib.suppress(BrokenPipeError):  # the reader closed the stream; the job continues
             self._target.write(data)
             self._target.flush()
 
 
 class Job:
-    """One run of mpirun. `only`: number of the instance whose output shows; None: all."""
+    """One run of mpirun. `only`: number of the instance whose output is shown; None: all."""
 
     def __init__(self, command: Sequence[str], only: int | None) -> None:
         self._command = command
@@ -91,9 +91,9 @@ class Job:
         self.signal: int | None = None  # the first one that ended the job
 
     def start(self) -> None:
-        """Start mpirun, as a session of its own.
+        """Start mpirun in a separate session.
 
-        So signals of a terminal come to poprun alone, and the number of the session finds all processes of the job.
+        So only poprun gets signals of a terminal, and the number of the session identifies all processes of the job.
         """
         self._process = subprocess.Popen(
             self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
@@ -117,7 +117,7 @@ class Job:
         if self.signal is not None or (ended and ended.si_code != os.CLD_EXITED):
             kill_session(self.pid)
         code = process.wait()
-        for reader in readers:  # what a program left behind may hold a stream open
+        for reader in readers:  # a process that a program left running may hold a stream open
             reader.join(timeout=GRACE_SECONDS)
         if self.signal is not None:
             return 128 + self.signal
@@ -172,7 +172,7 @@ def processes_of_session(session: int) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            # Behind the name, which may have any characters: state, parent, group, session.
+            # After the name, which may have any characters: state, parent, group, session.
             state, _, _, number = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
             if int(number) == session and state not in "ZX":
                 found.append(int(folder.name))

@@ -1,6 +1,6 @@
 """The command: options, table, one job or, with ``--max-restarts``, several, and the exit code.
 
-What poprun itself says goes to stderr: stdout belongs to the program.
+poprun writes its own lines to stderr: stdout belongs to the program.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _run_until_it_ends_well(words: list[str], line: CommandLine, topology: Topol
 
 
 def _report(job: Job, topology: Topology, code: int) -> None:
-    """Say which instance ended the job, and show what was hidden of the instances."""
+    """Say which instance ended the job, and show the hidden output of the instances."""
     failed = job.failed_instance()
     if failed is None or failed >= len(topology.instances):
         _log.error("the job ended with exit code %d", code)
@@ -108,7 +108,7 @@ def _report(job: Job, topology: Topology, code: int) -> None:
 
 
 def _start_log(verbosity: int) -> None:
-    """Lines ``HH:MM:SS.mmm PID POPRUN [I] text`` on stderr: warnings and errors, and what -v and -vv add."""
+    """Lines ``HH:MM:SS.mmm PID POPRUN [I] text`` on stderr: warnings and errors, and the lines that -v and -vv add."""
     handler = logging.StreamHandler()
     handler.setFormatter(
         logging.Formatter("%(asctime)s.%(msecs)03d %(process)d POPRUN [%(levelname).1s] %(message)s", "%H:%M:%S")
@@ -119,7 +119,7 @@ def _start_log(verbosity: int) -> None:
 
 
 def version_text(form: str) -> str:
-    """What ``--version`` prints; the full forms have the versions of what poprun stands on."""
+    """The output of ``--version``; the full forms add the versions of the libraries that poprun uses."""
     import popart
     from popart.tools import versions as ours
 

@@ -1,7 +1,7 @@
 """Binds a program to a NUMA node and runs it. Started as a file, on the host of the instance: numa.py INDEX PROGRAM….
 
-Nodes are those of /sys/devices/system/node that have a processor which this process may run on; the instance of number
-INDEX on its host gets node INDEX modulo their number. Where the system names no nodes nothing is bound.
+Nodes are those of /sys/devices/system/node that have a processor which this process may run on; the instance with
+number INDEX on its host gets node INDEX modulo their number. If the system has no nodes, nothing is bound.
 """
 
 import os
@@ -23,7 +23,7 @@ def nodes(allowed: set[int], root: str = "/") -> list[list[int]]:
 
 
 def run(index: int, program: list[str]) -> int:
-    """Bind this process and let a program take its place; returns its exit code only when that fails."""
+    """Bind this process and replace it by a program; returns an exit code only if that fails."""
     if found := nodes(os.sched_getaffinity(0)):
         os.sched_setaffinity(0, found[index % len(found)])
     try:

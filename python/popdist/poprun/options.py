@@ -1,6 +1,6 @@
-"""The options of poprun: one table, from which come the command line, its help and the files of options.
+"""The options of poprun: one table, from which the command line, its help and the files of options are made.
 
-What a user wrote wrongly is a `UsageError`, here and in the other files of this folder.
+Mistakes of the user raise `UsageError`, here and in the other files of this folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 
 class UsageError(Exception):
-    """What the user can mend on the command line or in a file; poprun ends with exit code 2."""
+    """A mistake on the command line or in a file; poprun ends with exit code 2."""
 
 
 def _switch(text: str) -> bool:
@@ -27,7 +27,7 @@ def _switch(text: str) -> bool:
 
 def _at_least(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        # Digits alone: int() also takes signs, blanks and underlines.
+        # Only digits: int() also takes signs, blanks and underlines.
         if not (text.isascii() and text.isdigit()) or int(text) < least:
             raise argparse.ArgumentTypeError(f"got '{text}', expected a whole number of {least} or more")
         return int(text)
@@ -61,11 +61,11 @@ class Option:
     name: str  # without dashes
     parse: Callable[[str], Any]
     default: Any
-    value: str  # what its value is called in the help
+    value: str  # name of its value in the help
     help: str
     short: str = ""
     has_effect: bool = True
-    repeats: bool = False  # may be given several times; the values, which are lists, are joined
+    repeats: bool = False  # may be given several times; the values, which are lists, are concatenated
 
     @property
     def key(self) -> str:
@@ -118,7 +118,7 @@ _BY_WORD = {word: option for option in OPTIONS for word in (f"--{option.name}", 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What a command line says."""
+    """The parsed command line."""
 
     options: argparse.Namespace  # a value for each of OPTIONS, by its key
     given: tuple[Option, ...]  # those that the command line or a file of options has
@@ -156,7 +156,7 @@ def _parser() -> _Parser:
 
 
 def parse(words: Sequence[str]) -> CommandLine:
-    """What a command line, without the name of the command, and the file of options that it names say."""
+    """Parse a command line, without the name of the command, and the file of options that it names."""
     own, program = _split(words)
     found = vars(_parser().parse_args(own))
     verbosity, version = found.pop("verbose", 0), found.pop("version", False)
@@ -168,7 +168,7 @@ def parse(words: Sequence[str]) -> CommandLine:
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options, each one word with its value, and the rest. argparse would take a value of two dashes for an option."""
+    """Options, each one word with its value, and the rest. argparse would read a value with two dashes as an option."""
     own, rest = [], list(words)
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
         word = rest.pop(0)

@@ -80,7 +80,7 @@ def _check_number(number: int, whole: str) -> None:
 
 
 def read_hosts(file: str) -> tuple[str, ...]:
-    """Names of a file with one on each line; blank lines and what follows ``#`` do not count."""
+    """Names of a file with one on each line; blank lines and text after ``#`` are ignored."""
     try:
         lines = Path(file).read_text().splitlines()
     except (OSError, ValueError) as problem:
@@ -126,7 +126,7 @@ def divide(options: Namespace) -> Topology:
 
 
 def table(topology: Topology) -> str:
-    """The table of ``--print-topology``. A name too wide for its cell is ``[index]`` there, and is shown below."""
+    """The table of ``--print-topology``. A name too wide for its cell is replaced by ``[index]``, and shown below."""
     replicas = topology.num_replicas
     cell = len(str(replicas - 1)) + 2
     columns = replicas * (cell + 1) - 1
