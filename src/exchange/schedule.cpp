@@ -1,9 +1,9 @@
-// See schedule.hpp. Processes of a group are numbered by their place in the order of members.
+// See schedule.hpp. Processes of a group are numbered in the order of their members.
 //
-// Direct cuts the operands of an all-reduce at cache lines: the lines of all operands are numbered one after the other,
-// and process q joins part q. Halving halves them in bit-reversed order, so that what a process keeps in each round is
-// one range: before round k it holds block reverse(q mod 2^k) of 2^k. Of a reduce-scatter a process joins the chunks of
-// its members, and holds before round k those of all processes that equal it modulo 2^k.
+// Direct splits the operands of an all-reduce at cache lines: the lines of all operands are numbered consecutively, and
+// process q joins part q. Halving halves them in bit-reversed order, so that a process keeps one range in each round:
+// before round k it has block reverse(q mod 2^k) of 2^k. In a reduce-scatter, a process joins the chunks of its
+// members; before round k it has those of all processes that equal it modulo 2^k.
 #include "exchange/schedule.hpp"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class Planner {
   }
 
  private:
-  // ---- what is asked for ------------------------------------------------------------------------
+  // ---- checks of the request ---------------------------------------------------------------------
   void checkSpec() const {
     const char *name = nameOf(spec_.operation);
     check(spec_.elements.size() == spec_.resultElements.size(), "{}: got {} operands and {} results, expected as many",
@@ -110,9 +110,9 @@ class Planner {
   const MemberRange &self() const { return at(self_); }
   std::vector<Node> ownTerms() const { return termsOf(self().first, self().count, size_); }
   int64_t widthOf(const Node &term) const { return membersIn(term, size_) == 1 ? width_ : plan_.sumBytes; }
-  int bits() const { return std::countr_zero(static_cast<unsigned>(count())); }  // of the number of a process
+  int bits() const { return std::countr_zero(static_cast<unsigned>(count())); }  // of a process number
 
-  // ---- the choice -------------------------------------------------------------------------------
+  // ---- choice of the algorithm --------------------------------------------------------------------
   bool canHalve() const {
     if (count() == 1 || spec_.operation == Operation::AllToAll || keeps()) return false;
     if (spec_.operation == Operation::Broadcast) return true;
@@ -147,7 +147,7 @@ class Planner {
   }
 
   // ---- ranges -----------------------------------------------------------------------------------
-  // Part i of n of the operands, cut at cache lines.
+  // Part i of n of the operands, split at cache lines.
   std::vector<Range> cut(int64_t i, int64_t n) const {
     const int64_t first = lines_.back() * i / n, last = lines_.back() * (i + 1) / n;
     std::vector<Range> ranges;
@@ -172,7 +172,7 @@ class Planner {
     return {operand, std::min(all, each * member), std::min(all, each * (member + 1))};
   }
 
-  // What process q joins of a reduction.
+  // The ranges that process q joins in a reduction.
   std::vector<Range> joinedBy(int q) const {
     if (spec_.operation == Operation::AllReduce) return cut(q, count());
     std::vector<Range> ranges;
@@ -185,7 +185,7 @@ class Planner {
     add(ranges, o, c.begin, c.end);
   }
 
-  // Halving: what the processes that equal q in the last `bits` bits join together.
+  // Halving: the ranges that the processes which equal q in the last `bits` bits join together.
   std::vector<Range> joinedByClass(int q, int bits) const {
     const int modulus = 1 << bits;
     if (spec_.operation == Operation::AllReduce) {
@@ -200,7 +200,7 @@ class Planner {
     return ranges;
   }
 
-  // What a process contributes to the result of an all-gather; `processes` of them from q on.
+  // The contribution of `processes` processes from q on to the result of an all-gather.
   std::vector<Range> gatheredFrom(int q, int processes = 1) const {
     const int first = at(q).first, last = at(q + processes - 1).first + at(q + processes - 1).count;
     std::vector<Range> ranges;
@@ -228,7 +228,7 @@ class Planner {
     return all;
   }
 
-  // Received memory for the ranges of a term, or of a sum.
+  // Adds received memory for the ranges of a term, or of a sum.
   int addReceived(const std::vector<Range> &ranges, int64_t width) {
     plan_.received.push_back({plan_.receivedBytes, ranges});
     for (const Range &r : ranges) plan_.receivedBytes += (r.end - r.begin) * width;
@@ -263,7 +263,7 @@ class Planner {
         copy(round, m, chunk(o, self().first + m, resultElements(o), elements(o)), result(m), 0);
   }
 
-  // From the memory in which the process has joined its part.
+  // Stores results from the memory in which the process has joined its part.
   void storeJoined(Round &round, int joined, const std::vector<Range> &ranges) {
     if (spec_.operation == Operation::AllReduce) {
       for (const Range &r : ranges) copy(round, joined, r, result(), r.begin);
@@ -313,7 +313,7 @@ class Planner {
   }
 
   void halve() {
-    int own = 0;  // the term, then the sum of this process
+    int own = 0;  // the term, and later the sum, of this process
     for (int k = 0; k < bits(); ++k) {
       Round &round = addRound();
       const int other = self_ ^ 1 << k;
@@ -333,7 +333,7 @@ class Planner {
     }
   }
 
-  // The second half of an all-reduce.
+  // Plans the second half of an all-reduce.
   void returnParts() {
     if (plan_.algorithm == Algorithm::Halving) {
       for (int k = bits() - 1; k >= 0; --k) {
@@ -347,7 +347,7 @@ class Planner {
     }
   }
 
-  // A round in which every process sends its part of the result to all others, but for those that have it.
+  // A round in which every process sends its part of the result to all others, except those that already have it.
   template <class PartOf>
   void sendToAll(const PartOf &partOf, int complete = -1) {
     Round &round = addRound();
@@ -382,8 +382,8 @@ class Planner {
   void planBroadcast() {
     const int root = static_cast<int>(
         std::ranges::find_if(members_, [&](const MemberRange &m) { return holdsRoot(m); }) - members_.begin());
-    // Counted from behind the root, which so has the last part: the whole value, if that is short.
-    const auto behindRoot = [&](int q) { return (q - root - 1 + count()) % count(); };
+    // Counted from the process after the root, so that the root has the last part: the whole value, if it is short.
+    const auto afterRoot = [&](int q) { return (q - root - 1 + count()) % count(); };
     if (self_ == root) {
       Round &own = addRound();
       for (int o = 0; o < operands(); ++o) copy(own, 0, {o, 0, elements(o)}, result(), 0);
@@ -392,7 +392,7 @@ class Planner {
     }
     if (count() == 1) return;
     if (plan_.algorithm == Algorithm::Halving) return broadcastAlongTree(root);
-    const auto partOf = [&](int q) { return cut(behindRoot(q), count()); };
+    const auto partOf = [&](int q) { return cut(afterRoot(q), count()); };
     Round &parts = addRound();
     if (self_ != root) receive(parts, root, places(result(), partOf(self_)));
     for (int q = 0; q < count() && self_ == root; ++q)
@@ -435,10 +435,11 @@ class Planner {
 
   const ExchangeSpec &spec_;
   std::vector<MemberRange> members_;  // by process of the group
-  const int size_;                    // of the group
+  const int size_;                    // number of members of the group
   int self_ = 0;                      // this process's number in the group
-  int64_t width_ = 0;                 // bytes of an element
-  std::vector<int64_t> lines_;        // where each operand's cache lines begin among those of all; last: their number
+  int64_t width_ = 0;                 // bytes per element
+  // Number of the first cache line of each operand among those of all; last: their total number.
+  std::vector<int64_t> lines_;
   Schedule plan_;
 };
 
@@ -485,7 +486,7 @@ ExchangeSpec exchangeSpec(const executable::CollectiveSpec &spec) {
   result.groupSize = spec.groupSize;
   result.stride = spec.stride;
   result.elements = spec.elements;
-  // Of an update, which every process makes from the joined elements, only those are exchanged.
+  // Every process computes an update itself from the joined elements, so only those are exchanged.
   result.resultElements = spec.update ? spec.elements : spec.resultElements;
   return result;
 }

@@ -1,26 +1,26 @@
 // What one process sends, receives and joins in one collective operation over a group of replicas. Planning is a pure
-// function of the operation, the layout of replicas and the costs of the network, so that every process plans its own
-// part and all parts agree.
+// function of the operation, the layout of replicas and the costs of the network: every process plans its own part, and
+// all parts agree.
 //
-// Words. A *process* drives consecutive replicas. A *member* is a replica of the group, numbered within the group. A
-// *term* is what a process contributes to a reduction: a node of the tree of tree.hpp over its own members. A *round*
-// is a set of messages that do not depend on each other. A *place* is a range of elements in one of the memories that
-// an operation works on, which are numbered:
-//   inputs    reductions: the process's terms, in the order of members; broadcast: the value of the root, in the one
+// Terms. A *process* drives consecutive replicas. A *member* is a replica of the group, numbered within the group. A
+// *term* is the contribution of a process to a reduction: a node of the tree of tree.hpp over its own members. A
+// *round* is a set of messages that do not depend on each other. A *place* is a range of elements in one of the
+// memories of an operation, which are numbered:
+//   inputs    reductions: the process's terms, in the order of members; broadcast: the value of the root, in the only
 //             process that has it; otherwise the operands of the process's members, by member;
 //   results   all-reduce, all-gather, broadcast: one; otherwise one for each of the process's members;
 //   received  terms of other processes, and sums for which the left term is too narrow: memory of the exchange.
-// A term of one member has the type of the elements, any other one and every sum termType(type).
+// A term of one member has the type of the elements; all other terms, and sums, have termType(type).
 //
 // Algorithms, for P processes and N bytes of each term:
-//   Direct    Reductions are cut into a part per process. Each process receives the terms of its part from all others,
+//   Direct    Reductions are split into a part per process. Each process receives the terms of its part from all others,
 //             joins them, and sends the result of its part to all. 2 rounds; with one term per process each sends
 //             2 (P - 1) / P N bytes.
 //   Halving   For P a power of two and one term per process. In round k, processes whose numbers differ in bit k
 //             exchange the halves that the other keeps and join theirs, which is level k of the tree; then the parts
 //             return in the opposite order, doubling. 2 log2 P rounds, the same bytes.
-// Reduce-scatter is the first half of either, all-gather the second. Broadcast sends parts, which every process sends
-// on (Direct), or whole values along a binary tree (Halving, for any P). All-to-all is Direct.
+// Reduce-scatter is the first half of both, all-gather the second. Broadcast sends parts, which every process sends on
+// (Direct), or whole values along a binary tree (Halving, for any P). All-to-all is Direct.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -42,24 +42,26 @@ const char *nameOf(Operation operation);  // "all-reduce"
 // One operation of one group.
 struct ExchangeSpec {
   Operation operation = Operation::AllReduce;
-  executable::Join join = executable::Join::Add;  // of reductions
+  executable::Join join = executable::Join::Add;  // for reductions
   DataType type = DataType::FLOAT;
-  int groupSize = 1, stride = 1, group = 0;  // ReplicaGrouping(replicas, stride, groupSize), and which of its groups
-  int root = 0;                              // a member, of Broadcast
-  std::vector<int64_t> elements;             // of each operand of a member
-  std::vector<int64_t> resultElements;       // of each result of a member
+  // Group: index of the group in ReplicaGrouping(replicas, stride, groupSize).
+  int groupSize = 1, stride = 1, group = 0;
+  int root = 0;                         // the member whose operands Broadcast sends
+  std::vector<int64_t> elements;        // by operand of a member
+  std::vector<int64_t> resultElements;  // by result of a member
 };
 
-// The operation of a collective of an executable, of group 0.
+// The operation of a collective of an executable, for group 0.
 ExchangeSpec exchangeSpec(const executable::CollectiveSpec &spec);
 
-// The groups of which the operation's is one. Throws popart::error when the layout's replicas do not divide into them.
+// The grouping to which the operation's group belongs. Throws popart::error if the layout's replicas do not divide into
+// it.
 ReplicaGrouping groupingOf(const ExchangeSpec &spec, const ReplicaLayout &layout);
 
-// What messages cost, in nanoseconds.
+// Costs of messages, in nanoseconds.
 struct LinkCost {
   double latency = 20e3;    // from the start of a message to its arrival, without its bytes
-  double perMessage = 2e3;  // for which a process is busy with a message
+  double perMessage = 2e3;  // time that a process spends per message
   double perByte = 0.8;     // 10 Gbit/s
 };
 
@@ -79,38 +81,39 @@ struct Place {
 struct Message {
   int peer;  // process
   int64_t bytes;
-  std::vector<Place> places;  // one after the other
+  std::vector<Place> places;  // in order
 };
 
 // into = left op right, on the elements of Round::joined.
 struct JoinStep {
   int left, right, into;  // numbers of memories
-  int next;               // the step of this round that takes the result; -1: none
+  int next;               // the step of this round that uses the result; -1: none
 };
 
-struct Copy {  // and rounding, from a term to a result
+struct Copy {  // from a term to a result, with rounding
   Place from, to;
 };
 
-// The sends of a round begin when the receives, joins and copies of the rounds before are complete; its receives when
-// the sends of the rounds before are. Joins run as their terms arrive; copies when the receives and joins are complete.
+// The sends of a round begin when the receives, joins and copies of earlier rounds are complete; its receives begin
+// when the sends of earlier rounds are complete. Joins run when their terms arrive; copies run when the receives and
+// joins are complete.
 struct Round {
   std::vector<Message> sends, receives;
   std::vector<Range> joined;
-  std::vector<JoinStep> joins;      // every one after those whose results it takes
-  std::vector<int> firstJoin = {};  // by memory: the step that takes its term; -1: none. Empty without joins
+  std::vector<JoinStep> joins;      // each step comes after those whose results it uses
+  std::vector<int> firstJoin = {};  // by memory: the step that uses its term; -1: none. Empty without joins
   std::vector<Copy> copies;
 };
 
 struct Schedule {
   Algorithm algorithm = Algorithm::Direct;
-  int processes = 1;            // that hold members of the group
+  int processes = 1;            // that have members of the group
   int inputs = 0, results = 0;  // memories [0, inputs) and [inputs, inputs + results); received ones follow
-  int64_t sumBytes = 0;         // of an element of joined terms
-  std::vector<int64_t> widths;  // by memory: bytes of an element
+  int64_t sumBytes = 0;         // per element of joined terms
+  std::vector<int64_t> widths;  // by memory: bytes per element
   struct Received {
     int64_t offset;             // in the memory of the exchange; a multiple of 64 bytes
-    std::vector<Range> ranges;  // its elements, one after the other
+    std::vector<Range> ranges;  // its elements, in order
   };
   std::vector<Received> received;
   int64_t receivedBytes = 0;
@@ -123,8 +126,8 @@ struct Schedule {
   int sentMessages() const;
 };
 
-// The part of `process`. Throws popart::error when the numbers of the spec contradict each other or the layout, or the
-// process holds no member of the group.
+// The part of `process`. Throws popart::error if the numbers of the spec contradict each other or the layout, or if the
+// process has no member of the group.
 Schedule planExchange(const ExchangeSpec &spec, const ReplicaLayout &layout, int process, const LinkCost &cost);
 
 }  // namespace popart::exchange

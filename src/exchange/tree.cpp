@@ -1,5 +1,5 @@
-// See tree.hpp. Nodes are named by their highest level: a node without a right half is promoted, without a join, until
-// it has a sibling or is the root.
+// See tree.hpp. A node is named by the highest level on which it appears: a node without a right half is promoted,
+// without a join, until it has a sibling or is the root.
 #include "exchange/tree.hpp"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ std::vector<Node> termsOf(int first, int count, int groupSize) {
 JoinTree joinTree(std::span<const Node> terms, int groupSize) {
   struct Complete {  // node of the tree
     int term;        // its first one
-    int *next;       // the step that takes it
+    int *next;       // the step that uses it
   };
   const auto broken = [&] {
     return internal_error("joins of a reduction: {} terms do not cover the {} members of the group one by one",
@@ -72,7 +72,7 @@ JoinTree joinTree(std::span<const Node> terms, int groupSize) {
         *nodes.back().next = *right.next = step;
         nodes.back().next = &tree.steps.back().next;
       } else if (int64_t{node.index + 1} << node.level < groupSize) {
-        break;  // its right half is still to come
+        break;  // its right half follows later
       }
     }
   }

@@ -4,9 +4,9 @@
 //   level 1       01      23       4          has them. A node without a right half is its left half: with five
 //   level 0     0    1  2    3     4          members, node 1 of level 2 is member 4.
 //
-// The tree depends on the number of members alone. A process joins the members that it holds as far as the tree allows:
-// its terms. Joining the terms of all processes in the order of `joinTree` gives the bits of the tree over single
-// members, however the members are divided among processes.
+// The tree depends only on the number of members. A process joins its own members as far as the tree allows; the
+// results are its terms. Joining the terms of all processes in the order of `joinTree` gives the bits of the tree over
+// single members, for every division of members among processes.
 #pragma once
 #include <span>
 #include <vector>
@@ -19,27 +19,27 @@ struct Node {
   bool operator==(const Node &) const = default;
 };
 
-// How many members of a group of `groupSize` the node joins.
+// Number of members of a group of `groupSize` that the node joins.
 int membersIn(const Node &node, int groupSize);
 
-// The maximal nodes of the tree over `groupSize` members that lie within members [first, first + count), in the order
-// of members. One node when `count` is a power of two and `first` a multiple of it; at most 2 log2(count) nodes
-// otherwise. Throws internal_error unless 0 <= first, 0 < count, first + count <= groupSize.
+// The maximal nodes of the tree over `groupSize` members inside members [first, first + count), in the order of
+// members. One node if `count` is a power of two and `first` a multiple of it; otherwise at most 2 log2(count) nodes.
+// Throws internal_error unless 0 <= first, 0 < count, first + count <= groupSize.
 std::vector<Node> termsOf(int first, int count, int groupSize);
 
-// The joins that make the root of the tree from terms. Each one joins two numbers and puts the result in the place of
-// the left one, so that all of them together leave the root in place 0.
+// The joins that compute the root of the tree from terms. Each joins two numbers and writes the result to the place of
+// the left one, so that the root is finally in place 0.
 struct JoinTree {
   struct Step {
     int left, right;  // numbers of terms: the first terms of the two halves
-    int next;         // the step that takes the result; -1: none, it is the root
+    int next;         // the step that uses the result; -1: none, it is the root
   };
-  std::vector<Step> steps;     // every step after those whose results it takes
-  std::vector<int> firstStep;  // by term: the step that takes it; -1: the term is the root
+  std::vector<Step> steps;     // each step comes after those whose results it uses
+  std::vector<int> firstStep;  // by term: the step that uses it; -1: the term is the root
 };
 
-// `terms`: of all members of the group, in their order. Throws internal_error when the terms are not exactly the
-// members of the group.
+// `terms`: of all members of the group, in their order. Throws internal_error unless the terms are exactly the members
+// of the group.
 JoinTree joinTree(std::span<const Node> terms, int groupSize);
 
 }  // namespace popart::exchange

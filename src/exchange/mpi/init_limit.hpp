@@ -1,4 +1,4 @@
-// A limit of time for MPI_Init_thread, which waits for all processes of the job and has none.
+// A time limit for MPI_Init_thread, which waits for all processes of the job without a limit.
 #pragma once
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 
 namespace popart::exchange {
 
-// The process ends, with a message, when the time is over while this lives. mpirun then ends the job.
+// If the time passes while this object exists, the process ends with a message. mpirun then ends the job.
 class InitLimit {
  public:
   explicit InitLimit(std::chrono::milliseconds timeout)

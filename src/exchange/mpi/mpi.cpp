@@ -1,12 +1,12 @@
-// libpopart_mpi.so: the transport on MPI. Messages between two processes only, all of bytes, by functions whose meaning
-// is the same in Open MPI 4 and 5. Symbols of MPI are found in the library that load_mpi.cpp has loaded.
+// libpopart_mpi.so: the transport on MPI. It uses only messages of bytes between two processes, by functions with the
+// same meaning in Open MPI 4 and 5. Symbols of MPI are found in the library that load_mpi.cpp has loaded.
 //
-// A transport has a communicator. Its lowest tags are for texts (aborts, and the two halves of a gathering), which are
-// looked for with MPI_Improbe and may have any length; channels have the others, numbered by pair of processes. A
-// communicator is never freed: its number could be given to another one while a late message is still on its way.
+// A transport has a communicator. Its lowest tags are for texts (aborts, and the two halves of a gather), which are
+// received with MPI_Improbe and may have any length. Channels have the other tags, numbered by pair of processes. A
+// communicator is never freed, because its number could be given to another one while a late message is in progress.
 //
-// A channel is a persistent request, or several for messages longer than MPI should get at once. All memory that MPI
-// may still use when its owner ends is kept for ever (Text), or waited for (endRequests).
+// A channel is a persistent request, or several for messages that are too long for one. Memory that MPI may still use
+// when its owner ends is never freed (Text), or the owner waits for it (endRequests).
 #include <mpi.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ using std::chrono::milliseconds;
 enum Tag : int { kAbort, kToRoot, kFromRoot, kChannels };
 
 constexpr int kRoot = 0;
-constexpr int kTestsPerLook = 32;  // for an abort, while messages are waited for
+constexpr int kTestsPerLook = 32;  // tests of a message between two checks for an abort
 constexpr milliseconds kAbortTime{1'000};
 
 std::string textOf(int problem) {
@@ -52,17 +52,17 @@ void checkMpi(int problem, const char *what) {
   if (problem != MPI_SUCCESS) throw runtime_error("MPI: {}: {}", what, textOf(problem));
 }
 
-// MPI in this process. The job and its transports share it.
+// MPI in this process, shared by the job and its transports.
 struct State {
-  bool isSerial = false;             // one thread at a time may call MPI
+  bool isSerial = false;             // only one thread at a time may call MPI
   std::atomic<bool> isEnded{false};  // MPI is finalised, or must not be called any more
-  std::atomic<bool> isStuck{false};  // MPI may still write to memory that has another use now
+  std::atomic<bool> isStuck{false};  // MPI may still write to memory that now has another use
   std::mutex lock;
 
-  // Held around calls of MPI.
+  // Held during calls of MPI.
   std::unique_lock<std::mutex> turn() { return isSerial ? std::unique_lock(lock) : std::unique_lock<std::mutex>(); }
 
-  // Until `isDone` or the time is over. Gives way to others, longer with time.
+  // Waits until `isDone` or the time is over. Yields to others, longer with time.
   template <class F>
   static bool waitUntil(Clock::time_point end, const F &isDone) {
     for (std::chrono::microseconds pause{0}; !isDone();) {
@@ -74,7 +74,7 @@ struct State {
   }
 };
 
-// A text under way. MPI may use its memory until it is complete.
+// A text in progress. MPI may use its memory until it is complete.
 struct Text {
   int peer;
   std::string bytes;
@@ -97,14 +97,14 @@ class MpiChannel : public Channel {
   MpiTransport &transport_;
   const int peer_;
   const bool sends_;
-  bool isUnderWay_ = false;  // as MPI sees it
+  bool isUnderWay_ = false;  // in MPI's view
   State state_ = State::Complete;
   std::vector<MPI_Request> requests_;
 };
 
 class MpiTransport : public Transport {
  public:
-  // `communicator` is the transport's own.
+  // `communicator` belongs to this transport alone.
   MpiTransport(std::shared_ptr<State> state, MPI_Comm communicator, int64_t messageBytes)
       : state_(std::move(state)), communicator_(communicator), messageBytes_(messageBytes) {
     checkMpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -143,7 +143,7 @@ class MpiTransport : public Transport {
   std::optional<Failure> failure() const override { return failure_; }
   bool hasFailed() const noexcept { return failure_.has_value(); }
 
-  // Takes an abort of another process, if one is there.
+  // Receives an abort of another process, if there is one.
   void look() noexcept {
     if (failure_ || state_->isEnded) return;
     if (std::optional<Text> text = receive(kAbort, MPI_ANY_SOURCE)) failure_ = Failure{text->peer, text->bytes};
@@ -154,12 +154,12 @@ class MpiTransport : public Transport {
 
   std::vector<std::string> gather(std::string_view own, milliseconds timeout) override;
 
-  // ---- for channels
+  // ---- used by channels
   State &state() noexcept { return *state_; }
 
-  // Ends requests under way and frees them. A receive for which no message has come is cancelled. A message that has
-  // begun to come goes on while both processes call MPI, so that it takes little time unless the other one has stopped.
-  // A send for which there is no receive is not read: the receiver will not begin any more.
+  // Ends requests in progress and frees them. A receive without a message is cancelled. A message that has begun to
+  // arrive continues while both processes call MPI, so this takes little time unless the sender has stopped. A send
+  // without a receive is not read: the receiver will not begin any more.
   void endRequests(std::vector<MPI_Request> &requests, bool isUnderWay, bool sends, int peer) noexcept {
     if (state_->isEnded) return;
     if (isUnderWay) {
@@ -194,7 +194,7 @@ class MpiTransport : public Transport {
       throw internal_error("MPI: a channel of process {} with process {}, of {} processes", process_, peer, processes_);
   }
 
-  // Requests of the bytes of all pieces, a part of at most messageBytes_ each.
+  // Requests for the bytes of all pieces, each for at most messageBytes_.
   std::unique_ptr<Channel> channel(int peer, std::span<const Piece> memory, bool sends) {
     checkPeer(peer);
     int &made = (sends ? sendsMade_ : receivesMade_)[peer];
@@ -241,7 +241,7 @@ class MpiTransport : public Transport {
     MPI_Request made = MPI_REQUEST_NULL;
     const int problem = sends ? MPI_Send_init(data, count, type, peer, tag, communicator_, &made)
                               : MPI_Recv_init(data, count, type, peer, tag, communicator_, &made);
-    if (type != MPI_BYTE) MPI_Type_free(&type);  // when the request is
+    if (type != MPI_BYTE) MPI_Type_free(&type);  // freed when the request is
     checkMpi(problem, sends ? "MPI_Send_init" : "MPI_Recv_init");
     return made;
   }
@@ -263,7 +263,7 @@ class MpiTransport : public Transport {
     return MPI_Test(&text.request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done;
   }
 
-  // Whether texts are gone, as far as this process is concerned.
+  // Whether all texts have been sent, as far as this process knows.
   bool sentAll() noexcept {
     const auto turn = state_->turn();
     std::erase_if(sent_, isComplete);
@@ -272,10 +272,10 @@ class MpiTransport : public Transport {
 
   void keepTexts() {
     for (std::list<Text> *texts : {&sent_, &coming_[kAbort], &coming_[kToRoot], &coming_[kFromRoot]})
-      if (!texts->empty()) new std::list<Text>(std::move(*texts));  // of MPI now
+      if (!texts->empty()) new std::list<Text>(std::move(*texts));  // owned by MPI now
   }
 
-  // The next text, if it is there.
+  // The next text, if there is one.
   std::optional<Text> receive(Tag tag, int peer) noexcept {
     const auto turn = state_->turn();
     std::list<Text> &coming = coming_[tag];
@@ -311,9 +311,9 @@ class MpiTransport : public Transport {
   int process_ = 0, processes_ = 1, mostTag_ = SHRT_MAX;
   std::unordered_map<int, int> sendsMade_, receivesMade_;  // by peer
   std::optional<Failure> failure_;
-  Clock::time_point endTime_{};  // of requests under way when channels end
+  Clock::time_point endTime_{};  // for requests in progress when channels end
   std::list<Text> sent_, coming_[kChannels];
-  int64_t gathered_ = 0;  // number of the gathering
+  int64_t gathered_ = 0;  // number of the current gather
   unsigned tests_ = 0;
 };
 
@@ -359,10 +359,11 @@ Channel::State MpiChannel::test() noexcept {
   return State::Pending;
 }
 
-// ---- gathering --------------------------------------------------------------------------------
+// ---- gather -----------------------------------------------------------------------------------
 
-// Texts go to the root, which sends all of them back. The first process whose time is over asks it for the missing
-// ones; then all get these. A text of a gathering is behind the gathering's number, so that late ones are told apart.
+// Texts are sent to the root, which sends all of them back. The first process whose time is over asks the root for the
+// missing processes, and then all get their names. Before the text of a gather, its number is sent, so that late texts
+// are recognised.
 std::vector<std::string> MpiTransport::gather(std::string_view own, milliseconds timeout) {
   checkUsable();
   const Clock::time_point end = Clock::now() + timeout;
@@ -484,7 +485,8 @@ class Job : public MpiJob {
       checkMpi(MPI_Query_thread(&level), "MPI_Query_thread");
     } else {
       const InitLimit limit(settings.timeout);
-      // Over TCP, Open MPI's "put" sends long messages in one direction at a time. What the environment says counts.
+      // Over TCP, Open MPI's "put" sends long messages in one direction at a time. Settings of the environment take
+      // precedence.
       ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0);
       checkMpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
       isOurs_ = true;
@@ -532,7 +534,7 @@ class Job : public MpiJob {
   std::optional<std::string> end(milliseconds timeout) noexcept override {
     if (state_->isEnded) return std::nullopt;
     int isDone = 0;
-    if (MPI_Finalized(&isDone) == MPI_SUCCESS && isDone) {  // by the library that initialised it
+    if (MPI_Finalized(&isDone) == MPI_SUCCESS && isDone) {  // the library that initialised it has finalised it
       state_->isEnded = true;
       own_.reset();
       return std::nullopt;
@@ -550,7 +552,7 @@ class Job : public MpiJob {
   }
 
  private:
-  // MPI_Comm_dup would wait for ever.
+  // MPI_Comm_dup could wait for ever.
   std::unique_ptr<MpiTransport> duplicate() {
     struct Made {
       MPI_Comm communicator = MPI_COMM_NULL;
@@ -568,7 +570,7 @@ class Job : public MpiJob {
       return done != 0;
     });
     if (!isMade) {
-      static_cast<void>(made.release());  // MPI writes to it when the others come
+      static_cast<void>(made.release());  // MPI writes to it when the others call it
       throw runtime_error("MPI: not all processes of the job came to its start within {} s. All of them have to",
                           std::chrono::duration<double>(settings_.timeout).count());
     }
@@ -576,9 +578,9 @@ class Job : public MpiJob {
   }
 
   const MpiSettings settings_;
-  bool isOurs_ = false;  // MPI, to finalise
+  bool isOurs_ = false;  // whether this library finalises MPI
   const std::shared_ptr<State> state_ = std::make_shared<State>();
-  std::unique_ptr<MpiTransport> own_;  // for what all processes do together
+  std::unique_ptr<MpiTransport> own_;  // for operations of all processes
 };
 
 }  // namespace
