@@ -274,7 +274,7 @@ using CostFn = std::function<void(const Op &, Cost &)>;
 // The layout that an op requires for the memory of one operand.
 enum class OperandLayout : uint8_t {
   Plain,       // C order
-  Alike,       // any layout, equal to that of the op's other SameAny operands
+  Uniform,     // any layout, the same for all Uniform operands of the op
   Channels,    // C order or channels last, equal to that of the op's other Channels operands
   Chosen,      // the layout that the kernels of the backend prefer
   ChosenLast,  // the same, with lower priority than Chosen operands of other ops

@@ -28,7 +28,7 @@ const Layout *forTensor(const Layout *layout, const TensorInfo &info) {
   return layout && !layout->isPlain(info) ? layout : nullptr;
 }
 
-bool isSame(OperandLayout asked) { return asked == OperandLayout::Alike || asked == OperandLayout::Channels; }
+bool isSame(OperandLayout asked) { return asked == OperandLayout::Uniform || asked == OperandLayout::Channels; }
 bool isChosen(OperandLayout asked) { return asked == OperandLayout::Chosen || asked == OperandLayout::ChosenLast; }
 
 class ChannelsLastAssigner {

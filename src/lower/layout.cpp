@@ -66,7 +66,7 @@ class LayoutAssigner {
   void findSets() {
     sets_ = layoutSets(
         tensors_, ops_, ops::operandLayouts, [](const Graph &, TensorIndex) { return true; },
-        [](OperandLayout asked) { return asked == OperandLayout::Alike; },
+        [](OperandLayout asked) { return asked == OperandLayout::Uniform; },
         [this](const Passed &p) { return isReread(p); });
     joinCopies();
   }
@@ -205,7 +205,7 @@ class LayoutAssigner {
   }
   // All operands and results that are not plain have one layout.
   static bool isElementwise(const OperandLayouts &layouts) {
-    return !layouts.in.empty() && !layouts.out.empty() && layouts.out[0] == OperandLayout::Alike &&
+    return !layouts.in.empty() && !layouts.out.empty() && layouts.out[0] == OperandLayout::Uniform &&
            std::find(layouts.in.begin(), layouts.in.end(), OperandLayout::Chosen) == layouts.in.end();
   }
 

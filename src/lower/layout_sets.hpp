@@ -23,18 +23,18 @@ void forOperands(const Op &op, const OperandLayouts &layouts, F &&f) {
 }
 
 // Sets over tensor numbers. `layoutsOf(op)`: the layouts that the op requests; `takesPart(graph, tensor)`: whether the
-// tensor may be in a set; `isAlike(layout)`: whether operands for which an op requests this layout are one set;
+// tensor may be in a set; `isSame(layout)`: whether operands for which an op requests this layout are one set;
 // `isCut(passed)`: whether a value may have another layout in the graph that it is passed to.
-template <class Ops, class LayoutsOf, class TakesPart, class IsAlike, class IsCut>
+template <class Ops, class LayoutsOf, class TakesPart, class IsSame, class IsCut>
 UnionFind layoutSets(const ProgramTensors &tensors, const Ops &ops, LayoutsOf &&layoutsOf, TakesPart &&takesPart,
-                     IsAlike &&isAlike, IsCut &&isCut) {
+                     IsSame &&isSame, IsCut &&isCut) {
   UnionFind sets(tensors.size());
   for (const Op *op : ops) {
     const OperandLayouts layouts = layoutsOf(*op);
     const Graph &graph = op->getGraph();
     TensorIndex first;
     forOperands(*op, layouts, [&](Side, int, TensorIndex t, OperandLayout asked) {
-      if (!isAlike(asked) || !takesPart(graph, t)) return;
+      if (!isSame(asked) || !takesPart(graph, t)) return;
       if (first.valid()) sets.join(tensors.number(graph, t), tensors.number(graph, first));
       first = t;
     });

@@ -30,17 +30,17 @@ OperandLayouts operandLayouts(const Op &op) {
   if (const LayoutFn rule = op.def().layoutRule())
     rule(op, layouts);
   else if (op.has(Trait::Elementwise) && !op.has(Trait::Random) && !op.has(Trait::SideEffect) && op.hasOutput(0))
-    alikeOfResultShape(op, layouts);
+    uniformIfResultShape(op, layouts);
   return layouts;
 }
 
-void alikeOfResultShape(const Op &op, OperandLayouts &layouts) {
-  setOfResultShape(op, layouts, 0, OperandLayout::Alike);
+void uniformIfResultShape(const Op &op, OperandLayouts &layouts) {
+  setOfResultShape(op, layouts, 0, OperandLayout::Uniform);
 }
 
-void allAlike(const Op &, OperandLayouts &layouts) {
-  std::fill(layouts.in.begin(), layouts.in.end(), OperandLayout::Alike);
-  std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Alike);
+void allUniform(const Op &, OperandLayouts &layouts) {
+  std::fill(layouts.in.begin(), layouts.in.end(), OperandLayout::Uniform);
+  std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Uniform);
 }
 
 void joinedChannels(const Op &op, OperandLayouts &layouts) {
@@ -64,7 +64,7 @@ void reducedChannels(const Op &op, OperandLayouts &layouts) {
 
 void spreadChannels(const Op &op, OperandLayouts &layouts) {
   if (op.inInfo(0).nelms() == 1)
-    layouts.out[0] = OperandLayout::Alike;  // all elements are equal
+    layouts.out[0] = OperandLayout::Uniform;  // all elements are equal
   else if (op.outRank(0) >= 3 && isOnePerChannel(op.inShape(0)))
     layouts.out[0] = OperandLayout::Channels;
 }
@@ -77,8 +77,8 @@ void productLayouts(const Op &op, OperandLayouts &layouts) {
   bool isGradient = op.attrInt("trans_a") != 0 && op.attrInt("trans_b") == 0;
   for (int i = 2; i < op.inputCount(); ++i) isGradient &= op.inShape(i) == op.outShape(0) || op.inInfo(i).nelms() == 1;
   if (!isGradient) return;
-  setOfResultShape(op, layouts, 2, OperandLayout::Alike);
-  std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Alike);
+  setOfResultShape(op, layouts, 2, OperandLayout::Uniform);
+  std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Uniform);
 }
 
 void convolutionLayouts(const Op &op, OperandLayouts &layouts) {

@@ -11,9 +11,9 @@ OperandLayouts operandLayouts(const Op &op);
 // ---- rules of rows (OpDef::layouts)
 
 // Operands of the result's shape have the same layout.
-void alikeOfResultShape(const Op &op, OperandLayouts &layouts);
+void uniformIfResultShape(const Op &op, OperandLayouts &layouts);
 // All operands have the same layout.
-void allAlike(const Op &op, OperandLayouts &layouts);
+void allUniform(const Op &op, OperandLayouts &layouts);
 // (N, C, spatial…): the first `kInputs` inputs and output 0 have the same layout of channels; all others are vectors.
 template <int kInputs>
 void sameChannels(const Op &, OperandLayouts &layouts) {

@@ -164,8 +164,8 @@ void requireOneType(InferContext &c) {
     c.require(c.in(i).dataType() == c.in(0).dataType(), "element types differ: got {} and {}", c.in(i), c.in(0));
 }
 
-void alikeIfOne(const Op &op, OperandLayouts &layouts) {
-  if (op.inputCount() == 1) allAlike(op, layouts);
+void uniformIfOneInput(const Op &op, OperandLayouts &layouts) {
+  if (op.inputCount() == 1) allUniform(op, layouts);
 }
 
 void inferLikeOperands(InferContext &c) {
@@ -202,7 +202,7 @@ void addLowered(OpDefs &rows) {
   rows.push_back(loweredRow("CollectiveReduce", Role::CollectiveReduce)
                      .attr("op", std::string("Add"))
                      .attrOptional("channel", AttributeType::Int)
-                     .layouts(alikeIfOne)
+                     .layouts(uniformIfOneInput)
                      .infer([](InferContext &c) {
                        requireOneType(c);
                        inferLikeOperands(c);
@@ -239,7 +239,7 @@ void addLowered(OpDefs &rows) {
       loweredRow("CollectivePublish", Role::CollectivePublish)
           .cost([](const Op &, Cost &c) { c = {}; })
           .attrRequired("channel", AttributeType::Int)
-          .layouts(alikeIfOne)
+          .layouts(uniformIfOneInput)
           .infer(inferLikeOperands)
           .doc("Publishes this member's operands to the group without waiting. The only reader of the results, in the "
                "same graph, is the collective with the same `channel`."));

@@ -17,7 +17,7 @@ OpDef firstNonFiniteRow() {
       .output("positions")
       .infer([](InferContext &c) { c.out(0, DataType::INT64, {2}); })
       .traits(Trait::Internal)
-      .layouts([](const Op &, OperandLayouts &layouts) { layouts.in[0] = OperandLayout::Alike; })
+      .layouts([](const Op &, OperandLayouts &layouts) { layouts.in[0] = OperandLayout::Uniform; })
       .notOnnx()
       .noGrad("it is made after differentiation")
       .doc("Positions in C order of the first NaN and of the first infinity of x; -1 if there is none.");

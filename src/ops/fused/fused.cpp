@@ -239,7 +239,7 @@ OpDefs fusedOps() {
           .traits(Trait::Internal)
           .notOnnx()
           .infer([](InferContext &c) { outputsOfBody(c, "body", {}, 0); })
-          .layouts(alikeOfResultShape)
+          .layouts(uniformIfResultShape)
           .role(Role::FusedElementwise)
           .cost(bodyCost)
           .noGrad("it is made after differentiation")
@@ -381,7 +381,7 @@ OpDefs fusedOps() {
           .traits(Trait::Internal)
           .notOnnx()
           .infer(inferCollectiveUpdate)
-          .layouts(alikeOfResultShape)
+          .layouts(uniformIfResultShape)
           .noGrad("it is made after differentiation")
           .doc("body(CollectiveReduce(gradient), operands…). The other operands are equal on all members. Each "
                "element is computed once, and written for every member into the operand that the result replaces."));
@@ -425,7 +425,7 @@ OpDefs fusedOps() {
                      .input("variable", kStoredTypes, "T")
                      .input("value", kStoredTypes, "T")
                      .traits(Trait::Internal | Trait::SideEffect)
-                     .layouts(allAlike)
+                     .layouts(allUniform)
                      .notOnnx()
                      .infer([](InferContext &c) {
                        const Tensor &variable = *c.op().inTensor(0);

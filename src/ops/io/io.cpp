@@ -70,7 +70,7 @@ TensorInfo remoteInfo(const InferContext &c) {
   return TensorInfo(info.dataType(), Shape(info.shape().begin() + 1, info.shape().end()), info.metaShape());
 }
 
-void requireAlike(const InferContext &c, const TensorInfo &remote) {
+void requireSameInfo(const InferContext &c, const TensorInfo &remote) {
   c.require(c.type(0) == remote.dataType() && c.shape(0) == remote.shape(),
             "the tensor differs from the remote one: got {}, expected {}", c.in(0), remote);
 }
@@ -84,11 +84,12 @@ void addRemote(OpDefs &rows) {
                      .attrRequired("remote_buffer", AttributeType::String)
                      .infer([](InferContext &c) {
                        const TensorInfo info = remoteInfo(c);
-                       if (c.hasIn(0)) requireAlike(c, info);
+                       if (c.hasIn(0)) requireSameInfo(c, info);
                        c.out(0, info);
                      })
                      .layouts([](const Op &op, OperandLayouts &layouts) {
-                       if (!op.hasInput(1)) layouts.out[0] = OperandLayout::Alike;  // the layout of the remote variable
+                       if (!op.hasInput(1))
+                         layouts.out[0] = OperandLayout::Uniform;  // the layout of the remote variable
                      })
                      .traits(Trait::SideEffect)
                      .role(Role::RemoteLoad)
@@ -102,9 +103,9 @@ void addRemote(OpDefs &rows) {
           .input("tensor", kStoredTypes)
           .input("offset", kOffsets, "", Arity::Optional)
           .attrRequired("remote_buffer", AttributeType::String)
-          .infer([](InferContext &c) { requireAlike(c, remoteInfo(c)); })
+          .infer([](InferContext &c) { requireSameInfo(c, remoteInfo(c)); })
           .layouts([](const Op &op, OperandLayouts &layouts) {
-            if (!op.hasInput(1)) layouts.in[0] = OperandLayout::Alike;
+            if (!op.hasInput(1)) layouts.in[0] = OperandLayout::Uniform;
           })
           .traits(Trait::SideEffect)
           .role(Role::RemoteStore)
