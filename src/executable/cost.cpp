@@ -157,9 +157,9 @@ double exchangeNanoseconds(int64_t bytes) { return static_cast<double>(bytes) / 
 double elapsedNanoseconds(const Kernel &kernel, int threads, bool staysInCache) {
   const double alone = aloneOn(kernel, staysInCache);
   const int used = threadsThatPay(alone, widestRound(kernel), threads);
-  return used == 1 ? alone : elapsedOn(kernel, alone, used) + wakingNanoseconds(used);
+  return used == 1 ? alone : elapsedOn(kernel, alone, used) + wakeUpNanoseconds(used);
 }
-double wakingNanoseconds(int threads) { return threads > 1 ? kStart + threads * kPerThread : 0; }
+double wakeUpNanoseconds(int threads) { return threads > 1 ? kStart + threads * kPerThread : 0; }
 
 double predictedRunNanoseconds(const Executable &executable, int threads) {
   return runOf(executable, executable.main, threads);
@@ -168,7 +168,7 @@ double predictedRunNanoseconds(const Executable &executable, int threads) {
 int threadsThatPay(double nanoseconds, int tasks, int threads) {
   const double best = std::max(2.0, std::sqrt(nanoseconds / kPerThread));
   const int k = static_cast<int>(std::min<double>(std::min(tasks, threads), best));
-  return k > 1 && nanoseconds > nanoseconds / k + wakingNanoseconds(k) ? k : 1;
+  return k > 1 && nanoseconds > nanoseconds / k + wakeUpNanoseconds(k) ? k : 1;
 }
 
 int widestRound(const Kernel &kernel) {

@@ -25,11 +25,11 @@ double exchangeNanoseconds(int64_t bytes);
 double predictedRunNanoseconds(const Executable &executable, int threads);
 
 // Nanoseconds of one run of the kernel with at most `threads` threads: as many as make it faster, including the cost of
-// waking them and the wait for the last task of a round. `wakingNanoseconds`: the cost of waking this many threads,
+// waking them and the wait for the last task of a round. `wakeUpNanoseconds`: the cost of waking this many threads,
 // including the caller.
 // `staysInCache`: as of a step.
 double elapsedNanoseconds(const Kernel &kernel, int threads, bool staysInCache = false);
-double wakingNanoseconds(int threads);
+double wakeUpNanoseconds(int threads);
 
 // Number of threads worth waking, in [1, threads], for `nanoseconds` of work in `tasks` equal tasks: each must save
 // more time than it costs to wake it and wait for it.

@@ -108,7 +108,7 @@ class SectionCosts {
       const double time = shareThreads(groups, threads);
       if (result.first.empty() || time < result.second) result = {std::move(groups), time};
     }
-    result.second += executable::wakingNanoseconds(threads);
+    result.second += executable::wakeUpNanoseconds(threads);
     return result;
   }
 

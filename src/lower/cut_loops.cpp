@@ -53,9 +53,9 @@ struct Work {
 };
 
 // Time of kernels in sequence, each with as many tasks as threads.
-double elapsed(double nanoseconds, int kernels, int threads, double waking = 1) {
+double elapsed(double nanoseconds, int kernels, int threads, double wakeUps = 1) {
   const int count = std::max(1, kernels), used = executable::threadsThatPay(nanoseconds / count, threads, threads);
-  return nanoseconds / used + waking * count * executable::wakingNanoseconds(used);
+  return nanoseconds / used + wakeUps * count * executable::wakeUpNanoseconds(used);
 }
 
 // The same on one thread.
@@ -141,7 +141,7 @@ class Prediction {
       longest = std::max(longest, time);
       all += time;
     }
-    return std::max(longest, all / groups) + (groups > 1 ? executable::wakingNanoseconds(threads_) : 0);
+    return std::max(longest, all / groups) + (groups > 1 ? executable::wakeUpNanoseconds(threads_) : 0);
   }
 
   const Wave &wave_;

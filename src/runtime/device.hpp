@@ -17,14 +17,14 @@ namespace popart::runtime {
 
 // Whether a kernel wakes only as many threads as make it faster (executable/cost.hpp), or one thread per task, so that
 // tests run even tiny tasks concurrently.
-enum class Waking : uint8_t { AsPays, Always };
+enum class WakePolicy : uint8_t { WhenFaster, Always };
 
 class StepTimes;
 
 // How one engine runs its program.
 struct RunSettings {
   int threads = 1;  // of the host, including the calling thread; the kernels of a host device share them
-  Waking waking = Waking::AsPays;
+  WakePolicy wakePolicy = WakePolicy::WhenFaster;
   // The number of this engine's replica, and how many replicas the program has. All processes use the same numbers.
   // Kernels read `replica` from their RunContext.
   int replica = 0, replicas = 1;

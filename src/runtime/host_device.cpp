@@ -50,7 +50,7 @@ void requireMemoryFor(const Executable &e, const RunSettings &settings) {
 // The state that exists before the queue that uses it.
 struct AllThreads {
   explicit AllThreads(const RunSettings &settings)
-      : team(settings.threads, poolOptions(settings), settings.waking, settings) {}
+      : team(settings.threads, poolOptions(settings), settings.wakePolicy, settings) {}
   Team team;
 };
 

@@ -29,7 +29,7 @@ HostLanes::HostLanes(const std::string &device, Team &team, const std::vector<in
   options.workers = ThreadPoolOptions::Workers::Lent;
   char *scratch = team.scratch;
   for (size_t i = 0; i < threads.size(); ++i) {
-    Lane &lane = *lanes_.emplace_back(std::make_unique<Lane>(device, threads[i], options, team.waking, settings));
+    Lane &lane = *lanes_.emplace_back(std::make_unique<Lane>(device, threads[i], options, team.wakePolicy, settings));
     lane.team.scratch = scratch;
     lane.team.scratchStride = team.scratchStride;
     lane.team.shared = shared[i];

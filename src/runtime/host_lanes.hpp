@@ -33,9 +33,9 @@ class HostLanes final : public Lanes {
   void waitForOthers() noexcept;
 
   struct Lane {
-    Lane(const std::string &device, int threads, const ThreadPoolOptions &options, Waking waking,
+    Lane(const std::string &device, int threads, const ThreadPoolOptions &options, WakePolicy wakePolicy,
          const RunSettings &settings)
-        : team(threads, options, waking, settings), queue(device, team) {}
+        : team(threads, options, wakePolicy, settings), queue(device, team) {}
     Team team;
     TeamQueue queue;
     std::atomic<bool> isTaken{false};  // a thread leads it or has led it

@@ -24,7 +24,7 @@ constexpr int64_t kLeastCopyBytes = int64_t{256} << 10;  // for one thread; take
 // Of the team, that work on a step.
 int threadsOf(const Team &team, const Step &step, const HostKernel &kernel) {
   const int tasks = executable::widestRound(kernel), threads = team.pool.threads();
-  return team.waking == Waking::Always
+  return team.wakePolicy == WakePolicy::Always
              ? std::clamp(tasks, 1, threads)
              : executable::threadsThatPay(executable::predictedNanoseconds(step), tasks, threads);
 }

@@ -14,9 +14,9 @@ namespace popart::runtime {
 
 struct Team {
   // `settings`: of the run that executes the team's tasks.
-  Team(int threads, ThreadPoolOptions options, Waking waking, const RunSettings &settings)
+  Team(int threads, ThreadPoolOptions options, WakePolicy wakePolicy, const RunSettings &settings)
       : pool(threads, std::move(options)),
-        waking(waking),
+        wakePolicy(wakePolicy),
         events(settings.events),
         contexts(static_cast<size_t>(pool.threads()),
                  executable::RunContext(failed, settings.replica, settings.collectives)) {}
@@ -27,7 +27,7 @@ struct Team {
   [[noreturn]] void throwFailure(const executable::Step &step);
 
   ThreadPool pool;
-  const Waking waking;
+  const WakePolicy wakePolicy;
   StepTimes *const events;  // where kernels record what threads do; null: nothing is recorded
   int firstThread = 0;      // number of the team's first one among those of the engine
   char *scratch = nullptr;  // of thread t at t * scratchStride

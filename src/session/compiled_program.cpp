@@ -218,7 +218,7 @@ void CompiledProgram::compile(const Ir &ir, const CompileOptions &options) {
     executable_ = std::move(compiled.executable);
   });
   device_ = options.device;
-  settings_ = {options.threads, options.waking};
+  settings_ = {options.threads, options.wakePolicy};
   settings_.replica = options.firstLocal;
   settings_.replicas = options.replicas;
   settings_.locals = options.localReplicas();

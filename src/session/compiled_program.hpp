@@ -35,17 +35,17 @@ enum class OrderRule { Accept, Refuse };
 
 // How a program is compiled and run.
 struct CompileOptions {
-  const runtime::Device *device = nullptr;           // set; lives as long as the program
-  EvaluateOp evaluate;                               // folds constants of the program; empty: they are not folded
-  int threads = 1;                                   // threads of each replica
-  int replicas = 1;                                  // replicas of all processes
-  int locals = 0;                                    // replicas of this process; 0: all
-  int firstLocal = 0;                                // number of the first replica of this process
-  std::shared_ptr<Job> job;                          // the job with the other processes; null: none, or not yet
-  std::shared_ptr<const Placement> expected;         // the others, without a job, for programs that do not run
-  executable::Collectives *communicator = nullptr;   // used instead of the job's; must live while loaded
-  runtime::Waking waking = runtime::Waking::AsPays;  // how these threads are woken
-  int64_t maxMemoryBytes = 0;                        // for all replicas of this process together; 0: no limit
+  const runtime::Device *device = nullptr;          // set; lives as long as the program
+  EvaluateOp evaluate;                              // folds constants of the program; empty: they are not folded
+  int threads = 1;                                  // threads of each replica
+  int replicas = 1;                                 // replicas of all processes
+  int locals = 0;                                   // replicas of this process; 0: all
+  int firstLocal = 0;                               // number of the first replica of this process
+  std::shared_ptr<Job> job;                         // the job with the other processes; null: none, or not yet
+  std::shared_ptr<const Placement> expected;        // the others, without a job, for programs that do not run
+  executable::Collectives *communicator = nullptr;  // used instead of the job's; must live while loaded
+  runtime::WakePolicy wakePolicy = runtime::WakePolicy::WhenFaster;  // how these threads are woken
+  int64_t maxMemoryBytes = 0;  // for all replicas of this process together; 0: no limit
   OrderRule order = OrderRule::Accept;
   lower::LaneRule lanes = lower::LaneRule::Auto;  // whether stages of a pipeline run at the same time
   bool checkFloats = false;               // end runs with runtime_error at the first op that makes a NaN or an infinity

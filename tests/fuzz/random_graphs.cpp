@@ -70,7 +70,7 @@ class Program {
     options.threads = threads;
     executable_ = pipeline::lower(*copy, options);
     engine_ = std::make_unique<runtime::Engine>(executable_, test::host(),
-                                                runtime::RunSettings{threads, runtime::Waking::Always});
+                                                runtime::RunSettings{threads, runtime::WakePolicy::Always});
     count_ = results.size();
   }
 

@@ -146,7 +146,7 @@ session::CompileOptions compileOptions(OpBackend backend, int threads) {
   options.device = &deviceOf(backend);
   options.passesOff = passesOff({}, DeviceType::Cpu);
   options.evaluate = {};  // what the op is given is computed when it runs
-  options.waking = runtime::Waking::Always;
+  options.wakePolicy = runtime::WakePolicy::Always;
   return options;
 }
 

@@ -40,7 +40,7 @@ Result run(const std::string &text, bool fuses, int threads) {
   options.fuse = fuses;
   const auto executable = pipeline::lower(*parseIr(text), options);
   test::RandomStreams streams(*executable);
-  runtime::Engine(executable, test::host(), {threads, runtime::Waking::Always}).run(streams);
+  runtime::Engine(executable, test::host(), {threads, runtime::WakePolicy::Always}).run(streams);
   return {streams.outputs, gatesIn(executable->main)};
 }
 

@@ -46,7 +46,7 @@ Result run(const std::string &text, Device device, int threads = 1) {
   if (device == Device::Cpu) options.backends.insert(options.backends.begin(), &cpu::backend());
   options.threads = threads;
   const auto executable = pipeline::lower(*ir, options);
-  runtime::Engine engine(executable, test::host(), {threads, runtime::Waking::Always});
+  runtime::Engine engine(executable, test::host(), {threads, runtime::WakePolicy::Always});
   test::RandomStreams streams(*executable);
   engine.run(streams);
   Result result{streams.outputs, {}, {}};
@@ -205,7 +205,7 @@ TEST(ChannelsLast, programs_without_spatial_ops_stay_plain) {
   EXPECT_EQ(count(r, "reorder"), 0);
 }
 
-// A body gives back what it is given, once as it carries it and once stacked, and no op of it makes or reads the value.
+// A body returns its argument, once carried and once stacked, and no op of the body makes or reads the value.
 TEST(ChannelsLast, values_that_a_body_passes_on_untouched) {
   expectSame("main {\n  stream %in : float32[2, 8, 6, 6]\n" + stored("const", "w", {8, 8, 3, 3}, 3) +
              R"(  %x = HostLoad() {stream = "in"}

@@ -39,7 +39,7 @@ int chained(const executable::Executable &e) {
 
 std::map<std::string, Values> run(std::shared_ptr<const executable::Executable> e, int threads) {
   test::RandomStreams streams(*e);
-  runtime::Engine(e, test::host(), {threads, runtime::Waking::Always}).run(streams);
+  runtime::Engine(e, test::host(), {threads, runtime::WakePolicy::Always}).run(streams);
   return streams.outputs;
 }
 

@@ -1,4 +1,4 @@
-// Attention without the matrix of scores: what the pass takes and leaves, values and gradients beside the reference
+// Attention without the matrix of scores: what the pass fuses and what not, values and gradients against the reference
 // kernels of the ops it replaces, the same bits for any number of threads, and no matrix of scores in the memory plan.
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ ExecutablePtr onCpu(const std::string &text, int threads = 2) {
 
 Values run(const ExecutablePtr &e, int threads = 2) {
   test::RandomStreams streams(*e);
-  runtime::Engine(e, test::host(), {threads, runtime::Waking::Always}).run(streams);
+  runtime::Engine(e, test::host(), {threads, runtime::WakePolicy::Always}).run(streams);
   return streams.outputs;
 }
 

@@ -33,7 +33,7 @@ lower::LowerOptions optionsOf(Parts parts, int threads) {
 }
 
 Values valuesOf(std::shared_ptr<const executable::Executable> executable, int threads) {
-  runtime::Engine engine(executable, test::host(), {threads, runtime::Waking::Always});
+  runtime::Engine engine(executable, test::host(), {threads, runtime::WakePolicy::Always});
   test::RandomStreams streams(*executable);
   engine.run(streams);
   engine.run(streams);  // what another run left in the arena changes nothing

@@ -28,7 +28,7 @@ Result run(const std::string &text, bool onCpu, int threads) {
   if (onCpu) options.backends.insert(options.backends.begin(), &cpu::backend());
   options.threads = threads;
   const auto executable = pipeline::lower(*ir, options);
-  runtime::Engine engine(executable, test::host(), {threads, runtime::Waking::Always});
+  runtime::Engine engine(executable, test::host(), {threads, runtime::WakePolicy::Always});
   test::RandomStreams streams(*executable);
   engine.run(streams);
   Result result{streams.outputs, {}};

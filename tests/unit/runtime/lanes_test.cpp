@@ -100,7 +100,7 @@ const std::vector<int32_t> kGood{5, 0, 1, 3, 3, 2}, kBad{5, 0, 9, 3, 3, 2}, kWor
 class Runs {
  public:
   explicit Runs(std::shared_ptr<const Executable> e, int threads = 2, const runtime::Device &device = test::host())
-      : executable(std::move(e)), engine(executable, device, {threads, runtime::Waking::Always}) {
+      : executable(std::move(e)), engine(executable, device, {threads, runtime::WakePolicy::Always}) {
     for (size_t i = 0; i < executable->variables.size(); ++i) {
       const auto &v = executable->variables[i];
       engine.writeVariable(static_cast<int>(i), test::numbers(v.info.nelms(), static_cast<int>(i)).data());
@@ -241,8 +241,8 @@ TEST(LanesOfEngines, exceptions_of_user_kernels_come_in_the_order_of_lanes) {
 TEST(HostLanes, are_all_led_by_who_comes) {
   ThreadPoolOptions absent;
   absent.workers = ThreadPoolOptions::Workers::Lent;
-  const runtime::RunSettings settings{4, runtime::Waking::Always};
-  runtime::Team team(4, absent, runtime::Waking::Always, settings);
+  const runtime::RunSettings settings{4, runtime::WakePolicy::Always};
+  runtime::Team team(4, absent, runtime::WakePolicy::Always, settings);
   runtime::HostLanes lanes("cpu", team, {1, 2, 1}, {nullptr, nullptr, nullptr}, settings);
   std::vector<int> calls;
   for (int run = 0; run < 2; ++run)

@@ -82,8 +82,8 @@ class ProgramRun : public runtime::StreamSource {
     options.lanes = lanes;
     options.keepText = true;
     executable_ = pipeline::lower(ir, options);
-    engine_ =
-        std::make_unique<runtime::Engine>(executable_, host(), runtime::RunSettings{threads, runtime::Waking::Always});
+    engine_ = std::make_unique<runtime::Engine>(executable_, host(),
+                                                runtime::RunSettings{threads, runtime::WakePolicy::Always});
     for (size_t i = 0; i < executable_->variables.size(); ++i)
       if (!executable_->variables[i].initial.empty())
         engine_->writeVariable(static_cast<int>(i), executable_->variables[i].initial.data());
