@@ -1,12 +1,12 @@
-// See exchange.hpp. One thread calls the transport. Each turn it takes the operations that were started, begins those
-// whose received memory is free, and moves those under way forward by the rules of schedule.hpp.
+// See exchange.hpp. One thread calls the transport. In each turn it takes the operations that were started, begins
+// those whose received memory is free, and moves those in progress forward by the rules of schedule.hpp.
 //
-// Received memories are places of one block, given out in turn, so that their addresses are known when channels are
-// made. Two operations of one group may have the same bytes; then the one that was started later begins when the other
-// is complete. Why nothing waits for ever: an operation waits for others of its group alone. All processes of a group
-// start its operations in one order. So the first one that is not complete everywhere has nothing before it in any
-// process, begins where it is started, and is complete when all its processes have started it. Operations of different
-// groups, which threads start in any order, never wait for each other: each group has places of its own.
+// Received memories are places of one block, assigned in turn, so that their addresses are known when channels are
+// made. Two operations of one group may share bytes; the one that was started later then begins when the other is
+// complete. Why there is no deadlock: an operation waits only for others of its group. All processes of a group start
+// its operations in one order. So the first operation that is not complete everywhere waits for no other one in any
+// process, begins where it is started, and completes when all its processes have started it. Operations of different
+// groups, which threads start in any order, never wait for each other, because each group has separate places.
 #include "exchange/exchange.hpp"
 
 #if defined(__linux__)
@@ -37,7 +37,7 @@ constexpr int64_t kLine = 64;
 
 // The part of a group in the block of received memory.
 struct Share {
-  int64_t all = 0, largest = 0;  // bytes of its operations
+  int64_t all = 0, largest = 0;  // bytes of all its operations, and of the largest one
   int64_t begin = 0, end = 0, next = 0;
 
   void add(int64_t bytes) {
@@ -49,7 +49,7 @@ using Shares = std::map<std::tuple<int, int, int>, Share>;  // by group
 
 Share &shareOf(Shares &shares, const ExchangeSpec &spec) { return shares[{spec.groupSize, spec.stride, spec.group}]; }
 
-// Gives each group its part; the bytes of all.
+// Gives each group its part; returns the bytes of all.
 int64_t divide(Shares &shares, int64_t receiveBytes) {
   int64_t bytes = 0;
   for (auto &[group, share] : shares) {
@@ -62,12 +62,12 @@ int64_t divide(Shares &shares, int64_t receiveBytes) {
 
 }  // namespace
 
-// A round on the addresses of this process.
+// A round with the addresses of this process.
 struct Exchange::Running {
   struct Message {
     std::unique_ptr<Channel> channel;
     int peer = 0;
-    std::vector<int> terms = {};  // received memories that are complete with it
+    std::vector<int> terms = {};  // received memories that are complete when it arrives
     bool isPending = false;
   };
   struct Piece {  // of a join or a copy
@@ -76,11 +76,11 @@ struct Exchange::Running {
     int64_t count;  // elements
   };
   std::vector<Message> sends, receives;
-  std::vector<Piece> joined;      // by join, the pieces of each
+  std::vector<Piece> joined;      // by join: its pieces
   std::vector<JoinTerms> joiner;  // by join
-  std::vector<Piece> copied;      // with a count of bytes
+  std::vector<Piece> copied;      // `count` in bytes
   std::vector<Piece> rounded;
-  std::vector<int> arrivals;  // by join: terms that are there
+  std::vector<int> arrivals;  // by join: number of terms that have arrived
   size_t sendsLeft = 0, receivesLeft = 0;
 };
 
@@ -90,11 +90,12 @@ struct Exchange::Bound {
   int collective;
   std::string name;
   Schedule schedule;
-  StoreTerms store = nullptr;          // null: no reduction
+  StoreTerms store = nullptr;          // null: not a reduction
   int64_t firstByte = 0, endByte = 0;  // in the block
   std::vector<Running> rounds;
-  size_t receivesBegun = 0, sendsBegun = 0;  // rounds
-  size_t sent = 0, complete = 0;             // rounds: sends are complete; receives, joins and copies are
+  size_t receivesBegun = 0, sendsBegun = 0;  // numbers of rounds
+  // Numbers of rounds: with all sends complete; with receives, joins and copies complete.
+  size_t sent = 0, complete = 0;
   Clock::time_point lastMessage{};
   bool isActive = false, isWarned = false;
   std::atomic<uint32_t> state{kIdle};
@@ -134,7 +135,7 @@ struct Exchange::Bound {
     }
   }
 
-  // Messages of rounds whose turn it is.
+  // Begins the messages of rounds that are due.
   void beginMessages() noexcept {
     const auto begin = [](std::vector<Running::Message> &messages) {
       for (Running::Message &m : messages) {
@@ -151,7 +152,7 @@ struct Exchange::Bound {
     }
   }
 
-  // Whether a round became complete in one way or the other, so that messages may begin.
+  // Whether a round's sends, or its receives, joins and copies, became complete, so that messages may begin.
   bool completeRounds() noexcept {
     const size_t before = sent + complete;
     while (sent < sendsBegun && rounds[sent].sendsLeft == 0) ++sent;
@@ -160,7 +161,7 @@ struct Exchange::Bound {
     return sent + complete > before;
   }
 
-  // A term is there: joins what is complete with it.
+  // A term has arrived: runs the joins that are complete with it.
   void arrive(size_t r, int term) noexcept {
     const Round &round = schedule.rounds[r];
     Running &running = rounds[r];
@@ -217,7 +218,7 @@ Exchange::~Exchange() {
   bell_.fetch_add(1, std::memory_order_release);
   bell_.notify_all();
   if (thread_.joinable()) thread_.join();
-  operations_.clear();  // channels, before the block that they write to
+  operations_.clear();  // channels must end before the block that they write to
 }
 
 int Exchange::add(const ExchangeSpec &spec, const ExchangeMemory &memory, int collective, std::string name) {
@@ -324,7 +325,7 @@ void Exchange::makeChannels(Bound &operation) {
 
 void Exchange::connect() {
   if (isConnected_) throw internal_error("exchange of replicas: connected twice");
-  // What all processes have in common: the layout, and collectives without the groups of this process.
+  // The facts that all processes have in common: the layout, and collectives without the groups of this process.
   Hasher common;
   for (int p = 0; p < layout_.processes(); ++p)
     common.add(static_cast<uint64_t>(layout_.count(p))).addText(layout_.hostName(p));
@@ -346,7 +347,7 @@ void Exchange::connect() {
   thread_ = std::thread([this] {
     reserveThreadMemory();
 #if defined(__linux__)
-    ::prctl(PR_SET_TIMERSLACK, 1'000);  // nanoseconds by which rests may be longer
+    ::prctl(PR_SET_TIMERSLACK, 1'000);  // nanoseconds by which a sleep may be longer
 #endif
     progress();
   });
@@ -417,11 +418,11 @@ void Exchange::progress() {
     else
       rest(lookBegan);
   }
-  failIfAsked();  // the others wait, even if this process has gone on to its end
+  failIfAsked();  // the others wait, even if this process has already reached its end
 }
 
-// Between two looks at messages that have not come. Parts of long messages move during a look, which then takes longer;
-// after such a look the thread only yields.
+// Pause between two tests of messages that have not arrived. Parts of long messages move during a test, which then
+// takes longer; after such a test the thread only yields.
 void Exchange::rest(Clock::time_point lookBegan) const noexcept {
   constexpr std::chrono::microseconds kLongLook{5};
   const Clock::time_point now = Clock::now();
@@ -498,7 +499,7 @@ bool Exchange::advance(Bound &operation) {
   return moves;
 }
 
-// The operation's threads go on, and may start it again, or read `busy`, at once.
+// The operation's threads continue, and may start it again, or read `busy`, at once.
 void Exchange::end(Bound &operation, uint32_t how) noexcept {
   operation.isActive = false;
   if (busySince_) {
@@ -535,14 +536,14 @@ std::vector<int> Exchange::waitsFor(const Bound &operation) const {
   return peers;
 }
 
-// `text`: what is known here. What another process said first counts.
+// `text`: the reason known here. The first reason of another process takes precedence.
 void Exchange::failAll(const std::string &text) {
   transport_.abort(text);
   const std::optional<Failure> failure = transport_.failure();
   problem_ =
       formatText("exchange of replicas: {}: {}",
                  {layout_.describe(failure ? failure->process : transport_.process()), failure ? failure->text : text});
-  for (const auto &operation : operations_) operation->rounds.clear();  // no channel touches memory any more
+  for (const auto &operation : operations_) operation->rounds.clear();  // no channel accesses memory any more
   endAll();
 }
 

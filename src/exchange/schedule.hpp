@@ -13,7 +13,7 @@
 // A term of one member has the type of the elements; all other terms, and sums, have termType(type).
 //
 // Algorithms, for P processes and N bytes of each term:
-//   Direct    Reductions are split into a part per process. Each process receives the terms of its part from all others,
+//   Direct    Reductions are split into one part per process, which receives the terms of its part from all others,
 //             joins them, and sends the result of its part to all. 2 rounds; with one term per process each sends
 //             2 (P - 1) / P N bytes.
 //   Halving   For P a power of two and one term per process. In round k, processes whose numbers differ in bit k
