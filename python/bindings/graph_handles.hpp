@@ -146,7 +146,7 @@ nb::object objectOf(T &node, const nb::object &graph) {
 inline nb::object objectOf(Op &op) { return objectOf(op, objectOf(op.getGraph())); }
 inline nb::object objectOf(Tensor &tensor) { return objectOf(tensor, objectOf(tensor.getGraph())); }
 
-// What a Python object of class T stands for. Throws popart::error for what was erased.
+// The C++ object of a Python object of class T. Throws popart::error if it was erased.
 template <class T>
 T &valueOf(nb::handle object) {
   return nb::cast<Handle<T> &>(object).place.get();

@@ -212,7 +212,7 @@ void bindModelTools(nb::module_ &m) {
            &GraphTransformer::convertAllFixedPointInitializersToConstants, WithoutGil(),
            "Make all initializers of integer types Constant nodes.")
       .def("declareInputs", &GraphTransformer::declareInputs, WithoutGil(), nb::arg("shapes"),
-           "Declare the shapes of graph inputs anew. First dimensions of outputs follow those of inputs, shapes of\n"
+           "Set the shapes of graph inputs. First dimensions of outputs follow those of inputs, shapes of\n"
            "intermediate tensors are dropped.\n"
            "\n"
            "Args:\n"

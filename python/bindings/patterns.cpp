@@ -48,7 +48,7 @@ void bindPatterns(nb::module_ &m) {
         for (const std::string &name : p.enabledNames()) text += (text.empty() ? "" : " ") + name;
         return text;
       });
-  // Two properties are spelled otherwise than their patterns.
+  // Two properties have names that differ from those of their patterns.
   constexpr std::pair<const char *, const char *> kProperties[] = {
       {"PreUniRepl", "PreUniRepl"},
       {"PostNRepl", "PostNRepl"},

@@ -153,7 +153,7 @@ def _opened(entry: ModelInput, own: Sequence[ModelInput], opened: Sequence[Model
 
 
 def _with_open_batch(model: bytes, before: Sequence[ModelInput], after: Sequence[ModelInput]) -> bytes:
-    """Declare the inputs whose shapes have changed anew."""
+    """Declare again the inputs whose shapes have changed."""
     changed = [new for old, new in zip(before, after, strict=True) if old.shape != new.shape]
     return declared(model, changed) if changed else model
 

@@ -217,7 +217,7 @@ class _SessionMixin:
             file.write(super()._loweredModel(values))  # type: ignore[misc]
 
     def updateEngineCache(self) -> None:
-        """Do nothing: every ``prepareDevice`` searches the folder of compiled programs anew."""
+        """Do nothing: every ``prepareDevice`` searches the folder of compiled programs again."""
 
     def getReport(self) -> "pva.Report":
         """Return a report on the memory and time of the program.

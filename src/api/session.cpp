@@ -173,7 +173,7 @@ void Session::Impl::fit(session::CompileOptions compiling) {
   fitting::FitRequest request{prepareRequest, constantWeights, lowering, &backends};
   request.mostBytes = compiling.maxMemoryBytes / compiling.localReplicas();
   request.replicas = compiling.localReplicas();
-  request.movesOffChip = session::isRemoteMemoryBeside(options.engineOptions);
+  request.movesOffChip = session::isRemoteMemoryUncounted(options.engineOptions);
   const lower::Program plain = program.lowered();
   const std::string what = "Session '" + name + "': fitting the program into memory";
   try {

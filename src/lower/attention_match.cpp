@@ -153,22 +153,22 @@ class AttentionMatcher {
   }
 
   // Checks all readers of the probabilities: the product with v, the softmax gradient, the product that computes dv.
-  bool followProbabilities(TensorIndex t, bool isTurned) {
+  bool followProbabilities(TensorIndex t, bool isTransposed) {
     if (isTooLong()) return false;
     for (const Use &use : graph_.tensor(t).uses()) {
       const Op &op = graph_.op(use.op);
       if (isFloatProduct(op)) {
-        const Op *&place = isTurned ? valueGradient_ : m_.weighted;
+        const Op *&place = isTransposed ? valueGradient_ : m_.weighted;
         if (use.input != 0 || op.inputs()[0] == op.inputs()[1] || (place && place != &op)) return false;
         place = &op;
-        isTurned ? backward(op) : forward(op);
-      } else if (isSoftmaxGradient(op) && use.input == 1 && !isTurned) {
+        isTransposed ? backward(op) : forward(op);
+      } else if (isSoftmaxGradient(op) && use.input == 1 && !isTransposed) {
         if (softmaxGradient_) return false;
         softmaxGradient_ = &op;
         backward(op);
-      } else if (isRounding(op) || (isViewOfRows(op) && !isTurned) || exchangesLastTwo(op)) {
-        isTurned || exchangesLastTwo(op) || staysApart(softmax_, op) ? backward(op) : forward(op);
-        if (!followProbabilities(op.outputs()[0], isTurned != exchangesLastTwo(op))) return false;
+      } else if (isRounding(op) || (isViewOfRows(op) && !isTransposed) || exchangesLastTwo(op)) {
+        isTransposed || exchangesLastTwo(op) || staysApart(softmax_, op) ? backward(op) : forward(op);
+        if (!followProbabilities(op.outputs()[0], isTransposed != exchangesLastTwo(op))) return false;
       } else {
         return false;
       }
@@ -186,7 +186,7 @@ class AttentionMatcher {
     if (!op || !isFloatProduct(*op) || op->outShape(0) != product_->outShape(0)) return false;
     backward(*op);
     g.ofProbabilities = op;
-    if (!operandOf(op->inputs()[1], Factors::kStay).isTurned(m_.v)) return false;
+    if (!operandOf(op->inputs()[1], Factors::kStay).isTransposed(m_.v)) return false;
     g.gradOut = operandOf(op->inputs()[0], Factors::kStay);
     if (graph_.info(op->inputs()[0]).shape() != m_.weighted->outShape(0)) return false;
     g.results[2] = valueGradient_;
@@ -211,7 +211,7 @@ class AttentionMatcher {
         const Op *&place = g.results[static_cast<size_t>(use.input)];
         const AttentionOperand other = operandOf(op.inputs()[static_cast<size_t>(1 - use.input)], Factors::kTaken);
         const AttentionOperand &wanted = use.input == 0 ? m_.k : m_.q;
-        if (place || !other.isTurned(wanted) || other.scale != wanted.scale ||
+        if (place || !other.isTransposed(wanted) || other.scale != wanted.scale ||
             graph_.info(t).shape() != product_->outShape(0))
           return false;
         if ((g.results[0] || g.results[1]) && g.product != step) return false;
@@ -314,11 +314,11 @@ class AttentionMatcher {
 
 }  // namespace
 
-bool AttentionOperand::isTurned(const AttentionOperand &other) const {
+bool AttentionOperand::isTransposed(const AttentionOperand &other) const {
   if (origin != other.origin || originPerm.size() != other.originPerm.size()) return false;
-  std::vector<int64_t> turned = other.originPerm;
-  std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
-  return originPerm == turned;
+  std::vector<int64_t> transposed = other.originPerm;
+  std::swap(transposed[transposed.size() - 1], transposed[transposed.size() - 2]);
+  return originPerm == transposed;
 }
 
 bool mayBeAttention(const Op &op) {

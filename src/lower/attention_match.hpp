@@ -17,7 +17,7 @@ struct AttentionOperand {
   TensorIndex origin;
   std::vector<int64_t> originPerm;
   // Whether both have the same values, with the last two dimensions exchanged.
-  bool isTurned(const AttentionOperand &other) const;
+  bool isTransposed(const AttentionOperand &other) const;
 };
 
 struct AttentionMatch {

@@ -55,7 +55,7 @@ std::optional<Line> CountedLoop::line(TensorIndex t) {
       lines_[now.t] = found;
     } else if (lines_.try_emplace(now.t).second && isScalar(now.t)) {
       open.push_back({now.t, true});
-      for (TensorIndex operand : scalarsBehind(now.t)) open.push_back({operand, false});
+      for (TensorIndex operand : operandScalars(now.t)) open.push_back({operand, false});
     }
   }
   return lines_.at(t);
@@ -66,7 +66,7 @@ bool CountedLoop::isScalar(TensorIndex t) const {
   return (typeBit(info.dataType()) & kInts) != 0 && info.nelms() == 1;
 }
 
-std::vector<TensorIndex> CountedLoop::scalarsBehind(TensorIndex t) const {
+std::vector<TensorIndex> CountedLoop::operandScalars(TensorIndex t) const {
   const Op *op = t == body_.inputs()[0] || carried_.contains(t) ? nullptr : body_.tensor(t).getProducerUnsafe();
   if (!op) return {};
   if (op->has(Trait::View) || op->has(Trait::Conversion) || op->is(Role::Neg)) return {op->inputs()[0]};

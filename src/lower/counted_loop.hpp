@@ -42,7 +42,7 @@ class CountedLoop {
   bool holds(const TensorInfo &info, const Line &l) const;
   bool isScalar(TensorIndex t) const;
   // The scalars that the line of `t` is derived from.
-  std::vector<TensorIndex> scalarsBehind(TensorIndex t) const;
+  std::vector<TensorIndex> operandScalars(TensorIndex t) const;
   std::optional<Line> known(TensorIndex t) const;  // a line that was found before
   std::optional<Line> derive(TensorIndex t);
   std::optional<Line> ofCarried(const Passed &c);

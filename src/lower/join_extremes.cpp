@@ -16,7 +16,7 @@ using ops::extremeOf;
 std::vector<int64_t> reducedAxes(const Op &op) { return ops::reductionAxes(op.attributes(), op.inRank(0)); }
 
 // The ReduceMax of the same tensor as this ReduceMin.
-Op *greatestBeside(const Op &least) {
+Op *greatestOfSameTensor(const Op &least) {
   for (Op *op : least.getGraph().tensor(least.inputs()[0]).consumerOps())
     if (extremeOf(*op) == Extreme::Greatest && op->outInfo(0) == least.outInfo(0) &&
         reducedAxes(*op) == reducedAxes(least) && !staysApart(least, *op) && !staysApart(*op, least))
@@ -43,7 +43,7 @@ void joinExtremes(Ir &flat, const executable::Backend &backend) {
   for (Graph *graph : flat.getAllGraphs())
     for (OpIndex o : schedule::orderOps(*graph)) {
       if (!graph->alive(o) || extremeOf(graph->op(o)) != Extreme::Least) continue;
-      if (Op *greatest = greatestBeside(graph->op(o))) joinPair(*graph, graph->op(o), *greatest, backend);
+      if (Op *greatest = greatestOfSameTensor(graph->op(o))) joinPair(*graph, graph->op(o), *greatest, backend);
     }
 }
 

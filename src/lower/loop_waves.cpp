@@ -71,10 +71,10 @@ class WaveFinder {
       visitLoop(op, trips);
     else if (!keepRows(op))
       for (TensorIndex t : op.outputs())
-        if (t.valid()) rows_[t.value].round = roundBehind(op);
+        if (t.valid()) rows_[t.value].round = roundAfter(op);
   }
 
-  int roundBehind(const Op &op) const {
+  int roundAfter(const Op &op) const {
     int round = 0;
     for (TensorIndex t : op.inputs())
       if (t.valid()) round = std::max(round, roundOfWhole(t));

@@ -118,7 +118,7 @@ class Picker {
       places.push_back(joins ? before->second.places[static_cast<size_t>(p.channel)] : p);
     }
     move.places = std::move(places);
-    if (move.isRead && move.joinsMoves && isBesideSpatial(move)) replace(move);
+    if (move.isRead && move.joinsMoves && isNextToSpatial(move)) replace(move);
   }
 
   TensorIndex now(TensorIndex t) const {
@@ -126,7 +126,7 @@ class Picker {
     return it == replaced_.end() ? t : it->second;
   }
 
-  bool isBesideSpatial(const Move &move) const {
+  bool isNextToSpatial(const Move &move) const {
     if (std::ranges::any_of(move.op->outTensor(0)->consumerOps(), [](const Op *op) { return isSpatial(*op); }))
       return true;
     return std::ranges::any_of(move.places, [&](const ChannelPlace &p) {

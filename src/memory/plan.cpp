@@ -128,9 +128,9 @@ class Planner {
 
   void visitAssign(const Graph &graph, const Op &op) {
     const TensorIndex variable = op.inputs()[0], value = op.inputs()[1];
-    const bool alike = graph.tensor(variable).layout == graph.tensor(value).layout;
+    const bool isSame = graph.tensor(variable).layout == graph.tensor(value).layout;
     sharing_.addAssign(storage(graph, variable), storage(graph, value),
-                       alike ? Sharing::Layouts::Same : Sharing::Layouts::Different, time_);
+                       isSame ? Sharing::Layouts::Same : Sharing::Layouts::Different, time_);
   }
 
   void visitKernel(const Graph &graph, const Op &op) {

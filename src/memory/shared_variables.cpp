@@ -71,8 +71,8 @@ class Finder {
     for (size_t o = 0; o < replaces.size(); ++o) {
       const int s = of(graph, op.outputs()[o]);
       const bool isInPlace = replaces[o] > 0 && of(graph, op.inputs()[static_cast<size_t>(replaces[o])]) == s;
-      const bool isAlike = shared_.try_emplace(s, sharers).first->second == sharers;
-      if (!isInPlace || !isAlike || !given.insert(s).second || published_.contains(s) != isPublished) own(s);
+      const bool hasSameSharers = shared_.try_emplace(s, sharers).first->second == sharers;
+      if (!isInPlace || !hasSameSharers || !given.insert(s).second || published_.contains(s) != isPublished) own(s);
     }
     for (const TensorIndex t : op.inputs())
       if (const int s = of(graph, t); published_.contains(s) && !given.contains(s)) own(s);

@@ -61,7 +61,7 @@ bool Sharing::canWriteInto(int value, int target, int last) const {
   if (storages_.hasSlices(value)) return false;  // slices are written earlier
   if (storages_.bytes(value) != storages_.bytes(target)) return false;
   const KernelUse *producer = writer(value);
-  if (!producer || usedBeside(target, producer->time)) return false;
+  if (!producer || usedByOtherLane(target, producer->time)) return false;
   const auto outside = outsideReads_.find(storages_.find(target));
   if (outside != outsideReads_.end()) {
     const auto next = outside->second.lower_bound(producer->time);
@@ -108,7 +108,7 @@ bool Sharing::readAfter(int s, int time) const {
 }
 
 // Whether another lane uses the storage at this time, so that it must not be written.
-bool Sharing::usedBeside(int s, int time) const {
+bool Sharing::usedByOtherLane(int s, int time) const {
   if (lanes_.at(time).section < 0) return false;
   const int storage = storages_.find(s);
   if (const auto outside = outsideReads_.find(storage); outside != outsideReads_.end())
@@ -140,7 +140,8 @@ void Sharing::shareFirstValues() {
         storages_.place(outer) == Place::Arena || (storages_.place(outer) == Place::Variable && assigned.count(outer));
     if (outer == carry || carriesOf.at(m.value) > 1 || !free || storages_.place(carry) != Place::Arena) continue;
     if (storages_.hasSlices(outer) || storages_.hasSlices(carry)) continue;
-    if (storages_.bytes(outer) != storages_.bytes(carry) || readAfter(outer, m.start) || usedBeside(outer, m.start))
+    if (storages_.bytes(outer) != storages_.bytes(carry) || readAfter(outer, m.start) ||
+        usedByOtherLane(outer, m.start))
       continue;
     joinInto(carry, outer);
   }
@@ -176,7 +177,7 @@ int Sharing::overwritten(const KernelUse &k, int value) const {
     for (size_t i = 0; i < k.in.size(); ++i)
       if (k.out[o] >= 0 && storages_.find(k.out[o]) == storages_.find(value) && k.in[i] >= 0 &&
           storages_.place(k.in[i]) == Place::Arena && storages_.bytes(k.in[i]) == storages_.bytes(value) &&
-          storages_.lastUse(k.in[i]) == k.time && !usedBeside(k.in[i], k.time) &&
+          storages_.lastUse(k.in[i]) == k.time && !usedByOtherLane(k.in[i], k.time) &&
           k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)) &&
           !readElsewhere(k, i, storages_.find(k.in[i]), static_cast<int>(o)))
         return k.in[i];
@@ -211,7 +212,7 @@ void Sharing::shareInPlace() {
         if (k.in[i] < 0) continue;
         const int in = storages_.find(k.in[i]);
         if (in == out || storages_.place(in) != Place::Arena || storages_.lastUse(in) != k.time || taken.count(in) ||
-            usedBeside(in, k.time))
+            usedByOtherLane(in, k.time))
           continue;
         if (storages_.bytes(in) != storages_.bytes(out) ||
             !k.kernel->canOverwrite(static_cast<int>(i), static_cast<int>(o)))

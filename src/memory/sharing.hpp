@@ -59,7 +59,7 @@ class Sharing {
   bool canWriteInto(int value, int target, int last) const;
   void joinInto(int value, int target);
   bool readAfter(int s, int time) const;
-  bool usedBeside(int s, int time) const;
+  bool usedByOtherLane(int s, int time) const;
   void readAssignedVariables();
   void shareFirstValues();
   void shareUpdates();

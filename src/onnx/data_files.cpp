@@ -193,10 +193,10 @@ void DataFileUpdate::place(DataPlace &where, const TensorData &value, const Tens
   const bool meetsLast =
       next != content.values.begin() && std::prev(next)->first + std::prev(next)->second.nbytes() > where.offset;
   if (where.offset < 0 || meetsNext || meetsLast) where.offset = content.end;
-  const bool isBehind = where.offset == content.end;
-  check(isBehind || where.offset + bytes.nbytes() <= content.end,
+  const bool isAtEnd = where.offset == content.end;
+  check(isAtEnd || where.offset + bytes.nbytes() <= content.end,
         "Initializer '{}': its data file '{}' has become too short", id, where.path);
-  if (isBehind) content.end += bytes.nbytes();
+  if (isAtEnd) content.end += bytes.nbytes();
   content.values[where.offset] = bytes;
   setPlace(header, where.location, where.offset, bytes.nbytes());
 }
@@ -204,7 +204,7 @@ void DataFileUpdate::place(DataPlace &where, const TensorData &value, const Tens
 void DataFileUpdate::put(const TensorId &id, const TensorData &value, std::map<TensorId, DataPlace> &known,
                          onnx_proto::TensorProto &header) {
   DataPlace &own = places_.at(id);
-  if (shared_.contains(id)) return putBehind(own, id, value, known, header);
+  if (shared_.contains(id)) return putInFileOf(own, id, value, known, header);
   place(own, value, id, header);
 }
 
@@ -215,11 +215,11 @@ void DataFileUpdate::keep(const TensorId &id, onnx_proto::TensorProto &header) c
 
 void DataFileUpdate::putState(const TensorId &state, const TensorData &value, std::map<TensorId, DataPlace> &known,
                               onnx_proto::TensorProto &header) {
-  putBehind(places_.at(weightOf(state)), state, value, known, header);
+  putInFileOf(places_.at(weightOf(state)), state, value, known, header);
 }
 
-void DataFileUpdate::putBehind(const DataPlace &weight, const TensorId &id, const TensorData &value,
-                               std::map<TensorId, DataPlace> &known, onnx_proto::TensorProto &header) {
+void DataFileUpdate::putInFileOf(const DataPlace &weight, const TensorId &id, const TensorData &value,
+                                 std::map<TensorId, DataPlace> &known, onnx_proto::TensorProto &header) {
   const auto [found, isNew] = known.try_emplace(id, weight);
   if (isNew || found->second.path != weight.path) found->second.offset = -1;  // at the end of the file
   found->second.location = weight.location;

@@ -53,8 +53,8 @@ class DataFileUpdate {
  private:
   TensorId weightOf(const TensorId &state) const;
   void noteShared(const ModelContent &model);
-  void putBehind(const DataPlace &weight, const TensorId &id, const TensorData &value,
-                 std::map<TensorId, DataPlace> &known, onnx_proto::TensorProto &header);
+  void putInFileOf(const DataPlace &weight, const TensorId &id, const TensorData &value,
+                   std::map<TensorId, DataPlace> &known, onnx_proto::TensorProto &header);
   // Adds the value to the file, if another tensor has the place or there is no place yet.
   void place(DataPlace &where, const TensorData &value, const TensorId &id, onnx_proto::TensorProto &header);
 

@@ -85,7 +85,7 @@ void addRefused(const Model &model, const BuildOptions &options, Json &descripti
   scope.opsets = model.opsets();
   importer.importAvailable(graph, scope);
   Json refused = Json::array();
-  int64_t behind = 0;
+  int64_t afterRefused = 0;
   const auto unknown = [&](const std::string &name) { return scope.refusals.contains(name); };
   for (const auto &input : graph.input())
     if (unknown(input.name()))
@@ -94,7 +94,7 @@ void addRefused(const Model &model, const BuildOptions &options, Json &descripti
     const auto output = std::ranges::find_if(node.output(), unknown);
     if (output == node.output().end()) continue;
     if (std::ranges::any_of(node.input(), unknown)) {
-      ++behind;
+      ++afterRefused;
       continue;
     }
     refused.push_back({{"node", node.name().empty() ? *output : node.name()},
@@ -102,7 +102,7 @@ void addRefused(const Model &model, const BuildOptions &options, Json &descripti
                        {"reason", scope.refusals[*output]}});
   }
   description["refused"] = std::move(refused);
-  description["behindRefused"] = behind;
+  description["afterRefused"] = afterRefused;
 }
 
 // Graph inputs: those that are also initializers, or the others.

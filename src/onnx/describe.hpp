@@ -9,8 +9,7 @@ namespace popart::onnx {
 // JSON: inputs and outputs (names, types, shapes with the symbols of open dimensions), opsets, nodes by operator type,
 // parameters and their bytes, and the nodes that cannot be imported with these options, each with the reason (an
 // operator, a value or a shape). Nodes that only fail because they read the result of a refused node count as
-// `behindRefused`. An input whose samples are not along axis 0 has `batchAxis`
-// (Model::batchAxes). Throws popart::error for damaged initializers.
+// `afterRefused`. Throws popart::error for damaged initializers.
 std::string describeModel(const Model &model, const BuildOptions &options);
 
 // The graph inputs without values, in the form of `inputs` of that JSON; imports nothing.

@@ -37,27 +37,27 @@ class Flow {
   }
 
   // Losses, and values computed from them; only the first output of a loss operator is a loss.
-  std::set<std::string> behindLosses() const {
-    std::set<std::string> behind = losses_;
+  std::set<std::string> dependentsOfLosses() const {
+    std::set<std::string> names = losses_;
     for (const auto *node : order_) {
       const std::set<std::string> reads = readBy(*node);
-      const bool follows = std::ranges::any_of(reads, [&](const std::string &name) { return behind.contains(name); });
+      const bool follows = std::ranges::any_of(reads, [&](const std::string &name) { return names.contains(name); });
       const bool computesGradients = node->domain() == "ai.onnx.preview.training";
-      if (follows || computesGradients) behind.insert(node->output().begin(), node->output().end());
-      if (isLoss(*node) && node->output_size() > 0) behind.insert(node->output(0));
+      if (follows || computesGradients) names.insert(node->output().begin(), node->output().end());
+      if (isLoss(*node) && node->output_size() > 0) names.insert(node->output(0));
     }
-    behind.erase("");
-    return behind;
+    names.erase("");
+    return names;
   }
 
   // Values computed from labels: from inputs that no node on the way combines with weights.
-  std::set<std::string> behindLabels() const { return behind(labelInputs()); }
+  std::set<std::string> dependentsOfLabels() const { return dependentsOf(labelInputs()); }
 
   // The values that losses evaluate: operands that nodes read together with values of a label, if they depend on
   // weights.
   // Without labels: the first input of loss operators.
   std::vector<std::string> predictions() const {
-    const std::set<std::string> own = weights(), labels = behindLabels(), learned = behind(own);
+    const std::set<std::string> own = weights(), labels = dependentsOfLabels(), learned = dependentsOf(own);
     std::vector<std::string> found;
     const auto add = [&](const std::string &name) {
       const bool isNew = std::ranges::find(found, name) == found.end();
@@ -95,7 +95,7 @@ class Flow {
     return names;
   }
 
-  std::set<std::string> behind(std::set<std::string> names) const {
+  std::set<std::string> dependentsOf(std::set<std::string> names) const {
     for (const auto *node : order_)
       if (std::ranges::any_of(readBy(*node), [&](const std::string &name) { return names.contains(name); }))
         names.insert(node->output().begin(), node->output().end());
@@ -108,7 +108,7 @@ class Flow {
     std::set<std::string> labels;
     for (const auto &input : proto_.graph().input()) {
       if (own.contains(input.name())) continue;
-      const std::set<std::string> reached = behind({input.name()});
+      const std::set<std::string> reached = dependentsOf({input.name()});
       const bool isData = std::ranges::any_of(order_, [&](const auto *node) {
         const std::set<std::string> reads = readBy(*node);
         const auto among = [&](const std::set<std::string> &names) {
@@ -138,15 +138,15 @@ std::vector<std::string> inferenceOutputs(const onnx_proto::ModelProto &proto, c
                     nearestText(name, {defined.begin(), defined.end()}));
   if (!options.outputs.empty()) return options.outputs;
   const Flow flow(proto, options.losses);
-  std::set<std::string> behind = flow.behindLosses();
+  std::set<std::string> ofLosses = flow.dependentsOfLosses();
   if (std::ranges::any_of(proto.graph().output(), isNumber)) {  // losses of several operators
-    const std::set<std::string> ofLabels = flow.behindLabels();
+    const std::set<std::string> ofLabels = flow.dependentsOfLabels();
     for (const auto &output : proto.graph().output())
-      if (isNumber(output) && ofLabels.contains(output.name())) behind.insert(output.name());
+      if (isNumber(output) && ofLabels.contains(output.name())) ofLosses.insert(output.name());
   }
   std::vector<std::string> outputs;
   for (const auto &output : proto.graph().output())
-    if (!behind.contains(output.name())) outputs.push_back(output.name());
+    if (!ofLosses.contains(output.name())) outputs.push_back(output.name());
   if (outputs.empty()) outputs = flow.predictions();
   check(!outputs.empty(),
         "Inference form: graph '{}' has no output but losses: got {} outputs. Name the outputs to keep",

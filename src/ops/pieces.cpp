@@ -153,7 +153,7 @@ std::vector<int64_t> reducedAxes(const Op &op, int64_t rank) {
 }
 
 // The position of an axis of a tensor after the reduction over others.
-int axisBehind(const std::vector<int64_t> &axes, int axis, bool keepsAxes) {
+int axisAfterReduction(const std::vector<int64_t> &axes, int axis, bool keepsAxes) {
   return keepsAxes ? axis : axis - static_cast<int>(std::ranges::count_if(axes, [&](int64_t a) { return a < axis; }));
 }
 
@@ -163,7 +163,7 @@ bool reductionPieces(const Op &op, InIndex, int axis, Pieces &pieces) {
   const std::vector<int64_t> axes = reducedAxes(op, op.inRank(0));
   if (contains(axes, axis)) return false;
   pieces.in[0] = axis;
-  std::ranges::fill(pieces.out, axisBehind(axes, axis, op.outRank(0) == op.inRank(0)));
+  std::ranges::fill(pieces.out, axisAfterReduction(axes, axis, op.outRank(0) == op.inRank(0)));
   return true;
 }
 
@@ -173,11 +173,12 @@ bool reductionGradientPieces(const Op &op, InIndex cut, int axis, Pieces &pieces
   int whole = axis;
   if (!keepsAxes && op.inShape(cut) != op.outShape(0))
     for (int at = 0; at < op.outRank(0); ++at)
-      if (!contains(axes, at) && axisBehind(axes, at, false) == axis) whole = at;
+      if (!contains(axes, at) && axisAfterReduction(axes, at, false) == axis) whole = at;
   if (contains(axes, whole)) return false;
   for (InIndex i = 0; i < op.inputCount(); ++i)
     if (op.hasInput(i))
-      pieces.in[static_cast<size_t>(i)] = op.inRank(i) == op.outRank(0) ? whole : axisBehind(axes, whole, false);
+      pieces.in[static_cast<size_t>(i)] =
+          op.inRank(i) == op.outRank(0) ? whole : axisAfterReduction(axes, whole, false);
   pieces.out[0] = whole;
   return true;
 }

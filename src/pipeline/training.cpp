@@ -70,7 +70,7 @@ std::vector<TensorId> trackedTensors(const PassContext &c) {
 }
 
 // Settings for an op that reads `input`: on its producer's IPU and in its stage, if there is one.
-Op::Settings behind(Graph &main, TensorIndex input, const std::string &name) {
+Op::Settings settingsAfter(Graph &main, TensorIndex input, const std::string &name) {
   Op::Settings settings(main, name);
   if (const Op *producer = main.tensor(input).getProducerUnsafe()) {
     settings.vgraphId = producer->settings.vgraphId;
@@ -86,7 +86,7 @@ void addLossOps(PassContext &c) {
   for (const LossSpec &spec : c.request.losses) {
     std::vector<TensorIndex> inputs;
     for (const TensorId &id : spec.inputs) inputs.push_back(c.main().getTensor(id)->index());
-    Op::Settings settings = behind(c.main(), inputs.at(0), spec.output);
+    Op::Settings settings = settingsAfter(c.main(), inputs.at(0), spec.output);
     if (spec.virtualGraph) settings.vgraphId = spec.virtualGraph;
     if (spec.stage) settings.pipelineStage = spec.stage;
     losses.push_back(
@@ -100,16 +100,16 @@ void addLossOps(PassContext &c) {
   for (TensorIndex &loss : losses)
     if (c.main().info(loss).nelms() != 1) {
       const TensorId id = c.main().freeId(c.main().tensor(loss).id + "_sum");
-      loss =
-          c.main()
-              .addConnectedOp(opDef("ReduceSum"), {loss}, {id}, {{"keepdims", int64_t{0}}}, behind(c.main(), loss, id))
-              ->outputs()[0];
+      loss = c.main()
+                 .addConnectedOp(opDef("ReduceSum"), {loss}, {id}, {{"keepdims", int64_t{0}}},
+                                 settingsAfter(c.main(), loss, id))
+                 ->outputs()[0];
     }
   const TensorIndex last = *std::ranges::max_element(losses, {}, [&](TensorIndex loss) {
     return c.main().tensor(loss).getProducer()->settings.pipelineStage.value_or(0);
   });
   c.request.loss = c.main().freeId("finalLoss");
-  c.main().addConnectedOp(opDef("Sum"), losses, {c.request.loss}, {}, behind(c.main(), last, c.request.loss));
+  c.main().addConnectedOp(opDef("Sum"), losses, {c.request.loss}, {}, settingsAfter(c.main(), last, c.request.loss));
 }
 
 void checkLoss(PassContext &c) {

@@ -69,7 +69,7 @@ class StepTimes {
   bool keepsEvents() const { return !events_.empty(); }
   std::span<const Event> events() const { return {events_.data(), std::min(added_.load(), events_.size())}; }
   size_t addedEvents() const { return added_.load(); }
-  void reset();  // entries and events begin anew; the table keeps all runs
+  void reset();  // clears entries and events; the table keeps all runs
 
  private:
   std::vector<Entry> entries_;

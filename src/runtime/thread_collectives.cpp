@@ -52,7 +52,7 @@ class ThreadCollectives::Handle final : public executable::CollectiveHandle {
   // Whether a member has not published what this one waits for.
   bool waits() const noexcept { return site_.opened.load(std::memory_order_acquire) == round_; }
   // Whether this handle and `other` wait for members of the same group.
-  bool waitsBeside(const Handle &other) const noexcept;
+  bool isOtherCollectiveOfSameGroup(const Handle &other) const noexcept;
 
  private:
   friend ThreadCollectives;
@@ -160,7 +160,7 @@ void ThreadCollectives::Handle::end() noexcept {
   if (site_.across) site_.across->leave();
 }
 
-bool ThreadCollectives::Handle::waitsBeside(const Handle &other) const noexcept {
+bool ThreadCollectives::Handle::isOtherCollectiveOfSameGroup(const Handle &other) const noexcept {
   const ReplicaGrouping &own = collective_.grouping, &its = other.collective_.grouping;
   return &site_ != &other.site_ && own.getGroupSize() == its.getGroupSize() && own.getStride() == its.getStride() &&
          own.getGroupAt(replica_) == its.getGroupAt(other.replica_);
@@ -258,8 +258,9 @@ void ThreadCollectives::stopIfNobodyComes() noexcept {
   const auto waiting = std::ranges::count_if(sleeping_, waits);
   if (waiting == 0 || waiting + ended_ < local_.count) return;
   const bool areApart = std::ranges::any_of(sleeping_, [&](const Handle *one) {
-    return waits(one) && std::ranges::any_of(
-                             sleeping_, [&](const Handle *other) { return waits(other) && one->waitsBeside(*other); });
+    return waits(one) && std::ranges::any_of(sleeping_, [&](const Handle *other) {
+             return waits(other) && one->isOtherCollectiveOfSameGroup(*other);
+           });
   });
   stop(areApart ? Problem::DifferentSteps : Problem::NobodyComes);
 }

@@ -14,7 +14,7 @@
 namespace popart::schedule {
 namespace {
 
-constexpr int kBefore = -1, kBehind = std::numeric_limits<int>::max();
+constexpr int kBefore = -1, kAfter = std::numeric_limits<int>::max();
 constexpr int kMostMoves = 100;  // largest number of moves out of lanes for one section: bounds compile time
 
 const std::string *hintOf(const Op &op, const char *name) {
@@ -22,7 +22,7 @@ const std::string *hintOf(const Op &op, const char *name) {
   return found == op.settings.hints.end() ? nullptr : &found->second;
 }
 
-int join(int a, int b) { return a == kBefore || a == b ? b : b == kBefore ? a : kBehind; }
+int join(int a, int b) { return a == kBefore || a == b ? b : b == kBefore ? a : kAfter; }
 
 // The ops of a range of a graph's order, numbered from the start of the range.
 class SectionFinder {
@@ -125,15 +125,15 @@ class SectionFinder {
     place_.assign(count_, kBefore);
     for (size_t i = 0; i < count_; ++i) {
       if (pinned_[i]) {
-        place_[i] = pinned_[i] < 0 ? kBefore : kBehind;
+        place_[i] = pinned_[i] < 0 ? kBefore : kAfter;
         continue;
       }
       int latest = kBefore;
       for (const size_t p : inputs_[i]) latest = join(latest, place_[p]);
       if (outside_[i]) {
-        place_[i] = latest == kBefore ? kBefore : kBehind;
+        place_[i] = latest == kBefore ? kBefore : kAfter;
       } else if (stage_[i] == kBefore && others_ == Others::StayOutside) {
-        place_[i] = latest == kBefore ? kBefore : kBehind;
+        place_[i] = latest == kBefore ? kBefore : kAfter;
       } else if (stage_[i] == kBefore || latest == kBefore || latest == stage_[i]) {
         place_[i] = stage_[i] == kBefore ? latest : stage_[i];
       } else {
@@ -178,7 +178,7 @@ class SectionFinder {
       int reader = kBefore;
       bool isAlone = true;
       for (const size_t r : readers_[i]) {
-        if (place_[r] == kBehind) continue;
+        if (place_[r] == kAfter) continue;
         isAlone &= place_[r] != kBefore && (reader == kBefore || reader == place_[r]);
         reader = place_[r];
       }
@@ -189,12 +189,12 @@ class SectionFinder {
   std::optional<Section> arrange(const std::vector<std::string> &names) {
     std::vector<int> lanes;  // in the order of their first ops
     for (size_t i = 0; i < count_; ++i)
-      if (place_[i] != kBefore && place_[i] != kBehind && work_(*ops_[i]) > 0 &&
+      if (place_[i] != kBefore && place_[i] != kAfter && work_(*ops_[i]) > 0 &&
           std::ranges::find(lanes, place_[i]) == lanes.end())
         lanes.push_back(place_[i]);
     if (lanes.size() < 2) return std::nullopt;
     for (int &p : place_)  // lanes with nothing but views
-      if (p != kBefore && p != kBehind && std::ranges::find(lanes, p) == lanes.end()) return std::nullopt;
+      if (p != kBefore && p != kAfter && std::ranges::find(lanes, p) == lanes.end()) return std::nullopt;
     std::vector<OpIndex> arranged;
     const auto take = [&](int where) {
       for (size_t i = 0; i < count_; ++i)
@@ -204,7 +204,7 @@ class SectionFinder {
     Section section;
     section.begin = take(kBefore);
     for (const int lane : lanes) section.lanes.push_back({names[static_cast<size_t>(lane)], take(lane)});
-    take(kBehind);
+    take(kAfter);
     std::ranges::copy(arranged, order_.begin() + begin_);
     return section;
   }
@@ -218,7 +218,7 @@ class SectionFinder {
   std::vector<int> stage_;     // number of the stage; kBefore: none
   std::vector<char> outside_;  // cannot be in a lane
   std::vector<int> pinned_;    // -1: before, 1: behind
-  std::vector<int> place_;     // kBefore, kBehind or the lane
+  std::vector<int> place_;     // kBefore, kAfter or the lane
   std::vector<std::vector<size_t>> inputs_, readers_;
 };
 
@@ -421,7 +421,7 @@ void verifyLanes(const Graph &graph, const std::vector<OpIndex> &order, std::spa
   int free = 0;
   for (const Section &s : sections) {
     if (s.begin < free || s.lanes.size() < 2 || s.end() > static_cast<int>(order.size()))
-      throw internal_error("schedule: the section of {} at position {} does not fit behind {}: {} lanes, {} ops",
+      throw internal_error("schedule: the section of {} at position {} does not fit after {}: {} lanes, {} ops",
                            graph.getGraphString(), s.begin, free, s.lanes.size(), order.size());
     std::vector<int> laneOf(graph.opSlots(), -1);
     int position = free = s.begin;

@@ -20,7 +20,7 @@ int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions
   return limit ? byteSizeFromText(*limit, kWhat) : machineMemoryBytes() / processes;
 }
 
-bool isRemoteMemoryBeside(const std::map<std::string, std::string> &engineOptions) {
+bool isRemoteMemoryUncounted(const std::map<std::string, std::string> &engineOptions) {
   bool counts = !engineOptions.contains("max_memory") && !environment::maxMemory();
   if (const auto given = engineOptions.find("max_memory_counts_remote"); given != engineOptions.end()) {
     check(given->second == "true" || given->second == "false",

@@ -21,7 +21,7 @@ int64_t memoryLimitBytes(const std::map<std::string, std::string> &engineOptions
 // Whether remote memory is not counted in the limit: a limit smaller than the machine's memory was given and
 // `engineOptions["max_memory_counts_remote"]` is not "true"; or remote memory is in files. Throws popart::error for a
 // value that is neither "true" nor "false".
-bool isRemoteMemoryBeside(const std::map<std::string, std::string> &engineOptions);
+bool isRemoteMemoryUncounted(const std::map<std::string, std::string> &engineOptions);
 
 // Throws memory_allocation_err, naming the tensor and its op, if one tensor alone is larger than the machine's memory.
 // Called before kernels are made for it.

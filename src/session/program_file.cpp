@@ -190,10 +190,10 @@ bool ProgramFile::isIntact(uint64_t hash, Value &value) {
 }
 
 void ProgramFile::checkValues(int threads, const ValueTable &held) {
-  checkValuesBeside([] {}, threads, held);
+  checkValuesDuring([] {}, threads, held);
 }
 
-void ProgramFile::checkValuesBeside(const std::function<void()> &other, int threads, const ValueTable &held) {
+void ProgramFile::checkValuesDuring(const std::function<void()> &other, int threads, const ValueTable &held) {
   std::vector<std::pair<uint64_t, Value *>> all;
   std::vector<int64_t> bytes;
   for (auto &[hash, value] : values_) {
@@ -220,7 +220,7 @@ void ProgramFile::checkValuesBeside(const std::function<void()> &other, int thre
 
 lower::Program ProgramFile::checkedProgram(int threads, const ValueTable &held, const lower::FirstValues &first) {
   std::optional<lower::Program> read;
-  checkValuesBeside([&] { read = program(first); }, threads, held);
+  checkValuesDuring([&] { read = program(first); }, threads, held);
   return std::move(*read);
 }
 

@@ -67,7 +67,7 @@ class ProgramFile {
   static void takeMemory(Value &value, const TensorData *held);
   ProgramFile(std::shared_ptr<const void> owner, std::string_view bytes, std::string what);
   // checkValues with `other` as one more task, which may read values that are not checked yet.
-  void checkValuesBeside(const std::function<void()> &other, int threads, const ValueTable &held);
+  void checkValuesDuring(const std::function<void()> &other, int threads, const ValueTable &held);
   TensorData value(uint64_t hash, const TensorInfo &info) const;
   [[noreturn]] void damaged(const std::string &how) const;
 

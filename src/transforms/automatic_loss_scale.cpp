@@ -122,8 +122,8 @@ class LossScaler {
     return t;
   }
 
-  TensorIndex emitBeside(const Op &op, const char *type, const std::vector<TensorIndex> &inputs, const TensorId &id,
-                         Attributes attributes = {}) {
+  TensorIndex emitAt(const Op &op, const char *type, const std::vector<TensorIndex> &inputs, const TensorId &id,
+                     Attributes attributes = {}) {
     return main_
         .addConnectedOp(opDef(type), inputs, {main_.freeId(id)}, std::move(attributes),
                         inheritSettings(op, main_, type))
@@ -132,7 +132,7 @@ class LossScaler {
 
   void scaleLoss(TensorIndex lossScaling) {
     const std::vector<Use> uses = main_.tensor(lossScaling).uses();
-    const TensorIndex scale = emitBeside(main_.op(uses.front().op), "Mul", {lossScaling, factor_}, "finalLossScale");
+    const TensorIndex scale = emitAt(main_.op(uses.front().op), "Mul", {lossScaling, factor_}, "finalLossScale");
     for (const Use &use : uses) main_.replaceUse(use, scale);
   }
 
@@ -144,7 +144,7 @@ class LossScaler {
       const Op &reader = main_.op(use.op);
       TensorIndex &quotient = quotients[reader.settings.executionContext];
       if (!quotient.valid())
-        quotient = emitBeside(reader, "Div", {scalar, factor_}, main_.tensor(scalar).id + "___unscaled");
+        quotient = emitAt(reader, "Div", {scalar, factor_}, main_.tensor(scalar).id + "___unscaled");
       main_.replaceUse(use, quotient);
     }
   }
@@ -170,11 +170,11 @@ class LossScaler {
       return main_.addConstant(main_.freeId(id), TensorData::scalar(static_cast<int32_t>(value)));
     };
     const std::string name = std::string(kFactorId) + "___";
-    const TensorIndex next = emitBeside(where, "Add", {counter_, number("one", 1)}, name + "nextMicroBatch");
+    const TensorIndex next = emitAt(where, "Add", {counter_, number("one", 1)}, name + "nextMicroBatch");
     const TensorIndex inPeriod =
-        emitBeside(where, "Remainder", {next, number("microBatchesOfPeriod", settings_.period * microBatches())},
-                   name + "microBatchOfPeriod");
-    return emitBeside(where, "CopyVarUpdate", {counter_, inPeriod}, name + "counted");
+        emitAt(where, "Remainder", {next, number("microBatchesOfPeriod", settings_.period * microBatches())},
+               name + "microBatchOfPeriod");
+    return emitAt(where, "CopyVarUpdate", {counter_, inPeriod}, name + "counted");
   }
 
   // Values of the counter below this one belong to the first update of a period.
@@ -188,10 +188,10 @@ class LossScaler {
   TensorIndex countsOf(TensorIndex gradient) {
     const Op &producer = *main_.tensor(gradient).getProducer();
     const TensorId id = main_.tensor(gradient).id + "___Histogram";
-    if (!counter_.valid()) return emitBeside(producer, "Histogram", {gradient}, id, histogramAttributes());
+    if (!counter_.valid()) return emitAt(producer, "Histogram", {gradient}, id, histogramAttributes());
     if (!isDue_.valid()) {
       counted_ = stepped(producer);
-      isDue_ = emitBeside(producer, "Less", {counted_, endOfFirstUpdate()}, "lossScaleUpdateFactor___isDue");
+      isDue_ = emitAt(producer, "Less", {counted_, endOfFirstUpdate()}, "lossScaleUpdateFactor___isDue");
     }
     Ir &ir = main_.getIr();
     Graph &counting = ir.createGraph(ir.createUniqueSubgraphId("countGradients"));
@@ -204,8 +204,8 @@ class LossScaler {
       idle_ = &ir.createGraph(ir.createUniqueSubgraphId("countNoGradients"));
       idle_->markOutput(idle_->addConstant("zeros", TensorData(TensorInfo(DataType::UINT32, {2}))));
     }
-    return emitBeside(producer, "If", {isDue_, gradient}, id,
-                      {{"then_branch", GraphRef{counting.id}}, {"else_branch", GraphRef{idle_->id}}});
+    return emitAt(producer, "If", {isDue_, gradient}, id,
+                  {{"then_branch", GraphRef{counting.id}}, {"else_branch", GraphRef{idle_->id}}});
   }
 
   // ---- the update of the factor

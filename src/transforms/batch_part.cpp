@@ -18,7 +18,7 @@ class PartLoop {
         group_(group),
         plan_(plan),
         parts_(plan.pieces.at(group.ops[0]->index()).count),
-        settings_(besides(*group.ops[0])),
+        settings_(settingsAt(*group.ops[0])),
         loop_(*addCountedLoop(graph, parts_, settings_)),
         body_(bodyOf(loop_)) {}
 
@@ -40,7 +40,7 @@ class PartLoop {
   }
 
  private:
-  Op::Settings besides(const Op &op) const {
+  Op::Settings settingsAt(const Op &op) const {
     Op::Settings settings = inheritSettings(op, graph_);
     settings.name = "batch";
     settings.sequence = group_.place;

@@ -25,13 +25,13 @@ class Mover {
       if (rules_.holds(*t)) t->isRemote = true, aliases_[t->index()] = {t->index(), false};
     const TensorIndex t = loss.empty() ? TensorIndex{} : main_.find(loss);
     const Op *last = t.valid() ? main_.tensor(t).getProducerUnsafe() : nullptr;
-    bool behind = false;
+    bool afterLoss = false;
     for (const Op *op : order_) {
-      const Phase phase = phases_[op->index()] = phaseOf(*op, behind);
+      const Phase phase = phases_[op->index()] = phaseOf(*op, afterLoss);
       if (const auto [at, fresh] = spans_.emplace(phase, std::pair(op->place(), op->place())); !fresh)
         at->second.second = op->place();
       findAliases(*op);
-      behind |= op == last;
+      afterLoss |= op == last;
     }
   }
 
@@ -49,12 +49,12 @@ class Mover {
     TensorIndex changed;          // the value after that op
   };
 
-  Phase phaseOf(const Op &op, bool behindLoss) const {
+  Phase phaseOf(const Op &op, bool afterLoss) const {
     if (op.is(Role::HostStore)) return lastPhase() + 2;
     if (accumulates_ && op.settings.executionContext == ExecutionContext::AccumulateOuterFragment)
       return lastPhase() + 1;
     if (rules_.phases) return op.settings.executionPhase.value_or(0);
-    return behindLoss ? 1 : 0;
+    return afterLoss ? 1 : 0;
   }
   Phase phaseOf(const Op &op) const { return phases_.at(op.index()); }
   Phase lastPhase() const { return rules_.phases ? 2 * rules_.phases->count - 2 : 1; }
@@ -95,7 +95,7 @@ class Mover {
       }
       Copy &copy = copyFor(variable, op);
       if (!isOwn) main_.connectInput(op.index(), i, copy.value);
-      if (op.modifiesInput(i)) copy.changer = &op, copy.changed = isView ? copy.value : valueBehind(op, i);
+      if (op.modifiesInput(i)) copy.changer = &op, copy.changed = isView ? copy.value : valueAfter(op, i);
     }
   }
 
@@ -109,7 +109,7 @@ class Mover {
   }
 
   // The operand of a change, after the change: the result that replaces it or, for a call, the operand itself.
-  static TensorIndex valueBehind(const Op &op, InIndex i) {
+  static TensorIndex valueAfter(const Op &op, InIndex i) {
     for (const AliasDef &alias : op.def().aliasRules())
       if (alias.modifies && alias.input == i && op.hasOutput(alias.output))
         return op.outputs()[static_cast<size_t>(alias.output)];
@@ -138,18 +138,18 @@ class Mover {
   void moveActivations(const Op &op) {
     for (const TensorIndex t : op.outputs()) {
       if (!t.valid() || aliasOf(t).variable.valid() || !isMoved(main_.tensor(t), op)) continue;
-      std::map<Phase, std::vector<Use>> behind;
+      std::map<Phase, std::vector<Use>> laterUses;
       for (const Use &use : main_.tensor(t).uses())
         if (const auto phase = phases_.find(use.op);
-            phase != phases_.end() && isFarBehind(phaseOf(op), phase->second) && phase->second <= lastPhase())
-          behind[phase->second].push_back(use);
-      if (behind.empty()) continue;
+            phase != phases_.end() && isFarAfter(phaseOf(op), phase->second) && phase->second <= lastPhase())
+          laterUses[phase->second].push_back(use);
+      if (laterUses.empty()) continue;
       const TensorId id = main_.freeId(reservedRemoteArgPrefix() + main_.tensor(t).id);
       Tensor &remote = main_.tensor(main_.addTensor(id, main_.info(t), TensorType::Variable));
       remote.isRemote = true;
       remote.variableSettings = VariableSettings(CommGroup(CommGroupType::None, 0));
       store(id, t, op);
-      for (const auto &[phase, uses] : behind) {
+      for (const auto &[phase, uses] : laterUses) {
         const auto first = std::min_element(uses.begin(), uses.end(), [this](const Use &a, const Use &b) {
           return main_.op(a.op).place() < main_.op(b.op).place();
         });
@@ -161,7 +161,7 @@ class Mover {
   }
 
   // Values that the next phase reads are still on the device.
-  bool isFarBehind(Phase made, Phase read) const { return read > made + (rules_.phases ? 1 : 0); }
+  bool isFarAfter(Phase made, Phase read) const { return read > made + (rules_.phases ? 1 : 0); }
 
   bool isMoved(const Tensor &t, const Op &producer) const {
     if (const auto given = rules_.byTensor.find(t.id); given != rules_.byTensor.end()) return given->second;
@@ -171,7 +171,7 @@ class Mover {
   }
 
   // ---- ops
-  Op::Settings besides(const Op &op) const {
+  Op::Settings settingsAt(const Op &op) const {
     Op::Settings settings(main_);
     settings.executionContext = op.settings.executionContext;
     settings.sequence = op.place();
@@ -180,7 +180,7 @@ class Mover {
 
   // `ahead`: load at the start of the phase before the reader's, if that is after `stored`, the phase of the store.
   TensorIndex load(const TensorId &id, const Op &reader, bool ahead, Phase stored) {
-    Op::Settings settings = besides(reader);
+    Op::Settings settings = settingsAt(reader);
     if (const auto span = spans_.find(phaseOf(reader)); rules_.phases && span->first <= lastPhase()) {
       if (ahead && span != spans_.begin() && std::prev(span)->first > stored)
         settings.sequence = std::prev(span)->second.first;
@@ -192,9 +192,9 @@ class Mover {
         ->outputs()[0];
   }
 
-  void store(const TensorId &id, TensorIndex value, const Op &behind) {
-    Op::Settings settings = besides(behind);
-    if (rules_.phases && rules_.phases->clustersIo) settings.sequence = spans_.at(phaseOf(behind)).second;
+  void store(const TensorId &id, TensorIndex value, const Op &producer) {
+    Op::Settings settings = settingsAt(producer);
+    if (rules_.phases && rules_.phases->clustersIo) settings.sequence = spans_.at(phaseOf(producer)).second;
     main_.addConnectedOp(opDef("RemoteStore"), {value}, {}, {{"remote_buffer", id}}, settings);
   }
 

@@ -75,7 +75,7 @@ class Sharder {
     return parts ? parts->whole : main_.info(t).shape();
   }
 
-  Op::Settings besides(const Op &op) const {
+  Op::Settings settingsAt(const Op &op) const {
     Op::Settings settings(main_);
     settings.executionContext = op.settings.executionContext;
     settings.sequence = op.place();
@@ -97,7 +97,7 @@ class Sharder {
     TensorIndex &whole = wholes_[{t, reader.settings.executionContext}];
     if (!whole.valid())
       whole = gatherParts(main_, parts_.at(key(t, parts.domain)), parts.domain, parts.whole,
-                          main_.tensor(t).id + "___gathered", besides(reader));
+                          main_.tensor(t).id + "___gathered", settingsAt(reader));
     return whole;
   }
 
@@ -113,7 +113,7 @@ class Sharder {
   TensorIndex partOf(TensorIndex t, const ReplicaGrouping &domain, const Op &reader) {
     if (const auto known = parts_.find(key(t, domain)); known != parts_.end()) return known->second;
     const TensorIndex part =
-        inParts(t) ? takePart(main_, wholeOf(t, reader), domain, besides(reader)) : makePart(t, domain, reader);
+        inParts(t) ? takePart(main_, wholeOf(t, reader), domain, settingsAt(reader)) : makePart(t, domain, reader);
     return parts_[key(t, domain)] = part;
   }
 
@@ -126,7 +126,7 @@ class Sharder {
         return again(*producer, inputs, "___shard")->outputs()[0];
       }
     }
-    return takePart(main_, t, domain, besides(reader));
+    return takePart(main_, t, domain, settingsAt(reader));
   }
 
   TensorIndex scatter(const Op &reduction, const ReplicaGrouping &domain) {
@@ -139,7 +139,7 @@ class Sharder {
   // Right after the gradient, which then needs no memory until the update.
   TensorIndex reduceScatter(TensorIndex t, const ReplicaGrouping &domain, const std::string &join, const Op &near,
                             const TensorId &name) {
-    Op::Settings settings = besides(near);
+    Op::Settings settings = settingsAt(near);
     const Op *producer = main_.tensor(t).getProducerUnsafe();
     if (producer && !isUpdate(*producer)) settings.sequence = producer->place();
     return main_
@@ -216,10 +216,10 @@ class Sharder {
   // The update of a whole tensor, of which `fresh` is this replica's part.
   void assign(TensorIndex variable, TensorIndex old, TensorIndex fresh, const Parts &parts, const Op &op) {
     const TensorIndex whole =
-        gatherParts(main_, fresh, parts.domain, parts.whole, main_.tensor(old).id + "___gathered", besides(op));
+        gatherParts(main_, fresh, parts.domain, parts.whole, main_.tensor(old).id + "___gathered", settingsAt(op));
     const TensorIndex assigned = main_
                                      .addConnectedOp(opDef("CopyVarUpdate"), {variable, whole},
-                                                     {main_.freeId(main_.tensor(old).id)}, {}, besides(op))
+                                                     {main_.freeId(main_.tensor(old).id)}, {}, settingsAt(op))
                                      ->outputs()[0];
     parts_[key(assigned, parts.domain)] = fresh;
     replaceResult(old, assigned);
@@ -235,7 +235,7 @@ class Sharder {
     const Op &sum = *again(op, {partOf(op.inputs()[0], domain, op)}, "___partial");
     const TensorIndex all = main_
                                 .addConnectedOp(opDef("ReplicatedAllReduce"), {sum.outputs()[0]},
-                                                {main_.freeId(op.outId(0))}, overGroup(domain, "Add"), besides(op))
+                                                {main_.freeId(op.outId(0))}, overGroup(domain, "Add"), settingsAt(op))
                                 ->outputs()[0];
     replaced_.push_back(op.index());
     replaceResult(op.outputs()[0], all);
@@ -277,9 +277,9 @@ class Sharder {
     attributes.set("op", join);
     const TensorIndex joined = main_
                                    .addConnectedOp(opDef("ReplicatedAllReduce"), {t},
-                                                   {main_.freeId(name + "___reduced")}, attributes, besides(near))
+                                                   {main_.freeId(name + "___reduced")}, attributes, settingsAt(near))
                                    ->outputs()[0];
-    return takePart(main_, joined, domain, besides(near));
+    return takePart(main_, joined, domain, settingsAt(near));
   }
 
   void endReduction(Op &op) {
@@ -289,7 +289,7 @@ class Sharder {
     if (!isAccumulator(main_.tensor(variable)) && op.attrString("op") == "Add")
       part = main_
                  .addConnectedOp(opDef("AccumulatorScale"), {part}, {main_.freeId(op.outId(0) + "___shard")},
-                                 {{"factor", static_cast<float>(op.attrInt("group_size"))}}, besides(op))
+                                 {{"factor", static_cast<float>(op.attrInt("group_size"))}}, settingsAt(op))
                  ->outputs()[0];
     replaced_.push_back(op.index());
     setParts(op.outputs()[0], parts, part);

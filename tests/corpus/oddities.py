@@ -85,7 +85,7 @@ def transposed_weights(model: ModelProto) -> None:
     for tensor in list(weights(model)):
         stored = f"{tensor.name}_stored"
         order = list(range(len(tensor.dims)))[::-1]
-        node = helper.make_node("Transpose", [stored], [f"{tensor.name}_turned"], perm=order)
+        node = helper.make_node("Transpose", [stored], [f"{tensor.name}_transposed"], perm=order)
         put_between(model, tensor, [node], node.output[0])
         value = np.ascontiguousarray(numpy_helper.to_array(tensor).transpose(order))
         tensor.CopyFrom(numpy_helper.from_array(value, stored))

@@ -164,8 +164,8 @@ def refused_text(facts: dict[str, Any]) -> list[str]:
     """The refused nodes, for people."""
     title = styled("refused", "bold red")
     lines = [f"{title}: {row['operator']} '{row['node']}': {row['reason']}" for row in facts["refused"]]
-    if facts["behindRefused"]:
-        lines.append(f"{facts['behindRefused']:,} nodes read what these would have made")
+    if facts["afterRefused"]:
+        lines.append(f"{facts['afterRefused']:,} nodes read what these would have made")
     return lines
 
 

@@ -131,7 +131,7 @@ def feeds_of(parsed: argparse.Namespace, facts: dict[str, Any], program: str = "
 
 
 def times_of(run: Callable[[], Any], parsed: argparse.Namespace) -> list[float]:
-    """Seconds of each timed run, behind a warm-up."""
+    """Seconds of each timed run, after a warm-up."""
     from tqdm import tqdm  # here: only timed runs wait for it
 
     end = time.perf_counter() + parsed.warm_up

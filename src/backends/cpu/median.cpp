@@ -27,8 +27,8 @@ class MedianKernel final : public executable::HostKernel {
  public:
   MedianKernel(Groups groups, DataType indexType) : groups_(std::move(groups)), indexType_(indexType) {
     constexpr int64_t kMostTogether = 16, kKeys = 1 << 18;  // groups in one cache line; keys in the second level cache
-    const bool areBeside = !groups_.kept.empty() && groups_.kept.back().stride == 1;
-    if (kUsesKeys && areBeside)
+    const bool areContiguous = !groups_.kept.empty() && groups_.kept.back().stride == 1;
+    if (kUsesKeys && areContiguous)
       together_ = std::clamp<int64_t>(kKeys / std::max<int64_t>(1, groups_.members), 1, kMostTogether);
     tasks_ = taskCount(groups_.results * groups_.members * 4, 1 << 15, groups_.results);
   }
@@ -46,8 +46,8 @@ class MedianKernel final : public executable::HostKernel {
       const T *group = x + offsetOf(groups_.kept, i);
       if constexpr (kUsesKeys) {
         auto *keys = static_cast<uint32_t *>(args.scratch), *spare = keys + together_ * groups_.members;
-        const int64_t beside = together_ == 1 ? 1 : groups_.kept.back().size - i % groups_.kept.back().size,
-                      count = std::min({together_, beside, end - i});
+        const int64_t inRow = together_ == 1 ? 1 : groups_.kept.back().size - i % groups_.kept.back().size,
+                      count = std::min({together_, inRow, end - i});
         count == 1 ? findKeys(group, keys) : findKeys(group, count, keys);
         for (int64_t k = 0; k < count; ++k)
           store(args, i + k, group + k, placeOfRank(keys + k * groups_.members, groups_.members, rank, spare));

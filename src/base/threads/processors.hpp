@@ -26,7 +26,7 @@ struct ProcessorLimits {
 // limit.
 ProcessorLimits readProcessorLimits(const std::vector<int> &processors, const std::string &root = "");
 
-// The limits of this process, read anew at each call.
+// The limits of this process, read again at each call.
 ProcessorLimits processorLimits();
 
 }  // namespace popart

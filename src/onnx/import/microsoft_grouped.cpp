@@ -124,10 +124,10 @@ class GroupedAttention {
       return concat(parts, 2);
     }
     const int64_t size = std::max(capacity_, total_), rows = capacity_ + length_;
-    const Value place = to_.countUp(size), behind = place - starts_;
-    const Value isNew = behind.op("GreaterOrEqual", {behind.number(0)})
-                            .op("And", {behind.op("Less", {behind.number(static_cast<double>(length_))})});
-    const Value source = where(isNew, behind + static_cast<double>(capacity_), place);
+    const Value place = to_.countUp(size), distance = place - starts_;
+    const Value isNew = distance.op("GreaterOrEqual", {distance.number(0)})
+                            .op("And", {distance.op("Less", {distance.number(static_cast<double>(length_))})});
+    const Value source = where(isNew, distance + static_cast<double>(capacity_), place);
     const Value first = (to_.countUp(batch_) * static_cast<double>(rows)).reshape({batch_, 1});
     const Value table =
         concat({past, fresh}, 2).transpose({0, 2, 1, 3}).reshape({batch_ * rows, kvHeads_, fresh.dim(3)});

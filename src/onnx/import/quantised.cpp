@@ -178,9 +178,9 @@ class Granularity {
 };
 
 void requireZeroPoint(const NodeContext &n, const Value &zero, const Value &scale) {
-  const bool alike =
+  const bool haveOneShape =
       !zero.valid() || zero.shape() == scale.shape() || (zero.info().nelms() == 1 && scale.info().nelms() == 1);
-  n.require(alike, "scale and zero point must have one shape: got {} and {}", scale.info(),
+  n.require(haveOneShape, "scale and zero point must have one shape: got {} and {}", scale.info(),
             zero.valid() ? zero.info() : scale.info());
 }
 

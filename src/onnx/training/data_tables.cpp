@@ -34,7 +34,7 @@ class Search {
     Values products, channels;
     for (const FlatNode &node : model_.nodes)
       if (isProduct(node) && isStatic(node)) append(products, node.outputs);
-    behindProducts_ = reached(products, [&](const FlatUse &use) { return isStatic(of(use)); });
+    afterProducts_ = reached(products, [&](const FlatUse &use) { return isStatic(of(use)); });
     for (const FlatInitializer &i : model_.initializers)
       if (std::ranges::count_if(i.tensor->dims(), [](int64_t d) { return d != 1; }) == 1) channels.push_back(i.value);
     channels_ = reached(channels, [&](const FlatUse &use) { return isCarried(use); });
@@ -80,7 +80,7 @@ class Search {
       const FlatNode &node = of(use);
       const bool isProductOfTwo = isProduct(node) && use.input == 0;
       if (isStatic(node) && isProductOfTwo) products.push_back(use.node);
-      const bool goesOn = isStatic(node) && !isProduct(node) && !isAddedBehind(use) &&
+      const bool goesOn = isStatic(node) && !isProduct(node) && !isAddedToProduct(use) &&
                           (isCarried(use) || readingOf(node, use.input) == Reading::Operand);
       isReadOtherwise |= !goesOn && !(isStatic(node) && isProductOfTwo);
       return goesOn;
@@ -94,10 +94,10 @@ class Search {
   }
 
   // Whether another operand comes from a product: it is a bias or scale of the product's result.
-  bool isAddedBehind(const FlatUse &use) const {
+  bool isAddedToProduct(const FlatUse &use) const {
     const Values &inputs = of(use).inputs;
     for (size_t k = 0; k < inputs.size(); ++k)
-      if (static_cast<int>(k) != use.input && inputs[k] >= 0 && behindProducts_.contains(inputs[k])) return true;
+      if (static_cast<int>(k) != use.input && inputs[k] >= 0 && afterProducts_.contains(inputs[k])) return true;
     return false;
   }
 
@@ -143,7 +143,7 @@ class Search {
   const FlatModel &model_;
   const std::function<bool(const FlatInitializer &)> &isByFormula_;
   // A product of initializers comes before the first; the second are vectors in the file.
-  Marks behindProducts_, channels_;
+  Marks afterProducts_, channels_;
 };
 
 }  // namespace

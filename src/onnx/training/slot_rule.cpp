@@ -191,11 +191,11 @@ Verdict SlotRule::plain(const Walk &walk, const FlatUse &use) const {
     return {Kind::Stays, formula + ": " + as, formula == kByFormula};
   if (!isKnownOperator(node)) return {Kind::Trains, "operand of a custom operator: " + as, true};
   if (node.type == "Mul") return plainProduct(walk, use);
-  if (!isBehindParameters(node, use.input)) return plainOfInput(walk, use);
+  if (!followsParameters(node, use.input)) return plainOfInput(walk, use);
   if (isOneOf(node.type, {"Add", "Sum"})) return {Kind::Trains, "bias: " + as, wideDimensions(walk.shape) > 1};
   if (node.type == kState || (node.type != "Concat" && isUniform(valueOf_(walk.initializer))))
     return {Kind::Stays, "constant: " + as, true};
-  return {Kind::Trains, "plain operand behind parameters: " + as, true};
+  return {Kind::Trains, "plain operand after parameters: " + as, true};
 }
 
 // Why the values are those of a constant: mask, sines, a formula; empty: there is no such reason. A bias or a scale by
@@ -230,10 +230,10 @@ Verdict SlotRule::plainProduct(const Walk &walk, const FlatUse &use) const {
   const FlatNode &node = model_.nodes[use.node];
   const std::string as = readAs(node, use.input);
   if (isNormalisationOfInput(node, use.input)) return {Kind::Stays, "normalisation of an input: " + as, true};
-  const bool behind = isBehindParameters(node, use.input);
+  const bool isAfterParameters = followsParameters(node, use.input);
   if (walk.way.isLooked && wideDimensions(walk.shape) == 1) return {Kind::Stays, "factors by look-up: " + as, true};
-  if (wideDimensions(walk.shape) == 1) return {Kind::Trains, "scale by channel: " + as, !behind};
-  if (behind) return {Kind::Trains, "factor behind parameters: " + as, true};
+  if (wideDimensions(walk.shape) == 1) return {Kind::Trains, "scale by channel: " + as, !isAfterParameters};
+  if (isAfterParameters) return {Kind::Trains, "factor after parameters: " + as, true};
   return {Kind::Stays, "factor: " + as + ", which no parameter comes before", true};
 }
 
@@ -320,7 +320,7 @@ SlotRule::SlotRule(const FlatModel &model, ValueOf valueOf)
       valueOf_(std::move(valueOf)),
       tables_(dataTables(model, [this](const FlatInitializer &i) { return isByFormula(valueOf_(i)); })),
       isStatic_(staticValues(model, tables_)) {
-  std::vector<int> all, channels, behind;
+  std::vector<int> all, channels, results;
   for (const FlatInitializer &i : model_.initializers) {
     if (tables_[model_.initializer[i.value]] >= 0) continue;
     all.push_back(i.value);
@@ -336,8 +336,8 @@ SlotRule::SlotRule(const FlatModel &model, ValueOf valueOf)
     return isCarried(use) || (isOneOf(node.type, {"Add", "Sub", "Mul", "Exp", "Softplus"}) && isStaticNode(node));
   });
   for (const FlatNode &node : model_.nodes)
-    if (holdsParameters(node, isChannels)) behind.insert(behind.end(), node.outputs.begin(), node.outputs.end());
-  behind_ = reached(behind, [&](const FlatUse &use) { return keepsParametersInFront(model_.nodes[use.node]); });
+    if (holdsParameters(node, isChannels)) results.insert(results.end(), node.outputs.begin(), node.outputs.end());
+  afterParameters_ = reached(results, [&](const FlatUse &use) { return passesParametersOn(model_.nodes[use.node]); });
   std::vector<int> inputs;
   for (size_t v = 0; v < model_.uses.size(); ++v)
     if (model_.producer[v] < 0 && model_.initializer[v] == -1 && !model_.nameOf[v].empty())
@@ -378,7 +378,7 @@ bool SlotRule::holdsParameters(const FlatNode &node, const std::vector<bool> &is
 }
 
 // Products of activations, softmax and reductions end the influence of earlier parameters.
-bool SlotRule::keepsParametersInFront(const FlatNode &node) const {
+bool SlotRule::passesParametersOn(const FlatNode &node) const {
   if (mixesPositions(node)) return false;
   int factors = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -388,9 +388,9 @@ bool SlotRule::keepsParametersInFront(const FlatNode &node) const {
   return factors < 2;
 }
 
-bool SlotRule::isBehindParameters(const FlatNode &node, int except) const {
+bool SlotRule::followsParameters(const FlatNode &node, int except) const {
   for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (static_cast<int>(i) != except && node.inputs[i] >= 0 && behind_[node.inputs[i]]) return true;
+    if (static_cast<int>(i) != except && node.inputs[i] >= 0 && afterParameters_[node.inputs[i]]) return true;
   return false;
 }
 
@@ -403,7 +403,7 @@ bool SlotRule::isNormalisationOfInput(const FlatNode &product, int except) const
     const FlatNode &before = model_.nodes[producer];
     if (before.type != "Sub" && before.type != "Div") continue;
     const bool storesIt = std::ranges::any_of(before.inputs, [&](int v) { return v >= 0 && ofInitializers_[v]; });
-    if (storesIt && !isBehindParameters(before, -1)) return true;
+    if (storesIt && !followsParameters(before, -1)) return true;
   }
   return false;
 }

@@ -58,13 +58,13 @@ class SlotRule {
   bool isFactorTable(int node) const;
   bool isMaskOfInput(int value) const;
   bool isScaledAgain(const FlatNode &norm) const;
-  bool isBehindParameters(const FlatNode &node, int except) const;
+  bool followsParameters(const FlatNode &node, int except) const;
   bool isNormalisationOfInput(const FlatNode &product, int except) const;
   bool isStaticNode(const FlatNode &node) const;
   bool isOfInput(const FlatNode &node, int except) const;
   bool keepsInput(const FlatUse &use) const;
   bool holdsParameters(const FlatNode &node, const std::vector<bool> &isChannels) const;
-  bool keepsParametersInFront(const FlatNode &node) const;
+  bool passesParametersOn(const FlatNode &node) const;
   template <class GoesOn>
   std::vector<bool> reached(std::vector<int> open, const GoesOn &goesOn) const;
 
@@ -75,7 +75,7 @@ class SlotRule {
   std::vector<bool> isStatic_;
   // By value: it depends only on initializers; operators with parameters come before it; it is an input of the model
   // that was moved, joined, scaled by one number, or had something added.
-  std::vector<bool> ofInitializers_, behind_, ofInput_;
+  std::vector<bool> ofInitializers_, afterParameters_, ofInput_;
 };
 
 }  // namespace popart::onnx

@@ -187,14 +187,14 @@ void inferGatherND(InferContext &c) {
 // Pieces are batches, positions, or the elements at each coordinate.
 bool coordinatePieces(const Op &op, InIndex cut, int axis, Pieces &pieces) {
   const int batch = static_cast<int>(op.attrInt("batch_dims")), positions = op.inRank(1) - 1;
-  const int behind = batch + static_cast<int>(op.inShape(1).back());
+  const int firstKept = batch + static_cast<int>(op.inShape(1).back());
   if (axis < batch) {
     pieces.in[0] = pieces.in[1] = pieces.out[0] = axis;
     return true;
   }
-  if (cut == 1 ? axis == positions : axis < behind) return false;
+  if (cut == 1 ? axis == positions : axis < firstKept) return false;
   pieces.in[static_cast<size_t>(cut)] = axis;
-  pieces.out[0] = cut == 1 ? axis : positions + axis - behind;
+  pieces.out[0] = cut == 1 ? axis : positions + axis - firstKept;
   return true;
 }
 

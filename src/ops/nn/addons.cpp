@@ -37,16 +37,16 @@ int64_t rotaryDim(const Op &op) {
 void inferRotary(InferContext &c) {
   const Shape &x = c.shape(0);
   c.require(x.size() == 4, "the input needs the dimensions (batch, sequence, heads, hidden): got shape {}", x);
-  const int64_t turned = rotaryDim(c.op());
-  c.require(turned >= 0 && turned <= x[3] && turned % 2 == 0,
-            "rotary_dim must be even and at most the hidden size: got {} for {} elements", turned, x[3]);
+  const int64_t rotated = rotaryDim(c.op());
+  c.require(rotated >= 0 && rotated <= x[3] && rotated % 2 == 0,
+            "rotary_dim must be even and at most the hidden size: got {} for {} elements", rotated, x[3]);
   for (int i : {1, 2}) {
     const Shape &table = c.shape(i);
     const bool whole = table.size() == 3 && (table[0] == 1 || table[0] == x[0]);
-    c.require((whole || table.size() == 2) && table[table.size() - 2] == x[1] && table.back() == turned / 2,
+    c.require((whole || table.size() == 2) && table[table.size() - 2] == x[1] && table.back() == rotated / 2,
               "a table of sines or cosines must have one row for each of {} positions and {} columns, and may have a "
               "leading dimension of 1 or {}: got shape {}",
-              x[1], turned / 2, x[0], table);
+              x[1], rotated / 2, x[0], table);
   }
   c.require(c.shape(1) == c.shape(2), "the tables differ: got shapes {} and {}", c.shape(1), c.shape(2));
   c.out(0, c.in(0));
@@ -55,18 +55,18 @@ void inferRotary(InferContext &c) {
 template <bool kBack>
 void decomposeRotary(DecomposeBuilder &b) {
   const Shape &shape = b.inInfo(0).shape();
-  const int64_t turned = rotaryDim(b.op()), hidden = shape[3];
+  const int64_t rotated = rotaryDim(b.op()), hidden = shape[3];
   const Expression x(b, b.in(0));
-  const Expression part = turned == hidden ? x : slice(x, 3, 0, turned);
-  const Expression pairs(b, emitReshape(b, part, {shape[0], shape[1], shape[2], turned / 2, 2}));
+  const Expression part = rotated == hidden ? x : slice(x, 3, 0, rotated);
+  const Expression pairs(b, emitReshape(b, part, {shape[0], shape[1], shape[2], rotated / 2, 2}));
   const Shape &table = b.inInfo(1).shape();
-  const Shape wide{table.size() == 3 ? table[0] : 1, shape[1], 1, turned / 2, 1};
+  const Shape wide{table.size() == 3 ? table[0] : 1, shape[1], 1, rotated / 2, 1};
   const Expression given = cast({b, emitReshape(b, b.in(1), wide)}, x.type()), sin = kBack ? -given : given,
                    cos = cast({b, emitReshape(b, b.in(2), wide)}, x.type());
   const Expression first = slice(pairs, 4, 0, 1), second = slice(pairs, 4, 1, 2);
   const TensorIndex both = concat(first * cos - second * sin, second * cos + first * sin, 4);
-  const Expression result(b, emitReshape(b, both, {shape[0], shape[1], shape[2], turned}));
-  b.result(0, turned == hidden ? result : Expression(b, concat(result, slice(x, 3, turned, hidden), 3)));
+  const Expression result(b, emitReshape(b, both, {shape[0], shape[1], shape[2], rotated}));
+  b.result(0, rotated == hidden ? result : Expression(b, concat(result, slice(x, 3, rotated, hidden), 3)));
 }
 
 OpDef rotaryRow(const char *type, const char *first) {

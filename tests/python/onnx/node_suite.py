@@ -73,7 +73,7 @@ def data_sets(case, model):
     return sets
 
 
-def drops_alike(got, expected):
+def drops_same_elements(got, expected):
     """Whether two draws of dropout agree where both keep an element, and drop elements at a like rate."""
     kept = (got != 0) & (expected != 0)
     rates = np.mean(got == 0), np.mean(expected == 0)
@@ -101,7 +101,7 @@ def compare(case, got, expected):
         if "bernoulli" in case.name:
             same = set(np.unique(a.astype(np.float64))) <= {0.0, 1.0}
         elif case.name.startswith("test_training_dropout") and "zero_ratio" not in case.name:
-            same = drops_alike(a, b)
+            same = drops_same_elements(a, b)
         elif a.dtype.kind in "iub":
             same = np.array_equal(a, b)
         else:

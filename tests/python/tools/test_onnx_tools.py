@@ -280,7 +280,7 @@ def test_inspect_lists_refused_nodes_with_reasons(tmp_path):
     found = facts("inspect", path, expect=1)
     assert [(row["node"], row["operator"]) for row in found["refused"]] == [("first", "Gadget"), ("second", "Gizmo")]
     assert all(row["reason"] for row in found["refused"])
-    assert found["behindRefused"] == 1 and "program" not in found
+    assert found["afterRefused"] == 1 and "program" not in found
     assert "refused: Gizmo 'second'" in run("inspect", path, expect=1).stdout
 
 

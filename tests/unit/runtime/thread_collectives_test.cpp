@@ -295,8 +295,8 @@ TEST(ThreadCollectives, published_scatters_leave_each_chunk_in_place) {
 }
 
 // What `wait` says to replica 0, which has published, while replica 1 does `other`.
-bool goesOnBeside(ThreadCollectives &replicas, const CollectiveSpec &publishes, const CollectiveSpec &waits,
-                  const std::function<void()> &other) {
+bool waitSucceedsDuring(ThreadCollectives &replicas, const CollectiveSpec &publishes, const CollectiveSpec &waits,
+                        const std::function<void()> &other) {
   replicas.start();
   bool does = true;
   std::thread first([&] {
@@ -313,11 +313,11 @@ TEST(ThreadCollectives, a_replica_that_fails_or_does_not_come_releases_the_other
   ThreadCollectives replicas(2, true);
   const CollectiveSpec sum = spec(CollectiveKind::Reduce, Join::Add, 2, 1, 1, 1), another = sum;
   for (const CollectiveSpec *s : {&sum, &another}) add(replicas, *s);
-  EXPECT_FALSE(goesOnBeside(replicas, sum, sum, [&] { replicas.fail(nullptr); }));
+  EXPECT_FALSE(waitSucceedsDuring(replicas, sum, sum, [&] { replicas.fail(nullptr); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("failed"));
-  EXPECT_FALSE(goesOnBeside(replicas, sum, sum, [&] { replicas.finish(); }));
+  EXPECT_FALSE(waitSucceedsDuring(replicas, sum, sum, [&] { replicas.finish(); }));
   EXPECT_THAT(replicas.problem(), HasSubstr("do not reach it"));
-  EXPECT_FALSE(goesOnBeside(replicas, sum, sum, [&] {
+  EXPECT_FALSE(waitSucceedsDuring(replicas, sum, sum, [&] {
     float x = 1;
     void *value = &x;
     EXPECT_TRUE(replicas.handle(1, another).publish(&value, &value));
@@ -336,14 +336,14 @@ TEST(ThreadCollectives, a_replica_that_leaves_between_the_phases_releases_the_ot
   void *value = &x;
   // It has published another one, and fails or ends.
   for (const bool fails : {true, false}) {
-    EXPECT_FALSE(goesOnBeside(replicas, one.publishes, one.waits, [&] {
+    EXPECT_FALSE(waitSucceedsDuring(replicas, one.publishes, one.waits, [&] {
       EXPECT_TRUE(replicas.handle(1, two.publishes).publish(&value, &value));
       fails ? replicas.fail(nullptr) : replicas.finish();
     }));
     EXPECT_THAT(replicas.problem(), HasSubstr(fails ? "failed" : "do not reach it"));
   }
   // It waits in the other one.
-  EXPECT_FALSE(goesOnBeside(replicas, one.publishes, one.waits, [&] {
+  EXPECT_FALSE(waitSucceedsDuring(replicas, one.publishes, one.waits, [&] {
     EXPECT_TRUE(replicas.handle(1, two.publishes).publish(&value, &value));
     EXPECT_FALSE(replicas.handle(1, two.waits).wait());
   }));

@@ -30,7 +30,7 @@ class Region:
         return list(self._lower)
 
     def getUpper(self) -> list[int]:
-        """Return the index behind the last one of each dimension."""
+        """Return the index after the last one of each dimension."""
         return list(self._upper)
 
     def rank(self) -> int:

@@ -46,8 +46,8 @@ struct QuadBlock {
   QuadZeros leftZeros;
   const int8_t *b = nullptr;  // quads of the block in the first panel; the next panel follows after `panelStride` bytes
   ptrdiff_t panelStride = 0;
-  // Column sums of B, used only with leftZeros; the next panel's follow after `sumStride` numbers. Null: this block does
-  // not add the term.
+  // Column sums of B, used only with leftZeros; the next panel's follow after `sumStride` numbers. Null: this block
+  // does not add the term.
   const int32_t *columnSums = nullptr;
   ptrdiff_t sumStride = 0;
   const int32_t *rightZeros = nullptr;  // by column, as many as panels have; null: zeros

@@ -11,7 +11,7 @@ namespace popart::cpu {
 namespace {
 
 // Removes `word` and the number after it from the front of `text` and returns the number; 0 if they are missing.
-int64_t numberBehind(std::string_view word, std::string_view &text) {
+int64_t takeNumberAfter(std::string_view word, std::string_view &text) {
   if (!text.starts_with(word)) return 0;
   text.remove_prefix(word.size());
   int64_t number = 0;
@@ -23,9 +23,9 @@ int64_t numberBehind(std::string_view word, std::string_view &text) {
 
 const executable::LayoutFamily kConvQuadFamily("quads_conv<columns>g<groups>j<groups of a matrix>",
                                                [](std::string_view text) -> std::unique_ptr<const executable::Layout> {
-                                                 const int64_t panel = numberBehind("quads_conv", text),
-                                                               groups = numberBehind("g", text),
-                                                               joined = numberBehind("j", text);
+                                                 const int64_t panel = takeNumberAfter("quads_conv", text),
+                                                               groups = takeNumberAfter("g", text),
+                                                               joined = takeNumberAfter("j", text);
                                                  if (panel == 0 || panel > kMostQuadColumns || groups == 0 ||
                                                      joined == 0 || groups % joined != 0 || !text.empty())
                                                    return nullptr;

@@ -67,7 +67,7 @@ HWY_INLINE V orLibrary(M inside, V a, V b, V y) {
 
 // fmod, exact. Let n = |a|, d = |b|, q = trunc(n / d rounded) <= 2^22. Rounding never crosses a whole number of that
 // size, so q is trunc(n / d) or one more; with n < d it is 0 (the next smaller number gives a quotient below 1). Then
-// n - q d lies in (-d, d), and is a multiple of the last place of d (of n, if that is smaller; but then n < d, and the
+// n - q d is in (-d, d), and is a multiple of the last place of d (of n, if that is smaller; but then n < d, and the
 // remainder is n): a float, which the fused multiply-add finds without error, and adding d to a negative one is exact
 // likewise.
 HWY_INLINE V truncatedRemainder(V a, V b) {
