@@ -54,7 +54,7 @@ def main() -> int:
     """Print the passes found; 1 if there is nothing to find."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", default="popart-opt", help="path of popart-opt")
-    parser.add_argument("command", nargs="+", help="what to run, behind --")
+    parser.add_argument("command", nargs="+", help="the command, after --")
     given = parser.parse_args()
 
     def is_right(off: Sequence[str]) -> bool:

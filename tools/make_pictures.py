@@ -29,7 +29,7 @@ from matplotlib.ticker import MaxNLocator
 from popxl import ops
 
 ROOT = Path(__file__).resolve().parents[1]
-INK = "#010203"  # stands for the colour of the text
+INK = "#010203"  # replaced by the colour of the text
 BLUE, ORANGE, GREEN = "#2f74c0", "#b5651d", "#2e8b57"  # white letters are readable on them
 STYLE = {
     "axes.edgecolor": INK,

@@ -169,7 +169,7 @@ IrPointer readProgram(const Request &request) {
   return ir;
 }
 
-// Written beside the target first, so that a failure leaves no half file.
+// First written next to the target, so that a failure leaves no partial file.
 void writeText(const std::string &option, const std::string &path, const std::string &text) {
   const std::string temporary = path + ".part";
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,11 +31,11 @@ READMES = (*(ROOT / "src").rglob("README.md"), *(ROOT / "python").rglob("README.
 PAGES = sorted({*ROOT.glob("*.md"), *READMES, *(page for page in DOCS.rglob("*.md") if page.parent.name != "design")})
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')  # of C++
 COMMENT = re.compile(r"(?:^|\s)//(.*)")  # of C++
-# Rooms whose comments use these words as well.
-ROOMS = [
-    room.name
-    for room in sorted((ROOT / "src").iterdir())
-    if room.is_dir() and room.name not in ("backends", "exchange")
+CPP = (".cpp", ".hpp", ".inc")
+# Folders whose comments use these words as well: every room, and all other sources.
+FOLDERS = [
+    *(f"src/{room.name}" for room in sorted((ROOT / "src").iterdir()) if room.is_dir()),
+    *("include", "python", "tools", "benchmarks", "examples", "tests"),
 ]
 
 
@@ -83,11 +84,21 @@ def test_docstrings_and_messages_use_words_of_the_field(folder):
     assert found == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_comments_use_words_of_the_field(room):
+def python_comments(path: Path) -> str:
+    """Comments of a module, each on its line."""
+    with path.open("rb") as file:
+        tokens = list(tokenize.tokenize(file.readline))
+    lines = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
+    return "\n".join(lines.get(line, "") for line in range(1, tokens[-1].end[0] + 1))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_comments_use_words_of_the_field(folder):
     found = []
-    for path in sorted((ROOT / "src" / room).rglob("*.[ch]pp")):
-        found += [f"{path.relative_to(ROOT)}: {word}" for word in found_words(cpp_comments(path))]
+    for path in sorted((ROOT / folder).rglob("*.*")):
+        comments = python_comments if path.suffix == ".py" else cpp_comments if path.suffix in CPP else None
+        words = found_words(comments(path)) if comments else []
+        found += [f"{path.relative_to(ROOT)}: {word}" for word in words]
     assert found == []
 
 
@@ -102,6 +113,7 @@ def test_texts_are_found_in_sources(tmp_path):
         '"""One text."""\nlies = "lies"  # it lies\nraise ValueError(f"it lies at {lies}")\n'
     )
     assert list(python_texts(tmp_path / "a.py")) == ["One text.", "it lies at "]
+    assert python_comments(tmp_path / "a.py") == "\n# it lies\n\n"
     (tmp_path / "a.cpp").write_text('// "it lies"\nint lies = f("name", "it \\"lies\\" here");  // it lies\n')
     assert list(cpp_texts(tmp_path / "a.cpp")) == ['it \\"lies\\" here']
     assert cpp_comments(tmp_path / "a.cpp") == ' "it lies"\n it lies'

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = "popxl"
-# layer → its modules; a package stands for all in it
+# layer → its modules; a package means all modules in it
 LAYERS: dict[str, tuple[str, ...]] = {
     "values": (
         "errors",
