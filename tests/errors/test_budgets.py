@@ -1,6 +1,6 @@
 """Small files that ask for much memory or many nodes: reading them stays within the budget that is documented.
 
-The allowance is 64 MiB of constants made at compile time (POPART_MAX_FOLDED_BYTES) beside a multiple of the file. Every
+The allowance is 64 MiB of constants made at compile time (POPART_MAX_FOLDED_BYTES) plus a multiple of the file. Every
 model is read in a process of its own, which reports how much more memory it had than before at any moment.
 """
 
@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 ALLOWANCE_MIB = 64
-# The allowance, what a kernel of the reference needs beside its result, and what allocators keep.
+# The allowance, the memory of a reference kernel in addition to its result, and memory that allocators keep.
 MOST_GROWTH_MIB = 2 * ALLOWANCE_MIB + 40
 SECONDS = 60
 

@@ -116,7 +116,7 @@ def test_training_follows_torch():
     np.testing.assert_allclose(losses, adam_losses(model, batches, 1e-2), rtol=1e-3)
 
 
-def test_replicas_and_recomputation_train_alike():
+def test_replicas_and_recomputation_train_the_same():
     config, weights, losses = sizes(), None, {}
     batches = [bert.random_batch(config, 4, LENGTH, seed) for seed in range(3)]
     for name, replicas, more in (("plain", 1, {}), ("two replicas", 2, {}), ("recomputed", 1, {"recompute": True})):

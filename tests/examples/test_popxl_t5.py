@@ -89,7 +89,8 @@ def test_training_follows_torch(replicas, recompute):
     batches = []
     for seed in range(4):
         words, _, before, _ = t5.random_batch(config, BATCH, LENGTH, seed)
-        batches.append((words, np.ones_like(words), before, words))  # all words count: means of replicas weigh alike
+        # All words count, so the means of replicas have equal weights.
+        batches.append((words, np.ones_like(words), before, words))
     program = t5.TrainingProgram(config, BATCH // replicas, LENGTH, 1e-2, replicas, first_order_dtype=popxl.float32)
     losses, expected = [], []
     with program.session() as session:

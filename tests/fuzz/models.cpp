@@ -417,7 +417,7 @@ std::string nestedModel() {
   return model.SerializeAsString();
 }
 
-// Two weights in a file beside the model.
+// Two weights in a file next to the model.
 std::string externalModel() {
   ModelProto model;
   model.set_ir_version(8);

@@ -152,7 +152,7 @@ std::string nameFor(const GraphProto &graph, const NodeProto &node, Random &rand
 
 void damageGraph(GraphProto *graph, Random &random);
 
-// Where external data lies: other places, beyond the end, before the start, not a number.
+// Locations of external data: other places, beyond the end, before the start, not a number.
 void damageExternalData(TensorProto *tensor, Random &random) {
   static const char *const kPlaces[] = {
       "../secret.bin", "/etc/passwd", "/proc/self/mem", "link.bin",  "folder", "folder/../../secret.bin", "",

@@ -133,14 +133,14 @@ def test_a_session_where_the_system_has_python_alone(environment, tmp_path):
 
 
 @pytest.mark.parametrize("program", [FIRST, LAST], ids=["first", "last"])
-def test_a_session_beside_other_users_of_protobuf(in_environment, program):
+def test_a_session_with_other_users_of_protobuf(in_environment, program):
     result = in_environment("python", "-c", program)
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("others_first", [True, False])
-def test_a_session_beside_packages_of_the_index(environment, in_environment, tmp_path, others_first):
+def test_a_session_with_packages_of_the_index(environment, in_environment, tmp_path, others_first):
     packages = tmp_path / "packages"
     fetched = run(sys.executable, "-m", "pip", "install", "-q", "--target", packages, *HEAVIER)
     assert fetched.returncode == 0, fetched.stderr

@@ -72,7 +72,7 @@ def roi_max(bins: tuple[int, int], ratio: int):
 
 
 IMAGE = floats(2, 3, 6, 5)
-# One lies partly outside, one wholly, one is a point.
+# One box is partly outside, one completely, one is a point.
 BOXES = np.array(
     [[0, 0, 4, 5], [1.5, 2.25, 3.75, 4], [-3, -2, 2, 3], [3, 1, 9, 9], [20, 20, 30, 30], [2, 2, 2, 2]], np.float32
 )
@@ -87,7 +87,7 @@ def case(
     if shift:
         attributes["coordinate_transformation_mode"] = "half_pixel"
     oracle = roi_align(bins, scale, ratio, shift)
-    # float16 boxes are other boxes where positions meet the edge of the image; so no float16 beside float32 boxes.
+    # float16 boxes differ where positions are at the edge of the image; so float16 is not compared with float32 boxes.
     return Case("RoiAlign", [IMAGE, boxes, IMAGES], attributes, oracle, gradients=[0], name=name)
 
 

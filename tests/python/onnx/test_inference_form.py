@@ -385,7 +385,7 @@ def test_losses_of_several_operators_are_cut_from_files():
     assert [v.name for v in whole.graph.input] == ["x", "t"] and len(whole.graph.output) == 2
 
 
-def test_an_output_behind_an_input_without_weights_stays():
+def test_an_output_of_an_input_without_weights_stays():
     """A temperature is combined with no weight; the output is no number, and stays."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Div", ["h", "temperature"], ["y"])]
     graph = helper.make_graph(

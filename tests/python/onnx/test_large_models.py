@@ -60,7 +60,7 @@ def test_weights_are_mapped_not_copied(model):
 
 
 @pytest.mark.slow
-def test_saved_model_puts_its_weights_beside_itself(model, tmp_path):
+def test_saved_model_puts_its_weights_next_to_itself(model, tmp_path):
     session = open_session(model)
     check(rows_of(session))
     saved = tmp_path / "saved" / "model.onnx"

@@ -78,7 +78,7 @@ def test_fused_matmul(operator, turned):
 
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("batches", [(1, 0), (0, 1), (1, 1)])
-def test_fused_matmul_with_batches_behind(turned, batches):
+def test_fused_matmul_with_batches_last(turned, batches):
     """The first dimension of the matrices comes before the batches."""
 
     def operand(rows, columns, turn, batch, seed):

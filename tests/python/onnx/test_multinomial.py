@@ -56,7 +56,7 @@ def test_types_and_versions(opset):
     assert got.shape == (1, 1) and got.dtype == np.int64 and 0 <= got[0, 0] < 5
 
 
-def test_every_number_of_threads_draws_alike():
+def test_every_number_of_threads_draws_the_same():
     logits = np.random.default_rng(1).standard_normal((64, 100)).astype(np.float32)
     one = draw(logits, threads=1, sample_size=200, seed=5.0)
     for threads in (2, 3, 8):

@@ -260,7 +260,7 @@ def test_integer_convolutions_are_exact(channels, group, size):
     {"strides": [2, 3], "auto_pad": "SAME_UPPER"},
     {"dilations": [2, 2], "group": 2},
 ], ids=str)  # fmt: skip
-def test_integer_convolutions_beside_onnx_runtime(settings):
+def test_integer_convolutions_against_onnx_runtime(settings):
     """Weights that are initializers; padding is the zero point of x."""
     x, w = integers(np.uint8, 2, 6, 13, 15), integers(np.uint8, 8, 6 // settings.get("group", 1), 3, 3)
     node = Node(

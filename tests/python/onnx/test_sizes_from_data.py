@@ -124,7 +124,7 @@ MOVES = {
 
 @pytest.mark.parametrize(("body", "outputs"), MOVES.values(), ids=MOVES)
 def test_operators_that_move_elements_keep_the_count_where_the_axis_is(body, outputs):
-    rows(body, outputs, masks=SOME if "{0, -1}" in body else MASKS)  # -1 beside no rows could be any size
+    rows(body, outputs, masks=SOME if "{0, -1}" in body else MASKS)  # with no rows, -1 could be any size
 
 
 AXIS = "a = Constant<value = int64[1] {0}>()"
@@ -225,7 +225,7 @@ def test_sizes_are_numbers_of_the_run():
 
 
 def test_shapes_made_of_sizes():
-    """As exporters write them: a part of a shape, numbers beside it, a new shape."""
+    """As exporters write them: a part of a shape, numbers next to it, a new shape."""
     rows(
         "s = Shape(r) i = Constant<value = int64 {0}>() k = Gather(s, i) a = Constant<value = int64[1] {0}>() "
         "u = Unsqueeze(k, a) p = Constant<value = int64[2] {3, 1}>() t = Concat<axis = 0>(u, p) "
@@ -429,7 +429,7 @@ def test_a_choice_among_too_many_elements_is_refused():
 
 
 def test_gradients_go_to_the_rows_that_were_chosen():
-    """Those of sum(w * log(x[keep])): what lies behind the count gives none, and no infinity either."""
+    """Those of sum(w * log(x[keep])): elements after the count give none, and no infinity either."""
     x = np.abs(normal(6, 3)) + np.float32(0.5)
     x[1] = 0  # never chosen
     weights = normal(3)

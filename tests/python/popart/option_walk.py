@@ -48,7 +48,7 @@ VALUES = {
     ],
     "experimentalSettings.customTransformApplierSettings": [{"Fwd0": ["Prune"], "Final": ["Prune"]}],
 }
-# What must be set beside an option, because of the contradictions that are refused.
+# Options that must be set together with an option, because contradictions are refused.
 COMPANIONS = {
     "aliasZeroCopy": {"explicitRecomputation": True},
     "enableExplicitMainLoops": {"useHostCopyOps": True},
@@ -230,7 +230,7 @@ def main() -> None:
         except popart.popart_exception as refused:
             error = str(refused)
         lines = log.read_text().splitlines()[seen:] if log.exists() else []
-        lines = [line for line in lines if " E: " not in line]  # the error is kept beside them
+        lines = [line for line in lines if " E: " not in line]  # the error is kept separately
         happened[title] = {"sets": list(settings), "error": error, "same": same, "warnings": lines}
     json.dump(happened, sys.stdout)
 

@@ -75,7 +75,7 @@ def test_planned_memory_falls_in_inference(method):
     for factor in (4, 8):
         _, arena, _ = inference("mlp", in_parts(factor, method=METHODS[method], joins=False), WIDE)
         samples = 512 * 64 * 4
-        # beside what comes in whole, two activations of one part, and the scores
+        # in addition to whole inputs, two activations of one part, and the scores
         assert arena <= samples + 2 * samples / factor + 512 * 5 * 4 * 4, (arena, plain)
         assert arena < 0.9 * plain
 

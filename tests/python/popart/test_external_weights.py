@@ -175,7 +175,7 @@ def test_onnx_runtime_reads_the_files(folder, writer):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_state_lies_behind_the_weights_in_order(folder, optimizer):
+def test_state_follows_the_weights_in_order(folder, optimizer):
     builder, loss = network()
     by_builder(["w2", "w0"])(builder, "m.onnx")
     session = session_of("m.onnx", loss, optimizer)
@@ -354,7 +354,7 @@ def external(model, name, **entries):
         tensor.external_data.add(key=key, value=str(value))
 
 
-def test_weights_that_share_their_place_go_behind_it(folder):
+def test_weights_that_share_bytes_move_to_the_end(folder):
     """Both are trained; a number that lies in the first one's bytes is not, and keeps its value."""
     builder, loss = network()
     by_builder(WEIGHTS)(builder, "m.onnx")

@@ -163,7 +163,7 @@ def test_callbacks_own_their_arrays():
 
 
 @pytest.mark.parametrize("count", [4, 20, 1004])
-def test_nothing_behind_an_array_is_touched(count):
+def test_nothing_after_an_array_is_touched(count):
     """Arrays end where the memory of the process ends: a kernel that touched more would end it."""
     import ctypes
 

@@ -100,7 +100,7 @@ def test_a_handler_that_does_not_raise_lets_the_run_go_on(on_alarm):
     assert len(seen) == 1 and ended - seen[0] > 0.3
 
 
-def test_an_endless_loop_beside_callbacks(on_alarm):
+def test_an_endless_loop_with_callbacks(on_alarm):
     model = onnx.parser.parse_model(LOOP)
     session = popart.InferenceSession(
         model.SerializeToString(), popart.DataFlow(3, ["y"]), popart.DeviceManager().createCpuDevice()
@@ -269,7 +269,7 @@ def test_one_replica_waits_while_another_one_loops(on_alarm):
 
 
 @pytest.mark.parametrize("endless", [0, 1])
-def test_a_loop_in_a_meeting_of_replicas(on_alarm, endless):
+def test_a_loop_in_a_collective_of_replicas(on_alarm, endless):
     """One replica computes for ever in front of a collective; the other one is there."""
     ir = popxl.Ir(replication=2)
     with ir.main_graph, popxl.in_sequence():
@@ -301,7 +301,7 @@ def _looped(t):
 
 
 @pytest.mark.parametrize("endless", [0, 1])
-def test_a_loop_in_a_stage_beside_others(on_alarm, monkeypatch, endless):
+def test_a_loop_in_one_of_several_stages(on_alarm, monkeypatch, endless):
     """Two stages at the same time: the calling thread computes one of them, and waits for the other."""
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"pipeline.concurrent": "always"}')
     monkeypatch.setenv("POPART_NUM_THREADS", "2")

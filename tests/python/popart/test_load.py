@@ -261,7 +261,7 @@ def test_options_by_name():
         popart.load(data, options={"enableOutlinings": True})
 
 
-def test_external_weights_beside_the_file(tmp_path):
+def test_external_weights_next_to_the_file(tmp_path):
     model = onnx.load_from_string(exported(Convolutions(), torch.zeros(2, 3, 12, 12)))
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
     x = images(2)

@@ -313,7 +313,7 @@ def test_a_gradient_that_is_equal_to_the_edge_is_large():
     for scale, factor in ((8188.0, 0.5), (8184.0, 2)):
         first, second = scales(trainer(scaling(**named), optimizer(scale)), 2, SMALL)
         assert second / first == factor
-    # 0.001 of 65504 lies between two numbers of FLOAT16, 65.5 and 65.5625: the edge is 65.5
+    # 0.001 of 65504 is between two numbers of FLOAT16, 65.5 and 65.5625: the edge is 65.5
     edge = float(HALF(0.001 * 65504))
     first, second = scales(trainer(scaling(binEdgeLocation=0.001, **named), optimizer(edge)), 2, SMALL)
     assert second / first == 0.5

@@ -102,7 +102,7 @@ class Refusal:
     words: tuple[str, ...]
     options: dict = field(default_factory=dict)  # of `session`
     error: type = Error
-    call: object = None  # in the place of `session`
+    call: object = None  # instead of `session`
     prepares: bool = False  # refused when the device is prepared
 
 
@@ -257,7 +257,7 @@ REFUSALS = {
         ("rmsprop_tf_variant", "RMSProp"),
         call=lambda: popart.Adaptive({}, mode=popart.AdaptiveMode.AdaGrad, rmsprop_tf_variant=True),
     ),
-    # ---- optimizers in the place of others
+    # ---- replaced optimizers
     **{
         f"another_optimizer_{name}": Refusal((words,), error=Runtime, call=replaced(first, second))
         for name, words, first, second in (

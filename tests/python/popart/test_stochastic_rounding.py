@@ -362,7 +362,7 @@ def test_recomputed_values_have_the_bits_of_the_first_time():
     np.testing.assert_array_equal(found[0], found[1])
 
 
-def test_saved_programs_round_alike(tmp_path):
+def test_saved_programs_round_the_same_way(tmp_path):
     x = np.random.default_rng(8).normal(size=N).astype(np.float32)
     session, y = cast_session()
     session.setRandomSeed(4)

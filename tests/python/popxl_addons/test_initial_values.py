@@ -63,7 +63,7 @@ def test_from_any_place_of_the_generator(shape, drawn):
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (129, 257)])
-def test_another_generator_behind_numpys_functions(shape):
+def test_another_generator_of_numpys_functions(shape):
     before = np.random.get_bit_generator()
     try:
         np.random.set_bit_generator(np.random.PCG64(8))

@@ -55,7 +55,7 @@ def model(tmp_path_factory) -> Path:
 # ---- the front door
 
 
-def test_every_command_has_a_name_of_its_own_and_one_behind_the_front_door():
+def test_every_command_has_its_own_name_and_is_a_subcommand():
     assert {f"popart-{name}" for name in COMMANDS} | {"popart", "gc-info"} == set(OURS)
     for name, target in SCRIPTS.items():
         function = name.replace("-", "_")

@@ -14,7 +14,7 @@ AttentionShape shape(int64_t queries) {
   return s;
 }
 
-TEST(AttentionPlan, blocks_behind_the_two_billionth_key_have_all_their_panels) {
+TEST(AttentionPlan, blocks_after_the_two_billionth_key_have_all_their_panels) {
   const AttentionPlan plan(shape(8), {});
   const int64_t last = plan.keyBlocks() - 1;
   EXPECT_GT(last * plan.keyBlock(), int64_t{1} << 32);

@@ -145,7 +145,7 @@ TEST(ConvPlanes, epilogues_are_those_of_separate_steps) {
     Epilogue epilogue;
     epilogue.alpha = 0.7f, epilogue.bias = bias.data(), epilogue.preActivation = before.data();
     epilogue.step.op = ElementOp::kRelu;
-    Floats y = residual;  // the residual lies where the result is written
+    Floats y = residual;  // the residual is in the memory of the result
     const PlaneConv plan(s);
     Floats scratch(plan.scratchFloats(), NAN);
     epilogue.residual = y.data();

@@ -1,5 +1,5 @@
 // Products of 16-bit matrices whose sums are exact in any order: every layout of the right operand, epilogues and
-// updates that round, any number of threads. FLOAT16 beside the FLOAT product of the same numbers, bit for bit.
+// updates that round, any number of threads. FLOAT16 against the FLOAT product of the same numbers, bit for bit.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -49,7 +49,7 @@ Halves packed(DataType type, const Halves &b, int64_t rows, int64_t columns) {
   return stored;
 }
 
-// The operands of a product; `variant`: bit 0 A by columns, then how B lies.
+// The operands of a product; `variant`: bit 0 A by columns, the others the layout of B.
 struct Operands {
   static constexpr int kVariants = 8;
   Halves a, aColumns, b, bColumns, panels, transposedPanels;

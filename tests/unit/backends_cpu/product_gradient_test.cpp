@@ -114,7 +114,7 @@ TEST(ProductGradient, keeps_what_a_quotient_would_lose) {
       const auto width = static_cast<int64_t>(x.size());
       for (const float g : {1.0f, -0.25f, 1e-30f, 1e30f})
         expectGradient({{1, width}, {1}, 1, width, 1}, {g}, x, "row of " + std::to_string(row[0]));
-      Floats columns;  // beside ordinary ones
+      Floats columns;  // together with ordinary ones
       for (const float v : x) columns.insert(columns.end(), {1.5f, v, 1.0f});
       for (size_t i = 3 * row.size(); i < columns.size(); i += 3) columns[i] = 1.0f;
       expectGradient({{width, 3}, {0}, 1, width, 3}, {1.0f, 2.0f, 3.0f}, columns,

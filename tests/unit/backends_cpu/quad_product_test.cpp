@@ -1,4 +1,4 @@
-// Products of 8-bit integers: tiles of every instruction set that this processor has, beside sums in 64 bits; the
+// Products of 8-bit integers: tiles of every instruction set that this processor has, against sums in 64 bits; the
 // layout of weights; programs that read constants and variables packed.
 #include <gtest/gtest.h>
 

@@ -208,7 +208,7 @@ TEST(CpuThreads, softmax_of_columns_with_numbers_that_are_not_finite) {
   }
 }
 
-// Equal dy, and columns whose probability lies in one place: nothing is left of the gradient, whatever y rounded to.
+// Equal dy, and columns whose probability is at one position: the gradient is zero, independent of how y was rounded.
 TEST(CpuThreads, gradient_of_softmax_of_columns_is_zero_where_mathematics_says_so) {
   for (const Shape &shape : kColumnShapes) {
     const Attributes axis{{"axis", int64_t{1}}};

@@ -263,7 +263,7 @@ TEST(TrainingStep, BatchesOfAStepAreALoopOverTheSameKernels) {
   expectSameStepInLoop([] { return build(kSmall); }, ConstSGD(0.1f), 1);
 }
 
-// What gradients are added up in lies like the weight, and is emptied in place.
+// The accumulator of gradients has the layout of the weight, and is cleared in place.
 TEST(TrainingStep, AccumulatorsLieLikeTheirWeights) {
   const auto dense = prepare({8, {64, 48, 10}, "Gelu"}, ConstSGD(0.1f), {1, 4}),
              spatial = prepare(buildConvolutions(), ConstSGD(0.1f), {1, 4});

@@ -35,7 +35,7 @@ TEST(ForEachSized, SeveralThreadsWorkOnEachValueOnce) {
   for (const std::atomic<int> &count : calls) EXPECT_EQ(count, 1);
 }
 
-TEST(ForEachSized, WhatRunsBesideBeginsFirstAndMayFail) {
+TEST(ForEachSized, ConcurrentTaskBeginsFirstAndMayFail) {
   std::vector<size_t> order;
   const std::vector<int64_t> bytes{3, 9000};
   const auto work = [&](size_t i) { order.push_back(i); };

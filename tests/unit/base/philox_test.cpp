@@ -21,7 +21,7 @@ TEST(Philox, block_index_uses_both_counter_words) {
   EXPECT_EQ(randomBlock({1, 2}, (uint64_t{3} << 32) | 5), philox4x32({5, 3, 0, 0}, {1, 2}));
 }
 
-TEST(Philox, uniform_lies_in_the_half_open_unit_interval) {
+TEST(Philox, uniform_is_in_the_half_open_unit_interval) {
   EXPECT_EQ(uniformFromWord(0), 0.0f);
   EXPECT_LT(uniformFromWord(0xffffffffu), 1.0f);
 }

@@ -53,7 +53,7 @@ TEST(FoldTransposes, importer_leaves_large_ones) {
     }
 }
 
-TEST(FoldTransposes, a_product_keeps_the_weight_as_it_lies) {
+TEST(FoldTransposes, a_product_keeps_the_weight_as_it_is_stored) {
   Program p("MatMul");
   lower::foldLargeTransposes(p.ir, ref::evaluate);
   EXPECT_EQ(p.count("Transpose"), 1);

@@ -56,7 +56,7 @@ std::string sumsInALoop(int sums, int links) {
       results, given, sums + 2, declared, inputs, body, returned);
 }
 
-TEST(LongChains, rows_of_stacks_are_found_behind_them) {
+TEST(LongChains, rows_of_stacks_are_found_after_them) {
   const auto ir = parseIr(sumsInALoop(2, kLong));
   lower::multiplyAfterLoops(*ir);
   EXPECT_EQ(count(ir->getGraph("body"), Role::MatMul), 0);
@@ -111,12 +111,12 @@ void expectNoAttention(const Link &link) {
   EXPECT_EQ(count(ir->getMainGraph(), Role::MatMul), 2);
 }
 
-TEST(LongChains, casts_behind_a_softmax_are_no_attention) {
+TEST(LongChains, casts_after_a_softmax_are_no_attention) {
   expectNoAttention(
       [](const std::string &x, int i) { return fmt::format("Cast(%{}) {{to = {}}}", x, i % 2 == 0 ? 10 : 1); });
 }
 
-TEST(LongChains, views_behind_a_softmax_are_no_attention) {
+TEST(LongChains, views_after_a_softmax_are_no_attention) {
   expectNoAttention([](const std::string &x, int i) {
     return fmt::format("Reshape(%{}) {{shape = [{}, 4]}}", x, i % 2 == 0 ? "1, 4" : "4");
   });

@@ -303,7 +303,7 @@ TEST(LoopRows, variables_go_on_with_states_that_are_read_in_stacks) {
 }
 
 // A carry that takes over the state before goes through it while it is a row.
-TEST(LoopRows, states_of_two_iterations_before_are_carried_beside) {
+TEST(LoopRows, states_of_two_iterations_before_are_also_carried) {
   const auto ir = parseIr(program(
       "  %y, %same, %before, %stack = Loop(_, _, %x, %w, %x) {body = @body, carried = 3, trip_count = 4}\n",
       std::string(kStack) + "  HostStore(%before) {stream = \"before\"}\n",

@@ -1,5 +1,5 @@
 // computeInPlace says what happens: the program that is lowered is the same with and without it, and the memory plan
-// puts what it shows in place where its operand lies.
+// writes these results to the memory of their operands.
 #include <gtest/gtest.h>
 
 #include <popart/adam.hpp>

@@ -147,7 +147,7 @@ TEST(HostStreams, ThoseOfTheGraphsThatRun) {
 }
 
 // Large constants with the same values are in memory once, however they came about.
-TEST(CompiledProgram, SharesConstantsWithProgramsBesideIt) {
+TEST(CompiledProgram, SharesConstantsWithOtherPrograms) {
   const auto program = [](int64_t rows, float last) {
     auto ir = std::make_unique<Ir>();
     Graph &main = ir->getMainGraph();

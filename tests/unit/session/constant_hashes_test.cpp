@@ -19,7 +19,7 @@ TensorData ramp(int64_t elements, float start) {
 
 constexpr int64_t kLarge = 1 << 15;
 
-TEST(ConstantHashes, ConstantsAreReadOnceBesideOtherWork) {
+TEST(ConstantHashes, ConstantsAreReadOnceDuringOtherWork) {
   const auto memory = std::make_shared<TensorData>(ramp(kLarge, 1));
   const TensorData first = TensorData::share(memory->info(), memory, memory->data()), other = ramp(kLarge, 2);
   ConstantHashes hashes;

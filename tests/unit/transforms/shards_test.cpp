@@ -15,7 +15,7 @@ TensorData numbers(const Shape &shape) {
   return TensorData::of<float>(shape, values);
 }
 
-TEST(Shards, parts_are_chunks_with_zeros_behind) {
+TEST(Shards, parts_are_chunks_padded_with_zeros) {
   const Sharding sharding{TensorInfo(DataType::FLOAT, {5}), VariableSettings(), ReplicaGrouping(4)};
   EXPECT_EQ(sharding.partInfo(), TensorInfo(DataType::FLOAT, {2}));
   EXPECT_EQ(sharding.cut(numbers({5})).asDoubles(), (std::vector<double>{1, 2, 3, 4, 5, 0, 0, 0}));

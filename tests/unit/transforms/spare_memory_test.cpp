@@ -10,7 +10,7 @@
 namespace popart::transforms {
 namespace {
 
-// Two layers; the backward pass reads %h1, a view of it, and %y1, which Identity stands for here.
+// Two layers; the backward pass reads %h1, a view of it, and %y1, here the result of an Identity.
 constexpr std::string_view kProgram = R"(main {
   stream %x : float32[4, 8]
   variable %w : float32[8, 8] = 0.5
