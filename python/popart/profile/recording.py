@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("popart")
 
 
+def record(
     session: Any, run: Callable[[], Any], runs: int, before: int, folder: str | Path | None, before_name: str = "warmUp"
 ) -> pva.Report:
     """Run a session several times and record its steps.
