@@ -7,7 +7,6 @@ between they are fetched when the program asks for one and it is out of date.
 import functools
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +15,20 @@ from popart._arrays import require_apart
 from popart._files import replacing
 from popart.session import _profile_folder
 from popart_core import (
-    DeviceConnectionType,
     DeviceInfo,
-    DeviceManager,
     DeviceType,
     RunStatistics,
-    popart_exception,
     popart_runtime_error,
 )
 from popart_core import _ir as _core
 
 from popxl import _session_options, dtypes
 from popxl._fragments import order_fragments
+from popxl._session_device import SessionDevice
 from popxl.ir import Ir
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
-from popxl.utils import HW_DEVICE_CONNECTION_TIMEOUT, to_numpy
+from popxl.utils import to_numpy
 from popxl.variables import bytes_view
 
 if TYPE_CHECKING:
@@ -92,68 +89,6 @@ class _Engine:
         self.loaded = value
 
 
-class _Device:
-    """The session's device: the given one, or one of the requested kind, held while the session is attached."""
-
-    def __init__(self, description: str | DeviceInfo, core: Any, replicas: int) -> None:
-        self._description = description
-        self._core = core
-        self._needed = core.ipus() * replicas
-        self._ipus = 1 << (self._needed - 1).bit_length()
-        self.info: DeviceInfo | None = None
-        self.is_attached = False
-        if isinstance(description, DeviceInfo) and description.isAttached:
-            self.attach()
-
-    def attach(self) -> bool:
-        """Attach to the device and load the program on it.
-
-        Returns:
-            True.
-
-        Raises:
-            RuntimeError: No device has as many IPUs as the program needs, or none became free in time.
-            popart_exception: The device given has fewer IPUs, is in use, or is an offline device.
-        """
-        given = self._description
-        if isinstance(given, DeviceInfo) and given.type != DeviceType.Cpu and given.numIpus < self._needed:
-            raise popart_exception(
-                f"Session: the device does not suit the program: got {given.numIpus} IPUs, expected {self._needed} for "
-                "all replicas. Acquire a device with that many IPUs."
-            )
-        self.info = given if isinstance(given, DeviceInfo) else self._acquire()
-        self._core.load(self.info)
-        self.is_attached = True
-        return True
-
-    def detach(self) -> None:
-        """Release the device."""
-        if self.info is not None:
-            self.info.detach()
-        self.info = None
-        self.is_attached = False
-
-    def _acquire(self) -> DeviceInfo:
-        manager = DeviceManager()
-        if self._description == "cpu":
-            return manager.createCpuDevice()
-        if self._description == "ipu_model":
-            return manager.createIpuModelDevice({"numIPUs": self._ipus})
-        if not manager.enumerateDevices(numIpus=self._ipus):
-            raise RuntimeError(
-                f"Session: no device has the IPUs that the program needs: expected {self._ipus}. Place ops on fewer "
-                "IPUs, or set POPART_VIRTUAL_IPUS to more."
-            )
-        deadline = time.monotonic() + HW_DEVICE_CONNECTION_TIMEOUT
-        while True:
-            info = manager.tryAcquireAvailableDevice(self._ipus, connectionType=DeviceConnectionType.OnDemand)
-            if info is not None and info.attach():
-                return info
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"Session: no device with {self._ipus} IPUs became free in time.")
-            time.sleep(0.05)
-
-
 class Session:
     """Compiles and runs an Ir. The Ir must not change afterwards.
 
@@ -188,7 +123,7 @@ class Session:
                 ir.dot_checkpoint(check)
         device_type = device_desc.type if isinstance(device_desc, DeviceInfo) else _DEVICES[device_desc]
         self._pb_session = _Engine(ir, device_type)
-        self._device = _Device(device_desc, self._pb_session.core, ir.instance_replication_factor)
+        self._device = SessionDevice(device_desc, self._pb_session.core, ir.instance_replication_factor)
         self._set_stale(False)
         ir._is_prepared = True
         self._resolve_layouts()
@@ -228,7 +163,7 @@ class Session:
                 "Session.device: the session is attached to a device. Assign another one outside of `with`."
             )
         self._require_known_device(device)
-        self._device = _Device(device, self._pb_session.core, self.ir_.instance_replication_factor)
+        self._device = SessionDevice(device, self._pb_session.core, self.ir_.instance_replication_factor)
         if self.is_attached:
             self.weights_from_host()
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "onnx/training/flat_model.hpp"
+#include "onnx/training/operand_slots.hpp"
 #include "onnx_proto/onnx.pb.h"
 
 namespace popart::onnx {
@@ -27,9 +27,9 @@ std::string reductionOf(const FlatNode &node) {
   return reduction->i() >= 0 && reduction->i() < 3 ? kNames[reduction->i()] : "none";
 }
 
-class Walk {
+class LossWalk {
  public:
-  explicit Walk(const Model &model) : content_(model.content()), model_(flatModel(content_)) {}
+  explicit LossWalk(const Model &model) : content_(model.content()), model_(flatModel(content_)) {}
 
   LossJoin of(const TensorId &loss) {
     const auto found = std::ranges::find(model_.nameOf, loss);
@@ -51,8 +51,7 @@ class Walk {
   // The value behind moves of elements and constant factors.
   int behindFactors(int value) const {
     while (const FlatNode *node = producer(value)) {
-      const bool isMove =
-          isOneOf(node->type, {"Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Neg"});
+      const bool isMove = node->type == "Neg" || readingOf(*node, 0) == Reading::Carried;
       if (!isMove && node->type != "Mul" && node->type != "Div") break;
       const bool isSecond = node->type == "Mul" && isStatic(input(*node, 0));
       if (!isMove && !isStatic(input(*node, isSecond ? 0 : 1))) break;
@@ -119,6 +118,6 @@ class Walk {
 
 }  // namespace
 
-LossJoin lossJoin(const Model &model, const TensorId &loss) { return Walk(model).of(loss); }
+LossJoin lossJoin(const Model &model, const TensorId &loss) { return LossWalk(model).of(loss); }
 
 }  // namespace popart::onnx

@@ -52,8 +52,8 @@ class Model {
   };
   std::vector<Input> inputs() const;            // without initializers
   std::vector<Input> inputsWithValues() const;  // that are also initializers, which give their default values
-  // Tensors of the main graph whose samples are not along axis 0, according to the first node that reads elements: data and
-  // initial states of recurrent layers.
+  // Tensors of the main graph whose samples are not along axis 0, according to the first node that reads elements: data
+  // and initial states of recurrent layers.
   std::map<TensorId, int> batchAxes() const;
 
   // Memory of the parsed message in bytes (as serialised), and where in it the values of initializers are.

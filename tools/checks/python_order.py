@@ -44,7 +44,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "ops": ("ops", "custom", "_indexing"),
     "transforms": ("_graph_copy", "transforms"),
-    "session": ("session",),
+    "session": ("_session_device", "session"),
 }
 OWN = (PACKAGE, "popart_core")
 

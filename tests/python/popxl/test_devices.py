@@ -7,7 +7,6 @@ import numpy as np
 import popart
 import popxl
 import popxl.ops as ops
-import popxl.session
 import pytest
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -62,7 +61,7 @@ def test_a_device_in_use_is_refused():
 
 def test_ipu_hw_waits_for_a_free_device(monkeypatch):
     monkeypatch.setenv("POPART_VIRTUAL_IPUS", "1")
-    monkeypatch.setattr(popxl.session, "HW_DEVICE_CONNECTION_TIMEOUT", 0)
+    monkeypatch.setattr(popxl._session_device, "HW_DEVICE_CONNECTION_TIMEOUT", 0)
     first, second = (popxl.Session(program()[0], "ipu_hw") for _ in range(2))
     with first:
         with pytest.raises(RuntimeError, match="became free in time"), second:
