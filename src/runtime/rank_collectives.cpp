@@ -330,7 +330,7 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   const std::string name_;
   RankCollectives &all_;
   std::optional<SharedGroup> sharedGroup_;  // else by messages
-  bool isPublished_ = false;  // in this round; written before its members wait
+  bool isPublished_ = false;                // in this round; written before its members wait
   std::atomic<bool> isSharing_{false};
   const std::byte *memory_ = nullptr;
   int exchangeNumber_ = -1;

@@ -3,12 +3,12 @@
 // have published it, and an area is free when all have left it. So a process is at most one use ahead of another one.
 //
 // A process that sleeps does so on `rings` of the one that it waits for, which changes after each counter that others
-// wait for. Why no wake-up is lost: the sleeper (1) reads `rings`, (2) reads the counter, (3) adds itself to `sleepers`,
-// (4) sleeps if `rings` is as in (1). The other one (a) sets the counter, (b) changes `rings`, (c) reads `sleepers`, and
-// wakes if there are any. If (b) comes before (1), the sleeper sees the counter. Otherwise, if (b) comes before (4), it
-// does not sleep. Otherwise (3) comes before (4), (4) before (b), (b) before (c), all sequentially consistent: (c) sees
-// the sleeper, and the kernel orders sleeping and waking. A process that is killed between (a) and (c) wakes nobody:
-// therefore sleeps are short.
+// wait for. Why no wake-up is lost: the sleeper (1) reads `rings`, (2) reads the counter, (3) adds itself to
+// `sleepers`, (4) sleeps if `rings` is as in (1). The other one (a) sets the counter, (b) changes `rings`, (c) reads
+// `sleepers`, and wakes if there are any. If (b) comes before (1), the sleeper sees the counter. Otherwise, if (b)
+// comes before (4), it does not sleep. Otherwise (3) comes before (4), (4) before (b), (b) before (c), all sequentially
+// consistent: (c) sees the sleeper, and the kernel orders sleeping and waking. A process that is killed between (a) and
+// (c) wakes nobody: therefore sleeps are short.
 #include "runtime/shared_groups.hpp"
 
 #include <algorithm>

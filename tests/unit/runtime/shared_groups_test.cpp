@@ -63,7 +63,8 @@ class Processes {
   Processes(const exchange::ReplicaLayout &layout, const std::vector<CollectiveSpec> &specs)
       : specs_(specs),
         members_(exchange::membersOf(
-            layout, ReplicaGrouping(static_cast<unsigned>(layout.replicas()), 1, static_cast<unsigned>(layout.replicas())),
+            layout,
+            ReplicaGrouping(static_cast<unsigned>(layout.replicas()), 1, static_cast<unsigned>(layout.replicas())),
             0)) {
     for (int p = 0; p < layout.processes(); ++p) {
       places_.emplace_back(addressesOf(specs_), layout, p);
