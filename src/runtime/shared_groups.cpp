@@ -11,6 +11,10 @@
 // (c) wakes nobody: therefore sleeps are short.
 #include "runtime/shared_groups.hpp"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 
@@ -44,6 +48,22 @@ int64_t forOperands(const CollectiveSpec &spec, int members, const F &f) {
       bytes += lines(spec.elements[o] * widthOf(spec));
     }
   return bytes;
+}
+
+// Copies to memory that begins with a cache line, and that other processes have read: their processors have its lines.
+// A store to such a line fetches it first, so that a long copy takes four times as long as one by stores that go past
+// the caches (0104). Short operands stay in the caches.
+void copyForOthers(std::byte *to, const void *operand, int64_t bytes) noexcept {
+  const auto *from = static_cast<const std::byte *>(operand);
+#if defined(__x86_64__)
+  constexpr int64_t kShort = 64 << 10, kVector = sizeof(__m128i);
+  if (bytes >= kShort) {
+    for (; bytes >= kVector; bytes -= kVector, to += kVector, from += kVector)
+      _mm_stream_si128(reinterpret_cast<__m128i *>(to), _mm_loadu_si128(reinterpret_cast<const __m128i *>(from)));
+    _mm_sfence();  // they are not ordered before the counter otherwise
+  }
+#endif
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 // What the members of one process get. A chunk of each is left of the operands of a scatter.
@@ -182,8 +202,7 @@ void SharedGroup::begin(std::span<const PublishedOperands> members) noexcept {
   std::byte *const to = own_ + kLine + static_cast<int64_t>(area()) * here_.areaBytes;
   forOperands(spec_, here_.members.count, [&](int m, size_t o, int64_t offset) {
     const void *operand = members[static_cast<size_t>(m)].in[o];
-    if (const int64_t bytes = spec_.elements[o] * widthOf(spec_))
-      std::memcpy(to + offset, operand, static_cast<size_t>(bytes));
+    copyForOthers(to + offset, operand, spec_.elements[o] * widthOf(spec_));
     sources_[area()][static_cast<size_t>(here_.members.first + m)].in[o] =
         static_cast<const std::byte *>(operand) + begins_[o] * widthOf(spec_);
   });

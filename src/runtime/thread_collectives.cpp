@@ -221,9 +221,8 @@ void ThreadCollectives::sleepWhile(int64_t local, const std::atomic<T> &number, 
   interruptible([&] { wait_.sleepWhile(number, value); });
 }
 
-// Polls for a while, then sleeps. On a machine where other threads want to run it sleeps at once: a thread that polls
-// or yields there loses its processor, and gets it back after some milliseconds; one that sleeps is back soon after it
-// was woken. Whether the run continues.
+// Polls for a while, then sleeps. On a machine where other threads want to run it sleeps at once: there a thread that
+// polls uses up its share of the processor, which the steps after the wait need. Whether the run continues.
 bool ThreadCollectives::waitForOthers(int64_t local, GroupAcross &group, GroupAcross::Wait what) noexcept {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::microseconds kPolls{50};
