@@ -1,5 +1,6 @@
 // See segments.hpp. A segment is a file without a name (memfd_create), which others open as /proc/PID/fd/NUMBER while
-// its owner waits for them. Pages are taken at once: a process that lacks memory later would be ended by a signal.
+// its owner waits for them. All pages are allocated at once: without memory for a later page, a signal would end the
+// process.
 #include "exchange/segments.hpp"
 
 #include <fcntl.h>
@@ -32,9 +33,9 @@ uint64_t drawNumber() {
 
 }  // namespace
 
-// What a segment begins with.
+// Header of a segment.
 struct alignas(64) Segments::Start {
-  uint64_t number;  // drawn at random: another file does not have it
+  uint64_t number;  // random, to recognise the right file
   std::atomic<bool> hasFailed;
   std::array<char, 4000> text;
 };
@@ -93,7 +94,7 @@ Segments::Segments(Transport &transport, const ReplicaLayout &layout, int64_t by
 
 Segments::~Segments() = default;
 
-// Makes the own segment. Why it cannot be; empty: it is there.
+// Makes this process's segment. Returns the reason of a failure; empty on success.
 std::string Segments::take(File &file, int64_t bytes, int process) {
   file.number = ::memfd_create("popart replicas", MFD_CLOEXEC);
   if (file.number < 0) return problemOf("memfd_create");
@@ -109,14 +110,14 @@ std::string Segments::take(File &file, int64_t bytes, int process) {
   ::madvise(data, size, MADV_HUGEPAGE);
 #endif
 #ifdef MADV_POPULATE_WRITE
-  ::madvise(data, size, MADV_POPULATE_WRITE);  // huge pages where the system offers them; the call below takes the rest
+  ::madvise(data, size, MADV_POPULATE_WRITE);  // huge pages if the system has them; the call below allocates the rest
 #endif
   if (::fallocate(file.number, 0, 0, all) != 0) return problemOf("fallocate");
   own_.start().number = drawNumber();
   return {};
 }
 
-// Maps the segment of another process for reading. Why it cannot be; empty: it is there.
+// Maps the segment of another process for reading. Returns the reason of a failure; empty on success.
 std::string Segments::map(int process, std::string_view address) {
   std::istringstream in{std::string(address)};
   int64_t pid = 0, number = 0, bytes = 0;

@@ -1,5 +1,5 @@
 // Memory that the processes of a host share. Each process has a segment, which the others of its host map and read.
-// Segments have no names in the file system, so that nothing is left of them when processes end, in whatever way.
+// Segments have no names in the file system, so nothing remains of them when processes end, in whatever way.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -16,9 +16,9 @@ namespace popart::exchange {
 
 class Segments {
  public:
-  // With `bytes` in the segment of this process, all zero; 0: none. All processes call it. `off`: why this process is
-  // to share nothing; empty: it shares. One line of the log says why a host shares nothing. Throws as
-  // Transport::gather.
+  // Shares a segment of `bytes` bytes of this process, all zero; 0: none. All processes must call it. `off`: the reason
+  // why this process must share nothing; empty: it shares. One line of the log gives the reason if a host shares
+  // nothing. Throws as Transport::gather.
   Segments(Transport &transport, const ReplicaLayout &layout, int64_t bytes, std::string_view off,
            std::chrono::milliseconds timeout);
   ~Segments();
@@ -26,13 +26,13 @@ class Segments {
   // Whether the processes of this host have each other's segments: all, or none.
   bool areShared() const { return areShared_; }
   std::byte *own() const;
-  // Of a process of this host, which alone writes to it; null: it has none.
+  // The segment of a process of this host, which only that process writes; null if it has none.
   const std::byte *of(int process) const;
 
   // ---- failures of processes of this host
-  // The others see this text from now on. The first one counts.
+  // Makes the text visible to the other processes. The first text counts.
   void fail(std::string_view text) noexcept;
-  // What the first process that has said so fails by; null: none has. It lives as long as this.
+  // The text of the first process that has called fail(); null: none has. Valid as long as this object.
   const char *failure() const noexcept;
 
  private:
