@@ -23,6 +23,15 @@ def as_array(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
+def as_input(value: Any) -> np.ndarray:
+    """Convert a value as `as_array` does; bfloat16 of PyTorch, which NumPy does not have, becomes float32.
+
+    Returns:
+        The array.
+    """
+    return as_array(value.float() if str(getattr(value, "dtype", "")) == "torch.bfloat16" else value)
+
+
 def as_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:
     """Dimension sizes as Python's integers.
 

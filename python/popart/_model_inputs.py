@@ -12,7 +12,7 @@ import numpy as np
 import popart_core
 from popart_core import GraphTransformer, InputShapeInfo, popart_runtime_error
 
-from popart._arrays import as_array
+from popart._arrays import as_input
 from popart._names import nearest_names
 from popart.session import _numpy_dtype
 
@@ -101,7 +101,7 @@ class ModelInput:
         Raises:
             popart_runtime_error: The kind of numbers, the rank or a size is wrong, or an integer does not fit the type.
         """
-        array = as_array(value)
+        array = as_input(value)
         if not self.fits(array.shape):
             raise popart_runtime_error(
                 f"{what} '{self.name}': got shape {list(array.shape)}, expected {_shape_text(self.shape or ())}"

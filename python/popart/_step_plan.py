@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from popart._arrays import as_array
+from popart._arrays import as_input
 from popart._model_inputs import Feed
 from popart.session import TrainingSession
 
@@ -87,7 +87,7 @@ class StepPlan:
             for place, name, dtype, shape, parts in rows:
                 value = batch[place]
                 if type(value) is not _ARRAY:
-                    value = as_array(value)
+                    value = as_input(value)
                 if value.shape != shape:
                     return None
                 if value.dtype is not dtype or not value.flags.c_contiguous:

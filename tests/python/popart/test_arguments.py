@@ -201,6 +201,14 @@ def test_numbers_of_other_libraries_are_numbers(file):
     assert popart.optim.step(np.int64(2)).bind(None, 1)(4) == pytest.approx(0.01)
 
 
+def test_tensors_of_16_bits_are_inputs(file):
+    trainer, plain = (popart.Trainer(file, "mse", popart.optim.SGD(lr=0.1)) for _ in range(2))
+    x, y = torch.randn(4, 3).bfloat16(), torch.randn(4, 2).half()
+    for _ in range(2):  # the second step is like the first
+        assert trainer.step((x, y)) == plain.step((x.float(), y.float()))
+    np.testing.assert_array_equal(popart.load(file)(x), popart.load(file)(x.float()))
+
+
 def test_a_cycle_of_two_updates():
     """The first update is the peak: PyTorch divides by zero here."""
     factor = popart.optim.one_cycle(pct_start=0.5, total=2).bind(None, None)
