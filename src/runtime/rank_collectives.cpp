@@ -297,6 +297,7 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
   void beginSharing(std::span<const PublishedOperands> members) noexcept {
+    if (const char *failure = all_.segments_->failure()) all_.end(failure);  // by messages as well
     isPublished_ = !all_.exchangeProblem_.load(std::memory_order_acquire);
     if (!isPublished_) return;  // others may read the place
     isWarned.store(false, std::memory_order_relaxed);
