@@ -162,9 +162,12 @@ class Optimizer(popart_core._PyTorchOptimizer):
     def _set_lr_factor(self, factor: float) -> None:
         popart_core._PyTorchOptimizer.lr_factor.fset(self, number(f"optim.{type(self).__name__}: lr_factor", factor))
 
-    # reading calls no Python: every step reads both
-    lr = popart_core._PyTorchOptimizer.lr.setter(_set_lr)
-    lr_factor = popart_core._PyTorchOptimizer.lr_factor.setter(_set_lr_factor)
+    if TYPE_CHECKING:
+        lr: float
+        lr_factor: float
+    else:  # reading calls no Python: every step reads both
+        lr = popart_core._PyTorchOptimizer.lr.setter(_set_lr)
+        lr_factor = popart_core._PyTorchOptimizer.lr_factor.setter(_set_lr_factor)
 
     def __repr__(self) -> str:
         values = {**self._values, "lr": float(f"{self.lr:.7g}")}

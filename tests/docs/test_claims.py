@@ -59,12 +59,13 @@ TESTED = {
     ("threads", "So do loops that do not depend"): "tests/python/popart/test_loops_at_the_same_time.py",
     ("threads", 'or prevents it (`"never"`)'): "tests/python/popart/test_loops_at_the_same_time.py",
     ("threads", "The other machine must have"): "tests/python/popart/test_program_files.py",
+    ("trainer", "refuses a loss that adds sums to means"): "tests/python/popart/test_trainer_parts.py",
     ("train-onnx", "Errors in the model, the options or the device"): "tests/errors/test_errors.py",
 }
 NOT_RUN = {
     ("from-popart", "| codelets and `Opx` classes"): SHOWN,
     ("from-popart", "A program finds this out when it is built"): SHOWN,
-    ("losses", "| `ctc` | `ctc_loss` | labels that are not aligned"): WORDING,
+    ("losses", "| `ctc` | `ctc_loss`, `CTCLoss` | labels that are not aligned"): WORDING,
     ("making-it-fit", "| you do not know, or do not care"): WORDING,
     ("making-it-fit", "With recomputation, only one part of them"): "a picture, which test_pictures.py compares",
     ("making-it-fit", "A pipeline alone does not save memory"): "a reason for what the page does next",
