@@ -212,7 +212,9 @@ std::unique_ptr<Ir> gradientProgram(const GradientCase &g) {
   for (size_t i = 0; i < g.inputs.size(); ++i) {
     const TensorId id = "in" + std::to_string(i);
     inputs.push_back(g.inputs[i].isSet() ? graph.addStream(id, g.inputs[i]) : TensorIndex{});
-    if (g.inputs[i].isSet() && isFloatingPoint(g.inputs[i].dataType())) targets.push_back(id);
+    const bool isClassWeights =
+        i == 2 && (g.type == "NegativeLogLikelihoodLoss" || g.type == "SoftmaxCrossEntropyLoss");
+    if (g.inputs[i].isSet() && isFloatingPoint(g.inputs[i].dataType()) && !isClassWeights) targets.push_back(id);
   }
   for (int i = 0; i < g.outputs; ++i) outputs.push_back("out" + std::to_string(i));
   const Op *op = graph.addConnectedOp(opDef(g.type), inputs, outputs, g.attributes, Op::Settings(graph, g.type));

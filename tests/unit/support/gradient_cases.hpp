@@ -20,7 +20,7 @@ struct GradientCase {
 std::vector<GradientCase> gradientCases();
 
 // The program of the case: streams, the op, a scalar of its floating outputs, and the gradients of that scalar for all
-// floating inputs, which are the graph's outputs.
+// floating inputs, which are the graph's outputs. Class weights of losses have no gradient.
 std::unique_ptr<Ir> gradientProgram(const GradientCase &gradientCase);
 
 }  // namespace popart::test
