@@ -7,8 +7,7 @@
 namespace popart {
 
 // Sleeps while the number is `value`, at most for `most`; it may return earlier. The memory may be mapped for reading
-// alone. A thread that changes the number calls wakeShared afterwards. Returns false, at once, if the system cannot do
-// this.
+// alone. A thread that changes the number calls wakeShared then. Returns false, at once, if the system cannot do this.
 bool sleepOnShared(const std::atomic<uint32_t> &number, uint32_t value, std::chrono::nanoseconds most) noexcept;
 
 // Wakes all threads of all processes that sleep on the number.

@@ -104,9 +104,9 @@ class Processes {
 
 constexpr std::chrono::seconds kLong{60};  // no test takes so long
 
-// Three processes with 2, 1 and 2 members of five sum, scatter and gather in turns, a hundred times.
+// Three processes with 2, 1 and 2 members of five sum, scatter and gather in turns, twenty times.
 TEST(SharedGroups, processes_join_what_all_have_published) {
-  constexpr int kMembers = 5, kTurns = 100, kElements = 3000;
+  constexpr int kMembers = 5, kTurns = 20, kElements = 20'005;  // long enough for stores past the caches
   const auto layout = layoutOf({2, 1, 2}, {"a", "a", "a"});
   std::vector<CollectiveSpec> specs{sumOf(kMembers, kElements), sumOf(kMembers, kElements), sumOf(kMembers, kElements),
                                     sumOf(kMembers, kElements, 1)};
