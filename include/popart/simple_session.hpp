@@ -10,6 +10,7 @@
 #include <optional>
 #include <ranges>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <popart/session.hpp>
@@ -92,9 +93,11 @@ struct TrainingSpec {
   std::map<TensorId, TensorInfo> inputShapes = {};  // of inputs that the model leaves open
   SessionOptions options = {};                      // of the session
   std::shared_ptr<DeviceInfo> device = nullptr;     // null: the CPU
-  int accumulation = 1;                             // micro-batches per update; gradients are averaged over them
-  int replicas = 1;                                 // copies of the program; gradients are also averaged over them
-  std::optional<uint64_t> seed = {};                // of random numbers; empty: a new one for each Trainer
+  // Micro-batches of an update, and copies of the program. The update is that of all samples: gradients are averaged,
+  // or added if the loss is a sum. Trainer refuses a loss that adds sums to means, or that has class weights, and step
+  // refuses labels of which parts ignore different numbers: their losses cannot be joined.
+  int accumulation = 1, replicas = 1;
+  std::optional<uint64_t> seed = {};  // of random numbers; none: another one each time
   // Names or patterns of the tensors that train (empty: as classified, see trainabletensor.hpp) and of those that do
   // not, in addition to those of `options`.
   std::vector<std::string> trainable = {}, frozen = {};
@@ -114,8 +117,8 @@ class Trainer {
   // `model`: name of a file or ModelProto bytes. Builds, compiles and loads. Throws as
   // TrainingSession::createFromOnnxModel, Session::prepareDevice and attachLoss.
   Trainer(const std::string &model, const TrainingSpec &spec, const Optimizer &optimizer);
-  // Runs batchesPerStep updates of `accumulation` micro-batches on each replica; returns the mean of their losses.
-  // Throws as Session::run.
+  // Works through batchesPerStep updates of `accumulation` micro-batches on each replica; returns the mean of the
+  // losses of the updates. Throws as Session::run, and popart::error for labels that cannot be joined (TrainingSpec).
   float step(const StepInputs &inputs, const StepOutputs &outputs = {});
   // Returns the inputs of a step, or nullopt if the epoch is over.
   using Batches = std::function<std::optional<StepInputs>(int epoch, int64_t step)>;
@@ -145,10 +148,14 @@ class Trainer {
     std::unique_ptr<InferenceSession> session;
   };
   void takeWeights();  // copies weights from session_ to evaluation_.session
+  void requireSameCounts(const StepInputs &inputs) const;
 
   std::unique_ptr<TrainingSession> session_;
   TensorId loss_;
-  int64_t batches_ = 1;           // micro-batches per step, of all replicas
+  int64_t batches_ = 1;  // micro-batches per step, of all replicas
+  int64_t summed_ = 1;   // micro-batches whose losses are added: those of an update if the loss is a sum
+  // Labels, and the class number that does not count, of means in the loss; empty if updates have one part.
+  std::vector<std::pair<TensorId, int64_t>> ignored_;
   TensorData losses_;             // one for each micro-batch; empty before the first step
   std::optional<uint64_t> seed_;  // to be set after the program is loaded
   Evaluation evaluation_;

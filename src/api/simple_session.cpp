@@ -4,11 +4,16 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <popart/builder.hpp>
 #include <popart/error.hpp>
 #include <popart/losses.hpp>
+
+#include <fmt/format.h>
+
+#include "onnx/loss_join.hpp"
 
 namespace popart {
 namespace {
@@ -32,9 +37,33 @@ AnchorReturnTypeMap allOf(const std::vector<TensorId> &ids) {
   return anchors;
 }
 
-SessionOptions optionsOf(const TrainingSpec &spec) {
+// How the losses of the parts of an update join to that of all samples.
+onnx::LossJoin joinOf(const std::string &model, const LossObject &loss, const TrainingSpec &spec) {
+  if (spec.accumulation * spec.replicas <= 1 || !loss.type.empty()) return {};
+  onnx::LossJoin join = onnx::lossJoin(onnx::Model::fromProtoOrFile(model), loss.output);
+  const std::string got = fmt::format("Trainer: accumulation and replicas: got {} and {}, expected 1: the loss '{}'",
+                                      spec.accumulation, spec.replicas, loss.output);
+  check(join.kind != onnx::LossJoin::Kind::Mixed,
+        "{} adds sums over samples to means or penalties, so the losses of micro-batches cannot be joined", got);
+  for (const onnx::CountedMean &mean : join.counted)
+    check(mean.weight.empty(), "{} has class weights, so the losses of micro-batches cannot be joined", got);
+  return join;
+}
+
+// The numbers of labels that do not count, of one micro-batch after the other.
+template <class T>
+std::vector<int64_t> ignoredBy(const InputValues &labels, int64_t ignored, int64_t batches) {
+  const auto size = static_cast<size_t>(labels.info().nelms() / batches);
+  std::vector<int64_t> counts;
+  const std::span<const T> all(static_cast<const T *>(labels.data()), size * static_cast<size_t>(batches));
+  for (size_t start = 0; start < all.size(); start += size)
+    counts.push_back(std::ranges::count(all.subspan(start, size), static_cast<T>(ignored)));
+  return counts;
+}
+
+SessionOptions optionsOf(const TrainingSpec &spec, ReductionType reduction) {
   SessionOptions options = spec.options;
-  if (spec.accumulation > 1 || spec.replicas > 1) options.accumulationAndReplicationReductionType = ReductionType::Mean;
+  if (spec.accumulation > 1 || spec.replicas > 1) options.accumulationAndReplicationReductionType = reduction;
   if (spec.accumulation > 1) {
     options.enableGradientAccumulation = true;
     options.accumulationFactor = spec.accumulation;
@@ -97,7 +126,11 @@ Trainer::Trainer(const std::string &source, const TrainingSpec &spec, const Opti
   InputShapeInfo shapes;
   for (const auto &[id, info] : spec.inputShapes) shapes.add(id, info);
   auto device = deviceOrCpu(spec.device);
-  const SessionOptions options = optionsOf(spec);
+  const onnx::LossJoin join = joinOf(model, loss, spec);
+  const bool isSum = join.kind == onnx::LossJoin::Kind::Sum;
+  for (const onnx::CountedMean &mean : join.counted)
+    if (mean.ignores) ignored_.emplace_back(mean.labels, mean.ignoreIndex);
+  const SessionOptions options = optionsOf(spec, isSum ? ReductionType::Sum : ReductionType::Mean);
   const bool hasLoss = loss.type.empty();
   session_ = hasLoss ? TrainingSession::createFromOnnxModel(model, dataFlow, loss_, optimizer, device, shapes, options)
                      : TrainingSession::createFromOnnxModel(model, dataFlow, std::vector<LossObject>{loss}, optimizer,
@@ -105,17 +138,35 @@ Trainer::Trainer(const std::string &source, const TrainingSpec &spec, const Opti
   session_->prepareDevice();
   session_->weightsFromHost();
   batches_ = spec.batchesPerStep * options.getAccumulationFactor() * options.getLocalReplicationFactor();
+  if (isSum) summed_ = batches_ / spec.batchesPerStep;
   evaluation_ = {model, allOf(returned), shapes, spec.options, spec.device, hasLoss, nullptr};
 }
 
+void Trainer::requireSameCounts(const StepInputs &inputs) const {
+  for (const auto &[labels, ignored] : ignored_) {
+    const auto given = inputs.find(labels);
+    if (given == inputs.end() || given->second.info().nelms() % batches_ != 0 || given->second.info().nelms() == 0)
+      continue;
+    const DataType type = given->second.info().dataType();
+    const std::vector<int64_t> counts = type == DataType::INT64   ? ignoredBy<int64_t>(given->second, ignored, batches_)
+                                        : type == DataType::INT32 ? ignoredBy<int32_t>(given->second, ignored, batches_)
+                                                                  : std::vector<int64_t>{0};
+    check(std::ranges::all_of(counts, [&](int64_t count) { return count == counts.front(); }),
+          "Trainer: '{}': micro-batches ignore different numbers of labels: got {}, expected equal numbers, as their "
+          "losses are averaged. Set accumulation and replicas to 1",
+          labels, counts);
+  }
+}
+
 float Trainer::step(const StepInputs &inputs, const StepOutputs &outputs) {
+  requireSameCounts(inputs);
   LossIO io(inputs, outputs);
   session_->setInputShapes(io);
   if (seed_) session_->setRandomSeed(*std::exchange(seed_, std::nullopt));
   if (losses_.empty()) losses_ = TensorData(TensorInfo(session_->getInfo(loss_).dataType(), {batches_}));
   io.setLosses(loss_, losses_);
   session_->run(io);
-  return meanOf(losses_);
+  return meanOf(losses_) * static_cast<float>(summed_);
 }
 
 std::vector<float> Trainer::fit(int epochs, const Batches &batches,

@@ -60,6 +60,7 @@ TESTED = {
     ("threads", 'or prevents it (`"never"`)'): "tests/python/popart/test_loops_at_the_same_time.py",
     ("threads", "The other machine must have"): "tests/python/popart/test_program_files.py",
     ("trainer", "refuses a loss that adds sums to means"): "tests/python/popart/test_trainer_parts.py",
+    ("trainer", "refuses class weights, and micro-batches that ignore"): "tests/unit/api/trainer_test.cpp",
     ("train-onnx", "Errors in the model, the options or the device"): "tests/errors/test_errors.py",
 }
 NOT_RUN = {

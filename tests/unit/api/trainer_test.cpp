@@ -59,6 +59,43 @@ TEST(Trainer, MicroBatchesAndReplicasAreOneBatch) {
   }
 }
 
+// The same with sums: loss = sum((x w - y)²).
+TEST(Trainer, SumsOfMicroBatchesAndReplicasAreAdded) {
+  for (const auto &[accumulation, replicas] : {std::pair{1, 1}, {4, 1}, {2, 2}}) {
+    auto builder = Builder::create();
+    const int64_t rows = 4 / accumulation / replicas;
+    const TensorId x = builder->addInputTensor("FLOAT", {rows, 2}, "x");
+    const TensorId y = builder->addInputTensor("FLOAT", {rows, 1}, "y");
+    const std::vector<float> zeros{0.0f, 0.0f};
+    const TensorId w =
+        builder->addInitializedInputTensor(ConstVoidData(zeros.data(), TensorInfo(DataType::FLOAT, {2, 1})), "w");
+    auto ops = builder->aiOnnxOpset10();
+    const TensorId error = ops.sub({ops.matmul({x, w}), y});
+    builder->addOutputTensor(ops.reducesum({ops.mul({error, error})}, std::vector<int64_t>{0, 1}, 0, {"loss"}));
+    const std::string model = builder->getModelProto();
+    TrainingSpec spec{.loss = modelLoss(lossOf(model)), .accumulation = accumulation, .replicas = replicas};
+    Trainer trainer(model, spec, optim::SGD({.lr = 0.025f}));
+    EXPECT_FLOAT_EQ(trainer.step({{"x", kX}, {"y", kY}}), 15.0f) << accumulation << ' ' << replicas;
+    const std::vector<float> found = weightsOf(trainer), expected = stepped(0.1f);
+    for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 1e-6) << accumulation << ' ' << replicas;
+  }
+}
+
+TEST(Trainer, MicroBatchesIgnoreTheSameNumberOfLabels) {
+  auto builder = Builder::create();
+  const TensorId x = builder->addInputTensor("FLOAT", {2, 2}, "x");
+  const std::vector<float> zeros(4, 0.0f);
+  const TensorId w =
+      builder->addInitializedInputTensor(ConstVoidData(zeros.data(), TensorInfo(DataType::FLOAT, {2, 2})), "w");
+  builder->addOutputTensor(builder->aiOnnxOpset11().matmul({x, w}));
+  const TrainingSpec spec{.loss = namedLoss("cross_entropy"), .accumulation = 2};
+  Trainer trainer(builder->getModelProto(), spec, optim::SGD({.lr = 0.5f}));
+  const std::vector<int32_t> same{0, -100, 1, -100}, different{0, -100, 1, 0};
+  EXPECT_FLOAT_EQ(trainer.step({{"x", kX}, {"labels", same}}), std::log(2.0f));
+  const std::string message = test::messageOf([&] { trainer.step({{"x", kX}, {"labels", different}}); });
+  EXPECT_NE(message.find("'labels': micro-batches ignore different numbers of labels"), std::string::npos) << message;
+}
+
 // softmax of x w over two classes: with w = 0 every label has probability 1/2.
 TEST(Trainer, AddsALossByItsName) {
   auto builder = Builder::create();
