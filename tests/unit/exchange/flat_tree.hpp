@@ -26,8 +26,10 @@ T flatTree(const std::vector<T> &members, const Join &joined) {
 
 // A float of a magnitude between 2^-20 and 2^20 and either sign: sums of them depend on the order.
 inline float mixedFloat(std::mt19937 &random) {
-  const float magnitude = std::ldexp(1.0f + std::uniform_real_distribution<float>(0, 1)(random),
-                                     std::uniform_int_distribution<int>(-20, 20)(random));
+  // Statements of their own, as compilers evaluate arguments of a call in different orders.
+  const int exponent = std::uniform_int_distribution<int>(-20, 20)(random);
+  const float fraction = std::uniform_real_distribution<float>(0, 1)(random);
+  const float magnitude = std::ldexp(1.0f + fraction, exponent);
   return random() % 2 ? magnitude : -magnitude;
 }
 
