@@ -42,8 +42,9 @@ TEST(Conv, ThreadsFinishTogether) {
                                 .padLow = {0, 1, 1},
                                 .padHigh = {0, 1, 1}},
                                threads);
-        // Many threads have few tasks each: more would read the weights more often.
-        EXPECT_LT(longestThread(plan, threads) * threads, threads == 2 ? 1.06 : 1.25)
+        // Many threads have few tasks each: more would read the weights more often. Two threads may wait as long as a
+        // plan allows that ignores gains of 5 % of the elapsed time; vectors of four floats come nearest to that.
+        EXPECT_LT(longestThread(plan, threads) * threads, threads == 2 ? 1.08 : 1.25)
             << cout << " channels of " << size << " lines on " << threads << " threads";
       }
 }
