@@ -117,7 +117,7 @@ class Trainer {
   // `model`: name of a file or ModelProto bytes. Builds, compiles and loads. Throws as
   // TrainingSession::createFromOnnxModel, Session::prepareDevice and attachLoss.
   Trainer(const std::string &model, const TrainingSpec &spec, const Optimizer &optimizer);
-  // Works through batchesPerStep updates of `accumulation` micro-batches on each replica; returns the mean of the
+  // Runs batchesPerStep updates of `accumulation` micro-batches on each replica; returns the mean of the
   // losses of the updates. Throws as Session::run, and popart::error for labels that cannot be joined (TrainingSpec).
   float step(const StepInputs &inputs, const StepOutputs &outputs = {});
   // Returns the inputs of a step, or nullopt if the epoch is over.
