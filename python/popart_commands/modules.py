@@ -31,12 +31,16 @@ def run_module(name: str) -> None:
         name: Of the module.
     """
     handler = signal.getsignal(signal.SIGINT)
-    if handler is signal.default_int_handler:  # a program in the background of a shell may ignore it
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # A program in the background of a shell may ignore the signal.
+    outside = signal.SIG_DFL if handler is signal.default_int_handler else handler
+    signal.signal(signal.SIGINT, outside)
     main = importlib.import_module(name).main
     try:
-        signal.signal(signal.SIGINT, handler)
-        main()
+        try:
+            signal.signal(signal.SIGINT, handler)
+            main()
+        finally:
+            signal.signal(signal.SIGINT, outside)  # the interpreter that ends would print a traceback
     except KeyboardInterrupt:
         end_interrupted()
 

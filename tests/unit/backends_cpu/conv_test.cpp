@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../support/conv_cases.hpp"
+#include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -42,9 +43,10 @@ TEST(Conv, ThreadsFinishTogether) {
                                 .padLow = {0, 1, 1},
                                 .padHigh = {0, 1, 1}},
                                threads);
-        // Many threads have few tasks each: more would read the weights more often. Two threads may wait as long as a
-        // plan allows that ignores gains of 5 % of the elapsed time; vectors of four floats come nearest to that.
-        EXPECT_LT(longestThread(plan, threads) * threads, threads == 2 ? 1.08 : 1.25)
+        // Many threads have few tasks each: more would read the weights more often. A plan ignores gains of 5 % of the
+        // elapsed time; vectors of four floats come nearest to that.
+        const double most = threads > 2 ? 1.25 : panelWidth() < 16 ? 1.08 : 1.06;
+        EXPECT_LT(longestThread(plan, threads) * threads, most)
             << cout << " channels of " << size << " lines on " << threads << " threads";
       }
 }
