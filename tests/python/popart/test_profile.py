@@ -447,4 +447,4 @@ def test_profiles_of_popxl_that_are_refused():
             session.profile({x: X}, runs="3")
         with pytest.raises(ValueError, match="inputs do not match"):
             session.profile()
-        assert len(Profile(session.profile({x: X}, runs=1)._facts).runs) == 1  # the session goes on
+        assert len(Profile(session.profile({x: X}, runs=1)._facts).runs) == 1  # the session still runs after a refusal
