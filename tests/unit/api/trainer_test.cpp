@@ -12,8 +12,10 @@
 namespace popart {
 namespace {
 
-// loss = mean((x w - y)²) over `rows` rows of two numbers.
-std::string squares(int64_t rows) {
+enum class Join { Mean, Sum };
+
+// loss = mean or sum of (x w - y)² over `rows` rows of two numbers.
+std::string squares(int64_t rows, Join join = Join::Mean) {
   auto builder = Builder::create();
   const TensorId x = builder->addInputTensor("FLOAT", {rows, 2}, "x");
   const TensorId y = builder->addInputTensor("FLOAT", {rows, 1}, "y");
@@ -22,8 +24,10 @@ std::string squares(int64_t rows) {
       builder->addInitializedInputTensor(ConstVoidData(zeros.data(), TensorInfo(DataType::FLOAT, {2, 1})), "w");
   auto ops = builder->aiOnnxOpset10();
   const TensorId error = ops.sub({ops.matmul({x, w}), y});
-  const TensorId loss = ops.reducemean({ops.mul({error, error})}, std::vector<int64_t>{0, 1}, 0, {"loss"});
-  builder->addOutputTensor(loss);
+  const TensorId square = ops.mul({error, error});
+  const std::vector<int64_t> axes{0, 1};
+  builder->addOutputTensor(join == Join::Mean ? ops.reducemean({square}, axes, 0, {"loss"})
+                                              : ops.reducesum({square}, axes, 0, {"loss"}));
   return builder->getModelProto();
 }
 
@@ -59,20 +63,9 @@ TEST(Trainer, MicroBatchesAndReplicasAreOneBatch) {
   }
 }
 
-// The same with sums: loss = sum((x w - y)²).
 TEST(Trainer, SumsOfMicroBatchesAndReplicasAreAdded) {
   for (const auto &[accumulation, replicas] : {std::pair{1, 1}, {4, 1}, {2, 2}}) {
-    auto builder = Builder::create();
-    const int64_t rows = 4 / accumulation / replicas;
-    const TensorId x = builder->addInputTensor("FLOAT", {rows, 2}, "x");
-    const TensorId y = builder->addInputTensor("FLOAT", {rows, 1}, "y");
-    const std::vector<float> zeros{0.0f, 0.0f};
-    const TensorId w =
-        builder->addInitializedInputTensor(ConstVoidData(zeros.data(), TensorInfo(DataType::FLOAT, {2, 1})), "w");
-    auto ops = builder->aiOnnxOpset10();
-    const TensorId error = ops.sub({ops.matmul({x, w}), y});
-    builder->addOutputTensor(ops.reducesum({ops.mul({error, error})}, std::vector<int64_t>{0, 1}, 0, {"loss"}));
-    const std::string model = builder->getModelProto();
+    const std::string model = squares(4 / accumulation / replicas, Join::Sum);
     TrainingSpec spec{.loss = modelLoss(lossOf(model)), .accumulation = accumulation, .replicas = replicas};
     Trainer trainer(model, spec, optim::SGD({.lr = 0.025f}));
     EXPECT_FLOAT_EQ(trainer.step({{"x", kX}, {"y", kY}}), 15.0f) << accumulation << ' ' << replicas;
