@@ -148,6 +148,44 @@ def describe(model: Source) -> dict[str, Any]:
     return json.loads(popart_core._describeModel(model, InputShapeInfo()))
 
 
+class FileStamps:
+    """The state of a model's files when it was described."""
+
+    def __init__(self, model: Source, data_files: Iterable[str]) -> None:
+        """Note the state.
+
+        Args:
+            model: The model's file; there is nothing to note for bytes.
+            data_files: Files with values of its tensors, relative to the folder of its file.
+        """
+        paths = [Path(model), *(Path(model).parent / name for name in data_files)] if isinstance(model, str) else []
+        self._stamps = {path: _stamp(path) for path in paths}
+
+    def require_unchanged(self, what: str) -> None:
+        """Check that the files are the same.
+
+        Args:
+            what: The name of the caller, for the message.
+
+        Raises:
+            popart_runtime_error: A file has changed or is gone.
+        """
+        for path, stamp in self._stamps.items():
+            if _stamp(path) != stamp:
+                raise popart_runtime_error(
+                    f"{what}: the file '{path}' has changed or is gone since the model was loaded. Load it again"
+                )
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes with the content of a file; None if it does not exist."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def inputs_of(facts: Mapping[str, Any]) -> list[ModelInput]:
     """The inputs that `describe` found.
 

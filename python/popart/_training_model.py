@@ -13,7 +13,15 @@ from popart_core import GraphTransformer, RecomputationType, popart_exception
 from popart import losses
 from popart._arguments import ArgumentError
 from popart._loss_parts import LossParts, add_factor
-from popart._model_inputs import ModelInput, declared, describe, inputs_of, source_of, with_open_batch
+from popart._model_inputs import (
+    FileStamps,
+    ModelInput,
+    declared,
+    describe,
+    inputs_of,
+    source_of,
+    with_open_batch,
+)
 from popart._names import nearest_names
 from popart._sample_axes import SampleAxes, axis_to_open, checked, sample_axes
 from popart.builder import Builder
@@ -45,6 +53,7 @@ class TrainingModel:
         shapes: Shapes of the inputs as the file has them, open dimensions as 1.
         axes: Dimension of samples of each input.
         parts: Factors of the loss, and which losses are sums.
+        stamps: Of the model's files, if they include data files, which the first session reads.
     """
 
     proto: bytes
@@ -58,6 +67,7 @@ class TrainingModel:
     shapes: dict[str, list[int]]
     axes: SampleAxes
     parts: LossParts
+    stamps: FileStamps | None
 
     @property
     def is_sum(self) -> bool:
@@ -205,6 +215,7 @@ def training_model(
     """
     source = source_of(model)
     facts = describe(source)
+    stamps = FileStamps(source, facts["dataFiles"]) if facts["dataFiles"] else None
     if not isinstance(loss, str) and not _takes_a_builder(loss):
         raise TypeError(
             f"Trainer: loss: got {loss!r}, expected the name of a loss ({', '.join(losses.names())}), a function that "
@@ -253,4 +264,5 @@ def training_model(
         {i.name: [d if isinstance(d, int) else 1 for d in i.shape or ()] for i in before},
         sample_axes(inputs, opened, batch_axis),
         parts,
+        stamps,
     )

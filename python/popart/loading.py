@@ -29,6 +29,7 @@ from popart._arguments import ArgumentError, mapping, names, one_of, optional, w
 from popart._model_inputs import (
     SIZES_FROM_DATA,
     Feed,
+    FileStamps,
     Source,
     declared,
     describe,
@@ -105,11 +106,9 @@ class _OpenedModel:
         """
         self._path = model if isinstance(model, str) else None
         self._content = model if isinstance(model, bytes) else None
-        self._stamps: dict[Path, tuple[int, int, int] | None] = {}
         if isinstance(model, str):
-            file = Path(model)
-            self._stamps = {path: _stamp(path) for path in (file, *(file.parent / name for name in data_files))}
-            self._content = None if data_files else file.read_bytes()
+            self._stamps = FileStamps(model, data_files)
+            self._content = None if data_files else Path(model).read_bytes()
 
     def source(self) -> Source:
         """Read the model, as it was when it was opened.
@@ -123,26 +122,13 @@ class _OpenedModel:
         if self._content is not None:
             return self._content
         assert self._path is not None
-        for path, stamp in self._stamps.items():
-            if _stamp(path) != stamp:
-                raise popart_runtime_error(
-                    f"load: the file '{path}' has changed or is gone since the model was loaded. Load it again"
-                )
+        self._stamps.require_unchanged("load")
         return self._path
 
     def forget(self) -> None:
         """Drop the content if there is a file."""
         if self._path is not None:
             self._content = None
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes with the content of a file; None if it does not exist."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class Model:

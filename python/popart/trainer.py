@@ -212,6 +212,8 @@ class Trainer:
 
     def _session_of(self, accumulation: int, replicas: int, model: TrainingModel | None = None) -> TrainingSession:
         model = model or self._model
+        if model.stamps is not None and self._sessions.current is None:  # later ones get the values of the first
+            model.stamps.require_unchanged("Trainer")
         options = session_options(**self._common)
         options.accumulationAndReplicationReductionType = ReductionType.Mean
         if accumulation > 1:

@@ -344,3 +344,15 @@ def test_a_trainer_does_not_read_its_file_again(tmp_path, data_file):
     else:
         path.write_bytes(b"")
     np.testing.assert_allclose(trainer.predict(DATA), expected_of(first), atol=1e-6)
+
+
+@pytest.mark.parametrize("change", ["overwritten", "removed"])
+def test_a_trainer_refuses_data_files_that_change_before_its_first_step(tmp_path, change):
+    path = tmp_path / "model.onnx"
+    with_data_file(linear(0), path, "weights.data")
+    trainer = popart.Trainer(path, loss="mse", optimizer=popart.optim.SGD(0.0))
+    (tmp_path / "weights.data").unlink()
+    if change == "overwritten":
+        with_data_file(linear(1), path, "weights.data")
+    with pytest.raises(popart.popart_runtime_error, match=r"Trainer: the file .* has changed or is gone"):
+        trainer.step({"x": DATA, "labels": np.zeros((2, 3), np.float32)})
