@@ -133,6 +133,7 @@ void Session::Impl::compile() {
   program.unload();
   fitted.reset();
   checkDeviceFits();
+  requireUnchangedFiles();
   joinToRun();
   patterns::requireExpansions(ir(), patterns);
   session::CompileOptions compiling = compileOptions();
@@ -204,6 +205,7 @@ void Session::Impl::fillSizes() {
 }
 
 void Session::Impl::load() {
+  requireUnchangedFiles();
   program.load(*device);
   if (job)
     session::compareFirstValues(*job, name, hostWeights,
@@ -253,6 +255,10 @@ void Session::loadEngineAndConnectStreams() {
 }
 
 bool Session::isPrepared() const { return open_ && !impl_.get() ? open_->prepared : impl_->program.isCompiled(); }
+
+void Session::Impl::requireUnchangedFiles() const {
+  if (model) model->requireUnchangedFiles();
+}
 
 void Session::Impl::requireWeights() const {
   if (mode == Mode::Training && !weightsLoaded && hasWeights) [[unlikely]]

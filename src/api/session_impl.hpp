@@ -138,11 +138,12 @@ struct Session::Impl {
   // Takes the program and the values of variables; `what` starts the messages. Throws popart::error if the file is for
   // other hardware, has another program or is damaged.
   void use(session::ProgramFile file, const std::string &what);
-  void load();                   // loads a compiled program; throws like prepareDevice
-  void loadToRun();              // at the first run after prepareDevice(false); throws like run
-  void requireWeights() const;   // runtime_error: training before weightsFromHost
-  void fillSizes();              // `sizes` from the Ir
-  void checkDeviceFits() const;  // popart::error: too few IPUs
+  void load();                         // loads a compiled program; throws like prepareDevice
+  void loadToRun();                    // at the first run after prepareDevice(false); throws like run
+  void requireUnchangedFiles() const;  // popart::error: a data file of the model has changed; its values are mapped
+  void requireWeights() const;         // runtime_error: training before weightsFromHost
+  void fillSizes();                    // `sizes` from the Ir
+  void checkDeviceFits() const;        // popart::error: too few IPUs
   std::vector<std::shared_ptr<const executable::Executable>>
       otherPrograms;    // other programs of the session, for compile
   void writeScalars();  // optimizer scalars -> hostWeights

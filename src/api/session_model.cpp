@@ -62,6 +62,7 @@ void Session::modelToHost(const std::string &fileName, const ModelForm form) {
   if (!impl_->model)
     throw runtime_error("Session '{}': modelToHost: the session was not made from an ONNX model", impl_->name);
   impl_->program.requireCompiled("modelToHost");
+  impl_->requireUnchangedFiles();
   if (impl_->program.isLoaded()) {
     if (!impl_->job || !impl_->hasReadDevice) weightsToHost();  // in a job, one process may save what all have read
     for (const auto &[id, read] : impl_->streamBuffers) impl_->hostWeights.at(id) = read;

@@ -218,6 +218,7 @@ void Session::weightsFromHost() {
   }
   session::CompiledProgram &program = impl_->program;
   program.requireLoaded("weightsFromHost");
+  impl_->requireUnchangedFiles();
   logging::devicex::info("session '{}': weights go to the device: {} tensors", impl_->name, impl_->hostWeights.size());
   for (const auto &[id, host] : impl_->hostWeights)
     if (const int variable = program.findVariable(id);

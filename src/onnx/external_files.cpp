@@ -78,6 +78,13 @@ std::shared_ptr<const MappedFile> ExternalFiles::file(const std::string &locatio
   return mapped;
 }
 
+void ExternalFiles::requireUnchanged() const {
+  for (const auto &[location, file] : open_)
+    check(file->isUnchanged(),
+          "External data file '{}' in folder '{}': has changed since the model was read. Read the model again",
+          location, folder_);
+}
+
 std::string ExternalFiles::pathOf(const std::string &location, const std::string &tensorName) const {
   check(!location.empty(), "Tensor '{}': external data has no location. Save the model again with its data files",
         tensorName);

@@ -72,6 +72,8 @@ Model Model::fromProtoOrFile(std::string_view modelProtoOrFilename) {
   return parse(modelProtoOrFilename);
 }
 
+void Model::requireUnchangedFiles() const { content_->files.requireUnchanged(); }
+
 std::map<std::string, int64_t> Model::opsets() const { return opsetsOf(*content_->proto); }
 
 const std::string &Model::graphName() const { return content_->proto->graph().name(); }

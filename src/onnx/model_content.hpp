@@ -45,6 +45,8 @@ class ExternalFiles {
   // The file's path, with links resolved. Throws missing_data_error when the file does not exist, and like `file`.
   std::string pathOf(const std::string &location, const std::string &tensorName) const;
   void forget(const std::string &location) const { open_.erase(location); }  // the file has been replaced
+  // Throws popart::error for a file that was written to after it was opened.
+  void requireUnchanged() const;
   const std::string &folder() const { return folder_; }
 
  private:

@@ -32,6 +32,8 @@ class Model {
   explicit Model(std::shared_ptr<const ModelContent> content) : content_(std::move(content)) {}
   const ModelContent &content() const { return *content_; }
   const std::shared_ptr<const ModelContent> &shared() const { return content_; }
+  // Throws popart::error for a file with tensor data that was written to after the model was read.
+  void requireUnchangedFiles() const;
 
   // The opset version of each imported domain ("ai.onnx" for the default one).
   std::map<std::string, int64_t> opsets() const;

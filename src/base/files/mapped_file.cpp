@@ -25,7 +25,8 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path, cons
         "expected 1. Copy the file",
         shownName, static_cast<long>(status.st_nlink));
   }
-  std::shared_ptr<MappedFile> file(new MappedFile());
+  std::shared_ptr<MappedFile> file(new MappedFile(path));
+  file->status_ = status;
   file->size_ = static_cast<size_t>(status.st_size);
   if (file->size_ > 0) {
     void *address = ::mmap(nullptr, file->size_, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -38,6 +39,13 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string &path, cons
   }
   ::close(fd);
   return file;
+}
+
+bool MappedFile::isUnchanged() const noexcept {
+  struct stat now {};
+  if (::stat(path_.c_str(), &now) != 0 || now.st_dev != status_.st_dev || now.st_ino != status_.st_ino) return true;
+  return now.st_size == status_.st_size && now.st_mtim.tv_sec == status_.st_mtim.tv_sec &&
+         now.st_mtim.tv_nsec == status_.st_mtim.tv_nsec;
 }
 
 MappedFile::~MappedFile() {

@@ -1,9 +1,13 @@
-// MappedFile: the bytes of a file as memory, which the system loads when they are read. If another process truncates a
-// mapped file, this process ends; so writers replace files (PendingFile) instead of writing into them.
+// MappedFile: the bytes of a file as memory, which the system loads when they are read. If a mapped file is truncated,
+// reading its end ends the process: writers here replace files (PendingFile), and readers ask isUnchanged before they
+// read values long after the file was opened.
 #pragma once
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace popart {
 
@@ -20,9 +24,15 @@ class MappedFile {
   MappedFile &operator=(const MappedFile &) = delete;
   const char *data() const { return data_; }
   size_t size() const { return size_; }
+  // Whether the file that is mapped still has its size and its time of modification. Otherwise data() has other bytes,
+  // or none: reading beyond the new end of a file ends the process. A file that was removed, or replaced by another
+  // one, stays mapped as it was.
+  bool isUnchanged() const noexcept;
 
  private:
-  MappedFile() = default;
+  explicit MappedFile(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+  struct stat status_ {};  // when it was opened
   const char *data_ = nullptr;
   size_t size_ = 0;
 };

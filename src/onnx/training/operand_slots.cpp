@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "onnx/operator_table.hpp"
@@ -16,11 +17,16 @@ constexpr int kAll = -1;  // every operand
 // Operands by number. Operands that are not named are of the kind Operand.
 struct OperandSlots {
   std::vector<int> parameters = {}, statistics = {}, settings = {}, carried = {};
+  // Operands that no gradient reaches; not given: those that are attributes of the row.
+  std::optional<std::vector<int>> withoutGradient = {};
 };
 using Table = std::map<std::pair<std::string_view, std::string_view>, OperandSlots>;
 
 OperandSlots parameters(std::vector<int> inputs) { return {.parameters = std::move(inputs)}; }
 OperandSlots settings(std::vector<int> inputs) { return {.settings = std::move(inputs)}; }
+OperandSlots settingsWithoutGradient(std::vector<int> inputs) {
+  return {.settings = inputs, .withoutGradient = inputs};
+}
 OperandSlots carried(std::vector<int> settings = {}) { return {.settings = std::move(settings), .carried = {0}}; }
 
 // Operators of ai.onnx. Initial states of recurrent operators are values of a sequence, not parameters.
@@ -32,7 +38,7 @@ void addOnnx(Table &table) {
     add(type, carried());
   add("CastLike", carried({1}));
   add("Dropout", carried({1}));
-  add("Pad", carried({2}));
+  add("Pad", {.settings = {2}, .carried = {0}, .withoutGradient = std::vector<int>()});
   add("QuantizeLinear", carried({1, 2}));
   add("DequantizeLinear", carried({1, 2}));
   add("Gemm", parameters({0, 1, 2}));
@@ -47,15 +53,15 @@ void addOnnx(Table &table) {
   add("LinearAttention", parameters({0, 1, 2}));
   for (const char *type : {"RNN", "GRU"}) add(type, parameters({1, 2, 3}));
   add("LSTM", parameters({1, 2, 3, 7}));
-  add("Clip", settings({1, 2}));
+  add("Clip", {.settings = {1, 2}, .withoutGradient = std::vector<int>()});
   add("Resize", settings({1, 2}));
   add("Upsample", settings({1}));
-  add("Range", settings({kAll}));
+  add("Range", settingsWithoutGradient({kAll}));
   add("STFT", settings({2}));
   add("MelWeightMatrix", settings({kAll}));
   add("RotaryEmbedding", settings({1, 2}));
-  add("SoftmaxCrossEntropyLoss", settings({2}));
-  add("NegativeLogLikelihoodLoss", settings({2}));
+  add("SoftmaxCrossEntropyLoss", settingsWithoutGradient({2}));
+  add("NegativeLogLikelihoodLoss", settingsWithoutGradient({2}));
   add("NonMaxSuppression", settings({kAll}));
   add("TensorScatter", settings({0}));
 }
@@ -98,8 +104,9 @@ void addMicrosoft(Table &table) {
   add("MatMulNBits", {.parameters = {5}, .settings = {2, 3}});
   for (const char *type : {"QGemm", "QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearConcat",
                            "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSoftmax", "QLinearWhere",
-                           "QAttention", "GatherBlockQuantized", "CropAndResize", "Range"})
+                           "QAttention", "GatherBlockQuantized", "CropAndResize"})
     add(type, settings({kAll}));
+  add("Range", settingsWithoutGradient({kAll}));
   add("ExpandDims", carried());
   add("Trilu", carried());
   add("Pad", carried({2}));
@@ -175,9 +182,8 @@ Reading readingOf(const FlatNode &node, int input) {
 }
 
 bool hasNoGradient(const FlatNode &node, int input) {
-  if (isOneOf(node.type, {"Clip", "Pad"})) return false;  // import rules write them with other operators
-  if (isOneOf(node.type, {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})) return input == 2;
-  if (node.type == "Range") return true;
+  const auto found = table().find({node.domain, node.type});
+  if (found != table().end() && found->second.withoutGradient) return has(*found->second.withoutGradient, input);
   const OpDef *row = rowOf(node);
   return row && operandOfRow(*row, node, input) < 0;
 }

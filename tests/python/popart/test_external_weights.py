@@ -6,6 +6,8 @@ Whatever way the files came there and wherever the model goes; onnx and ONNX Run
 import os
 import resource
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -486,3 +488,32 @@ def test_state_stays_in_its_place_when_the_file_moves(folder, optimizer):
         assert {p[0] for p in places("trained.onnx").values()} == {"moved.bin"}
     again = session_of("trained.onnx", loss, optimizer)
     assert train(again) == train(session)
+
+
+LATER = """
+import popart, sys
+loss, call = sys.argv[1:3]
+session = popart.InferenceSession("m.onnx", popart.DataFlow(1, [loss]), popart.DeviceManager().createCpuDevice())
+if call != "prepareDevice":
+    session.prepareDevice(call != "loadEngineAndConnectStreams")
+with open("w.bin", "r+b") as file:
+    if sys.argv[3] == "cut":
+        file.truncate(0)
+    else:
+        file.write(bytes(64))
+try:
+    getattr(session, call)(*(["saved.onnx"] if call == "modelToHost" else []))
+except popart.popart_exception as e:
+    print(e)
+"""
+
+
+@pytest.mark.parametrize("change", ["cut", "overwritten"])
+@pytest.mark.parametrize("call", ["prepareDevice", "loadEngineAndConnectStreams", "weightsFromHost", "modelToHost"])
+def test_a_data_file_that_is_written_to_later_is_refused(folder, call, change):
+    """Reading the end of a file that was cut would end the process."""
+    builder, loss = network()
+    by_builder(WEIGHTS)(builder, "m.onnx")
+    result = subprocess.run([sys.executable, "-c", LATER, loss, call, change], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "External data file 'w.bin' in folder" in result.stdout and "has changed since the model" in result.stdout
