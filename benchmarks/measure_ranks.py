@@ -2,10 +2,11 @@
 
 ``scaling``: two processes with one thread and one processor each train a network, each on half of the batch (`linked`).
 In turns with them run two processes with the same program that are not connected (`alone`), so that the memory's
-memory's bandwidth is in both; one process with both replicas as threads on the same two processors (`threads`); and
+bandwidth is in both; one process with both replicas as threads on the same two processors (`threads`); and
 PyTorch's DistributedDataParallel over gloo, as it is and compiled. The losses of the first steps are compared before
 anything is timed. Weak scaling is the median step of `alone` by that of `linked`. In a job of its own every run is
-timed: the exposed share is the time that a replica waits for exchanges by the time that exchanges are under way.
+timed: the exposed share is the time that a replica waits for exchanges by the time that exchanges are under way. It
+has a goal for models of more than 10 MB.
 ``start``: the time from the start of four linked processes to the first steps of all, and the same for one process
 alone; and the largest memory of a process.
 ``kill``: one of two processes is killed while they train. Reported are the seconds to the end of the job, its exit code
@@ -45,15 +46,21 @@ PARTS = ["scaling", "start", "kill", "link", "model"]
 KINDS = ["ddp", "ddp_compile", "alone", "threads", "linked"]
 PEERS = ["alone", "threads", "ddp", "ddp_compile"]
 LOSS_TOLERANCE = 1e-3
+LEAST_OVERLAPPED_BYTES = 10_000_000
 GOALS = {
     "exposed": 0.15,
     "ratio": 1.5,
-    "to_threads": 1.4,
+    "to_threads": 1.1,  # with shared memory
     "start_s": 2.0,
     "memory_bytes": 64 << 20,
     "end_s": 10.0,
     "link": 0.85,
 }
+
+
+def exposed_goal(model_bytes: int) -> float | None:
+    """The largest share of exchanges that may be waited for; None for small models."""
+    return GOALS["exposed"] if model_bytes > LEAST_OVERLAPPED_BYTES else None
 
 
 def scaling_goal(step_ms: float) -> float | None:
@@ -132,6 +139,7 @@ class Scaling:
             "exchange_ms": total["exchange_ns"] / runs / 1e6,
             "wait_ms": total["wait_ns"] / runs / 1e6,
             "exchange_bytes": profiles[0]["exchange_bytes"],
+            "model_bytes": (self.folder / "model.onnx").stat().st_size,
         }
 
     def _result_of(self, kind: str) -> dict[str, Any]:
@@ -296,7 +304,7 @@ def scaling_row(entry: dict[str, Any]) -> str:
         asked(entry["weak_scaling"], scaling_goal(ours.get("median_ms", 0))),
         asked(entry["to_threads"], GOALS["to_threads"], least=False),
         asked(entry["ratio_to_best_peer"], GOALS["ratio"]),
-        asked(exposed, GOALS["exposed"], least=False),
+        asked(exposed, exposed_goal(entry["exchange"].get("model_bytes", 0)), least=False),
     ]
     text = f"{entry['network']:<22}" + "".join(f"{column:>22}" for column in columns) + "  " + summary(entry["rounds"])
     failures = [("linked", ours), *entry["peers"].items(), ("exchange", entry["exchange"])]
