@@ -447,7 +447,7 @@ def parse_arguments() -> argparse.Namespace:
         "--before",
         type=Path,
         metavar="FOLDER",
-        help="measure beside another checkout of this repository, with a release build, in the place of peers",
+        help="compare with another checkout of this repository, with a release build, instead of peers",
     )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument(
@@ -460,7 +460,7 @@ def parse_arguments() -> argparse.Namespace:
         "--ops",
         nargs="*",
         metavar="WORD",
-        help="instead of measuring names: operators in three sizes, forward and in a training step, beside ONNX "
+        help="instead of measuring names: operators in three sizes, forward and in a training step, with ONNX "
         "Runtime and PyTorch; those whose names contain a word, or all",
     )
     parser.add_argument(
@@ -495,7 +495,7 @@ def parse_arguments() -> argparse.Namespace:
         args.names = transforms.chosen(args.transforms, args.networks)
     if args.before:
         if set(args.names) & set(transforms.NAMES):
-            parser.error("--before: transforms are measured beside the plain form; leave them out of --names")
+            parser.error("--before: transforms are compared with the plain form; leave them out of --names")
         args.before, args.peers = args.before.resolve(), [BEFORE]
         if not (args.before / "benchmarks" / "worker.py").is_file():
             parser.error(f"--before: {args.before} is no checkout of this repository")

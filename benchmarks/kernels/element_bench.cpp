@@ -1,5 +1,5 @@
 // Every instruction that computes an operator, over a block in the first-level cache, and every one that products
-// compile into their epilogue (bias, instruction), over tiles as products hand them on. Both lists are the rows of
+// compile into their epilogue (bias, instruction), over tiles of products. Both lists are the rows of
 // vector/element_ops.inc. Reports nanoseconds per element of the best repetition, since a neighbour's noise only ever
 // adds time.
 #include <benchmark/benchmark.h>

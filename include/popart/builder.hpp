@@ -1,4 +1,4 @@
-// Builder: writes an ONNX model node by node (docs/compat/builder.md). Operator methods hang on opset objects:
+// Builder: writes an ONNX model node by node (docs/compat/builder.md). Operators are methods of opset objects:
 //
 //   auto builder = popart::Builder::create();
 //   auto aiOnnx = builder->aiOnnxOpset10();

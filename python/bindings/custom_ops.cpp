@@ -29,8 +29,8 @@ nb::object callUser(const std::string &what, nb::handle function, const nb::list
   throw error("{}: {}", what, text);
 }
 
-// The functions of one operator: held until the interpreter ends, then null. The struct itself stays, for kernels of
-// threads that go on.
+// The functions of one operator: held until the interpreter ends, then null. The struct itself stays, for kernels that
+// other threads still run.
 struct PythonFunctions {
   OperatorIdentifier opid, gradient;
   nb::handle shapes, kernel, gradientKernel, differentiable;

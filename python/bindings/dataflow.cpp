@@ -22,7 +22,7 @@ void bindDataFlow(nb::module_ &m) {
            "    anchorReturnTypeString: 'All', 'Final', 'EveryN' or 'Sum', in any case.\n"
            "    returnPeriod: EveryN only: batches between returned values, 1 or more.\n"
            "    tileSet: IO: the strategy counts; it then needs explicit main loops and virtual graphs.\n"
-           "    exchangeStrategy: Overlapped: one more value may wait for the host while the program goes on.")
+           "    exchangeStrategy: Overlapped: one more value may wait for the host while the program runs.")
       .def(nb::init<std::string, int, TileSet, ExchangeStrategy>(), nb::arg("anchorReturnTypeString"),
            nb::arg("returnPeriod"), compute, justInTime)
       .def("id", &AnchorReturnType::id, "The kind, as AnchorReturnTypeId.")

@@ -178,7 +178,7 @@ class HandleClass : public nb::class_<Handle<T>> {
   }
 };
 
-// ---- ops.cpp, for graphs
+// ---- graph_ops.cpp
 Op *createOp(Graph &graph, const std::string &type, const std::vector<std::optional<TensorId>> &inputs,
              const std::vector<TensorId> &outputs, const nb::dict &attributes, const nb::dict &settings);
 // How programs know a tensor that was made for them: its index, by which they give it to ops, and its id.

@@ -244,6 +244,10 @@ def _keys(what: str, names: Any) -> list[str]:
     return list(names or ())
 
 
+def _is_tuple_of_arrays(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and bool(value) and all(hasattr(one, "shape") for one in value)
+
+
 class Feed:
     """Assigns the values of calls and batches to inputs, and converts them to arrays of the inputs' types."""
 
@@ -272,7 +276,11 @@ class Feed:
         self.keys = dict(names) if isinstance(names, Mapping) else {name: name for name in keys}
 
     def named(self, batch: Any) -> dict[str, Any]:
-        """Assign the values of a batch to inputs; the batch is a dictionary, a tuple, or a single value.
+        """Assign the values of a batch to inputs.
+
+        A batch is a dictionary by key; a tuple of values in the order of the inputs; or a single value. In a tuple, a
+        dictionary gives the inputs that it names, and a tuple of arrays gives one value for each of them:
+        ``({"ids": ids, "mask": mask}, labels)``, ``((ids, mask), labels)``.
 
         Returns:
             The values; entries of dictionaries that are not inputs are ignored.
@@ -288,12 +296,24 @@ class Feed:
                     )
             return {name: batch[key] for key, name in self.keys.items()}
         values = batch if isinstance(batch, (tuple, list)) else (batch,)
-        if len(values) != len(self.order):
+        given = {
+            self.keys[key]: part[key]
+            for part in values
+            if isinstance(part, Mapping)
+            for key in part
+            if key in self.keys
+        }
+        rest = [value for value in values if not isinstance(value, Mapping)]
+        order = [name for name in self.order if name not in given]
+        if len(rest) != len(order):
+            rest = [value for part in rest for value in (part if _is_tuple_of_arrays(part) else (part,))]
+        if len(rest) != len(order):
             raise popart_runtime_error(
-                f"{self.what}: the data gives {len(values)} values: got {len(self.order)} inputs: "
-                f"{', '.join(self.order)}. Give one value for each"
+                f"{self.what}: the data gives {len(given) + len(rest)} values"
+                + (f" ({', '.join(given)} by name)" if given else "")
+                + f": got {len(self.order)} inputs: {', '.join(self.order)}. Give one value for each"
             )
-        return dict(zip(self.order, values, strict=True))
+        return given | dict(zip(order, rest, strict=True))
 
     def arrays(self, batch: Any) -> dict[str, np.ndarray]:
         """The arrays of a batch by input.

@@ -251,7 +251,7 @@ class Ir:
         return self._graph(self._pb_ir.createGraph(self._pb_ir.createUniqueSubgraphId(base)))
 
     def create_graph(self, fn: Callable[..., Any] | Module, *args: Any, **kwargs: Any) -> Graph:
-        """Make a graph by calling `fn` with graph inputs in place of its tensor arguments.
+        """Make a graph by calling `fn` with graph inputs instead of its tensor arguments.
 
         Args:
             fn: function, method or `popxl.Module`.

@@ -86,7 +86,7 @@ class Program:
         self.children = [Program(child) for child in facts["children"]]
 
     def accept(self, visitor: Any) -> None:
-        """Call ``visitor.visit<type>(self)`` where it has such a method; it goes on to the children itself."""
+        """Call ``visitor.visit<type>(self)`` where it has such a method, which visits the children itself."""
         visit = getattr(visitor, "visit" + self.type, None)
         if visit is not None:
             visit(self)

@@ -37,7 +37,7 @@ std::string describe(const ValueFailure &f) {
           "engineOptions[\"ignore_out_of_range_labels\"] to \"true\": then such a label has no loss and no "
           "gradient");
     case FailureKind::Offset:
-      return outOfRange(f, "the start of a window", "The window must lie inside the tensor; check the offset");
+      return outOfRange(f, "the start of a window", "The window must be inside the tensor; check the offset");
     case FailureKind::DivisionByZero:
       return ": an integer is divided by zero: got divisor 0 for element " + toText(f.position) +
              " of the result, expected another divisor. Check the divisor, or divide in a floating type";

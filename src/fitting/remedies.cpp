@@ -86,7 +86,7 @@ class Remedies {
                                ? fmt::format("accumulate over {} micro-batches, each 1/{} of this one "
                                              "(enableGradientAccumulation, accumulationFactor)",
                                              factor, parts)
-                               : fmt::format("feed batches of {} in place of {}", size / parts, size),
+                               : fmt::format("feed batches of {} instead of {}", size / parts, size),
                            memory.total(), times});
       return true;
     }
@@ -109,10 +109,10 @@ class Remedies {
       if (memory.total() * count > all) continue;
       const double share = static_cast<double>(refusal_.replicas) / count;
       remedies_.push_back({isPopxl()
-                               ? fmt::format("run on {} replicas in place of {} (popxl.Ir(replication=…)), each {} "
+                               ? fmt::format("run on {} replicas instead of {} (popxl.Ir(replication=…)), each {} "
                                              "times as often",
                                              count, refusal_.replicas, share)
-                               : fmt::format("train with {} replicas in place of {} and accumulate {} times as many "
+                               : fmt::format("train with {} replicas instead of {} and accumulate {} times as many "
                                              "micro-batches (replicatedGraphCount, accumulationFactor)",
                                              count, refusal_.replicas, share),
                            memory.total(), base.times * share});

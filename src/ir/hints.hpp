@@ -1,4 +1,4 @@
-// Hints of Op::Settings that passes set for later passes. Hints change no result.
+// Hints of Op::Settings that passes set for later passes. Except `ring` and `lane`, they change no result.
 #pragma once
 
 namespace popart {

@@ -3,8 +3,7 @@
 // them are arbitrary numbers that ops can compute with: every op whose result they would change masks them. Private to
 // this room.
 //
-//   x (count, 4), room for 100 rows:  relu(x) keeps the count; sum(x, 0) reads zeros after the values; x[:, 1] keeps
-// it.
+//   x (count, 4), room for 100 rows:  relu(x) and x[:, 1] keep the count; sum(x, 0) reads zeros after the values.
 #pragma once
 #include <map>
 #include <string>

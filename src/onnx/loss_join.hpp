@@ -1,4 +1,4 @@
-// How the losses of the parts of a batch join to that of the batch: read from the nodes behind a loss.
+// How the losses of the parts of a batch join to that of the batch: read from the nodes that compute a loss.
 #pragma once
 #include <string>
 #include <vector>

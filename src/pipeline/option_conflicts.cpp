@@ -163,7 +163,7 @@ constexpr Conflict kConflicts[] = {
      "batchSerializationSettings: method Loop in the forward context cannot be differentiated. Use transformContext "
      "Bwd or another method"},
     {[](const Options &o, RunMode) { return std::ranges::any_of(o.virtualGraphSplitRatios, badSplitRatio); },
-     "virtualGraphSplitRatios must lie between 0 and 1: got {}",
+     "virtualGraphSplitRatios must be between 0 and 1: got {}",
      [](const Options &o) { return toText(*std::ranges::find_if(o.virtualGraphSplitRatios, badSplitRatio)); }},
     {[](const Options &o, RunMode) { return o.defaultBufferingDepth < 1; },
      "defaultBufferingDepth must be 1 or more: got {}",
@@ -195,12 +195,12 @@ constexpr Conflict kConflicts[] = {
     {[](const Options &o, RunMode mode) {
        return scalesLoss(o, mode) && !isShare(o.automaticLossScalingSettings.binEdgeLocation);
      },
-     "automaticLossScalingSettings.binEdgeLocation must lie between 0 and 1: got {}",
+     "automaticLossScalingSettings.binEdgeLocation must be between 0 and 1: got {}",
      [](const Options &o) { return toText(o.automaticLossScalingSettings.binEdgeLocation); }},
     {[](const Options &o, RunMode mode) {
        return scalesLoss(o, mode) && !isShare(o.automaticLossScalingSettings.thresholdUpperCountProportion);
      },
-     "automaticLossScalingSettings.thresholdUpperCountProportion must lie between 0 and 1: got {}",
+     "automaticLossScalingSettings.thresholdUpperCountProportion must be between 0 and 1: got {}",
      [](const Options &o) { return toText(o.automaticLossScalingSettings.thresholdUpperCountProportion); }},
     {[](const Options &o, RunMode mode) {
        return scalesLoss(o, mode) && o.automaticLossScalingSettings.toTrackTensors.has_value() != tracksNamed(o);

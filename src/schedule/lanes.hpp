@@ -1,6 +1,5 @@
 // Lanes: the stages of a pipeline's cycle as sequences that can run at the same time. In a graph's order
 //
-//   … before │ stage 2 ═ │ behind …      the ops of one cycle (kCycle) that belong to several stages (kLane)
 //   … before │ stage 2 ═ │ after …       the ops of one cycle (kCycle) that belong to several stages (kLane)
 //            │ stage 1 ═ │               are consecutive, one stage after the other;
 //            │ stage 0 ═ │               no stage reads a result of another stage of the section

@@ -1,5 +1,5 @@
 // ReplicaStreams: one source of host data for several replicas that run at the same time. For each micro-batch the
-// source gets calls for the replicas in order: the first replica that needs a value asks for the values of all, and the
+// source gets calls for the replicas in order: the first replica that needs a value requests the values of all, and the
 // last one that makes a value delivers those of all. So the order of calls does not depend on timing, and no replica
 // waits for another.
 #pragma once

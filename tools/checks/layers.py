@@ -93,8 +93,6 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "onnx_proto/": ("onnx",),
     "google/protobuf/": ("onnx",),
     "hwy/": ("backends/cpu", "base"),
-    "dnnl": ("backends/cpu",),
-    "oneapi/": ("backends/cpu",),
     "cuda": ("backends/cuda",),
     "mpi.h": ("exchange",),
 }

@@ -1,9 +1,9 @@
 """Private names for the libraries inside a wheel, so that a process may hold other copies of them.
 
-A wheel brings protobuf, fmt, Highway and xxHash as shared libraries. The dynamic linker looks names up in libraries
-that were loaded globally first: a program whose TensorFlow, say, shows its protobuf to all would have our calls end
-there. So each name that these libraries define, and each that ours define outside of namespace popart, gets a prefix,
-in all files of the wheel.
+A wheel brings protobuf, fmt, Highway, RE2 and xxHash as shared libraries. The dynamic linker looks names up in
+libraries that were loaded globally first: a program whose TensorFlow, say, shows its protobuf to all would have our
+calls end there. So each name that these libraries define, and each that ours define outside of namespace popart, gets
+a prefix, in all files of the wheel.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Ir(_ir.Ir):
         return self._graph(self._pb_ir.createGraph(name or "graph"))
 
     def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
-        """Make a graph by calling `fn` with graph inputs in place of its tensor arguments.
+        """Make a graph by calling `fn` with graph inputs instead of its tensor arguments.
 
         Args:
             fn: function or module.

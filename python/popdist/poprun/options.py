@@ -84,7 +84,7 @@ OPTIONS = (
     Option("export-config", str, "", "FILE", "write the options to a file"),
     Option("overwrite-config", _switch, False, "SWITCH", "whether --export-config replaces a file that is there"),
     Option("host", str, "", "LIST", "hosts, such as a,b or node[0-2,4], which get equally many instances", short="H"),
-    Option("hostfile", str, "", "FILE", "hosts from a file, one on each line, in place of --host"),
+    Option("hostfile", str, "", "FILE", "hosts from a file, one on each line, instead of --host"),
     Option("num-replicas", _COUNT, 1, "N", "replicas of all instances together"),
     Option("num-instances", _COUNT, 1, "N", "processes; divides the replicas"),
     Option("ipus-per-replica", _COUNT, 1, "N", "IPUs of each replica"),

@@ -50,6 +50,8 @@ void checkRange(const std::string &optimizer, const std::string &name, float val
           value);
   else if (name == "max_weight_norm")
     check(value > 0.0f, "optim::{}: invalid max_weight_norm: got {}, expected a value above 0", optimizer, value);
+  else if (name == "eps" && optimizer == "Lamb")  // with sharded state, padding is 0 / eps and counts in the norm
+    check(value > 0.0f, "optim::Lamb: invalid eps: got {}, expected a value above 0", value);
   else if (name != "dampening")
     check(value >= 0.0f, "optim::{}: invalid {}: got {}, expected 0 or more", optimizer, name, value);
 }

@@ -220,7 +220,7 @@ void importMelWeightMatrix(NodeContext &n) {
     const double hertz = 700 * (std::pow(10, (static_cast<double>(i) * step + low) / 2595) - 1);
     const double edge = std::floor((static_cast<double>(length) + 1) * hertz / static_cast<double>(rate));
     n.require(edge >= 0 && edge <= static_cast<double>(spectrum),
-              "the edges must lie between 0 and half the sample rate: bin {} got {} of {}", i, edge, spectrum);
+              "the edges must be from 0 to half the sample rate: bin {} got {} of {}", i, edge, spectrum);
     edges.push_back(static_cast<int64_t>(edge));
   }
   std::vector<double> values(static_cast<size_t>(info.nelms()), 0);

@@ -179,7 +179,7 @@ void importNonMaxSuppression(NodeContext &n) {
   bool isKnown = true;
   for (int i = 0; i < n.inputCount(); ++i) isKnown = isKnown && (!n.hasIn(i) || n.knownValue(i));
   if (n.hasIn(3) && n.knownValue(3))
-    n.require(n.constantNumber(3) >= 0 && n.constantNumber(3) <= 1, "iou_threshold must lie between 0 and 1: got {}",
+    n.require(n.constantNumber(3) >= 0 && n.constantNumber(3) <= 1, "iou_threshold must be between 0 and 1: got {}",
               n.constantNumber(3));
   int64_t most = n.hasIn(2) ? scores[2] : 0;
   if (n.hasIn(2) && n.knownValue(2)) most = std::clamp<int64_t>(n.constantInt(2), 0, most);

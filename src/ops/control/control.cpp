@@ -64,7 +64,7 @@ void inferLoop(InferContext &c) {
   const int bodyOutputs = static_cast<int>(body.outputs().size()) - 1;
   int carried = std::min(bodyOutputs, bodyInputs);
   if (c.hasAttr("carried")) {
-    c.require(c.attrInt("carried") >= 0 && c.attrInt("carried") <= carried, "carried must lie between 0 and {}: got {}",
+    c.require(c.attrInt("carried") >= 0 && c.attrInt("carried") <= carried, "carried must be between 0 and {}: got {}",
               carried, c.attrInt("carried"));
     carried = static_cast<int>(c.attrInt("carried"));
   }

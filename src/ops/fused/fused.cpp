@@ -408,7 +408,7 @@ OpDefs fusedOps() {
                      .infer([](InferContext &c) {
                        Shape shape = c.shape(0);
                        c.require(!shape.empty() && c.attrInt("rows") >= 1 && c.attrInt("rows") <= shape[0],
-                                 "rows must lie between 1 and the stack's: got {} for shape {}", c.attrInt("rows"),
+                                 "rows must be between 1 and the stack's: got {} for shape {}", c.attrInt("rows"),
                                  shape);
                        shape[0] = c.attrInt("rows");
                        c.out(0, c.in(0).dataType(), shape);

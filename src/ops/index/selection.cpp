@@ -57,7 +57,7 @@ void inferNonMaxSuppression(InferContext &c) {
   requireOne(c, 3, "iou_threshold");
   requireOne(c, 4, "score_threshold");
   const int64_t most = c.attrInt("most");
-  c.require(most >= 0 && most <= boxes[1], "attribute 'most' must lie between 0 and the number of boxes: got {} of {}",
+  c.require(most >= 0 && most <= boxes[1], "attribute 'most' must be between 0 and the number of boxes: got {} of {}",
             most, boxes[1]);
   c.out(0, DataType::INT64, {scores[0], scores[1], most});
   c.out(1, DataType::INT64, {scores[0], scores[1]});

@@ -86,7 +86,7 @@ OpDef decoderRow() {
                   c.shape(1), Shape{batch});
         requireBlank(c);
         c.require(paths >= 1 && paths <= c.attrInt("beam_width"),
-                  "top_paths must lie between 1 and beam_width: got {} for a beam of {}", paths,
+                  "top_paths must be between 1 and beam_width: got {} for a beam of {}", paths,
                   c.attrInt("beam_width"));
         c.out(0, c.type(0), {batch, paths});
         c.out(1, DataType::UINT32, {batch, paths});

@@ -19,10 +19,10 @@ void inferRoiAlign(InferContext &c) {
             Shape{boxes[0]});
   constexpr int64_t kMostBins = 1 << 15;
   for (const char *name : {"output_height", "output_width"})
-    c.require(c.attrInt(name) >= 1 && c.attrInt(name) <= kMostBins, "{} must lie between 1 and {}: got {}", name,
+    c.require(c.attrInt(name) >= 1 && c.attrInt(name) <= kMostBins, "{} must be between 1 and {}: got {}", name,
               kMostBins, c.attrInt(name));
   c.require(c.attrInt("sampling_ratio") >= 0 && c.attrInt("sampling_ratio") <= kMostBins,
-            "sampling_ratio must lie between 0 and {}: got {}", kMostBins, c.attrInt("sampling_ratio"));
+            "sampling_ratio must be between 0 and {}: got {}", kMostBins, c.attrInt("sampling_ratio"));
   const std::string &mode = c.attrString("mode");
   c.require(mode == "avg" || mode == "max", "unknown mode: got '{}', expected 'avg' or 'max'", mode);
   const std::string &coordinates = c.attrString("coordinate_transformation_mode");

@@ -19,7 +19,7 @@ void inferMaxRoiPool(InferContext &c) {
   constexpr int64_t kMostBins = 1 << 15;
   c.require(bins.size() == 2, "pooled_shape must be (rows, columns): got {}", bins);
   for (int64_t count : bins)
-    c.require(count >= 1 && count <= kMostBins, "pooled_shape must lie between 1 and {}: got {}", kMostBins, bins);
+    c.require(count >= 1 && count <= kMostBins, "pooled_shape must be between 1 and {}: got {}", kMostBins, bins);
   const float scale = c.attrFloat("spatial_scale");
   c.require(std::isfinite(scale) && scale > 0, "spatial_scale must be positive: got {}", scale);
   c.out(0, c.type(0), {boxes[0], x[1], bins[0], bins[1]});

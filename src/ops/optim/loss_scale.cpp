@@ -16,7 +16,7 @@ void inferLossScaleUpdate(InferContext &c) {
   c.require(c.in(0).nelms() == 1, "the factor must be a scalar: got shape {}", c.shape(0));
   c.require(c.shape(1) == Shape{2}, "counts must be those of small and large elements: got shape {}", c.shape(1));
   const float threshold = c.attrFloat("threshold");
-  c.require(threshold >= 0 && threshold <= 1, "threshold must lie between 0 and 1: got {}", threshold);
+  c.require(threshold >= 0 && threshold <= 1, "threshold must be between 0 and 1: got {}", threshold);
   if (c.hasIn(kDue)) c.require(c.in(kDue).nelms() == 1, "due must be a scalar: got shape {}", c.shape(kDue));
   if (c.hasIn(kFinite))
     c.require(c.in(kFinite).nelms() == 1, "finite must be a scalar: got shape {}", c.shape(kFinite));

@@ -148,7 +148,7 @@ void addRounding(OpDefs &rows) {
                        const DataType to = typeOfAttribute(c, "to");
                        c.require((typeBit(to) & kRoundedTypes) != 0, "it rounds to FLOAT16 or BFLOAT16: got {}", to);
                        const int64_t stream = c.attrInt("stream");
-                       c.require(stream >= 0 && stream < int64_t{1} << 32, "stream must lie in [0, 2^32): got {}",
+                       c.require(stream >= 0 && stream < int64_t{1} << 32, "stream must be in [0, 2^32): got {}",
                                  stream);
                        c.out(0, to, c.shape(0));
                      })

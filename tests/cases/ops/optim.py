@@ -129,6 +129,6 @@ CASES = [
         dtypes=["float32"],
     ),
     Case(
-        "LossScaleUpdate", [FACTOR, counts(1, 1)], {"threshold": 2.0}, refuses="threshold must lie", dtypes=["float32"]
+        "LossScaleUpdate", [FACTOR, counts(1, 1)], {"threshold": 2.0}, refuses="threshold must be", dtypes=["float32"]
     ),
 ]

@@ -68,6 +68,6 @@ CASES = [
     Case("MaxRoiPool", [floats(3, 6, 5), BOXES], BINS, refuses="dimensions (N, C, H, W)"),
     Case("MaxRoiPool", [IMAGE, BOXES[:, :4]], BINS, refuses="shape (n, 5)"),
     Case("MaxRoiPool", [IMAGE, BOXES], {"pooled_shape": [2]}, refuses="pooled_shape must be (rows, columns)"),
-    Case("MaxRoiPool", [IMAGE, BOXES], {"pooled_shape": [2, 0]}, refuses="pooled_shape must lie between"),
+    Case("MaxRoiPool", [IMAGE, BOXES], {"pooled_shape": [2, 0]}, refuses="pooled_shape must be between"),
     Case("MaxRoiPool", [IMAGE, BOXES], {**BINS, "spatial_scale": -1.0}, refuses="spatial_scale must be positive"),
 ]

@@ -109,6 +109,6 @@ CASES = [
     Case("NonMaxSuppression", [BOXES, SCORES], {"most": 3}, name="types"),
     Case("NonMaxSuppression", [BOXES[:, :0], SCORES[:, :, :0]], {"most": 0}, suppression(0), name="no_boxes"),
     Case("NonMaxSuppression", [BOXES, SCORES[:, :, :5]], {"most": 3}, refuses="boxes and scores must be"),
-    Case("NonMaxSuppression", [BOXES, SCORES], {"most": 21}, refuses="'most' must lie between 0"),
+    Case("NonMaxSuppression", [BOXES, SCORES], {"most": 21}, refuses="'most' must be between 0"),
     Case("NonMaxSuppression", [BOXES, SCORES, np.array([1, 2])], {"most": 3}, refuses="must be one number"),
 ]

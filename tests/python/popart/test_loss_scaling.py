@@ -379,10 +379,10 @@ def test_loss_scale_stays_float_up_to_the_first_gradient():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"binEdgeLocation": 1.5}, r"binEdgeLocation must lie between 0 and 1"),
-        ({"binEdgeLocation": -0.5}, r"binEdgeLocation must lie between 0 and 1"),
-        ({"thresholdUpperCountProportion": 2.0}, r"thresholdUpperCountProportion must lie between 0 and 1"),
-        ({"thresholdUpperCountProportion": -1e-3}, r"thresholdUpperCountProportion must lie between 0 and 1"),
+        ({"binEdgeLocation": 1.5}, r"binEdgeLocation must be between 0 and 1"),
+        ({"binEdgeLocation": -0.5}, r"binEdgeLocation must be between 0 and 1"),
+        ({"thresholdUpperCountProportion": 2.0}, r"thresholdUpperCountProportion must be between 0 and 1"),
+        ({"thresholdUpperCountProportion": -1e-3}, r"thresholdUpperCountProportion must be between 0 and 1"),
         ({"toTrackTensors": ["w"]}, "toTrackTensors and gradientTensorTrackingMethod"),
         (
             {"gradientTensorTrackingMethod": Tracking.GradientsOfUserSpecifiedTensors},

@@ -249,7 +249,7 @@ def test_fewer_replicas_are_a_remedy():
     one = planned(session)
     session, *_ = session_of("mlp", "adam", one // 3, replicas=4)
     # of more threads each replica has less scratch memory, so that two of them may fit
-    remedy = "train with (1 replicas in place of 4 and accumulate 4|2 replicas in place of 4 and accumulate 2) times"
+    remedy = "train with (1 replicas instead of 4 and accumulate 4|2 replicas instead of 4 and accumulate 2) times"
     with pytest.raises(popart.OutOfMemoryException, match=remedy):
         session.prepareDevice()
 
@@ -322,7 +322,7 @@ def test_weights_of_inference_lie_off_chip(constant):
 def test_weights_that_are_folded_stay():
     """A normalisation is folded into the constant weights of its convolution: other bits if they were variables."""
     session, _ = inference(convolutions=True)
-    with pytest.raises(popart.OutOfMemoryException, match=r"feed batches of 1 in place of 4|allow \d+ bytes"):
+    with pytest.raises(popart.OutOfMemoryException, match=r"feed batches of 1 instead of 4|allow \d+ bytes"):
         inference(planned(session) // 2, convolutions=True)
 
 

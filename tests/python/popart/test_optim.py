@@ -381,6 +381,7 @@ def test_a_loss_scale_changes_nothing():
     (lambda: popart.optim.Adam(clip_grad_norm=-1.0), "invalid maximum norm"),
     (lambda: popart.optim.SGD(groups=[{"params": "w", "betas": (0.1, 0.2)}]), "no number of this name: got 'beta1'"),
     (lambda: popart.optim.Adadelta(rho=1.5), "invalid rho: got 1.5"),
+    (lambda: popart.optim.Lamb(eps=0.0), "Lamb: invalid eps: got 0, expected a value above 0"),
 ])  # fmt: skip
 def test_numbers_out_of_range_are_refused(make, text):
     with pytest.raises(popart.popart_exception, match=text):

@@ -518,10 +518,37 @@ def test_files_of_state_that_are_none(tmp_path):
         trainer_of(Network()).load_state(tmp_path / "text")
 
 
+def test_batches_of_nested_values():
+    """As data sets of PyTorch and Keras give them: inputs by name or together, and labels."""
+    builder = popart.Builder()
+    left, right = (builder.addInputTensor("FLOAT", ["batch", WIDTH], name) for name in ("left", "right"))
+    weight = builder.addInitializedInputTensor(np.ones((WIDTH, CLASSES), np.float32), "w")
+    builder.addOutputTensor(builder.aiOnnx.matmul([builder.aiOnnx.sub([left, right]), weight]))
+    x, y = data(8)
+
+    def loss_of(batch):
+        trainer = popart.Trainer(builder.getModelProto(), loss="cross_entropy", optimizer=popart.optim.SGD(lr=0.1))
+        trainer.step(batch)
+        return trainer.step(batch)
+
+    expected = loss_of({"left": x, "right": 2 * x, "labels": y})
+    for batch in (
+        (x, 2 * x, y),
+        ({"left": x, "right": 2 * x}, y),
+        ({"right": 2 * x, "left": x, "further": 1}, {"labels": y}),
+        (x, {"right": 2 * x}, y),
+        ((x, 2 * x), y),
+        [[x, 2 * x], y],
+    ):
+        assert loss_of(batch) == expected
+
+
 @pytest.mark.parametrize(("batch", "text"), [
     (data(0), "'x': got no samples, expected 1 or more"),
     ({"x": data(8)[0]}, "the data has no 'labels'"),
     ((data(8)[0],), "the data gives 1 values: got 2 inputs: x, labels"),
+    (({"x": data(8)[0]},), r"the data gives 1 values \(x by name\): got 2 inputs: x, labels"),
+    ((data(8), *data(8)), "the data gives 4 values: got 2 inputs: x, labels"),
     ((data(8)[0][:, :3], data(8)[1]), r"'x': got shape \[8, 3\], expected \[batch, 6\]"),
     ((data(8)[0], data(8)[1].double()), "'labels': got float64, expected int32"),
 ])  # fmt: skip

@@ -71,7 +71,7 @@ def test_the_limit_that_is_asked_for_is_enough(monkeypatch):
 def test_smaller_batches(monkeypatch):
     *_, needed = refusal(monkeypatch, 1000 * 400)
     text, found, _ = refusal(monkeypatch, int(0.9 * needed))
-    matches = [re.fullmatch(r"feed batches of (\d+) in place of 64", words) for words, *_ in found]
+    matches = [re.fullmatch(r"feed batches of (\d+) instead of 64", words) for words, *_ in found]
     batches = [int(match[1]) for match in matches if match]
     assert len(batches) == 1, text
     popxl.Session(training(batch=batches[0]), "cpu")
@@ -80,7 +80,7 @@ def test_smaller_batches(monkeypatch):
 def test_fewer_replicas(monkeypatch):
     *_, of_one = refusal(monkeypatch, 400_000)
     text, found, _ = refusal(monkeypatch, int(1.2 * of_one), replicas=2)
-    assert any(words.startswith("run on 1 replicas in place of 2") for words, *_ in found), text
+    assert any(words.startswith("run on 1 replicas instead of 2") for words, *_ in found), text
 
 
 def test_engine_options_of_the_environment(monkeypatch):

@@ -1,5 +1,5 @@
-// A device that is not the host, for tests of what devices may be: memory of its own, work that waits until somebody
-// asks for its results, a packing of weights that only it knows. It counts what it is asked to do, and ends a run with
+// A device that is not the host, for tests of what devices may be: memory of its own, work that waits until its results
+// are read, a packing of weights that only it knows. It counts what it is asked to do, and ends a run with
 // internal_error when a kernel or a copy gets an address that is none of its memory.
 //
 // Its kernels are those of another backend, run one task after the other, those of a round backwards, on scratch memory
