@@ -148,6 +148,7 @@ void bindDebug(nb::module_ &m) {
   bindLogger(m);
   m.attr("_ownVersion") = POPART_OWN_VERSION;  // of the distribution openpopart (pyproject.toml)
   m.def("_bytes_text", &bytesText, nb::arg("count"));
+  m.def("_bytes_from_text", &byteSizeFromText, nb::arg("text"), nb::arg("what"));
   m.def("_time_text", &timeText, nb::arg("seconds"));
   m.def("_flops_text", &flopsText, nb::arg("count"));
   m.def(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import popart_core
-from popart_core import GraphTransformer, InputShapeInfo, popart_runtime_error
+from popart_core import GraphTransformer, InputShapeInfo, popart_exception, popart_runtime_error
 
 from popart._arrays import as_input
 from popart._names import nearest_names
@@ -224,6 +224,27 @@ def with_open_batch(inputs: Sequence[ModelInput], axis: int = 0) -> list[ModelIn
         sizes.add(i.shape[at])
         opened.append(replace(i, shape=(*i.shape[:at], "batch", *i.shape[at + 1 :])))
     return opened if len(sizes) == 1 else list(inputs)
+
+
+def fixed_batch(
+    what: str, got: Mapping[str, Sequence[int]], fixed: Mapping[str, Sequence[Any]], error: Exception
+) -> popart_exception:
+    """The error where a model does not compute another batch than that of its file, although its inputs were opened.
+
+    Args:
+        what: The name of the caller.
+        got: Shapes of a run.
+        fixed: Shapes in the file.
+        error: What the model says.
+
+    Returns:
+        The error.
+    """
+    shapes, own = ({name: list(shape) for name, shape in all_of.items()} for all_of in (got, fixed))
+    return popart_exception(
+        f"{what}: the file fixes its batch, and does not compute another one: got {shapes}, the file has {own}. Export "
+        f"it with an open batch. {error}"
+    )
 
 
 def declared(model: Source, inputs: Iterable[ModelInput]) -> bytes:

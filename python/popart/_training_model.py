@@ -54,6 +54,7 @@ class TrainingModel:
         axes: Dimension of samples of each input.
         parts: Factors of the loss, and which losses are sums.
         stamps: Of the model's files, if they include data files, which the first session reads.
+        fixed: Shapes in the file of the inputs whose batch was opened.
     """
 
     proto: bytes
@@ -68,6 +69,7 @@ class TrainingModel:
     axes: SampleAxes
     parts: LossParts
     stamps: FileStamps | None
+    fixed: dict[str, tuple[int | str, ...]]
 
     @property
     def is_sum(self) -> bool:
@@ -265,4 +267,5 @@ def training_model(
         sample_axes(inputs, opened, batch_axis),
         parts,
         stamps,
+        {old.name: old.shape or () for old, new in zip(own, opened, strict=True) if old.shape != new.shape},
     )

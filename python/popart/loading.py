@@ -33,6 +33,7 @@ from popart._model_inputs import (
     Source,
     declared,
     describe,
+    fixed_batch,
     inputs_of,
     source_of,
     with_open_batch,
@@ -70,11 +71,12 @@ def session_options(
         AttributeError: There is no such option.
         TypeError: A value has the wrong type.
         ArgumentError: A number is out of range.
+        popart_exception: `max_memory` is text that says no size.
     """
     made = SessionOptions()
     engine = {"max_shape_programs": str(whole(f"{what}: max_shapes", max_shapes, 1))}
     if isinstance(max_memory, str):
-        engine["max_memory"] = max_memory
+        engine["max_memory"] = str(popart_core._bytes_from_text(max_memory, f"{what}: max_memory"))
     elif max_memory is not None:
         engine["max_memory"] = str(whole(f"{what}: max_memory", max_memory, 1))
     if num_threads is not None:
@@ -252,17 +254,11 @@ class Model:
             self._session = self._session_of(arrays)
         try:
             self._session.setInputShapes(arrays)
-        except popart_core.unknown_value_error:
-            raise
         except popart_exception as error:
-            if not self._opened:
+            if not self._opened or type(error) is not popart_exception:  # such as OutOfMemoryException
                 raise
-            shapes = {i.name: list(i.shape or ()) for i in self._inputs}
-            raise popart_exception(
-                f"{self._name}: the file fixes its batch, and does not compute another one: got "
-                f"{ {name: list(array.shape) for name, array in arrays.items()} }, the file has {shapes}. Export it "
-                f"with an open batch. {error}"
-            ) from None
+            got = {name: array.shape for name, array in arrays.items()}
+            raise fixed_batch(self._name, got, {i.name: i.shape or () for i in self._inputs}, error) from None
         anchors = self._session.initAnchorArrays()
         self._session.run(PyStepIO(arrays, anchors))
         results = {}

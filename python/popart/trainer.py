@@ -23,6 +23,7 @@ from popart_core import (
     PyStepIO,
     ReductionType,
     SessionOptions,
+    popart_exception,
     popart_runtime_error,
 )
 
@@ -30,7 +31,7 @@ from popart import optim
 from popart._arguments import file_path, flag, function, mapping, names, one_of, optional, text, whole
 from popart._batch_division import Division
 from popart._loss_parts import factors_of
-from popart._model_inputs import Feed, Source
+from popart._model_inputs import Feed, Source, fixed_batch
 from popart._names import explain_keywords
 from popart._step_plan import StepPlan
 from popart._trainer_weights import Weights
@@ -340,7 +341,14 @@ class Trainer:
         skip = sum(n != 1 for n in parts)
         factors = self._factors(arrays, parts[0] * parts[1])
         shapes = {name: array.shape[skip:] for name, array in cut.items()} | dict.fromkeys(factors, ())
-        session = self._sessions.use(shapes, *parts)
+        try:
+            session = self._sessions.use(shapes, *parts)
+        except popart_exception as error:
+            fixed = self._model.fixed
+            got = {name: shapes[name] for name in fixed}
+            if got == fixed or type(error) is not popart_exception:  # such as OutOfMemoryException
+                raise
+            raise fixed_batch("Trainer", got, fixed, error) from None
         plan = StepPlan(self._feed, session, self._sessions.shapes, arrays, cut, self._model.loss, self._anchors)
         self._send_optimizer(plan)
         # the numbers of parts depend on the steps before, and unbatched arrays are copied for each micro-batch

@@ -47,6 +47,7 @@ WHOLE = "expected a whole number"
     ({"num_threads": 0}, ValueError, "num_threads: got 0"),
     ({"max_memory": -1}, ValueError, "max_memory: got -1"),
     ({"max_memory": 1.5}, TypeError, "max_memory: got 1.5"),
+    ({"max_memory": "2 gigabytes"}, popart.popart_exception, "Trainer: max_memory: got '2 gigabytes', expected"),
     ({"precision": 16}, TypeError, "precision: got 16"),
     ({"precision": "float17"}, ValueError, "got 'float17', expected one of 'float32'.*Nearest names: float16"),
     ({"train_batch_norm": "no"}, TypeError, "train_batch_norm: got 'no', expected True or False"),

@@ -468,6 +468,19 @@ def test_labels_may_have_another_first_dimension_than_inputs(module, labels):
         assert trainer.step((x, y)) == pytest.approx(loss.item(), rel=1e-5)
 
 
+def test_a_file_that_fixes_its_batch_says_so():
+    """The number of rows is a constant of a Reshape, so that only batches of the file's size can be computed."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(Rows(), torch.zeros(4, 3, WIDTH), file, dynamo=False, do_constant_folding=False)
+    trainer = popart.Trainer(file.getvalue(), loss="mse", optimizer=popart.optim.SGD(lr=0.1))
+    with pytest.raises(
+        popart.popart_exception, match=r"the file fixes its batch.*Export it with an open batch\. Reshape"
+    ):
+        trainer.step((torch.randn(3, 3, WIDTH), torch.randn(12, CLASSES)))
+
+
 def two_inputs(sizes):
     """A file of two inputs with these first dimensions."""
     builder = popart.Builder()
