@@ -63,6 +63,7 @@ class ModelInput:
         shape: Numbers, and names of open dimensions; None: the model does not say.
         plain: Whether it is one tensor of numbers: no sequence, no optional value, no text.
         time_first: Whether a recurrent operator reads it whose dimension 1 counts samples.
+        advice: What to do if an array has another shape; empty: nothing in particular.
     """
 
     name: str
@@ -70,6 +71,7 @@ class ModelInput:
     shape: tuple[int | str, ...] | None
     plain: bool = True
     time_first: bool = False
+    advice: str = ""
 
     def __str__(self) -> str:
         """Type and shape, as far as the model says: ``float32 (batch, 3, 224, 224)``."""
@@ -105,6 +107,7 @@ class ModelInput:
         if not self.fits(array.shape):
             raise popart_runtime_error(
                 f"{what} '{self.name}': got shape {list(array.shape)}, expected {_shape_text(self.shape or ())}"
+                + (f". {self.advice}" if self.advice else "")
             )
         if self.dtype is None or array.dtype == self.dtype:
             return np.ascontiguousarray(array).reshape(array.shape)

@@ -31,6 +31,8 @@ _TYPES: dict[str, np.dtype] = {
     "DOUBLE": np.dtype(np.float64),
     "FLOAT16": np.dtype(np.float16),
 }
+# For labels of another shape, by loss.
+_ADVICE = {"cross_entropy": "For probabilities of the classes use the loss categorical_cross_entropy"}
 _TYPES |= {name: np.dtype(name.lower()) for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT32", "UINT64")}
 
 # A loss as a function: it adds inputs and nodes to the builder's model, and returns the name of the loss tensor.
@@ -248,8 +250,11 @@ def training_model(
     if not (isinstance(loss, str) and of):  # not a loss by name
         tensor = add_factor(builder, tensor)
     known = {i.name for i in own} | {factor.id for factor in parts.factors}
+    advice = _ADVICE.get(loss, "") if isinstance(loss, str) else ""
     labels = [
-        ModelInput(entry.id, _TYPES[entry.dtype], _shape_of(builder, entry)) for entry in added if entry.id not in known
+        ModelInput(entry.id, _TYPES[entry.dtype], _shape_of(builder, entry), advice=advice)
+        for entry in added
+        if entry.id not in known
     ]
     inputs = opened + [_opened(entry, own, opened, axis) for entry in labels]
     before = own + labels

@@ -115,6 +115,38 @@ def cross_entropy(
     return _of_classes(builder, labels, factor, ignored, _reduction(reduction), make)
 
 
+def categorical_cross_entropy(
+    builder: Any,
+    logits: str,
+    probabilities: str,
+    *,
+    weight: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    name: str = "",
+) -> str:
+    """`cross_entropy` with the probabilities of the classes as labels, such as one-hot rows or mixed ones.
+
+    Args:
+        builder: The model.
+        logits: As in `cross_entropy`.
+        probabilities: Id of floats like the logits. Each row should sum to 1.
+        weight: As in `cross_entropy`.
+        reduction: ``"mean"`` (over the rows), ``"sum"`` or ``"none"``.
+        label_smoothing: As in `cross_entropy`.
+        name: Debug name.
+
+    Returns:
+        Id of the loss.
+
+    Raises:
+        popart_exception: As in `cross_entropy`.
+    """
+    return cross_entropy(
+        builder, logits, probabilities, weight=weight, reduction=reduction, label_smoothing=label_smoothing, name=name
+    )
+
+
 def nll(
     builder: Any,
     log_probabilities: str,

@@ -11,6 +11,7 @@ from popart_core import ReductionType
 
 from popart.loss_functions import (
     binary_cross_entropy,
+    categorical_cross_entropy,
     cosine_embedding,
     cross_entropy,
     ctc,
@@ -35,6 +36,7 @@ __all__ = [
     "NllLoss",
     "attach",
     "binary_cross_entropy",
+    "categorical_cross_entropy",
     "cosine_embedding",
     "cross_entropy",
     "ctc",

@@ -47,8 +47,11 @@ TensorId ofTwo(ModelBuilder &b, const TensorId &output, const Ids &inputs) {
 const std::vector<LossRow> &rows() {
   static const Role kNumbers{"labels", Of::Rows, Type::ClassNumber}, kLike{"labels", Of::Output, Type::Float};
   static const std::vector<LossRow> table = {
-      {{"cross_entropy", {"softmax_cross_entropy", "CrossEntropyLoss"}},
+      {{"cross_entropy", {"softmax_cross_entropy", "CrossEntropyLoss", "sparse_categorical_crossentropy"}},
        {kNumbers},
+       ofOne<crossEntropyLoss, CrossEntropySettings>},
+      {{"categorical_cross_entropy", {"categorical_crossentropy", "soft_cross_entropy"}},
+       {kLike},
        ofOne<crossEntropyLoss, CrossEntropySettings>},
       {{"nll", {"negative_log_likelihood", "NLLLoss"}},
        {kNumbers},

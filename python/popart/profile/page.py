@@ -321,8 +321,8 @@ STEP_COLUMNS = [
 def _steps(profile: Profile) -> Iterator[str]:
     """Every step that ran."""
     yield (
-        "<p>In the order of the program; the title of a column sorts by it. The limit says what a step is bound by, "
-        "and how near it comes to that. Threads: how many worked on it, and how much of their time.</p>"
+        "<p>In the order of the program. Click the title of a column to sort. Limit: what bounds the step, and the "
+        "share of that rate that it reaches. Threads: how many worked on it, and for what share of their time.</p>"
     )
     yield from table("steps-table", STEP_COLUMNS, [_step_row(profile, step) for step in profile.steps])
 

@@ -137,9 +137,9 @@ def _parser() -> _Parser:
         "poprun",
         usage="poprun [options] program [arguments]",
         description="Starts a program as the instances of one job, by Open MPI's mpirun.",
-        epilog="Switches take yes or no (or 1, 0, true, false). Options end at the first word that is none. The exit "
-        "code is mpirun's, that of the first instance that failed; 2 for what cannot be started, and 128 + N after "
-        "signal N.",
+        epilog="Switches take yes or no (or 1, 0, true, false). The first word that is not an option is the program; "
+        "what follows are its arguments. The exit code is mpirun's: that of the first instance that failed. It is 2 if "
+        "the job cannot be started, and 128 + N after signal N.",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )

@@ -122,6 +122,11 @@ CASES = {
     "probabilities weighted smooth": (*classes(weight=WEIGHT, label_smoothing=0.1), (floats(6, 5), [shares(6, 5)])),
     "probabilities of pixels": (*classes(reduction="none"), (floats(2, 5, 3), [shares(2, 5, 3)])),
     "probabilities of one row": (*classes(), (floats(5), [shares(5, axis=0)])),
+    "categorical": (*of("categorical_cross_entropy", F.cross_entropy), (floats(6, 5), [shares(6, 5)])),
+    "categorical smooth sum": (
+        *of("categorical_cross_entropy", F.cross_entropy, label_smoothing=0.2, reduction="sum"),
+        (floats(2, 5, 3), [shares(2, 5, 3)]),
+    ),
     "nll": (*of("nll", F.nll_loss), (np.log(shares(6, 5)), [IGNORED])),
     "nll pixels": (*of("nll", F.nll_loss, reduction="none"), (np.log(shares(2, 5, 3, 4)), [IMAGE])),
     "binary": (
@@ -332,6 +337,7 @@ def test_attach_keeps_open_dimensions(tmp_path):
     ("name", "inputs"),
     [
         ("cross_entropy", [("labels", "INT32", (7, 4))]),
+        ("categorical_crossentropy", [("labels", "FLOAT", (7, 3, 4))]),
         ("nll", [("labels", "INT32", (7, 4))]),
         ("bce", [("labels", "FLOAT", (7, 3, 4))]),
         ("mse", [("labels", "FLOAT", (7, 3, 4))]),

@@ -468,6 +468,25 @@ def test_labels_may_have_another_first_dimension_than_inputs(module, labels):
         assert trainer.step((x, y)) == pytest.approx(loss.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("settings", [{}, {"accumulation": 2}, {"replicas": 2}])
+def test_labels_may_be_probabilities(settings):
+    network = Network()
+    x, y = data(8)[0], torch.rand(8, CLASSES, generator=torch.Generator().manual_seed(3)).softmax(1)
+    trainer = popart.Trainer(
+        exported(network), loss="categorical_cross_entropy", optimizer=popart.optim.SGD(lr=0.1), **settings
+    )
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(network(x), y)
+        loss.backward()
+        optimizer.step()
+        assert trainer.step((x, y)) == pytest.approx(loss.item(), rel=1e-5)
+    assert_weights(trainer, network)
+    right = (network(x).argmax(1) == y.argmax(1)).double().mean().item()
+    assert trainer.evaluate([(x, y)], ["accuracy"])["accuracy"] == right
+
+
 def test_a_file_that_fixes_its_batch_says_so():
     """The number of rows is a constant of a Reshape, so that only batches of the file's size can be computed."""
     file = io.BytesIO()
@@ -560,6 +579,7 @@ def test_batches_of_nested_values():
     (data(0), "'x': got no samples, expected 1 or more"),
     ({"x": data(8)[0]}, "the data has no 'labels'"),
     ((data(8)[0],), "the data gives 1 values: got 2 inputs: x, labels"),
+    ((data(8)[0], np.eye(CLASSES)[data(8)[1]]), r"'labels': got shape \[8, 4\], .*categorical_cross_entropy"),
     (({"x": data(8)[0]},), r"the data gives 1 values \(x by name\): got 2 inputs: x, labels"),
     ((data(8), *data(8)), "the data gives 4 values: got 2 inputs: x, labels"),
     ((data(8)[0][:, :3], data(8)[1]), r"'x': got shape \[8, 3\], expected \[batch, 6\]"),
