@@ -179,7 +179,7 @@ class Profile:
             own = measured.popleft() if measured else 0.0
             if not inner:
                 facts = node.get("collective")
-                collective = Collective(**facts) if facts else None
+                collective = Collective(**{key: facts[key] for key in Collective.__annotations__}) if facts else None
                 waits = collective is not None and not collective.isPublished
                 steps.append(Step(node["predictedNanoseconds"] if waits else own, collective))
             elif node["type"] == "Repeat":

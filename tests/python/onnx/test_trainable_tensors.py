@@ -504,6 +504,39 @@ def test_initializers_of_bodies_train_and_are_saved_where_they_were(tmp_path):
     assert step(session, {"x": x.numpy()}) == first
 
 
+def test_initializers_of_scans_train(capfd):
+    """The body of a Scan multiplies its state by a weight, and adds one row of xs in each iteration."""
+    weight = np.random.default_rng(4).normal(size=(3, 3)).astype(np.float32)
+    body = helper.make_graph(
+        [node("MatMul", ["h", "v"], "p"), node("Add", ["p", "row"], "q"), node("Tanh", ["q"], "n")],
+        "body",
+        [helper.make_tensor_value_info(name, FLOAT, [3]) for name in ("h", "row")],
+        [helper.make_tensor_value_info("n", FLOAT, [3])],
+        [numpy_helper.from_array(weight, "v")],
+    )
+    model = model_of(
+        [node("Scan", ["x", "xs"], "y", body=body, num_scan_inputs=1)], {"x": [3], "xs": [4, 3]}, {"y": [3]}, {}
+    )
+    assert trains(model) == {"v": True}
+    own = torch.tensor(weight, requires_grad=True)
+    x, xs = torch.randn(3), torch.randn(4, 3)
+    h = x
+    for row in xs:
+        h = torch.tanh(h @ own + row)
+    h.square().mean().backward()
+    popart.getLogger("session").setLevel("INFO")
+    try:
+        session = trainer(model)
+    finally:
+        popart.getLogger("session").setLevel("WARN")
+    assert "1 of 1 floating-point initializers train, 9 of 9 numbers" in "".join(capfd.readouterr())
+    step(session, {"x": x.numpy(), "xs": xs.numpy()})
+    values = {"v": np.empty((3, 3), np.float32)}
+    session.weightsToHost()
+    session.readWeights(popart.PyWeightsIO(values))
+    np.testing.assert_allclose(values["v"], weight - RATE * own.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
 def branch(name, weight):
     return helper.make_graph(
         [node("MatMul", ["x", "v"], name)],

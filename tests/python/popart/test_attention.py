@@ -10,6 +10,8 @@ import numpy as np
 import popart
 import pytest
 
+from tests.python.popart.training_runs import kernels_of
+
 torch = pytest.importorskip("torch")
 
 Arrays = dict[str, np.ndarray]
@@ -216,32 +218,40 @@ def test_rows_far_from_zero(low: str, form: str, kind: str, others: dict[str, bo
     values = whole_numbers(2, 32, 40)
     mask = far_mask(form, 32, 40, FAR[low])
     session, feeds, wanted = far_model(values, mask, kind, np.float32, others)
+    if not others:
+        assert kernels_of(session) >= {"FusedAttention", "FusedAttentionGrad"}
     ours = run_once(session, feeds, wanted)
     expect_equal(ours, far_expected(values, mask, kind, np.float32))
 
 
+@pytest.mark.parametrize("others", [{}, {"probabilities": True}, {"recompute": True}], ids=str)
 @pytest.mark.parametrize("kind", ["constant", "stream", "where"])
+@pytest.mark.parametrize(("form", "queries", "keys"), [("rows", 32, 40), ("all but one", 32, 40), ("rows", 64, 300)])
 @pytest.mark.parametrize("dtype", [np.float16, BFLOAT16], ids=["float16", "bfloat16"])
-def test_rows_far_from_zero_in_16_bits(dtype: Any, kind: str) -> None:
+def test_rows_far_from_zero_in_16_bits(
+    dtype: Any, form: str, queries: int, keys: int, kind: str, others: dict[str, bool]
+) -> None:
     """The lowest number of the type; products and scores are exact."""
-    values = whole_numbers(2, 32, 40)
+    values = whole_numbers(2, queries, keys)
     low = -65504.0 if dtype is np.float16 else -1e9
-    mask = far_mask("rows", 32, 40, low)
-    session, feeds, wanted = far_model(values, mask, kind, dtype, {})
+    mask = far_mask(form, queries, keys, low)
+    session, feeds, wanted = far_model(values, mask, kind, dtype, others)
     ours = run_once(session, feeds, wanted)
     expect_equal(
         {name: a.astype(np.float32) for name, a in ours.items()}, far_expected(values, mask, kind, dtype), 2e-2
     )
 
 
+@pytest.mark.parametrize("kind", ["constant", "stream", "where"])
 @pytest.mark.parametrize(("queries", "keys"), [(5, 7), (64, 300), (300, 700)])
 @pytest.mark.parametrize("low", ["-1e9", "logits of thousands"])
-def test_rows_far_from_zero_in_blocks_of_keys(low: str, queries: int, keys: int) -> None:
+def test_rows_far_from_zero_in_blocks_of_keys(low: str, queries: int, keys: int, kind: str) -> None:
     """Several blocks of keys, and ranges of queries that are added; scores of millions keep quarters."""
     values = whole_numbers(1, queries, keys)
     mask = far_mask("rows", queries, keys, FAR[low])
-    session, feeds, wanted = far_model(values, mask, "stream", np.float32, {})
-    expect_equal(run_once(session, feeds, wanted), far_expected(values, mask, "stream", np.float32))
+    session, feeds, wanted = far_model(values, mask, kind, np.float32, {})
+    assert kernels_of(session) >= {"FusedAttention", "FusedAttentionGrad"}
+    expect_equal(run_once(session, feeds, wanted), far_expected(values, mask, kind, np.float32))
 
 
 def test_float16_is_stored_and_summed_in_float32() -> None:

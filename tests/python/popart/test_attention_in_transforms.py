@@ -7,7 +7,7 @@ import popart
 import pytest
 
 from tests.python.popart.test_off_chip import KINDS, off_chip
-from tests.python.popart.training_runs import ready, saved_state, training_session
+from tests.python.popart.training_runs import kernels_of, ready, saved_state, training_session
 
 BATCH, LENGTH, WIDTH, HEADS, LAYERS = 4, 24, 32, 4, 4
 RULES = popart.RecomputationType
@@ -57,16 +57,6 @@ def session_of(kinds=(), factor=1, ipus=1, change=None, scales="scores", marks=F
     device = popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus})
     adam = popart.Adam({"defaultLearningRate": (0.01, False)})
     return ready(training_session(proto, loss, adam, options, batches=2, device=device)), loss
-
-
-def kernels_of(session):
-    """Kinds of the steps of the compiled program, those in loops and calls too."""
-    kinds, programs = set(), [program for step in session.getReport().compilation.programs for program in step]
-    while programs:
-        program = programs.pop()
-        kinds.add(program.name.split(".")[0])
-        programs += program.children
-    return kinds
 
 
 def trained(folder, factor=1, **given):

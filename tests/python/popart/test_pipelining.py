@@ -369,13 +369,14 @@ def test_every_stage_form_trains(tmp_path, network, form, explicit, rule):
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["All", "Final", "Sum"])
-def test_every_stage_form_infers(kind, form, explicit):
+@pytest.mark.parametrize("network", [Network, Shared])
+def test_every_stage_form_infers(network, kind, form, explicit):
     returns = popart.AnchorReturnType(kind)
-    plain, _ = infer(options_for(False), 3, 6, returns)
+    plain, _ = infer(options_for(False), 3, 6, returns, network)
     given = dict(EXPLICIT) if explicit else {}
     if form == "by cost":
         given |= {"virtualGraphMode": Auto, "virtualGraphSplitRatios": [0.3, 0.3, 0.4]}
-    results, session = infer(options_for(True, **given), 3, 6, returns, **FORMS[form])
+    results, session = infer(options_for(True, **given), 3, 6, returns, network, **FORMS[form])
     assert np.array_equal(plain, results)
     assert len(stage_graphs(session)) == 3
 
@@ -427,8 +428,8 @@ def test_return_types(tmp_path, kind):
     assert_same(tmp_path, lambda: Network(3), accumulating(6), anchors=anchors)
 
 
-def infer(options, stages, batches, returns, **network):
-    net = Network(stages, training=False, **network)
+def infer(options, stages, batches, returns, kind=Network, **network):
+    net = kind(stages, training=False, **network)
     session = ready(
         inference_session(
             net.builder.getModelProto(),

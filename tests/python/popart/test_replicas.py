@@ -316,10 +316,10 @@ def test_devices_need_an_ipu_per_replica():
     manager = popart.DeviceManager()
     session = inference_session(proto, [y], replicated(2), device=manager.createIpuModelDevice({"numIPUs": 2}))
     session.prepareDevice()
-    with pytest.raises(popart.popart_exception, match="IPUs"):
-        inference_session(
-            proto, [y], replicated(2), device=manager.createIpuModelDevice({"numIPUs": 3})
-        ).prepareDevice()
+    for ipus in (1, 3):
+        device = manager.createIpuModelDevice({"numIPUs": ipus})
+        with pytest.raises(popart.popart_exception, match="IPUs"):
+            inference_session(proto, [y], replicated(2), device=device).prepareDevice()
 
 
 def test_initial_weights_are_those_of_the_model():

@@ -56,7 +56,8 @@ def test_random_numbers_have_their_distribution(kind):
 
 TYPES = {
     "BOOL": (0, 1), "INT8": (-128, 127), "UINT8": (0, 255), "INT16": (-(2**15), 2**15 - 1), "UINT16": (0, 2**16 - 1),
-    "INT32": (-(2**31), 2**31 - 1), "UINT32": (0, 2**32 - 1), "FLOAT16": (-65504, 65504),
+    "INT32": (-(2**31), 2**31 - 1), "UINT32": (0, 2**32 - 1), "INT64": (-(2**63), 2**63 - 1), "UINT64": (0, 2**64 - 1),
+    "FLOAT16": (-65504, 65504), "BFLOAT16": (-3.3895314e38, 3.3895314e38),
     "FLOAT": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
 }  # fmt: skip
 

@@ -73,3 +73,13 @@ def saved_state(session, folder):
     path = str(folder / "model.onnx")
     session.modelToHost(path)
     return {t.name: numpy_helper.to_array(t).tobytes() for t in onnx.load(path).graph.initializer}
+
+
+def kernels_of(session):
+    """Kinds of the steps of the compiled program, those in loops and calls too."""
+    kinds, programs = set(), [program for step in session.getReport().compilation.programs for program in step]
+    while programs:
+        program = programs.pop()
+        kinds.add(program.name.split(".")[0])
+        programs += program.children
+    return kinds

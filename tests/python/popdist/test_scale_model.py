@@ -1,11 +1,14 @@
 """tools/scale_model.py: its times against formulas, against SimGrid, and for 65,536 processes."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import popart
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,6 +41,27 @@ def collective(elements, channel, is_published):
         "keeps": False,
         "channel": channel,
     }
+
+
+def test_the_report_of_a_session_is_read(model):
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 8], "x")
+    w = builder.addInitializedInputTensor(np.ones((8, 16), np.float32), "w")
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.matmul([x, w])], popart.ReductionType.Mean)
+    options = popart.SessionOptions()
+    options.enableReplicatedGraphs, options.replicatedGraphCount = True, 2
+    options.engineOptions = {"debug.instrument": "true"}
+    device = popart.DeviceManager().createCpuDevice()
+    session = popart.TrainingSession(
+        builder.getModelProto(), popart.DataFlow(1, [loss]), loss, popart.ConstSGD(0.1), device, userOptions=options
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({"x": np.ones((2, 4, 8), np.float32)}, session.initAnchorArrays()))
+    profile = model.Profile(json.loads(session._report()))
+    assert profile.replicas == 2
+    waited = [s.collective for s in profile.steps if s.collective and not s.collective.isPublished]
+    assert sum(sum(c.elements) for c in waited) >= 8 * 16 and all(c.operation == "all-reduce" for c in waited)
 
 
 def report_of(elements, first_ms=1.0, second_ms=1.0, trips=1):
