@@ -12,7 +12,7 @@ alone; and the largest memory of a process.
 ``kill``: one of two processes is killed while they train. Reported are the seconds to the end of the job, its exit code
 and its messages.
 ``model``: steps of two and four processes, predicted by tools/scale_model.py from the profile of two, divided by the
-measured ones. If processes share cores, the prediction includes that.
+measured ones; by messages, which the model predicts. If processes share cores, the prediction includes that.
 ``link``: sums of 32 MiB between two hosts, which are network namespaces of this machine (`two_hosts`), compared with
 the limit of a line of 1 Gbit/s.
 """
@@ -220,7 +220,7 @@ def measure_kill(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 def sum_times_ms(name: str, folder: Path, args: argparse.Namespace, hosts: TwoHosts | None = None) -> list[float]:
     """Times of the exchange of one of `SUMS`, by run, from the time when the last process began it."""
-    job = RankJob("profiled", name, folder, PROCESSES, args.budget, hosts=hosts)
+    job = RankJob("profiled", name, folder, PROCESSES, args.budget, hosts=hosts, by_messages=True)
     job.close()
     expected = float(sum(range(1, PROCESSES + 1)) * (SUMS[name] // 4))
     found = [loss for answer in job.first for losses in answer["losses"] for loss in losses]
@@ -230,7 +230,10 @@ def sum_times_ms(name: str, folder: Path, args: argparse.Namespace, hosts: TwoHo
 
 
 def measure_model(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Steps of 2 and 4 processes of this host: predicted by tools/scale_model.py from the job of two, and measured."""
+    """Steps of 2 and 4 processes of this host: predicted by tools/scale_model.py from the job of two, and measured.
+
+    The processes send messages, as between hosts: the model does not know shared memory.
+    """
     sys.path.append(str(HERE.parent / "tools"))
     import scale_model
 
@@ -251,12 +254,12 @@ def measure_model(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]
         (folder / name).mkdir()
         ask_once(args.budget, "export", name, str(folder / name), str(MANY))
         progress(f"ranks model: {name}")
-        profiled = RankJob("profiled", name, folder / name, PROCESSES, args.budget, shares=MANY)
+        profiled = RankJob("profiled", name, folder / name, PROCESSES, args.budget, shares=MANY, by_messages=True)
         profiled.close()
         profile = scale_model.Profile(profiled.first[0]["report"])
         steps = {}
         for processes in (PROCESSES, MANY):
-            linked = RankJob("linked", name, folder / name, processes, args.budget, shares=MANY)
+            linked = RankJob("linked", name, folder / name, processes, args.budget, shares=MANY, by_messages=True)
             times = linked.times_ms(30, 10, args.budget)
             linked.close()
             predicted = scale_model.predict(profile, job_of(processes), network, measured=job_of(PROCESSES))["step_ms"]

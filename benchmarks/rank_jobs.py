@@ -51,10 +51,12 @@ class RankJob:
         *,
         shares: int = 0,
         hosts: TwoHosts | None = None,
+        by_messages: bool = False,
     ) -> None:
         """Start the job, on this host or on two others, and wait for the first answers.
 
-        `shares`: number of parts of the batch, one for each process; 0: as many as processes.
+        `shares`: number of parts of the batch, one for each process; 0: as many as processes. `by_messages`: processes
+        of one host do not share memory.
 
         Raises:
             WorkerFailed: A process answered with an error, or not within `seconds`, or the job ended.
@@ -76,7 +78,7 @@ class RankJob:
                 str(shares or processes),
                 path,
             ]
-            self.launched = self._start(words, processes, hosts)
+            self.launched = self._start(words, processes, hosts, by_messages)
             self._streams: list[Any] = [None] * processes
             self.pids = [0] * processes
             try:
@@ -87,8 +89,12 @@ class RankJob:
                 raise
         self.started_s = time.monotonic() - begin
 
-    def _start(self, words: list[str], processes: int, hosts: TwoHosts | None) -> list[subprocess.Popen[bytes]]:
+    def _start(
+        self, words: list[str], processes: int, hosts: TwoHosts | None, by_messages: bool
+    ) -> list[subprocess.Popen[bytes]]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+        if by_messages:
+            environment["POPLAR_ENGINE_OPTIONS"] = json.dumps({"replicas.sharedMemory": "false"})
 
         def start(command: list[str], **further: str) -> subprocess.Popen[bytes]:
             with self._output.open("ab") as output:

@@ -7,7 +7,7 @@ exchange data (src/exchange, through the Python module popart_testing). All proc
 one of them:
 
 - a step takes its measured time, multiplied by the number of processes that share a core; a step that waits for others
-  takes the predicted time of its computation, because its measured time includes the waiting;
+  takes the predicted time of its computation, because its measured time includes the waiting, but at most that time;
 - an exchange begins where its operands are published. Exchanges use the network one after the other in that order. The
   messages of a round take a fixed time each; then their bytes take time: those to other hosts at the rate of the host's
   line, which its processes share, the others at the rate of memory; then terms are joined. Latencies of different
@@ -181,7 +181,10 @@ class Profile:
                 facts = node.get("collective")
                 collective = Collective(**{key: facts[key] for key in Collective.__annotations__}) if facts else None
                 waits = collective is not None and not collective.isPublished
-                steps.append(Step(node["predictedNanoseconds"] if waits else own, collective))
+                if waits:
+                    predicted = node["predictedNanoseconds"]
+                    own = min(predicted, own or predicted)
+                steps.append(Step(own, collective))
             elif node["type"] == "Repeat":
                 trips = max(1, node["tripCount"])
                 if any(step.collective for step in inner[0]):
