@@ -42,6 +42,18 @@ class Division:
         """The number of samples of a batch; 1 if no array has a dimension of samples."""
         return next((arrays[name].shape[axis] for name, axis in self.axes(arrays).items()), 1)
 
+    def require_samples(self, arrays: Arrays) -> None:
+        """Check that no array of a batch is empty.
+
+        Raises:
+            popart_runtime_error: An array has no samples.
+        """
+        for name, axis in self.axes(arrays).items():
+            if arrays[name].shape[axis] == 0:
+                raise popart_runtime_error(
+                    f"Trainer: '{name}': got no samples, expected 1 or more: shape {list(arrays[name].shape)}"
+                )
+
     def parts(self, samples: int) -> tuple[int, int]:
         """Micro-batches and replicas for an update of this many samples.
 

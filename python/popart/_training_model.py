@@ -18,6 +18,7 @@ from popart._model_inputs import (
     ModelInput,
     declared,
     describe,
+    fixed_batch,
     inputs_of,
     source_of,
     with_open_batch,
@@ -77,6 +78,13 @@ class TrainingModel:
     def is_sum(self) -> bool:
         """Whether the loss is a sum over the samples."""
         return self.loss in self.parts.sums
+
+    def explained(self, error: popart_exception, shapes: Mapping[str, tuple[int, ...]]) -> popart_exception:
+        """The error of a program for these shapes, with the reason if the file fixes another batch."""
+        got = {name: shapes[name] for name in self.fixed}
+        if got == self.fixed or type(error) is not popart_exception:  # such as OutOfMemoryException
+            return error
+        return fixed_batch("Trainer", got, self.fixed, error)
 
     @property
     def labels(self) -> str | None:

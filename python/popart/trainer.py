@@ -31,7 +31,7 @@ from popart import optim
 from popart._arguments import file_path, flag, function, mapping, names, one_of, optional, text, whole
 from popart._batch_division import Division
 from popart._loss_parts import factors_of
-from popart._model_inputs import Feed, Source, fixed_batch
+from popart._model_inputs import Feed, Source
 from popart._names import explain_keywords
 from popart._step_plan import StepPlan
 from popart._trainer_weights import Weights
@@ -330,12 +330,8 @@ class Trainer:
 
     def _prepared(self, arrays: Mapping[str, np.ndarray]) -> tuple[StepPlan, dict[str, np.ndarray]]:
         """The plan of a step, and the arrays to run its session with."""
-        for name, axis in self._division.axes(arrays).items():
-            if arrays[name].shape[axis] == 0:
-                raise popart_runtime_error(
-                    f"Trainer: '{name}': got no samples, expected 1 or more: shape {list(arrays[name].shape)}"
-                )
         division = self._division
+        division.require_samples(arrays)
         parts = division.parts(division.samples(arrays))
         cut = division.cut(arrays, parts)
         skip = sum(n != 1 for n in parts)
@@ -344,11 +340,7 @@ class Trainer:
         try:
             session = self._sessions.use(shapes, *parts)
         except popart_exception as error:
-            fixed = self._model.fixed
-            got = {name: shapes[name] for name in fixed}
-            if got == fixed or type(error) is not popart_exception:  # such as OutOfMemoryException
-                raise
-            raise fixed_batch("Trainer", got, fixed, error) from None
+            raise self._model.explained(error, shapes) from None
         plan = StepPlan(self._feed, session, self._sessions.shapes, arrays, cut, self._model.loss, self._anchors)
         self._send_optimizer(plan)
         # the numbers of parts depend on the steps before, and unbatched arrays are copied for each micro-batch

@@ -448,15 +448,20 @@ class Rows(nn.Module):
         return self.linear(x).reshape(12, CLASSES)
 
 
-@pytest.mark.parametrize(("module", "labels"), [(LastState, 3), (Rows, 12)])
-def test_labels_may_have_another_first_dimension_than_inputs(module, labels):
-    torch.manual_seed(5)
-    network, file = module(), io.BytesIO()
-    x, y = torch.randn(4, 3, WIDTH), torch.randn(labels, CLASSES)
+def exported_as_it_is(network, x):
+    file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(network, x, file, dynamo=False, do_constant_folding=False)
-    trainer = popart.Trainer(file.getvalue(), loss="mse", optimizer=popart.optim.SGD(lr=0.1))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("module", "labels"), [(LastState, 3), (Rows, 12)])
+def test_labels_may_have_another_first_dimension_than_inputs(module, labels):
+    torch.manual_seed(5)
+    network = module()
+    x, y = torch.randn(4, 3, WIDTH), torch.randn(labels, CLASSES)
+    trainer = popart.Trainer(exported_as_it_is(network, x), loss="mse", optimizer=popart.optim.SGD(lr=0.1))
     if module is Rows:  # the file fixes its batch: before the first step, the session has that one
         assert_weights(trainer, network)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -489,11 +494,8 @@ def test_labels_may_be_probabilities(settings):
 
 def test_a_file_that_fixes_its_batch_says_so():
     """The number of rows is a constant of a Reshape, so that only batches of the file's size can be computed."""
-    file = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(Rows(), torch.zeros(4, 3, WIDTH), file, dynamo=False, do_constant_folding=False)
-    trainer = popart.Trainer(file.getvalue(), loss="mse", optimizer=popart.optim.SGD(lr=0.1))
+    file = exported_as_it_is(Rows(), torch.zeros(4, 3, WIDTH))
+    trainer = popart.Trainer(file, loss="mse", optimizer=popart.optim.SGD(lr=0.1))
     with pytest.raises(
         popart.popart_exception, match=r"the file fixes its batch.*Export it with an open batch\. Reshape"
     ):
