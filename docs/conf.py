@@ -28,6 +28,7 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["break_code.js"]
 copybutton_selector = "div:not(.highlight-output) > div.highlight pre"
 filter_pages = ("options", "environment")
 html_copy_source = False
