@@ -167,6 +167,7 @@ class ProgramTree {
     } else if (step.bytes > 0) {
       entry["bytes"] = isHost ? step.bytes : 2 * step.bytes;  // read and written
     }
+    if (isHost && step.canShareHostMemory) entry["canShareHostMemory"] = true;
     if (const executable::CollectiveSpec *spec = step.kernel ? step.kernel->collectiveSpec() : nullptr)
       entry["collective"] = collectiveJson(*spec);
     if (step.kind == Kind::Loop) entry["tripCount"] = step.tripCount;

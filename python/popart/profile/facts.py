@@ -173,10 +173,13 @@ class Profile:
 
     @staticmethod
     def _step(entry: Mapping[str, Any], refusals: Mapping[str, str]) -> Step:
+        # Of a value that can stay in the host's memory nothing says whether its bytes were copied.
+        is_known = not entry.get("canShareHostMemory", False)
         return Step(
             number=entry["number"], name=entry["name"], title=entry["title"], layer=entry["layer"],
             phase=entry["phase"], kernel=entry["kernel"], fused=entry.get("fused", []),
-            refusal=refusals.get(entry["name"], ""), flops=entry.get("flops", 0.0), bytes=entry.get("bytes", 0.0),
+            refusal=refusals.get(entry["name"], ""), flops=entry.get("flops", 0.0),
+            bytes=entry.get("bytes", 0.0) if is_known else 0.0,
         )  # fmt: skip
 
     def _fill_times(self) -> None:

@@ -11,7 +11,7 @@ import popart
 import popxl
 import pva
 import pytest
-from popart.profile.facts import PHASES, WHOLE_STEP, Profile, changes
+from popart.profile.facts import PHASES, WHOLE_STEP, Profile, changes, walk
 from popart.profile.page import page_of
 from popart.profile.trace import trace_of
 from popxl import ops
@@ -82,6 +82,15 @@ def test_a_profile_has_the_layers_phases_and_threads_of_its_runs():
     assert profile.limit_nanoseconds > 0
     assert len(profile.passes) > 20 and all(one.nanoseconds >= 0 for one in profile.passes)
     assert len(profile.between_runs) == 2
+
+
+def test_values_that_stay_in_the_memory_of_the_host_count_no_bytes():
+    session = made()
+    profile = Profile(session.profile(step_of(session))._facts)
+    entries = [entry for entry in walk(profile.facts["programs"]) if entry["kernel"] == "host load"]
+    assert [entry["bytes"] for entry in entries if entry.get("canShareHostMemory")] == [X.nbytes]
+    loads = [step for step in profile.steps if step.kernel == "host load"]
+    assert loads and all(step.bytes == 0 for step in loads)
 
 
 def test_events_are_inside_of_their_run_and_their_step():
