@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backends/cpu/kernels/look_ahead.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
 
@@ -221,7 +222,8 @@ ConvWeightTranspose::ConvWeightTranspose(const ConvShape &s)
       panels_((s.cin / s.groups + width_ - 1) / width_),
       rows_(s.taps() * (s.cout / s.groups)) {}
 
-// A task transposes one tap of a panel: blocks of (input channels) x (output channels of a packed panel).
+// A task transposes one tap of a panel: blocks of (input channels) x (output channels of a packed panel). Blocks are
+// far apart: each is prefetched while the one before it is transposed.
 template <class T>
 void ConvWeightTranspose::runAs(int task, const T *packed, T *transposed) const noexcept {
   const int64_t taps = shape_.taps(), cin = shape_.cin / shape_.groups, cout = shape_.cout / shape_.groups;
@@ -229,8 +231,11 @@ void ConvWeightTranspose::runAs(int task, const T *packed, T *transposed) const 
   const int64_t first = panel * width_, channels = std::min(width_, cin - first);
   T *out = transposed + ((group * panels_ + panel) * rows_ + (taps - 1 - tap) * cout) * width_;
   const T *in = packed + group * packedSize(taps * cin, cout) + (tap * cin + first) * width_;
-  for (int64_t co = 0; co < cout; co += width_, in += taps * cin * width_)
+  const int64_t step = taps * cin * width_;
+  for (int64_t co = 0; co < cout; co += width_, in += step) {
+    if (co + width_ < cout) prefetchTile<PrefetchFor::kRead>(in, step, shape_.type, width_, channels, width_);
     transpose(in, width_, out + co * width_, width_, channels, std::min(width_, cout - co));
+  }
   for (int64_t co = 0; co < cout && channels < width_; ++co)
     std::fill(out + co * width_ + channels, out + (co + 1) * width_, T{});
 }

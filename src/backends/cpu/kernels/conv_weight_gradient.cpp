@@ -2,11 +2,12 @@
 //
 //   round 1, where windows leave the images, or these are of 16 bits: zero-padded copies
 //   round 2: task = (group, leaf, range of tiles of weight rows, range of panels)
-//     for each chunk of the leaf's output places
-//       for each panel, or pair of panels: its columns of dy, in place or packed
-//         for each tile: tile kernel, one block per line; partial sums live in scratch, or in the leaf's own memory
+//     for each few panels whose partial sums stay in the second level cache
+//       for each chunk of the leaf's output places
+//         for each panel, or pair of panels: its columns of dy, in place or packed
+//           for each tile: tile kernel, one block per line; partial sums live in scratch, or in the leaf's own memory
 //   round 3, where there are several leaves: for each tile and panel the leaves' sums are reduced
-//   in the last round: update of the weights
+//   in the last round: update of the weights, with one leaf tile by tile after the last chunk
 #include "backends/cpu/kernels/conv_weight_gradient.hpp"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/halves.hpp"
+#include "backends/cpu/kernels/look_ahead.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/pairs.hpp"
 #include "backends/cpu/task_count.hpp"
@@ -34,10 +36,13 @@ constexpr double kProductsPerFloat = 25;  // multiply-adds in the time to move a
 }  // namespace
 
 struct WindowGradient::Share {
-  size_t firstTile, endTile;
-  int64_t firstPanel, endPanel;
-  float *partials;  // at firstTile and firstPanel; the sums of a row's panels are contiguous
-  ptrdiff_t rowStride, tileStride;
+  int64_t group = 0;
+  size_t firstTile = 0, endTile = 0;
+  int64_t firstPanel = 0, endPanel = 0;
+  float *partials = nullptr;  // at firstTile and firstPanel; the sums of a row's panels are contiguous
+  ptrdiff_t rowStride = 0, tileStride = 0;
+  float *packedWeights = nullptr;
+  const Update *update = nullptr;  // of the weights, after the last chunk; null: the sums of a leaf are stored
 };
 
 WindowGradient::WindowGradient(const WindowGradientShape &shape, int threads)
@@ -85,7 +90,8 @@ void WindowGradient::planRounds() {
   rounds_.add(shape_.groups * leaves_ * tileSplits_ * panelSplits_,
               places * static_cast<double>(blocks * block) / kProductsPerFloat);
   if (leaves_ == 1) {
-    partialFloats_ = static_cast<size_t>(ceilDiv(tiles, tileSplits_) * panelRanges().longest() * block);
+    const bool hasPartials = windows_.chunks() > 1;
+    partialFloats_ = hasPartials ? static_cast<size_t>(ceilDiv(tiles, tileSplits_) * panelsAtOnce_ * block) : 0;
     return;
   }
   partialFloats_ = static_cast<size_t>(block);
@@ -131,6 +137,11 @@ void WindowGradient::chooseTasks(int threads) {
       std::clamp<int64_t>(flops / kSmallestTaskFlops, 1, ceilDiv(threads * kTasksPerThread, shape_.groups * leaves_));
   panelSplits_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, panels_));
   tileSplits_ = std::clamp<int64_t>(ceilDiv(wanted, panelSplits_), 1, std::max<int64_t>(1, tiles));
+  const int64_t panelBytes =
+      ceilDiv(tiles, tileSplits_) * microKernels().tileRows * panelWidth() * static_cast<int64_t>(sizeof(float));
+  const int64_t fitting = secondLevelCacheBytes() / 2 / std::max<int64_t>(1, panelBytes);
+  panelsAtOnce_ = std::clamp(fitting / panelsTogether_ * panelsTogether_, panelsTogether_,
+                             std::max(panelsTogether_, panelRanges().longest()));
 }
 
 // The columns of dy of `panels` panels from `panel` on, for a chunk; kernels read `width` columns. They are read in
@@ -183,7 +194,7 @@ void WindowGradient::packGradient(const WindowChunk &chunk, int64_t panel, int64
 }
 
 void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, const float *view, const void *dy,
-                              int64_t group, bool firstChunk, float *packed) const noexcept {
+                              bool isFirst, bool isLast, float *packed) const noexcept {
   const MicroKernels &kernels = *kernels_;
   const int64_t width = kernels.panelWidth;
   TileArgs t;
@@ -191,6 +202,8 @@ void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, cons
   t.blockCount = chunk.images * chunk.lines;
   t.k = chunk.pixels;
   t.inStride = t.outStride = share.rowStride;
+  const bool updates = isLast && share.update;
+  alignas(64) float finished[kMaxTileFloats];
   for (int64_t p = share.firstPanel; p < share.endPanel; p += panelsTogether_) {
     const int64_t panels = std::min(panelsTogether_, share.endPanel - p),
                   columns = std::min(panels * width, shape_.columns - p * width);
@@ -199,9 +212,9 @@ void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, cons
     const float *b = packed;
     if (isHalf(shape_.type))
       for (int64_t i = 0; i < panels; ++i)
-        packGradient(chunk, p + i, group, static_cast<const uint16_t *>(dy), packed + i * packedPanelFloats());
+        packGradient(chunk, p + i, share.group, static_cast<const uint16_t *>(dy), packed + i * packedPanelFloats());
     else
-      b = gradientRows(chunk, p, panels, static_cast<const float *>(dy) + group * shape_.columns, read, packed,
+      b = gradientRows(chunk, p, panels, static_cast<const float *>(dy) + share.group * shape_.columns, read, packed,
                        inPlace);
     t.bStride = inPlace ? shape_.groups * shape_.columns : width;
     t.bPanelStride = inPlace ? width : packedPanelFloats();
@@ -214,19 +227,32 @@ void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, cons
         const MicroKernels::Choice choice = kernels.choose(AMode::kPanel, tile.rows, columns - done * width);
         t.b = b + done * t.bPanelStride;
         t.out = sums + done * width;
-        t.in = firstChunk ? nullptr : t.out;
+        t.in = isFirst ? nullptr : t.out;
+        if (updates) {
+          for (int64_t q = 0; q < choice.panels; ++q)
+            prefetchUpdate(*share.update, weightsAt(share.group, i, p + done + q, share.packedWeights),
+                           tile.rows * width);
+          t.out = finished, t.outStride = choice.panels * width;
+        }
         choice.run(t);
+        for (int64_t q = 0; updates && q < choice.panels; ++q)
+          writeBlock(share.group, i, p + done + q, finished + q * width, t.outStride, share.packedWeights,
+                     *share.update);
         done += choice.panels;
       }
     }
   }
 }
 
+float *WindowGradient::weightsAt(int64_t group, size_t tile, int64_t panel, float *packedWeights) const noexcept {
+  const int64_t rows = volume(window_.taps) * window_.channels;
+  return packedWeights + ((group * panels_ + panel) * rows + tiles_[tile].row) * panelWidth();
+}
+
 void WindowGradient::writeBlock(int64_t group, size_t tile, int64_t panel, const float *sums, ptrdiff_t stride,
                                 float *packedWeights, const Update &update) const noexcept {
-  const int64_t width = panelWidth(), rows = volume(window_.taps) * window_.channels;
-  const ptrdiff_t at = ((group * panels_ + panel) * rows + tiles_[tile].row) * width;
-  applyPanelUpdate(update, sums, stride, packedWeights + at, width, tiles_[tile].rows,
+  const int64_t width = panelWidth();
+  applyPanelUpdate(update, sums, stride, weightsAt(group, tile, panel, packedWeights), width, tiles_[tile].rows,
                    std::min(width, shape_.columns - panel * width));
 }
 
@@ -237,31 +263,39 @@ void WindowGradient::addLeaf(int64_t task, const float *image, const void *dy, f
   const int64_t width = panelWidth(), tileRows = microKernels().tileRows, chunks = windows_.chunks();
   const auto tiles = static_cast<int64_t>(tiles_.size());
   const PanelRanges panels = panelRanges();
-  Share share{static_cast<size_t>(tiles * tileSplit / tileSplits_),
-              static_cast<size_t>(tiles * (tileSplit + 1) / tileSplits_),
-              panels.begin(panelSplit),
-              panels.begin(panelSplit + 1),
-              scratch,
-              0,
-              0};
-  share.rowStride = (leaves_ > 1 ? panels_ : share.endPanel - share.firstPanel) * width;
-  share.tileStride = share.rowStride * tileRows;
-  if (leaves_ > 1)
-    share.partials = leaves +
-                     ((group * leaves_ + leaf) * tiles + static_cast<int64_t>(share.firstTile)) * share.tileStride +
-                     share.firstPanel * width;
-  if (chunks == 0) std::fill_n(scratch, partialFloats_, 0.0f);
-  for (int64_t c = chunks * leaf / leaves_, first = c; c < chunks * (leaf + 1) / leaves_; ++c) {
-    const WindowChunk chunk = windows_.chunk(c);
-    const float *x = image + (isPadded_ ? padded_.groupOffset(group) : group * window_.channels);
-    addChunk(share, chunk, windows_.read(chunk, x, nullptr), dy, group, c == first, scratch + partialFloats_);
+  Share share;
+  share.group = group;
+  share.firstTile = static_cast<size_t>(tiles * tileSplit / tileSplits_);
+  share.endTile = static_cast<size_t>(tiles * (tileSplit + 1) / tileSplits_);
+  share.partials = scratch;
+  share.packedWeights = packedWeights;
+  if (leaves_ == 1) share.update = &update;
+  const float *x = image + (isPadded_ ? padded_.groupOffset(group) : group * window_.channels);
+  const int64_t firstChunk = chunks * leaf / leaves_, endChunk = chunks * (leaf + 1) / leaves_,
+                endPanel = panels.begin(panelSplit + 1);
+  for (share.firstPanel = panels.begin(panelSplit); share.firstPanel < endPanel; share.firstPanel = share.endPanel) {
+    share.endPanel = std::min(endPanel, share.firstPanel + panelsAtOnce_);
+    share.rowStride = (leaves_ > 1 ? panels_ : share.endPanel - share.firstPanel) * width;
+    share.tileStride = share.rowStride * tileRows;
+    if (leaves_ > 1)
+      share.partials = leaves +
+                       ((group * leaves_ + leaf) * tiles + static_cast<int64_t>(share.firstTile)) * share.tileStride +
+                       share.firstPanel * width;
+    if (chunks == 0) updateByZeros(share);
+    for (int64_t c = firstChunk; c < endChunk; ++c) {
+      const WindowChunk chunk = windows_.chunk(c);
+      addChunk(share, chunk, windows_.read(chunk, x, nullptr), dy, c == firstChunk, c + 1 == endChunk,
+               scratch + partialFloats_);
+    }
   }
-  for (size_t i = share.firstTile; leaves_ == 1 && i < share.endTile; ++i)
+}
+
+// There is no output place.
+void WindowGradient::updateByZeros(const Share &share) const noexcept {
+  alignas(64) const float zeros[kMaxTileFloats] = {};
+  for (size_t i = share.firstTile; i < share.endTile; ++i)
     for (int64_t p = share.firstPanel; p < share.endPanel; ++p)
-      writeBlock(
-          group, i, p,
-          scratch + static_cast<int64_t>(i - share.firstTile) * share.tileStride + (p - share.firstPanel) * width,
-          share.rowStride, packedWeights, update);
+      writeBlock(share.group, i, p, zeros, panelWidth(), share.packedWeights, *share.update);
 }
 
 void WindowGradient::addUp(int64_t task, const float *leaves, float *packedWeights, const Update &update,

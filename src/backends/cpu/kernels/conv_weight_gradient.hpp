@@ -62,8 +62,10 @@ class WindowGradient {
                   const Update &update) const noexcept;
   const float *gradientRows(const WindowChunk &chunk, int64_t panel, int64_t panels, const float *dy, int64_t width,
                             float *packed, bool &inPlace) const noexcept;
-  void addChunk(const Share &share, const WindowChunk &chunk, const float *view, const void *dy, int64_t group,
-                bool firstChunk, float *packed) const noexcept;
+  void addChunk(const Share &share, const WindowChunk &chunk, const float *view, const void *dy, bool isFirst,
+                bool isLast, float *packed) const noexcept;
+  void updateByZeros(const Share &share) const noexcept;
+  float *weightsAt(int64_t group, size_t tile, int64_t panel, float *packedWeights) const noexcept;
   PanelRanges panelRanges() const noexcept { return {panels_, panelSplits_, panelsTogether_}; }
   int64_t packedPanelFloats() const noexcept { return chunkSize_.places() * kernels_->panelWidth; }
   bool hasPairs() const noexcept { return kernels_ != &microKernels(); }
@@ -79,6 +81,7 @@ class WindowGradient {
   std::vector<Tile> tiles_;
   int64_t runs_ = 0, runRows_ = 0;  // runs of neighbouring rows of the weight matrix; rows per run
   int64_t panelsTogether_ = 1;      // per call of a kernel
+  int64_t panelsAtOnce_ = 1;        // whose partial sums stay in the second level cache
   int64_t panels_ = 0, leaves_ = 1, tileSplits_ = 1, panelSplits_ = 1;
   Rounds rounds_;
   std::vector<Round> kinds_;                               // by round

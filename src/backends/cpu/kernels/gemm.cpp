@@ -106,23 +106,30 @@ const float *Matmul::panelSource(const Block &block, const MatmulArgs &args, flo
     for (int64_t k = 0; k < passK; k += step) {
       for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
         const int cols = static_cast<int>(std::min<int64_t>(width, shape_.n - p * width));
-        packPanel(block.b + (block.firstK + k) * args.bRowStride + p * width * args.bColStride, args.bRowStride,
-                  args.bColStride, std::min(step, passK - k), cols, width,
+        const float *source = block.b + (block.firstK + k) * args.bRowStride + p * width * args.bColStride;
+        if (args.bColStride == 1 && k + 2 * step <= passK)
+          prefetchTile<PrefetchFor::kRead>(source, step * args.bRowStride, DataType::FLOAT, args.bRowStride,
+                                           static_cast<int>(step), cols);
+        packPanel(source, args.bRowStride, args.bColStride, std::min(step, passK - k), cols, width,
                   packed + (p - block.firstPanel) * panelStride + k * width);
       }
     }
     return packed;
   }
-  // Element (k, n) of the transpose is at panel k / width, row n, lane k % width of the packed matrix.
+  // Element (k, n) of the transpose is at panel k / width, row n, lane k % width of the packed matrix. Its blocks are
+  // far apart: each is prefetched while the one before it is packed.
+  const auto blockAt = [&](int64_t p, int64_t k) { return block.b + (k / width * shape_.n + p * width) * width; };
   for (int64_t p = block.firstPanel; p < block.endPanel; ++p) {
     const int cols = static_cast<int>(std::min<int64_t>(width, shape_.n - p * width));
     for (int64_t k = block.firstK; k < block.endK;) {
-      const int64_t lane = k % width;
-      const int64_t count = std::min(width - lane, block.endK - k);
-      const float *source = block.b + (k / width) * shape_.n * width + p * width * width + lane;
-      packPanel(source, 1, width, count, cols, width,
+      const int64_t lane = k % width, next = std::min(k - lane + width, block.endK);
+      if (next < block.endK)
+        prefetchTile<PrefetchFor::kRead>(blockAt(p, next), 0, DataType::FLOAT, width, cols, width);
+      else if (p + 1 < block.endPanel)
+        prefetchTile<PrefetchFor::kRead>(blockAt(p + 1, block.firstK), 0, DataType::FLOAT, width, cols, width);
+      packPanel(blockAt(p, k) + lane, 1, width, next - k, cols, width,
                 packed + (p - block.firstPanel) * panelStride + (k - block.firstK) * width);
-      k += count;
+      k = next;
     }
   }
   return packed;
@@ -184,9 +191,9 @@ void Matmul::prefetchEnd(const Block &block, const MatmulArgs &args, const void 
                          int64_t col, int64_t cols) const noexcept {
   const int64_t width = microKernels().panelWidth;
   if (const Update *u = args.update) {
-    if (u->kind != UpdateKind::kElements || args.parameterLayout != MatmulArgs::ParameterLayout::kPacked) return;
+    if (args.parameterLayout != MatmulArgs::ParameterLayout::kPacked) return;
     for (int64_t done = 0; done < cols; done += width)
-      u->elements->prefetch(panelAt(block, row, col + done) - u->base, rows * width);
+      prefetchUpdate(*u, panelAt(block, row, col + done), rows * width);
     return;
   }
   const ptrdiff_t at = block.cOffset + row * args.cRowStride + col;

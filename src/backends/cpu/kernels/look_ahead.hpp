@@ -44,6 +44,13 @@ inline void prefetchResults(const Epilogue &e, const void *y, ptrdiff_t at, ptrd
     prefetchTile<PrefetchFor::kWrite>(y, at, e.type, stride, rows, cols);
 }
 
+// Prefetches what an update reads and writes of `count` parameters from w on (see applyUpdate).
+inline void prefetchUpdate(const Update &u, const float *w, int64_t count) {
+  if (u.kind == UpdateKind::kElements) return u.elements->prefetch(w - u.base, count);
+  const bool isFloat = u.type == DataType::FLOAT;
+  prefetchTile<PrefetchFor::kWrite>(isFloat ? w : u.base, isFloat ? 0 : w - u.base, u.type, count, 1, count);
+}
+
 // The first row tile of a pass reads B once for every few multiply-adds of each row, faster than memory delivers. So
 // the row tiles of the pass before prefetch it while they multiply, each a share of the lines: lines [first, first +
 // steps * perStep); perStep 0: none.
