@@ -90,12 +90,16 @@ class PoolGradientKernel final : public executable::HostKernel {
     const float *g = static_cast<const float *>(args.in[0]) + image * pool_.outputPixels() * channels + begin;
     const int64_t offset = image * pool_.inputPixels() * channels + begin;
     float *dx = static_cast<float *>(args.out[0]) + offset;
-    if (count == channels)
-      std::fill_n(dx, pool_.inputPixels() * channels, 0.0f);
-    else
-      for (int64_t i = 0; i < pool_.inputPixels(); ++i) std::fill_n(dx + i * channels, count, 0.0f);
+    // Pixels become zero line by line, just before the first window adds to them.
+    int64_t zeros = 0;
+    const auto fillTo = [&](int64_t pixel) {
+      if (count == channels && zeros < pixel) std::fill_n(dx + zeros * channels, (pixel - zeros) * channels, 0.0f);
+      for (int64_t i = zeros; i < pixel && count != channels; ++i) std::fill_n(dx + i * channels, count, 0.0f);
+      zeros = std::max(zeros, pixel);
+    };
     for (int64_t i = 0; i < pool_.outputPixels(); ++i) {
       const PoolWindow w = windows_.at(i, static_cast<int64_t *>(args.scratch));
+      if (!w.taps.empty()) fillTo((w.taps.back() / pool_.pixelOfX() / pool_.in[2] + 1) * pool_.in[2]);
       if (kind_ == PoolKind::kMaximum) {
         spreadToMaximum(static_cast<const float *>(args.in[1]) + offset, w.taps, count, g + i * channels, dx);
       } else {
@@ -103,6 +107,7 @@ class PoolGradientKernel final : public executable::HostKernel {
         spreadToTaps(w.taps, count, g + i * channels, 1.0f / static_cast<float>(elements), dx);
       }
     }
+    fillTo(pool_.inputPixels());
   }
 
  private:

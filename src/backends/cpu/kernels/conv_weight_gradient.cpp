@@ -7,7 +7,7 @@
 //         for each panel, or pair of panels: its columns of dy, in place or packed
 //           for each tile: tile kernel, one block per line; partial sums live in scratch, or in the leaf's own memory
 //   round 3, where there are several leaves: for each tile and panel the leaves' sums are reduced
-//   in the last round: update of the weights, with one leaf tile by tile after the last chunk
+//   in the last round: update of the weights; with one chunk, tile by tile
 #include "backends/cpu/kernels/conv_weight_gradient.hpp"
 
 #include <algorithm>
@@ -41,8 +41,8 @@ struct WindowGradient::Share {
   int64_t firstPanel = 0, endPanel = 0;
   float *partials = nullptr;  // at firstTile and firstPanel; the sums of a row's panels are contiguous
   ptrdiff_t rowStride = 0, tileStride = 0;
+  const Update *update = nullptr;  // of the weights, tile by tile; null: sums are stored as partials
   float *packedWeights = nullptr;
-  const Update *update = nullptr;  // of the weights, after the last chunk; null: the sums of a leaf are stored
 };
 
 WindowGradient::WindowGradient(const WindowGradientShape &shape, int threads)
@@ -90,8 +90,8 @@ void WindowGradient::planRounds() {
   rounds_.add(shape_.groups * leaves_ * tileSplits_ * panelSplits_,
               places * static_cast<double>(blocks * block) / kProductsPerFloat);
   if (leaves_ == 1) {
-    const bool hasPartials = windows_.chunks() > 1;
-    partialFloats_ = hasPartials ? static_cast<size_t>(ceilDiv(tiles, tileSplits_) * panelsAtOnce_ * block) : 0;
+    partialFloats_ =
+        windows_.chunks() != 1 ? static_cast<size_t>(ceilDiv(tiles, tileSplits_) * panelsAtOnce_ * block) : 0;
     return;
   }
   partialFloats_ = static_cast<size_t>(block);
@@ -194,7 +194,7 @@ void WindowGradient::packGradient(const WindowChunk &chunk, int64_t panel, int64
 }
 
 void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, const float *view, const void *dy,
-                              bool isFirst, bool isLast, float *packed) const noexcept {
+                              bool isFirst, float *packed) const noexcept {
   const MicroKernels &kernels = *kernels_;
   const int64_t width = kernels.panelWidth;
   TileArgs t;
@@ -202,7 +202,6 @@ void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, cons
   t.blockCount = chunk.images * chunk.lines;
   t.k = chunk.pixels;
   t.inStride = t.outStride = share.rowStride;
-  const bool updates = isLast && share.update;
   alignas(64) float finished[kMaxTileFloats];
   for (int64_t p = share.firstPanel; p < share.endPanel; p += panelsTogether_) {
     const int64_t panels = std::min(panelsTogether_, share.endPanel - p),
@@ -228,14 +227,14 @@ void WindowGradient::addChunk(const Share &share, const WindowChunk &chunk, cons
         t.b = b + done * t.bPanelStride;
         t.out = sums + done * width;
         t.in = isFirst ? nullptr : t.out;
-        if (updates) {
+        if (share.update) {
           for (int64_t q = 0; q < choice.panels; ++q)
             prefetchUpdate(*share.update, weightsAt(share.group, i, p + done + q, share.packedWeights),
                            tile.rows * width);
           t.out = finished, t.outStride = choice.panels * width;
         }
         choice.run(t);
-        for (int64_t q = 0; updates && q < choice.panels; ++q)
+        for (int64_t q = 0; share.update && q < choice.panels; ++q)
           writeBlock(share.group, i, p + done + q, finished + q * width, t.outStride, share.packedWeights,
                      *share.update);
         done += choice.panels;
@@ -268,11 +267,11 @@ void WindowGradient::addLeaf(int64_t task, const float *image, const void *dy, f
   share.firstTile = static_cast<size_t>(tiles * tileSplit / tileSplits_);
   share.endTile = static_cast<size_t>(tiles * (tileSplit + 1) / tileSplits_);
   share.partials = scratch;
-  share.packedWeights = packedWeights;
-  if (leaves_ == 1) share.update = &update;
+  if (leaves_ == 1 && chunks == 1) share.update = &update, share.packedWeights = packedWeights;
   const float *x = image + (isPadded_ ? padded_.groupOffset(group) : group * window_.channels);
   const int64_t firstChunk = chunks * leaf / leaves_, endChunk = chunks * (leaf + 1) / leaves_,
                 endPanel = panels.begin(panelSplit + 1);
+  if (chunks == 0) std::fill_n(scratch, partialFloats_, 0.0f);
   for (share.firstPanel = panels.begin(panelSplit); share.firstPanel < endPanel; share.firstPanel = share.endPanel) {
     share.endPanel = std::min(endPanel, share.firstPanel + panelsAtOnce_);
     share.rowStride = (leaves_ > 1 ? panels_ : share.endPanel - share.firstPanel) * width;
@@ -281,21 +280,20 @@ void WindowGradient::addLeaf(int64_t task, const float *image, const void *dy, f
       share.partials = leaves +
                        ((group * leaves_ + leaf) * tiles + static_cast<int64_t>(share.firstTile)) * share.tileStride +
                        share.firstPanel * width;
-    if (chunks == 0) updateByZeros(share);
     for (int64_t c = firstChunk; c < endChunk; ++c) {
       const WindowChunk chunk = windows_.chunk(c);
-      addChunk(share, chunk, windows_.read(chunk, x, nullptr), dy, c == firstChunk, c + 1 == endChunk,
-               scratch + partialFloats_);
+      addChunk(share, chunk, windows_.read(chunk, x, nullptr), dy, c == firstChunk, scratch + partialFloats_);
     }
+    if (leaves_ == 1 && !share.update) writeSums(share, packedWeights, update);
   }
 }
 
-// There is no output place.
-void WindowGradient::updateByZeros(const Share &share) const noexcept {
-  alignas(64) const float zeros[kMaxTileFloats] = {};
-  for (size_t i = share.firstTile; i < share.endTile; ++i)
+void WindowGradient::writeSums(const Share &share, float *packedWeights, const Update &update) const noexcept {
+  const float *sums = share.partials;
+  for (size_t i = share.firstTile; i < share.endTile; ++i, sums += share.tileStride)
     for (int64_t p = share.firstPanel; p < share.endPanel; ++p)
-      writeBlock(share.group, i, p, zeros, panelWidth(), share.packedWeights, *share.update);
+      writeBlock(share.group, i, p, sums + (p - share.firstPanel) * panelWidth(), share.rowStride, packedWeights,
+                 update);
 }
 
 void WindowGradient::addUp(int64_t task, const float *leaves, float *packedWeights, const Update &update,

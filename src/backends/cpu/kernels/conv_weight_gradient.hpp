@@ -63,8 +63,8 @@ class WindowGradient {
   const float *gradientRows(const WindowChunk &chunk, int64_t panel, int64_t panels, const float *dy, int64_t width,
                             float *packed, bool &inPlace) const noexcept;
   void addChunk(const Share &share, const WindowChunk &chunk, const float *view, const void *dy, bool isFirst,
-                bool isLast, float *packed) const noexcept;
-  void updateByZeros(const Share &share) const noexcept;
+                float *packed) const noexcept;
+  void writeSums(const Share &share, float *packedWeights, const Update &update) const noexcept;
   float *weightsAt(int64_t group, size_t tile, int64_t panel, float *packedWeights) const noexcept;
   PanelRanges panelRanges() const noexcept { return {panels_, panelSplits_, panelsTogether_}; }
   int64_t packedPanelFloats() const noexcept { return chunkSize_.places() * kernels_->panelWidth; }

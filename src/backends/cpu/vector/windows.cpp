@@ -49,22 +49,40 @@ void maximumOf(const float *x, Taps taps, int64_t channels, float *y) {
   });
 }
 
+// The number of the tap with the first maximum, or the first NaN.
+template <class Lanes>
+HWY_INLINE V winnerOf(Lanes lanes, const float *x, Taps taps) {
+  const D d;
+  V best = lanes.load(x + taps[0]), winner = hn::Zero(d);
+  for (size_t t = 1; t < taps.size(); ++t) {
+    const V v = lanes.load(x + taps[t]);
+    const auto over = pools::replaces(v, best);
+    best = hn::IfThenElse(over, v, best);
+    winner = hn::IfThenElse(over, hn::Set(d, static_cast<float>(t)), winner);
+  }
+  return winner;
+}
+
 void spreadToMaximumOf(const float *x, Taps taps, int64_t channels, const float *g, float *dx) {
   if (taps.empty()) return;
   const D d;
   forChannels(channels, [&](auto lanes, int64_t c) {
-    V best = lanes.load(x + taps[0] + c), winner = hn::Zero(d);
-    for (size_t t = 1; t < taps.size(); ++t) {
-      const V v = lanes.load(x + taps[t] + c);
-      const auto over = pools::replaces(v, best);
-      best = hn::IfThenElse(over, v, best);
-      winner = hn::IfThenElse(over, hn::Set(d, static_cast<float>(t)), winner);
-    }
-    const V gradient = lanes.load(g + c);
-    for (size_t t = 0; t < taps.size(); ++t) {
-      const V share = hn::IfThenElseZero(hn::Eq(winner, hn::Set(d, static_cast<float>(t))), gradient);
+    V sum;  // NaN if an element may be NaN
+    const V best = maximumBy<pools::NumberMaximum>(lanes, x + c, taps, sum), gradient = lanes.load(g + c);
+    const auto add = [&](size_t t, auto isWinner) {
       float *to = dx + taps[t] + c;
-      lanes.store(hn::Add(lanes.load(to), share), to);
+      lanes.store(hn::Add(lanes.load(to), hn::IfThenElseZero(isWinner, gradient)), to);
+    };
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(sum)))) {
+      const V winner = winnerOf(lanes, x + c, taps);
+      for (size_t t = 0; t < taps.size(); ++t) add(t, hn::Eq(winner, hn::Set(d, static_cast<float>(t))));
+      return;
+    }
+    auto isFound = hn::FirstN(d, 0);
+    for (size_t t = 0; t < taps.size(); ++t) {
+      const auto isBest = hn::Eq(lanes.load(x + taps[t] + c), best);
+      add(t, hn::AndNot(isFound, isBest));
+      isFound = hn::Or(isFound, isBest);
     }
   });
 }
