@@ -16,6 +16,8 @@
 #include "backends/cpu/cpu.hpp"
 #include "backends/cpu/element_operands.hpp"
 #include "backends/cpu/element_table.hpp"
+#include "backends/cpu/kernels/cache_sizes.hpp"
+#include "backends/cpu/vector/element_program.hpp"
 #include "backends/ref/ref.hpp"
 #include "executable/run_context.hpp"
 #include "support/run_op.hpp"
@@ -374,6 +376,44 @@ TEST(Elementwise, IntegersAndBoolsAreComputedWhereTheyLie) {
 }
 
 // To the bit, on both sides of multiples of the modulus, and where the quotient is too large for the vector form.
+// Operands that exceed the caches are computed in shorter blocks. y = a b + a.
+TEST(Elementwise, BlocksOfLongOperandsNeverChangeABit) {
+  constexpr int64_t kOperands = 3, kSlice = 1000;
+  const int64_t count = cpu::lastLevelCacheBytes() / 2 / (kOperands * static_cast<int64_t>(sizeof(float))) + 1234;
+  cpu::ElementProgram program;
+  for (int i = 0; i < 2; ++i) {
+    cpu::ElementOperand operand;
+    operand.access = cpu::ElementOperand::Access::kFull, operand.operand = i;
+    program.inputs.push_back(operand);
+  }
+  program.outputBytes = {sizeof(float)};
+  program.temporaries = 1;
+  const auto add = [&](cpu::ElementOp op, int16_t left, int16_t right, int16_t to) {
+    cpu::ElementInstruction instruction;
+    instruction.fn = cpu::elementFunction(op, 0), instruction.in = {left, right, -1}, instruction.out = to;
+    program.code.push_back(instruction);
+  };
+  add(cpu::ElementOp::kMul, 0, 1, 3);  // inputs 0 and 1, result 2, temporary 3
+  add(cpu::ElementOp::kAdd, 3, 0, 2);
+  program.loop.elements = count;
+  ASSERT_TRUE(program.finish(2));
+  const auto a = test::numbers(count, 1), b = test::numbers(count, 2);
+  std::vector<float> y(static_cast<size_t>(count)), slice(kSlice), scratch(program.scratchBytes() / sizeof(float));
+  std::atomic<bool> failed{false};
+  executable::RunContext context(failed);
+  const void *const in[] = {a.data(), b.data()};
+  void *const out[] = {y.data()};
+  for (int task = 0; task < program.tasks(); ++task) program.run(in, out, scratch.data(), context, task);
+  for (int64_t at = 0; at < count; at += kSlice) {
+    const int64_t size = std::min(kSlice, count - at);
+    const void *const from[] = {a.data() + at, b.data() + at};
+    void *const to[] = {slice.data()};
+    program.runSpan(from, to, scratch.data(), context, size);
+    ASSERT_TRUE(std::equal(slice.begin(), slice.begin() + size, y.begin() + at)) << "from element " << at << " on";
+  }
+  EXPECT_NEAR(y.back(), a.back() * (b.back() + 1.0), 1e-6);
+}
+
 TEST(Elementwise, IncrementModIsExact) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::mt19937 engine(7);

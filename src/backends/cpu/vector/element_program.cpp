@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pick_strided.hpp"
 
@@ -14,6 +16,7 @@ namespace {
 
 constexpr int64_t kRegisterBytes = 8;    // per element of a temporary, enough for every form
 constexpr int64_t kSmallestBlock = 128;  // elements: 8 to 32 vectors per call of an instruction
+constexpr int64_t kShortShare = 4;       // all that a short block reads and writes: this part of the first level cache
 using Access = ElementOperand::Access;
 
 // Of the data cache of one core; 32 KiB if the system does not report it.
@@ -137,6 +140,13 @@ bool ElementProgram::finish(int costPerElement) {
   const size_t pointers = inputs.size() + outputBytes.size() + constants.size() + static_cast<size_t>(temporaries);
   if (pointers > kMaxPointers || loop.dims.size() > kMaxDims) return false;
   while (block_ > kSmallestBlock && temporaries * block_ * kRegisterBytes > firstLevelCacheBytes()) block_ /= 2;
+  int64_t bytes = std::accumulate(outputBytes.begin(), outputBytes.end(), int64_t{0});  // of operands, per element
+  for (const ElementOperand &i : inputs) bytes += i.access == Access::kFull ? i.bytes : 0;
+  flatBlock_ = block_;
+  if (bytes * loop.elements > lastLevelCacheBytes() / 2)
+    while (flatBlock_ > kSmallestBlock &&
+           (bytes + temporaries * kRegisterBytes) * flatBlock_ > firstLevelCacheBytes() / kShortShare)
+      flatBlock_ /= 2;
   for (const ElementOperand &i : inputs)
     expanded_ += loop.mode == ElementLoop::Mode::kExpanded && i.access == Access::kBroadcast;
   constexpr int64_t kWorkPerTask = 65536;  // in additions
@@ -191,7 +201,8 @@ bool ElementProgram::isReadBefore(size_t input, int o) const {
   return lastRead <= firstWrite;
 }
 
-void ElementProgram::bind(Frame &frame, const void *const *in, void *const *out, void *scratch) const noexcept {
+void ElementProgram::bind(Frame &frame, const void *const *in, void *const *out, void *scratch,
+                          int64_t block) const noexcept {
   frame.out = reinterpret_cast<char *const *>(out);
   size_t at = inputs.size() + outputBytes.size();
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -199,43 +210,42 @@ void ElementProgram::bind(Frame &frame, const void *const *in, void *const *out,
         static_cast<const char *>(in[inputs[i].operand]) + inputs[i].offset * inputs[i].bytes;
   for (const uint64_t &c : constants) frame.pointers[at++] = &c;
   char *temporary = static_cast<char *>(scratch);
-  for (int t = 0; t < temporaries; ++t, temporary += block_ * kRegisterBytes) frame.pointers[at++] = temporary;
+  for (int t = 0; t < temporaries; ++t, temporary += block * kRegisterBytes) frame.pointers[at++] = temporary;
   frame.expansion = temporary;
 }
 
 void ElementProgram::runSpan(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
                              int64_t count) const noexcept {
-  runRange(in, out, scratch, context, 0, count);
+  Frame frame;
+  frame.context = &context;
+  bind(frame, in, out, scratch, block_);
+  runFlat(frame, 0, count, block_);
 }
 
 void ElementProgram::runRange(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
                               int64_t begin, int64_t end) const noexcept {
   Frame frame;
   frame.context = &context;
-  bind(frame, in, out, scratch);
-  runFlat(frame, begin, end);
+  bind(frame, in, out, scratch, flatBlock_);
+  runFlat(frame, begin, end, flatBlock_);
 }
 
 void ElementProgram::run(const void *const *in, void *const *out, void *scratch, executable::RunContext &context,
                          int task) const noexcept {
+  const int64_t begin = task * perTask_;
+  if (loop.mode == ElementLoop::Mode::kFlat)
+    return runRange(in, out, scratch, context, begin, std::min(begin + perTask_, loop.elements));
   Frame frame;
   frame.context = &context;
-  bind(frame, in, out, scratch);
-  const int64_t begin = task * perTask_;
-  switch (loop.mode) {
-    case ElementLoop::Mode::kFlat:
-      return runFlat(frame, begin, std::min(begin + perTask_, loop.elements));
-    case ElementLoop::Mode::kExpanded:
-      return runExpanded(frame, begin, std::min(begin + perTask_, loop.elements));
-    case ElementLoop::Mode::kRows: {
-      const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_);
-      return runRows(frame, begin, std::min(begin + perTask_, inner == 0 ? 0 : loop.elements / inner * pieces));
-    }
-  }
+  bind(frame, in, out, scratch, block_);
+  if (loop.mode == ElementLoop::Mode::kExpanded)
+    return runExpanded(frame, begin, std::min(begin + perTask_, loop.elements));
+  const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_);
+  runRows(frame, begin, std::min(begin + perTask_, inner == 0 ? 0 : loop.elements / inner * pieces));
 }
 
-void ElementProgram::runFlat(Frame &frame, int64_t begin, int64_t end) const noexcept {
-  const int64_t block = code.size() == 1 ? end - begin : block_;  // one instruction keeps no results in the cache
+void ElementProgram::runFlat(Frame &frame, int64_t begin, int64_t end, int64_t block) const noexcept {
+  if (code.size() == 1) block = end - begin;  // one instruction keeps no results in the cache
   for (int64_t position = begin; position < end; position += block) {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].access == Access::kFull) frame.pointers[i] = frame.in[i] + position * inputs[i].bytes;

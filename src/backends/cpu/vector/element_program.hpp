@@ -68,7 +68,9 @@ class ElementProgram {
   bool finish(int costPerElement);
   // Limits the elements of later runs to `elements`, a multiple of 64, so that temporaries need less memory. Called
   // after finish().
-  void limitBlock(int64_t elements) { block_ = std::min(block_, elements); }
+  void limitBlock(int64_t elements) {
+    block_ = std::min(block_, elements), flatBlock_ = std::min(flatBlock_, elements);
+  }
   int tasks() const { return tasks_; }
   // Whether an instruction reports operands outside an operator's domain; runs then need a context.
   bool looksAtOperands() const {
@@ -95,14 +97,16 @@ class ElementProgram {
  private:
   struct Frame;
   bool isReadBefore(size_t input, int o) const;
-  void bind(Frame &frame, const void *const *in, void *const *out, void *scratch) const noexcept;
-  void runFlat(Frame &frame, int64_t begin, int64_t end) const noexcept;
+  void bind(Frame &frame, const void *const *in, void *const *out, void *scratch, int64_t block) const noexcept;
+  void runFlat(Frame &frame, int64_t begin, int64_t end, int64_t block) const noexcept;
   void runRows(Frame &frame, int64_t begin, int64_t end) const noexcept;
   void runExpanded(Frame &frame, int64_t begin, int64_t end) const noexcept;
   void runBlock(const Frame &frame, int64_t position, int64_t count) const noexcept;
   void clearPadding(const ElementPadding &p, void *out, int bytes, int64_t position, int64_t count) const noexcept;
 
   int64_t block_ = 1024;
+  // Of mode kFlat. Operands from beyond the caches arrive while others are computed only if blocks are short.
+  int64_t flatBlock_ = 1024;
   int64_t perTask_ = 0;  // elements, or pieces of rows
   int tasks_ = 1;
   int expanded_ = 0;  // number of inputs with an expansion buffer
