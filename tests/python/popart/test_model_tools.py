@@ -293,7 +293,7 @@ LONG_WORK = {
 
 @pytest.mark.parametrize("work", LONG_WORK)
 def test_other_threads_run_during_long_work(work):
-    """No pause of a thread beside it is as long as the work; the best of three times counts, on a busy machine."""
+    """No pause of a second thread is as long as the work; the best of three times counts, on a busy machine."""
     make, size, call = LONG_WORK[work]
     given = make(size)
 
@@ -305,13 +305,13 @@ def test_other_threads_run_during_long_work(work):
                 ticks.append(time.perf_counter())
                 time.sleep(0.0005)
 
-        beside = threading.Thread(target=tick)
-        beside.start()
+        ticking = threading.Thread(target=tick)
+        ticking.start()
         start = time.perf_counter()
         call(given)
         end = time.perf_counter()
         done.set()
-        beside.join()
+        ticking.join()
         assert end - start > 0.02, "too short to show anything"
         return max(np.diff([start, *(t for t in ticks if start < t < end), end])) / (end - start)
 

