@@ -36,6 +36,7 @@
 #include "lower/stochastic_rounding.hpp"
 #include "lower/widen.hpp"
 #include "ops/loss/reduction.hpp"
+#include "ops/nn/window.hpp"
 #include "patterns/pattern.hpp"
 #include "pipeline/options.hpp"
 #include "pipeline/passes.hpp"
@@ -275,6 +276,13 @@ void ignoreLabelsOutOfRange(PassContext &c) {
       if (op->def().findAttribute(ops::kIgnoreOutOfRange))
         op->mutableAttributes().set(ops::kIgnoreOutOfRange, int64_t{1});
 }
+// After decompositions, which make convolutions of other ops.
+void allowWinograd(PassContext &c) {
+  for (Graph *graph : c.ir().getAllGraphs())
+    for (Op *op : graph->ops())
+      if (op->def().findAttribute(ops::kWinograd) && op->inInfo(0).dataType() == DataType::FLOAT)
+        op->mutableAttributes().set(ops::kWinograd, int64_t{1});
+}
 void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir()); }
 void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
 void roundStochastically(PassContext &c) { lower::roundStochastically(c.ir(), c.lowering.roundStochastically); }
@@ -414,6 +422,7 @@ constexpr Pass kPasses[] = {
      "some operators have no kernel of their own on any backend"},
     {"ignoreLabelsOutOfRange", "let losses leave out labels that are not classes", Phase::Flatten, ignoringLabels,
      ignoreLabelsOutOfRange, "it does what the option asks for"},
+    {"allowWinograd", "let convolutions of 3 x 3 windows multiply less", Phase::Flatten, always, allowWinograd},
     {"foldNumbers", "compute single numbers once", Phase::Flatten, always, foldNumbers},
     {"simplify", "remove operators that compute nothing", Phase::Flatten, always, simplify},
     {"joinPartsEarly", "write parts of serialised products where they are joined", Phase::Flatten, always,

@@ -58,6 +58,7 @@ TESTED = {
     ("threads", "A small kernel uses fewer threads"): "tests/python/popart/test_threads.py",
     ("threads", "So do loops that do not depend"): "tests/python/popart/test_loops_at_the_same_time.py",
     ("threads", 'or prevents it (`"never"`)'): "tests/python/popart/test_loops_at_the_same_time.py",
+    ("threads", "so results do not depend on the number of images"): "tests/python/popart/test_winograd.py",
     ("threads", "The other machine must have"): "tests/python/popart/test_program_files.py",
     ("trainer", "refuses a loss that adds sums to means"): "tests/python/popart/test_trainer_parts.py",
     ("trainer", "refuses class weights, and micro-batches that ignore"): "tests/unit/api/trainer_test.cpp",

@@ -13,6 +13,7 @@
 #include "backends/cpu/prologue_program.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/weight_update.hpp"
+#include "ops/nn/window.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -35,6 +36,7 @@ std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w,
   if (type != DataType::FLOAT && !isHalf(type)) return reason = "it takes no " + toText(type), std::nullopt;
   ConvShape s;
   s.type = type;
+  s.winograd = op.hasAttr(ops::kWinograd);
   s.n = x[0], s.cin = x[1], s.cout = w[0];
   s.groups = op.attrInt("group");
   s.in = spatialOf(x), s.kernel = spatialOf(w);
@@ -55,6 +57,12 @@ bool requireWeights(const OperandDesc &w, const ConvShape &s, std::string &reaso
   reason = "its weights must be " + toText(s.type) + " in convolution panels: got " + toText(w.info.dataType()) + " " +
            executable::layoutName(w.layout);
   return false;
+}
+
+// Of a convolution by Conv, the class of the plan.
+template <class Conv>
+std::string algorithmOf(const Conv &conv) {
+  return conv.usesWinograd() ? " winograd" : "";
 }
 
 std::string kindOf(const ConvShape &s) {
@@ -218,7 +226,7 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
     ends.prologue = CompiledPrologue::compile(bodyOf(op, "prologue"), shape->pixelOfX(), reason);
     if (!ends.prologue) return nullptr;
   }
-  return std::make_unique<ConvKernel<ConvForward>>(name, std::move(ends), std::move(conv));
+  return std::make_unique<ConvKernel<ConvForward>>(name + algorithmOf(conv), std::move(ends), std::move(conv));
 }
 
 // Each position within a stride needs a separate product, and a file may give any stride.
@@ -256,8 +264,8 @@ std::unique_ptr<executable::Kernel> createDataGradient(const KernelRequest &requ
   const std::string name = "conv data gradient" + kindOf(*shape);
   if (planes)
     return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, std::move(ends), PlaneConv::dataGradient(*shape));
-  return std::make_unique<ConvKernel<ConvDataGradient>>(name, std::move(ends),
-                                                        ConvDataGradient(*shape, request.threads));
+  ConvDataGradient conv(*shape, request.threads);
+  return std::make_unique<ConvKernel<ConvDataGradient>>(name + algorithmOf(conv), std::move(ends), std::move(conv));
 }
 
 // ---- weight gradient ----------------------------------------------------------------------------
@@ -312,8 +320,9 @@ std::unique_ptr<executable::Kernel> createWeightGradient(const KernelRequest &re
   if (planes)
     return std::make_unique<WeightGradientKernel<PlaneWeightGradient>>(name + kOfPlanes, type, std::move(update),
                                                                        PlaneWeightGradient(*shape));
-  return std::make_unique<WeightGradientKernel<ConvWeightGradient>>(name, type, std::move(update),
-                                                                    ConvWeightGradient(*shape, request.threads));
+  ConvWeightGradient conv(*shape, request.threads);
+  return std::make_unique<WeightGradientKernel<ConvWeightGradient>>(name + algorithmOf(conv), type, std::move(update),
+                                                                    std::move(conv));
 }
 
 constexpr Entry kConvKernels[] = {{"FusedConv", createConv},

@@ -19,6 +19,7 @@
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/layouts/panels.hpp"
+#include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -27,8 +28,7 @@ using executable::KernelArgs;
 using executable::KernelRequest;
 using executable::OperandDesc;
 
-constexpr int64_t kMostRows = 64;                // with more rows, it is better to store the product
-constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
+constexpr int64_t kMostRows = 64;  // with more rows, it is better to store the product
 // Of p in a task, which fit in the second level cache together with their panels.
 constexpr int64_t kTileFloats = 1 << 16;
 constexpr int kFirstGateOperand = 2;  // input number of the first other operand of f, after those of the product

@@ -10,6 +10,9 @@ namespace popart::cpu {
 
 constexpr int64_t kMostTasks = 256;  // four for each of 64 threads
 
+// The least operations of a task of products: about 1 us (executable/cost.cpp), several times a thread's wake-up.
+constexpr int64_t kSmallestTaskFlops = 100'000;
+
 // Tasks for `work` (elements or bytes) made of `pieces` independent pieces, with at least `least` of the work per task;
 // at least 1. Depends only on the shape. For kernels whose total work does not grow with the number of tasks.
 inline int64_t taskCount(int64_t work, int64_t least, int64_t pieces) {

@@ -139,6 +139,7 @@ OpDef convolutionRow(const char *type) {
   windowAttributes(row)
       .attrOptional("kernel_shape", AttributeType::Ints)
       .attr("group", int64_t{1})
+      .attrOptional(kWinograd, AttributeType::Int)
       .attrOptional("epilogue", AttributeType::Graph)
       .traits(Trait::Internal | Trait::Spatial)
       .notOnnx()

@@ -44,6 +44,9 @@ Shape spatialShape(const Shape &shape);
 
 // Adds the attributes strides, pads, dilations, auto_pad.
 OpDef &windowAttributes(OpDef &row);
+// Attribute of convolutions and their gradients: kernels may compute them by Winograd's algorithm, where it is
+// faster for the shape. The pass allowWinograd sets it.
+inline constexpr const char *kWinograd = "winograd";
 // The window attributes of `op`, for its gradient op.
 Attributes windowAttributesOf(const Attributes &attributes);
 

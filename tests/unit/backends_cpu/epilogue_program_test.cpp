@@ -394,7 +394,7 @@ TEST(EpilogueProgram, a_tile_is_one_call_or_stays_in_registers) {
   EXPECT_GT(programs, 20);
 }
 
-// The time of each epilogue beside that of Relu's, with the instruction's arithmetic instead of Relu's. The lowest
+// The time of each epilogue compared with Relu's, with the instruction's arithmetic instead of Relu's. The lowest
 // ratio of some rounds: within a round of some microseconds all run at the same speed, whatever else the machine does.
 // On the processors that were measured every ratio is below 2 (set POPART_TIME_EPILOGUES to require that). Another
 // processor moves the ratios; without the variable the bound only refuses a function call for each row or vector.

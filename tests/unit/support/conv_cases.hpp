@@ -22,8 +22,27 @@ using cpu::volume;
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
+// Shapes that Winograd's algorithm computes, in all passes: one line of outputs too much, and none; channels that fill
+// no vector; groups; several images in depth; pads on one side; several chunks of tiles; weights that exceed a second
+// level cache of 1 MiB; no images; weight gradients of several leaves.
+inline std::vector<ConvShape> winogradShapes() {
+  const Spatial kernel = {1, 3, 3}, ones = {0, 1, 1};
+  std::vector<ConvShape> all = {
+      {.n = 2, .in = {1, 8, 8}, .cin = 32, .cout = 32, .padLow = ones, .padHigh = ones},
+      {.n = 2, .in = {1, 13, 17}, .cin = 40, .cout = 72},
+      {.n = 3, .in = {1, 20, 21}, .cin = 96, .cout = 70, .groups = 2, .padLow = {0, 2, 0}, .padHigh = {0, 1, 2}},
+      {.n = 2, .in = {3, 9, 10}, .cin = 33, .cout = 50, .padLow = ones, .padHigh = ones},
+      {.n = 2, .in = {1, 30, 31}, .cin = 64, .cout = 130, .padLow = ones, .padHigh = ones},
+      {.n = 1, .in = {1, 7, 12}, .cin = 300, .cout = 170, .padLow = ones, .padHigh = ones},
+      {.n = 0, .in = {1, 14, 14}, .cin = 64, .cout = 64, .padLow = ones, .padHigh = ones},
+      {.n = 2, .in = {1, 66, 64}, .cin = 64, .cout = 16, .padLow = ones, .padHigh = ones},
+  };
+  for (ConvShape &s : all) s.kernel = kernel, s.winograd = true;
+  return all;
+}
+
 inline std::vector<ConvShape> shapes() {
-  return {
+  std::vector<ConvShape> all = {
       {.n = 2, .in = {1, 9, 11}, .cin = 5, .cout = 7, .kernel = {1, 3, 3}, .padLow = {0, 1, 1}, .padHigh = {0, 1, 1}},
       {.n = 1,
        .in = {1, 15, 13},
@@ -217,6 +236,8 @@ inline std::vector<ConvShape> shapes() {
       {.n = 2, .in = {3, 7, 13}, .cin = 9, .cout = 8, .kernel = {1, 2, 3}, .stride = {2, 3, 4}},
       {.n = 1, .in = {1, 8, 11}, .cin = 66, .cout = 48, .groups = 2, .kernel = {1, 2, 3}, .stride = {1, 2, 3}},
   };
+  std::ranges::copy(winogradShapes(), std::back_inserter(all));
+  return all;
 }
 
 // Without pads, and each place of the stride has one tap.

@@ -248,25 +248,30 @@ void ConvWeightTranspose::run(int task, const void *packed, void *transposed) co
 
 namespace {
 
-std::variant<DepthwiseProduct, GroupedProduct, Matmul, WindowProduct> forwardPlan(const ConvShape &s, int threads) {
+ForwardPlan forwardPlan(const ConvShape &s, int threads) {
   if (DepthwiseProduct::fits(s)) return DepthwiseProduct(forwardShape(s), GroupedWeights::kPacked, threads);
   if (s.joinsGroups()) return GroupedProduct(forwardShape(s), GroupedWeights::kPacked, threads);
   if (isPointwise(s)) return pointwise(s, s.cout / s.groups, s.cin / s.groups, threads);
-  return WindowProduct(forwardShape(s), threads, s.type);
+  WindowProductShape shape = forwardShape(s);
+  if (s.winograd && WinogradProduct::fits(shape, s.type)) return WinogradProduct(std::move(shape), threads);
+  return WindowProduct(std::move(shape), threads, s.type);
 }
 
-std::variant<std::vector<DepthwiseProduct>, std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>>
-dataGradientPlan(const ConvShape &s, int threads) {
+DataGradientPlan dataGradientPlan(const ConvShape &s, int threads) {
   if (DepthwiseProduct::fits(s))
     return productsOf<DepthwiseProduct>(phaseShapes(s), GroupedWeights::kExchanged, threads);
   if (s.joinsGroups()) return productsOf<GroupedProduct>(phaseShapes(s), GroupedWeights::kExchanged, threads);
   if (isPointwise(s)) return pointwise(s, s.cin / s.groups, s.cout / s.groups, threads);
-  return productsOf<WindowProduct>(joinedPhases(s), threads, s.type);
+  std::vector<WindowProductShape> phases = joinedPhases(s);
+  if (s.winograd && phases.size() == 1 && WinogradProduct::fits(phases[0], s.type))
+    return WinogradProduct(std::move(phases[0]), threads);
+  return productsOf<WindowProduct>(std::move(phases), threads, s.type);
 }
 
-std::variant<GroupedGradient, WindowGradient> weightGradientPlan(const ConvShape &s, int threads) {
+WeightGradientPlan weightGradientPlan(const ConvShape &s, int threads) {
   const WindowGradientShape shape{inputWindows(s), s.groups, s.cout / s.groups, s.type};
   if (s.joinsGroups()) return GroupedGradient(shape, threads);
+  if (s.winograd && WinogradGradient::fits(shape)) return WinogradGradient(shape, threads);
   return WindowGradient(shape, threads);
 }
 
@@ -293,6 +298,8 @@ void ConvForward::run(int task, const void *x, const void *packedWeights, void *
     return grouped->run(task, asFloats(x), asFloats(packedWeights), static_cast<float *>(y), epilogue, scratch);
   if (const auto *window = std::get_if<WindowProduct>(&plan_))
     return window->run(task, x, packedWeights, y, epilogue, scratch);
+  if (const auto *winograd = std::get_if<WinogradProduct>(&plan_))
+    return winograd->run(task, asFloats(x), asFloats(packedWeights), static_cast<float *>(y), epilogue, scratch);
   runPointwise(*std::get_if<Matmul>(&plan_), task, shape_, x, shape_.cin / shape_.groups, shape_.pixelOfX(),
                packedWeights, y, shape_.cout / shape_.groups, shape_.pixelOfY(), epilogue, scratch, rows);
 }
@@ -316,6 +323,8 @@ void ConvDataGradient::run(int task, const void *dy, const void *transposedWeigh
   if (const auto *matmul = std::get_if<Matmul>(&plan_))
     return runPointwise(*matmul, task, shape_, dy, shape_.cout / shape_.groups, shape_.pixelOfY(), transposedWeights,
                         dx, shape_.cin / shape_.groups, shape_.pixelOfX(), epilogue, scratch);
+  if (const auto *winograd = std::get_if<WinogradProduct>(&plan_))
+    return winograd->run(task, asFloats(dy), asFloats(transposedWeights), static_cast<float *>(dx), epilogue, scratch);
   runPhase(*std::get_if<std::vector<WindowProduct>>(&plan_), task, dy, transposedWeights, dx, epilogue, scratch);
 }
 
@@ -333,6 +342,8 @@ void ConvWeightGradient::run(int task, const void *x, const void *dy, float *pac
                              float *scratch, float *shared) const noexcept {
   if (const auto *grouped = std::get_if<GroupedGradient>(&plan_))
     return grouped->run(task, asFloats(x), asFloats(dy), packedWeights, update, scratch, shared);
+  if (const auto *winograd = std::get_if<WinogradGradient>(&plan_))
+    return winograd->run(task, asFloats(x), asFloats(dy), packedWeights, update, scratch, shared);
   std::get_if<WindowGradient>(&plan_)->run(task, x, dy, packedWeights, update, scratch, shared);
 }
 

@@ -18,7 +18,9 @@
 #include "backends/cpu/kernels/conv_product.hpp"
 #include "backends/cpu/kernels/conv_shape.hpp"
 #include "backends/cpu/kernels/conv_weight_gradient.hpp"
+#include "backends/cpu/kernels/conv_winograd.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
+#include "backends/cpu/kernels/winograd_gradient.hpp"
 
 namespace popart::cpu {
 
@@ -37,6 +39,12 @@ class ConvWeightTranspose {
   int64_t width_, panels_, rows_;  // of the transposed matrix of a group
 };
 
+// Matmul: kernels with one tap that read every pixel.
+using ForwardPlan = std::variant<DepthwiseProduct, GroupedProduct, Matmul, WindowProduct, WinogradProduct>;
+// Vectors have one product per phase.
+using DataGradientPlan = std::variant<std::vector<DepthwiseProduct>, std::vector<GroupedProduct>, Matmul,
+                                      std::vector<WindowProduct>, WinogradProduct>;
+
 // y (N, *out, Cout) = epilogue(conv(x, weights)); the epilogue's bias is (Cout), its matrices have the layout of y.
 class ConvForward {
  public:
@@ -50,11 +58,11 @@ class ConvForward {
            RowProgram *rows = nullptr) const noexcept;
   // Whether every pixel is read once, as the row of a product.
   bool takesRows() const;
+  bool usesWinograd() const { return std::holds_alternative<WinogradProduct>(plan_); }
 
  private:
   ConvShape shape_;
-  // Matmul: kernels with one tap that read every pixel
-  std::variant<DepthwiseProduct, GroupedProduct, Matmul, WindowProduct> plan_;
+  ForwardPlan plan_;
 };
 
 // dx (N, *in, Cin) = epilogue(data gradient of conv at dy (N, *out, Cout)); also the forward pass of a transposed
@@ -69,12 +77,14 @@ class ConvDataGradient {
   size_t scratchFloats() const;
   void run(int task, const void *dy, const void *transposedWeights, void *dx, const Epilogue &epilogue,
            float *scratch) const noexcept;
+  bool usesWinograd() const { return std::holds_alternative<WinogradProduct>(plan_); }
 
  private:
   ConvShape shape_;
-  // Vectors have one product per phase.
-  std::variant<std::vector<DepthwiseProduct>, std::vector<GroupedProduct>, Matmul, std::vector<WindowProduct>> plan_;
+  DataGradientPlan plan_;
 };
+
+using WeightGradientPlan = std::variant<GroupedGradient, WindowGradient, WinogradGradient>;
 
 // packed weights = update(packed weights, weight gradient of conv); Update::kStore writes the gradient itself. Sums run
 // over pixels.
@@ -87,12 +97,13 @@ class ConvWeightGradient {
   int tasks() const { return rounds().tasks(); }
   size_t scratchFloats() const;
   size_t sharedFloats() const;
+  bool usesWinograd() const { return std::holds_alternative<WinogradGradient>(plan_); }
   // `packedWeights`: as for applyUpdate. For 16-bit parameters, the update says where they are.
   void run(int task, const void *x, const void *dy, float *packedWeights, const Update &update, float *scratch,
            float *shared) const noexcept;
 
  private:
-  std::variant<GroupedGradient, WindowGradient> plan_;
+  WeightGradientPlan plan_;
 };
 
 }  // namespace popart::cpu

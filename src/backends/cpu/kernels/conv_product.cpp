@@ -19,6 +19,7 @@
 #include "backends/cpu/kernels/look_ahead.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/pairs.hpp"
+#include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -27,10 +28,9 @@ namespace {
 // floats.
 constexpr int64_t kLongestPass = 256, kLongestSharedPass = 576;
 constexpr int64_t kLeastAheadSteps = 192;
-constexpr int64_t kTilesPerChunk = 16;           // row tiles that share one read of a pass's weights
-constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
-constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
-constexpr double kMovedFloat = 6;  // multiply-adds in the time to load a float from a cache (executable/cost.cpp)
+constexpr int64_t kTilesPerChunk = 16;  // row tiles that share one read of a pass's weights
+constexpr int64_t kTasksPerThread = 4;  // so that dynamic claiming balances the load
+constexpr double kMovedFloat = 6;       // multiply-adds in the time to load a float from a cache (executable/cost.cpp)
 // As a fraction of the elapsed time: smaller gains are within the model's error.
 constexpr double kWorthBalancing = 0.95;
 

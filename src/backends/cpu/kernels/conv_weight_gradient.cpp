@@ -23,10 +23,9 @@
 namespace popart::cpu {
 namespace {
 
-constexpr int64_t kPlacesPerChunk = 256;         // output pixels, the rows of a packed panel: 32 KiB with AVX-512
-constexpr int64_t kTasksPerThread = 4;           // so that dynamic claiming balances the load
-constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
-constexpr int64_t kTilesToPack = 8;              // packing dy pays off if this many tiles read it
+constexpr int64_t kPlacesPerChunk = 256;  // output pixels, the rows of a packed panel: 32 KiB with AVX-512
+constexpr int64_t kTasksPerThread = 4;    // so that dynamic claiming balances the load
+constexpr int64_t kTilesToPack = 8;       // packing dy pays off if this many tiles read it
 // Leaves (split-K) make work for many threads if there are few tiles and panels. This many pieces are enough; with this
 // many output pixels in a leaf, its partial sums cost little to store and to reduce.
 constexpr int64_t kEnoughPieces = 1024;

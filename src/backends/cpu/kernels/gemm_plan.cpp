@@ -7,6 +7,7 @@
 #include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/kernels/look_ahead.hpp"
 #include "backends/cpu/kernels/pairs.hpp"
+#include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -21,7 +22,6 @@ constexpr int64_t kPackingTasksPerThread = 2;
 // meanwhile.
 constexpr int64_t kAheadShare = 3;
 constexpr int64_t kMostDotBatch = 16;  // up to this batch, a transposing pack of B costs more than the product
-constexpr int64_t kSmallestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp), several times a thread's wake-up
 // Model of a task's overhead, in products of one tile and one panel; of its start, in multiply-adds.
 constexpr double kPackedPanelCost = 0.5;
 constexpr double kReadPanelCost = 0.15;  // its first product, for which the panel comes from a farther cache
