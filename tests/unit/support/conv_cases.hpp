@@ -229,6 +229,18 @@ inline std::vector<ConvShape> shapes() {
       {.n = 0, .in = {1, 5, 5}, .cin = 4, .cout = 4, .groups = 2, .kernel = {1, 3, 3}},
       {.n = 1, .in = {1, 2, 2}, .cin = 4, .cout = 4, .groups = 2, .kernel = {1, 5, 5}},
       {.n = 1, .in = {1, 90, 91}, .cin = 24, .cout = 24, .groups = 6, .kernel = {1, 3, 3}, .padHigh = {0, 2, 2}},
+      // Up to four output channels, forward and in the data gradient; groups of them; several dimensions.
+      {.n = 2,
+       .in = {1, 28, 27},
+       .cin = 1,
+       .cout = 32,
+       .kernel = {1, 4, 4},
+       .stride = {1, 2, 2},
+       .padLow = {0, 1, 1},
+       .padHigh = {0, 1, 1}},
+      {.n = 1, .in = {1, 9, 80}, .cin = 40, .cout = 2, .kernel = {1, 3, 3}, .padLow = {0, 1, 1}, .padHigh = {0, 1, 1}},
+      {.n = 2, .in = {1, 8, 11}, .cin = 74, .cout = 6, .groups = 2, .kernel = {1, 3, 2}, .dilation = {1, 1, 2}},
+      {.n = 1, .in = {3, 5, 6}, .cin = 4, .cout = 17, .kernel = {2, 3, 3}, .padLow = {1, 1, 1}, .padHigh = {0, 1, 1}},
       // Phases that read the same windows, of several taps and of taps far apart; between them phases that read
       // other windows, or none; groups; pixels behind the last window.
       {.n = 2, .in = {1, 12, 34}, .cin = 70, .cout = 20, .kernel = {1, 4, 4}, .stride = {1, 2, 2}},

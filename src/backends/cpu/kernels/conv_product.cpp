@@ -19,6 +19,7 @@
 #include "backends/cpu/kernels/look_ahead.hpp"
 #include "backends/cpu/kernels/pack.hpp"
 #include "backends/cpu/kernels/pairs.hpp"
+#include "backends/cpu/kernels/window_dots.hpp"
 #include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
@@ -75,6 +76,9 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
       PanelRanges::rounded(std::min(panels_, panelBytesAtOnce() * 2 / 3 / panelBytes), panelsTogether(chunkSize_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
   if (isHalf(type)) makePackedBlocks();
+  if (type == DataType::FLOAT && shape_.results.size() == 1 && shape_.columns <= kMostDotColumns &&
+      blockElements_ >= kFewestDotElements)
+    dotFloats_ = blocks_.size() * static_cast<size_t>(blockElements_ * shape_.columns);
   // Chunks after the first of a thread find their weights in its cache, if they fit.
   const int64_t splitBytes = panelRanges().longest() * panelWidth() * shape_.weightRows *
                              static_cast<int64_t>(sizeof(float)) / static_cast<int64_t>(shape_.results.size());
@@ -201,6 +205,7 @@ void WindowProduct::makePasses() {
                            column * w.dilation[2] * windows_.pixelStride(),
                        shape_.tapRows[static_cast<size_t>(t)] * panelWidth()});
   }
+  blockElements_ = k;
   const auto count = static_cast<int64_t>(blocks_.size());
   const int64_t longest = joined && windows_.placeStep() < k ? kLongestSharedPass : kLongestPass;
   if (k > longest) {
@@ -377,11 +382,48 @@ WindowChunk WindowProduct::joined(const WindowChunk &chunk) const noexcept {
   return c;
 }
 
+ptrdiff_t WindowProduct::placeInY(const WindowChunk &chunk, int64_t image, int64_t line, int64_t pixel) const noexcept {
+  const Spatial &first = shape_.first, &step = shape_.step, &size = shape_.size;
+  const int64_t row = ((chunk.image + image) * size[0] + first[0] + chunk.depth * step[0]) * size[1] + first[1] +
+                      (chunk.line + line) * step[1];
+  return (row * size[2] + first[2] + (chunk.pixel + pixel) * step[2]) * shape_.yStride;
+}
+
+// A few output channels, as dot products; `weights`: of the group.
+void WindowProduct::runDots(const WindowChunk &given, const float *view, const float *weights, const Place &to,
+                            float *columns) const noexcept {
+  constexpr int64_t kRowsAtOnce = 64;
+  const WindowChunk chunk = joined(given);
+  const int64_t ofColumn = static_cast<int64_t>(blocks_.size()) * blockElements_, width = panelWidth();
+  for (size_t b = 0; b < blocks_.size(); ++b)
+    for (int64_t k = 0; k < blockElements_; ++k)
+      for (int64_t c = 0; c < shape_.columns; ++c)
+        columns[c * ofColumn + static_cast<int64_t>(b) * blockElements_ + k] = weights[blocks_[b].b + k * width + c];
+  alignas(64) float sums[kRowsAtOnce * kMostDotColumns];
+  WindowDots dots{nullptr,
+                  windows_.placeStep(),
+                  0,
+                  blocks_.data(),
+                  static_cast<int64_t>(blocks_.size()),
+                  blockElements_,
+                  columns,
+                  static_cast<int>(shape_.columns),
+                  sums};
+  for (int64_t image = 0; image < chunk.images; ++image)
+    for (int64_t line = 0; line < chunk.lines; ++line)
+      for (int64_t pixel = 0; pixel < chunk.pixels; pixel += dots.rows) {
+        dots.rows = std::min(kRowsAtOnce, chunk.pixels - pixel);
+        dots.a = view + image * windows_.imageStride() + line * windows_.lineStep() + pixel * windows_.placeStep();
+        windowDots(dots);
+        emit(to, placeInY(chunk, image, line, pixel), sums, shape_.columns, static_cast<int>(dots.rows), 0,
+             shape_.columns);
+      }
+}
+
 void WindowProduct::runPanels(const WindowChunk &given, const float *view, const void *group, int64_t firstPanel,
                               int64_t endPanel, const Place &to, float *partials) const noexcept {
   const WindowChunk chunk = joined(given);
   const RowTiles tiles(chunk.pixels, columnsTogether(firstPanel, endPanel));
-  const Spatial &first = shape_.first, &step = shape_.step, &size = shape_.size;
   for (const Pass &pass : passes_) {
     const Weights weights = weightsOf(pass, group, firstPanel, endPanel, partials + partialFloats_);
     TileArgs tile;  // the part that all row tiles of the pass share
@@ -396,15 +438,13 @@ void WindowProduct::runPanels(const WindowChunk &given, const float *view, const
     for (int64_t image = 0; image < chunk.images; ++image) {
       for (int64_t line = 0; line < chunk.lines; ++line) {
         const float *a = view + image * windows_.imageStride() + line * windows_.lineStep();
-        const int64_t row = ((chunk.image + image) * size[0] + first[0] + chunk.depth * step[0]) * size[1] + first[1] +
-                            (chunk.line + line) * step[1];
         for (int64_t t = 0, begin = 0, end = tiles.begin(1), nextEnd = 0; t < tiles.count();
              ++t, ++rowTile.index, begin = end, end = nextEnd) {  // a tile's begin takes divisions
           const auto rows = static_cast<int>(end - begin);
           nextEnd = t + 1 < tiles.count() ? tiles.begin(t + 2) : end;
           rowTile.nextRows = nextEnd - end;
           rowTile.isFirst = t == 0;
-          rowTile.at = (row * size[2] + first[2] + (chunk.pixel + begin) * step[2]) * shape_.yStride;
+          rowTile.at = placeInY(chunk, image, line, begin);
           runTile(pass, a + begin * windows_.placeStep(), rows, weights, partial, to, rowTile, tile);
           partial += rows * (endPanel - firstPanel) * microKernels().panelWidth;
         }
@@ -418,7 +458,7 @@ void WindowProduct::run(int task, const void *x, const void *weights, void *y, c
   const int64_t split = task % splits_, rest = task / splits_;
   const int64_t chunks = windows_.chunks(), group = rest / chunks;
   const WindowChunk chunk = windows_.chunk(rest % chunks);
-  float *strip = scratch + partialFloats_ + packedFloats_;
+  float *strip = scratch + partialFloats_ + packedFloats_ + dotFloats_;
   const ptrdiff_t channel = group * shape_.window.channels;
   const float *view = widensStrip_ ? windows_.widen(chunk, type_, static_cast<const uint16_t *>(x) + channel, strip)
                                    : windows_.read(chunk, static_cast<const float *>(x) + channel, strip);
@@ -426,6 +466,7 @@ void WindowProduct::run(int task, const void *x, const void *weights, void *y, c
       elementAt(weights, perStep_ * group * panelsOfResult_ * shape_.weightRows * panelWidth(), type_);
   const PanelRanges ranges = panelRanges();
   Place to{y, &epilogue, group, {}};
+  if (dotFloats_ > 0) return runDots(chunk, view, static_cast<const float *>(groupWeights), to, scratch);
   const int64_t begin = ranges.begin(split), end = ranges.begin(split + 1);
   for (int64_t p = begin; p < end; p += panelsAtOnce_) {
     const bool isLast = p + panelsAtOnce_ >= end && split + 1 == splits_ && rest + 1 < chunks;

@@ -5,8 +5,8 @@
 // The register tiles read windows directly from the image or its strip (conv_window.hpp): one block per tap row instead
 // of a stored patch (im2col). Images and weights of 16 bits: BFLOAT16 with an even number of channels is multiplied in
 // pairs of channels where the processor does that; else the strip and the weights of a pass become floats. Invariant:
-// each sum is one ascending chain over (tap, channel); the split of outputs into chunks, tasks and tiles never changes
-// a bit.
+// each sum is one ascending chain over (tap, channel), or for a few output channels one for each lane of a vector
+// (window_dots.hpp); the split of outputs into chunks, tasks and tiles never changes a bit.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ class WindowProduct {
   // The number of multiply-adds, and the fraction of them that a task does.
   double products() const;
   double share(int task) const;
-  size_t scratchFloats() const { return partialFloats_ + packedFloats_ + windows_.stripFloats(); }
+  size_t scratchFloats() const { return partialFloats_ + packedFloats_ + dotFloats_ + windows_.stripFloats(); }
   // The epilogue's matrices have the layout and type of y; its strides are not used.
   void run(int task, const void *x, const void *weights, void *y, const Epilogue &epilogue,
            float *scratch) const noexcept;
@@ -113,6 +113,10 @@ class WindowProduct {
                     float *packed) const noexcept;
   void runPanels(const WindowChunk &chunk, const float *view, const void *weights, int64_t firstPanel, int64_t endPanel,
                  const Place &to, float *partials) const noexcept;
+  void runDots(const WindowChunk &chunk, const float *view, const float *weights, const Place &to,
+               float *columns) const noexcept;
+  // The place in y of place (image, line, pixel) of a chunk.
+  ptrdiff_t placeInY(const WindowChunk &chunk, int64_t image, int64_t line, int64_t pixel) const noexcept;
   void runTile(const Pass &pass, const float *a, int rows, const Weights &weights, float *partial, const Place &to,
                const RowTile &rowTile, TileArgs &tile) const noexcept;
   ResultsAhead resultsAhead(const Weights &weights, const Place &to, const RowTile &rowTile, int rows) const noexcept;
@@ -141,7 +145,8 @@ class WindowProduct {
   int64_t panelsAtOnce_ = 1;
   std::vector<BlockOffset> blocks_, packedBlocks_;  // packed: for weights that are stored pass by pass
   std::vector<Pass> passes_;
-  size_t partialFloats_ = 0, packedFloats_ = 0;
+  int64_t blockElements_ = 0;  // of each of blocks_
+  size_t partialFloats_ = 0, packedFloats_ = 0, dotFloats_ = 0;
 };
 
 }  // namespace popart::cpu
