@@ -125,8 +125,16 @@ void WinogradProduct::writeWeights(const Range &panels, const Range &channels, c
   }
 }
 
+// The rows of a tap are contiguous, and so are the taps of a panel and the panels.
+AheadRanges WinogradProduct::rangesOf(const Range &panels, const Range &channels, const float *weights) const noexcept {
+  const int64_t width = panelWidth();
+  if (panels.count() <= 0) return {};
+  return {weights + (panels.begin * shape_.weightRows + channels.begin) * width, channels.count() * width,
+          9 * panels.count(), shape_.window.channels * width};
+}
+
 void WinogradProduct::multiply(const Range &tiles, const Range &panels, const Range &channels, const float *v,
-                               const float *u, float *m) const noexcept {
+                               const float *u, float *m, const AheadRanges &nextWeights) const noexcept {
   const int64_t width = panelWidth(), columns = std::min(shape_.columns - panels.begin * width, panels.count() * width);
   const RowTiles rows(tiles.count(), columns);
   const BlockOffset block;
@@ -146,6 +154,10 @@ void WinogradProduct::multiply(const Range &tiles, const Range &panels, const Ra
         tile.b = u + i * weightPlane() + p * tile.bPanelStride;
         tile.out = m + i * sumPlane() + begin * sumStride() + p * width;
         tile.in = channels.begin == 0 ? nullptr : tile.out;
+        tile.next = nullptr;
+        if (nextWeights.first && p == 0)
+          askAhead(tile, i * rows.count() + t, kWinogradMatrices * rows.count(),
+                   choice.parts * (tile.k / kStepsPerLine), nextWeights);
         choice.run(tile);
         p += choice.panels;
       }
@@ -183,22 +195,26 @@ void WinogradProduct::run(int task, const float *x, const float *weights, float 
   const Range panels{ranges.begin(split), ranges.begin(split + 1)};
   std::fill_n(zeros, all.end, 0.0f);
   const float *ofGroup = weights + group * panels_ * shape_.weightRows * panelWidth();
+  const auto panelsFrom = [&](int64_t panel) { return Range{panel, std::min(panels.end, panel + panelsTogether_)}; };
   // Calls f(panels that one kernel computes, their place in U if all U are there).
   const auto forPanels = [&](auto &&f) {
-    for (Range p{panels.begin, 0}; p.begin < panels.end; p.begin = p.end) {
-      p.end = std::min(panels.end, p.begin + panelsTogether_);
+    for (Range p = panelsFrom(panels.begin); p.begin < panels.end; p = panelsFrom(p.end))
       f(p, u + (p.begin - panels.begin) * all.end * panelWidth());
-    }
   };
   if (keepsWeights_) forPanels([&](const Range &p, float *kept) { writeWeights(p, all, ofGroup, kept); });
+  const auto channelsFrom = [&](int64_t c) { return Range{c, std::min(all.end, c + channelsAtOnce_)}; };
   for (Range t{tiles.begin, 0}; t.begin < tiles.end; t.begin = t.end) {
     t.end = std::min(tiles.end, t.begin + tilesAtOnce_);
     writeInputs(t, x + group * all.end, zeros, v);
     forPanels([&](const Range &p, const float *kept) {
-      for (Range c{0, 0}; c.begin < all.end; c.begin = c.end) {
-        c.end = std::min(all.end, c.begin + channelsAtOnce_);
-        if (!keepsWeights_) writeWeights(p, c, ofGroup, u);
-        multiply(t, p, c, v, keepsWeights_ ? kept : u, m);
+      for (Range c = channelsFrom(0); c.begin < all.end; c = channelsFrom(c.end)) {
+        AheadRanges next;
+        if (!keepsWeights_) {
+          writeWeights(p, c, ofGroup, u);
+          next = c.end < all.end ? rangesOf(p, channelsFrom(c.end), ofGroup)
+                                 : rangesOf(panelsFrom(p.end), channelsFrom(0), ofGroup);
+        }
+        multiply(t, p, c, v, keepsWeights_ ? kept : u, m, next);
       }
       finish(t, p, group, m, y, epilogue);
     });

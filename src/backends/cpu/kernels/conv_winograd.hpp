@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "backends/cpu/kernels/conv_product.hpp"
+#include "backends/cpu/kernels/look_ahead.hpp"
 #include "backends/cpu/kernels/winograd_transforms.hpp"
 
 namespace popart::cpu {
@@ -58,11 +59,13 @@ class WinogradProduct {
   size_t weightFloats() const { return static_cast<size_t>(kWinogradMatrices * weightPlane()); }
   size_t sumFloats() const { return static_cast<size_t>(kWinogradMatrices * sumPlane()); }
   void chooseChunks(int threads);
+  // Weights of a group, as ranges for prefetches; nothing without panels.
+  AheadRanges rangesOf(const Range &panels, const Range &channels, const float *weights) const noexcept;
   // The steps of a task: write V, write U, write M, read M.
   void writeInputs(const Range &tiles, const float *x, const float *zeros, float *v) const noexcept;
   void writeWeights(const Range &panels, const Range &channels, const float *weights, float *u) const noexcept;
   void multiply(const Range &tiles, const Range &panels, const Range &channels, const float *v, const float *u,
-                float *m) const noexcept;
+                float *m, const AheadRanges &nextWeights) const noexcept;
   void finish(const Range &tiles, const Range &panels, int64_t group, const float *m, float *y,
               const Epilogue &epilogue) const noexcept;
 
