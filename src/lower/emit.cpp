@@ -179,7 +179,7 @@ class Emitter {
     for (TensorIndex t : op.inputs()) step.in.push_back(optionalBuffer(graph, t));
     for (TensorIndex t : op.outputs()) step.out.push_back(optionalBuffer(graph, t));
     result_->scratchBytesPerThread = std::max(result_->scratchBytesPerThread, step.kernel->scratchBytes());
-    result_->sharedScratchBytes = std::max(result_->sharedScratchBytes, step.kernel->sharedBytes());
+    if (const auto shared = plan_.sharedOf.find(&op); shared != plan_.sharedOf.end()) step.shared = shared->second;
     return step;
   }
 

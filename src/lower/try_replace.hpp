@@ -8,7 +8,7 @@
 
 namespace popart::lower {
 
-// An op to replace the producers of `results`; its outputs get their ids.
+// An op to replace the producers of `results`; its outputs get their ids. Absent results have invalid indices.
 struct Replacement {
   const OpDef &def;
   std::vector<TensorIndex> inputs;

@@ -146,6 +146,10 @@ class Planner {
       use.out.push_back(t.valid() ? storage(graph, t) : -1);
       if (t.valid()) storages_.define(use.out.back(), time_);
     }
+    if (const int64_t bytes = use.kernel->sharedBytes(); bytes > 0) {
+      const int shared = plan_.sharedOf[&op] = storages_.add(Place::Arena, bytes, 0, op.str() + "/shared");
+      storages_.keep(shared, time_, time_);
+    }
     sharing_.addKernel(std::move(use));
   }
 
@@ -396,6 +400,7 @@ class Planner {
     for (Storage &s : plan_.storages) s.stack = final(s.stack), s.initial = final(s.initial), s.whole = final(s.whole);
     for (auto &[op, rows] : plan_.rows)
       for (int &s : rows) s = final(s);
+    for (auto &[op, s] : plan_.sharedOf) s = final(s);
     for (auto *moves : {&plan_.carried, &plan_.results})
       for (auto &[op, copies] : *moves) resolve(copies);
     resolve(plan_.assigned);

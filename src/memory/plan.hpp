@@ -59,6 +59,8 @@ struct MemoryPlan {
   std::map<const Op *, std::vector<int>, ByOpId> rows;
   // Copies at the end of the program, in this order: new values of variables.
   std::vector<Copy> assigned;
+  // Storages that the tasks of a kernel share while it runs (Kernel::sharedBytes), in the arena.
+  std::unordered_map<const Op *, int> sharedOf;
   int64_t arenaBytes = 0;
   int64_t largestLiveSetBytes = 0;  // lower bound of every arena
 

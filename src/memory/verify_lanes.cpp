@@ -25,6 +25,7 @@ class Touched {
   void add(const Graph &graph, const Op &op) {
     for (const TensorIndex t : op.inputs()) touch(graph, t, reads);
     for (size_t o = 0; o < op.outputs().size(); ++o) touch(graph, op.outputs()[o], shows(op, o) ? reads : writes);
+    if (const auto shared = plan_.sharedOf.find(&op); shared != plan_.sharedOf.end()) add(shared->second, writes);
     if (!op.has(Trait::Call) || op.has(Trait::Internal)) return;
     for (const auto *moves : {&plan_.carried, &plan_.results})
       if (const auto copies = moves->find(&op); copies != moves->end())

@@ -6,6 +6,7 @@
 #include <popart/logging.hpp>
 
 #include "base/nearest.hpp"
+#include "lower/attention_slices.hpp"
 #include "lower/channels_last.hpp"
 #include "lower/collective_updates.hpp"
 #include "lower/collectives.hpp"
@@ -296,6 +297,8 @@ void readRowsInPlace(PassContext &c) { lower::readRowsInPlace(c.ir()); }
 void cutLoops(PassContext &c) { lower::cutLoops(c.ir(), c.lowering.threads, c.lowering.lanes); }
 void foldBatchNorms(PassContext &c) { lower::foldBatchNorms(c.ir()); }
 void fuseAttention(PassContext &c) { lower::fuseAttention(c.ir(), c.device()); }
+void readSlicesInPlace(PassContext &c) { lower::readSlicesInPlace(c.ir(), c.device()); }
+void writeSlicesInPlace(PassContext &c) { lower::writeSlicesInPlace(c.ir(), c.device()); }
 void joinExtremes(PassContext &c) { lower::joinExtremes(c.ir(), c.device()); }
 void pickChannels(PassContext &c) { lower::pickChannels(c.ir(), c.device()); }
 void scaleIntegerProducts(PassContext &c) { lower::scaleIntegerProducts(c.ir(), c.device()); }
@@ -437,6 +440,10 @@ constexpr Pass kPasses[] = {
      foldBatchNorms},
     {"fuseAttention", "let a softmax between products run without the matrix of scores", Phase::Fuse, fusing,
      fuseAttention},
+    {"readSlicesInPlace", "let attention read slices of a joint projection in place", Phase::Fuse, fusing,
+     readSlicesInPlace},
+    {"writeSlicesInPlace", "let the gradient of attention write its results where they are joined", Phase::Fuse, fusing,
+     writeSlicesInPlace},
     {"joinExtremes", "find least and greatest numbers of a tensor in one pass over it", Phase::Fuse, fusing,
      joinExtremes},
     {"pickChannels", "copy each channel at most once where channels are joined, cut and shuffled", Phase::Fuse, fusing,

@@ -98,11 +98,12 @@ class Queue {
   virtual void copyOut(void *host, const void *device, int64_t bytes) = 0;
   virtual void copyWithin(void *to, const void *from, int64_t bytes) = 0;
 
-  // Binds the step's kernel to these operands (null: not connected; a null pointer ends each list). Operands are in
-  // this queue's memory or, where that is the host's memory, may be constants. The step and the lists outlive the
-  // launch; each run uses the addresses that are in the lists at the time. Throws popart::error with step, kernel and
-  // device for a kernel that the device cannot run.
-  virtual std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out) = 0;
+  // Binds the step's kernel to these operands (null: not connected; a null pointer ends each list), and to the memory
+  // that its tasks share (null: none). Operands are in this queue's memory or, where that is the host's memory, may be
+  // constants. The step and the lists outlive the launch; each run uses the addresses that are in the lists at the
+  // time. Throws popart::error with step, kernel and device for a kernel that the device cannot run.
+  virtual std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out,
+                                       void *shared) = 0;
   // Parts of this queue with these numbers of threads, or with numbers in the same proportion; null: the device runs
   // one step after the other. The queue outlives the parts.
   virtual std::unique_ptr<Lanes> split(std::span<const int> threads) {

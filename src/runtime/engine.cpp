@@ -280,7 +280,7 @@ struct Engine::Impl {
       if (times) b.clock = times->registerStep(s);
       b.in = const_cast<const void *const *>(operands(s.in));
       b.out = operands(s.out);
-      if (s.kernel) b.launch = own.bind(s, b.in, b.out);
+      if (s.kernel) b.launch = own.bind(s, b.in, b.out, address(s.shared));
       b.stream = s.stream;
       if (isHostMemory && s.canShareHostMemory)
         b.shared = sharedBuffers[static_cast<size_t>(s.kind == Step::Kind::HostLoad ? s.out[0] : s.in[0])].get();

@@ -61,11 +61,9 @@ class HostQueue final : private AllThreads, public TeamQueue {
         TeamQueue(device, team),
         device_(device),
         settings_(settings),
-        sharedBytes_(e.sharedScratchBytes),
         scratch_(HostMemory::aligned(e.scratchBytesPerThread) * team.pool.threads()) {
     team.scratchStride = HostMemory::aligned(e.scratchBytesPerThread);
     team.scratch = scratch_.data();
-    team.shared = shared(0);
     team.pool.onEachThread(
         [this](int thread, int) { scratch_.touch(thread * team.scratchStride, (thread + 1) * team.scratchStride); });
   }
@@ -85,18 +83,10 @@ class HostQueue final : private AllThreads, public TeamQueue {
   std::unique_ptr<Lanes> split(std::span<const int> asked) override {
     const std::vector<int> threads = threadsOfLanes(asked, team.pool.threads());
     if (threads.empty()) return nullptr;
-    std::vector<char *> memory;
-    for (size_t lane = 0; lane < threads.size(); ++lane) memory.push_back(shared(lane));
-    return std::make_unique<HostLanes>(device_, team, threads, memory, settings_);
+    return std::make_unique<HostLanes>(device_, team, threads, settings_);
   }
 
  private:
-  // The memory that the tasks of a kernel share: the first lane uses that of the whole queue.
-  char *shared(size_t lane) {
-    while (shared_.size() <= lane) touchInTurn(shared_.emplace_back(sharedBytes_));
-    return shared_[lane].data();
-  }
-
   // Memory that every thread uses: threads touch its blocks in turn.
   void touchInTurn(const HostMemory &memory) {
     team.pool.onEachThread([&](int thread, int) {
@@ -118,9 +108,8 @@ class HostQueue final : private AllThreads, public TeamQueue {
 
   const std::string device_;
   const RunSettings settings_;
-  const int64_t sharedBytes_;
   HostMemory scratch_;
-  std::vector<HostMemory> shared_, blocks_;
+  std::vector<HostMemory> blocks_;
   std::vector<RemoteMemory> remote_;
 };
 

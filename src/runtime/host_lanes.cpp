@@ -22,7 +22,7 @@ std::vector<int> threadsOfLanes(std::span<const int> asked, int threads) {
 }
 
 HostLanes::HostLanes(const std::string &device, Team &team, const std::vector<int> &threads,
-                     const std::vector<char *> &shared, const RunSettings &settings)
+                     const RunSettings &settings)
     : all_(team) {
   ThreadPoolOptions options;
   options.spin = team.pool.spin();
@@ -32,7 +32,6 @@ HostLanes::HostLanes(const std::string &device, Team &team, const std::vector<in
     Lane &lane = *lanes_.emplace_back(std::make_unique<Lane>(device, threads[i], options, team.wakePolicy, settings));
     lane.team.scratch = scratch;
     lane.team.scratchStride = team.scratchStride;
-    lane.team.shared = shared[i];
     lane.team.firstThread = static_cast<int>(members_.size());
     scratch += threads[i] * team.scratchStride;
     for (int t = 0; t < threads[i]; ++t) members_.push_back({static_cast<int>(i), t});

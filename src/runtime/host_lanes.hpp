@@ -21,10 +21,9 @@ std::vector<int> threadsOfLanes(std::span<const int> asked, int threads);
 
 class HostLanes final : public Lanes {
  public:
-  // `threads`: for each lane; their sum is the number of threads of the team. `shared`: for each lane, the memory that
-  // the tasks of a kernel share. The team and its memory outlive the lanes.
-  HostLanes(const std::string &device, Team &team, const std::vector<int> &threads, const std::vector<char *> &shared,
-            const RunSettings &settings);
+  // `threads`: for each lane; their sum is the number of threads of the team. The team and its memory outlive the
+  // lanes.
+  HostLanes(const std::string &device, Team &team, const std::vector<int> &threads, const RunSettings &settings);
   Queue &queue(int lane) override { return lanes_[static_cast<size_t>(lane)]->queue; }
   void run(LaneFn body, void *state) override;
 

@@ -31,8 +31,15 @@ int threadsOf(const Team &team, const Step &step, const HostKernel &kernel) {
 
 class HostLaunch : public Launch {
  public:
-  HostLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
-      : team_(team), step_(step), kernel_(kernel), in_(in), out_(out), threads_(threadsOf(team, step, kernel)) {
+  HostLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out,
+             void *shared)
+      : team_(team),
+        step_(step),
+        kernel_(kernel),
+        in_(in),
+        out_(out),
+        shared_(shared),
+        threads_(threadsOf(team, step, kernel)) {
     handle_ = kernel.takeHandle(team.contexts.front());
     const auto ends = kernel.roundEnds();
     roundEnds_.assign(ends.begin(), ends.end());
@@ -57,7 +64,7 @@ class HostLaunch : public Launch {
  protected:
   void runTask(int task, int thread) const {
     kernel_.run({in_, out_, team_.scratch + thread * team_.scratchStride, team_.contexts[static_cast<size_t>(thread)],
-                 team_.shared, handle_},
+                 shared_, handle_},
                 task);
   }
 
@@ -66,6 +73,7 @@ class HostLaunch : public Launch {
   const HostKernel &kernel_;
   const void *const *in_;
   void *const *out_;
+  void *const shared_;
   const int threads_;
   std::vector<int> roundEnds_;
   executable::CollectiveHandle *handle_ = nullptr;
@@ -74,8 +82,9 @@ class HostLaunch : public Launch {
 // The same of several threads with what each of them does, for a profile.
 class TimedLaunch final : public HostLaunch {
  public:
-  TimedLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
-      : HostLaunch(team, step, kernel, in, out),
+  TimedLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out,
+              void *shared)
+      : HostLaunch(team, step, kernel, in, out, shared),
         number_(team.events->numberOf(step)),
         work_(static_cast<size_t>(team.pool.threads())) {}
 
@@ -147,16 +156,16 @@ void TeamQueue::copyWithin(void *to, const void *from, int64_t bytes) {
   }
 }
 
-std::unique_ptr<Launch> TeamQueue::bind(const Step &step, const void *const *in, void *const *out) {
+std::unique_ptr<Launch> TeamQueue::bind(const Step &step, const void *const *in, void *const *out, void *shared) {
   const auto *kernel = dynamic_cast<const HostKernel *>(step.kernel.get());
   check(kernel != nullptr,
         "{}: its kernel '{}' does not run on the host: got device {}, expected the one it was made "
         "for. Load the executable on that device",
         step.op.empty() ? step.name : step.op, step.kernel->name(), device_);
   if (team_.events && threadsOf(team_, step, *kernel) > 1)
-    return std::make_unique<TimedLaunch>(team_, step, *kernel, in, out);
+    return std::make_unique<TimedLaunch>(team_, step, *kernel, in, out, shared);
   if (team_.events) team_.events->runsOnThread(team_.events->numberOf(step), team_.firstThread);
-  return std::make_unique<HostLaunch>(team_, step, *kernel, in, out);
+  return std::make_unique<HostLaunch>(team_, step, *kernel, in, out, shared);
 }
 
 }  // namespace popart::runtime

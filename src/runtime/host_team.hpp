@@ -32,7 +32,6 @@ struct Team {
   int firstThread = 0;      // number of the team's first one among those of the engine
   char *scratch = nullptr;  // of thread t at t * scratchStride
   int64_t scratchStride = 0;
-  char *shared = nullptr;
   std::atomic<bool> failed{false};
   std::vector<executable::RunContext> contexts;  // one per thread
 };
@@ -49,7 +48,8 @@ class TeamQueue : public Queue {
   void copyIn(void *device, const void *host, int64_t bytes) override { copyWithin(device, host, bytes); }
   void copyOut(void *host, const void *device, int64_t bytes) override { copyWithin(host, device, bytes); }
   void copyWithin(void *to, const void *from, int64_t bytes) override;
-  std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out) override;
+  std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out,
+                               void *shared) override;
   void wait() override {}  // launches return when they are done
 
  private:

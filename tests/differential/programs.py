@@ -195,6 +195,31 @@ def attention(causal=False, dtype="FLOAT"):
     return n.trained(n.onnx.matmul([y, n.weight(24, 24)]), y, gradient(x), *map(gradient, ("w1", "w2", "w3")))
 
 
+def joint_projection(dtype="FLOAT"):
+    """Attention of slices of one product, made in three ways."""
+    n = Network(dtype)
+    kind = np.float16 if dtype == "FLOAT16" else np.float32
+    x = n.input("x", 2, 8, 24)
+    y, wide = x, [2, 8, 24]
+    for split in ("columns", "rows", "heads"):
+        h = n.onnx.matmul([y, n.weight(24, 72)])
+        if split == "columns":
+            parts = [n.onnx.reshape([p, n.constant(np.array([2, 8, 3, 8]))]) for p in n.onnx.split([h], 3, 2, [24] * 3)]
+            parts = [n.onnx.transpose([p], [0, 2, 1, 3]) for p in parts]
+        elif split == "rows":
+            h = n.onnx.transpose([n.onnx.reshape([h, n.constant(np.array([2, 8, 3, 3, 8]))])], [2, 0, 3, 1, 4])
+            parts = [n.onnx.gather([h, n.constant(np.array(i))], 0) for i in range(3)]
+        else:
+            h = n.onnx.transpose([n.onnx.reshape([h, n.constant(np.array([2, 8, 3, 24]))])], [0, 2, 1, 3])
+            parts = n.onnx.split([h], 3, 3, [8] * 3)
+        q, k, v = parts
+        scores = n.onnx.matmul([q, n.onnx.transpose([k], [0, 1, 3, 2])])
+        scores = n.onnx.mul([scores, n.constant(np.array(8**-0.5, kind))])
+        h = n.onnx.transpose([n.onnx.matmul([n.onnx.softmax([scores], 3), v])], [0, 2, 1, 3])
+        y = n.onnx.add([y, n.onnx.reshape([h, n.constant(np.array(wide))])])
+    return n.trained(y, y, gradient(x), *map(gradient, ("w1", "w2", "w3")))
+
+
 def masks(hidden):
     """A mask with one hidden key, a row that is hidden whole, and one that is hidden whole by the lowest number."""
     mask = np.zeros((2, 1, 8, 8), np.float32)
@@ -467,6 +492,8 @@ PROGRAMS = {
         lambda: attention(True, "FLOAT16"),
         {"x": numbers(2, 8, 24).astype(np.float16), "mask": masks(-6e4).astype(np.float16)},
     ),
+    "joint_projection": Program(joint_projection, {"x": numbers(2, 8, 24)}, adam),
+    "joint_projection_half": Program(lambda: joint_projection("FLOAT16"), {"x": numbers(2, 8, 24).astype(np.float16)}),
     # Gradients of what is added in front of a normalisation cancel to nothing.
     "images": Program(images, {"x": np.round(numbers(2, 3, 12, 12), 1)}, momentum, floor=1e-4),
     "images_inferred": Program(lambda: images(False), {"x": numbers(2, 3, 12, 12)}),

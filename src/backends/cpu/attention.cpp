@@ -111,12 +111,19 @@ class CompiledSteps {
 // Rounds up the floats of a kernel's own scratch memory, so that the memory after it begins at a cache line.
 int64_t wholeLines(int64_t floats) { return ceilDiv(floats, kCacheLineFloats) * kCacheLineFloats; }
 
+// Where q, k and v begin in their memory.
+struct Operands {
+  DataType type = DataType::FLOAT;  // of operands and results, except largest scores and sums of rows
+  std::array<int64_t, 3> firstElement = {};
+  const void *at(size_t i, const KernelArgs &args) const { return elementAt(args.in[i], firstElement[i], type); }
+};
+
 // The fields that both ops share.
 struct AttentionProblem {
   AttentionShape shape;
   AttentionStrides strides;
   std::vector<KeyRange> ranges;
-  DataType type = DataType::FLOAT;  // of operands and results, except largest scores and sums of rows
+  Operands operands;
 };
 
 MatrixStack stackOf(const Matrix &m, const Shape &batch) {
@@ -128,14 +135,13 @@ std::optional<AttentionProblem> plan(const KernelRequest &request, size_t firstE
   const DataType type = request.inputs[0].info.dataType();
   if (type != DataType::FLOAT && !isHalf(type)) return reason = "it takes no " + toText(type), std::nullopt;
   const Op &op = *request.op;
-  const Matrix q = matrixOf(op, "perm_q", request.inputs[0].info.shape()),
-               k = matrixOf(op, "perm_k", request.inputs[1].info.shape()),
-               v = matrixOf(op, "perm_v", request.inputs[2].info.shape());
+  const Matrix q = matrixOf(op, "perm_q", "view_q", request.inputs[0].info.shape()),
+               k = matrixOf(op, "perm_k", "view_k", request.inputs[1].info.shape()),
+               v = matrixOf(op, "perm_v", "view_v", request.inputs[2].info.shape());
   const Shape batch = npOut(q.batch, k.batch);
   if (batch.size() > kMaxBatchRank) return reason = "more than 4 batch dimensions", std::nullopt;
   if (q.rows < kFewestQueries) return reason = "it has few queries", std::nullopt;
   AttentionProblem p;
-  p.type = type;
   p.shape = {q.rows, k.columns, q.columns, v.columns, {1, 1, 1, 1}};
   for (size_t i = 0; i < batch.size(); ++i) p.shape.batch[kMaxBatchRank - batch.size() + i] = batch[i];
   for (size_t i = 0; i < 3; ++i)
@@ -145,6 +151,7 @@ std::optional<AttentionProblem> plan(const KernelRequest &request, size_t firstE
     return reason = "it has more tasks than are counted", std::nullopt;
   p.strides.scale = op.attrFloat("scale");
   p.strides.q = stackOf(q, batch), p.strides.k = stackOf(k, batch), p.strides.v = stackOf(v, batch);
+  p.operands = {type, {q.offset, k.offset, v.offset}};
   p.ranges = neededKeys(request, firstExtra, p.shape);
   return p;
 }
@@ -153,7 +160,7 @@ class AttentionKernel final : public executable::HostKernel {
  public:
   AttentionKernel(AttentionProblem problem, CompiledSteps steps, std::array<bool, 2> ofRows, int threads)
       : strides_(problem.strides),
-        type_(problem.type),
+        operands_(problem.operands),
         attention_(problem.shape, std::move(problem.ranges), threads),
         steps_(std::move(steps)),
         ofRows_(ofRows) {}
@@ -167,8 +174,8 @@ class AttentionKernel final : public executable::HostKernel {
     auto *scratch = static_cast<float *>(args.scratch);
     const CompiledSteps::Bound steps(steps_, args, scratch + wholeLines(attention_.scratchFloats()));
     AttentionArgs a{};
-    a.q = args.in[0], a.k = args.in[1], a.v = args.in[2], a.y = args.out[0];
-    a.type = type_;
+    a.q = operands_.at(0, args), a.k = operands_.at(1, args), a.v = operands_.at(2, args), a.y = args.out[0];
+    a.type = operands_.type;
     a.largest = ofRows_[0] ? static_cast<float *>(args.out[1]) : nullptr;
     a.total = ofRows_[1] ? static_cast<float *>(args.out[2]) : nullptr;
     a.steps = steps_.isEmpty() ? nullptr : &steps;
@@ -177,17 +184,28 @@ class AttentionKernel final : public executable::HostKernel {
 
  private:
   AttentionStrides strides_;
-  DataType type_;
+  Operands operands_;
   AttentionForward attention_;
   CompiledSteps steps_;
   std::array<bool, 2> ofRows_;  // whether largest scores and sums are results
 };
 
+constexpr size_t kJoint = 3;  // the output of which results may be parts
+
+// Where dq, dk and dv are: the number of the output and the first element in it; no output: not computed.
+struct GradientResults {
+  std::array<int, 3> output = {-1, -1, -1};
+  std::array<int64_t, 3> firstElement = {};
+  void *at(size_t o, const KernelArgs &args, DataType type) const {
+    return output[o] < 0 ? nullptr : elementAt(args.out[output[o]], firstElement[o], type);
+  }
+};
+
 class AttentionGradientKernel final : public executable::HostKernel {
  public:
-  AttentionGradientKernel(AttentionProblem problem, CompiledSteps steps, size_t results)
+  AttentionGradientKernel(AttentionProblem problem, CompiledSteps steps, GradientResults results)
       : strides_(problem.strides),
-        type_(problem.type),
+        operands_(problem.operands),
         attention_(problem.shape, std::move(problem.ranges)),
         steps_(std::move(steps)),
         results_(results) {
@@ -205,18 +223,17 @@ class AttentionGradientKernel final : public executable::HostKernel {
   void run(const KernelArgs &args, int index) const noexcept override {
     auto *scratch = static_cast<float *>(args.scratch);
     const CompiledSteps::Bound steps(steps_, args, scratch + wholeLines(attention_.scratchFloats()));
-    const auto out = [&](size_t o) { return o < results_ ? args.out[o] : nullptr; };
-    const AttentionGradientArgs a{args.in[0],
-                                  args.in[1],
-                                  args.in[2],
+    const AttentionGradientArgs a{operands_.at(0, args),
+                                  operands_.at(1, args),
+                                  operands_.at(2, args),
                                   args.in[3],
                                   args.in[6],
                                   static_cast<const float *>(args.in[4]),
                                   static_cast<const float *>(args.in[5]),
-                                  out(0),
-                                  out(1),
-                                  out(2),
-                                  type_,
+                                  results_.at(0, args, operands_.type),
+                                  results_.at(1, args, operands_.type),
+                                  results_.at(2, args, operands_.type),
+                                  operands_.type,
                                   steps_.isEmpty() ? nullptr : &steps,
                                   steps_.hasBackward(),
                                   static_cast<float *>(args.shared)};
@@ -227,10 +244,10 @@ class AttentionGradientKernel final : public executable::HostKernel {
 
  private:
   AttentionStrides strides_;
-  DataType type_;
+  Operands operands_;
   AttentionBackward attention_;
   CompiledSteps steps_;
-  size_t results_;  // number of results; some may be absent
+  GradientResults results_;
   Rounds rounds_;
 };
 
@@ -258,19 +275,24 @@ std::unique_ptr<executable::Kernel> createAttentionGradient(const KernelRequest 
     return stackOf(m, m.batch);
   };
   s.y = operand(3, "perm_out"), s.dy = operand(6, "perm_g");
-  MatrixStack *results[] = {&s.dq, &s.dk, &s.dv};
-  const char *const perms[] = {"perm_dq", "perm_dk", "perm_dv"};
-  for (size_t o = 0; o < request.outputs.size() && o < 3; ++o) {
-    if (!request.outputs[o].connected) continue;
-    const Matrix m = resultOf(op, perms[o], request.outputs[o].info.shape());
-    *results[o] = stackOf(m, m.batch);
+  MatrixStack *stacks[] = {&s.dq, &s.dk, &s.dv};
+  const char *const perms[] = {"perm_dq", "perm_dk", "perm_dv"}, *const views[] = {"view_dq", "view_dk", "view_dv"};
+  GradientResults results;
+  for (size_t o = 0; o < 3; ++o) {
+    const bool isPart = op.hasAttr(views[o]);
+    const size_t output = isPart ? kJoint : o;
+    if (output >= request.outputs.size() || !request.outputs[output].connected) continue;
+    const Shape &shape = request.outputs[output].info.shape();
+    const Matrix m = isPart ? matrixOf(op, perms[o], views[o], shape) : resultOf(op, perms[o], shape);
+    *stacks[o] = stackOf(m, m.batch);
+    results.output[o] = static_cast<int>(output), results.firstElement[o] = m.offset;
   }
   // dK is a product with the copy of Q, which is already scaled.
   if (s.scale == 0) return reason = "it needs a scale that is not 0", nullptr;
   s.dqScale = op.attrFloat("dq_scale"), s.dkScale = op.attrFloat("dk_scale") / s.scale;
   auto steps = CompiledSteps::compile(request, kExtras, AttentionPlan(problem->shape, {}).keyBlock(), reason);
   if (!steps) return nullptr;
-  return std::make_unique<AttentionGradientKernel>(std::move(*problem), std::move(*steps), request.outputs.size());
+  return std::make_unique<AttentionGradientKernel>(std::move(*problem), std::move(*steps), results);
 }
 
 constexpr Entry kAttentionKernels[] = {{"FusedAttention", createAttention},

@@ -220,8 +220,9 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
   const std::string name = "conv" + kindOf(*shape);
   if (planes && op.hasAttr("prologue")) return reason = "convolutions of planes take no prologue", nullptr;
   if (planes) return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, std::move(ends), PlaneConv(*shape));
+  shape->computesX = op.hasAttr("prologue");
   ConvForward conv(*shape, request.threads);
-  if (op.hasAttr("prologue")) {
+  if (shape->computesX) {
     if (!conv.takesRows()) return reason = "it would compute its prologue several times for a pixel", nullptr;
     ends.prologue = CompiledPrologue::compile(bodyOf(op, "prologue"), shape->pixelOfX(), reason);
     if (!ends.prologue) return nullptr;

@@ -41,7 +41,8 @@ using ResultsOfTemporaries = std::map<int, int>;
 // Replaces each of these sequences by one instruction with the same bits:
 //   q = Div(x, scale); r = NearbyInt(q); s = Add(r, zero); c = Clip(s); store c as an integer of 8 or 16 bits
 //   load such an integer as the float f; d = Sub(f, zero); y = Mul(d, scale)
-// Intermediate values must have no other readers. Div, Add and Sub may be missing.
-void joinQuantisations(std::vector<ElementCode> &code, const ResultsOfTemporaries &results);
+//   p = Mul(x, scale); s = Add(p, shift); y = Relu(s) or Clip(s)
+// Intermediate values must have no other readers. Div, Add and Sub may be missing, and one of the last three.
+void joinInstructions(std::vector<ElementCode> &code, const ResultsOfTemporaries &results);
 
 }  // namespace popart::cpu

@@ -466,7 +466,7 @@ class Compiler {
   }
 
   void assignRegisters() {
-    joinQuantisations(code_, results_);
+    joinInstructions(code_, results_);
     Registers registers(code_, results_, inputs_.size(), source_.outputs.size(), program_.constants.size());
     for (size_t c = 0; c < code_.size(); ++c) program_.code.push_back(registers.place(code_[c], c));
     program_.temporaries = registers.count();

@@ -1,6 +1,7 @@
 // See matrices.hpp.
 #include "backends/cpu/matrices.hpp"
 
+#include "ops/fused/operand_view.hpp"
 #include "ops/shape/strided_view.hpp"
 
 namespace popart::cpu {
@@ -22,6 +23,14 @@ Matrix matrixOf(const Op &op, const char *name, const Shape &shape) {
   for (size_t d = 0; d < shape.size(); ++d)
     sizes[d] = shape[static_cast<size_t>(perm[d])], strides[d] = plain[static_cast<size_t>(perm[d])];
   return matrix(sizes, strides);
+}
+
+Matrix matrixOf(const Op &op, const char *perm, const char *view, const Shape &shape) {
+  if (!op.hasAttr(view)) return matrixOf(op, perm, shape);
+  const ops::OperandView part = ops::viewOf(op, view);
+  Matrix m = matrix(part.sizes, part.strides);
+  m.offset = part.offset;
+  return m;
 }
 
 Matrix resultOf(const Op &op, const char *name, const Shape &shape) {

@@ -15,11 +15,15 @@ struct Matrix {
   int64_t rows, columns;
   Shape batchStride;
   int64_t rowStride, columnStride;
+  int64_t offset = 0;  // of the first element
 };
 
 // Memory of `shape`, whose dimensions are permuted by attribute `name` of the op, if it has one: dimension i of the
 // product is dimension perm[i] of the memory.
 Matrix matrixOf(const Op &op, const char *name, const Shape &shape);
+
+// Memory of which attribute `view` of the op says which elements are read, if the op has it; else as above.
+Matrix matrixOf(const Op &op, const char *perm, const char *view, const Shape &shape);
 
 // A result of shape `shape` as the product indexes it: dimension perm[i] of the product is dimension i of the result.
 Matrix resultOf(const Op &op, const char *name, const Shape &shape);

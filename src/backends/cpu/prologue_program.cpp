@@ -51,16 +51,28 @@ std::shared_ptr<const CompiledPrologue> CompiledPrologue::compile(const Graph &b
   return compiled;
 }
 
-void BoundPrologue::run(int64_t row, int64_t column, int64_t count, float *to) noexcept {
-  const int64_t image = row / compiled_.pixels_, pixel = row % compiled_.pixels_;
-  for (size_t i = 0; i < compiled_.operands_.size(); ++i) {
-    const CompiledPrologue::Operand &o = compiled_.operands_[i];
-    const int64_t at = image * o.imageStride + pixel * o.rowStride + (o.isOne ? 0 : column);
-    const auto *base = static_cast<const char *>(i == 0 ? x_ : extras_[i - 1]);
-    runs_.setInput(i, base + at * compiled_.program_.inputs[i].bytes);
+const char *BoundPrologue::at(size_t operand, int64_t image, int64_t pixel, int64_t column) const noexcept {
+  const CompiledPrologue::Operand &o = compiled_.operands_[operand];
+  const int64_t element = image * o.imageStride + pixel * o.rowStride + (o.isOne ? 0 : column);
+  return static_cast<const char *>(operand == 0 ? x_ : extras_[operand - 1]) +
+         element * compiled_.program_.inputs[operand].bytes;
+}
+
+// Rows of one image take their operands at equal distances.
+void BoundPrologue::run(int64_t row, int64_t rows, int64_t column, int64_t count, float *to,
+                        ptrdiff_t stride) noexcept {
+  const size_t operands = compiled_.operands_.size();
+  int64_t image = row / compiled_.pixels_, pixel = row % compiled_.pixels_;
+  for (int64_t done = 0; done < rows; ++image, pixel = 0) {
+    const int64_t end = std::min(rows, done + compiled_.pixels_ - pixel);
+    for (int64_t first = done; done < end; ++done, to += stride) {
+      for (size_t i = 0; i < operands; ++i)
+        if (done == first || compiled_.operands_[i].rowStride != 0)
+          runs_.setInput(i, at(i, image, pixel + done - first, column));
+      runs_.setOutput(0, to);
+      runs_.run(count);
+    }
   }
-  runs_.setOutput(0, to);
-  runs_.run(count);
 }
 
 }  // namespace popart::cpu

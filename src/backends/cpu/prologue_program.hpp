@@ -40,9 +40,10 @@ class BoundPrologue final : public RowProgram {
   // `x` is the body's first input, `extras` the others; `scratch`: scratchBytes().
   BoundPrologue(const CompiledPrologue &compiled, const void *x, const void *const *extras, void *scratch) noexcept
       : compiled_(compiled), x_(x), extras_(extras), runs_(compiled.program_, scratch) {}
-  void run(int64_t row, int64_t column, int64_t count, float *to) noexcept override;
+  void run(int64_t row, int64_t rows, int64_t column, int64_t count, float *to, ptrdiff_t stride) noexcept override;
 
  private:
+  const char *at(size_t operand, int64_t image, int64_t pixel, int64_t column) const noexcept;
   const CompiledPrologue &compiled_;
   const void *x_;
   const void *const *extras_;

@@ -13,6 +13,7 @@
 
 #include "base/half_types.hpp"
 #include "ops/catalog.hpp"
+#include "ops/fused/operand_view.hpp"
 #include "ops/fused/permutation.hpp"
 #include "ops/rules.hpp"
 
@@ -31,8 +32,8 @@ struct AttentionProducts {
   int64_t queries = 0, keys = 0, size = 0, valueSize = 0;
 
   explicit AttentionProducts(InferContext &c) {
-    const Shape q = permuted(c, "perm_q", c.shape(0)), k = permuted(c, "perm_k", c.shape(1)),
-                v = permuted(c, "perm_v", c.shape(2));
+    const Shape q = arranged(c, 0, "perm_q", "view_q"), k = arranged(c, 1, "perm_k", "view_k"),
+                v = arranged(c, 2, "perm_v", "view_v");
     c.require(q.size() >= 2 && k.size() >= 2 && v.size() >= 2, "operands need rank >= 2: got {}, {} and {}", q, k, v);
     queries = q[q.size() - 2], size = q.back(), keys = k.back(), valueSize = v.back();
     c.require(k[k.size() - 2] == size && v[v.size() - 2] == keys, "inner dimensions differ: got {}, {} and {}", q, k,
@@ -89,25 +90,41 @@ void inferAttentionGrad(InferContext &c) {
   const TensorInfo ofRows(scoreType(c), p.stacked({p.queries}));
   for (int i : {kLargest, kTotal})
     c.require(c.in(i) == ofRows, "the largest scores and sums of rows are {}, expected {}", c.in(i), ofRows);
-  c.out(0, c.type(0), permuted(c, "perm_dq", p.stacked({p.queries, p.size})));
-  c.out(1, c.type(0), permuted(c, "perm_dk", p.stacked({p.size, p.keys})));
-  c.out(2, c.type(0), permuted(c, "perm_dv", p.stacked({p.keys, p.valueSize})));
+  const Shape shapes[] = {p.stacked({p.queries, p.size}), p.stacked({p.size, p.keys}),
+                          p.stacked({p.keys, p.valueSize})};
+  const char *const perms[] = {"perm_dq", "perm_dk", "perm_dv"}, *const views[] = {"view_dq", "view_dk", "view_dv"};
+  int64_t elements = 0;  // of the results that are parts of `joint`
+  const Shape joint = c.hasAttr("joint") ? Shape(c.attrInts("joint")) : Shape{0};
+  c.require(std::ranges::all_of(joint, [](int64_t size) { return size >= 0; }), "joint is no shape: got {}", joint);
+  for (int o = 0; o < 3; ++o) {
+    if (!c.hasAttr(views[o])) {
+      c.out(o, c.type(0), permuted(c, perms[o], shapes[o]));
+      continue;
+    }
+    const Shape shape = viewInside(c, views[o], elementCount(joint));
+    c.require(shape == shapes[o], "{} has the sizes {}, expected {}", views[o], shape, shapes[o]);
+    elements += elementCount(shape);
+  }
+  c.require(elements == elementCount(joint), "the parts of {} have {} elements", joint, elements);
+  if (elements > 0) c.out(3, c.type(0), joint);
 }
 
-// The length of dimension `back`, counted from the end, of an input in the arrangement of the products.
-double lengthInProduct(const Op &op, int input, const char *perm, size_t back) {
-  const Shape &shape = op.inShape(input);
-  const size_t at = shape.size() - back;
-  return static_cast<double>(shape[op.hasAttr(perm) ? static_cast<size_t>(op.attrInts(perm)[at]) : at]);
+// An input in the arrangement of the products.
+Shape shapeInProduct(const Op &op, int input, const char *perm, const char *view) {
+  if (op.hasAttr(view)) return viewOf(op, view).sizes;
+  const OperandView whole = wholeOf(op.inShape(input));
+  return op.hasAttr(perm) ? permuted(whole, op.attrInts(perm)).sizes : whole.sizes;
 }
 
 // Cost per score: multiply-adds for each element of a key and of a value, and other operations.
 CostFn perScore(double ofKeys, double ofValues, double others) {
   return [=](const Op &op, Cost &c) {
-    const double keys = lengthInProduct(op, 1, "perm_k", 1), size = lengthInProduct(op, 1, "perm_k", 2),
-                 valueSize = lengthInProduct(op, 2, "perm_v", 1);
-    const double rows = size > 0 ? static_cast<double>(op.inInfo(0).nelms()) / size : 0;
-    c.flops = rows * keys * (2 * ofKeys * size + 2 * ofValues * valueSize + others);
+    const Shape q = shapeInProduct(op, 0, "perm_q", "view_q"), k = shapeInProduct(op, 1, "perm_k", "view_k"),
+                v = shapeInProduct(op, 2, "perm_v", "view_v");
+    const double rows = static_cast<double>(elementCount(Shape(q.begin(), q.end() - 1))),
+                 size = static_cast<double>(q.back());
+    c.flops = rows * static_cast<double>(k.back()) *
+              (2 * ofKeys * size + 2 * ofValues * static_cast<double>(v.back()) + others);
   };
 }
 
@@ -115,6 +132,7 @@ OpDef attentionRow(const char *type) {
   OpDef row("popart", type, {1});
   row.input("q", kFloats, "T").input("k", kFloats, "T").input("v", kFloats, "T");
   for (const char *perm : {"perm_q", "perm_k", "perm_v"}) row.attrOptional(perm, AttributeType::Ints);
+  for (const char *view : {"view_q", "view_k", "view_v"}) row.attrOptional(view, AttributeType::Ints);
   row.attr("scale", 1.0f).attrOptional("scores", AttributeType::Graph);
   return row.notOnnx().noGrad("it is made after differentiation");
 }
@@ -135,7 +153,7 @@ OpDefs attentionOps() {
           .cost(perScore(1, 1, 8))
           .doc("softmax(scores(scale · (q @ k), extras…)) @ v along the last axis; for each row also the largest "
                "score and the sum of exp(score - largest). Dimensions of operands and result may be permuted as by "
-               "Transpose."));
+               "Transpose. q, k and v may be parts of a tensor: `view_q` is [offset, sizes…, strides…] of q in it."));
   rows.push_back(attentionRow("FusedAttentionGrad")
                      .input("y", kFloats, "T")
                      .input("largest", kFloats)
@@ -145,11 +163,16 @@ OpDefs attentionOps() {
                      .output("dq", Arity::Optional)
                      .output("dk", Arity::Optional)
                      .output("dv", Arity::Optional)
+                     .output("joint", Arity::Optional)
                      .attrOptional("perm_out", AttributeType::Ints)
                      .attrOptional("perm_g", AttributeType::Ints)
                      .attrOptional("perm_dq", AttributeType::Ints)
                      .attrOptional("perm_dk", AttributeType::Ints)
                      .attrOptional("perm_dv", AttributeType::Ints)
+                     .attrOptional("joint", AttributeType::Ints)
+                     .attrOptional("view_dq", AttributeType::Ints)
+                     .attrOptional("view_dk", AttributeType::Ints)
+                     .attrOptional("view_dv", AttributeType::Ints)
                      .attr("dq_scale", 1.0f)
                      .attr("dk_scale", 1.0f)
                      .attrOptional("gradient", AttributeType::Graph)
@@ -158,7 +181,8 @@ OpDefs attentionOps() {
                      .cost(perScore(3, 2, 12))
                      .doc("Gradients of FusedAttention. Probabilities are recomputed from q, k, largest and total. "
                           "The graph `gradient` computes the gradient of the products from the products and the "
-                          "gradient of the scores."));
+                          "gradient of the scores. `joint` is the shape of a tensor of those results that have a "
+                          "view: their places in it."));
   return rows;
 }
 

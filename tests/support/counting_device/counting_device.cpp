@@ -42,10 +42,7 @@ class Memory {
 class CountingQueue final : public runtime::Queue {
  public:
   CountingQueue(const executable::Executable &e, int replica, std::shared_ptr<Counts> counts)
-      : counts_(std::move(counts)),
-        scratch_(e.scratchBytesPerThread),
-        shared_(e.sharedScratchBytes),
-        context_(failed_, replica) {}
+      : counts_(std::move(counts)), scratch_(e.scratchBytesPerThread), context_(failed_, replica) {}
 
   char *allocate(int64_t bytes, std::span<const int64_t>) override {
     ++counts_->allocations;
@@ -65,7 +62,8 @@ class CountingQueue final : public runtime::Queue {
     move(require(to), require(from), bytes);
   }
 
-  std::unique_ptr<runtime::Launch> bind(const Step &step, const void *const *in, void *const *out) override {
+  std::unique_ptr<runtime::Launch> bind(const Step &step, const void *const *in, void *const *out,
+                                        void *shared) override {
     const auto *kernel = dynamic_cast<const HostKernel *>(step.kernel.get());
     check(kernel != nullptr, "{}: the counting device runs kernels of the host only: got '{}'", step.name,
           step.kernel->name());
@@ -73,7 +71,8 @@ class CountingQueue final : public runtime::Queue {
       if (in[i]) require(in[i]);
     for (size_t i = 0; i < step.out.size(); ++i)
       if (out[i]) require(out[i]);
-    return std::make_unique<Deferred>(*this, step, *kernel, in, out);
+    if (shared) require(shared);
+    return std::make_unique<Deferred>(*this, step, *kernel, in, out, shared);
   }
 
   // Throws what the first failing launch reported; those behind it never run.
@@ -93,8 +92,15 @@ class CountingQueue final : public runtime::Queue {
  private:
   class Deferred final : public runtime::Launch {
    public:
-    Deferred(CountingQueue &queue, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out)
-        : queue_(queue), step_(step), kernel_(kernel), handle_(kernel.takeHandle(queue.context_)), in_(in), out_(out) {}
+    Deferred(CountingQueue &queue, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out,
+             void *shared)
+        : queue_(queue),
+          step_(step),
+          kernel_(kernel),
+          handle_(kernel.takeHandle(queue.context_)),
+          in_(in),
+          out_(out),
+          shared_(shared) {}
     void run() override {
       ++queue_.counts_->launches;
       queue_.waiting_.push_back({this, std::vector<const void *>(in_, in_ + step_.in.size() + 1),
@@ -104,12 +110,12 @@ class CountingQueue final : public runtime::Queue {
       const auto given = kernel_.roundEnds();
       std::vector<int> ends(given.begin(), given.end());
       if (ends.empty()) ends.push_back(kernel_.tasks());
-      queue_.shared_.fill();
+      if (shared_) std::memset(shared_, 0xff, static_cast<size_t>(kernel_.sharedBytes()));
       int first = 0;
       for (const int end : ends) {
         for (int task = end; task-- > first;) {
           queue_.scratch_.fill();
-          kernel_.run({in, out, queue_.scratch_.data(), queue_.context_, queue_.shared_.data(), handle_}, task);
+          kernel_.run({in, out, queue_.scratch_.data(), queue_.context_, shared_, handle_}, task);
         }
         first = end;
       }
@@ -123,6 +129,7 @@ class CountingQueue final : public runtime::Queue {
     executable::CollectiveHandle *handle_;
     const void *const *in_;
     void *const *out_;
+    void *const shared_;
   };
 
   struct Waiting {  // with the addresses that its operands had
@@ -151,7 +158,7 @@ class CountingQueue final : public runtime::Queue {
 
   std::shared_ptr<Counts> counts_;
   std::vector<std::unique_ptr<Memory>> memory_;
-  Memory scratch_, shared_;
+  Memory scratch_;
   std::atomic<bool> failed_{false};
   RunContext context_;
   std::vector<Waiting> waiting_;

@@ -109,6 +109,38 @@ TEST(LanePlan, an_operand_of_two_lanes_is_not_overwritten) {
   verify(plan);
 }
 
+// A kernel whose tasks share memory.
+struct SharingKernel final : executable::Kernel {
+  std::string name() const override { return "sharing"; }
+  int64_t sharedBytes() const override { return 1000; }
+};
+
+TEST(LanePlan, memory_that_tasks_share_is_no_other_value_at_the_time) {
+  const Planned chains(kChains);
+  const Graph &main = chains.ir->getMainGraph();
+  const SharingKernel kernel;
+  for (const schedule::Schedule &order : {chains.order, chains.withLanes()}) {
+    const MemoryPlan plan = planMemory(*chains.ir, order, [&](const Op &) { return &kernel; });
+    verify(plan);
+    verifyLanes(plan, *chains.ir, order);
+    EXPECT_EQ(plan.sharedOf.size(), 5U);
+    const auto storage = [&](const char *id) { return plan.storages[plan.of(main, main.find(id))]; };
+    const auto sharedOf = [&](const char *id) {
+      return plan.storages[plan.sharedOf.at(main.tensor(main.find(id)).getProducer())];
+    };
+    for (const auto &[made, read] : {std::pair{"a", "in"}, {"b", "a"}, {"c", "b"}, {"d", "in"}, {"e", "d"}}) {
+      EXPECT_EQ(sharedOf(made).bytes, 1000);
+      EXPECT_FALSE(overlap(sharedOf(made), storage(made))) << made;
+      EXPECT_FALSE(overlap(sharedOf(made), storage(read))) << made;
+    }
+    EXPECT_TRUE(overlap(sharedOf("a"), sharedOf("b"))) << "one after the other";
+    const bool isOrdered = order.sections.empty();
+    EXPECT_EQ(overlap(sharedOf("a"), sharedOf("d")), isOrdered);
+    EXPECT_LT(plan.arenaBytes, isOrdered ? 2000 : 3000);
+    EXPECT_EQ(plan.arenaBytes, plan.largestLiveSetBytes);
+  }
+}
+
 // A loop whose lanes hand a value on: one reads the carry, the other makes the next one.
 constexpr const char *kLoop = R"(main {
   stream %x : float32[64]

@@ -243,7 +243,7 @@ TEST(HostLanes, are_all_led_by_who_comes) {
   absent.workers = ThreadPoolOptions::Workers::Lent;
   const runtime::RunSettings settings{4, runtime::WakePolicy::Always};
   runtime::Team team(4, absent, runtime::WakePolicy::Always, settings);
-  runtime::HostLanes lanes("cpu", team, {1, 2, 1}, {nullptr, nullptr, nullptr}, settings);
+  runtime::HostLanes lanes("cpu", team, {1, 2, 1}, settings);
   std::vector<int> calls;
   for (int run = 0; run < 2; ++run)
     lanes.run([](void *state, int lane) { static_cast<std::vector<int> *>(state)->push_back(lane); }, &calls);

@@ -21,6 +21,7 @@ bool isPointwise(const ConvShape &s) {
 Matmul pointwise(const ConvShape &s, int64_t columns, int64_t k, int threads) {
   MatmulShape shape{s.n * volume(s.in), columns, k, BLayout::kPacked};
   shape.factors = s.type;
+  shape.computesRows = s.computesX;
   shape.batch[3] = s.groups;
   return Matmul(shape, threads);
 }

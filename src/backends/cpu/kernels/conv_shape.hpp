@@ -27,6 +27,7 @@ struct ConvShape {
   // if groups are joined.
   int64_t xStride = 0, yStride = 0;
   DataType type = DataType::FLOAT;  // of activations and weights; 16 bits not if groups are joined
+  bool computesX = false;           // x is what a RowProgram computes
   bool winograd = false;            // may be computed by Winograd's algorithm, where that is faster for the shape
 
   // floor((in + pads - dilation * (kernel - 1) - 1) / stride) + 1, at least 0 (ONNX Conv).

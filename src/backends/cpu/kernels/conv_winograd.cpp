@@ -3,12 +3,14 @@
 //   task = (group, chunk of tiles, range of panels)
 //     U of the task, if all U of a group fits into the second level cache
 //     for some tiles at a time
-//       V of the tiles, all channels
-//       for panels that one kernel computes
-//         for channels whose U fits
-//           U of these channels and panels, if the task does not keep it
+//       for channels whose U fits
+//         V of the tiles and channels
+//         for panels that one kernel computes
+//           U of the channels and panels, if the task does not keep it
 //           for each of the 16 matrices: M += V U, with the register tiles of all products
-//         y = transformed M, then the epilogue
+//       y = transformed M, then the epilogue
+//
+// If all channels fit, M has the panels of one kernel, otherwise those of the task.
 #include "backends/cpu/kernels/conv_winograd.hpp"
 
 #include <algorithm>
@@ -47,8 +49,9 @@ WinogradProduct::WinogradProduct(WindowProductShape shape, int threads)
   const int64_t channels = shape_.window.channels,
                 ofChannel = kWinogradMatrices * panelWidth() * static_cast<int64_t>(sizeof(float));  // of one panel
   keepsWeights_ = panels_ * channels * ofChannel <= secondLevelCacheBytes();
-  const int64_t fitting = secondLevelCacheBytes() / 2 / (panelsTogether_ * ofChannel);
-  channelsAtOnce_ = keepsWeights_ ? channels : std::clamp<int64_t>(fitting, std::min<int64_t>(16, channels), channels);
+  const int64_t fitting = std::max<int64_t>(1, secondLevelCacheBytes() / 2 / (panelsTogether_ * ofChannel)),
+                rounds = keepsWeights_ ? 1 : ceilDiv(channels, fitting);
+  channelsAtOnce_ = std::min(channels, ceilDiv(ceilDiv(channels, rounds), kCacheLineFloats) * kCacheLineFloats);
   chooseChunks(std::max(1, threads));
   tilesAtOnce_ = std::min(ceilDiv(tiles_.count(), chunks_), keepsWeights_ ? kTilesOfKeptWeights : kTilesAtOnce);
 }
@@ -97,7 +100,7 @@ void WinogradProduct::chooseChunks(int threads) {
 // Rows of 16 matrices are written at the same time, and those of several tiles are read at the same time: strides in
 // lines are odd, so that they do not compete for the same places of the cache.
 int64_t WinogradProduct::inputStride() const {
-  return (ceilDiv(shape_.window.channels, kCacheLineFloats) | 1) * kCacheLineFloats;
+  return (ceilDiv(channelsAtOnce_, kCacheLineFloats) | 1) * kCacheLineFloats;
 }
 int64_t WinogradProduct::inputPlane() const {
   return (tilesAtOnce_ * inputStride() / kCacheLineFloats | 1) * kCacheLineFloats;
@@ -106,12 +109,15 @@ int64_t WinogradProduct::weightPlane() const {
   return (keepsWeights_ ? panelRanges().longest() : panelsTogether_) * channelsAtOnce_ * panelWidth() +
          kCacheLineFloats;
 }
-int64_t WinogradProduct::sumStride() const { return panelsTogether_ * panelWidth(); }
+int64_t WinogradProduct::sumStride() const {
+  return (keepsSums() ? panelRanges().longest() : panelsTogether_) * panelWidth();
+}
 int64_t WinogradProduct::sumPlane() const { return tilesAtOnce_ * sumStride() + kCacheLineFloats; }
 
-void WinogradProduct::writeInputs(const Range &tiles, const float *x, const float *zeros, float *v) const noexcept {
+void WinogradProduct::writeInputs(const Range &tiles, const Range &channels, const float *x, const float *zeros,
+                                  float *v) const noexcept {
   for (int64_t t = tiles.begin; t < tiles.end; ++t, v += inputStride())
-    transformInputs(tiles_.inputs(t, x, zeros), shape_.window.channels, v, inputPlane());
+    transformInputs(tiles_.inputs(t, x + channels.begin, zeros), channels.count(), v, inputPlane());
 }
 
 void WinogradProduct::writeWeights(const Range &panels, const Range &channels, const float *weights,
@@ -128,7 +134,6 @@ void WinogradProduct::writeWeights(const Range &panels, const Range &channels, c
 // The rows of a tap are contiguous, and so are the taps of a panel and the panels.
 AheadRanges WinogradProduct::rangesOf(const Range &panels, const Range &channels, const float *weights) const noexcept {
   const int64_t width = panelWidth();
-  if (panels.count() <= 0) return {};
   return {weights + (panels.begin * shape_.weightRows + channels.begin) * width, channels.count() * width,
           9 * panels.count(), shape_.window.channels * width};
 }
@@ -148,7 +153,7 @@ void WinogradProduct::multiply(const Range &tiles, const Range &panels, const Ra
   for (int64_t i = 0; i < kWinogradMatrices; ++i)
     for (int64_t t = 0; t < rows.count(); ++t) {
       const int64_t begin = rows.begin(t), count = rows.begin(t + 1) - begin;
-      tile.a = v + i * inputPlane() + begin * inputStride() + channels.begin;
+      tile.a = v + i * inputPlane() + begin * inputStride();
       for (int64_t p = 0; p < panels.count();) {
         const auto choice = microKernels().choose(AMode::kRows, static_cast<int>(count), columns - p * width);
         tile.b = u + i * weightPlane() + p * tile.bPanelStride;
@@ -203,21 +208,26 @@ void WinogradProduct::run(int task, const float *x, const float *weights, float 
   };
   if (keepsWeights_) forPanels([&](const Range &p, float *kept) { writeWeights(p, all, ofGroup, kept); });
   const auto channelsFrom = [&](int64_t c) { return Range{c, std::min(all.end, c + channelsAtOnce_)}; };
+  const auto sumsOf = [&](const Range &p) { return keepsSums() ? m + (p.begin - panels.begin) * panelWidth() : m; };
   for (Range t{tiles.begin, 0}; t.begin < tiles.end; t.begin = t.end) {
     t.end = std::min(tiles.end, t.begin + tilesAtOnce_);
-    writeInputs(t, x + group * all.end, zeros, v);
-    forPanels([&](const Range &p, const float *kept) {
-      for (Range c = channelsFrom(0); c.begin < all.end; c = channelsFrom(c.end)) {
+    for (Range c = channelsFrom(0); c.begin < all.end; c = channelsFrom(c.end)) {
+      writeInputs(t, c, x + group * all.end, zeros, v);
+      const Range after = channelsFrom(c.end < all.end ? c.end : 0);
+      const bool isLast = c.end == all.end && t.end == tiles.end;
+      forPanels([&](const Range &p, const float *kept) {
         AheadRanges next;
         if (!keepsWeights_) {
           writeWeights(p, c, ofGroup, u);
-          next = c.end < all.end ? rangesOf(p, channelsFrom(c.end), ofGroup)
-                                 : rangesOf(panelsFrom(p.end), channelsFrom(0), ofGroup);
+          if (p.end < panels.end || !isLast)
+            next = p.end < panels.end ? rangesOf(panelsFrom(p.end), c, ofGroup)
+                                      : rangesOf(panelsFrom(panels.begin), after, ofGroup);
         }
-        multiply(t, p, c, v, keepsWeights_ ? kept : u, m, next);
-      }
-      finish(t, p, group, m, y, epilogue);
-    });
+        multiply(t, p, c, v, keepsWeights_ ? kept : u, sumsOf(p), next);
+        if (!keepsSums()) finish(t, p, group, m, y, epilogue);
+      });
+    }
+    if (keepsSums()) forPanels([&](const Range &p, const float *) { finish(t, p, group, sumsOf(p), y, epilogue); });
   }
 }
 

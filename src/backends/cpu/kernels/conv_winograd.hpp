@@ -54,15 +54,17 @@ class WinogradProduct {
   int64_t weightPlane() const;
   int64_t sumStride() const;
   int64_t sumPlane() const;
-  size_t zeroFloats() const { return static_cast<size_t>((shape_.window.channels + 15) / 16 * 16); }
+  bool keepsSums() const { return channelsAtOnce_ < shape_.window.channels; }
+  size_t zeroFloats() const { return static_cast<size_t>((channelsAtOnce_ + 15) / 16 * 16); }
   size_t inputFloats() const { return static_cast<size_t>(kWinogradMatrices * inputPlane()); }
   size_t weightFloats() const { return static_cast<size_t>(kWinogradMatrices * weightPlane()); }
   size_t sumFloats() const { return static_cast<size_t>(kWinogradMatrices * sumPlane()); }
   void chooseChunks(int threads);
-  // Weights of a group, as ranges for prefetches; nothing without panels.
+  // Weights of a group, as ranges for prefetches.
   AheadRanges rangesOf(const Range &panels, const Range &channels, const float *weights) const noexcept;
   // The steps of a task: write V, write U, write M, read M.
-  void writeInputs(const Range &tiles, const float *x, const float *zeros, float *v) const noexcept;
+  void writeInputs(const Range &tiles, const Range &channels, const float *x, const float *zeros,
+                   float *v) const noexcept;
   void writeWeights(const Range &panels, const Range &channels, const float *weights, float *u) const noexcept;
   void multiply(const Range &tiles, const Range &panels, const Range &channels, const float *v, const float *u,
                 float *m, const AheadRanges &nextWeights) const noexcept;

@@ -224,7 +224,7 @@ AMode Matmul::rowSource(const Block &block, const MatmulArgs &args, int64_t row,
   tile.aStride = args.aRowStride;
   const int64_t panels = block.endPanel - block.firstPanel;
   if (args.rows) {
-    for (int i = 0; i < rows; ++i) args.rows->run(row + i, block.firstK, tile.k, block.packedA + i * kRowCopyStride);
+    args.rows->run(row, rows, block.firstK, tile.k, block.packedA, kRowCopyStride);
     tile.a = block.packedA;
     tile.aStride = kRowCopyStride;
     return AMode::kRows;

@@ -39,6 +39,8 @@ struct MatmulShape {
   bool updatesRows = false;
   // Rows of A are gathered from its columns. This only affects the sizes of tasks: copying rows takes longer.
   bool gathersRows = false;
+  // A RowProgram computes the rows of A. Tasks are ranges of rows, if that does not leave threads without work.
+  bool computesRows = false;
   int64_t passUnit = 1;  // passes over k begin at multiples of this divisor of 16
 };
 
@@ -46,8 +48,9 @@ struct MatmulShape {
 // requests them.
 class RowProgram {
  public:
-  // Writes elements [k, k + count) of row `row`, at most as many as a pass has.
-  virtual void run(int64_t row, int64_t k, int64_t count, float *to) noexcept = 0;
+  // Writes elements [k, k + count) of the rows [row, row + rows) to rows `stride` apart; at most as many elements as a
+  // pass has.
+  virtual void run(int64_t row, int64_t rows, int64_t k, int64_t count, float *to, ptrdiff_t stride) noexcept = 0;
 
  protected:
   ~RowProgram() = default;
@@ -135,6 +138,7 @@ class Matmul {
   // the kernel's width.
   int64_t panelsTogether() const { return rowTiles_.count() > 1 ? rowTiles_.panelsTogether() : 1; }
   TaskOrder orderOf(int64_t rowTasks, int64_t colTasks) const;
+  double tileCost() const;
   double elapsed(int64_t rowTasks, int64_t colTasks, int threads) const;
   const float *panelSource(const Block &block, const MatmulArgs &args, float *packed, ptrdiff_t &kStride,
                            ptrdiff_t &panelStride) const noexcept;

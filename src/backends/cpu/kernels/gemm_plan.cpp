@@ -26,7 +26,8 @@ constexpr int64_t kMostDotBatch = 16;  // up to this batch, a transposing pack o
 constexpr double kPackedPanelCost = 0.5;
 constexpr double kReadPanelCost = 0.15;  // its first product, for which the panel comes from a farther cache
 constexpr double kCopiedTileCost = 0.25;
-constexpr double kGatheredTileCost = 1;  // a row of A is gathered from columns
+constexpr double kGatheredTileCost = 1;    // a row of A is gathered from columns
+constexpr double kComputedTileCost = 0.5;  // a row of A is computed
 constexpr double kStartCost = 10'000;
 // As a fraction of the elapsed time: smaller gains are within the model's error.
 constexpr double kWorthBalancing = 0.93;
@@ -109,7 +110,8 @@ void Matmul::planBlocks(int threads) {
 // Halves the longer side of a task until there are enough tasks for the threads, or tasks are small.
 void Matmul::halveBlocks(int threads) {
   const MicroKernels &kernels = microKernels();
-  const int64_t wanted = threads == 1 ? 1 : threads * (packsB() ? kPackingTasksPerThread : kTasksPerThread);
+  const int64_t wanted =
+      threads == 1 ? 1 : threads * (packsB() || shape_.computesRows ? kPackingTasksPerThread : kTasksPerThread);
   const auto taskFlops = [&] {
     return 2 * shape_.k * tilesPerTask_ * kernels.tileRows * panelsPerTask_ * kernels.panelWidth;
   };
@@ -118,10 +120,17 @@ void Matmul::halveBlocks(int threads) {
     return count >= wanted || taskFlops() < kSmallestTaskFlops;
   };
   while (!enough() && (tilesPerTask_ > 1 || panelsPerTask_ > 1)) {
-    int64_t &larger = tilesPerTask_ >= panelsPerTask_ ? tilesPerTask_ : panelsPerTask_;
+    const bool halvesTiles = shape_.computesRows ? tilesPerTask_ > 1 : tilesPerTask_ >= panelsPerTask_;
+    int64_t &larger = halvesTiles ? tilesPerTask_ : panelsPerTask_;
     const int64_t together = &larger == &panelsPerTask_ ? panelsTogether() : 1;
     larger = together > 1 && larger > together ? PanelRanges::rounded(larger / 2, together) : ceilDiv(larger, 2);
   }
+}
+
+// Time in which a task copies a tile of A, in products of a tile and a panel.
+double Matmul::tileCost() const {
+  if (shape_.computesRows) return kComputedTileCost;
+  return shape_.gathersRows && copiesOperands() ? kGatheredTileCost : kCopiedTileCost;
 }
 
 // Elapsed time, in products of a tile and a panel, if the products are split into these numbers of ranges of tiles and
@@ -133,8 +142,7 @@ double Matmul::elapsed(int64_t rowTasks, int64_t colTasks, int threads) const {
              product = static_cast<double>(shape_.k * kernels.tileRows * kernels.panelWidth);
   const double panel = (order.panels.keepsTogether() ? 1 : kOnePanelCost) * tiles + kReadPanelCost +
                        (packsB() ? kPackedPanelCost : 0),
-               task = (shape_.gathersRows && copiesOperands() ? kGatheredTileCost : kCopiedTileCost) * tiles +
-                      kStartCost / std::max(1.0, product);
+               task = tileCost() * tiles + kStartCost / std::max(1.0, product);
   const int64_t count = batches() * rowTasks * colTasks;
   if (!order.panelsInside)
     return static_cast<double>(ceilDiv(count, threads)) * (static_cast<double>(order.panels.longest()) * panel + task);

@@ -187,6 +187,15 @@ ElementFn dequantiseFrom(DataType type, OperandForm shift, OperandForm factor) {
   }
 }
 
+ElementFn scaledBy(OperandForm scale, OperandForm shift, Bounds bounds) {
+  return forForm(scale, [shift, bounds](auto s) {
+    return forForm(shift, [bounds](auto t) -> ElementFn {
+      return bounds == Bounds::kGiven ? floats::scaled<decltype(s)::value, t(), true>
+                                      : floats::scaled<decltype(s)::value, t(), false>;
+    });
+  });
+}
+
 }  // namespace popart::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -202,6 +211,7 @@ HWY_EXPORT(loadAsFloat);
 HWY_EXPORT(storeFloatAs);
 HWY_EXPORT(quantiseTo);
 HWY_EXPORT(dequantiseFrom);
+HWY_EXPORT(scaledBy);
 
 ElementFn elementFunction(ElementOp op, ScalarOperands scalars) {
   return HWY_DYNAMIC_DISPATCH(functionOf)(op, scalars);
@@ -218,6 +228,10 @@ ElementFn quantiseFunction(DataType type, OperandForm divisor, OperandForm shift
 }
 ElementFn dequantiseFunction(DataType type, OperandForm shift, OperandForm factor) {
   return HWY_DYNAMIC_DISPATCH(dequantiseFrom)(type, shift, factor);
+}
+
+ElementFn scaledFunction(OperandForm scale, OperandForm shift, Bounds bounds) {
+  return HWY_DYNAMIC_DISPATCH(scaledBy)(scale, shift, bounds);
 }
 
 RegisterForm registerForm(DataType type) {

@@ -59,5 +59,8 @@ ElementFn quantiseFunction(DataType type, OperandForm divisor, OperandForm shift
 // Memory of the same types to floats: in[1] is subtracted, and the result multiplied by in[2], which is required.
 // nullptr for other types.
 ElementFn dequantiseFunction(DataType type, OperandForm shift, OperandForm factor);
+// Floats in[0] times in[1], plus in[2], bounded by parameters[0] and [1]; every step gives a float. NaN stays NaN.
+enum class Bounds : uint8_t { kNone, kGiven };
+ElementFn scaledFunction(OperandForm scale, OperandForm shift, Bounds bounds);
 
 }  // namespace popart::cpu

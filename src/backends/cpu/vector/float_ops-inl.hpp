@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "backends/cpu/kernels/bounds-inl.hpp"
 #include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/vector/element_ops.hpp"
 #include "backends/cpu/vector/math-inl.hpp"
@@ -136,13 +137,38 @@ inline void where(const void *const *in, void *out, int64_t count, const float *
   tail.store(select(hn::MaskFromVec(tail.load(m + i)), tail.load(a + i), tail.load(b + i)), y + i);
 }
 
-// ---- quantisation, see quantiseFunction (T: as many bits as the memory has) and dequantiseFunction
-
+// The elements of an operand from i on.
 template <OperandForm kForm, class Lanes>
 HWY_INLINE V operandAt(Lanes lanes, V one, const float *each, int64_t i) {
   if constexpr (kForm == OperandForm::kEach) return lanes.load(each + i);
   return one;
 }
+
+// ---- see scaledFunction
+
+template <OperandForm kScale, OperandForm kShift, bool kBounded>
+void scaled(const void *const *in, void *out, int64_t count, const float *p) {
+  const auto *x = static_cast<const float *>(in[0]), *scales = static_cast<const float *>(in[1]),
+             *shifts = static_cast<const float *>(in[2]);
+  auto *y = static_cast<float *>(out);
+  const V scale = kScale == OperandForm::kOne ? constant(*scales) : zero(),
+          shift = kShift == OperandForm::kOne ? constant(*shifts) : zero(), low = constant(p[0]), high = constant(p[1]);
+  const auto at = [&](auto lanes, int64_t i) {
+    V v = lanes.load(x + i);
+    if constexpr (kScale != OperandForm::kNone) v = hn::Mul(v, operandAt<kScale>(lanes, scale, scales, i));
+    if constexpr (kShift != OperandForm::kNone) v = hn::Add(v, operandAt<kShift>(lanes, shift, shifts, i));
+    return kBounded ? bounds::atMost(bounds::atLeast(v, low), high) : v;
+  };
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(at(AllLanes(), i), D(), y + i);
+  if (i == count) return;
+  const FirstLanes tail(count - i);
+  tail.store(at(tail, i), y + i);
+}
+
+// ---- quantisation, see quantiseFunction (T: as many bits as the memory has) and dequantiseFunction
+
 using Bits = hn::RebindToUnsigned<D>;
 // The lowest bits of 1.5 2^23 + x are those of the integer nearest to x, halves to even, for |x| <= 2^22.
 HWY_INLINE hn::Vec<Bits> nextInteger(V x) { return hn::BitCast(Bits(), hn::Add(x, constant(12582912.0f))); }

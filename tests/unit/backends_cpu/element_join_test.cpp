@@ -1,9 +1,10 @@
-// Quantisation as one instruction of the element engine: which programs have it, and that it gives the bits of the
-// instructions apart, which the reference backend states.
+// Sequences that the element engine joins to one instruction: which programs have it, and that it gives the bits of the
+// separate instructions, for quantisation as the reference backend states them.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cmath>
+#include <cstring>
 
 #include <popart/ir.hpp>
 
@@ -74,12 +75,12 @@ float at(const std::vector<float> &v, const Shape &shape, int64_t i) {
 }
 const Shape kForms[] = {{}, {kRows, 1}, {kColumns}, {kRows, kColumns}};
 
-void runProgram(const cpu::ElementProgram &program, const std::vector<const void *> &in, void *y) {
-  void *out[] = {y};
+void runProgram(const cpu::ElementProgram &program, const std::vector<const void *> &in,
+                const std::vector<void *> &out) {
   std::vector<char> scratch(static_cast<size_t>(program.scratchBytes()) + 64);
   std::atomic<bool> failed = false;
   executable::RunContext context(failed);
-  for (int task = 0; task < program.tasks(); ++task) program.run(in.data(), out, scratch.data(), context, task);
+  for (int task = 0; task < program.tasks(); ++task) program.run(in.data(), out.data(), scratch.data(), context, task);
 }
 
 template <class T>
@@ -90,7 +91,7 @@ void expectValues(const Chain &c, const cpu::ElementProgram &program) {
   if (c.divides) in.push_back(scale.data());
   if (c.moves) in.push_back(zero.data());
   std::vector<T> y(x.size());
-  runProgram(program, in, y.data());
+  runProgram(program, in, {y.data()});
   for (int64_t i = 0; i < kRows * kColumns; ++i)
     ASSERT_EQ(static_cast<double>(y[static_cast<size_t>(i)]),
               expected(c, x[static_cast<size_t>(i)], at(scale, c.scale, i), at(zero, c.zero, i)))
@@ -157,7 +158,7 @@ void expectDequantised(DataType type, const Shape &scale, const Shape &zero, boo
   std::vector<const void *> in{x.data()};
   if (moves) in.push_back(zeros.data());
   in.push_back(scales.data());
-  runProgram(*program, in, y.data());
+  runProgram(*program, in, {y.data()});
   for (int64_t i = 0; i < kRows * kColumns; ++i) {
     const auto f = static_cast<float>(x[static_cast<size_t>(i)]);
     ASSERT_EQ(y[static_cast<size_t>(i)], (moves ? f - at(zeros, zero, i) : f) * at(scales, scale, i)) << i;
@@ -180,6 +181,90 @@ TEST(ElementQuantise, what_others_read_stays_apart) {
   const auto program = compiled(b.graph());
   ASSERT_TRUE(program);
   EXPECT_GT(program->code.size(), 2u);
+}
+
+// ---- scale, shift and bounds
+
+struct Scaled {
+  const char *bound = "";  // operator
+  bool multiplies = true, adds = true, exchanged = false;
+  Shape scale = {kColumns}, shift = {kColumns};
+};
+enum class Intermediates { kDropped, kKept };  // kept: they are results, so that no instructions are joined
+
+cpu::ElementProgram scaledProgram(const Scaled &c, Intermediates intermediates) {
+  Ir ir;
+  test::GraphBuilder b(ir.createGraph(GraphId("body")));
+  std::vector<TensorIndex> values{b.input("x", {kRows, kColumns})};
+  const auto apply = [&](const char *type, const Shape &shape, const char *name) {
+    const TensorIndex other = b.input(name, shape), v = values.back();
+    values.push_back(b.op(type, c.exchanged ? std::vector{other, v} : std::vector{v, other}, type));
+  };
+  if (c.multiplies) apply("Mul", c.scale, "scale");
+  if (c.adds) apply("Add", c.shift, "shift");
+  const std::string bound = c.bound;
+  if (bound == "Relu") values.push_back(b.op("Relu", {values.back()}, "y"));
+  if (bound == "Clip") values.push_back(b.op("Clip", {values.back()}, "y", {{"min", -1.5f}, {"max", 20.0f}}));
+  b.graph().markOutput(values.back());
+  for (size_t i = 1; i + 1 < values.size() && intermediates == Intermediates::kKept; ++i)
+    b.graph().markOutput(values[i]);
+  auto program = compiled(b.graph());
+  EXPECT_TRUE(program);
+  return std::move(*program);
+}
+
+std::vector<float> scaledValues(const Scaled &c, const cpu::ElementProgram &program) {
+  const std::vector<float> x = numbers(), scale = valuesOf(c.scale, 0.37f), shift = valuesOf(c.shift, -1.9f);
+  std::vector<const void *> in{x.data()};
+  if (c.multiplies) in.push_back(scale.data());
+  if (c.adds) in.push_back(shift.data());
+  std::vector<std::vector<float>> results(program.outputBytes.size(), std::vector<float>(x.size()));
+  std::vector<void *> out;
+  for (std::vector<float> &y : results) out.push_back(y.data());
+  runProgram(program, in, out);
+  return results.front();
+}
+
+void expectJoined(const Scaled &c) {
+  const cpu::ElementProgram joined = scaledProgram(c, Intermediates::kDropped),
+                            apart = scaledProgram(c, Intermediates::kKept);
+  EXPECT_EQ(joined.code.size(), 1u);
+  EXPECT_EQ(joined.temporaries, 0);
+  EXPECT_EQ(apart.code.size(), size_t{c.multiplies} + size_t{c.adds} + (*c.bound != 0));
+  const std::vector<float> y = scaledValues(c, joined), expected = scaledValues(c, apart);
+  EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)), 0) << c.bound;
+}
+
+TEST(ElementScaled, is_one_instruction_for_every_form_of_scale_and_shift) {
+  for (const char *bound : {"", "Relu", "Clip"})
+    for (const bool exchanged : {false, true})
+      for (const Shape &scale : kForms)
+        for (const Shape &shift : kForms) expectJoined({bound, true, true, exchanged, scale, shift});
+}
+
+TEST(ElementScaled, one_of_the_three_steps_may_be_missing) {
+  for (const Shape &shape : kForms) {
+    expectJoined({.bound = "Relu", .adds = false, .scale = shape});
+    expectJoined({.bound = "Clip", .multiplies = false, .shift = shape});
+  }
+}
+
+TEST(ElementScaled, products_that_others_read_stay) {
+  Ir ir;
+  test::GraphBuilder b(ir.createGraph(GraphId("body")));
+  const TensorIndex x = b.input("x", {kRows, kColumns}), scale = b.input("scale", {kColumns});
+  const TensorIndex product = b.op("Mul", {x, scale}, "product");
+  b.graph().markOutput(b.op("Add", {product, b.op("Exp", {product}, "e")}, "y"));
+  EXPECT_EQ(compiled(b.graph())->code.size(), 3u);
+}
+
+TEST(ElementScaled, one_of_two_products_joins_their_sum) {
+  Ir ir;
+  test::GraphBuilder b(ir.createGraph(GraphId("body")));
+  const TensorIndex x = b.input("x", {kRows, kColumns}), scale = b.input("scale", {kColumns});
+  const TensorIndex one = b.op("Mul", {x, scale}, "one"), two = b.op("Mul", {x, x}, "two");
+  b.graph().markOutput(b.op("Add", {one, two}, "y"));
+  EXPECT_EQ(compiled(b.graph())->code.size(), 2u);
 }
 
 }  // namespace

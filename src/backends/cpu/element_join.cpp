@@ -1,5 +1,7 @@
-// Starts at each store of clipped floats as integers and searches back for the value that is rounded; starts at each
-// product and searches back for the load of integers.
+// Starts at the last instruction of a sequence and searches back for the others: from a store of clipped floats as
+// integers for the value that is rounded, from a product for the load of integers, from a bound or a sum for the
+// product that it reads.
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -8,9 +10,9 @@
 namespace popart::cpu {
 namespace {
 
-class QuantisationJoiner {
+class InstructionJoiner {
  public:
-  QuantisationJoiner(std::vector<ElementCode> &code, const ResultsOfTemporaries &results)
+  InstructionJoiner(std::vector<ElementCode> &code, const ResultsOfTemporaries &results)
       : code_(code), gone_(code.size(), false) {
     for (size_t c = 0; c < code.size(); ++c) {
       if (code[c].out.isTemporary()) at(code[c].out).maker = static_cast<int>(c);
@@ -25,6 +27,10 @@ class QuantisationJoiner {
       if (c.storesFloatsAs) joinStore(c);
       if (c.op == ElementOp::kMul) joinProduct(c);
     }
+    for (ElementCode &c : code_)
+      if (c.op == ElementOp::kRelu || c.op == ElementOp::kClip) joinBounds(c);
+    for (size_t c = 0; c < code_.size(); ++c)
+      if (!gone_[c] && code_[c].op == ElementOp::kAdd) joinSum(code_[c]);
     std::vector<ElementCode> kept;
     for (size_t c = 0; c < code_.size(); ++c)
       if (!gone_[c]) kept.push_back(code_[c]);
@@ -99,6 +105,51 @@ class QuantisationJoiner {
     }
   }
 
+  // x · scale + shift, without instructions that are absent.
+  struct Scaled {
+    CodeOperand x, scale, shift;
+    OperandForm scaleForm = OperandForm::kNone, shiftForm = OperandForm::kNone;
+    int product = -1, sum = -1;  // instructions
+    void apply(ElementCode &last, ElementFn fn) const { last.fn = fn, last.in = {x, scale, shift}, last.op.reset(); }
+  };
+  // Of the operands of a product or a sum, one has a value for each element.
+  static size_t blockOf(const ElementCode &c) { return formOf(c, 0) == OperandForm::kEach ? 0 : 1; }
+  void takeProduct(Scaled &s, int product) const {
+    const ElementCode &c = codeAt(product);
+    const size_t block = blockOf(c);
+    s.product = product;
+    s.x = c.in[block], s.scale = c.in[1 - block], s.scaleForm = formOf(c, 1 - block);
+  }
+  void takeSum(Scaled &s, const ElementCode &c) {
+    size_t block = blockOf(c);
+    int product = -1;
+    for (size_t i = 0; i < 2 && product < 0; ++i)
+      if (product = makerOf(c.in[i], ElementOp::kMul); product >= 0) block = i;
+    s.x = c.in[block], s.shift = c.in[1 - block], s.shiftForm = formOf(c, 1 - block);
+    if (product >= 0) takeProduct(s, product);
+  }
+
+  void joinBounds(ElementCode &bound) {
+    Scaled s;
+    if (s.sum = makerOf(bound.in[0], ElementOp::kAdd); s.sum >= 0)
+      takeSum(s, codeAt(s.sum));
+    else if (const int product = makerOf(bound.in[0], ElementOp::kMul); product >= 0)
+      takeProduct(s, product);
+    else
+      return;
+    if (bound.op == ElementOp::kRelu) bound.parameters = {0, std::numeric_limits<float>::infinity()};
+    s.apply(bound, scaledFunction(s.scaleForm, s.shiftForm, Bounds::kGiven));
+    if (s.sum >= 0) erase(s.sum);
+    if (s.product >= 0) erase(s.product);
+  }
+  void joinSum(ElementCode &sum) {
+    Scaled s;
+    takeSum(s, sum);
+    if (s.product < 0) return;
+    s.apply(sum, scaledFunction(s.scaleForm, s.shiftForm, Bounds::kNone));
+    erase(s.product);
+  }
+
   std::vector<ElementCode> &code_;
   std::vector<Temporary> temporaries_;
   std::vector<bool> gone_;
@@ -106,8 +157,8 @@ class QuantisationJoiner {
 
 }  // namespace
 
-void joinQuantisations(std::vector<ElementCode> &code, const ResultsOfTemporaries &results) {
-  QuantisationJoiner(code, results).run();
+void joinInstructions(std::vector<ElementCode> &code, const ResultsOfTemporaries &results) {
+  InstructionJoiner(code, results).run();
 }
 
 }  // namespace popart::cpu
