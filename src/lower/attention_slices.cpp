@@ -13,6 +13,7 @@
 #include "lower/try_replace.hpp"
 #include "ops/fused/operand_view.hpp"
 #include "ops/rules.hpp"
+#include "ops/shape/strided_view.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -248,11 +249,6 @@ class SliceWriter {
         }
       }
   }
-  static std::vector<int64_t> inversePermutation(const std::vector<int64_t> &perm) {
-    std::vector<int64_t> inverse(perm.size());
-    for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
-    return inverse;
-  }
 
   // Writes the results to their places in the result of `after`, the ops that follow the Concat.
   bool replace(const Op &op, const Op &join, const std::vector<Part> &parts, const Chain &after) {
@@ -274,7 +270,7 @@ class SliceWriter {
       }
       auto view = before(chain, std::move(slice));
       if (!view) return false;
-      if (op.hasAttr(kResults[o])) view = ops::permuted(*view, inversePermutation(op.attrInts(kResults[o])));
+      if (op.hasAttr(kResults[o])) view = ops::permuted(*view, ops::inversePermutation(op.attrInts(kResults[o])));
       if (!hasContiguousMatrices(*view)) return false;
       attributes.erase(kResults[o]);
       attributes.set(kResultViews[o], ops::toInts(*view));

@@ -19,6 +19,7 @@
 #include "lower/fuse_elementwise.hpp"
 #include "lower/widen.hpp"
 #include "ops/numbers.hpp"
+#include "ops/shape/strided_view.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -83,12 +84,6 @@ class StepsGraph {
   std::map<TensorIndex, TensorIndex> inner_;
   bool isClosed_ = false;
 };
-
-std::vector<int64_t> inversePermutation(const std::vector<int64_t> &perm) {
-  std::vector<int64_t> result(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) result[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
-  return result;
-}
 
 void setPermutation(Attributes &attributes, const char *name, const std::vector<int64_t> &perm) {
   if (!std::is_sorted(perm.begin(), perm.end())) attributes.set(name, perm);
@@ -229,7 +224,7 @@ class AttentionFuser {
     inputs.insert(inputs.end(), forward.outputs().begin(), forward.outputs().end());
     inputs.push_back(g.gradOut.tensor);
     inputs.insert(inputs.end(), extras.begin(), extras.end());
-    setPermutation(attributes, "perm_out", inversePermutation(y.perm));
+    setPermutation(attributes, "perm_out", ops::inversePermutation(y.perm));
     setPermutation(attributes, "perm_g", g.gradOut.perm);
     const char *const perms[] = {"perm_dq", "perm_dk", "perm_dv"};
     const char *const scales[] = {"dq_scale", "dk_scale"};
@@ -360,7 +355,7 @@ class AttentionFuser {
     if (backward) {
       std::ranges::copy(madeY->outputs(), g.inputs.begin() + kResult);
       g.attributes.erase("perm_out");
-      setPermutation(g.attributes, "perm_out", inversePermutation(y.results[0]->perm));
+      setPermutation(g.attributes, "perm_out", ops::inversePermutation(y.results[0]->perm));
       madeG = addHalves(g, *backward, 3);
       if (!madeG) return graph_.eraseOpAndOutputs(madeY->index());
     }

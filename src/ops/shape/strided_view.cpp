@@ -66,6 +66,12 @@ Shape stridesInOrder(const Shape &shape, int64_t step) {
   return strides;
 }
 
+std::vector<int64_t> inversePermutation(const std::vector<int64_t> &perm) {
+  std::vector<int64_t> result(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) result[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  return result;
+}
+
 std::optional<StridedView> stridedView(const Op &op) {
   if (op.isUserOp() || op.inputCount() == 0) return std::nullopt;
   const std::string &type = op.def().base().type();

@@ -7,6 +7,7 @@
 #include "ops/catalog.hpp"
 #include "ops/pieces.hpp"
 #include "ops/rules.hpp"
+#include "ops/shape/strided_view.hpp"
 
 namespace popart::ops {
 namespace {
@@ -51,12 +52,6 @@ OpDef transposeRow(const char *domain, const char *type, std::vector<OpVersion> 
       .cost(movesData());
 }
 
-std::vector<int64_t> inverse(const std::vector<int64_t> &perm) {
-  std::vector<int64_t> result(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) result[perm[i]] = static_cast<int64_t>(i);
-  return result;
-}
-
 // One block rearrangement: reshape to `blocks`, transpose by `perm`, reshape to `result`.
 struct BlockMove {
   Shape blocks;
@@ -65,7 +60,7 @@ struct BlockMove {
   BlockMove inverted(const Shape &original) const {
     Shape moved;
     for (int64_t axis : perm) moved.push_back(blocks[axis]);
-    return {moved, inverse(perm), original};
+    return {moved, inversePermutation(perm), original};
   }
 };
 
@@ -147,7 +142,7 @@ OpDefs transposeOps() {
                         .inplace("TransposeInplace", 10)
                         .view([](OpEmitter &e, const std::vector<TensorIndex> &inputs, TensorIndex written) {
                           const auto perm = permutation(e.attrs(), e.info(inputs[0]).rank());
-                          return std::vector{e.emit("Transpose", {written}, {{"perm", inverse(perm)}})};
+                          return std::vector{e.emit("Transpose", {written}, {{"perm", inversePermutation(perm)}})};
                         })
                         .identityIf([](const Op &op) {
                           const auto perm = permutation(op.attributes(), op.inRank(0));
@@ -155,7 +150,7 @@ OpDefs transposeOps() {
                         })
                         .vjp([](VjpBuilder &b) {
                           const auto perm = permutation(b.attrs(), b.inInfo(0).rank());
-                          b.grad(0, b.emit("TransposeGrad", {b.gradOut(0)}, {{"perm", inverse(perm)}}));
+                          b.grad(0, b.emit("TransposeGrad", {b.gradOut(0)}, {{"perm", inversePermutation(perm)}}));
                         })
                         .doc("Axis i of the result is axis perm[i] of the input; without perm the axes are reversed.");
   OpDef grad = transposeRow("ai.graphcore", "TransposeGrad", {1})
