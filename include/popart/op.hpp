@@ -10,6 +10,7 @@
 
 #include <popart/ids.hpp>
 #include <popart/opdef.hpp>
+#include <popart/raremap.hpp>
 #include <popart/region.hpp>
 #include <popart/tensor.hpp>
 #include <popart/tensorlocation.hpp>
@@ -64,13 +65,13 @@ class Op {
     // replaces another one (pattern, decomposition) keeps its position.
     int64_t sequence = -1;
     std::set<std::string> excludePatterns;
-    std::map<std::string, float> inplacePreferences;
-    std::map<std::string, std::string> extraOutlineAttributes;
+    RareMap<float> inplacePreferences;
+    RareMap<std::string> extraOutlineAttributes;
     // Back-end hints that change no result (partials type, available memory proportion, matmul serialisation …).
-    std::map<std::string, std::string> hints;
+    RareMap<std::string> hints;
     // For a call made by outlining: the names of the ops that it replaces, by the ids of their copies in the callee.
     // For reports; not printed.
-    std::map<OpId, std::string> namesInside;
+    std::shared_ptr<const std::map<OpId, std::string>> namesInside;
     Graph &getGraph() const { return *graph; }
   };
 

@@ -211,11 +211,21 @@ struct OpSettings {
   Op::Settings &get() const { return nb::inst_ptr<Handle<Op>>(op)->place.get().settings; }
 };
 
+// The type that Python gets for a setting.
+template <class T>
+struct PythonType {
+  using Type = T;
+};
+template <class T>
+struct PythonType<RareMap<T>> {
+  using Type = typename RareMap<T>::Map;
+};
+
 template <auto Member>
 void bindSetting(nb::class_<OpSettings> &settings, const char *name, const char *doc) {
-  using Value = std::decay_t<decltype(std::declval<Op::Settings>().*Member)>;
+  using Value = typename PythonType<std::decay_t<decltype(std::declval<Op::Settings>().*Member)>>::Type;
   settings.def_prop_rw(
-      name, [](const OpSettings &s) { return s.get().*Member; },
+      name, [](const OpSettings &s) -> Value { return s.get().*Member; },
       [](const OpSettings &s, Value value) { s.get().*Member = std::move(value); }, doc);
 }
 

@@ -278,8 +278,8 @@ std::string IrSession::getReport() const {
   impl_->program.requireLoaded("getReport");
   const executable::Executable &program = *impl_->program.executable();
   const double cycles = totalCycles(program, *impl_->device, statistics(), impl_->threads);
-  return profileJson({program, *impl_->device, impl_->profile, impl_->times, "popxl", impl_->program.replicas(),
-                      impl_->program.localReplicas(), impl_->threads, cycles});
+  return profileJson({program, *impl_->program.lowered().ir, *impl_->device, impl_->profile, impl_->times, "popxl",
+                      impl_->program.replicas(), impl_->program.localReplicas(), impl_->threads, cycles});
 }
 
 std::pair<size_t, size_t> IrSession::runsToProfile() const { return impl_->profile.runsToCome(); }

@@ -14,6 +14,7 @@
 #include "executable/collectives.hpp"
 #include "executable/cost.hpp"
 #include "ir/layer_names.hpp"
+#include "lower/fused_ops.hpp"
 #include "session/compiled_program.hpp"
 
 namespace popart {
@@ -138,6 +139,12 @@ Json collectiveJson(const executable::CollectiveSpec &spec) {
 // The steps of the program as a tree. Step numbers are those of StepTimes.
 class ProgramTree {
  public:
+  // `lowered`: the program that the steps were made from. A step has the name of its op.
+  explicit ProgramTree(const Ir &lowered) {
+    for (const Graph *graph : lowered.getAllGraphs())
+      for (const Op *op : graph->ops())
+        if (std::vector<std::string> fused = lower::fusedOps(*op); !fused.empty()) fused_[op->str()] = std::move(fused);
+  }
   Json of(const executable::Program &program) {
     Json steps = Json::array();
     for (const executable::Step &step : program.steps) steps.push_back(of(step));
@@ -158,7 +165,7 @@ class ProgramTree {
                   {"layer", layer.layer},
                   {"phase", isHost ? "host" : phaseName(phase_)},
                   {"kernel", runtime::kernelName(step)}};
-    if (!step.fused.empty()) entry["fused"] = step.fused;
+    if (const auto fused = fused_.find(step.name); fused != fused_.end()) entry["fused"] = fused->second;
     if (step.kind == Kind::Kernel) {
       entry["flops"] = step.kernel->flops();
       entry["bytes"] = step.kernel->bytes();
@@ -178,6 +185,7 @@ class ProgramTree {
     return entry;
   }
 
+  std::map<std::string, std::vector<std::string>> fused_;  // by step
   int number_ = 0;
   TrainingPhase phase_ = TrainingPhase::Forward;
 };
@@ -448,7 +456,7 @@ std::string profileJson(const ProfileFacts &facts) {
                    {"recorded", facts.locals.first}}},
                  {"memory", memoryJson(facts.executable)},
                  {"graph", graphJson(facts.executable)},
-                 {"programs", ProgramTree().of(facts.executable.main)},
+                 {"programs", ProgramTree(facts.lowered).of(facts.executable.main)},
                  {"fallbacks", fallbacksJson(facts.executable)},
                  {"passes", passesJson(facts.compileTimes)},
                  {"runs", runsJson(facts.profile, hertzOf(device), facts.locals.first)},

@@ -89,6 +89,7 @@ double totalCycles(const executable::Executable &executable, const DeviceInfo &d
 // The inputs of a report.
 struct ProfileFacts {
   const executable::Executable &executable;
+  const Ir &lowered;  // that it was made from
   const DeviceInfo &device;
   const Profile &profile;
   const CompileTimes &compileTimes;

@@ -388,8 +388,8 @@ std::string Session::getReport() const {
   const executable::Executable &program = *impl_->program.executable();
   const int threads = impl_->threads();
   const double cycles = totalCycles(program, *impl_->device, statistics(), threads);
-  return profileJson({program, *impl_->device, impl_->profile, *impl_->compileTimes, impl_->name,
-                      impl_->program.replicas(), impl_->program.localReplicas(), threads, cycles});
+  return profileJson({program, *impl_->program.lowered().ir, *impl_->device, impl_->profile, *impl_->compileTimes,
+                      impl_->name, impl_->program.replicas(), impl_->program.localReplicas(), threads, cycles});
 }
 
 void Session::profileRuns(int runs, int before) {

@@ -90,7 +90,7 @@ void addProgram(const Program &program, int threads, std::vector<KernelUse> &row
   for (const Step &step : program.steps) {
     for (size_t i = 0; i < step.programs.size(); ++i) addProgram(*step.programs[i], threadsOf(step, i, threads), rows);
     if (!step.kernel) continue;
-    KernelUse use{stepTitle(step.name, step.layer), step.kernel->name(), step.kernel->tasks()};
+    KernelUse use{stepTitle(step.name, step.layer), step.kernel->name(), step.kernel->tasks(), threads};
     use.nanoseconds = predictedNanoseconds(step);
     use.threads = threadsThatPay(use.nanoseconds, widestRound(*step.kernel), threads);
     use.elapsed = elapsedOn(*step.kernel, use.nanoseconds, use.threads);
@@ -186,14 +186,15 @@ std::vector<KernelUse> threadUse(const Executable &executable, int threads) {
 std::string threadUseText(const std::vector<KernelUse> &rows, int threads) {
   std::string text =
       fmt::format("{:>8}  {:>7}  {:>10}  {:>6}  step, kernel\n", "threads", "tasks", "us/thread", "busy");
-  double work = 0, elapsed = 0;
+  double work = 0, available = 0;
   for (const KernelUse &row : rows) {
-    text += fmt::format("{:>8}  {:>7}  {:>10.1f}  {:>5.0f}%  {}, {}\n", row.threads, row.tasks,
-                        row.nanoseconds / threads / 1e3, 100 * row.busy(threads), row.step, row.kernel);
-    if (row.nanoseconds / threads <= kLeastPerThread) continue;
-    work += row.nanoseconds, elapsed += row.elapsed;
+    const double perThread = row.nanoseconds / row.available;
+    text += fmt::format("{:>8}  {:>7}  {:>10.1f}  {:>5.0f}%  {}, {}\n", row.threads, row.tasks, perThread / 1e3,
+                        100 * row.busy(), row.step, row.kernel);
+    if (perThread <= kLeastPerThread) continue;
+    work += row.nanoseconds, available += row.elapsed * row.available;
   }
-  const double busy = elapsed > 0 ? work / (elapsed * threads) : 1;
+  const double busy = available > 0 ? work / available : 1;
   return text + fmt::format("{:.1f}% of {} threads busy in kernels with more than {:.0f} us per thread\n", 100 * busy,
                             threads, kLeastPerThread / 1e3);
 }

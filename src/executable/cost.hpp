@@ -42,17 +42,18 @@ int widestRound(const Kernel &kernel);
 struct KernelUse {
   std::string step, kernel;
   int tasks = 1;
+  int available = 1;       // threads of its program: of programs that run at the same time, each has a share
   int threads = 1;         // that it uses, including the caller
   double nanoseconds = 0;  // predicted, on one thread
   double elapsed = 0;      // predicted nanoseconds with these threads, without waking
-  double busy(int available) const { return elapsed > 0 ? nanoseconds / (elapsed * available) : 1; }
+  double busy() const { return elapsed > 0 ? nanoseconds / (elapsed * available) : 1; }
 };
 
 // One row per kernel step of the program and of the programs inside its loops and branches, in order.
 std::vector<KernelUse> threadUse(const Executable &executable, int threads);
 
-// The rows as a table with column titles. The last line sums up the kernels with more than 20 microseconds of work per
-// thread.
+// The rows as a table with column titles, for a program of `threads` threads. The last line sums up the kernels with
+// more than 20 microseconds of work per thread.
 std::string threadUseText(const std::vector<KernelUse> &rows, int threads);
 
 }  // namespace popart::executable

@@ -81,10 +81,9 @@ struct Program;
 struct Step {
   enum class Kind : uint8_t { Kernel, HostLoad, HostStore, RemoteLoad, RemoteStore, Copy, Loop, If, Lanes };
   Kind kind = Kind::Kernel;
-  std::string name;                // "MatMul.104"
-  std::string layer;               // name of its op, which contains the layer (ir/layer_names.hpp): "/fc/MatMul/grad"
-  std::string op;                  // the op in messages at run time: "MatMul 'name'"
-  std::vector<std::string> fused;  // the ops that the kernel computes, if several: "Conv  /conv1/Conv"
+  std::string name;   // "MatMul.104"
+  std::string layer;  // name of its op, which contains the layer (ir/layer_names.hpp): "/fc/MatMul/grad"
+  std::string op;     // the op in messages at run time: "MatMul 'name'"
   std::shared_ptr<const Kernel> kernel;
   bool staysInCache = false;  // the data of the loop around it, or of the whole program, fits into a core's cache
   std::vector<BufferIndex> in, out;

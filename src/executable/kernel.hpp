@@ -42,7 +42,7 @@ class Kernel {
   virtual int64_t sharedBytes() const { return 0; }
   // Work of all tasks of a run, for the cost model (executable/cost.hpp): the cost in the row of its op, see withCost.
   double flops() const { return cost_.flops; }
-  // Bytes read and written. Only kernels that read an operand more than once override it.
+  // Bytes read and written. Only kernels that read an operand more than once, or not whole, override it.
   virtual double bytes() const { return cost_.bytesRead + cost_.bytesWritten; }
   bool hasCost() const { return hasCost_; }
   // A task's fraction of the whole cost; the fractions of all tasks add up to 1.

@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "executable/cost.hpp"
-#include "ir/layer_names.hpp"
 #include "lower/program_tensors.hpp"
 
 namespace popart::lower {
@@ -103,16 +102,6 @@ class Emitter {
     step.layer = op.name();
   }
 
-  // The ops that a fused op computes: those of its bodies, and the op itself if it computes more than these.
-  static std::vector<std::string> fusedInto(const Op &op) {
-    std::vector<std::string> fused;
-    if (!op.has(Trait::Internal)) return fused;
-    if (!op.is(Role::FusedElementwise)) fused.push_back(stepTitle(op.opType(), op.name()));
-    for (const Graph *body : op.getCalledGraphs())
-      for (const Op *inner : body->ops()) fused.push_back(stepTitle(inner->opType(), inner->name()));
-    return fused.size() > 1 ? fused : std::vector<std::string>();
-  }
-
   static Step copyStep(const memory::Copy &copy, std::string name) {
     Step step;
     step.kind = Step::Kind::Copy;
@@ -173,7 +162,6 @@ class Emitter {
     Step step;
     nameStep(step, op);
     step.op = op.debugName();
-    step.fused = fusedInto(op);
     step.kernel = kernels_.of.at(&op);
     step.staysInCache = cached_.contains(repeated_.at(&graph));
     for (TensorIndex t : op.inputs()) step.in.push_back(optionalBuffer(graph, t));

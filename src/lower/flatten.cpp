@@ -295,7 +295,7 @@ class Flattener {
     for (int i = 0; i < op.inputCount(); ++i)
       bind(inner, callee.inputs()[i], newRoot(read(scope, scope.refs[op.inputs()[i].value])));
     const auto around = std::tuple(recomputes_, stage_, names_);
-    names_ = &op.settings.namesInside;
+    names_ = op.settings.namesInside.get();
     recomputes_ |= op.settings.recomputeType == RecomputeType::Recomputed;
     for (const char *hint : {kCycle, kLane})
       if (const auto own = op.settings.hints.find(hint); own != op.settings.hints.end()) stage_[hint] = own->second;

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <sstream>
+#include <unordered_set>
 
 #include <popart/error.hpp>
 #include <popart/ir.hpp>
@@ -53,12 +54,34 @@ void logOperations(const Ir &ir) {
     if (!line.empty()) logging::ir::trace("{}", line);
 }
 
+namespace {
+
+// Removes infos that the tensors of the program, or those that outlining removed, have as well.
+void dropUnchangedInfos(std::map<TensorId, TensorInfo> &infos, const Ir &ir,
+                        const std::map<TensorId, TensorInfo> &outlined) {
+  std::unordered_set<TensorId> changed;
+  const auto compare = [&](const TensorId &id, const TensorInfo &info) {
+    const auto found = infos.find(id);
+    if (found == infos.end() || changed.contains(id)) return;
+    if (found->second == info)
+      infos.erase(found);
+    else
+      changed.insert(id);
+  };
+  for (const Graph *graph : ir.getAllGraphs())
+    for (const Tensor *t : graph->tensors()) compare(t->id, t->info);
+  for (const auto &[id, info] : outlined) compare(id, info);
+}
+
+}  // namespace
+
 Prepared prepare(PrepareRequest request) {
   checkRequest(request);
   PassContext context(std::move(request));
   const IrDump dump(context.ir());
   runPasses(context, Phase::Fwd0, Phase::Final);
   logOperations(context.ir());
+  dropUnchangedInfos(context.result.infos, context.ir(), context.result.outlined);
   context.result.ir = std::shared_ptr<Ir>(std::move(context.request.ir));
   return std::move(context.result);
 }

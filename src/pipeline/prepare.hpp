@@ -108,6 +108,7 @@ struct Prepared {
   std::optional<TensorId> randomSeed;  // UINT32[2] variable; nullopt if nothing is random
   transforms::Shardings shardings;     // variables that are divided among replicas; the host has whole ones
   // Infos of tensors of the main graph for a whole micro-batch, before transforms divide them or change their form.
+  // Without those that did not change: the first graph of `ir` with such a tensor, or `outlined`, has them.
   std::map<TensorId, TensorInfo> infos;
   // Tensors that outlining has removed from their graphs: programs still use these ids.
   std::map<TensorId, TensorInfo> outlined;

@@ -2,8 +2,10 @@
 #include "session/lowered_view.hpp"
 
 #include <map>
+#include <utility>
 
 #include "ir/layer_names.hpp"
+#include "lower/fused_ops.hpp"
 #include "onnx/lowered_model.hpp"
 #include "runtime/step_times.hpp"
 
@@ -19,13 +21,14 @@ void addSteps(const executable::Program &program, Steps &steps) {
   }
 }
 
-onnx::StepFacts factsOf(const executable::Step &step) {
+onnx::StepFacts factsOf(const executable::Step &step, const Op &op) {
   onnx::StepFacts facts{{"kernel", runtime::kernelName(step)}};
   if (const LayerOf layer = layerOf(step.layer); !step.layer.empty()) {
     facts.emplace_back("layer", layer.layer);
     facts.emplace_back("phase", std::string(phaseName(layer.phase)));
   }
-  if (!step.fused.empty()) facts.emplace_back("fused", step.fused);
+  if (std::vector<std::string> fused = lower::fusedOps(op); !fused.empty())
+    facts.emplace_back("fused", std::move(fused));
   return facts;
 }
 
@@ -37,7 +40,7 @@ std::string loweredView(const Ir &ir, const schedule::Schedule &schedule, const 
   addSteps(executable.main, steps);
   return onnx::loweredModel(ir, schedule, values, [&](const Op &op) {
     const auto found = steps.find(op.str());
-    return found == steps.end() ? onnx::StepFacts() : factsOf(*found->second);
+    return found == steps.end() ? onnx::StepFacts() : factsOf(*found->second, op);
   });
 }
 

@@ -219,8 +219,10 @@ class Outliner {
       graph_.connectOutput(call->index(), static_cast<OutIndex>(n), t);
     }
     const std::vector<Op *> inside = callee.ops();  // in the order of the place
+    std::map<OpId, std::string> names;
     for (size_t i = 0; i < inside.size(); ++i)
-      call->settings.namesInside.emplace(inside[i]->id, ops_[static_cast<size_t>(place.first) + i]->name());
+      names.emplace(inside[i]->id, ops_[static_cast<size_t>(place.first) + i]->name());
+    call->settings.namesInside = std::make_shared<const std::map<OpId, std::string>>(std::move(names));
     for (int i = place.length; i-- > 0;) graph_.eraseOpAndOutputs(ops_[static_cast<size_t>(place.first + i)]->index());
     call->setup();
   }

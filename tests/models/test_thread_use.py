@@ -22,6 +22,9 @@ pytestmark = pytest.mark.models
 
 THREADS = ("8", "16", "64")
 LEAST_BUSY = 80  # percent, over kernels with more than 20 us of work per thread
+# Networks with one row, where the largest product has fewer tasks than 64 threads: a task is at least one panel of 32
+# columns (1000 columns of the classifiers; 512 units in each of two layers that run at the same time).
+LEAST_OF_ONE_ROW = {"bottlenecks_relu6_b1": 70, "bottlenecks_silu_b1": 70, "lstm_s100_b1": 45}
 QUICK = ("mlp_b80", "mlp_train_b80", "lenet_train_b32")
 NAMES = [
     name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
@@ -51,4 +54,4 @@ def test_kernels_keep_threads_busy(name, tmp_path):
         total = re.fullmatch(r"([\d.]+)% of (\d+) threads busy in kernels with .*", report.splitlines()[-1])
         assert total and total[2] == threads
         busy[threads] = float(total[1])
-    assert min(busy.values()) >= LEAST_BUSY, busy
+    assert min(busy.values()) >= LEAST_OF_ONE_ROW.get(name, LEAST_BUSY), busy

@@ -54,6 +54,7 @@ PUBLIC_HEADERS: dict[str, tuple[str, ...]] = {
         "logger",
         "logging",
         "names",
+        "raremap",
         "replicagrouping",
         "replicatedstreammode",
         "tensordata",

@@ -126,6 +126,11 @@ class DynamicWriteKernel final : public executable::HostKernel {
  public:
   DynamicWriteKernel(const WindowForm &form, int64_t bytes) : form_(form), bytes_(bytes) {}
   std::string name() const override { return "dynamic write"; }
+  // Of the window alone: the tensor is usually updated in place.
+  double bytes() const override {
+    constexpr double kMoves = kWrite == Write::Zero ? 1 : kWrite == Write::Update ? 2 : 3;
+    return kMoves * static_cast<double>(form_.elements()) * sizeof(T);
+  }
   bool canOverwrite(int input, int) const override { return input == 0; }
   int64_t scratchBytes() const override { return form_.scratchBytes(); }
   void run(const KernelArgs &args, int) const noexcept override {

@@ -38,17 +38,19 @@ struct NormPlan {
   bool beginsGroup(int64_t channel) const { return strided ? channel < groups() : channel % groupChannels == 0; }
 };
 
-NormPlan planOf(const TensorInfo &x, int64_t groupChannels) {
+// `threads` only determines the number of blocks.
+NormPlan planOf(const TensorInfo &x, int64_t groupChannels, int threads) {
   const ChannelRows rows = channelRows(x.shape());
   NormPlan p{rows.n, rows.places, rows.channels, groupChannels, 0};
   p.type = x.dataType();
-  const int64_t least = std::max<int64_t>(16, (rows.channels / 8 + 15) / 16 * 16);
+  const int64_t blocks = std::max<int64_t>(8, ceilDiv(int64_t{2} * threads, std::max<int64_t>(1, rows.n))),
+                least = std::max<int64_t>(16, ceilDiv(rows.channels / blocks, int64_t{16}) * 16);
   if (groupChannels == 0) return p;  // without channels, there are no elements
   p.block = std::min(rows.channels, (least + groupChannels - 1) / groupChannels * groupChannels);
   return p;
 }
-NormPlan batchPlan(const TensorInfo &x) {
-  NormPlan p = planOf(x, 1);
+NormPlan batchPlan(const TensorInfo &x, int threads) {
+  NormPlan p = planOf(x, 1, threads);
   p.places *= p.images;
   p.images = 1;
   return p;
@@ -77,8 +79,8 @@ struct Block {
   int64_t size_;
 };
 
-NormPlan groupPlan(const TensorInfo &x, const Op &op) {
-  NormPlan p = planOf(x, x.shape()[1] / op.attrInt("num_groups"));
+NormPlan groupPlan(const TensorInfo &x, const Op &op, int threads) {
+  NormPlan p = planOf(x, x.shape()[1] / op.attrInt("num_groups"), threads);
   p.strided = op.attributes().getAttribute<int64_t>("strided_groups", 0) != 0 && p.groupChannels > 1;
   if (p.strided) p.block = p.channels;
   return p;
@@ -139,12 +141,15 @@ struct Leaves {
   static constexpr int64_t kWorthRounds = 8;  // with fewer leaves, the barriers between rounds cost too much
   static constexpr int64_t kChannels = 64;    // per task that reduces leaves
   int64_t count = 1, places = 0, channels = 0;
+  int64_t ranges = 1;  // of places, tasks of the rounds that add nothing
 
-  explicit Leaves(const NormPlan &p) : places(p.places), channels(p.channels) {
-    if (p.images == 1 && p.groupChannels == 1) count = taskCount(p.places * p.channels, kElements, p.places);
+  explicit Leaves(const NormPlan &p)
+      : places(p.places), channels(p.channels), ranges(taskCount(p.places * p.channels, kElements, p.places)) {
+    if (p.images == 1 && p.groupChannels == 1) count = leafCount(p.places * p.channels, kElements, p.places);
     if (count < kWorthRounds) count = 1;
   }
   int64_t begin(int64_t leaf) const { return places * leaf / count; }
+  int64_t beginOfRange(int64_t range) const { return places * range / ranges; }
   int64_t blocks() const { return ceilDiv(channels, kChannels); }
   int64_t sharedBytes() const {
     if (count == 1) return 0;
@@ -204,10 +209,11 @@ class BatchNormTraining final : public executable::HostKernel {
       rounds_.add(plan.blocks(), 1);
       return;
     }
-    for (double weight : {1, 1, 2}) {
-      if (rounds_.tasks() > 0) rounds_.add(leaves_.blocks(), 0);
-      rounds_.add(leaves_.count, weight);
+    for (int pass = 0; pass < 2; ++pass) {
+      rounds_.add(leaves_.count, 1);
+      rounds_.add(leaves_.blocks(), 0);
     }
+    rounds_.add(leaves_.ranges, 2);
   }
   std::string name() const override { return "batch normalisation training"; }
   int tasks() const override { return rounds_.tasks(); }
@@ -257,8 +263,9 @@ class BatchNormTraining final : public executable::HostKernel {
       }
       return;
     }
-    const int64_t begin = leaves_.begin(place.task);
-    const Columns columns{channels, leaves_.begin(place.task + 1) - begin, channels, type};
+    const int64_t begin = place.round == 4 ? leaves_.beginOfRange(place.task) : leaves_.begin(place.task),
+                  end = place.round == 4 ? leaves_.beginOfRange(place.task + 1) : leaves_.begin(place.task + 1);
+    const Columns columns{channels, end - begin, channels, type};
     const void *x = in(args, 0, begin * channels, type);
     if (place.round == 4) return columnNormalise(columns, x, mean, scale, shift, out(args, 0, begin * channels, type));
     double *sums = leaves_.sums(args.shared, place.task, 0);
@@ -332,7 +339,7 @@ class NormGradient final : public executable::HostKernel {
     }
     rounds_.add(leaves_.count, 2);
     rounds_.add(leaves_.blocks(), 0);
-    rounds_.add(leaves_.count, 3);
+    rounds_.add(leaves_.ranges, 3);
   }
   std::string name() const override { return "normalisation gradient"; }
   int tasks() const override { return rounds_.tasks(); }
@@ -381,8 +388,10 @@ class NormGradient final : public executable::HostKernel {
       }
       return;
     }
-    const int64_t begin = leaves_.begin(place.task), at = begin * channels;
-    const Columns columns{channels, leaves_.begin(place.task + 1) - begin, channels, type};
+    const int64_t begin = place.round == 2 ? leaves_.beginOfRange(place.task) : leaves_.begin(place.task),
+                  end = place.round == 2 ? leaves_.beginOfRange(place.task + 1) : leaves_.begin(place.task + 1),
+                  at = begin * channels;
+    const Columns columns{channels, end - begin, channels, type};
     const void *g = in(args, 0, at, type), *x = in(args, 1, at, type);
     const float *mean = floatsAt(args.in[3], 0, channels, types_.in[3], static_cast<float *>(args.scratch));
     if (place.round == 2)
@@ -470,7 +479,7 @@ std::unique_ptr<executable::Kernel> createBatchNorm(const KernelRequest &request
   const Op &op = *request.op;
   const TensorInfo &x = request.inputs[0].info;
   if (op.attrInt("training_mode") == 0) return std::make_unique<BatchNormInference>(channelRows(x.shape()), op);
-  return std::make_unique<BatchNormTraining>(batchPlan(x), op, request.outputs.size());
+  return std::make_unique<BatchNormTraining>(batchPlan(x, request.threads), op, request.outputs.size());
 }
 
 // Whether all channels of an image are one group, and an image has one pixel. Such images are rows; popxl's layer
@@ -481,7 +490,7 @@ bool normalisesRows(const KernelRequest &request, const TensorInfo &x) {
 
 std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request, std::string &reason) {
   const TensorInfo &x = request.inputs[0].info;
-  const NormPlan plan = groupPlan(x, *request.op);
+  const NormPlan plan = groupPlan(x, *request.op, request.threads);
   if (plan.groupChannels > 0 && !plan.strided && areRows(request, x.shape()))
     return plainGroupNorm(request, plan.groupChannels);
   if (!takes(request, 1, reason)) return nullptr;
@@ -493,12 +502,12 @@ std::unique_ptr<executable::Kernel> createGroupNorm(const KernelRequest &request
 std::unique_ptr<executable::Kernel> createBatchNormGradient(const KernelRequest &request, std::string &reason) {
   if (hasStatistics(request) && areRows(request, request.inputs[1].info.shape())) return plainNormGradient(request, 0);
   if (!takes(request, 2, reason)) return nullptr;
-  return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info), request);
+  return std::make_unique<NormGradient>(batchPlan(request.inputs[1].info, request.threads), request);
 }
 
 std::unique_ptr<executable::Kernel> createGroupNormGradient(const KernelRequest &request, std::string &reason) {
   const TensorInfo &x = request.inputs[1].info;
-  const NormPlan plan = groupPlan(x, *request.op);
+  const NormPlan plan = groupPlan(x, *request.op, request.threads);
   if (plan.groupChannels > 0 && !plan.strided && hasStatistics(request) && areRows(request, x.shape()))
     return plainNormGradient(request, plan.groupChannels);
   if (!takes(request, 2, reason)) return nullptr;

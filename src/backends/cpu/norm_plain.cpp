@@ -29,7 +29,7 @@ class PlainGroupNorm final : public executable::HostKernel {
         epsilon_(epsilon),
         outputs_(outputs) {
     constexpr int64_t kLeaf = int64_t{1} << 14, kEnoughSets = 64;
-    leaves_ = taskCount(size_, kLeaf, kEnoughSets / std::max<int64_t>(1, sets_));
+    leaves_ = leafCount(size_, kLeaf, kEnoughSets / std::max<int64_t>(1, sets_));
     if (leaves_ == 1) {
       rounds_.add(taskCount(sets_ * size_, int64_t{1} << 13, sets_), 1);
       return;

@@ -1,7 +1,7 @@
 // Pooling and its gradients. In plain memory, pooling runs along rows (kernels/pool_rows.hpp), and the gradients of
 // windows that cover the whole input run plane by plane. Channels last, it runs window by window; a window is the list
-// of its pixels inside the input. Forward tasks are rows of output pixels; gradient tasks are an image and a block of
-// channels, so that no two write the same element.
+// of its pixels inside the input. Forward tasks are rows of output pixels. Gradient tasks are blocks of channels of an
+// image, and ranges of its lines if windows of different lines share no input: no two write the same element.
 #include <algorithm>
 
 #include <popart/graph.hpp>
@@ -78,26 +78,37 @@ class PoolGradientKernel final : public executable::HostKernel {
         windows_(pool),
         kind_(kind),
         countPadding_(countPadding),
-        blocks_(columnRanges(pool.channels, pool.n, 32, 16, threads)) {}
+        blocks_(columnRanges(pool.channels, pool.n, 32, 16, threads)) {
+    constexpr int64_t kElements = 1 << 14;  // of x, per task
+    const bool areApart = pool.in[0] == 1 && pool.out[0] == 1 &&
+                          pool.stride[1] > (pool.kernel[1] - 1) * pool.dilation[1];  // windows of different lines
+    if (areApart)
+      parts_ = std::clamp<int64_t>(
+          std::min(ceilDiv(int64_t{4} * threads, std::max<int64_t>(1, pool.n * blocks_)),
+                   pool.inputPixels() * (pool.channels / std::max<int64_t>(1, blocks_)) / kElements),
+          1, std::max<int64_t>(1, pool.out[1]));
+  }
   std::string name() const override {
     return kind_ == PoolKind::kMaximum ? "max pool gradient" : "average pool gradient";
   }
-  int tasks() const override { return static_cast<int>(pool_.n * blocks_); }
+  int tasks() const override { return static_cast<int>(pool_.n * blocks_ * parts_); }
   int64_t scratchBytes() const override { return pool_.taps() * static_cast<int64_t>(sizeof(int64_t)); }
   void run(const KernelArgs &args, int task) const noexcept override {
-    const int64_t image = task / blocks_, block = task % blocks_, channels = pool_.channels;
+    const int64_t image = task / parts_ / blocks_, block = task / parts_ % blocks_, channels = pool_.channels;
+    const int64_t first = pool_.out[1] * (task % parts_) / parts_, end = pool_.out[1] * (task % parts_ + 1) / parts_;
     const int64_t begin = channels * block / blocks_, count = channels * (block + 1) / blocks_ - begin;
     const float *g = static_cast<const float *>(args.in[0]) + image * pool_.outputPixels() * channels + begin;
     const int64_t offset = image * pool_.inputPixels() * channels + begin;
     float *dx = static_cast<float *>(args.out[0]) + offset;
     // Pixels become zero line by line, just before the first window adds to them.
-    int64_t zeros = 0;
+    int64_t zeros = inputLine(first) * pool_.in[2];
     const auto fillTo = [&](int64_t pixel) {
       if (count == channels && zeros < pixel) std::fill_n(dx + zeros * channels, (pixel - zeros) * channels, 0.0f);
       for (int64_t i = zeros; i < pixel && count != channels; ++i) std::fill_n(dx + i * channels, count, 0.0f);
       zeros = std::max(zeros, pixel);
     };
-    for (int64_t i = 0; i < pool_.outputPixels(); ++i) {
+    const int64_t perLine = pool_.outputPixels() / std::max<int64_t>(1, pool_.out[1]);  // over all depths
+    for (int64_t i = first * perLine; i < end * perLine; ++i) {
       const PoolWindow w = windows_.at(i, static_cast<int64_t *>(args.scratch));
       if (!w.taps.empty()) fillTo((w.taps.back() / pool_.pixelOfX() / pool_.in[2] + 1) * pool_.in[2]);
       if (kind_ == PoolKind::kMaximum) {
@@ -107,15 +118,20 @@ class PoolGradientKernel final : public executable::HostKernel {
         spreadToTaps(w.taps, count, g + i * channels, 1.0f / static_cast<float>(elements), dx);
       }
     }
-    fillTo(pool_.inputPixels());
+    fillTo(end == pool_.out[1] ? pool_.inputPixels() : inputLine(end) * pool_.in[2]);
   }
 
  private:
+  // The first line of x that belongs to the part which begins with a line of y.
+  int64_t inputLine(int64_t line) const noexcept {
+    return line == 0 ? 0 : std::clamp<int64_t>(line * pool_.stride[1] - pool_.padLow[1], 0, pool_.in[1]);
+  }
+
   Pool pool_;
   PoolWindows windows_;
   PoolKind kind_;
   bool countPadding_;
-  int64_t blocks_;
+  int64_t blocks_, parts_ = 1;  // blocks of channels, ranges of lines
 };
 
 class PlainPoolGradientKernel final : public executable::HostKernel {

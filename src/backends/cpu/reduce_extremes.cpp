@@ -21,7 +21,7 @@ class ExtremesKernel final : public executable::HostKernel {
   ExtremesKernel(int64_t rows, int64_t length) : rows_(rows), length_(length) {
     constexpr int64_t kPerTask = 16384;  // elements
     if (rows > 0 && rows * 2 <= kMostTasks)
-      leaves_ = std::max<int64_t>(1, taskCount(rows * length, kPerTask, kMostTasks) / rows);
+      leaves_ = std::max<int64_t>(1, leafCount(rows * length, kPerTask, kMostTasks) / rows);
     rowsPerTask_ = leaves_ > 1 ? 1 : std::max<int64_t>(1, kPerTask / std::max<int64_t>(1, length));
     rounds_.add(std::max<int64_t>(1, ceilDiv(rows, rowsPerTask_) * leaves_), 1);
     if (leaves_ > 1) rounds_.add(1, 0);

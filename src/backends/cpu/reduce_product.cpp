@@ -92,7 +92,7 @@ class ProductGradient final : public executable::HostKernel {
       : blocks_(blocks), width_(blocks.inner == 1 ? 1 : kColumns), ranges_(ceilDiv(blocks.inner, width_)) {
     constexpr int64_t kLeaf = int64_t{1} << 15, kEnoughUnits = 64, kPerTask = int64_t{1} << 14;  // elements
     const int64_t units = blocks.outer * ranges_;
-    leaves_ = taskCount(blocks.reduced * width_, kLeaf, kEnoughUnits / std::max<int64_t>(1, units));
+    leaves_ = leafCount(blocks.reduced * width_, kLeaf, kEnoughUnits / std::max<int64_t>(1, units));
     pieces_ = units * leaves_;
     const int64_t tasks = taskCount(blocks.outer * blocks.reduced * blocks.inner, kPerTask, pieces_);
     if (leaves_ > 1) rounds_.add(tasks, 1);

@@ -86,7 +86,7 @@ class RowSets {
   RowSets(const ChannelRows &x, int64_t sets, int64_t rows, Of of) : x_(x), sets_(sets), rows_(rows), of_(of) {
     // Only few long rows are split; the shape alone determines the split.
     constexpr int64_t kLeaf = int64_t{1} << 14, kEnoughRows = 64;
-    leaves_ = taskCount(x.places, kLeaf, kEnoughRows / std::max<int64_t>(1, sets * rows));
+    leaves_ = leafCount(x.places, kLeaf, kEnoughRows / std::max<int64_t>(1, sets * rows));
   }
 
   ChannelRows x_;

@@ -28,7 +28,7 @@ using executable::KernelRequest;
 using executable::Layout;
 
 int64_t elementBytes(const executable::OperandDesc &o) { return getDataTypeInfo(o.info.dataType()).nbytes; }
-int tasksFor(int64_t elements, int64_t most) { return static_cast<int>(taskCount(elements, int64_t{1} << 15, most)); }
+int tasksFor(int64_t elements, int64_t most) { return static_cast<int>(taskCount(elements, int64_t{1} << 14, most)); }
 
 // ---- Reorder ------------------------------------------------------------------------------------
 
@@ -127,6 +127,39 @@ class ReorderAny final : public executable::HostKernel {
   const Layout *from_, *to_;
 };
 
+// From plain matrices to panels, panel by panel.
+class PackMatrices final : public executable::HostKernel {
+ public:
+  PackMatrices(const PanelShape &shape, Transposed transposed, const Layout *to)
+      : shape_(shape),
+        rowStride_(transposed == Transposed::kYes ? 1 : shape.columns),
+        columnStride_(transposed == Transposed::kYes ? shape.rows : 1),
+        panels_(ceilDiv(shape.columns, panelWidth())),
+        to_(to),
+        tasks_(taskCount(shape.matrices * panels_ * shape.rows * panelWidth(), int64_t{1} << 14,
+                         shape.matrices * panels_)) {}
+  std::string name() const override { return "reorder plain to " + executable::layoutName(to_); }
+  int tasks() const override { return static_cast<int>(tasks_); }
+  void run(const KernelArgs &args, int task) const noexcept override {
+    const auto *from = static_cast<const float *>(args.in[0]);
+    auto *to = static_cast<float *>(args.out[0]);
+    const int64_t all = shape_.matrices * panels_;
+    const int width = panelWidth();
+    for (int64_t i = all * task / tasks_; i < all * (task + 1) / tasks_; ++i) {
+      const int64_t matrix = i / panels_, column = i % panels_ * width;
+      packPanel(from + matrix * shape_.rows * shape_.columns + column * columnStride_, rowStride_, columnStride_,
+                shape_.rows, static_cast<int>(std::min<int64_t>(width, shape_.columns - column)), width,
+                to + i * shape_.rows * width);
+    }
+  }
+
+ private:
+  PanelShape shape_;
+  int64_t rowStride_, columnStride_, panels_;
+  const Layout *to_;
+  int64_t tasks_;
+};
+
 std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, std::string &reason) {
   const Layout *from = request.inputs[0].layout, *to = request.outputs[0].layout;
   const TensorInfo &info = request.inputs[0].info;
@@ -138,6 +171,9 @@ std::unique_ptr<executable::Kernel> createReorder(const KernelRequest &request, 
   if (from == executable::channelsLast() && !to)
     return std::make_unique<ReorderChannels>(channelRows(info.shape()), bytes, ReorderChannels::Direction::ToPlain,
                                              request.threads);
+  if (const MatrixPanels *panels = asMatrixPanels(to);
+      panels && !from && info.dataType() == DataType::FLOAT && panels->panel() == panelWidth())
+    return std::make_unique<PackMatrices>(panels->shapeOf(info), panels->transposed(), to);
   const ConvPanels *forward = asConvPanels(from);
   if (forward && (info.dataType() == DataType::FLOAT || isHalf(info.dataType())) &&
       forward->transposed() == Transposed::kNo &&
@@ -164,6 +200,7 @@ class MoveChannels final : public executable::HostKernel {
         tasks_(tasksFor(rows * movedBytes() / 4, rows)) {}
   std::string name() const override { return name_; }
   int tasks() const override { return tasks_; }
+  double bytes() const override { return 2.0 * static_cast<double>(rows_ * movedBytes()); }  // not of parts in place
   void run(const KernelArgs &args, int task) const noexcept override {
     const int64_t begin = rows_ * task / tasks_, end = rows_ * (task + 1) / tasks_;
     for (const Piece &p : pieces_) {
@@ -236,51 +273,68 @@ std::unique_ptr<executable::Kernel> createSpatialSlice(const KernelRequest &requ
 
 enum class Reduction { Sum, Mean, Maximum };
 
-// One value per channel of `sets` blocks of `rows` pixels. A task has a block of channels of one set or, if there are
-// many pixels, of one of its leaves: equal ranges of pixels, whose results a second round combines in order. The number
-// of leaves depends only on the shape.
+// One value per channel of `sets` blocks of `rows` pixels. A set has leaves, equal ranges of pixels, whose results are
+// combined in order; their number depends only on the shape. If blocks of channels give enough tasks, a task has all
+// leaves of its block. Otherwise it has one leaf, and a second round combines them.
 class ReducePlaces final : public executable::HostKernel {
  public:
   ReducePlaces(int64_t sets, int64_t rows, int64_t channels, DataType type, Reduction kind, int threads)
       : sets_(sets), rows_(rows), channels_(channels), type_(type), kind_(kind) {
     constexpr int64_t kLeafElements = int64_t{1} << 14;
     const int64_t wide = std::max<int64_t>(1, sets * (channels / 64));
-    leaves_ = taskCount(rows * channels, kLeafElements, std::min(rows, ceilDiv(kMostTasks, wide)));
-    blocks_ = columnRanges(channels, sets * leaves_, 64, 16, threads);
-    rounds_.add(sets * leaves_ * blocks_, static_cast<double>(rows));
+    leaves_ = leafCount(rows * channels, kLeafElements, std::min(rows, ceilDiv(kMostTasks, wide)));
     ranges_ = columnRanges(channels, sets, 64, 16, threads);
-    if (leaves_ > 1) rounds_.add(sets * ranges_, static_cast<double>(leaves_));
+    leafTasks_ = sets * ranges_ < int64_t{2} * threads ? leaves_ : 1;
+    blocks_ = leafTasks_ == 1 ? ranges_ : columnRanges(channels, sets * leaves_, 64, 16, threads);
+    rounds_.add(sets * leafTasks_ * blocks_, static_cast<double>(rows));
+    if (leafTasks_ > 1) rounds_.add(sets * ranges_, static_cast<double>(leaves_));
   }
   std::string name() const override { return "reduce pixels"; }
   int tasks() const override { return rounds_.tasks(); }
   std::span<const int> roundEnds() const override { return rounds_.ends(); }
   double share(int task) const override { return rounds_.share(task); }
-  int64_t scratchBytes() const override {
-    return (channels_ / (leaves_ > 1 ? ranges_ : blocks_) + 1) * static_cast<int64_t>(sizeof(double));
-  }
+  int64_t scratchBytes() const override { return 2 * (channels_ / ranges_ + 1) * static_cast<int64_t>(sizeof(double)); }
   int64_t sharedBytes() const override {
-    return leaves_ > 1 ? sets_ * leaves_ * channels_ * static_cast<int64_t>(sizeof(double)) : 0;
+    return leafTasks_ > 1 ? sets_ * leaves_ * channels_ * static_cast<int64_t>(sizeof(double)) : 0;
   }
   void run(const KernelArgs &args, int task) const noexcept override {
     const Rounds::Place place = rounds_.place(task);
     if (place.round == 1) return combine(args, place.task);
-    const int64_t block = place.task % blocks_, leaf = place.task / blocks_ % leaves_,
-                  set = place.task / blocks_ / leaves_;
+    const int64_t block = place.task % blocks_, leaf = place.task / blocks_ % leafTasks_,
+                  set = place.task / blocks_ / leafTasks_;
     const int64_t begin = channels_ * block / blocks_, count = channels_ * (block + 1) / blocks_ - begin;
-    const int64_t first = rows_ * leaf / leaves_, rows = rows_ * (leaf + 1) / leaves_ - first;
-    const void *x = elementAt(args.in[0], (set * rows_ + first) * channels_ + begin, type_);
-    const Columns columns{channels_, rows, count, type_};
-    const int64_t at = (set * leaves_ + leaf) * channels_ + begin, result = set * channels_ + begin;
-    if (kind_ == Reduction::Maximum && leaves_ > 1)
-      return columnMaxima(columns, x, static_cast<float *>(args.shared) + at);
-    if (kind_ == Reduction::Maximum) return writeMaxima(args, columns, x, result);
-    double *sums = leaves_ > 1 ? static_cast<double *>(args.shared) + at : static_cast<double *>(args.scratch);
-    std::fill_n(sums, count, 0.0);
-    columnSums(columns, x, sums);
-    for (int64_t c = 0; leaves_ == 1 && c < count; ++c) setNumberAt(args.out[0], result + c, type_, finish(sums[c]));
+    if (leafTasks_ == 1) return reduceWhole(args, set, begin, count);
+    const int64_t at = (set * leaves_ + leaf) * channels_ + begin;
+    if (kind_ == Reduction::Maximum)
+      return columnMaxima(leafOf(leaf, count), leafAt(args, set, leaf, begin), static_cast<float *>(args.shared) + at);
+    sumLeaf(args, set, leaf, begin, count, static_cast<double *>(args.shared) + at);
   }
 
  private:
+  int64_t firstRow(int64_t leaf) const noexcept { return rows_ * leaf / leaves_; }
+  Columns leafOf(int64_t leaf, int64_t count) const noexcept {
+    return {channels_, firstRow(leaf + 1) - firstRow(leaf), count, type_};
+  }
+  const void *leafAt(const KernelArgs &args, int64_t set, int64_t leaf, int64_t begin) const noexcept {
+    return elementAt(args.in[0], (set * rows_ + firstRow(leaf)) * channels_ + begin, type_);
+  }
+  void sumLeaf(const KernelArgs &args, int64_t set, int64_t leaf, int64_t begin, int64_t count,
+               double *sums) const noexcept {
+    std::fill_n(sums, count, 0.0);
+    columnSums(leafOf(leaf, count), leafAt(args, set, leaf, begin), sums);
+  }
+  void reduceWhole(const KernelArgs &args, int64_t set, int64_t begin, int64_t count) const noexcept {
+    const int64_t result = set * channels_ + begin;
+    if (kind_ == Reduction::Maximum)
+      return writeMaxima(args, {channels_, rows_, count, type_}, leafAt(args, set, 0, begin), result);
+    auto *whole = static_cast<double *>(args.scratch), *sums = whole + count;
+    std::fill_n(whole, count, 0.0);
+    for (int64_t leaf = 0; leaf < leaves_; ++leaf) {
+      sumLeaf(args, set, leaf, begin, count, sums);
+      for (int64_t c = 0; c < count; ++c) whole[c] += sums[c];
+    }
+    for (int64_t c = 0; c < count; ++c) setNumberAt(args.out[0], result + c, type_, finish(whole[c]));
+  }
   float finish(double sum) const noexcept {
     return static_cast<float>(kind_ == Reduction::Mean ? sum / static_cast<double>(rows_) : sum);
   }
@@ -304,7 +358,9 @@ class ReducePlaces final : public executable::HostKernel {
     }
   }
 
-  int64_t sets_, rows_, channels_, leaves_ = 1, blocks_ = 1, ranges_ = 1;
+  int64_t sets_, rows_, channels_;
+  int64_t leaves_ = 1, leafTasks_ = 1;  // leafTasks_: tasks that share the leaves of a block of channels
+  int64_t blocks_ = 1, ranges_ = 1;     // blocks of channels of the first and of the second round
   DataType type_;
   Reduction kind_;
   Rounds rounds_;

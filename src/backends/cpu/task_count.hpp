@@ -8,15 +8,23 @@
 
 namespace popart::cpu {
 
-constexpr int64_t kMostTasks = 256;  // four for each of 64 threads
+constexpr int64_t kMostThreads = 64, kMostTasks = 4 * kMostThreads;
 
 // The least operations of a task of products: about 1 us (executable/cost.cpp), several times a thread's wake-up.
 constexpr int64_t kSmallestTaskFlops = 100'000;
 
-// Tasks for `work` (elements or bytes) made of `pieces` independent pieces, with at least `least` of the work per task;
-// at least 1. Depends only on the shape. For kernels whose total work does not grow with the number of tasks.
-inline int64_t taskCount(int64_t work, int64_t least, int64_t pieces) {
+// Leaves for `work` (elements or bytes) made of `pieces` independent pieces, with at least `least` of the work per
+// leaf; at least 1. A leaf is a part of a sum: their number determines the order of the sum, so it depends only on the
+// shape.
+inline int64_t leafCount(int64_t work, int64_t least, int64_t pieces) {
   return std::clamp<int64_t>(std::min(work / least, pieces), 1, kMostTasks);
+}
+
+// Tasks of the same work, for kernels whose total work does not grow with their number. With more tasks than threads,
+// the last turn of tasks may leave most threads idle: such numbers become multiples of 64.
+inline int64_t taskCount(int64_t work, int64_t least, int64_t pieces) {
+  const int64_t count = leafCount(work, least, pieces);
+  return count <= kMostThreads ? count : std::min(ceilDiv(count, kMostThreads) * kMostThreads, pieces);
 }
 
 // Ranges of `length` neighbouring columns (channels) for work that is already split `others` times: enough for

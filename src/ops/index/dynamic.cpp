@@ -92,6 +92,7 @@ OpDef gradientRow(const char *type, const char *serves, InferFn infer) {
 void addDynamicSlice(OpDefs &rows) {
   rows.push_back(dynamicRow("DynamicSlice", kStoredTypes)
                      .role(Role::DynamicSlice)
+                     .cost(movesData())
                      .precision(Precision::Follows)
                      .output("slice")
                      .infer(inferSlice)

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include <popart/graph.hpp>
 
 #include "../support/message_of.hpp"
@@ -70,6 +72,30 @@ TEST(KernelCost, is_what_the_row_states) {
     EXPECT_EQ(padding > 0, op->is(Role::FusedConv) || op->is(Role::ConvWeightsGrad)) << "6 filters in a panel";
     EXPECT_EQ(kernel->bytes(), cost.bytesRead + cost.bytesWritten + padding) << op->str();
   }
+}
+
+// The tensor is usually updated in place.
+TEST(KernelCost, of_operators_on_windows_is_that_of_the_window) {
+  const auto ir = parseIr(R"(main {
+    stream %t : float32[100, 3, 8]
+    stream %o : uint32[1]
+    stream %s : float32[2, 3, 8]
+    %slice : float32[2, 3, 8] = DynamicSlice(%t, %o) {axes = [0], sizes = [2]}
+    %updated : float32[100, 3, 8] = DynamicUpdate(%t, %o, %s) {axes = [-3], sizes = [2]}
+    %added : float32[100, 3, 8] = DynamicAdd(%t, %o, %s) {axes = [0], sizes = [2]}
+    %cleared : float32[100, 3, 8] = DynamicZero(%t, %o) {axes = [0], sizes = [2]}
+    return %slice, %updated, %added, %cleared
+  })");
+  constexpr double kWindow = 4 * 2 * 3 * 8;  // bytes
+  std::map<std::string, double> moved;
+  for (const Op *op : ir->getMainGraph().ops()) {
+    std::string reason;
+    const auto kernel = cpu::backend().createKernel(executable::requestOf(*op), reason);
+    ASSERT_TRUE(kernel) << op->str() << ": " << reason;
+    moved[op->opType()] = kernel->bytes() / kWindow;
+  }
+  EXPECT_EQ(moved, (std::map<std::string, double>{
+                       {"DynamicSlice", 2}, {"DynamicUpdate", 2}, {"DynamicAdd", 3}, {"DynamicZero", 1}}));
 }
 
 TEST(KernelCost, of_chains_and_fused_kernels_is_that_of_their_bodies) {

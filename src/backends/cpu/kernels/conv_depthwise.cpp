@@ -231,9 +231,9 @@ HWY_EXPORT(depthwiseBlock);
 HWY_EXPORT(depthwisePixels);
 
 namespace {
-constexpr int64_t kTasksPerThread = 4;         // so that dynamic claiming balances the load
-constexpr int64_t kFewestTaskFlops = 100'000;  // about 1 us (executable/cost.cpp)
-constexpr int64_t kFewestPixels = 32;          // least length of a piece of a line
+constexpr int64_t kTasksPerThread = 4;        // so that dynamic claiming balances the load
+constexpr int64_t kFewestTaskFlops = 50'000;  // about 1 us: an input is read for few multiply-adds
+constexpr int64_t kFewestPixels = 32;         // least length of a piece of a line
 }  // namespace
 
 struct DepthwiseProduct::Operands {
@@ -281,17 +281,23 @@ void DepthwiseProduct::makeRows(GroupedWeights weights) {
 int64_t DepthwiseProduct::linePairs() const { return ceilDiv(shape_.window.out[1], 2); }
 int64_t DepthwiseProduct::places() const { return shape_.window.n * shape_.window.out[0] * linePairs() * pieces_; }
 
-// First divides lines, so that a thread reads neighbouring lines of all channels; then pieces of lines; then vectors of
-// channels.
+// First divides lines, so that a thread reads neighbouring lines of all channels; then pieces of lines. Vectors of
+// channels are divided as far as all threads get more equal shares.
 void DepthwiseProduct::chooseTasks(int threads) {
+  constexpr double kWorthDividing = 0.97;  // of the elapsed time
   const WindowShape &w = shape_.window;
   const int64_t wanted =
       std::clamp<int64_t>(static_cast<int64_t>(2 * products()) / kFewestTaskFlops, 1, threads * kTasksPerThread);
-  const int64_t pairs = std::max<int64_t>(1, places());
-  const int64_t most = std::max<int64_t>(1, w.out[2] / kFewestPixels);
-  pieces_ = std::clamp<int64_t>(ceilDiv(wanted, pairs), 1, most);
-  placeTasks_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, places()));
-  vectorTasks_ = std::clamp<int64_t>(ceilDiv(wanted, placeTasks_), 1, std::max<int64_t>(1, vectors_));
+  pieces_ = std::clamp<int64_t>(ceilDiv(wanted, std::max<int64_t>(1, places())), 1,
+                                std::max<int64_t>(1, w.out[2] / kFewestPixels));
+  const int64_t all = std::max<int64_t>(1, places()), vectors = std::max<int64_t>(1, vectors_);
+  double best = -1;
+  for (int64_t v = 1; v <= std::min(vectors, wanted); ++v) {
+    const int64_t p = std::min(all, ceilDiv(wanted, v));
+    const auto elapsed = static_cast<double>(ceilDiv(p * v, threads) * ceilDiv(all, p) * ceilDiv(vectors, v));
+    if (best >= 0 && elapsed >= kWorthDividing * best) continue;
+    best = elapsed, placeTasks_ = p, vectorTasks_ = v;
+  }
 }
 
 DepthwiseProduct::Part DepthwiseProduct::partOf(int task) const noexcept {

@@ -179,7 +179,7 @@ GroupedGradient::GroupedGradient(const WindowGradientShape &shape, int threads, 
     }
   panelFloats_ = static_cast<size_t>(volume(w.taps) * w.channels * width);
   leaves_ =
-      taskCount(places, kPlacesPerLeaf,
+      leafCount(places, kPlacesPerLeaf,
                 std::min(std::max<int64_t>(1, windows_.chunks()), ceilDiv(kMostTasks, std::max<int64_t>(1, panels_))));
   ranges_ = panels_;
   packedFloats_ = windows_.stripFloats() + static_cast<size_t>(chunkSize_.places() * width);

@@ -404,7 +404,7 @@ PlaneWeightGradient::PlaneWeightGradient(const ConvShape &s) : planes_(s) {
       for (const int64_t column : planes_.columns)
         taps_.push_back((depth * planes_.stagedRows + row * s.dilation[1]) * planes_.pitch + column);
   const int64_t products = s.n * volume(planes_.out) * s.taps();  // per channel
-  leaves_ = taskCount(products, kProductsPerTask,
+  leaves_ = leafCount(products, kProductsPerTask,
                       std::min(s.n * planes_.unitsOfPlane(), ceilDiv(kMostTasks, std::max<int64_t>(1, s.cin))));
   ranges_ = taskCount(products * s.cin / leaves_, kProductsPerTask, std::min(s.cin, ceilDiv(kMostTasks, leaves_)));
   rounds_.add(leaves_ * ranges_, static_cast<double>(products));

@@ -83,7 +83,7 @@ void WindowGradient::planRounds() {
     const int64_t floats = padded_.rows() * padded_.rowFloats();
     imageFloats_ = static_cast<size_t>(ceilDiv(floats, kCacheLineFloats) * kCacheLineFloats);
     kinds_.push_back(Round::kPad);
-    rounds_.add(taskCount(floats, int64_t{1} << 14, padded_.rows()), 2.0 * static_cast<double>(floats));
+    rounds_.add(taskCount(floats, int64_t{1} << 13, padded_.rows()), 2.0 * static_cast<double>(floats));
   }
   kinds_.push_back(Round::kLeaves);
   rounds_.add(shape_.groups * leaves_ * tileSplits_ * panelSplits_,
@@ -96,7 +96,7 @@ void WindowGradient::planRounds() {
   partialFloats_ = static_cast<size_t>(block);
   leafFloats_ = static_cast<size_t>(leaves_ * blocks * block);
   kinds_.push_back(Round::kTotal);
-  rounds_.add(taskCount(leaves_ * blocks * block, int64_t{1} << 15, blocks),
+  rounds_.add(taskCount(leaves_ * blocks * block, int64_t{1} << 13, blocks),
               static_cast<double>(leaves_ * blocks * block));
 }
 

@@ -25,7 +25,7 @@ constexpr int64_t kMostChannels = 64;  // of a block: its N and Z are transforme
 constexpr int64_t kRowsAtOnce = 16;    // of packed weights, which are added up in the first level cache
 // Leaves make work for many threads if there are few weights. With this many tiles in a leaf, its partial sums cost
 // little to store and to add.
-constexpr int64_t kTilesPerLeaf = 512, kEnoughPieces = 64;
+constexpr int64_t kTilesPerLeaf = 128, kEnoughPieces = 64, kColumnsOfPiece = 32;
 
 // Time of the transforms per vector, in units of a multiply-add: of a tile's inputs and gradients, and of sums.
 constexpr double kInputTime = 48, kGradientTime = 36, kSumTime = 100;
@@ -46,13 +46,14 @@ WinogradGradient::WinogradGradient(const WindowGradientShape &shape, int threads
   rounds_.add(shape_.groups * leaves_ * blocks_ * splits_, products / static_cast<double>(kTaps) / kProductsPerFloat);
   if (leaves_ == 1) return;
   const int64_t floats = leaves_ * weightFloats();
-  rounds_.add(taskCount(floats, int64_t{1} << 15, weightFloats() / panelWidth() / kRowsAtOnce),
+  rounds_.add(taskCount(floats, int64_t{1} << 13, weightFloats() / panelWidth() / kRowsAtOnce),
               static_cast<double>(floats));
 }
 
-// Depends on the shape alone.
+// Depends on the shape alone: on the smallest parts of the weights that a task may have, whatever the width of panels.
 void WinogradGradient::chooseLeaves() {
-  const int64_t pieces = shape_.groups * ceilDiv(shape_.window.channels, 64) * ceilDiv(shape_.columns, 64);
+  const int64_t pieces =
+      shape_.groups * ceilDiv(shape_.window.channels, kCacheLineFloats) * ceilDiv(shape_.columns, kColumnsOfPiece);
   leaves_ = std::clamp<int64_t>(kEnoughPieces / pieces, 1, std::max<int64_t>(1, tiles_.count() / kTilesPerLeaf));
 }
 
@@ -69,7 +70,7 @@ void WinogradGradient::chooseTasks(int threads) {
   const int64_t most = std::max<int64_t>(1, static_cast<int64_t>(flops) / kSmallestTaskFlops);
   double best = -1;
   for (int64_t blocks = ceilDiv(channels, kMostChannels); blocks <= lines; ++blocks)
-    for (int64_t splits = ceilDiv(panels_, mostPanels); splits <= ceilDiv(panels_, panelsTogether_); ++splits) {
+    for (int64_t splits = ceilDiv(panels_, mostPanels); splits <= panels_; ++splits) {
       if (best >= 0 && leaves_ * blocks * splits > most) continue;
       const auto vectors =
           static_cast<double>(kVectorsPerPanel * PanelRanges(panels_, splits, panelsTogether_).longest());

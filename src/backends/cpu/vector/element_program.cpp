@@ -10,6 +10,7 @@
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/pick_strided.hpp"
+#include "backends/cpu/task_count.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -149,11 +150,13 @@ bool ElementProgram::finish(int costPerElement) {
       flatBlock_ /= 2;
   for (const ElementOperand &i : inputs)
     expanded_ += loop.mode == ElementLoop::Mode::kExpanded && i.access == Access::kBroadcast;
-  constexpr int64_t kWorkPerTask = 65536;  // in additions
-  // Tasks for any number of threads; elements of a task, 16 KiB of floats.
-  constexpr int64_t kEnoughTasks = 64, kLeastElements = 4096;
+  constexpr int64_t kWorkPerTask = 65536;   // in additions
+  constexpr int64_t kLeastElements = 4096;  // of a task, 16 KiB of floats
   const int64_t most = std::clamp<int64_t>(kWorkPerTask / std::max(costPerElement, 1), 2048, 65536);
-  const int64_t wanted = std::clamp(loop.elements / kEnoughTasks, std::min(kLeastElements, most), most);
+  int64_t wanted = std::clamp(loop.elements / kMostThreads, std::min(kLeastElements, most), most);
+  // With more tasks than threads, the last turn of tasks may leave most threads idle.
+  if (const int64_t count = ceilDiv(loop.elements, wanted); count > kMostThreads)
+    wanted = ceilDiv(loop.elements, ceilDiv(count, kMostThreads) * kMostThreads);
   if (loop.mode == ElementLoop::Mode::kRows) {
     const int64_t inner = loop.dims.back(), pieces = ceilDiv(inner, block_),
                   rows = inner == 0 ? 0 : loop.elements / inner;
