@@ -22,9 +22,10 @@ pytestmark = pytest.mark.models
 
 THREADS = ("8", "16", "64")
 LEAST_BUSY = 80  # percent, over kernels with more than 20 us of work per thread
-# Networks with one row, where the largest product has fewer tasks than 64 threads: a task is at least one panel of 32
-# columns (1000 columns of the classifiers; 512 units in each of two layers that run at the same time).
-LEAST_OF_ONE_ROW = {"bottlenecks_relu6_b1": 70, "bottlenecks_silu_b1": 70, "lstm_s100_b1": 45}
+# Networks where large kernels have fewer tasks than 64 threads. A task of a product is at least one panel of 32
+# columns: products of one row have 1000 columns in the bottlenecks, and 512 in each of two layers of the LSTM that run
+# at the same time. Parameter gradients of layer normalisation over 96 columns have six tasks.
+LEAST_OF = {"bottlenecks_relu6_b1": 70, "bottlenecks_silu_b1": 70, "lstm_s100_b1": 45, "convnext_tiny_train_b8": 75}
 QUICK = ("mlp_b80", "mlp_train_b80", "lenet_train_b32")
 NAMES = [
     name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
@@ -54,4 +55,4 @@ def test_kernels_keep_threads_busy(name, tmp_path):
         total = re.fullmatch(r"([\d.]+)% of (\d+) threads busy in kernels with .*", report.splitlines()[-1])
         assert total and total[2] == threads
         busy[threads] = float(total[1])
-    assert min(busy.values()) >= LEAST_OF_ONE_ROW.get(name, LEAST_BUSY), busy
+    assert min(busy.values()) >= LEAST_OF.get(name, LEAST_BUSY), busy
