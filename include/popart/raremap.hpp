@@ -9,8 +9,8 @@
 
 namespace popart {
 
-// The functions are those of std::map, and at() throws std::out_of_range as there. Entries change by operator[], insert,
-// emplace and erase only.
+// The functions are those of std::map, and at() throws std::out_of_range as there. Entries change only by operator[],
+// insert, emplace and erase.
 template <class T>
 class RareMap {
  public:
