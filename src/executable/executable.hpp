@@ -88,7 +88,9 @@ struct Step {
   bool staysInCache = false;  // the data of the loop around it, or of the whole program, fits into a core's cache
   std::vector<BufferIndex> in, out;
   BufferIndex shared = -1;  // Kernel: memory that its tasks share while it runs (Kernel::sharedBytes); -1: none
-  int32_t stream = -1;      // HostLoad, HostStore
+  // Kernel: scratch memory of the threads that run its tasks, scratchStride() bytes each; -1: each thread's own.
+  BufferIndex scratch = -1;
+  int32_t stream = -1;  // HostLoad, HostStore
   // HostLoad: in = {buffer that the value has in the arena}, out = {buffer that is read}. With canShareHostMemory,
   // out[0] can be the host's memory, because nothing writes it. HostStore: in[0] can be the host's memory from the
   // start of the program on, because nothing writes it after the store.
@@ -139,7 +141,7 @@ struct MemoryReport {
   int64_t sharedVariableBytes = 0;  // of these: bytes that are counted for other replicas
   int64_t remoteBytes = 0;          // variables in remote memory; not part of the total
   int64_t constantBytes = 0;
-  int64_t scratchBytes = 0;   // of all threads
+  int64_t scratchBytes = 0;   // that threads keep; large scratch memory of a kernel is in the arena
   int64_t exchangeBytes = 0;  // of collectives with other processes, for all replicas of this process
   int64_t replicas = 1;       // of this process; they share constants and exchange
   int64_t ownVariableBytes() const { return variableBytes - sharedVariableBytes; }
@@ -162,7 +164,7 @@ struct Executable {
   std::vector<InputStream> inputs;
   std::vector<OutputStream> outputs;
   Program main;
-  int64_t scratchBytesPerThread = 0;
+  int64_t scratchBytesPerThread = 0;  // for the kernels without Step::scratch
   MemoryReport memory;
   std::vector<Fallback> fallbacks;
   std::string loweredText;  // lowered graph as IR text (only when asked for)

@@ -64,6 +64,9 @@ class Kernel {
   bool hasCost_ = false;
 };
 
+// Where threads have their scratch memory one after the other: bytes from one to the next, whole cache lines.
+constexpr int64_t scratchStride(int64_t scratchBytes) { return (scratchBytes + 63) / 64 * 64; }
+
 struct KernelRequest {
   const Op *op;
   std::vector<OperandDesc> inputs;

@@ -50,7 +50,8 @@ Compiled compileScheduled(const Program &program, schedule::Schedule schedule, c
   Compiled result;
   result.schedule = std::move(schedule);
   result.plan = log.timed("planMemory", [&] {
-    return memory::planMemory(ir, result.schedule, [&](const Op &op) { return kernels.find(op); });
+    return memory::planMemory(
+        ir, result.schedule, [&](const Op &op) { return kernels.find(op); }, options.threadsInArena());
   });
 #ifndef NDEBUG
   schedule::verify(result.schedule, ir);

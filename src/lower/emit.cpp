@@ -166,8 +166,11 @@ class Emitter {
     step.staysInCache = cached_.contains(repeated_.at(&graph));
     for (TensorIndex t : op.inputs()) step.in.push_back(optionalBuffer(graph, t));
     for (TensorIndex t : op.outputs()) step.out.push_back(optionalBuffer(graph, t));
-    result_->scratchBytesPerThread = std::max(result_->scratchBytesPerThread, step.kernel->scratchBytes());
     if (const auto shared = plan_.sharedOf.find(&op); shared != plan_.sharedOf.end()) step.shared = shared->second;
+    if (const auto scratch = plan_.scratchOf.find(&op); scratch != plan_.scratchOf.end())
+      step.scratch = scratch->second;
+    else
+      result_->scratchBytesPerThread = std::max(result_->scratchBytesPerThread, step.kernel->scratchBytes());
     return step;
   }
 

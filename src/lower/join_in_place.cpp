@@ -10,6 +10,7 @@
 #include "lower/fuse_elementwise.hpp"
 #include "lower/kernels.hpp"
 #include "lower/try_replace.hpp"
+#include "memory/plan.hpp"
 #include "schedule/schedule.hpp"
 
 namespace popart::lower {
@@ -20,11 +21,14 @@ struct Range {
   int first = 0, last = 0;
 };
 
-// Bytes of all live values at each position of a graph, as if only slices and their whole shared memory.
+// Bytes at each position of a graph: of all live values, as if only slices and their whole shared memory, and of what
+// the op's kernel uses only while it runs.
 class LiveBytes {
  public:
-  LiveBytes(const Graph &graph, const std::vector<OpIndex> &order) : graph_(graph), live_(order.size(), 0) {
+  LiveBytes(const Graph &graph, const std::vector<OpIndex> &order, const std::function<int64_t(const Op &)> &temporary)
+      : graph_(graph) {
     for (size_t i = 0; i < order.size(); ++i) position_.emplace(order[i], static_cast<int>(i));
+    for (const OpIndex o : order) live_.push_back(temporary(graph.op(o)));
     for (const OpIndex o : order)
       for (const TensorIndex t : graph.op(o).outputs())
         if (t.valid()) count(ranges_[t] = rangeOf(graph.tensor(t)), bytesOf(t));
@@ -78,14 +82,15 @@ class LiveBytes {
 
 class Joiner {
  public:
-  Joiner(Graph &graph, const executable::Backend &backend) : graph_(graph), backend_(backend) {}
+  Joiner(Graph &graph, const executable::Backend &backend, int threads)
+      : graph_(graph), backend_(backend), threads_(threads) {}
 
   void run() {
     for (const OpIndex o : schedule::orderOps(graph_))
       if (joins(graph_.op(o))) joins_.push_back(o), parts_.push_back(graph_.op(o).inputs());
     if (joins_.empty()) return;
     for (size_t j = 0; j < joins_.size(); ++j) nest(j);
-    LiveBytes live(graph_, schedule::orderOps(graph_));
+    LiveBytes live(graph_, schedule::orderOps(graph_), [this](const Op &op) { return temporaryBytes(op); });
     for (size_t j = joins_.size(); j-- > 0;) place(graph_.op(joins_[j]), live);
   }
 
@@ -153,15 +158,23 @@ class Joiner {
     return joins == 1 && !passesOn(t.getProducer()) && !runsApart(*t.getProducer(), join) && t.info.nelms() > 0;
   }
 
+  std::shared_ptr<const executable::Kernel> kernelOf(const Op &op) const {
+    std::string reason;
+    return backend_.createKernel(executable::requestOf(op), reason);
+  }
+  int64_t temporaryBytes(const Op &op) const {
+    const auto kernel = needsKernel(op) ? kernelOf(op) : nullptr;
+    if (!kernel) return 0;
+    const memory::TemporaryBytes bytes = memory::temporaryBytes(*kernel, threads_);
+    return bytes.shared + bytes.scratch;
+  }
+
   // Whether all ops that use the tensor accept the layout.
   bool takesPart(Tensor &t, const executable::Layout *layout) const {
     executable::setLayout(t, layout);
     std::vector<Op *> around = t.consumerOps();
     around.push_back(t.getProducer());
-    const auto takes = [&](const Op *op) {
-      std::string reason;
-      return !needsKernel(*op) || backend_.createKernel(executable::requestOf(*op), reason) != nullptr;
-    };
+    const auto takes = [&](const Op *op) { return !needsKernel(*op) || kernelOf(*op) != nullptr; };
     if (std::ranges::all_of(around, takes)) return true;
     executable::setLayout(t, executable::channelsLast());
     return false;
@@ -169,14 +182,15 @@ class Joiner {
 
   Graph &graph_;
   const executable::Backend &backend_;
+  const int threads_;
   std::vector<OpIndex> joins_;                   // in program order
   std::vector<std::vector<TensorIndex>> parts_;  // the original parts of each
 };
 
 }  // namespace
 
-void joinInPlace(Ir &flat, const executable::Backend &backend) {
-  for (Graph *graph : schedule::programGraphs(flat)) Joiner(*graph, backend).run();
+void joinInPlace(Ir &flat, const executable::Backend &backend, int threads) {
+  for (Graph *graph : schedule::programGraphs(flat)) Joiner(*graph, backend, threads).run();
 }
 
 }  // namespace popart::lower

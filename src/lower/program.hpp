@@ -34,6 +34,7 @@ struct LowerOptions {
   std::vector<const executable::Backend *> backends;
   EvaluateOp evaluate;                  // folds transposes that no product reads; empty: they are not folded
   int threads = 1;                      // that kernels and scratch memory are planned for; results never depend on it
+  bool sharesScratch = true;            // Device::sharesScratch
   bool fuse = true;                     // false: one kernel per op, plain layouts (tests compare both)
   bool checkFloats = false;             // check results at run time (floating_point_checks.hpp)
   bool roundStochastically = false;     // round 16-bit results stochastically (stochastic_rounding.hpp)
@@ -49,6 +50,7 @@ struct LowerOptions {
   std::function<int64_t(const executable::Executable &)> exchangeBytes;
   std::set<std::string> passesOff;      // names of passes that are switched off (pipeline/passes_off.hpp)
   std::shared_ptr<CompileTimes> times;  // receives the times of lowering passes; null: not recorded
+  int threadsInArena() const { return sharesScratch ? threads : 0; }  // those whose large scratch memory is there
   int localReplicas() const { return locals > 0 ? locals : replicas; }
 };
 

@@ -14,16 +14,21 @@
 #include <popart/error.hpp>
 
 #include "executable/channel_slice.hpp"
+#include "executable/cost.hpp"
 #include "memory/sharing.hpp"
 #include "memory/storages.hpp"
 
 namespace popart::memory {
 namespace {
 
+// From this size on, the scratch memory of a thread is in the arena, where values use the same memory at other times.
+// Smaller scratch memory, which caches keep, belongs to the thread; so does that of kernels in lanes.
+constexpr int64_t kLargeScratchBytes = int64_t{64} << 10;
+
 class Planner {
  public:
-  Planner(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf)
-      : program_(program), schedule_(schedule), kernelOf_(kernelOf) {}
+  Planner(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf, int threads)
+      : program_(program), schedule_(schedule), kernelOf_(kernelOf), threads_(threads) {}
 
   MemoryPlan run() {
     const Graph &main = program_.getMainGraph();
@@ -90,11 +95,11 @@ class Planner {
     const std::span<const schedule::Section> sections = schedule_.sectionsOf(graph);
     size_t section = 0, lane = 0;
     for (int i = 0; i < static_cast<int>(order.size()); ++i) {
-      if (section < sections.size() && i == sections[section].begin) lanes_.beginSection(time_ + 1);
+      if (section < sections.size() && i == sections[section].begin) lanes_.beginSection(time_ + 1), ++sectionsAround_;
       visitOp(graph, graph.op(order[static_cast<size_t>(i)]));
       if (section == sections.size() || i + 1 != sections[section].lanes[lane].end) continue;
       lanes_.endLane(time_);
-      if (++lane == sections[section].lanes.size()) lane = 0, ++section;
+      if (++lane == sections[section].lanes.size()) lane = 0, ++section, --sectionsAround_;
     }
   }
 
@@ -146,11 +151,18 @@ class Planner {
       use.out.push_back(t.valid() ? storage(graph, t) : -1);
       if (t.valid()) storages_.define(use.out.back(), time_);
     }
-    if (const int64_t bytes = use.kernel->sharedBytes(); bytes > 0) {
-      const int shared = plan_.sharedOf[&op] = storages_.add(Place::Arena, bytes, 0, op.str() + "/shared");
-      storages_.keep(shared, time_, time_);
-    }
+    const TemporaryBytes bytes = temporaryBytes(*use.kernel, threads_);
+    if (bytes.shared > 0) plan_.sharedOf[&op] = addTemporary(bytes.shared, op.str() + "/shared");
+    if (bytes.scratch > 0 && sectionsAround_ == 0)
+      plan_.scratchOf[&op] = addTemporary(bytes.scratch, op.str() + "/scratch");
     sharing_.addKernel(std::move(use));
+  }
+
+  // Memory of the kernel that runs now.
+  int addTemporary(int64_t bytes, std::string name) {
+    const int storage = storages_.add(Place::Arena, bytes, 0, std::move(name));
+    storages_.keep(storage, time_, time_);
+    return storage;
   }
 
   // ---- control ----------------------------------------------------------------------------------
@@ -400,7 +412,8 @@ class Planner {
     for (Storage &s : plan_.storages) s.stack = final(s.stack), s.initial = final(s.initial), s.whole = final(s.whole);
     for (auto &[op, rows] : plan_.rows)
       for (int &s : rows) s = final(s);
-    for (auto &[op, s] : plan_.sharedOf) s = final(s);
+    for (auto *temporary : {&plan_.sharedOf, &plan_.scratchOf})
+      for (auto &[op, s] : *temporary) s = final(s);
     for (auto *moves : {&plan_.carried, &plan_.results})
       for (auto &[op, copies] : *moves) resolve(copies);
     resolve(plan_.assigned);
@@ -411,6 +424,7 @@ class Planner {
   const Ir &program_;
   const schedule::Schedule &schedule_;
   const KernelOf &kernelOf_;
+  const int threads_;
   MemoryPlan plan_;
   const Op *loop_ = nullptr;  // the loop whose body is visited
   std::vector<Scan> scans_, inPlace_;
@@ -418,6 +432,7 @@ class Planner {
   std::map<int, int> readElsewhere_;  // carries that are read in stacks → the rows there
   Storages storages_;
   LaneTimes lanes_;
+  int sectionsAround_ = 0;  // sections with lanes that contain the op that is visited
   Sharing sharing_{storages_, lanes_};
   int time_ = 0;
 };
@@ -448,8 +463,14 @@ bool MemoryPlan::isScanRow(int storage, int stack) const {
   return row.place == Place::Row && row.stack == stack && row.offset == 0 && row.stride == row.bytes;
 }
 
-MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf) {
-  MemoryPlan plan = Planner(program, schedule, kernelOf).run();
+TemporaryBytes temporaryBytes(const executable::Kernel &kernel, int threads) {
+  const int64_t scratch = executable::scratchStride(kernel.scratchBytes());
+  return {kernel.sharedBytes(),
+          scratch < kLargeScratchBytes ? 0 : scratch * std::min(threads, executable::widestRound(kernel))};
+}
+
+MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf, int threads) {
+  MemoryPlan plan = Planner(program, schedule, kernelOf, threads).run();
   shareVariables(plan, program, schedule);
   return plan;
 }

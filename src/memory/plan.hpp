@@ -61,6 +61,9 @@ struct MemoryPlan {
   std::vector<Copy> assigned;
   // Storages that the tasks of a kernel share while it runs (Kernel::sharedBytes), in the arena.
   std::unordered_map<const Op *, int> sharedOf;
+  // Large scratch memory of kernels (Kernel::scratchBytes), in the arena: a part for each thread that can run tasks at
+  // the same time. Kernels without an entry use the memory that each thread keeps (Executable::scratchBytesPerThread).
+  std::unordered_map<const Op *, int> scratchOf;
   int64_t arenaBytes = 0;
   int64_t largestLiveSetBytes = 0;  // lower bound of every arena
 
@@ -74,7 +77,15 @@ struct MemoryPlan {
 // The kernel that runs an op; null for ops without one (host streams, loops, branches, views, assignments).
 using KernelOf = std::function<const executable::Kernel *(const Op &)>;
 
-MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf);
+// Bytes of the arena that a kernel uses only while it runs: those that its tasks share, and large scratch memory of the
+// threads that can run its tasks at the same time, at most `threads` (0: they have it elsewhere).
+struct TemporaryBytes {
+  int64_t shared = 0, scratch = 0;
+};
+TemporaryBytes temporaryBytes(const executable::Kernel &kernel, int threads);
+
+// `threads`: as for temporaryBytes.
+MemoryPlan planMemory(const Ir &program, const schedule::Schedule &schedule, const KernelOf &kernelOf, int threads);
 
 // One line per storage (offset, bytes, lifetime, values), then the copies and the totals.
 std::string print(const MemoryPlan &plan);

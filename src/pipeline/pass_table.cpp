@@ -315,7 +315,7 @@ void updateWhereReplicasMeet(PassContext &c) { lower::updateWhereReplicasMeet(c.
 void overlapCollectives(PassContext &c) { lower::overlapCollectives(c.ir(), c.lowering.collectives); }
 void readViews(PassContext &c) { lower::readViews(c.ir(), c.device()); }
 void fuseGates(PassContext &c) { lower::fuseGates(c.ir(), c.device()); }
-void joinInPlace(PassContext &c) { lower::joinInPlace(c.ir(), c.device()); }
+void joinInPlace(PassContext &c) { lower::joinInPlace(c.ir(), c.device(), c.lowering.threadsInArena()); }
 void orderUpdates(PassContext &c) { lower::orderUpdates(c.ir()); }
 void runUpdatesEarly(PassContext &c) { lower::runUpdatesEarly(c.ir()); }
 void packConstants(PassContext &c) { lower::packConstants(c.ir(), c.lowering.threads); }

@@ -56,6 +56,13 @@ class Launch {
 
 class Queue;
 
+// Memory in the arena that a kernel uses only while it runs; null: none.
+struct KernelMemory {
+  void *shared = nullptr;    // Step::shared
+  void *scratch = nullptr;   // Step::scratch
+  int64_t scratchBytes = 0;  // of all threads: at most so many run tasks as have a part of it
+};
+
 // The work of one lane. Must not throw.
 using LaneFn = void (*)(void *state, int lane);
 
@@ -99,11 +106,11 @@ class Queue {
   virtual void copyWithin(void *to, const void *from, int64_t bytes) = 0;
 
   // Binds the step's kernel to these operands (null: not connected; a null pointer ends each list), and to the memory
-  // that its tasks share (null: none). Operands are in this queue's memory or, where that is the host's memory, may be
-  // constants. The step and the lists outlive the launch; each run uses the addresses that are in the lists at the
-  // time. Throws popart::error with step, kernel and device for a kernel that the device cannot run.
+  // of its tasks. Operands are in this queue's memory or, where that is the host's memory, may be constants. The step
+  // and the lists outlive the launch; each run uses the addresses that are in the lists at the time. Throws
+  // popart::error with step, kernel and device for a kernel that the device cannot run.
   virtual std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out,
-                                       void *shared) = 0;
+                                       const KernelMemory &memory) = 0;
   // Parts of this queue with these numbers of threads, or with numbers in the same proportion; null: the device runs
   // one step after the other. The queue outlives the parts.
   virtual std::unique_ptr<Lanes> split(std::span<const int> threads) {
@@ -121,6 +128,9 @@ class Device {
   virtual std::string name() const = 0;  // "cpu"
   // Factories of its kernels, in order of preference. The first one also decides on fusion and layouts.
   virtual const std::vector<const executable::Backend *> &backends() const = 0;
+  // Whether programs may use its memory for large scratch memory of kernels when values do not need it; false where the
+  // memory of values is that of another machine.
+  virtual bool sharesScratch() const { return true; }
   // A queue for engines of this executable, which outlives the queue. Throws memory_allocation_err when the device has
   // not enough memory for the executable, and runtime_error when the device is not available.
   virtual std::unique_ptr<Queue> open(const executable::Executable &executable, const RunSettings &settings) const = 0;

@@ -226,6 +226,9 @@ struct Engine::Impl {
       sharedBuffers[b] = std::make_unique<SharedBuffer>(SharedBuffer{addresses[b], &addresses[b], {}});
     }
   }
+  int64_t bytesOf(executable::BufferIndex b) const {
+    return b < 0 ? 0 : executable.buffers[static_cast<size_t>(b)].bytes;
+  }
   void *address(executable::BufferIndex b) const { return b < 0 ? nullptr : addresses[static_cast<size_t>(b)]; }
 
   void *const *operands(const std::vector<executable::BufferIndex> &list) {
@@ -280,7 +283,7 @@ struct Engine::Impl {
       if (times) b.clock = times->registerStep(s);
       b.in = const_cast<const void *const *>(operands(s.in));
       b.out = operands(s.out);
-      if (s.kernel) b.launch = own.bind(s, b.in, b.out, address(s.shared));
+      if (s.kernel) b.launch = own.bind(s, b.in, b.out, {address(s.shared), address(s.scratch), bytesOf(s.scratch)});
       b.stream = s.stream;
       if (isHostMemory && s.canShareHostMemory)
         b.shared = sharedBuffers[static_cast<size_t>(s.kind == Step::Kind::HostLoad ? s.out[0] : s.in[0])].get();

@@ -22,8 +22,12 @@ using executable::Step;
 constexpr int64_t kLeastCopyBytes = int64_t{256} << 10;  // for one thread; takes a few times as long as waking a thread
 
 // Of the team, that work on a step.
-int threadsOf(const Team &team, const Step &step, const HostKernel &kernel) {
-  const int tasks = executable::widestRound(kernel), threads = team.pool.threads();
+int threadsOf(const Team &team, const Step &step, const HostKernel &kernel, const KernelMemory &memory) {
+  const int tasks = executable::widestRound(kernel);
+  int threads = team.pool.threads();
+  if (memory.scratch)
+    threads = static_cast<int>(
+        std::min<int64_t>(threads, memory.scratchBytes / executable::scratchStride(kernel.scratchBytes())));
   return team.wakePolicy == WakePolicy::Always
              ? std::clamp(tasks, 1, threads)
              : executable::threadsThatPay(executable::predictedNanoseconds(step), tasks, threads);
@@ -32,14 +36,16 @@ int threadsOf(const Team &team, const Step &step, const HostKernel &kernel) {
 class HostLaunch : public Launch {
  public:
   HostLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out,
-             void *shared)
+             const KernelMemory &memory)
       : team_(team),
         step_(step),
         kernel_(kernel),
         in_(in),
         out_(out),
-        shared_(shared),
-        threads_(threadsOf(team, step, kernel)) {
+        shared_(memory.shared),
+        scratch_(memory.scratch ? static_cast<char *>(memory.scratch) : team.scratch),
+        scratchStride_(memory.scratch ? executable::scratchStride(kernel.scratchBytes()) : team.scratchStride),
+        threads_(threadsOf(team, step, kernel, memory)) {
     handle_ = kernel.takeHandle(team.contexts.front());
     const auto ends = kernel.roundEnds();
     roundEnds_.assign(ends.begin(), ends.end());
@@ -63,9 +69,9 @@ class HostLaunch : public Launch {
 
  protected:
   void runTask(int task, int thread) const {
-    kernel_.run({in_, out_, team_.scratch + thread * team_.scratchStride, team_.contexts[static_cast<size_t>(thread)],
-                 shared_, handle_},
-                task);
+    kernel_.run(
+        {in_, out_, scratch_ + thread * scratchStride_, team_.contexts[static_cast<size_t>(thread)], shared_, handle_},
+        task);
   }
 
   Team &team_;
@@ -74,6 +80,8 @@ class HostLaunch : public Launch {
   const void *const *in_;
   void *const *out_;
   void *const shared_;
+  char *const scratch_;  // of thread t at t * scratchStride_
+  const int64_t scratchStride_;
   const int threads_;
   std::vector<int> roundEnds_;
   executable::CollectiveHandle *handle_ = nullptr;
@@ -83,8 +91,8 @@ class HostLaunch : public Launch {
 class TimedLaunch final : public HostLaunch {
  public:
   TimedLaunch(Team &team, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out,
-              void *shared)
-      : HostLaunch(team, step, kernel, in, out, shared),
+              const KernelMemory &memory)
+      : HostLaunch(team, step, kernel, in, out, memory),
         number_(team.events->numberOf(step)),
         work_(static_cast<size_t>(team.pool.threads())) {}
 
@@ -156,16 +164,17 @@ void TeamQueue::copyWithin(void *to, const void *from, int64_t bytes) {
   }
 }
 
-std::unique_ptr<Launch> TeamQueue::bind(const Step &step, const void *const *in, void *const *out, void *shared) {
+std::unique_ptr<Launch> TeamQueue::bind(const Step &step, const void *const *in, void *const *out,
+                                        const KernelMemory &memory) {
   const auto *kernel = dynamic_cast<const HostKernel *>(step.kernel.get());
   check(kernel != nullptr,
         "{}: its kernel '{}' does not run on the host: got device {}, expected the one it was made "
         "for. Load the executable on that device",
         step.op.empty() ? step.name : step.op, step.kernel->name(), device_);
-  if (team_.events && threadsOf(team_, step, *kernel) > 1)
-    return std::make_unique<TimedLaunch>(team_, step, *kernel, in, out, shared);
+  if (team_.events && threadsOf(team_, step, *kernel, memory) > 1)
+    return std::make_unique<TimedLaunch>(team_, step, *kernel, in, out, memory);
   if (team_.events) team_.events->runsOnThread(team_.events->numberOf(step), team_.firstThread);
-  return std::make_unique<HostLaunch>(team_, step, *kernel, in, out, shared);
+  return std::make_unique<HostLaunch>(team_, step, *kernel, in, out, memory);
 }
 
 }  // namespace popart::runtime

@@ -49,7 +49,7 @@ class TeamQueue : public Queue {
   void copyOut(void *host, const void *device, int64_t bytes) override { copyWithin(host, device, bytes); }
   void copyWithin(void *to, const void *from, int64_t bytes) override;
   std::unique_ptr<Launch> bind(const executable::Step &step, const void *const *in, void *const *out,
-                               void *shared) override;
+                               const KernelMemory &memory) override;
   void wait() override {}  // launches return when they are done
 
  private:

@@ -115,6 +115,7 @@ lower::LowerOptions lowerOptions(const CompileOptions &options) {
   lowering.backends = options.device->backends();
   lowering.evaluate = options.evaluate;
   lowering.threads = options.threads;
+  lowering.sharesScratch = options.device->sharesScratch();
   lowering.checkFloats = options.checkFloats;
   lowering.roundStochastically = options.roundStochastically;
   lowering.checkLog2Scales = options.checkLog2Scales;

@@ -9,6 +9,7 @@ class IpuModel final : public runtime::HostDevice {
  public:
   // `backends`: the same as for the CPU device.
   explicit IpuModel(std::vector<const executable::Backend *> backends) : HostDevice("ipu_model", std::move(backends)) {}
+  bool sharesScratch() const override { return false; }
 };
 
 }  // namespace popart::ipu_model

@@ -63,7 +63,7 @@ class CountingQueue final : public runtime::Queue {
   }
 
   std::unique_ptr<runtime::Launch> bind(const Step &step, const void *const *in, void *const *out,
-                                        void *shared) override {
+                                        const runtime::KernelMemory &memory) override {
     const auto *kernel = dynamic_cast<const HostKernel *>(step.kernel.get());
     check(kernel != nullptr, "{}: the counting device runs kernels of the host only: got '{}'", step.name,
           step.kernel->name());
@@ -71,8 +71,9 @@ class CountingQueue final : public runtime::Queue {
       if (in[i]) require(in[i]);
     for (size_t i = 0; i < step.out.size(); ++i)
       if (out[i]) require(out[i]);
-    if (shared) require(shared);
-    return std::make_unique<Deferred>(*this, step, *kernel, in, out, shared);
+    for (const void *given : {memory.shared, memory.scratch})
+      if (given) require(given);
+    return std::make_unique<Deferred>(*this, step, *kernel, in, out, memory);
   }
 
   // Throws what the first failing launch reported; those behind it never run.
@@ -93,14 +94,14 @@ class CountingQueue final : public runtime::Queue {
   class Deferred final : public runtime::Launch {
    public:
     Deferred(CountingQueue &queue, const Step &step, const HostKernel &kernel, const void *const *in, void *const *out,
-             void *shared)
+             const runtime::KernelMemory &memory)
         : queue_(queue),
           step_(step),
           kernel_(kernel),
           handle_(kernel.takeHandle(queue.context_)),
           in_(in),
           out_(out),
-          shared_(shared) {}
+          memory_(memory) {}
     void run() override {
       ++queue_.counts_->launches;
       queue_.waiting_.push_back({this, std::vector<const void *>(in_, in_ + step_.in.size() + 1),
@@ -110,12 +111,16 @@ class CountingQueue final : public runtime::Queue {
       const auto given = kernel_.roundEnds();
       std::vector<int> ends(given.begin(), given.end());
       if (ends.empty()) ends.push_back(kernel_.tasks());
-      if (shared_) std::memset(shared_, 0xff, static_cast<size_t>(kernel_.sharedBytes()));
+      if (memory_.shared) std::memset(memory_.shared, 0xff, static_cast<size_t>(kernel_.sharedBytes()));
       int first = 0;
       for (const int end : ends) {
         for (int task = end; task-- > first;) {
-          queue_.scratch_.fill();
-          kernel_.run({in, out, queue_.scratch_.data(), queue_.context_, shared_, handle_}, task);
+          void *scratch = memory_.scratch;
+          if (scratch)
+            std::memset(scratch, 0xff, static_cast<size_t>(kernel_.scratchBytes()));
+          else
+            queue_.scratch_.fill(), scratch = queue_.scratch_.data();
+          kernel_.run({in, out, scratch, queue_.context_, memory_.shared, handle_}, task);
         }
         first = end;
       }
@@ -129,7 +134,7 @@ class CountingQueue final : public runtime::Queue {
     executable::CollectiveHandle *handle_;
     const void *const *in_;
     void *const *out_;
-    void *const shared_;
+    const runtime::KernelMemory memory_;
   };
 
   struct Waiting {  // with the addresses that its operands had

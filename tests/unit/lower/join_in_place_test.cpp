@@ -245,19 +245,30 @@ TEST(JoinInPlace, bodies_of_loops) {
   EXPECT_EQ(found.slices, 2) << found.text;
 }
 
-// A part that is made long before the others does not take the memory of the whole result for so long.
-TEST(JoinInPlace, memory_does_not_grow) {
+// A part that is made long before the others. `q`: kernel size of the last part's convolution, with its padding.
+Found earlyPart(int64_t q, const std::string &padding) {
   std::string body = "  %a = Conv(%x, %w)\n  %h0 = Conv(%x, %v)" + kSame;
   for (int i = 0; i < 4; ++i)
     body += "  %h" + std::to_string(i + 1) + " = Conv(%h" + std::to_string(i) + ", %z)" + kSame;
   body += "  %s = MaxPool(%h4) {kernel_shape = [16, 16]}\n  %b = Conv(%x, %t)\n  %g = Add(%b, %s)\n";
-  body += "  %c = Conv(%g, %q)" + kSame + "  %j = Concat(%a, %c) {axis = 1}\n  %y = Conv(%j, %u)\n";
-  const Found found =
-      check(host("1, 4, 16, 16",
-                 weights("w", {8, 4, 1, 1}, 1) + weights("v", {64, 4, 3, 3}, 2) + weights("z", {64, 64, 3, 3}, 3) +
-                     weights("t", {64, 4, 1, 1}, 4) + weights("q", {72, 64, 3, 3}, 5) + weights("u", {4, 80, 1, 1}, 6),
-                 body));
+  body += "  %c = Conv(%g, %q)" + padding + "  %j = Concat(%a, %c) {axis = 1}\n  %y = Conv(%j, %u)\n";
+  return check(host("1, 4, 16, 16",
+                    weights("w", {8, 4, 1, 1}, 1) + weights("v", {64, 4, 3, 3}, 2) + weights("z", {64, 64, 3, 3}, 3) +
+                        weights("t", {64, 4, 1, 1}, 4) + weights("q", {72, 64, q, q}, 5) +
+                        weights("u", {4, 80, 1, 1}, 6),
+                    body));
+}
+
+// It does not take the memory of the whole result for so long.
+TEST(JoinInPlace, memory_does_not_grow) {
+  const Found found = earlyPart(1, "\n");
   EXPECT_EQ(found.slices, 1) << found.text;
+}
+
+// The convolution of the last part uses the most memory. The whole result is in memory then anyway.
+TEST(JoinInPlace, memory_includes_what_kernels_use_while_they_run) {
+  const Found found = earlyPart(3, kSame);
+  EXPECT_EQ(found.slices, 2) << found.text;
 }
 
 TEST(JoinInPlace, programs_whose_slices_have_no_place_are_refused) {

@@ -70,7 +70,8 @@ struct Planned {
     return schedule::findLanes(*ir, order, [](const Op &op) { return op.has(Trait::View) ? 0 : 1; });
   }
   MemoryPlan plan(const schedule::Schedule &of) const {
-    return planMemory(*ir, of, [&](const Op &op) { return kernels.find(op); });
+    return planMemory(
+        *ir, of, [&](const Op &op) { return kernels.find(op); }, 1);
   }
 };
 
@@ -120,7 +121,8 @@ TEST(LanePlan, memory_that_tasks_share_is_no_other_value_at_the_time) {
   const Graph &main = chains.ir->getMainGraph();
   const SharingKernel kernel;
   for (const schedule::Schedule &order : {chains.order, chains.withLanes()}) {
-    const MemoryPlan plan = planMemory(*chains.ir, order, [&](const Op &) { return &kernel; });
+    const MemoryPlan plan = planMemory(
+        *chains.ir, order, [&](const Op &) { return &kernel; }, 1);
     verify(plan);
     verifyLanes(plan, *chains.ir, order);
     EXPECT_EQ(plan.sharedOf.size(), 5U);
@@ -137,6 +139,44 @@ TEST(LanePlan, memory_that_tasks_share_is_no_other_value_at_the_time) {
     const bool isOrdered = order.sections.empty();
     EXPECT_EQ(overlap(sharedOf("a"), sharedOf("d")), isOrdered);
     EXPECT_LT(plan.arenaBytes, isOrdered ? 2000 : 4000);
+    EXPECT_EQ(plan.arenaBytes, plan.largestLiveSetBytes);
+  }
+}
+
+// A kernel with scratch memory.
+struct ScratchKernel final : executable::Kernel {
+  explicit ScratchKernel(int64_t bytes) : bytes(bytes) {}
+  std::string name() const override { return "scratch"; }
+  int tasks() const override { return 3; }
+  int64_t scratchBytes() const override { return bytes; }
+  int64_t bytes;
+};
+
+TEST(LanePlan, large_scratch_memory_is_in_the_arena_but_not_in_lanes) {
+  const Planned chains(kChains);
+  const Graph &main = chains.ir->getMainGraph();
+  const auto planFor = [&](const schedule::Schedule &order, int64_t bytes, int threads) {
+    const ScratchKernel kernel(bytes);
+    MemoryPlan plan = planMemory(
+        *chains.ir, order, [&](const Op &) { return &kernel; }, threads);
+    verify(plan);
+    verifyLanes(plan, *chains.ir, order);
+    return plan;
+  };
+  constexpr int64_t kLarge = (1 << 20) + 1, kStride = kLarge + 63;
+  EXPECT_TRUE(planFor(chains.order, 1000, 8).scratchOf.empty());
+  EXPECT_TRUE(planFor(chains.withLanes(), kLarge, 8).scratchOf.empty());
+  for (const int threads : {1, 2, 8}) {
+    const MemoryPlan plan = planFor(chains.order, kLarge, threads);
+    ASSERT_EQ(plan.scratchOf.size(), 5U);
+    const auto storage = [&](const char *id) { return plan.storages[plan.of(main, main.find(id))]; };
+    const auto scratchOf = [&](const char *id) {
+      return plan.storages[plan.scratchOf.at(main.tensor(main.find(id)).getProducer())];
+    };
+    EXPECT_EQ(scratchOf("b").bytes, std::min(threads, 3) * kStride) << "a part for each thread that has a task";
+    EXPECT_FALSE(overlap(scratchOf("b"), storage("a")));
+    EXPECT_FALSE(overlap(scratchOf("b"), storage("b")));
+    EXPECT_TRUE(overlap(scratchOf("a"), scratchOf("b"))) << "one after the other";
     EXPECT_EQ(plan.arenaBytes, plan.largestLiveSetBytes);
   }
 }

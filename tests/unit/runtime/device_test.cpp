@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <map>
+#include <thread>
 
 #include <popart/ir.hpp>
 
@@ -277,6 +280,52 @@ TEST(Device, tells_kernels_which_replica_they_work_for) {
     Streams streams(*e, {});
     engine.run(streams);
     EXPECT_EQ(streams.outputs.at("y"), Values{5}) << device->name();
+  }
+}
+
+// Its tasks fill their scratch memory, and find it unchanged a little later.
+class ScratchKernel final : public executable::HostKernel {
+ public:
+  static constexpr int64_t kBytes = 100'001;
+  std::string name() const override { return "scratch"; }
+  int tasks() const override { return 16; }
+  int64_t scratchBytes() const override { return kBytes; }
+  void run(const executable::KernelArgs &args, int task) const noexcept override {
+    auto *const scratch = static_cast<volatile char *>(args.scratch);
+    const int running = ++running_;
+    for (int seen = most_; running > seen && !most_.compare_exchange_weak(seen, running);) {
+    }
+    for (int64_t i = 0; i < kBytes; ++i) scratch[i] = static_cast<char>(task);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int64_t i = 0; i < kBytes; ++i) changed_ += scratch[i] != static_cast<char>(task);
+    --running_;
+    if (task == 0) *static_cast<float *>(args.out[0]) = 1;
+  }
+  int most() const { return most_; }  // tasks that ran at the same time
+  int changed() const { return changed_; }
+
+ private:
+  mutable std::atomic<int> running_{0}, most_{0}, changed_{0};
+};
+
+TEST(Device, each_thread_has_its_part_of_scratch_memory_in_the_arena) {
+  constexpr int64_t kStride = executable::scratchStride(ScratchKernel::kBytes);
+  for (const int parts : {1, 3}) {
+    const auto kernel = std::make_shared<ScratchKernel>();
+    auto e = std::make_shared<Executable>(*oneKernel(kernel));
+    e->buffers.push_back({executable::Buffer::Place::Arena, parts * kStride, 64, "scratch"});
+    e->memory.arenaBytes = 64 + parts * kStride;
+    e->main.steps[0].scratch = 1;
+    for (const runtime::Device *device :
+         {static_cast<const runtime::Device *>(&cpuDevice()), static_cast<const runtime::Device *>(&counting())}) {
+      runtime::RunSettings settings{4, runtime::WakePolicy::Always};
+      runtime::Engine engine(e, *device, settings);
+      Streams streams(*e, {});
+      engine.run(streams);
+      EXPECT_EQ(streams.outputs.at("y"), Values{1});
+      EXPECT_EQ(kernel->changed(), 0) << device->name();
+      EXPECT_LE(kernel->most(), parts) << "not more threads than have memory";
+    }
   }
 }
 

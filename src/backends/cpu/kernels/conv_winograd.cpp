@@ -6,8 +6,9 @@
 //       for channels whose U fits
 //         V of the tiles and channels
 //         for panels that one kernel computes
-//           U of the channels and panels, if the task does not keep it
-//           for each of the 16 matrices: M += V U, with the register tiles of all products
+//           for all matrices, or for each half of them
+//             U of the channels and panels, if the task does not keep it
+//             for each matrix: M += V U, with the register tiles of all products
 //       y = transformed M, then the epilogue
 //
 // If all channels fit, M has the panels of one kernel, otherwise those of the task.
@@ -54,6 +55,7 @@ WinogradProduct::WinogradProduct(WindowProductShape shape, int threads)
   channelsAtOnce_ = std::min(channels, ceilDiv(ceilDiv(channels, rounds), kCacheLineFloats) * kCacheLineFloats);
   chooseChunks(std::max(1, threads));
   tilesAtOnce_ = std::min(ceilDiv(tiles_.count(), chunks_), keepsWeights_ ? kTilesOfKeptWeights : kTilesAtOnce);
+  chooseWeightParts();
 }
 
 double WinogradProduct::products() const {
@@ -97,6 +99,15 @@ void WinogradProduct::chooseChunks(int threads) {
     }
 }
 
+// Half of U at a time where V, U and M together exceed the second level cache.
+void WinogradProduct::chooseWeightParts() {
+  static constexpr std::array kWhole = {WinogradPart::kAll};
+  static constexpr std::array kHalves = {WinogradPart::kOuter, WinogradPart::kInner};
+  weightParts_ = kWhole;
+  if (!keepsWeights_ && static_cast<int64_t>(scratchFloats() * sizeof(float)) > secondLevelCacheBytes())
+    weightParts_ = kHalves;
+}
+
 // Rows of 16 matrices are written at the same time, and those of several tiles are read at the same time: strides in
 // lines are odd, so that they do not compete for the same places of the cache.
 int64_t WinogradProduct::inputStride() const {
@@ -120,14 +131,14 @@ void WinogradProduct::writeInputs(const Range &tiles, const Range &channels, con
     transformInputs(tiles_.inputs(t, x + channels.begin, zeros), channels.count(), v, inputPlane());
 }
 
-void WinogradProduct::writeWeights(const Range &panels, const Range &channels, const float *weights,
+void WinogradProduct::writeWeights(WinogradPart part, const Range &panels, const Range &channels, const float *weights,
                                    float *u) const noexcept {
   const int64_t width = panelWidth(), count = channels.count() * width;
   std::array<const float *, 9> taps;
   for (int64_t p = panels.begin; p < panels.end; ++p, u += count) {
     for (size_t t = 0; t < taps.size(); ++t)
       taps[t] = weights + (p * shape_.weightRows + shape_.tapRows[t] + channels.begin) * width;
-    transformWeights(taps, count, u, weightPlane());
+    transformWeights(part, taps, count, u, weightPlane());
   }
 }
 
@@ -138,8 +149,9 @@ AheadRanges WinogradProduct::rangesOf(const Range &panels, const Range &channels
           9 * panels.count(), shape_.window.channels * width};
 }
 
-void WinogradProduct::multiply(const Range &tiles, const Range &panels, const Range &channels, const float *v,
-                               const float *u, float *m, const AheadRanges &nextWeights) const noexcept {
+void WinogradProduct::multiply(WinogradPart part, const Range &tiles, const Range &panels, const Range &channels,
+                               const float *v, const float *u, float *m,
+                               const AheadRanges &nextWeights) const noexcept {
   const int64_t width = panelWidth(), columns = std::min(shape_.columns - panels.begin * width, panels.count() * width);
   const RowTiles rows(tiles.count(), columns);
   const BlockOffset block;
@@ -150,18 +162,19 @@ void WinogradProduct::multiply(const Range &tiles, const Range &panels, const Ra
   tile.blocks = &block, tile.blockCount = 1;
   tile.k = channels.count();
   tile.inStride = tile.outStride = sumStride();
-  for (int64_t i = 0; i < kWinogradMatrices; ++i)
+  const int64_t before = part == WinogradPart::kInner ? matricesOf(WinogradPart::kOuter) : 0;
+  for (int64_t i = 0; i < matricesOf(part); ++i)
     for (int64_t t = 0; t < rows.count(); ++t) {
-      const int64_t begin = rows.begin(t), count = rows.begin(t + 1) - begin;
-      tile.a = v + i * inputPlane() + begin * inputStride();
+      const int64_t begin = rows.begin(t), count = rows.begin(t + 1) - begin, matrix = matrixOf(part, i);
+      tile.a = v + matrix * inputPlane() + begin * inputStride();
       for (int64_t p = 0; p < panels.count();) {
         const auto choice = microKernels().choose(AMode::kRows, static_cast<int>(count), columns - p * width);
         tile.b = u + i * weightPlane() + p * tile.bPanelStride;
-        tile.out = m + i * sumPlane() + begin * sumStride() + p * width;
+        tile.out = m + matrix * sumPlane() + begin * sumStride() + p * width;
         tile.in = channels.begin == 0 ? nullptr : tile.out;
         tile.next = nullptr;
         if (nextWeights.first && p == 0)
-          askAhead(tile, i * rows.count() + t, kWinogradMatrices * rows.count(),
+          askAhead(tile, (before + i) * rows.count() + t, kWinogradMatrices * rows.count(),
                    choice.parts * (tile.k / kStepsPerLine), nextWeights);
         choice.run(tile);
         p += choice.panels;
@@ -206,7 +219,8 @@ void WinogradProduct::run(int task, const float *x, const float *weights, float 
     for (Range p = panelsFrom(panels.begin); p.begin < panels.end; p = panelsFrom(p.end))
       f(p, u + (p.begin - panels.begin) * all.end * panelWidth());
   };
-  if (keepsWeights_) forPanels([&](const Range &p, float *kept) { writeWeights(p, all, ofGroup, kept); });
+  if (keepsWeights_)
+    forPanels([&](const Range &p, float *kept) { writeWeights(WinogradPart::kAll, p, all, ofGroup, kept); });
   const auto channelsFrom = [&](int64_t c) { return Range{c, std::min(all.end, c + channelsAtOnce_)}; };
   const auto sumsOf = [&](const Range &p) { return keepsSums() ? m + (p.begin - panels.begin) * panelWidth() : m; };
   for (Range t{tiles.begin, 0}; t.begin < tiles.end; t.begin = t.end) {
@@ -217,13 +231,13 @@ void WinogradProduct::run(int task, const float *x, const float *weights, float 
       const bool isLast = c.end == all.end && t.end == tiles.end;
       forPanels([&](const Range &p, const float *kept) {
         AheadRanges next;
-        if (!keepsWeights_) {
-          writeWeights(p, c, ofGroup, u);
-          if (p.end < panels.end || !isLast)
-            next = p.end < panels.end ? rangesOf(panelsFrom(p.end), c, ofGroup)
-                                      : rangesOf(panelsFrom(panels.begin), after, ofGroup);
+        if (!keepsWeights_ && (p.end < panels.end || !isLast))
+          next = p.end < panels.end ? rangesOf(panelsFrom(p.end), c, ofGroup)
+                                    : rangesOf(panelsFrom(panels.begin), after, ofGroup);
+        for (const WinogradPart part : weightParts_) {
+          if (!keepsWeights_) writeWeights(part, p, c, ofGroup, u);
+          multiply(part, t, p, c, v, keepsWeights_ ? kept : u, sumsOf(p), next);
         }
-        multiply(t, p, c, v, keepsWeights_ ? kept : u, sumsOf(p), next);
         if (!keepsSums()) finish(t, p, group, m, y, epilogue);
       });
     }

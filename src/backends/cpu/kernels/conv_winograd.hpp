@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "backends/cpu/kernels/conv_product.hpp"
 #include "backends/cpu/kernels/look_ahead.hpp"
@@ -57,24 +58,27 @@ class WinogradProduct {
   bool keepsSums() const { return channelsAtOnce_ < shape_.window.channels; }
   size_t zeroFloats() const { return static_cast<size_t>((channelsAtOnce_ + 15) / 16 * 16); }
   size_t inputFloats() const { return static_cast<size_t>(kWinogradMatrices * inputPlane()); }
-  size_t weightFloats() const { return static_cast<size_t>(kWinogradMatrices * weightPlane()); }
+  size_t weightFloats() const { return static_cast<size_t>(matricesOf(weightParts_.front()) * weightPlane()); }
   size_t sumFloats() const { return static_cast<size_t>(kWinogradMatrices * sumPlane()); }
   void chooseChunks(int threads);
+  void chooseWeightParts();
   // Weights of a group, as ranges for prefetches.
   AheadRanges rangesOf(const Range &panels, const Range &channels, const float *weights) const noexcept;
   // The steps of a task: write V, write U, write M, read M.
   void writeInputs(const Range &tiles, const Range &channels, const float *x, const float *zeros,
                    float *v) const noexcept;
-  void writeWeights(const Range &panels, const Range &channels, const float *weights, float *u) const noexcept;
-  void multiply(const Range &tiles, const Range &panels, const Range &channels, const float *v, const float *u,
-                float *m, const AheadRanges &nextWeights) const noexcept;
+  void writeWeights(WinogradPart part, const Range &panels, const Range &channels, const float *weights,
+                    float *u) const noexcept;
+  void multiply(WinogradPart part, const Range &tiles, const Range &panels, const Range &channels, const float *v,
+                const float *u, float *m, const AheadRanges &nextWeights) const noexcept;
   void finish(const Range &tiles, const Range &panels, int64_t group, const float *m, float *y,
               const Epilogue &epilogue) const noexcept;
 
   WindowProductShape shape_;
   WinogradTiles tiles_;
-  int64_t panels_, panelsTogether_ = 1;  // of a group; multiplied by the same rows of V
-  bool keepsWeights_ = false;            // whether a task transforms its weights once, for all of its tiles
+  int64_t panels_, panelsTogether_ = 1;        // of a group; multiplied by the same rows of V
+  bool keepsWeights_ = false;                  // whether a task transforms its weights once, for all of its tiles
+  std::span<const WinogradPart> weightParts_;  // the matrices that U has at a time
   int64_t channelsAtOnce_ = 1, tilesAtOnce_ = 1;
   int64_t chunks_ = 1, splits_ = 1;  // ranges of tiles, ranges of panels
 };

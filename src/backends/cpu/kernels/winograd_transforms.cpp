@@ -61,17 +61,32 @@ void inputsOf(const std::array<const float *, 16> &pixels, int64_t channels, flo
   if (full < channels) inputVector(pixels, FirstLanes(channels - full), full, v, plane);
 }
 
-void weightsOf(const std::array<const float *, 9> &taps, int64_t count, float *u, int64_t plane) {
+// The compiler removes what no column of the part needs.
+template <WinogradPart kPart>
+void partOfWeights(const std::array<const float *, 9> &taps, int64_t count, float *u, int64_t plane) {
+  constexpr int64_t kColumns = matricesOf(kPart) / 4;
   for (int64_t i = 0; i < count; i += lanesOf()) {
     V rows[3][4];
     for (size_t r = 0; r < 3; ++r)
       ofWeights(hn::LoadU(D(), taps[3 * r] + i), hn::LoadU(D(), taps[3 * r + 1] + i),
                 hn::LoadU(D(), taps[3 * r + 2] + i), rows[r]);
-    for (int c = 0; c < 4; ++c) {
+    for (int64_t c = 0; c < kColumns; ++c) {
       V column[4];
-      ofWeights(rows[0][c], rows[1][c], rows[2][c], column);
-      for (int r = 0; r < 4; ++r) hn::StoreU(column[r], D(), u + (4 * r + c) * plane + i);
+      const int64_t from = matrixOf(kPart, c);
+      ofWeights(rows[0][from], rows[1][from], rows[2][from], column);
+      for (int64_t r = 0; r < 4; ++r) hn::StoreU(column[r], D(), u + (kColumns * r + c) * plane + i);
     }
+  }
+}
+
+void weightsOf(WinogradPart part, const std::array<const float *, 9> &taps, int64_t count, float *u, int64_t plane) {
+  switch (part) {
+    case WinogradPart::kAll:
+      return partOfWeights<WinogradPart::kAll>(taps, count, u, plane);
+    case WinogradPart::kOuter:
+      return partOfWeights<WinogradPart::kOuter>(taps, count, u, plane);
+    case WinogradPart::kInner:
+      return partOfWeights<WinogradPart::kInner>(taps, count, u, plane);
   }
 }
 
@@ -194,8 +209,9 @@ std::array<const float *, 4> WinogradTiles::outputs(int64_t tile, const float *y
 void transformInputs(const std::array<const float *, 16> &pixels, int64_t channels, float *v, int64_t plane) noexcept {
   HWY_DYNAMIC_DISPATCH(inputsOf)(pixels, channels, v, plane);
 }
-void transformWeights(const std::array<const float *, 9> &taps, int64_t count, float *u, int64_t plane) noexcept {
-  HWY_DYNAMIC_DISPATCH(weightsOf)(taps, count, u, plane);
+void transformWeights(WinogradPart part, const std::array<const float *, 9> &taps, int64_t count, float *u,
+                      int64_t plane) noexcept {
+  HWY_DYNAMIC_DISPATCH(weightsOf)(part, taps, count, u, plane);
 }
 void transformSums(const float *m, int64_t stride, int64_t plane, int64_t tiles, int64_t columns, float *y) noexcept {
   HWY_DYNAMIC_DISPATCH(sumsOf)(m, stride, plane, tiles, columns, y);

@@ -19,6 +19,17 @@ namespace popart::cpu {
 
 constexpr int64_t kWinogradMatrices = 16;
 
+// Columns of the 4 x 4 matrices: all, the first and the last, the two between.
+enum class WinogradPart : uint8_t { kAll, kOuter, kInner };
+constexpr int64_t matricesOf(WinogradPart part) {
+  return part == WinogradPart::kAll ? kWinogradMatrices : kWinogradMatrices / 2;
+}
+// The number among all matrices of a part's matrix i, line by line.
+constexpr int64_t matrixOf(WinogradPart part, int64_t i) {
+  if (part == WinogradPart::kAll) return i;
+  return i / 2 * 4 + (part == WinogradPart::kOuter ? i % 2 * 3 : 1 + i % 2);
+}
+
 // Tiles of 2 x 2 outputs, numbered line by line in an image, and image by image.
 struct WinogradTiles {
   WinogradTiles() = default;
@@ -40,8 +51,9 @@ struct WinogradTiles {
 
 // A tile's 16 pixels of `channels` channels.
 void transformInputs(const std::array<const float *, 16> &pixels, int64_t channels, float *v, int64_t plane) noexcept;
-// `count` floats of each of nine weights; a multiple of half a panel.
-void transformWeights(const std::array<const float *, 9> &taps, int64_t count, float *u, int64_t plane) noexcept;
+// `count` floats of each of nine weights, a multiple of half a panel; result i is matrix matrixOf(part, i).
+void transformWeights(WinogradPart part, const std::array<const float *, 9> &taps, int64_t count, float *u,
+                      int64_t plane) noexcept;
 // Sums of `tiles` tiles, `stride` floats apart, as two lines of 2 * tiles pixels of `columns` floats, a multiple of
 // half a panel.
 void transformSums(const float *m, int64_t stride, int64_t plane, int64_t tiles, int64_t columns, float *y) noexcept;
