@@ -8,7 +8,7 @@ namespace popart::cpu {
 namespace {
 
 using executable::OperandDesc;
-constexpr int64_t kMostColumns = 512;  // at least the number of columns that a product copies at once
+constexpr int64_t kMostColumns = RowProgram::kMostElements;
 
 }  // namespace
 

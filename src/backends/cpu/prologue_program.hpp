@@ -1,5 +1,5 @@
-// Element-wise ops on the left operand of a product, computed row by row when the product copies its rows: their result
-// never reaches memory.
+// Element-wise ops on the operand of a convolution, computed pixel by pixel when the convolution copies it: their
+// result never reaches memory.
 #pragma once
 #include <memory>
 #include <string>

@@ -133,23 +133,27 @@ TEST(ProductFusion, sums_of_gradients_keep_their_bits) {
     }
 }
 
-// A 1x1 convolution of %t, which `made` computes of %x (2 images, 40 channels) and operands. With kKept, %t is a result
+// The windows of a convolution of 63 pixels.
+struct Kernel {
+  const char *size = "1, 1", *attributes = "", *pixels = "9, 7", *ones = "1, 1";
+  int64_t columns = 24;
+};
+
+// A convolution of %t, which `made` computes of %x (2 images, 40 channels) and operands. With kKept, %t is a result
 // too, so nothing takes it away.
-std::string convolutionOf(const std::string &made, Product product, const std::string &kernel = "1, 1") {
-  return R"(main {
-  stream %x : float32[2, 40, 9, 7]
-  stream %r : float32[2, 40, 9, 7]
-  stream %g : float32[2, 40, 1, 1]
-  const %scale : float32[1, 40, 1, 1] = 0.75
-  variable %shift : float32[40, 1, 1] = -0.25
+std::string convolutionOf(const std::string &made, Product product, const Kernel &kernel = {}) {
+  const std::string pixels = kernel.pixels, ones = kernel.ones;
+  return "main {\n  stream %x : float32[2, 40, " + pixels + "]\n  stream %r : float32[2, 40, " + pixels +
+         "]\n  stream %g : float32[2, 40, " + ones + "]\n  const %scale : float32[1, 40, " + ones +
+         "] = 0.75\n  variable %shift : float32[40, " + ones + R"(] = -0.25
   variable %n : float32[] = 0.3
-  variable %w : float32[24, 40, )" +
-         kernel + R"(] = 0.5
+  variable %w : float32[)" +
+         std::to_string(kernel.columns) + ", 40, " + kernel.size + R"(] = 0.5
   %a = HostLoad() {stream = "x"}
   %o = HostLoad() {stream = "r"}
   %gate = HostLoad() {stream = "g"}
 )" + made +
-         "  %c = Conv(%t, %w)\n  %y = Relu(%c)\n  HostStore(%y) {stream = \"y\"}\n" +
+         "  %c = Conv(%t, %w)" + kernel.attributes + "\n  %y = Relu(%c)\n  HostStore(%y) {stream = \"y\"}\n" +
          (product == Product::kKept ? "  HostStore(%t) {stream = \"t\"}\n" : "") + "}\n";
 }
 
@@ -174,20 +178,32 @@ TEST(ProductFusion, what_comes_before_a_convolution_joins_it_and_keeps_its_bits)
       "  %b = Sub(%a, %o)\n  %e = Mul(%b, %n)\n  %t = Max(%e, %gate)\n",
       "  %t = Sigmoid(%a)\n",
   };
-  for (const std::string &made : kMade)
-    for (int threads : {1, 2}) {
-      ConvolutionRun together(convolutionOf(made, Product::kReadOnce), threads),
-          apart(convolutionOf(made, Product::kKept), threads);
-      EXPECT_TRUE(together.hasPrologue()) << together.executable().loweredText;
-      EXPECT_FALSE(hasElementwiseStep(together)) << made;
-      EXPECT_FALSE(apart.hasPrologue()) << made;
-      EXPECT_EQ(together.anchor("y"), apart.anchor("y")) << made;
-    }
+  const Kernel kKernels[] = {
+      {},
+      {.size = "3, 3"},
+      {.size = "2, 3", .attributes = " {pads = [0, 1, 1, 1], strides = [2, 1]}"},  // beyond the border it is zero
+      {.size = "3, 2", .attributes = " {dilations = [2, 3]}"},
+      {.size = "1, 1", .attributes = " {strides = [2, 2]}"},
+      {.size = "3, 3", .columns = 2},  // as dot products
+      {.size = "5", .attributes = " {strides = [3]}", .pixels = "63", .ones = "1"},
+      {.size = "1, 2, 2", .attributes = " {pads = [0, 0, 0, 0, 0, 1]}", .pixels = "3, 3, 7", .ones = "1, 1, 1"},
+  };
+  for (const Kernel &kernel : kKernels)
+    for (const std::string &made : kMade)
+      for (int threads : {1, 2}) {
+        ConvolutionRun together(convolutionOf(made, Product::kReadOnce, kernel), threads),
+            apart(convolutionOf(made, Product::kKept, kernel), threads);
+        EXPECT_TRUE(together.hasPrologue()) << together.executable().loweredText;
+        EXPECT_FALSE(hasElementwiseStep(together)) << made;
+        EXPECT_FALSE(apart.hasPrologue()) << made;
+        EXPECT_EQ(together.anchor("y"), apart.anchor("y")) << made << kernel.size << kernel.attributes;
+      }
 }
 
-TEST(ProductFusion, a_convolution_of_windows_reads_its_operand_from_memory) {
+TEST(ProductFusion, windows_that_overlap_much_read_their_operand_from_memory) {
   const std::string made = "  %s = Mul(%a, %scale)\n  %t = Relu(%s)\n";
-  EXPECT_FALSE(ConvolutionRun(convolutionOf(made, Product::kReadOnce, "3, 3"), 2).hasPrologue());
+  const Kernel kernel{.size = "7, 7", .attributes = " {pads = [3, 3, 3, 3]}"};
+  EXPECT_FALSE(ConvolutionRun(convolutionOf(made, Product::kReadOnce, kernel), 2).hasPrologue());
 }
 
 // The same of a stack of products that is no gradient.

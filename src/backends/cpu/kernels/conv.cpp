@@ -255,7 +255,8 @@ ForwardPlan forwardPlan(const ConvShape &s, int threads) {
   if (isPointwise(s)) return pointwise(s, s.cout / s.groups, s.cin / s.groups, threads);
   WindowProductShape shape = forwardShape(s);
   if (s.winograd && WinogradProduct::fits(shape, s.type)) return WinogradProduct(std::move(shape), threads);
-  return WindowProduct(std::move(shape), threads, s.type);
+  return WindowProduct(std::move(shape), threads, s.type,
+                       s.computesX ? WindowProduct::Input::kComputed : WindowProduct::Input::kStored);
 }
 
 DataGradientPlan dataGradientPlan(const ConvShape &s, int threads) {
@@ -287,6 +288,7 @@ double ConvForward::share(int task) const {
 size_t ConvForward::scratchFloats() const { return scratchOfAny(plan_); }
 
 bool ConvForward::takesRows() const {
+  if (const auto *window = std::get_if<WindowProduct>(&plan_)) return window->takesRows();
   const auto *matmul = std::get_if<Matmul>(&plan_);
   return matmul && matmul->copiesRowsOnce() && shape_.groups == 1 && shape_.type == DataType::FLOAT;
 }
@@ -298,7 +300,7 @@ void ConvForward::run(int task, const void *x, const void *packedWeights, void *
   if (const auto *grouped = std::get_if<GroupedProduct>(&plan_))
     return grouped->run(task, asFloats(x), asFloats(packedWeights), static_cast<float *>(y), epilogue, scratch);
   if (const auto *window = std::get_if<WindowProduct>(&plan_))
-    return window->run(task, x, packedWeights, y, epilogue, scratch);
+    return window->run(task, x, packedWeights, y, epilogue, scratch, rows);
   if (const auto *winograd = std::get_if<WinogradProduct>(&plan_))
     return winograd->run(task, asFloats(x), asFloats(packedWeights), static_cast<float *>(y), epilogue, scratch);
   runPointwise(*std::get_if<Matmul>(&plan_), task, shape_, x, shape_.cin / shape_.groups, shape_.pixelOfX(),

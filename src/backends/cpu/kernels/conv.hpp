@@ -56,7 +56,7 @@ class ConvForward {
   // `rows`: computes the rows of x; the argument x is then its first operand. Only if takesRows().
   void run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue, float *scratch,
            RowProgram *rows = nullptr) const noexcept;
-  // Whether every pixel is read once, as the row of a product.
+  // Whether every pixel is read once, as the row of a product, or few of them are read twice.
   bool takesRows() const;
   bool usesWinograd() const { return std::holds_alternative<WinogradProduct>(plan_); }
 

@@ -45,7 +45,7 @@ struct WindowProduct::Place {
   AheadRanges nextInputs;  // inputs of the chunk after this one
 };
 
-WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType type)
+WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType type, Input x)
     : shape_(std::move(shape)), type_(type), kernels_(&microKernels()) {
   if (type == DataType::BFLOAT16 && bfloat16Kernels() && shape_.window.channels % 2 == 0) usePairs();
   panelsOfResult_ = ceilDiv(shape_.columns, panelWidth());
@@ -59,7 +59,7 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   chooseChunks(std::max(1, threads));
   widensStrip_ = isHalf(type) && perStep_ == 1 && !shape_.tapRows.empty();  // without taps, nothing is read
   windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows,
-                     widensStrip_ ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
+                     widensStrip_ || x == Input::kComputed ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
   makePasses();
   // Tiles of half a panel are limited by their loads, and each prefetch counts as one.
   const bool isNarrow = 2 * shape_.columns <= panelWidth();
@@ -88,6 +88,15 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
   looksAheadInX_ =
       isLong && shape_.groups == 1 && !widensStrip_ && shape_.window.in[0] == 1 && shape_.window.out[0] == 1;
   looksAhead_ = !isHalf(type) && (areReadOnce || splitBytes > secondLevelCacheBytes() / 2);
+}
+
+bool WindowProduct::takesRows() const {
+  constexpr int64_t kFewestChannels = 32;
+  constexpr double kMostCopies = 1.5;  // of a pixel, on average
+  const WindowShape &w = shape_.window;
+  return type_ == DataType::FLOAT && shape_.groups == 1 && splits_ == 1 && w.channels >= kFewestChannels &&
+         static_cast<double>(windows_.chunks() * windows_.stripPixels()) <=
+             kMostCopies * static_cast<double>(w.n * volume(w.in));
 }
 
 // A pair of channels replaces a float, so images and strips of pairs have the layout of images and strips of floats.
@@ -453,15 +462,16 @@ void WindowProduct::runPanels(const WindowChunk &given, const float *view, const
   }
 }
 
-void WindowProduct::run(int task, const void *x, const void *weights, void *y, const Epilogue &epilogue,
-                        float *scratch) const noexcept {
+void WindowProduct::run(int task, const void *x, const void *weights, void *y, const Epilogue &epilogue, float *scratch,
+                        RowProgram *pixels) const noexcept {
   const int64_t split = task % splits_, rest = task / splits_;
   const int64_t chunks = windows_.chunks(), group = rest / chunks;
   const WindowChunk chunk = windows_.chunk(rest % chunks);
   float *strip = scratch + partialFloats_ + packedFloats_ + dotFloats_;
   const ptrdiff_t channel = group * shape_.window.channels;
-  const float *view = widensStrip_ ? windows_.widen(chunk, type_, static_cast<const uint16_t *>(x) + channel, strip)
-                                   : windows_.read(chunk, static_cast<const float *>(x) + channel, strip);
+  const float *view = pixels         ? windows_.compute(chunk, *pixels, strip)
+                      : widensStrip_ ? windows_.widen(chunk, type_, static_cast<const uint16_t *>(x) + channel, strip)
+                                     : windows_.read(chunk, static_cast<const float *>(x) + channel, strip);
   const void *groupWeights =
       elementAt(weights, perStep_ * group * panelsOfResult_ * shape_.weightRows * panelWidth(), type_);
   const PanelRanges ranges = panelRanges();

@@ -45,16 +45,20 @@ struct WindowProductShape {
 
 class WindowProduct {
  public:
+  enum class Input : uint8_t { kStored, kComputed };  // whether x is in memory, or a RowProgram computes it
   // `threads` only determines the sizes of tasks. `type`: of x and weights.
-  WindowProduct(WindowProductShape shape, int threads, DataType type = DataType::FLOAT);
+  WindowProduct(WindowProductShape shape, int threads, DataType type = DataType::FLOAT, Input x = Input::kStored);
+  // Whether a RowProgram should compute x: few pixels are computed twice, and a pixel has many channels.
+  bool takesRows() const;
   int tasks() const { return static_cast<int>(shape_.groups * windows_.chunks() * splits_); }
   // The number of multiply-adds, and the fraction of them that a task does.
   double products() const;
   double share(int task) const;
   size_t scratchFloats() const { return partialFloats_ + packedFloats_ + dotFloats_ + windows_.stripFloats(); }
   // The epilogue's matrices have the layout and type of y; its strides are not used.
-  void run(int task, const void *x, const void *weights, void *y, const Epilogue &epilogue,
-           float *scratch) const noexcept;
+  // `pixels`: with Input::kComputed.
+  void run(int task, const void *x, const void *weights, void *y, const Epilogue &epilogue, float *scratch,
+           RowProgram *pixels = nullptr) const noexcept;
 
  private:
   // The part of the reduction that one call of a tile kernel covers.

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
+#include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/kernels/halves.hpp"
 #include "backends/cpu/kernels/micro_kernel.hpp"
 #include "backends/cpu/kernels/pairs.hpp"
@@ -249,6 +250,20 @@ const float *Windows::widen(const WindowChunk &c, DataType type, const uint16_t 
   forEachStripRow(c, [&](std::optional<int64_t> row, int64_t first, int64_t count, int64_t skip, ptrdiff_t at) {
     copyRow(shape_, row.has_value(), first, count, skip, strip + at, pixelStride_,
             copyWidened(type, x + row.value_or(0)));
+  });
+  return strip;
+}
+
+const float *Windows::compute(const WindowChunk &c, RowProgram &pixels, float *strip) const noexcept {
+  const WindowShape &s = shape_;
+  forEachStripRow(c, [&](std::optional<int64_t> row, int64_t first, int64_t count, int64_t skip, ptrdiff_t at) {
+    const int64_t pixel = row.value_or(0) / s.pixelStride;
+    copyRow(s, row.has_value(), first, count, skip, strip + at, pixelStride_,
+            [&](int64_t offset, int64_t numbers, float *to) {
+              for (int64_t k = 0; k < s.channels; k += RowProgram::kMostElements)
+                pixels.run(pixel + offset / s.pixelStride, numbers / s.channels, k,
+                           std::min(RowProgram::kMostElements, s.channels - k), to + k, s.channels);
+            });
   });
   return strip;
 }

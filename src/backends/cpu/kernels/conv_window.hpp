@@ -14,6 +14,8 @@
 
 namespace popart::cpu {
 
+class RowProgram;
+
 struct WindowShape {
   int64_t n = 1;
   Spatial in = {1, 1, 1};
@@ -106,12 +108,19 @@ class Windows {
   // Floats of the strip; 0 if images are read in place.
   size_t stripFloats() const { return inPlace_ ? 0 : static_cast<size_t>(size_.images * imageStride_); }
 
+  // Positions of the largest chunk's strip.
+  int64_t stripPixels() const {
+    return size_.images * shape_.taps[0] * stripExtent(1, size_.lines) * stripExtent(2, size_.pixels);
+  }
+
   // The address of tap 0 of the first window of `chunk`; `x` is the group's first channel of the first pixel of the
   // first image. The strides from there are imageStride() between images, and those of tap depths, input rows and
   // pixels.
   const float *read(const WindowChunk &chunk, const float *x, float *strip) const noexcept;
   // The same for 16-bit numbers, which become floats; only with Reading::kStrip.
   const float *widen(const WindowChunk &chunk, DataType type, const uint16_t *x, float *strip) const noexcept;
+  // The same for the pixels that a program computes; only with Reading::kStrip.
+  const float *compute(const WindowChunk &chunk, RowProgram &pixels, float *strip) const noexcept;
   // Calls fill(row, first, count, skip, offset) for every row of the strip of `chunk`. The strip gets the positions
   // first, first + skip, … of the input row that begins `row` floats after the first image; nullopt is a row outside
   // the image, and positions may be outside as well. They start at `offset`, with pixelStride() floats each.

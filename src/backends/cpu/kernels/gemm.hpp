@@ -48,8 +48,8 @@ struct MatmulShape {
 // requests them.
 class RowProgram {
  public:
-  // Writes elements [k, k + count) of the rows [row, row + rows) to rows `stride` apart; at most as many elements as a
-  // pass has.
+  static constexpr int64_t kMostElements = 512;
+  // Writes elements [k, k + count) of the rows [row, row + rows) to rows `stride` apart; count <= kMostElements.
   virtual void run(int64_t row, int64_t rows, int64_t k, int64_t count, float *to, ptrdiff_t stride) noexcept = 0;
 
  protected:
