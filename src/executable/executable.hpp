@@ -135,15 +135,17 @@ int mostLanes(const Program &program);
 
 // Memory use of a replica. Several replicas share some of it.
 struct MemoryReport {
-  int64_t arenaBytes = 0;
-  int64_t largestLiveSetBytes = 0;
+  int64_t arenaBytes = 0;           // for values, and what tasks of a kernel share
+  int64_t largestLiveSetBytes = 0;  // of these
   int64_t variableBytes = 0;
   int64_t sharedVariableBytes = 0;  // of these: bytes that are counted for other replicas
   int64_t remoteBytes = 0;          // variables in remote memory; not part of the total
   int64_t constantBytes = 0;
-  int64_t scratchBytes = 0;   // that threads keep; large scratch memory of a kernel is in the arena
-  int64_t exchangeBytes = 0;  // of collectives with other processes, for all replicas of this process
-  int64_t replicas = 1;       // of this process; they share constants and exchange
+  int64_t scratchBytes = 0;         // of all threads: what each keeps, and what the arena has in addition to arenaBytes
+  int64_t scratchBytesInArena = 0;  // the second part of these
+  int64_t largestScratchBytes = 0;  // that a kernel has in the arena
+  int64_t exchangeBytes = 0;        // of collectives with other processes, for all replicas of this process
+  int64_t replicas = 1;             // of this process; they share constants and exchange
   int64_t ownVariableBytes() const { return variableBytes - sharedVariableBytes; }
   int64_t ownConstantBytes() const { return constantBytes / replicas; }
   int64_t ownExchangeBytes() const { return exchangeBytes / replicas; }
@@ -164,6 +166,7 @@ struct Executable {
   std::vector<InputStream> inputs;
   std::vector<OutputStream> outputs;
   Program main;
+  int64_t arenaBytes = 0;             // of the whole arena
   int64_t scratchBytesPerThread = 0;  // for the kernels without Step::scratch
   MemoryReport memory;
   std::vector<Fallback> fallbacks;

@@ -63,7 +63,7 @@ class Remedies {
     return common;
   }
 
-  // Memory decreases with the batch, down to the gradient of the largest weight.
+  // The arena decreases with the batch, down to the gradient of the largest weight and the largest scratch memory.
   bool addSmallerBatch(const Attempt &base) {
     int64_t largest = 0, all = 0;
     for (const Tensor *v : refusal_.asked.ir.getMainGraph().tensorsOfType(TensorType::Variable)) {
@@ -75,7 +75,10 @@ class Remedies {
     const int64_t size = batch();
     for (int64_t parts = 2; size > 0 && size % parts == 0; parts *= 2) {
       executable::MemoryReport memory = base.memory;
+      const int64_t arena =
+          std::max((memory.arenaBytes + memory.scratchBytesInArena) / parts, memory.largestScratchBytes);
       memory.arenaBytes = std::max(memory.arenaBytes / parts, least);
+      memory.scratchBytes += std::max<int64_t>(0, arena - memory.arenaBytes) - memory.scratchBytesInArena;
       if (addsAccumulators) memory.variableBytes += all;
       if (memory.total() > refusal_.mostBytes) continue;
       const double adding =

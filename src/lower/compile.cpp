@@ -60,7 +60,7 @@ Compiled compileScheduled(const Program &program, schedule::Schedule schedule, c
   memory::verifySharedVariables(result.plan, ir, result.schedule);
 #endif
   executable = log.timed("emit", [&] { return emit(ir, result.schedule, kernels, result.plan); });
-  executable->memory.scratchBytes = executable->scratchBytesPerThread * options.threads;
+  executable->memory.scratchBytes += executable->scratchBytesPerThread * options.threads;
   executable->memory.replicas = options.localReplicas();
   if (options.exchangeBytes) executable->memory.exchangeBytes = options.exchangeBytes(*executable);
   for (const auto &v : executable->variables) {

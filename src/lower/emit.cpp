@@ -40,8 +40,13 @@ class Emitter {
       if (staysInCache(*repeated)) cached_.insert(repeated);
     emitGraph(program_.getMainGraph(), result_->main);
     for (const memory::Copy &c : plan_.assigned) result_->main.steps.push_back(copyStep(c, "assign"));
-    result_->memory.arenaBytes = plan_.arenaBytes;
-    result_->memory.largestLiveSetBytes = plan_.largestLiveSetBytes;
+    result_->arenaBytes = plan_.arenaBytes;
+    result_->memory.arenaBytes = plan_.arenaBytes - plan_.scratchBytes;
+    result_->memory.largestLiveSetBytes = plan_.largestLiveSetBytes - plan_.scratchBytes;
+    result_->memory.scratchBytes = result_->memory.scratchBytesInArena = plan_.scratchBytes;
+    for (const auto &[op, s] : plan_.scratchOf)
+      result_->memory.largestScratchBytes =
+          std::max(result_->memory.largestScratchBytes, plan_.storages[static_cast<size_t>(s)].bytes);
     for (const auto &v : result_->variables)
       (v.isRemote ? result_->memory.remoteBytes : result_->memory.variableBytes) +=
           executable::storageBytes(v.info, v.layout);

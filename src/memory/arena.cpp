@@ -26,19 +26,6 @@ namespace {
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-int64_t liveSetPeak(const std::vector<Interval> &intervals) {
-  std::vector<std::pair<int, int64_t>> events;  // at a time: additions before removals of the previous time
-  for (const auto &i : intervals) {
-    events.emplace_back(2 * i.first, aligned(i.bytes));
-    events.emplace_back(2 * i.last + 1, -aligned(i.bytes));
-  }
-  std::sort(events.begin(), events.end(),
-            [](auto &a, auto &b) { return a.first != b.first ? a.first < b.first : a.second < b.second; });
-  int64_t live = 0, peak = 0;
-  for (auto &[time, bytes] : events) peak = std::max(peak, live += bytes);
-  return peak;
-}
-
 struct Placement {
   explicit Placement(const std::vector<Interval> &i) : intervals(i) {
     int horizon = 0;
@@ -211,8 +198,21 @@ ArenaPlan planInTwoLayers(const std::vector<Interval> &intervals) {
 
 }  // namespace
 
+int64_t largestLiveSet(const std::vector<Interval> &intervals) {
+  std::vector<std::pair<int, int64_t>> events;  // at a time: additions before removals of the previous time
+  for (const auto &i : intervals) {
+    events.emplace_back(2 * i.first, aligned(i.bytes));
+    events.emplace_back(2 * i.last + 1, -aligned(i.bytes));
+  }
+  std::sort(events.begin(), events.end(),
+            [](auto &a, auto &b) { return a.first != b.first ? a.first < b.first : a.second < b.second; });
+  int64_t live = 0, peak = 0;
+  for (auto &[time, bytes] : events) peak = std::max(peak, live += bytes);
+  return peak;
+}
+
 ArenaPlan planArena(const std::vector<Interval> &intervals) {
-  const int64_t peak = liveSetPeak(intervals);
+  const int64_t peak = largestLiveSet(intervals);
   int64_t pairs = 0;
   std::vector<int> order = orderOfStarts(intervals);
   ArenaPlan best = planByStart(intervals, order, pairs);

@@ -20,6 +20,8 @@ struct ArenaPlan {
 
 constexpr int64_t kAlignment = 64;
 
+int64_t largestLiveSet(const std::vector<Interval> &intervals);
+
 // Tries several placement orders (by start, by size, by lifetime) with best fit, improves the best by placing
 // the buffers at its top first, and keeps the smallest arena. Time grows with n·log(n) for n buffers, plus a bounded
 // search. Deterministic. Buffers whose lifetimes overlap never overlap in memory.

@@ -154,7 +154,7 @@ class Planner {
     const TemporaryBytes bytes = temporaryBytes(*use.kernel, threads_);
     if (bytes.shared > 0) plan_.sharedOf[&op] = addTemporary(bytes.shared, op.str() + "/shared");
     if (bytes.scratch > 0 && sectionsAround_ == 0)
-      plan_.scratchOf[&op] = addTemporary(bytes.scratch, op.str() + "/scratch");
+      storages_.markScratch(plan_.scratchOf[&op] = addTemporary(bytes.scratch, op.str() + "/scratch"));
     sharing_.addKernel(std::move(use));
   }
 
@@ -419,6 +419,7 @@ class Planner {
     resolve(plan_.assigned);
     plan_.arenaBytes = placed.arenaBytes;
     plan_.largestLiveSetBytes = placed.largestLiveSetBytes;
+    plan_.scratchBytes = placed.scratchBytes;
   }
 
   const Ir &program_;
@@ -509,7 +510,9 @@ std::string print(const MemoryPlan &plan) {
     for (const Copy &c : copies)
       text += fmt::format("after the last iteration of {}: {} -> {}, {} bytes\n", op->str(), c.from, c.to, c.bytes);
   for (const Copy &c : plan.assigned) text += fmt::format("at the end: {} -> {}, {} bytes\n", c.from, c.to, c.bytes);
-  text += fmt::format("arena: {} bytes\nlargest live set: {} bytes\n", plan.arenaBytes, plan.largestLiveSetBytes);
+  text += fmt::format("arena: {} bytes{}\nlargest live set: {} bytes\n", plan.arenaBytes,
+                      plan.scratchBytes == 0 ? "" : fmt::format(", {} of them for scratch memory", plan.scratchBytes),
+                      plan.largestLiveSetBytes);
   return text;
 }
 

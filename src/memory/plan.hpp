@@ -66,6 +66,7 @@ struct MemoryPlan {
   std::unordered_map<const Op *, int> scratchOf;
   int64_t arenaBytes = 0;
   int64_t largestLiveSetBytes = 0;  // lower bound of every arena
+  int64_t scratchBytes = 0;         // by how much scratchOf increases the largest live set
 
   // Index in storages; -1 if the tensor needs no memory, because nothing that runs uses it.
   int of(const Graph &graph, TensorIndex t) const;

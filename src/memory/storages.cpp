@@ -94,6 +94,7 @@ struct Block {
 
 Storages::Placed Storages::place(const LaneTimes &lanes) const {
   Block all;
+  std::vector<Interval> values;                  // of `all`, without scratch memory
   std::map<std::pair<int, int>, Block> ofLanes;  // by section and lane
   for (size_t s = 0; s < items_.size(); ++s) {
     const Item &item = items_[s];
@@ -105,6 +106,7 @@ Storages::Placed Storages::place(const LaneTimes &lanes) const {
     } else {
       all.add(number, {item.bytes, first.section < 0 ? item.first : lanes.range(first.section).first,
                        last.section < 0 ? item.last : lanes.range(last.section).second});
+      if (!item.isScratch) values.push_back(all.intervals.back());
     }
   }
   std::vector<ArenaPlan> blocks;
@@ -112,6 +114,7 @@ Storages::Placed Storages::place(const LaneTimes &lanes) const {
     const auto [first, last] = lanes.range(where.first);
     blocks.push_back(planArena(block.intervals));
     all.intervals.push_back({blocks.back().bytes, first, last});
+    values.push_back(all.intervals.back());
   }
   const ArenaPlan arena = planArena(all.intervals);
   std::vector<int64_t> offset(items_.size(), 0);
@@ -138,6 +141,7 @@ Storages::Placed Storages::place(const LaneTimes &lanes) const {
   }
   result.arenaBytes = arena.bytes;
   result.largestLiveSetBytes = arena.largestLiveSet;
+  if (values.size() < all.intervals.size()) result.scratchBytes = arena.largestLiveSet - largestLiveSet(values);
   return result;
 }
 

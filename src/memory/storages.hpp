@@ -29,6 +29,7 @@ class Storages {
   void define(int s, int time);           // written at `time`
   void use(int s, int time);              // read at `time`
   void keep(int s, int first, int last);  // live over the whole range whatever its uses
+  void markScratch(int s) { items_[find(s)].isScratch = true; }
   Place place(int s) const { return items_[find(s)].place; }
   int64_t bytes(int s) const { return items_[find(s)].bytes; }
   int64_t index(int s) const { return items_[find(s)].index; }
@@ -46,6 +47,7 @@ class Storages {
     std::vector<Storage> storages;
     int64_t arenaBytes = 0;
     int64_t largestLiveSetBytes = 0;
+    int64_t scratchBytes = 0;  // how much larger the largest live set is with the storages of markScratch
   };
   Placed place(const LaneTimes &lanes = {}) const;
 
@@ -60,7 +62,7 @@ class Storages {
     int64_t stride = 0;
     int initial = -1;  // Row: the storage that replaces it in the first iteration
     int whole = -1;    // Slice; its offset is `index`
-    bool hasSlices = false;
+    bool hasSlices = false, isScratch = false;
   };
   std::vector<Item> items_;
   UnionFind sets_;

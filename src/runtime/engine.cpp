@@ -96,7 +96,7 @@ struct Engine::Impl {
         mostIterations(settings.mostIterations > 0 ? settings.mostIterations : -1),
         longest(settings.longest),
         isHostMemory(queue->isHostMemory()),
-        arena(queue->allocate(e.memory.arenaBytes, {})),
+        arena(queue->allocate(e.arenaBytes, {})),
         variableOffsets(offsetsOf(e, settings)),
         block(queue->allocate(variableOffsets.back(), variableOffsets)),
         addresses(e.buffers.size()),

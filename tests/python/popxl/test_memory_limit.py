@@ -78,8 +78,8 @@ def test_smaller_batches(monkeypatch):
 
 
 def test_fewer_replicas(monkeypatch):
-    *_, of_one = refusal(monkeypatch, 400_000)
-    text, found, _ = refusal(monkeypatch, int(1.2 * of_one), replicas=2)
+    *_, of_each = refusal(monkeypatch, 400_000, replicas=2)
+    text, found, _ = refusal(monkeypatch, int(1.1 * of_each), replicas=2)
     assert any(words.startswith("run on 1 replicas instead of 2") for words, *_ in found), text
 
 

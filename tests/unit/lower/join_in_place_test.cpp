@@ -79,7 +79,7 @@ Found check(const std::string &text) {
     const Values got = valuesOf(compiled.executable, threads);
     EXPECT_EQ(got, valuesOf(copied, threads)) << threads << " threads";
     EXPECT_EQ(got, valuesOf(lower::compile(lower::parseProgram(found.text), options), threads)) << "read from its text";
-    EXPECT_LE(compiled.executable->memory.arenaBytes, copied->memory.arenaBytes);
+    EXPECT_LE(compiled.executable->arenaBytes, copied->arenaBytes);
     found.copies = copiesOf(compiled.executable->main);
     for (const auto &[id, values] : numbers)
       for (size_t i = 0; i < values.size(); ++i) {

@@ -178,6 +178,9 @@ TEST(LanePlan, large_scratch_memory_is_in_the_arena_but_not_in_lanes) {
     EXPECT_FALSE(overlap(scratchOf("b"), storage("b")));
     EXPECT_TRUE(overlap(scratchOf("a"), scratchOf("b"))) << "one after the other";
     EXPECT_EQ(plan.arenaBytes, plan.largestLiveSetBytes);
+    const MemoryPlan values = planFor(chains.order, 0, threads);
+    EXPECT_EQ(plan.arenaBytes - plan.scratchBytes, values.arenaBytes);
+    EXPECT_EQ(values.scratchBytes, 0);
   }
 }
 

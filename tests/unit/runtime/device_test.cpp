@@ -257,7 +257,7 @@ std::shared_ptr<const Executable> oneKernel(std::shared_ptr<const executable::Ke
   auto e = std::make_shared<Executable>();
   e->buffers = {{executable::Buffer::Place::Arena, 4, 0, "y"}};
   e->outputs.push_back({"y", TensorInfo(DataType::FLOAT, Shape{})});
-  e->memory.arenaBytes = 64;
+  e->arenaBytes = 64;
   Step compute, store;
   compute.name = compute.op = "Some 'op'";
   compute.kernel = std::move(kernel);
@@ -314,7 +314,7 @@ TEST(Device, each_thread_has_its_part_of_scratch_memory_in_the_arena) {
     const auto kernel = std::make_shared<ScratchKernel>();
     auto e = std::make_shared<Executable>(*oneKernel(kernel));
     e->buffers.push_back({executable::Buffer::Place::Arena, parts * kStride, 64, "scratch"});
-    e->memory.arenaBytes = 64 + parts * kStride;
+    e->arenaBytes = 64 + parts * kStride;
     e->main.steps[0].scratch = 1;
     for (const runtime::Device *device :
          {static_cast<const runtime::Device *>(&cpuDevice()), static_cast<const runtime::Device *>(&counting())}) {
