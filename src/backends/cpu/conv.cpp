@@ -223,7 +223,8 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
   shape->computesX = op.hasAttr("prologue");
   ConvForward conv(*shape, request.threads);
   if (shape->computesX) {
-    if (!conv.takesRows()) return reason = "it would compute its prologue several times for a pixel", nullptr;
+    if (!conv.takesRows())
+      return reason = "it would compute its prologue several times for a pixel, or for few channels at a time", nullptr;
     ends.prologue = CompiledPrologue::compile(bodyOf(op, "prologue"), shape->pixelOfX(), reason);
     if (!ends.prologue) return nullptr;
   }
