@@ -142,7 +142,7 @@ struct MemoryReport {
   int64_t remoteBytes = 0;          // variables in remote memory; not part of the total
   int64_t constantBytes = 0;
   int64_t scratchBytes = 0;         // of all threads: what each keeps, and what the arena has in addition to arenaBytes
-  int64_t scratchBytesInArena = 0;  // the second part of these
+  int64_t scratchBytesInArena = 0;  // of these: what the arena has in addition
   int64_t largestScratchBytes = 0;  // that a kernel has in the arena
   int64_t exchangeBytes = 0;        // of collectives with other processes, for all replicas of this process
   int64_t replicas = 1;             // of this process; they share constants and exchange

@@ -20,6 +20,7 @@ struct ArenaPlan {
 
 constexpr int64_t kAlignment = 64;
 
+// ArenaPlan::largestLiveSet of these intervals.
 int64_t largestLiveSet(const std::vector<Interval> &intervals);
 
 // Tries several placement orders (by start, by size, by lifetime) with best fit, improves the best by placing

@@ -29,6 +29,7 @@ class Storages {
   void define(int s, int time);           // written at `time`
   void use(int s, int time);              // read at `time`
   void keep(int s, int first, int last);  // live over the whole range whatever its uses
+  // It is counted in Placed::scratchBytes.
   void markScratch(int s) { items_[find(s)].isScratch = true; }
   Place place(int s) const { return items_[find(s)].place; }
   int64_t bytes(int s) const { return items_[find(s)].bytes; }

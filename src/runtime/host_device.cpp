@@ -61,8 +61,8 @@ class HostQueue final : private AllThreads, public TeamQueue {
         TeamQueue(device, team),
         device_(device),
         settings_(settings),
-        scratch_(HostMemory::aligned(e.scratchBytesPerThread) * team.pool.threads()) {
-    team.scratchStride = HostMemory::aligned(e.scratchBytesPerThread);
+        scratch_(executable::scratchStride(e.scratchBytesPerThread) * team.pool.threads()) {
+    team.scratchStride = executable::scratchStride(e.scratchBytesPerThread);
     team.scratch = scratch_.data();
     team.pool.onEachThread(
         [this](int thread, int) { scratch_.touch(thread * team.scratchStride, (thread + 1) * team.scratchStride); });

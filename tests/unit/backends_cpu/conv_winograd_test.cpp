@@ -10,6 +10,8 @@
 
 #include "../support/conv_cases.hpp"
 #include "../support/instruction_sets.hpp"
+#include "backends/cpu/kernels/cache_sizes.hpp"
+#include "backends/cpu/kernels/pack.hpp"
 
 namespace popart::cpu {
 namespace {
@@ -142,6 +144,38 @@ TEST(ConvWinograd, every_instruction_set_transforms_with_the_same_bits) {
     const Data data(s);
     const Floats expected = forward(s, data.x, data.packed);
     forAllInstructionSets([&] { ASSERT_EQ(forward(s, data.x, data.packed), expected); });
+  }
+}
+
+// As many channels and panels as the second level cache requires for halves; the weights of a panel alone stay in it.
+TEST(ConvWinograd, halves_of_the_weights_give_the_bits_of_the_whole) {
+  const int64_t width = panelWidth(), channels = secondLevelCacheBytes() / (128 * width), panels = 5;
+  WindowProductShape all;
+  all.window.in = all.window.out = all.size = {1, 16, 18};
+  all.window.taps = {1, 3, 3}, all.window.low = {0, 1, 1};
+  all.window.channels = all.window.pixelStride = channels;
+  all.columns = panels * width, all.weightRows = 9 * channels;
+  for (int64_t tap = 0; tap < 9; ++tap) all.tapRows.push_back(tap * channels);
+  WindowProductShape one = all;
+  one.columns = width;
+  const WinogradProduct halves(all, 1), whole(one, 1);
+  ASSERT_TRUE(halves.halvesWeights());
+  ASSERT_FALSE(whole.halvesWeights());
+  const int64_t pixels = volume(all.size), panelFloats = all.weightRows * width;
+  const Floats x = randomFloats(pixels * channels, 1), weights = randomFloats(panels * panelFloats, 2);
+  const auto run = [&](const WinogradProduct &product, const float *w, int64_t columns) {
+    Floats y(static_cast<size_t>(pixels * columns), NAN), scratch(product.scratchFloats() + 16);
+    for (int task = 0; task < product.tasks(); ++task)
+      product.run(task, x.data(), w, y.data(), Epilogue(), scratch.data());
+    return y;
+  };
+  const Floats y = run(halves, weights.data(), all.columns);
+  for (int64_t p = 0; p < panels; ++p) {
+    const Floats expected = run(whole, weights.data() + p * panelFloats, width);
+    for (int64_t i = 0; i < pixels; ++i)
+      ASSERT_TRUE(std::equal(expected.begin() + i * width, expected.begin() + (i + 1) * width,
+                             y.begin() + i * all.columns + p * width))
+          << "panel " << p << ", pixel " << i;
   }
 }
 

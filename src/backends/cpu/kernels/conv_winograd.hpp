@@ -35,6 +35,8 @@ class WinogradProduct {
   // The number of multiply-adds of the definition, and the fraction of the work that a task does.
   double products() const;
   double share(int task) const;
+  // Whether weights are transformed in two halves, which need half of the memory.
+  bool halvesWeights() const { return weightParts_.size() > 1; }
   size_t scratchFloats() const { return zeroFloats() + inputFloats() + weightFloats() + sumFloats(); }
   // x (images, in, channels of all groups), y, the weights and the epilogue as for WindowProduct::run.
   void run(int task, const float *x, const float *weights, float *y, const Epilogue &epilogue,
