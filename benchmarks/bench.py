@@ -17,7 +17,8 @@ GPT of examples/popxl (`popxl_gpt.py`) is compared with the same network through
 step compiled. The rows of `transforms.py` (--transforms, or by name) are also compared with other forms; their results
 are in a separate table (`measure_transforms.py`).
 
-With --before FOLDER the names are also measured with another checkout of this repository, built for release.
+With --before FOLDER the names are also measured with another checkout of this repository, built for release; with
+--same-bits their results are compared to the bit.
 
 Figures without turns: call_overhead (one tiny operator, from Python and from C++), compile_time (construction to the
 end of the first call), inline_compile_time (by operator, for graphs that are called many times), load_time (a stored
@@ -43,7 +44,7 @@ import measure_transforms
 from figures import attempt, figures, geometric_mean, largest_difference, memory_figures, spread, with_ratio
 from machine_state import Rounds, RoundTrips, print_exchange, run_probe
 from output import OTHER_FORMS, machine, print_row, write_json
-from processes import Worker, WorkerFailed, ask_once, progress
+from processes import Worker, WorkerFailed, ask_once, packages_of, progress
 
 import transforms
 
@@ -97,6 +98,8 @@ CONVOLUTION_CLASSES = [
     *("1x1_56", "1x1_28", "1x1_14", "1x1_7", "groups32_28", "depthwise_28"),
 ]
 CONVOLUTION_NAMES = [f"conv_{c}_{kind}" for kind in ("b8", "train_b8") for c in CONVOLUTION_CLASSES]
+# Names that are one ONNX file; with weights if they train.
+EXPORTED_NAMES = [*INFERENCE_NAMES, *TRAINING_NAMES, *FROZEN_NAMES, *SECOND_NAMES, *THIRD_NAMES, *CONVOLUTION_NAMES]
 # One name for several names.
 GROUPS = {
     "convolutions": CONVOLUTION_NAMES,
@@ -374,35 +377,51 @@ def check_same_bits(name: str, repetitions: int, args: argparse.Namespace) -> di
         for threads in SAME_BITS_THREADS:
             progress(f"same bits: {name}: {threads} threads")
             others.append(ask_once(budget, "same_bits", folder, str(threads), "1", str(SAME_BITS_STEPS))["digests"])
-    between = sorted(
-        {tensor for tensor, digest in single["digests"].items() for other in others if other.get(tensor) != digest}
-    )
     return {
-        "name": name,
         "tensors": len(single["digests"]),
-        "repetitions": repetitions,
-        "differ_between_threads": between,
+        "compared": f"threads 1 = 2 = {' = '.join(map(str, SAME_BITS_THREADS))}, {repetitions} repetitions",
+        "differ": different_tensors(single["digests"], *others),
         "differ_between_repetitions": sorted(double["different"]),
-        "same": not between and not double["different"] and bool(single["digests"]),
     }
 
 
+def check_bits_before(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Run once here and once with the packages of the other checkout; returns which tensors differ in any bit."""
+    before = packages_of(args.before) | {"POPART_DISABLE_PASSES": ""}
+    with tempfile.TemporaryDirectory() as folder:
+        ask_once(args.budget, "export", name, folder)
+        progress(f"same bits: {name}")
+        arguments = ("same_bits", folder, "2", "1", str(SAME_BITS_STEPS))
+        here = ask_once(args.budget, *arguments)["digests"]
+        there = ask_once(args.budget, *arguments, environment=before)["digests"]
+    return {"tensors": len(here), "compared": f"{args.before} = here", "differ": different_tensors(here, there)}
+
+
+def different_tensors(digests: dict[str, str], *others: dict[str, str]) -> list[str]:
+    """Tensors that any of the others lacks or has with another digest."""
+    return sorted({name for name, digest in digests.items() for other in others if other.get(name) != digest})
+
+
 def same_bits(args: argparse.Namespace) -> bool:
-    """Check every chosen training name; prints one line each and returns whether all are the same."""
+    """Check every chosen name; prints one line each and returns whether all are the same."""
     results = []
-    for name in (name for name in args.names if name in TRAINING_NAMES):
-        result = attempt(check_same_bits, name, args.repetitions, args)
-        results.append({"name": name, "same": False, **result})
+    for name in args.names:
+        if name not in (EXPORTED_NAMES if args.before else TRAINING_NAMES):
+            continue
+        check = (check_bits_before, name, args) if args.before else (check_same_bits, name, args.repetitions, args)
+        result = {"name": name, "same": False, **attempt(*check)}
+        results.append(result)
         if "error" in result:
             print(f"{name:<26} failed: {result['error']}", flush=True)
             continue
+        differ = [*result["differ"], *result.get("differ_between_repetitions", [])]
+        result["same"] = not differ and result["tensors"] > 0
         verdict = "same bits" if result["same"] else "DIFFERENT BITS"
         print(
-            f"{name:<26} {verdict}: {result['tensors']} tensors, threads 1 = 2 = "
-            f"{' = '.join(map(str, SAME_BITS_THREADS))}, {args.repetitions} repetitions of {SAME_BITS_STEPS} steps",
+            f"{name:<26} {verdict}: {result['tensors']} tensors, {result['compared']}, {SAME_BITS_STEPS} steps",
             flush=True,
         )
-        for tensor in [*result["differ_between_threads"], *result["differ_between_repetitions"]][:8]:
+        for tensor in differ[:8]:
             print(f"    differs: {tensor}")
     if args.json:
         write_json(args.json, {"machine": machine({}), "same_bits": results})
@@ -454,7 +473,9 @@ def parse_arguments() -> argparse.Namespace:
         "--same-bits",
         action="store_true",
         help="instead of measuring, check that the chosen training names give the same bits with one thread, with two "
-        "and at every repetition: losses, weights and optimizer state (exit code 1 when not)",
+        "and at every repetition: losses, weights and optimizer state (exit code 1 when not). With --before: that the "
+        "chosen names, also those for inference, give the bits of the other checkout; POPART_DISABLE_PASSES acts on "
+        "this one alone",
     )
     parser.add_argument(
         "--ops",

@@ -21,6 +21,12 @@ def progress(text: str) -> None:
     print(f"[{time.monotonic() - _START:7.1f}s] {text}", file=sys.stderr, flush=True)
 
 
+def packages_of(checkout: Path) -> dict[str, str]:
+    """The environment in which Python imports the packages of another built checkout."""
+    preset = os.environ.get("POPART_PRESET", "release")
+    return {"PYTHONPATH": f"{checkout}/python:{checkout}/build/{preset}/python"}
+
+
 class WorkerFailed(Exception):
     """A worker answered with an error, ended, or exceeded its time."""
 
@@ -34,9 +40,7 @@ class Worker:
         """Start ``worker.py`` with `arguments` and additions to the environment; of another built checkout if given."""
         folder = HERE
         if checkout:
-            preset = os.environ.get("POPART_PRESET", "release")
-            packages = f"{checkout}/python:{checkout}/build/{preset}/python"
-            folder, environment = checkout / "benchmarks", (environment or {}) | {"PYTHONPATH": packages}
+            folder, environment = checkout / "benchmarks", (environment or {}) | packages_of(checkout)
         command = [sys.executable, str(folder / "worker.py"), *arguments]
         self._process = subprocess.Popen(
             command,

@@ -1,7 +1,7 @@
-"""Whether a training program gives the same bits for every number of threads and in every repetition.
+"""Whether a program gives the same bits for every number of threads, in every repetition, and as another checkout.
 
-A repetition starts from the first weights and optimizer state, runs a few steps and compares every bit of the losses,
-the weights and the optimizer state.
+A repetition starts from the first weights and optimizer state, runs a few steps and compares every bit of the losses or
+results, the weights and the optimizer state.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ def repeat(folder: Path, repetitions: int, steps: int) -> tuple[dict[str, str], 
     Args:
         folder: Where the program is.
         repetitions: How often it starts again.
-        steps: Optimizer steps of a repetition.
+        steps: Runs of a repetition; a training program updates its weights in each.
 
     Returns:
         The digest of every tensor after the first repetition, and for tensors that later had another result the first
         repetition with such a result.
     """
     program, inputs = programs.load(folder)
-    session = programs.training_session(program)
+    session = programs.open_session(program)
     anchors = session.initAnchorArrays()
     stepio = popart.PyStepIO(inputs, anchors)
     values = {}
-    for name in session._variableIds():
+    for name in session._variableIds() if program.rule else ():
         info = session.getInfo(name)
         values[name] = np.empty(info.shape(), np.dtype(info.data_type_lcase()))
     weights = popart.PyWeightsIO(values)
@@ -44,13 +44,14 @@ def repeat(folder: Path, repetitions: int, steps: int) -> tuple[dict[str, str], 
     different: dict[str, int] = {}
     for repetition in range(repetitions):
         session.weightsFromHost()
-        losses = {}
+        results = {}
         for step in range(steps):
             session.run(stepio)
-            losses |= {f"{name} of step {step}": value.copy() for name, value in anchors.items()}
-        session.weightsToHost()
-        session.readWeights(weights)
-        digests = digests_of(values | losses)
+            results |= {f"{name} of step {step}": value.copy() for name, value in anchors.items()}
+        if values:
+            session.weightsToHost()
+            session.readWeights(weights)
+        digests = digests_of(values | results)
         first = first or digests
         for name, digest in digests.items():
             if digest != first[name]:

@@ -1,4 +1,4 @@
-"""Training gives the same bits with any number of threads and at every repetition."""
+"""Programs give the same bits with any number of threads and at every repetition."""
 
 import json
 import subprocess
@@ -72,6 +72,20 @@ def test_small_networks_train_to_the_same_bits(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name, benchmark in networks.BENCHMARKS.items() if benchmark.training])
 def test_benchmark_networks_train_to_the_same_bits(name, tmp_path):
     check_same_bits(networks.BENCHMARKS[name], tmp_path, 100)
+
+
+def test_results_of_inference_have_digests(tmp_path):
+    """`./dev bench --same-bits --before` compares them with another checkout."""
+    torch.manual_seed(0)
+    network, values, _ = networks.instantiate(SMALL["lenet"])
+    model = implementations.export(network, values, training=False)
+    programs.save(programs.Program(model), {"input": values.numpy()}, tmp_path)
+    one, different = run_in_process(tmp_path, 1, 2)
+    assert len(one) == 2
+    assert different == {}
+    assert run_in_process(tmp_path, 3, 1) == (one, {})
+    programs.save(programs.Program(model), {"input": values.numpy() + 1}, tmp_path)
+    assert run_in_process(tmp_path, 1, 1)[0] != one
 
 
 def test_a_changed_weight_shows_in_the_digests(tmp_path):
