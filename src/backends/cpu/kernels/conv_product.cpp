@@ -56,7 +56,12 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
     const int64_t place = (r.position[0] * size[1] + r.position[1]) * size[2] + r.position[2];
     targets_.push_back({r.row * panelWidth(), place * shape_.yStride});
   }
-  chooseChunks(std::max(1, threads));
+  const double elapsed = chooseChunks(std::max(1, threads), std::max<int64_t>(1, panels_));
+  if (x == Input::kComputed) {  // once, in tasks of all columns, instead of in a pass over memory
+    const double pass =
+        kMovedFloat * 2 * static_cast<double>(shape_.window.n * volume(shape_.window.in) * shape_.window.channels);
+    isWorthComputing_ = chooseChunks(std::max(1, threads), 1) <= elapsed + pass;
+  }
   widensStrip_ = isHalf(type) && perStep_ == 1 && !shape_.tapRows.empty();  // without taps, nothing is read
   windows_ = Windows(shape_.window, chunkSize_, microKernels().tileRows,
                      widensStrip_ || x == Input::kComputed ? Windows::Reading::kStrip : Windows::Reading::kInPlace);
@@ -94,7 +99,7 @@ bool WindowProduct::takesRows() const {
   constexpr int64_t kFewestChannels = 32;
   constexpr double kMostCopies = 1.5;  // of a pixel, on average
   const WindowShape &w = shape_.window;
-  return type_ == DataType::FLOAT && shape_.groups == 1 && splits_ == 1 && w.channels >= kFewestChannels &&
+  return type_ == DataType::FLOAT && shape_.groups == 1 && isWorthComputing_ && w.channels >= kFewestChannels &&
          static_cast<double>(windows_.chunks() * windows_.stripPixels()) <=
              kMostCopies * static_cast<double>(w.n * volume(w.in));
 }
@@ -142,15 +147,14 @@ double WindowProduct::share(int task) const {
 
 // First chooses, from the ways to split the work into enough tasks, the one with the lowest cost of moved bytes and of
 // threads idle at the end: every chunk reads all weights, every range of panels reads all windows. Then chooses a way
-// that ends sooner, if threads would still wait for a long task.
-void WindowProduct::chooseChunks(int threads) {
+// that ends sooner, if threads would still wait for a long task. Returns the elapsed time, in multiply-adds.
+double WindowProduct::chooseChunks(int threads, int64_t mostSplits) {
   const WindowShape &w = shape_.window;
   const double places = static_cast<double>(w.n * volume(w.out)), rows = static_cast<double>(shape_.weightRows);
   const double multiplyAdds = places * static_cast<double>(volume(w.taps) * w.channels * panels_ * panelWidth());
   const int64_t most = static_cast<int64_t>(2 * multiplyAdds) / kSmallestTaskFlops;
   const int64_t wanted = std::clamp<int64_t>(most, 1, ceilDiv(threads * kTasksPerThread, shape_.groups));
   const int64_t workers = std::min<int64_t>(threads, wanted * shape_.groups);
-  const int64_t mostSplits = std::max<int64_t>(1, panels_);
   const double weights = rows * static_cast<double>(panelsOfResult_ * panelWidth());
   const double inputs = static_cast<double>(w.n * volume(w.in) * w.channels) *
                         (Windows(w, {}, microKernels().tileRows).isReadInPlace() ? 1.0 : 2.0);
@@ -194,11 +198,12 @@ void WindowProduct::chooseChunks(int threads) {
     for (int64_t splits = fewest; splits <= mostSplits && chunks * splits <= std::max(most, wanted); ++splits) {
       const double time = elapsed(size, chunks, splits);
       if (time >= least) continue;
-      least = time;
+      least = now = time;
       chunkSize_ = size;
       splits_ = splits;
     }
   });
+  return now;
 }
 
 // One block per tap row if a row's taps are contiguous on both sides, else one per tap.

@@ -48,7 +48,8 @@ class WindowProduct {
   enum class Input : uint8_t { kStored, kComputed };  // whether x is in memory, or a RowProgram computes it
   // `threads` only determines the sizes of tasks. `type`: of x and weights.
   WindowProduct(WindowProductShape shape, int threads, DataType type = DataType::FLOAT, Input x = Input::kStored);
-  // Whether a RowProgram should compute x: few pixels are computed twice, and a pixel has many channels.
+  // Whether a RowProgram should compute x: few pixels are computed twice, a pixel has many channels, and tasks of all
+  // columns lose less time than a pass over memory takes. Only with Input::kComputed.
   bool takesRows() const;
   int tasks() const { return static_cast<int>(shape_.groups * windows_.chunks() * splits_); }
   // The number of multiply-adds, and the fraction of them that a task does.
@@ -108,7 +109,7 @@ class WindowProduct {
   WindowChunk joined(const WindowChunk &chunk) const noexcept;
   bool fillsLines() const;
   void usePairs();
-  void chooseChunks(int threads);
+  double chooseChunks(int threads, int64_t mostSplits);
   void makePasses();
   void makePackedBlocks();
   int64_t longestPass() const;  // in k
@@ -145,6 +146,7 @@ class WindowProduct {
   bool looksAheadInX_ = false;   // whether tiles prefetch the next chunk of the same thread
   int64_t panelsOfResult_ = 0;
   int64_t panels_ = 0, splits_ = 1;  // panels of all results; panel ranges that are separate tasks
+  bool isWorthComputing_ = false;    // x, in tasks of all columns
   std::vector<Target> targets_;      // by result
   int64_t panelsAtOnce_ = 1;
   std::vector<BlockOffset> blocks_, packedBlocks_;  // packed: for weights that are stored pass by pass
