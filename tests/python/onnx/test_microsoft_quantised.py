@@ -5,7 +5,7 @@ import pytest
 
 from onnx import TensorProto
 from tests.python.onnx.microsoft_node import check_like_runtime, microsoft
-from tests.python.onnx.single_node import runtime_values, values
+from tests.python.onnx.single_node import runtime_int8_range, runtime_values, values
 
 UINT8, INT8, INT32, FLOAT = TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32, TensorProto.FLOAT
 TYPES = {np.uint8: UINT8, np.int8: INT8}
@@ -16,8 +16,8 @@ def floats(*shape, seed=0):
 
 
 def numbers(dtype, *shape, seed=0):
-    info = np.iinfo(dtype)
-    return np.random.default_rng((seed, *shape)).integers(info.min, info.max + 1, shape).astype(dtype)
+    low, high = runtime_int8_range() if dtype == np.int8 else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return np.random.default_rng((seed, *shape)).integers(low, high + 1, shape).astype(dtype)
 
 
 def scale(value):

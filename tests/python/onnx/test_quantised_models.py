@@ -1,4 +1,4 @@
-"""Quantised convolutions and products as exporters write them, beside ONNX Runtime and exact sums."""
+"""Quantised convolutions and products as exporters write them, against ONNX Runtime and exact sums."""
 
 import itertools
 
@@ -9,19 +9,24 @@ import popart.backend
 import pytest
 
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from tests.python.onnx.single_node import Node, runtime_values, values
+from tests.python.onnx.single_node import Node, runtime_int8_range, runtime_values, values
 from tests.python.popart.training_runs import ready
 
 RNG = np.random.default_rng(21)
 RANGES = {np.uint8: (0, 255), np.int8: (-128, 127)}
+WEIGHT_RANGES = RANGES | {np.int8: runtime_int8_range()}
 TENSORS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 
 
-def integers(dtype, *shape):
-    low, high = RANGES[dtype]
+def integers(dtype, *shape, ranges=RANGES):
+    low, high = ranges[dtype]
     array = RNG.integers(low, high + 1, shape).astype(dtype)
     array.flat[: min(2, array.size)] = (low, high)[: array.size]
     return array
+
+
+def weights(dtype, *shape):
+    return integers(dtype, *shape, ranges=WEIGHT_RANGES)
 
 
 def scales(count, size=0.01):
@@ -47,7 +52,7 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize(("x_shape", "w_shape", "settings"), CONVOLUTIONS, ids=str)
 def test_quantised_convolutions_are_those_of_onnx_runtime(x_shape, w_shape, settings, x_type, w_type, each):
     """To the bit; zero points are ends of the types."""
-    x, w = integers(x_type, *x_shape), integers(w_type, *w_shape)
+    x, w = integers(x_type, *x_shape), weights(w_type, *w_shape)
     count = w_shape[0] if each else ()
     w_zero = np.zeros(count, w_type) if w_type == np.int8 else np.full(count, 255, w_type)
     inputs = [
@@ -71,7 +76,7 @@ def test_quantised_convolutions_are_those_of_onnx_runtime(x_shape, w_shape, sett
 @pytest.mark.parametrize(("a_type", "b_type"), [(np.uint8, np.uint8), (np.uint8, np.int8), (np.int8, np.int8)])
 @pytest.mark.parametrize("shapes", [((5, 7), (7, 9)), ((2, 13, 1030), (1030, 70)), ((2, 3, 8), (2, 8, 33))], ids=str)
 def test_quantised_products_are_those_of_onnx_runtime(shapes, a_type, b_type, each):
-    a, b = integers(a_type, *shapes[0]), integers(b_type, *shapes[1])
+    a, b = integers(a_type, *shapes[0]), weights(b_type, *shapes[1])
     count = shapes[1][-1] if each and len(shapes[1]) == 2 else ()
     inputs = [
         a, np.float32(0.02), a_type(RANGES[a_type][1]), b, scales(count), np.full(count, 5, b_type),
@@ -156,7 +161,7 @@ def test_convolutions_between_dequantised_and_quantised(x_type, w_type, bias, be
     for channels, last in (((20, 6, 3, 3), step), ((9, 20, 1, 1), np.float32(0.3))):
         w_scale = scales(channels[0])
         w_zero = np.zeros(channels[0], w_type) if w_type == np.int8 else np.full(channels[0], 130, w_type)
-        inputs = [y, to.dequantised(to.constant(integers(w_type, *channels)), w_scale, w_zero, axis=0)]
+        inputs = [y, to.dequantised(to.constant(weights(w_type, *channels)), w_scale, w_zero, axis=0)]
         if bias == "float":
             inputs.append(to.constant(RNG.standard_normal(channels[0]).astype(np.float32)))
         if bias == "integer":
@@ -175,7 +180,7 @@ def test_matrix_products_between_dequantised_and_quantised(kind):
     to = Writer()
     y = to.around("x", np.float32(0.05), np.int8(3))
     shape, axis = ((30, 17), 1) if kind == "MatMul" else ((17, 30), 0)
-    w = to.dequantised(to.constant(integers(np.int8, *shape)), scales(17), np.zeros(17, np.int8), axis=axis)
+    w = to.dequantised(to.constant(weights(np.int8, *shape)), scales(17), np.zeros(17, np.int8), axis=axis)
     if kind == "MatMul":
         y = to.node("Add", [to.node("MatMul", [y, w]), to.constant(scales(17, 1))])
     else:
@@ -190,7 +195,7 @@ def test_what_integers_do_not_give_stays_in_float(kind):
     """A Relu above the least number, a bias of the run, an operand that is not dequantised."""
     to = Writer()
     x = to.around("x", np.float32(0.05), np.uint8(120))
-    w = to.dequantised(to.constant(integers(np.int8, 6, 6, 1, 1)), np.float32(0.01), np.int8(0))
+    w = to.dequantised(to.constant(weights(np.int8, 6, 6, 1, 1)), np.float32(0.01), np.int8(0))
     bias = [to.node("ReduceMean", ["x"], axes=[0, 2, 3], keepdims=0)] if kind == "bias" else []
     y = to.node("Conv", ["x" if kind == "half" else x, w, *bias])
     y = to.around(to.node("Relu", [y]) if kind == "bound" else y, np.float32(0.05), np.uint8(50))
