@@ -1,8 +1,9 @@
 """Makes the packages of this tree and the built extension importable, here and in programs that tests start.
 
 The build is the one named by POPART_PRESET (default dev), as `./dev test` sets it. With POPART_PRESET=installed, the
-installed packages are tested. Random data of a test are the
-same whatever ran before it: generators of test modules begin each test as they were when all had been imported.
+installed packages are tested. Random data of a test are the same whatever ran before it: generators of test modules
+begin each test as they were when all had been imported. Programs have two threads unless POPART_NUM_THREADS says
+otherwise: plans depend on their number, each thread needs scratch memory, and tests set limits of memory.
 """
 
 import os
@@ -17,6 +18,7 @@ PRESET = os.environ.get("POPART_PRESET", "dev")
 PACKAGES = [] if PRESET == "installed" else [str(ROOT / "python"), str(ROOT / "build" / PRESET / "python")]
 
 sys.path[:0] = [path for path in [*PACKAGES, str(ROOT)] if path not in sys.path]
+os.environ.setdefault("POPART_NUM_THREADS", "2")
 # A program without a buffer writes the end of a line alone, and Open MPI tags each write.
 os.environ.pop("PYTHONUNBUFFERED", None)
 os.environ["PYTHONPATH"] = os.pathsep.join([*PACKAGES, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
