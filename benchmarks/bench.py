@@ -407,6 +407,7 @@ def same_bits(args: argparse.Namespace) -> bool:
     results = []
     for name in args.names:
         if name not in (EXPORTED_NAMES if args.before else TRAINING_NAMES):
+            progress(f"same bits: {name}: left out")
             continue
         check = (check_bits_before, name, args) if args.before else (check_same_bits, name, args.repetitions, args)
         result = {"name": name, "same": False, **attempt(*check)}

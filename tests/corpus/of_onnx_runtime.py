@@ -13,6 +13,7 @@ from tests.corpus.files import ORDER_OF_SUMMATION, STEPS_OF_QUANTISATION, Array,
 from tests.corpus.of_torch import exported
 from tests.models.circulation.exporting import Form
 from tests.python.onnx.runtime_files import HEADS, HIDDEN, optimized
+from tests.python.onnx.single_node import runtime_takes_seven_bits
 
 USUAL, OLD = Form(False, 17), Form(False, 12)
 # ONNX Runtime's fused Gelu and norms round differently from the nodes that they replace.
@@ -73,7 +74,7 @@ def for_transformers(name: str, folder: Path) -> Made:
 
 def while_running(name: str, folder: Path) -> Made:
     made, path = written(name, folder)
-    quantization.quantize_dynamic(str(path), str(folder / "quantised.onnx"))
+    quantization.quantize_dynamic(str(path), str(folder / "quantised.onnx"), reduce_range=runtime_takes_seven_bits())
     return Made((folder / "quantised.onnx").read_bytes(), made.draw)
 
 
@@ -84,6 +85,7 @@ def from_samples(name: str, form: str, by_channel: bool, folder: Path) -> Made:
         str(folder / "quantised.onnx"),
         Samples(made.draw),
         quant_format=quantization.QuantFormat[form],
+        reduce_range=runtime_takes_seven_bits(),
         per_channel=by_channel,
     )
     # ONNX Runtime's optimizer makes products of integers of QDQ, which round otherwise: another model.

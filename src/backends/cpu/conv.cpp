@@ -224,7 +224,10 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
   ConvForward conv(*shape, request.threads);
   if (shape->computesX) {
     if (!conv.takesRows())
-      return reason = "it would compute its prologue several times for a pixel, or for few channels at a time", nullptr;
+      return reason =
+                 "its prologue costs more there than in a pass of its own: several times for a pixel, for few "
+                 "channels at a time, or in tasks that keep threads waiting",
+             nullptr;
     ends.prologue = CompiledPrologue::compile(bodyOf(op, "prologue"), shape->pixelOfX(), reason);
     if (!ends.prologue) return nullptr;
   }

@@ -124,6 +124,11 @@ def runtime_int8_range() -> tuple[int, int]:
     return (-128, 127) if (found == 4 * 255 * -128).all() else (-64, 63)
 
 
+def runtime_takes_seven_bits() -> bool:
+    """Whether weights must have 7 bits for ONNX Runtime: `reduce_range` of its quantizer."""
+    return runtime_int8_range() != (-128, 127)
+
+
 def gradients(node: Node, wanted: Sequence[int], weights: Sequence[Array]) -> list[Array]:
     """Gradients of the sum of the outputs times `weights` for the inputs `wanted`."""
     model = node.model(variables=True, weights=weights)

@@ -20,7 +20,7 @@ from tests.python.onnx.runtime_files import (
     optimized,
     run,
 )
-from tests.python.onnx.single_node import runtime_int8_range
+from tests.python.onnx.single_node import runtime_takes_seven_bits
 from tests.python.popart.training_runs import ready, training_session
 
 
@@ -113,14 +113,13 @@ def test_attention_of_the_optimizer_trains_as_the_network_does(files, tmp_path):
 # Values of quantised networks are near those of ONNX Runtime: a sum near a half of a step may be rounded either way,
 # and what follows sees it. The networks' outputs are of the order of one.
 NEAR = {"rtol": 0.05, "atol": 0.05}
-SEVEN_BITS = runtime_int8_range() != (-128, 127)  # weights, so that sums do not overflow in ONNX Runtime
 
 
 @pytest.mark.parametrize("optimize", [False, True])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_quantised_while_running(files, tmp_path, name, optimize):
     path = tmp_path / "quantised.onnx"
-    quantization.quantize_dynamic(str(files[name]), str(path), reduce_range=SEVEN_BITS)
+    quantization.quantize_dynamic(str(files[name]), str(path), reduce_range=runtime_takes_seven_bits())
     if optimize:
         path = optimized(path, "extended", tmp_path / "saved.onnx")
         assert name == "residual" or any("com.microsoft" in o for o in operators(path))
@@ -134,7 +133,11 @@ def test_quantised_from_samples(files, tmp_path, name, form, optimize):
     path = tmp_path / "quantised.onnx"
     reader = Samples(files[name], name)
     quantization.quantize_static(
-        str(files[name]), str(path), reader, quant_format=quantization.QuantFormat[form], reduce_range=SEVEN_BITS
+        str(files[name]),
+        str(path),
+        reader,
+        quant_format=quantization.QuantFormat[form],
+        reduce_range=runtime_takes_seven_bits(),
     )
     if form == "QOperator":
         assert any(o.startswith("com.microsoft.QLinear") for o in operators(path))
