@@ -89,6 +89,7 @@ void convolutionLayouts(const Op &op, OperandLayouts &layouts) {
        i < layouts.in.size(); ++i)
     layouts.in[i] = op.inShape(static_cast<int>(i)) == op.inShape(0) ? OperandLayout::Chosen : OperandLayout::Plain;
   std::fill(layouts.out.begin(), layouts.out.end(), OperandLayout::Chosen);
+  if (op.hasAttr("means_of")) layouts.out.back() = OperandLayout::Plain;
 }
 
 void dataGradientLayouts(const Op &op, OperandLayouts &layouts) {

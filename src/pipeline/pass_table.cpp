@@ -20,6 +20,7 @@
 #include "lower/fuse_attention.hpp"
 #include "lower/fuse_elementwise.hpp"
 #include "lower/fuse_epilogue.hpp"
+#include "lower/fuse_means.hpp"
 #include "lower/join_extremes.hpp"
 #include "lower/join_in_place.hpp"
 #include "lower/join_parts.hpp"
@@ -281,8 +282,8 @@ void ignoreLabelsOutOfRange(PassContext &c) {
 void allowWinograd(PassContext &c) {
   for (Graph *graph : c.ir().getAllGraphs())
     for (Op *op : graph->ops())
-      if (op->def().findAttribute(ops::kWinograd) && op->inInfo(0).dataType() == DataType::FLOAT)
-        op->mutableAttributes().set(ops::kWinograd, int64_t{1});
+      if (op->def().findAttribute(ops::kAnySumOrder) && op->inInfo(0).dataType() == DataType::FLOAT)
+        op->mutableAttributes().set(ops::kAnySumOrder, int64_t{1});
 }
 void addFloatingPointChecks(PassContext &c) { lower::addFloatingPointChecks(c.ir()); }
 void foldLargeTransposes(PassContext &c) { lower::foldLargeTransposes(c.ir(), c.lowering.evaluate); }
@@ -307,6 +308,7 @@ void sliceOperands(PassContext &c) { lower::sliceOperands(c.ir()); }
 void fuseElementwise(PassContext &c) { lower::fuseElementwise(c.ir(), c.device()); }
 void fuseEpilogues(PassContext &c) { lower::fuseEpilogues(c.ir(), c.device()); }
 void fusePrologues(PassContext &c) { lower::fusePrologues(c.ir(), c.device()); }
+void fuseMeans(PassContext &c) { lower::fuseMeans(c.ir(), c.device()); }
 void multiplyPacked(PassContext &c) { lower::multiplyPacked(c.ir(), c.device()); }
 void assignLayouts(PassContext &c) { lower::assignLayouts(c.ir(), *c.backends); }
 void assignChannelsLast(PassContext &c) { lower::assignChannelsLast(c.ir(), *c.backends); }
@@ -425,7 +427,8 @@ constexpr Pass kPasses[] = {
      "some operators have no kernel of their own on any backend"},
     {"ignoreLabelsOutOfRange", "let losses leave out labels that are not classes", Phase::Flatten, ignoringLabels,
      ignoreLabelsOutOfRange, "it does what the option asks for"},
-    {"allowWinograd", "let convolutions of 3 x 3 windows multiply less", Phase::Flatten, always, allowWinograd},
+    {"allowWinograd", "let convolutions add in another order: Winograd's algorithm, dot products", Phase::Flatten,
+     always, allowWinograd},
     {"foldNumbers", "compute single numbers once", Phase::Flatten, always, foldNumbers},
     {"simplify", "remove operators that compute nothing", Phase::Flatten, always, simplify},
     {"joinPartsEarly", "write parts of serialised products where they are joined", Phase::Flatten, always,
@@ -462,6 +465,7 @@ constexpr Pass kPasses[] = {
     {"assignLayouts", "keep weights of products in the order their kernels read", Phase::Layout, fusing, assignLayouts},
     {"assignChannelsLast", "keep channels innermost around convolutions", Phase::Layout, fusing, assignChannelsLast,
      "fused convolutions have kernels only with channels innermost"},
+    {"fuseMeans", "let convolutions compute the means of their results", Phase::Order, fusing, fuseMeans},
     {"mergeCollectives", "merge collectives of several small tensors", Phase::Order, fusing, mergeCollectives},
     {"updateWhereReplicasMeet", "let replicas share the work of an update in the collective over its gradient",
      Phase::Order, fusing, updateWhereReplicasMeet},

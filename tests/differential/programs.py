@@ -305,6 +305,19 @@ def joined(training=True):
     return n.trained(y, y, gradient(x), gradient("w1")) if training else n.inferred(y)
 
 
+def squeezed(training=True):
+    """Depthwise convolutions whose results are scaled by functions of their means."""
+    n = Network(opset=10)
+    h = n.input("x", 2, 8, 10, 10)
+    for stride in (1, 2):
+        given = [h, n.weight(8, 1, 3, 3), n.weight(8)]
+        h = n.onnx.relu([n.onnx.conv(given, dilations=[1, 1], pads=[1] * 4, strides=[stride] * 2, group=8)])
+        gate = n.onnx.sigmoid([n.onnx.conv([n.onnx.globalaveragepool([h]), n.weight(8, 8, 1, 1)])])
+        h = n.onnx.conv([n.onnx.mul([h, gate]), n.weight(8, 8, 1, 1)])
+    y = n.onnx.gemm([n.onnx.flatten([n.onnx.globalaveragepool([h])]), n.weight(8, 6), n.weight(6)])
+    return n.trained(y, y, gradient("x"), gradient("w1")) if training else n.inferred(y)
+
+
 # ---- loops and rows
 
 
@@ -501,6 +514,8 @@ PROGRAMS = {
     "upsampled_inferred": Program(lambda: upsampled(False), {"x": numbers(2, 3, 9, 12)}),
     "joined": Program(joined, {"x": numbers(2, 3, 8, 8)}, momentum),
     "joined_inferred": Program(lambda: joined(False), {"x": numbers(2, 3, 8, 8)}),
+    "squeezed": Program(squeezed, {"x": numbers(2, 8, 10, 10)}, momentum),
+    "squeezed_inferred": Program(lambda: squeezed(False), {"x": numbers(2, 8, 10, 10)}),
     "lstm": Program(lambda: recurrent("lstm"), SEQUENCES),
     "gru": Program(lambda: recurrent("gru", "forward"), SEQUENCES, adam),
     "rnn": Program(lambda: recurrent("rnn", "reverse"), SEQUENCES),

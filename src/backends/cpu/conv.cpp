@@ -10,6 +10,7 @@
 #include "backends/cpu/kernels/conv.hpp"
 #include "backends/cpu/kernels/conv_planes.hpp"
 #include "backends/cpu/layouts/panels.hpp"
+#include "backends/cpu/pixel_reduction.hpp"
 #include "backends/cpu/prologue_program.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/weight_update.hpp"
@@ -36,7 +37,7 @@ std::optional<ConvShape> convShape(const Op &op, const Shape &x, const Shape &w,
   if (type != DataType::FLOAT && !isHalf(type)) return reason = "it takes no " + toText(type), std::nullopt;
   ConvShape s;
   s.type = type;
-  s.winograd = op.hasAttr(ops::kWinograd);
+  s.anySumOrder = op.hasAttr(ops::kAnySumOrder);
   s.n = x[0], s.cin = x[1], s.cout = w[0];
   s.groups = op.attrInt("group");
   s.in = spatialOf(x), s.kernel = spatialOf(w);
@@ -127,6 +128,12 @@ struct ActivationLayout {
 
 enum class Bias { None, Given };
 
+// Output `to`: the means of output `of` over the pixels of each image. Tasks compute channels of whole images.
+struct ChannelMeans {
+  size_t of, to;
+  PixelReduction reduction;
+};
+
 // The prologue and epilogue of a convolution.
 struct ConvEnds {
   Bias bias = Bias::None;
@@ -134,6 +141,7 @@ struct ConvEnds {
   std::shared_ptr<const CompiledPrologue> prologue;
   int firstOperand = 0;          // input of the op that is the epilogue's first operand
   int firstPrologueOperand = 0;  // the same for the prologue
+  std::optional<ChannelMeans> means;
 };
 
 // Conv: class of the plan.
@@ -170,6 +178,12 @@ class ConvKernel final : public executable::HostKernel {
         return conv_.run(task, args.in[0], args.in[1], y, e, rest, &rows);
       }
     conv_.run(task, args.in[0], args.in[1], y, e, scratch);
+    if constexpr (std::is_same_v<Conv, ConvForward>)
+      if (ends_.means) writeMeans(*ends_.means, args, task, scratch);
+  }
+  void writeMeans(const ChannelMeans &means, const KernelArgs &args, int task, float *scratch) const noexcept {
+    const ImageChannels c = conv_.channelsOf(task);
+    means.reduction.reduce(args.out[means.of], c.image, c.first, c.count, args.out[means.to], scratch);
   }
 
   std::string name_;
@@ -191,7 +205,9 @@ bool takeEpilogue(const KernelRequest &request, const EpilogueTarget &target, Co
   return matched.has_value();
 }
 
-std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std::string &reason) {
+// `request`: without the means.
+std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, const std::optional<ChannelMeans> &means,
+                                               std::string &reason) {
   const Op &op = *request.op;
   const DataType type = request.inputs[0].info.dataType();
   auto shape = convShape(op, request.inputs[0].info.shape(), request.inputs[1].info.shape(),
@@ -217,8 +233,9 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
                               .hasBias = hasBias,
                               .rows = planes ? RowOperands::kOne : RowOperands::kByColumn};
   if (!takeEpilogue(request, target, ends, reason)) return nullptr;
-  const std::string name = "conv" + kindOf(*shape);
-  if (planes && op.hasAttr("prologue")) return reason = "convolutions of planes take no prologue", nullptr;
+  const std::string name = "conv" + kindOf(*shape) + (means ? " means" : "");
+  if (planes && (op.hasAttr("prologue") || means))
+    return reason = "convolutions of planes take no prologue and compute no means", nullptr;
   if (planes) return std::make_unique<ConvKernel<PlaneConv>>(name + kOfPlanes, std::move(ends), PlaneConv(*shape));
   shape->computesX = op.hasAttr("prologue");
   ConvForward conv(*shape, request.threads);
@@ -231,7 +248,23 @@ std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std
     ends.prologue = CompiledPrologue::compile(bodyOf(op, "prologue"), shape->pixelOfX(), reason);
     if (!ends.prologue) return nullptr;
   }
+  if (means && !conv.takeWholeImages(request.threads))
+    return reason = "means of its results cost more there than in a pass of their own", nullptr;
+  ends.means = means;
   return std::make_unique<ConvKernel<ConvForward>>(name + algorithmOf(conv), std::move(ends), std::move(conv));
+}
+
+std::unique_ptr<executable::Kernel> createConv(const KernelRequest &request, std::string &reason) {
+  if (!request.op->hasAttr("means_of")) return createConv(request, std::nullopt, reason);
+  const auto of = static_cast<size_t>(request.op->attrInt("means_of"));
+  const ChannelRows y = channelRows(request.outputs[of].info.shape());
+  const DataType type = request.outputs[of].info.dataType();
+  KernelRequest others = request;
+  others.outputs.pop_back();
+  if (others.outputs[of].layout != executable::channelsLast() || !requirePlain(request.outputs.back(), type, reason))
+    return reason = "its means are of a tensor with channels last, as plain memory", nullptr;
+  return createConv(others, ChannelMeans{of, others.outputs.size(), {y.n, y.places, y.channels, type, Reduction::Mean}},
+                    reason);
 }
 
 // Each position within a stride needs a separate product, and a file may give any stride.

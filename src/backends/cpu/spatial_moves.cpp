@@ -12,10 +12,10 @@
 #include "backends/cpu/kernels/transpose.hpp"
 #include "backends/cpu/layouts/panels.hpp"
 #include "backends/cpu/pick_channels.hpp"
+#include "backends/cpu/pixel_reduction.hpp"
 #include "backends/cpu/rounds.hpp"
 #include "backends/cpu/spatial.hpp"
 #include "backends/cpu/task_count.hpp"
-#include "backends/cpu/vector/columns.hpp"
 #include "executable/executable.hpp"
 #include "ops/rules.hpp"
 #include "ops/shape/slice_range.hpp"
@@ -271,23 +271,18 @@ std::unique_ptr<executable::Kernel> createSpatialSlice(const KernelRequest &requ
 
 // ---- reductions and broadcasts ------------------------------------------------------------------
 
-enum class Reduction { Sum, Mean, Maximum };
-
-// One value per channel of `sets` blocks of `rows` pixels. A set has leaves, equal ranges of pixels, whose results are
-// combined in order; their number depends only on the shape. If blocks of channels give enough tasks, a task has all
-// leaves of its block. Otherwise it has one leaf, and a second round combines them.
-class ReducePlaces final : public executable::HostKernel {
+// If blocks of channels give enough tasks, a task has all leaves of its block. Otherwise it has one leaf, and a second
+// round combines them.
+class ReducePixels final : public executable::HostKernel {
  public:
-  ReducePlaces(int64_t sets, int64_t rows, int64_t channels, DataType type, Reduction kind, int threads)
-      : sets_(sets), rows_(rows), channels_(channels), type_(type), kind_(kind) {
-    constexpr int64_t kLeafElements = int64_t{1} << 14;
-    const int64_t wide = std::max<int64_t>(1, sets * (channels / 64));
-    leaves_ = leafCount(rows * channels, kLeafElements, std::min(rows, ceilDiv(kMostTasks, wide)));
+  ReducePixels(int64_t sets, int64_t pixels, int64_t channels, DataType type, Reduction kind, int threads)
+      : reduction_(sets, pixels, channels, type, kind), sets_(sets), channels_(channels), kind_(kind) {
+    const int64_t leaves = reduction_.leaves();
     ranges_ = columnRanges(channels, sets, 64, 16, threads);
-    leafTasks_ = sets * ranges_ < int64_t{2} * threads ? leaves_ : 1;
-    blocks_ = leafTasks_ == 1 ? ranges_ : columnRanges(channels, sets * leaves_, 64, 16, threads);
-    rounds_.add(sets * leafTasks_ * blocks_, static_cast<double>(rows));
-    if (leafTasks_ > 1) rounds_.add(sets * ranges_, static_cast<double>(leaves_));
+    leafTasks_ = sets * ranges_ < int64_t{2} * threads ? leaves : 1;
+    blocks_ = leafTasks_ == 1 ? ranges_ : columnRanges(channels, sets * leaves, 64, 16, threads);
+    rounds_.add(sets * leafTasks_ * blocks_, static_cast<double>(pixels));
+    if (leafTasks_ > 1) rounds_.add(sets * ranges_, static_cast<double>(leaves));
   }
   std::string name() const override { return "reduce pixels"; }
   int tasks() const override { return rounds_.tasks(); }
@@ -295,73 +290,26 @@ class ReducePlaces final : public executable::HostKernel {
   double share(int task) const override { return rounds_.share(task); }
   int64_t scratchBytes() const override { return 2 * (channels_ / ranges_ + 1) * static_cast<int64_t>(sizeof(double)); }
   int64_t sharedBytes() const override {
-    return leafTasks_ > 1 ? sets_ * leaves_ * channels_ * static_cast<int64_t>(sizeof(double)) : 0;
+    return leafTasks_ > 1 ? sets_ * leafTasks_ * channels_ * static_cast<int64_t>(sizeof(double)) : 0;
   }
   void run(const KernelArgs &args, int task) const noexcept override {
     const Rounds::Place place = rounds_.place(task);
-    if (place.round == 1) return combine(args, place.task);
-    const int64_t block = place.task % blocks_, leaf = place.task / blocks_ % leafTasks_,
-                  set = place.task / blocks_ / leafTasks_;
-    const int64_t begin = channels_ * block / blocks_, count = channels_ * (block + 1) / blocks_ - begin;
-    if (leafTasks_ == 1) return reduceWhole(args, set, begin, count);
-    const int64_t at = (set * leaves_ + leaf) * channels_ + begin;
+    const int64_t tasks = place.round == 1 ? 1 : leafTasks_, blocks = place.round == 1 ? ranges_ : blocks_;
+    const int64_t block = place.task % blocks, leaf = place.task / blocks % tasks, set = place.task / blocks / tasks;
+    const int64_t first = channels_ * block / blocks, count = channels_ * (block + 1) / blocks - first;
+    if (place.round == 1) return reduction_.combine(args.shared, set, first, count, args.out[0], args.scratch);
+    if (leafTasks_ == 1) return reduction_.reduce(args.in[0], set, first, count, args.out[0], args.scratch);
+    const int64_t at = (set * leafTasks_ + leaf) * channels_ + first;
     if (kind_ == Reduction::Maximum)
-      return columnMaxima(leafOf(leaf, count), leafAt(args, set, leaf, begin), static_cast<float *>(args.shared) + at);
-    sumLeaf(args, set, leaf, begin, count, static_cast<double *>(args.shared) + at);
+      return reduction_.maximaOfLeaf(args.in[0], set, leaf, first, count, static_cast<float *>(args.shared) + at);
+    reduction_.sumLeaf(args.in[0], set, leaf, first, count, static_cast<double *>(args.shared) + at);
   }
 
  private:
-  int64_t firstRow(int64_t leaf) const noexcept { return rows_ * leaf / leaves_; }
-  Columns leafOf(int64_t leaf, int64_t count) const noexcept {
-    return {channels_, firstRow(leaf + 1) - firstRow(leaf), count, type_};
-  }
-  const void *leafAt(const KernelArgs &args, int64_t set, int64_t leaf, int64_t begin) const noexcept {
-    return elementAt(args.in[0], (set * rows_ + firstRow(leaf)) * channels_ + begin, type_);
-  }
-  void sumLeaf(const KernelArgs &args, int64_t set, int64_t leaf, int64_t begin, int64_t count,
-               double *sums) const noexcept {
-    std::fill_n(sums, count, 0.0);
-    columnSums(leafOf(leaf, count), leafAt(args, set, leaf, begin), sums);
-  }
-  void reduceWhole(const KernelArgs &args, int64_t set, int64_t begin, int64_t count) const noexcept {
-    const int64_t result = set * channels_ + begin;
-    if (kind_ == Reduction::Maximum)
-      return writeMaxima(args, {channels_, rows_, count, type_}, leafAt(args, set, 0, begin), result);
-    auto *whole = static_cast<double *>(args.scratch), *sums = whole + count;
-    std::fill_n(whole, count, 0.0);
-    for (int64_t leaf = 0; leaf < leaves_; ++leaf) {
-      sumLeaf(args, set, leaf, begin, count, sums);
-      for (int64_t c = 0; c < count; ++c) whole[c] += sums[c];
-    }
-    for (int64_t c = 0; c < count; ++c) setNumberAt(args.out[0], result + c, type_, finish(whole[c]));
-  }
-  float finish(double sum) const noexcept {
-    return static_cast<float>(kind_ == Reduction::Mean ? sum / static_cast<double>(rows_) : sum);
-  }
-  void writeMaxima(const KernelArgs &args, const Columns &columns, const void *x, int64_t result) const noexcept {
-    float *maxima = placeAt(args.out[0], result, type_, static_cast<float *>(args.scratch));
-    columnMaxima(columns, x, maxima);
-    keepFloats(maxima, args.out[0], result, columns.cols, type_);
-  }
-  // Combines a range of the channels of a set over its leaves, in their order.
-  void combine(const KernelArgs &args, int64_t task) const noexcept {
-    const int64_t set = task / ranges_, range = task % ranges_;
-    const int64_t begin = channels_ * range / ranges_, count = channels_ * (range + 1) / ranges_ - begin;
-    const int64_t first = set * leaves_ * channels_ + begin, result = set * channels_ + begin;
-    const auto *maxima = static_cast<const float *>(args.shared) + first;
-    const auto *sums = static_cast<const double *>(args.shared) + first;
-    if (kind_ == Reduction::Maximum) return writeMaxima(args, {channels_, leaves_, count}, maxima, result);
-    for (int64_t c = 0; c < count; ++c) {
-      double sum = 0;
-      for (int64_t leaf = 0; leaf < leaves_; ++leaf) sum += sums[leaf * channels_ + c];
-      setNumberAt(args.out[0], result + c, type_, finish(sum));
-    }
-  }
-
-  int64_t sets_, rows_, channels_;
-  int64_t leaves_ = 1, leafTasks_ = 1;  // leafTasks_: tasks that share the leaves of a block of channels
-  int64_t blocks_ = 1, ranges_ = 1;     // blocks of channels of the first and of the second round
-  DataType type_;
+  PixelReduction reduction_;
+  int64_t sets_, channels_;
+  int64_t leafTasks_ = 1;            // tasks that share the leaves of a block of channels: all leaves, or one task
+  int64_t blocks_ = 1, ranges_ = 1;  // blocks of channels of the first and of the second round
   Reduction kind_;
   Rounds rounds_;
 };
@@ -380,8 +328,8 @@ std::unique_ptr<executable::Kernel> createReduction(const KernelRequest &request
     return reason = "it reduces all spatial dimensions and keeps channels", nullptr;
   const ChannelRows rows = channelRows(x);
   if (rows.rows() == 0) return reason = "the input is empty", nullptr;
-  return reduced[0] ? std::make_unique<ReducePlaces>(1, rows.rows(), rows.channels, type, kKind, request.threads)
-                    : std::make_unique<ReducePlaces>(rows.n, rows.places, rows.channels, type, kKind, request.threads);
+  return reduced[0] ? std::make_unique<ReducePixels>(1, rows.rows(), rows.channels, type, kKind, request.threads)
+                    : std::make_unique<ReducePixels>(rows.n, rows.places, rows.channels, type, kKind, request.threads);
 }
 
 // (N, C, 1…) → (N, C, spatial…)

@@ -28,13 +28,16 @@ const Graph &checkedBody(InferContext &c, const char *attribute, std::vector<Ten
   return body;
 }
 
-// Outputs of an op whose body graph computes them: the infos of the body's outputs. The body takes `given` (the
-// product, when there is one) and then the op's inputs from `first` on, without the last `others`.
-void outputsOfBody(InferContext &c, const char *attribute, std::vector<TensorInfo> given, int first, int others = 0) {
+// Outputs of an op whose body graph computes them, without the last `otherOutputs`: the infos of the body's outputs.
+// The body takes `given` (the product, when there is one) and then the op's inputs from `first` on, without the last
+// `others`.
+void outputsOfBody(InferContext &c, const char *attribute, std::vector<TensorInfo> given, int first, int others = 0,
+                   int otherOutputs = 0) {
   const Graph &body = checkedBody(c, attribute, std::move(given), first, c.inputCount() - others);
-  c.require(static_cast<int>(body.outputs().size()) == c.outputCount(), "body gives {} outputs, expected {}",
-            body.outputs().size(), c.outputCount());
-  for (int i = 0; i < c.outputCount(); ++i) c.out(i, body.info(body.outputs()[i]));
+  const int count = c.outputCount() - otherOutputs;
+  c.require(static_cast<int>(body.outputs().size()) == count, "body gives {} outputs, expected {}",
+            body.outputs().size(), count);
+  for (int i = 0; i < count; ++i) c.out(i, body.info(body.outputs()[i]));
 }
 
 Shape transposedMatrix(Shape shape, bool transpose) {
@@ -81,6 +84,16 @@ void inferPackedProduct(InferContext &c) {
   outputsOfBody(c, "epilogue", {product}, 4);
 }
 
+// The last output of a convolution: means of another output over its spatial dimensions.
+void inferMeans(InferContext &c, const TensorInfo &product) {
+  const int last = c.outputCount() - 1;
+  c.require(c.attrInt("means_of") >= 0 && c.attrInt("means_of") < last,
+            "means_of must be another output than the last one: got {} of {} outputs", c.attrInt("means_of"), last + 1);
+  Shape shape(product.shape().begin(), product.shape().begin() + 2);
+  if (!c.hasAttr("means_keepdims") || c.attrInt("means_keepdims") != 0) shape.resize(product.shape().size(), 1);
+  c.out(last, TensorInfo(product.dataType(), shape));
+}
+
 void inferFusedConv(InferContext &c) {
   int others = 0;  // operands of the prologue, the last inputs
   if (c.hasAttr("prologue")) {
@@ -92,6 +105,8 @@ void inferFusedConv(InferContext &c) {
               "its prologue must give one tensor like X: got {} results", body.outputs().size());
   }
   const TensorInfo out = ForwardOp(c, "Conv", {c.in(0), c.in(1), c.hasIn(2) ? c.in(2) : TensorInfo()}).output(0);
+  const int means = c.hasAttr("means_of") ? 1 : 0;
+  if (means) inferMeans(c, out);
   if (!c.hasAttr("epilogue")) {
     c.require(c.inputCount() - others <= 3,
               "operands without an epilogue that reads them: got {} inputs, expected up "
@@ -99,7 +114,7 @@ void inferFusedConv(InferContext &c) {
               c.inputCount() - others);
     return c.out(0, out);
   }
-  outputsOfBody(c, "epilogue", {out}, 3, others);
+  outputsOfBody(c, "epilogue", {out}, 3, others, means);
 }
 
 void bodyCost(const Op &op, Cost &c) { c.flops = bodyFlops(op); }
@@ -139,7 +154,7 @@ OpDef convolutionRow(const char *type) {
   windowAttributes(row)
       .attrOptional("kernel_shape", AttributeType::Ints)
       .attr("group", int64_t{1})
-      .attrOptional(kWinograd, AttributeType::Int)
+      .attrOptional(kAnySumOrder, AttributeType::Int)
       .attrOptional("epilogue", AttributeType::Graph)
       .traits(Trait::Internal | Trait::Spatial)
       .notOnnx()
@@ -314,7 +329,10 @@ OpDefs fusedOps() {
   rows.push_back(
       convolutionRow("FusedConv")
           .role(Role::FusedConv)
-          .cost([](const Op &op, Cost &c) { c.flops = bodyFlops(op) + convFlops(productInfo(op), op.inShape(1)); })
+          .cost([](const Op &op, Cost &c) {
+            c.flops = bodyFlops(op) + convFlops(productInfo(op), op.inShape(1)) +
+                      (op.hasAttr("means_of") ? static_cast<double>(productInfo(op).nelms()) : 0);
+          })
           .input("X", kFloats, "T")
           .input("W", kFloats, "T")
           .input("B", kFloats, "T", Arity::Optional)
@@ -322,10 +340,13 @@ OpDefs fusedOps() {
           .output("results", Arity::Variadic)
           .attrOptional("prologue", AttributeType::Graph)
           .attrOptional("prologue_operands", AttributeType::Int)
+          .attrOptional("means_of", AttributeType::Int)
+          .attrOptional("means_keepdims", AttributeType::Int)
           .infer(inferFusedConv)
           .layouts(convolutionLayouts)
           .doc("epilogue(Conv(prologue(X), W, B), extras…). The first input of the epilogue graph is the convolution, "
-               "the first of the prologue graph is X. The last prologue_operands inputs belong to the prologue."));
+               "the first of the prologue graph is X. The last prologue_operands inputs belong to the prologue. With "
+               "means_of, the last result is the mean of that result over its spatial dimensions."));
   rows.push_back(
       convolutionRow("FusedConvDataGrad")
           .role(Role::FusedConvDataGrad)

@@ -68,7 +68,7 @@ OpDef convGradientRow(const char *type, const char *other) {
       .input(other, kFloats, "T")
       .output("grad")
       .attrRequired("fwd_shape", AttributeType::Ints);
-  convAttributes(row).attrOptional(kWinograd, AttributeType::Int).traits(Trait::Gradient | Trait::Spatial).notOnnx();
+  convAttributes(row).attrOptional(kAnySumOrder, AttributeType::Int).traits(Trait::Gradient | Trait::Spatial).notOnnx();
   return row;
 }
 
@@ -86,7 +86,7 @@ void addConv(OpDefs &rows) {
   productOperands(conv);
   rows.push_back(
       convAttributes(conv)
-          .attrOptional(kWinograd, AttributeType::Int)
+          .attrOptional(kAnySumOrder, AttributeType::Int)
           .infer(inferConv)
           .precision(Precision::Reduced)
           .traits(Trait::Spatial)

@@ -44,9 +44,9 @@ Shape spatialShape(const Shape &shape);
 
 // Adds the attributes strides, pads, dilations, auto_pad.
 OpDef &windowAttributes(OpDef &row);
-// Attribute of convolutions and their gradients: kernels may compute them by Winograd's algorithm, where it is
-// faster for the shape. The pass allowWinograd sets it.
-inline constexpr const char *kWinograd = "winograd";
+// Attribute of convolutions and their gradients: kernels may add products in another order than that of the window,
+// where it is faster for the shape: by Winograd's algorithm, or as dot products. The pass allowWinograd sets it.
+inline constexpr const char *kAnySumOrder = "any_sum_order";
 // The window attributes of `op`, for its gradient op.
 Attributes windowAttributesOf(const Attributes &attributes);
 

@@ -72,7 +72,7 @@ Floats sumsOf(const ConvShape &s, const Floats &x, const Floats &weights) {
           Spatial at;
           for (size_t d = 0; d < 3; ++d) at[d] = o[d] * s.stride[d] + k[d] * s.dilation[d] - s.padLow[d];
           const float v = isIn(s.in, at) ? x[(n * volume(s.in) + indexOf(s.in, at)) * s.cin + c] : 0.0f;
-          sum = std::fma(v, weights[indexOf(s.kernel, k) * s.cout + c], sum);
+          sum = test::multiplyAdd(v, weights[indexOf(s.kernel, k) * s.cout + c], sum);
         });
         y[(n * volume(out) + indexOf(out, o)) * s.cout + c] = sum;
       }
@@ -169,7 +169,7 @@ TEST(ConvDepthwise, data_gradient_has_the_chain_of_the_reversed_taps) {
               o[d] = position / s.stride[d];
             }
             const float v = isIn(out, o) ? dy[(n * volume(out) + indexOf(out, o)) * s.cout + c] : 0.0f;
-            sum = std::fma(v, weights[indexOf(s.kernel, k) * s.cout + c], sum);
+            sum = test::multiplyAdd(v, weights[indexOf(s.kernel, k) * s.cout + c], sum);
           });
           want[(n * volume(s.in) + indexOf(s.in, i)) * s.cin + c] = sum;
         }

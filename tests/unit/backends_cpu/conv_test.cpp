@@ -78,6 +78,31 @@ TEST(Conv, forward_matches_loops_and_epilogue) {
   }
 }
 
+// The first output channels have the same sums, however many there are.
+TEST(Conv, a_few_output_channels_are_dot_products_only_if_any_order_is_allowed) {
+  const ConvShape many = {
+      .n = 2, .in = {1, 9, 14}, .cin = 24, .cout = 48, .kernel = {1, 3, 3}, .padLow = {0, 1, 1}, .padHigh = {0, 1, 1}};
+  const Data data(many);
+  const auto channelsOf = [&](ConvShape s, int64_t channels) {
+    s.cout = channels;
+    const Floats weights(data.w.begin(), data.w.begin() + channels * s.cin * s.taps()),
+        packed = test::packedConvWeights(s, weights);
+    Floats y(static_cast<size_t>(s.n * volume(s.out()) * channels), NAN);
+    const ConvForward plan(s, 2);
+    runAll(plan, 2, [&](int task, float *scratch) {
+      plan.run(task, data.x.data(), packed.data(), y.data(), Epilogue(), scratch);
+    });
+    Floats first;
+    for (size_t i = 0; i < y.size(); i += static_cast<size_t>(channels)) first.push_back(y[i]);
+    return first;
+  };
+  const Floats ofMany = channelsOf(many, 48);
+  EXPECT_EQ(channelsOf(many, 2), ofMany);
+  ConvShape any = many;
+  any.anySumOrder = true;
+  EXPECT_NE(channelsOf(any, 2), ofMany);
+}
+
 TEST(Conv, data_gradient_matches_loops) {
   int index = 0;
   for (const ConvShape &s : shapes()) {

@@ -46,7 +46,7 @@ const ConvShape kImage = {.n = 1,
                           .kernel = {1, 3, 3},
                           .padLow = {0, 1, 1},
                           .padHigh = {0, 1, 1},
-                          .winograd = true};
+                          .anySumOrder = true};
 
 TEST(ConvWinograd, is_used_for_the_shapes_of_the_other_tests) {
   for (const ConvShape &s : winogradShapes()) {
@@ -54,7 +54,7 @@ TEST(ConvWinograd, is_used_for_the_shapes_of_the_other_tests) {
     EXPECT_TRUE(ConvDataGradient(s, 2).usesWinograd());
     EXPECT_TRUE(ConvWeightGradient(s, 2).usesWinograd());
     ConvShape direct = s;
-    direct.winograd = false;
+    direct.anySumOrder = false;
     EXPECT_FALSE(ConvForward(direct, 2).usesWinograd());
     EXPECT_FALSE(ConvDataGradient(direct, 2).usesWinograd());
     EXPECT_FALSE(ConvWeightGradient(direct, 2).usesWinograd());
@@ -98,7 +98,7 @@ TEST(ConvWinograd, error_is_not_larger_than_that_of_direct_sums) {
     forEachProduct(s,
                    [&](int64_t x, int64_t w, int64_t y) { expected[y] += static_cast<double>(data.x[x]) * data.w[w]; });
     const double error = largestError(forward(s, data.x, data.packed), expected);
-    s.winograd = false;
+    s.anySumOrder = false;
     EXPECT_LE(error, 1.5 * largestError(forward(s, data.x, data.packed), expected));
   }
 }
@@ -118,7 +118,7 @@ TEST(ConvWinograd, error_of_weight_gradients_is_not_larger_than_that_of_direct_s
       return largestError(test::unpackedConvWeights(s, stored), expected);
     };
     const double fast = error();
-    s.winograd = false;
+    s.anySumOrder = false;
     EXPECT_LE(fast, 2 * error());  // the numbers of leaves differ
   }
 }

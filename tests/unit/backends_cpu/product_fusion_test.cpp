@@ -206,6 +206,88 @@ TEST(ProductFusion, windows_that_overlap_much_read_their_operand_from_memory) {
   EXPECT_FALSE(ConvolutionRun(convolutionOf(made, Product::kReadOnce, kernel), 2).hasPrologue());
 }
 
+// A depthwise convolution, an activation, the mean of each channel, which a gate would read, and a product, which has
+// the channels last.
+struct Depthwise {
+  int64_t images = 1, channels = 40;
+  std::string pixels = "9, 7", axes = "2, 3", attributes = "pads = [1, 1, 1, 1]", size = "3, 3", ones = "1, 1";
+  int64_t pixelCount = 63;
+};
+
+std::string meansOf(const Depthwise &d, const std::string &activation, int keepdims) {
+  const std::string channels = std::to_string(d.channels);
+  return "main {\n  stream %x : float32[" + std::to_string(d.images) + ", " + channels + ", " + d.pixels +
+         "]\n  variable %w : float32[" + channels + ", 1, " + d.size + "] = 0.5\n  variable %v : float32[8, " +
+         channels + ", " + d.ones + "] = 0.5\n  %a = HostLoad() {stream = \"x\"}\n" +
+         "  %c = Conv(%a, %w) {group = " + channels + ", " + d.attributes + "}\n" + activation +
+         "  %m = ReduceMean(%y) {axes = [" + d.axes + "], keepdims = " + std::to_string(keepdims) +
+         "}\n  %p = Conv(%y, %v)\n  HostStore(%p) {stream = \"p\"}\n  HostStore(%y) {stream = \"y\"}\n"
+         "  HostStore(%m) {stream = \"m\"}\n}\n";
+}
+
+struct MeansRun : ProgramRun {
+  MeansRun(const Depthwise &d, const std::string &program, int threads, std::set<std::string> passesOff = {})
+      : ProgramRun(*parseIr(program), kBackends, threads, lower::LaneRule::Auto, std::move(passesOff)) {
+    write("w", numbers(static_cast<int64_t>(variable("w").size()), 7));
+    feed<float>("x", numbers(d.images * d.channels * d.pixelCount, 4));
+    run();
+  }
+  bool hasMeans() const { return executable().loweredText.find("means_of = ") != std::string::npos; }
+};
+
+TEST(ProductFusion, means_join_a_depthwise_convolution_and_keep_their_bits) {
+  const Depthwise kConvolutions[] = {
+      {},
+      {.images = 6, .channels = 37},
+      {.channels = 128, .pixels = "16, 16", .pixelCount = 256},  // several leaves
+      {.images = 6, .channels = 100, .pixels = "15, 14", .attributes = "strides = [2, 2]", .pixelCount = 210},
+      {.images = 6,
+       .channels = 48,
+       .pixels = "101",
+       .axes = "2",
+       .attributes = "pads = [2, 2]",
+       .size = "5",
+       .ones = "1",
+       .pixelCount = 101},
+      {.channels = 33,
+       .pixels = "4, 5, 6",
+       .axes = "2, 3, 4",
+       .attributes = "dilations = [1, 1, 1]",
+       .size = "2, 3, 2",
+       .ones = "1, 1, 1",
+       .pixelCount = 120},
+  };
+  const std::string kActivations[] = {
+      "  %y = Relu(%c)\n", "  %s = Sigmoid(%c)\n  %y = Mul(%c, %s)\n",
+      "  %t = Tanh(%c)\n  %e = Exp(%t)\n  %y = Add(%e, %c)\n",                    // a program
+      "  %s = Tanh(%c)\n  %y = Mul(%c, %s)\n  HostStore(%s) {stream = \"s\"}\n",  // two results
+  };
+  for (const Depthwise &d : kConvolutions)
+    for (const std::string &activation : kActivations)
+      for (int threads : {1, 2}) {
+        const std::string program = meansOf(d, activation, threads % 2);
+        const MeansRun together(d, program, threads), apart(d, program, threads, {"fuseMeans"});
+        EXPECT_TRUE(together.hasMeans()) << together.executable().loweredText;
+        EXPECT_FALSE(apart.hasMeans());
+        EXPECT_EQ(together.anchor("y"), apart.anchor("y")) << program;
+        EXPECT_EQ(together.anchor("m"), apart.anchor("m")) << program;
+      }
+}
+
+TEST(ProductFusion, means_stay_apart_where_that_is_faster_or_they_are_others) {
+  const auto joins = [](const Depthwise &d, int threads) {
+    return MeansRun(d, meansOf(d, "  %y = Relu(%c)\n", 1), threads).hasMeans();
+  };
+  EXPECT_TRUE(joins({}, 2));
+  const Depthwise image{.channels = 256, .pixels = "14, 14", .pixelCount = 196};
+  EXPECT_TRUE(joins(image, 2));
+  EXPECT_FALSE(joins(image, 64)) << "one image has fewer vectors of channels than threads";
+  EXPECT_FALSE(joins({.axes = "2"}, 2));
+  EXPECT_FALSE(joins({.axes = "0, 2, 3"}, 2));
+  const Depthwise large{.channels = 32, .pixels = "300, 300", .pixelCount = 90000};
+  EXPECT_FALSE(joins(large, 2)) << "the results of a task do not stay in the second level cache";
+}
+
 // The same of a stack of products that is no gradient.
 TEST(ProductFusion, a_scaled_tensor_joins_a_stack_of_products) {
   const auto program = [](Product product) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels/conv.hpp"
+#include "backends/cpu/kernels/window_dots.hpp"
 #include "base/threads/thread_pool.hpp"
 #include "conv_weights.hpp"
 #include "halves.hpp"
@@ -37,7 +38,7 @@ inline std::vector<ConvShape> winogradShapes() {
       {.n = 0, .in = {1, 14, 14}, .cin = 64, .cout = 64, .padLow = ones, .padHigh = ones},
       {.n = 2, .in = {1, 66, 64}, .cin = 64, .cout = 16, .padLow = ones, .padHigh = ones},
   };
-  for (ConvShape &s : all) s.kernel = kernel, s.winograd = true;
+  for (ConvShape &s : all) s.kernel = kernel, s.anySumOrder = true;
   return all;
 }
 
@@ -248,6 +249,12 @@ inline std::vector<ConvShape> shapes() {
       {.n = 2, .in = {3, 7, 13}, .cin = 9, .cout = 8, .kernel = {1, 2, 3}, .stride = {2, 3, 4}},
       {.n = 1, .in = {1, 8, 11}, .cin = 66, .cout = 48, .groups = 2, .kernel = {1, 2, 3}, .stride = {1, 2, 3}},
   };
+  // Up to four output channels of a pass again, as dot products where they are faster.
+  for (size_t i = 0, count = all.size(); i < count; ++i)
+    if (std::min(all[i].cin, all[i].cout) / all[i].groups <= cpu::kMostDotColumns) {
+      all.push_back(all[i]);
+      all.back().anySumOrder = true;
+    }
   std::ranges::copy(winogradShapes(), std::back_inserter(all));
   return all;
 }

@@ -74,8 +74,9 @@ class ProgramRun : public runtime::StreamSource {
  public:
   using Backends = std::vector<const executable::Backend *>;
   explicit ProgramRun(const Ir &ir, Backends backends = {&ref::backend()}, int threads = 1,
-                      lower::LaneRule lanes = lower::LaneRule::Auto) {
+                      lower::LaneRule lanes = lower::LaneRule::Auto, std::set<std::string> passesOff = {}) {
     lower::LowerOptions options;
+    options.passesOff = std::move(passesOff);
     options.fuse = backends.front() != &ref::backend();  // fused rows have no reference kernels
     options.backends = std::move(backends);
     options.threads = threads;

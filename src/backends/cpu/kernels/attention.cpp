@@ -34,7 +34,9 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 AttentionPlan::AttentionPlan(const AttentionShape &s, std::vector<KeyRange> ranges)
     : shape(s), ranges_(std::move(ranges)) {
   const int64_t width = microKernels().panelWidth;
-  tiles_ = RowTiles(shape.queries, std::max(shape.keys, shape.valueSize));
+  // A row adds the exponentials of all keys that its tile needs. Where rows need different keys, tiles decide the order
+  // of that sum, so they have the rows of one panel's kernel, however many panels other kernels have.
+  tiles_ = RowTiles(shape.queries, ranges_.empty() ? std::max(shape.keys, shape.valueSize) : 1);
   sizeStride = ceilDiv(shape.size, width) * width;
   valueStride = ceilDiv(shape.valueSize, width) * width;
   const int64_t longest = std::max<int64_t>({1, shape.size, shape.valueSize});

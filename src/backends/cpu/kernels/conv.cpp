@@ -63,6 +63,7 @@ WindowProductShape forwardShape(const ConvShape &s) {
   for (int64_t t = 0; t < s.taps(); ++t) p.tapRows.push_back(t * p.window.channels);
   p.size = s.out();
   p.yStride = s.pixelOfY();
+  p.anySumOrder = s.anySumOrder;
   return p;
 }
 
@@ -109,6 +110,7 @@ WindowProductShape phaseShape(const ConvShape &s, const Spatial &first) {
   p.weightRows = s.taps() * w.channels;
   p.first = first, p.step = s.stride, p.size = s.in;
   p.yStride = s.pixelOfX();
+  p.anySumOrder = s.anySumOrder;
   return p;
 }
 
@@ -254,7 +256,7 @@ ForwardPlan forwardPlan(const ConvShape &s, int threads) {
   if (s.joinsGroups()) return GroupedProduct(forwardShape(s), GroupedWeights::kPacked, threads);
   if (isPointwise(s)) return pointwise(s, s.cout / s.groups, s.cin / s.groups, threads);
   WindowProductShape shape = forwardShape(s);
-  if (s.winograd && WinogradProduct::fits(shape, s.type)) return WinogradProduct(std::move(shape), threads);
+  if (s.anySumOrder && WinogradProduct::fits(shape, s.type)) return WinogradProduct(std::move(shape), threads);
   return WindowProduct(std::move(shape), threads, s.type,
                        s.computesX ? WindowProduct::Input::kComputed : WindowProduct::Input::kStored);
 }
@@ -265,7 +267,7 @@ DataGradientPlan dataGradientPlan(const ConvShape &s, int threads) {
   if (s.joinsGroups()) return productsOf<GroupedProduct>(phaseShapes(s), GroupedWeights::kExchanged, threads);
   if (isPointwise(s)) return pointwise(s, s.cin / s.groups, s.cout / s.groups, threads);
   std::vector<WindowProductShape> phases = joinedPhases(s);
-  if (s.winograd && phases.size() == 1 && WinogradProduct::fits(phases[0], s.type))
+  if (s.anySumOrder && phases.size() == 1 && WinogradProduct::fits(phases[0], s.type))
     return WinogradProduct(std::move(phases[0]), threads);
   return productsOf<WindowProduct>(std::move(phases), threads, s.type);
 }
@@ -273,7 +275,7 @@ DataGradientPlan dataGradientPlan(const ConvShape &s, int threads) {
 WeightGradientPlan weightGradientPlan(const ConvShape &s, int threads) {
   const WindowGradientShape shape{inputWindows(s), s.groups, s.cout / s.groups, s.type};
   if (s.joinsGroups()) return GroupedGradient(shape, threads);
-  if (s.winograd && WinogradGradient::fits(shape)) return WinogradGradient(shape, threads);
+  if (s.anySumOrder && WinogradGradient::fits(shape)) return WinogradGradient(shape, threads);
   return WindowGradient(shape, threads);
 }
 
@@ -291,6 +293,11 @@ bool ConvForward::takesRows() const {
   if (const auto *window = std::get_if<WindowProduct>(&plan_)) return window->takesRows();
   const auto *matmul = std::get_if<Matmul>(&plan_);
   return matmul && matmul->copiesRowsOnce() && shape_.groups == 1 && shape_.type == DataType::FLOAT;
+}
+
+bool ConvForward::takeWholeImages(int threads) {
+  auto *depthwise = std::get_if<DepthwiseProduct>(&plan_);
+  return depthwise && depthwise->takeWholeImages(threads);
 }
 
 void ConvForward::run(int task, const void *x, const void *packedWeights, void *y, const Epilogue &epilogue,

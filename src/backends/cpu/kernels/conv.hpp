@@ -59,6 +59,9 @@ class ConvForward {
   // Whether every pixel is read once, as the row of a product, or few of them are read twice.
   bool takesRows() const;
   bool usesWinograd() const { return std::holds_alternative<WinogradProduct>(plan_); }
+  // DepthwiseProduct::takeWholeImages; false for all other plans.
+  bool takeWholeImages(int threads);
+  ImageChannels channelsOf(int task) const noexcept { return std::get_if<DepthwiseProduct>(&plan_)->channelsOf(task); }
 
  private:
   ConvShape shape_;

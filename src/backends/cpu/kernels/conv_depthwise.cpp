@@ -12,6 +12,7 @@
 // clang-format off
 #include "backends/cpu/kernels/conv_depthwise.hpp"
 #include "backends/cpu/kernels/bounds-inl.hpp"
+#include "backends/cpu/kernels/cache_sizes.hpp"
 #include "backends/cpu/kernels/ceil_div.hpp"
 #include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/kernels/pack.hpp"
@@ -290,14 +291,44 @@ void DepthwiseProduct::chooseTasks(int threads) {
       std::clamp<int64_t>(static_cast<int64_t>(2 * products()) / kFewestTaskFlops, 1, threads * kTasksPerThread);
   pieces_ = std::clamp<int64_t>(ceilDiv(wanted, std::max<int64_t>(1, places())), 1,
                                 std::max<int64_t>(1, w.out[2] / kFewestPixels));
-  const int64_t all = std::max<int64_t>(1, places()), vectors = std::max<int64_t>(1, vectors_);
   double best = -1;
-  for (int64_t v = 1; v <= std::min(vectors, wanted); ++v) {
-    const int64_t p = std::min(all, ceilDiv(wanted, v));
-    const auto elapsed = static_cast<double>(ceilDiv(p * v, threads) * ceilDiv(all, p) * ceilDiv(vectors, v));
+  for (int64_t v = 1; v <= std::min(std::max<int64_t>(1, vectors_), wanted); ++v) {
+    const int64_t p = std::min(std::max<int64_t>(1, places()), ceilDiv(wanted, v));
+    const double elapsed = elapsedOf(p, v, threads);
     if (best >= 0 && elapsed >= kWorthDividing * best) continue;
     best = elapsed, placeTasks_ = p, vectorTasks_ = v;
   }
+}
+
+// Time of all turns of tasks, in vectors of a place.
+double DepthwiseProduct::elapsedOf(int64_t placeTasks, int64_t vectorTasks, int threads) const {
+  return static_cast<double>(ceilDiv(placeTasks * vectorTasks, threads) * ceilDiv(places(), placeTasks) *
+                             ceilDiv(vectors_, vectorTasks));
+}
+
+bool DepthwiseProduct::takeWholeImages(int threads) {
+  constexpr double kMostElapsed = 1.1;     // a pass for the means takes at least a fifth of the convolution's time
+  constexpr double kWorthNarrowing = 0.9;  // of the elapsed time
+  constexpr int64_t kLeastRowBytes = 256;  // shorter pieces of rows are read more slowly
+  constexpr int64_t kFewestPerThread = 2;  // tasks, so that dynamic claiming balances the load
+  const WindowShape &w = shape_.window;
+  if (w.n == 0 || volume(w.out) == 0 || vectors_ == 0) return false;
+  const int64_t bytesPerVector = lanes_ * static_cast<int64_t>(sizeof(float));
+  const int64_t most = ceilDiv(vectors_, std::max<int64_t>(1, kLeastRowBytes / bytesPerVector));
+  int64_t best = std::min(most, ceilDiv(kFewestPerThread * threads, w.n));
+  if (ceilDiv(vectors_, best) * (volume(w.in) + volume(w.out)) * bytesPerVector > secondLevelCacheBytes() / 2)
+    return false;
+  for (int64_t v = best + 1; v <= most; ++v)
+    if (elapsedOf(w.n, v, threads) < kWorthNarrowing * elapsedOf(w.n, best, threads)) best = v;
+  if (elapsedOf(w.n, best, threads) > kMostElapsed * elapsedOf(placeTasks_, vectorTasks_, threads)) return false;
+  placeTasks_ = w.n, vectorTasks_ = best;
+  return true;
+}
+
+ImageChannels DepthwiseProduct::channelsOf(int task) const noexcept {
+  const Part part = partOf(task);
+  const int64_t first = part.firstVector * lanes_;
+  return {task / vectorTasks_, first, std::min(part.endVector * lanes_, shape_.groups) - first};
 }
 
 DepthwiseProduct::Part DepthwiseProduct::partOf(int task) const noexcept {

@@ -48,12 +48,22 @@ struct DepthwiseBlock {
   TileEnd end;  // at the same place; the strides of its residual are those of `out`
 };
 
+// Channels of one image, all of its pixels.
+struct ImageChannels {
+  int64_t image, first, count;
+};
+
 class DepthwiseProduct {
  public:
   // `threads` only determines the sizes of tasks. shape.tapRows are rows of weights in the form `weights`. The shape
   // must satisfy fits().
   DepthwiseProduct(WindowProductShape shape, GroupedWeights weights, int threads);
   static bool fits(const ConvShape &shape);
+  // Makes the tasks channels of whole images, for a mean of each channel that reads the results of its task from the
+  // cache. Returns false and changes nothing if that takes longer than the convolution and a pass of its own.
+  bool takeWholeImages(int threads);
+  // What a task of whole images computes.
+  ImageChannels channelsOf(int task) const noexcept;
   int tasks() const { return static_cast<int>(placeTasks_ * vectorTasks_); }
   // The number of multiply-adds, and the fraction of them that a task does.
   double products() const;
@@ -71,6 +81,7 @@ class DepthwiseProduct {
   struct Operands;
   void makeRows(GroupedWeights weights);
   void chooseTasks(int threads);
+  double elapsedOf(int64_t placeTasks, int64_t vectorTasks, int threads) const;
   int64_t linePairs() const;
   int64_t places() const;
   Part partOf(int task) const noexcept;

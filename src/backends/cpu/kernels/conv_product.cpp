@@ -81,8 +81,8 @@ WindowProduct::WindowProduct(WindowProductShape shape, int threads, DataType typ
       PanelRanges::rounded(std::min(panels_, panelBytesAtOnce() * 2 / 3 / panelBytes), panelsTogether(chunkSize_));
   if (passes_.size() > 1) partialFloats_ = static_cast<size_t>(chunkSize_.places() * panelsAtOnce_ * panelWidth());
   if (isHalf(type)) makePackedBlocks();
-  if (type == DataType::FLOAT && shape_.results.size() == 1 && shape_.columns <= kMostDotColumns &&
-      blockElements_ >= kFewestDotElements)
+  if (shape_.anySumOrder && type == DataType::FLOAT && shape_.results.size() == 1 &&
+      shape_.columns <= kMostDotColumns && blockElements_ >= kFewestDotElements)
     dotFloats_ = blocks_.size() * static_cast<size_t>(blockElements_ * shape_.columns);
   // Chunks after the first of a thread find their weights in its cache, if they fit.
   const int64_t splitBytes = panelRanges().longest() * panelWidth() * shape_.weightRows *

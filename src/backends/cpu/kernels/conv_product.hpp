@@ -40,7 +40,8 @@ struct WindowProductShape {
   // Several results are computed as one product: a row tile of windows is multiplied by the weights of each and written
   // to the places of each.
   std::vector<WindowResult> results = {WindowResult{}};
-  int64_t yStride = 0;  // elements between the pixels of y; 0: all channels
+  int64_t yStride = 0;       // elements between the pixels of y; 0: all channels
+  bool anySumOrder = false;  // as in ConvShape
 };
 
 class WindowProduct {

@@ -28,7 +28,9 @@ struct ConvShape {
   int64_t xStride = 0, yStride = 0;
   DataType type = DataType::FLOAT;  // of activations and weights; 16 bits not if groups are joined
   bool computesX = false;           // x is what a RowProgram computes
-  bool winograd = false;            // may be computed by Winograd's algorithm, where that is faster for the shape
+  // Products may be added in another order than that of the window, where it is faster for the shape: by Winograd's
+  // algorithm, or as dot products (window_dots.hpp).
+  bool anySumOrder = false;
 
   // floor((in + pads - dilation * (kernel - 1) - 1) / stride) + 1, at least 0 (ONNX Conv).
   Spatial out() const;
