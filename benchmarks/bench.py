@@ -30,6 +30,7 @@ first result in a new process). docs/benchmarks.md explains each.
 from __future__ import annotations
 
 import argparse
+import difflib
 import signal
 import statistics
 import sys
@@ -429,6 +430,17 @@ def same_bits(args: argparse.Namespace) -> bool:
     return bool(results) and all(result["same"] for result in results)
 
 
+def known_name(text: str) -> str:
+    """A value of --names. ArgumentTypeError with the nearest names if there is no such benchmark."""
+    known = [*NAMES, *GROUPS, *CONVOLUTION_NAMES, *transforms.NAMES]
+    if text in known:
+        return text
+    nearest = ", ".join(difflib.get_close_matches(text, known, n=3)) or "none"
+    raise argparse.ArgumentTypeError(
+        f"no benchmark is named {text!r}. Nearest names: {nearest}. Separate names by spaces; --help lists them"
+    )
+
+
 def parse_arguments() -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -437,7 +449,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--names",
         nargs="+",
-        choices=[*NAMES, *GROUPS, *CONVOLUTION_NAMES, *transforms.NAMES],
+        type=known_name,
         default=NAMES,
         metavar="NAME",
         help=", ".join(NAMES)

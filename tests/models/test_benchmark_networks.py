@@ -1,5 +1,6 @@
 """The second and third set of networks and the operators of ./dev bench --ops give what PyTorch gives."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -34,6 +35,12 @@ def test_networks(name):
     ours, theirs = (implementations.build(who, name).check(training) for who in ("ours", "torch_eager"))
     scale = np.abs(theirs).max()
     np.testing.assert_allclose(ours, theirs, atol=2e-4 * scale, rtol=0)
+
+
+def test_an_unknown_name_is_told_the_nearest_ones():
+    assert bench.known_name("mlp_b8") == "mlp_b8"
+    with pytest.raises(argparse.ArgumentTypeError, match=r"'mlp_b8,mlp_b80'. Nearest names: mlp_b80.*by spaces"):
+        bench.known_name("mlp_b8,mlp_b80")
 
 
 def test_every_network_of_both_sets_is_compared():
