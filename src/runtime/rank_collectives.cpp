@@ -196,12 +196,7 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   bool hasToWait(Wait what, std::chrono::nanoseconds waited) noexcept override {
     if (!sharedGroup_ || (what == Wait::Operands && !isPublished_)) return false;
     const char *const failure = all_.segments_->failure();
-    if (what == Wait::Operands)
-      if (const int astray = sharedGroup_->astray(); astray >= 0)
-        all_.end(
-            formatText("exchange of replicas: {}: {}: {} came to another collective. Conditions and trip counts around "
-                       "collectives must be the same in all processes",
-                       {all_.layout_.describe(all_.process_), name_, all_.layout_.describe(astray)}));
+    if (what == Wait::Operands) endIfAstray();
     const int late = sharedGroup_->late(what);
     return late >= 0 && all_.waitsFor(late, failure, *this, waited);
   }
@@ -242,7 +237,8 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   bool isComplete() noexcept override {
     if (sharedGroup_) {
       endSharing();
-      return isPublished_ && sharedGroup_->astray() < 0 && sharedGroup_->late(Wait::Operands) < 0;
+      // A process may come to another collective after hasToWait has looked.
+      return isPublished_ && !endIfAstray() && sharedGroup_->late(Wait::Operands) < 0;
     }
     const char *problem = nullptr;
     if (!memory_)
@@ -294,6 +290,17 @@ class RankCollectives::Group final : public GroupAcross, public GroupMemory {
   }
 
  private:
+  // Ends the exchange if another process has come to another collective, and returns whether one has.
+  bool endIfAstray() noexcept {
+    const int astray = sharedGroup_->astray();
+    if (astray >= 0)
+      all_.end(
+          formatText("exchange of replicas: {}: {}: {} came to another collective. Conditions and trip counts around "
+                     "collectives must be the same in all processes",
+                     {all_.layout_.describe(all_.process_), name_, all_.layout_.describe(astray)}));
+    return astray >= 0;
+  }
+
   static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
   void beginSharing(std::span<const PublishedOperands> members) noexcept {
