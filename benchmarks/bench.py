@@ -41,11 +41,12 @@ from typing import Any
 import measure_building
 import measure_ops
 import measure_ranks
+import measure_same_bits
 import measure_transforms
 from figures import attempt, figures, geometric_mean, largest_difference, memory_figures, spread, with_ratio
 from machine_state import Rounds, RoundTrips, print_exchange, run_probe
 from output import OTHER_FORMS, machine, print_row, write_json
-from processes import Worker, WorkerFailed, ask_once, packages_of, progress
+from processes import Worker, WorkerFailed, ask_once, progress
 
 import transforms
 
@@ -121,8 +122,6 @@ COMPILED_ONCE = [
     "torch_step",
     "jax",
 ]  # a second compilation in the same process would find a warm cache
-SAME_BITS_STEPS = 2
-SAME_BITS_THREADS = (3, 8)  # in addition to 1 and 2
 RESULT_TOLERANCE = {"inference": 2e-3, "training": 1e-3}
 
 
@@ -364,72 +363,6 @@ def measure_memory(args: argparse.Namespace) -> list[dict[str, Any]]:
     return entries
 
 
-def check_same_bits(name: str, repetitions: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Run once with one thread, repeatedly with two and other numbers; returns which tensors differ in any bit."""
-    with tempfile.TemporaryDirectory() as folder:
-        progress(f"same bits: {name}: export")
-        ask_once(args.budget, "export", name, folder)
-        progress(f"same bits: {name}: 1 thread")
-        budget = args.budget * max(1, repetitions / 10)
-        single = ask_once(budget, "same_bits", folder, "1", "1", str(SAME_BITS_STEPS))
-        progress(f"same bits: {name}: 2 threads, {repetitions} repetitions")
-        double = ask_once(budget, "same_bits", folder, "2", str(repetitions), str(SAME_BITS_STEPS))
-        others = [double["digests"]]
-        for threads in SAME_BITS_THREADS:
-            progress(f"same bits: {name}: {threads} threads")
-            others.append(ask_once(budget, "same_bits", folder, str(threads), "1", str(SAME_BITS_STEPS))["digests"])
-    return {
-        "tensors": len(single["digests"]),
-        "compared": f"threads 1 = 2 = {' = '.join(map(str, SAME_BITS_THREADS))}, {repetitions} repetitions",
-        "differ": different_tensors(single["digests"], *others),
-        "differ_between_repetitions": sorted(double["different"]),
-    }
-
-
-def check_bits_before(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Run once here and once with the packages of the other checkout; returns which tensors differ in any bit."""
-    before = packages_of(args.before) | {"POPART_DISABLE_PASSES": ""}
-    with tempfile.TemporaryDirectory() as folder:
-        ask_once(args.budget, "export", name, folder)
-        progress(f"same bits: {name}")
-        arguments = ("same_bits", folder, "2", "1", str(SAME_BITS_STEPS))
-        here = ask_once(args.budget, *arguments)["digests"]
-        there = ask_once(args.budget, *arguments, environment=before)["digests"]
-    return {"tensors": len(here), "compared": f"{args.before} = here", "differ": different_tensors(here, there)}
-
-
-def different_tensors(digests: dict[str, str], *others: dict[str, str]) -> list[str]:
-    """Tensors that any of the others lacks or has with another digest."""
-    return sorted({name for name, digest in digests.items() for other in others if other.get(name) != digest})
-
-
-def same_bits(args: argparse.Namespace) -> bool:
-    """Check every chosen name; prints one line each and returns whether all are the same."""
-    results = []
-    for name in args.names:
-        if name not in (EXPORTED_NAMES if args.before else TRAINING_NAMES):
-            progress(f"same bits: {name}: left out")
-            continue
-        check = (check_bits_before, name, args) if args.before else (check_same_bits, name, args.repetitions, args)
-        result = {"name": name, "same": False, **attempt(*check)}
-        results.append(result)
-        if "error" in result:
-            print(f"{name:<26} failed: {result['error']}", flush=True)
-            continue
-        differ = [*result["differ"], *result.get("differ_between_repetitions", [])]
-        result["same"] = not differ and result["tensors"] > 0
-        verdict = "same bits" if result["same"] else "DIFFERENT BITS"
-        print(
-            f"{name:<26} {verdict}: {result['tensors']} tensors, {result['compared']}, {SAME_BITS_STEPS} steps",
-            flush=True,
-        )
-        for tensor in differ[:8]:
-            print(f"    differs: {tensor}")
-    if args.json:
-        write_json(args.json, {"machine": machine({}), "same_bits": results})
-    return bool(results) and all(result["same"] for result in results)
-
-
 def known_name(text: str) -> str:
     """A value of --names. ArgumentTypeError with the nearest names if there is no such benchmark."""
     known = [*NAMES, *GROUPS, *CONVOLUTION_NAMES, *transforms.NAMES]
@@ -575,7 +508,8 @@ def main() -> int:
     """Measure the chosen names and print the table; returns the exit code."""
     args = parse_arguments()
     if args.same_bits:
-        return 0 if same_bits(args) else 1
+        compared = EXPORTED_NAMES if args.before else TRAINING_NAMES
+        return 0 if measure_same_bits.measure(compared, args) else 1
     probe = run_probe(args.budget)
     print_exchange(probe)
     args.round_trips = RoundTrips(lambda: run_probe(args.budget, "--exchange"))

@@ -84,14 +84,12 @@ void inferPackedProduct(InferContext &c) {
   outputsOfBody(c, "epilogue", {product}, 4);
 }
 
-// The last output of a convolution: means of another output over its spatial dimensions.
-void inferMeans(InferContext &c, const TensorInfo &product) {
-  const int last = c.outputCount() - 1;
-  c.require(c.attrInt("means_of") >= 0 && c.attrInt("means_of") < last,
-            "means_of must be another output than the last one: got {} of {} outputs", c.attrInt("means_of"), last + 1);
-  Shape shape(product.shape().begin(), product.shape().begin() + 2);
-  if (!c.hasAttr("means_keepdims") || c.attrInt("means_keepdims") != 0) shape.resize(product.shape().size(), 1);
-  c.out(last, TensorInfo(product.dataType(), shape));
+// The last output of a convolution: means of output means_of, which is `of`, over its spatial dimensions.
+void inferMeans(InferContext &c, const TensorInfo &of) {
+  std::vector<int64_t> spatial;
+  for (int64_t d = 2; d < of.rank(); ++d) spatial.push_back(d);
+  const int64_t keeps = c.hasAttr("means_keepdims") ? c.attrInt("means_keepdims") : 1;
+  c.out(c.outputCount() - 1, ForwardOp(c, "ReduceMean", {of}, {{"axes", spatial}, {"keepdims", keeps}}).output(0));
 }
 
 void inferFusedConv(InferContext &c) {
@@ -106,8 +104,11 @@ void inferFusedConv(InferContext &c) {
   }
   const TensorInfo out = ForwardOp(c, "Conv", {c.in(0), c.in(1), c.hasIn(2) ? c.in(2) : TensorInfo()}).output(0);
   const int means = c.hasAttr("means_of") ? 1 : 0;
-  if (means) inferMeans(c, out);
+  c.require(!means || (c.attrInt("means_of") >= 0 && c.attrInt("means_of") < c.outputCount() - 1),
+            "means_of must be another output than the last one: got {} of {} outputs",
+            means ? c.attrInt("means_of") : 0, c.outputCount());
   if (!c.hasAttr("epilogue")) {
+    if (means) inferMeans(c, out);
     c.require(c.inputCount() - others <= 3,
               "operands without an epilogue that reads them: got {} inputs, expected up "
               "to 3",
@@ -115,6 +116,9 @@ void inferFusedConv(InferContext &c) {
     return c.out(0, out);
   }
   outputsOfBody(c, "epilogue", {out}, 3, others, means);
+  if (!means) return;
+  const Graph &epilogue = c.graph("epilogue");
+  inferMeans(c, epilogue.info(epilogue.outputs()[static_cast<size_t>(c.attrInt("means_of"))]));
 }
 
 void bodyCost(const Op &op, Cost &c) { c.flops = bodyFlops(op); }

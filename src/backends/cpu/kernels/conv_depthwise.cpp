@@ -307,7 +307,7 @@ double DepthwiseProduct::elapsedOf(int64_t placeTasks, int64_t vectorTasks, int 
 }
 
 bool DepthwiseProduct::takeWholeImages(int threads) {
-  constexpr double kMostElapsed = 1.1;     // a pass for the means takes at least a fifth of the convolution's time
+  constexpr double kMostElapsed = 1.1;     // a pass for the means takes at least a tenth of the convolution's time
   constexpr double kWorthNarrowing = 0.9;  // of the elapsed time
   constexpr int64_t kLeastRowBytes = 256;  // shorter pieces of rows are read more slowly
   constexpr int64_t kFewestPerThread = 2;  // tasks, so that dynamic claiming balances the load
